@@ -1,0 +1,48 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kinds of failure that callers tell apart with errors.Is.
+var (
+	// ErrUnavailable: the engine cannot run on this host; the message says
+	// what to do.
+	ErrUnavailable = errors.New("sandbox engine unavailable")
+	// ErrUnsupported: the engine cannot do what was asked.
+	ErrUnsupported = errors.New("not supported by this sandbox engine")
+	// ErrInvalidSpec: the spec is malformed.
+	ErrInvalidSpec = errors.New("invalid sandbox spec")
+	// ErrGone: the run has ended or never was.
+	ErrGone = errors.New("sandbox is gone")
+	// ErrStart: the sandbox did not come up.
+	ErrStart = errors.New("sandbox did not start")
+)
+
+// Error is a failure of an engine.
+type Error struct {
+	Op      string // "start", "probe", "destroy"
+	Backend string
+	Kind    error // one of the Err values above, or nil
+	Err     error // the cause; its text is for people
+}
+
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("%s: %s: %v", e.Backend, e.Op, e.Kind)
+	}
+	return fmt.Sprintf("%s: %s: %v", e.Backend, e.Op, e.Err)
+}
+
+// Unwrap makes both the kind and the cause visible to errors.Is and errors.As.
+func (e *Error) Unwrap() []error {
+	var errs []error
+	if e.Kind != nil {
+		errs = append(errs, e.Kind)
+	}
+	if e.Err != nil {
+		errs = append(errs, e.Err)
+	}
+	return errs
+}

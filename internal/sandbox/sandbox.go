@@ -1,0 +1,358 @@
+// Package sandbox is the contract between Sallyport and the engines that run
+// code for it. An engine implements [Backend] and [Run]; what more it can do,
+// it says with the optional interfaces of this package, found with [As], and
+// with the data in [Report]. The one suite that every engine passes is
+// sandboxtest.
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"time"
+)
+
+// A Backend starts runs on one engine. All methods are safe for concurrent
+// use. The caller calls Close once, after which no other method is called.
+type Backend interface {
+	// Name is the engine's name as a user writes it: "gvisor", "podman".
+	Name() string
+
+	// Probe reports what the engine can do on this host and which limits it
+	// really enforces. It is bounded in time by ctx, changes nothing on the
+	// host, and succeeds with Report.Usable false where the engine cannot
+	// run. An error means that probing itself failed.
+	Probe(ctx context.Context) (*Report, error)
+
+	// Start creates a sandbox for spec. The returned Run belongs to the
+	// caller, who calls Destroy. On error nothing is left behind. ctx bounds
+	// the start only: cancelling it later does not end the run.
+	Start(ctx context.Context, spec *Spec) (Run, error)
+
+	// Attach finds the run that a handle describes, possibly after a restart
+	// of this program. Engines whose runs cannot outlive the program release
+	// whatever the handle left behind and return [ErrGone].
+	Attach(ctx context.Context, h Handle) (Run, error)
+
+	// Close destroys every run that is left and releases the engine. It is
+	// idempotent.
+	Close() error
+}
+
+// A Run is one sandbox, from start to its end. All methods are safe for
+// concurrent use.
+type Run interface {
+	// Handle describes the run for a later Attach. It never changes.
+	Handle() Handle
+
+	// Wait blocks until the run has ended, or ctx is done, and says how it
+	// ended. It may be called any number of times, also after Destroy.
+	Wait(ctx context.Context) (Exit, error)
+
+	// Destroy ends the run and releases everything that it held. It is
+	// idempotent, and finishes its work even when ctx is already cancelled,
+	// within a deadline of its own.
+	Destroy(ctx context.Context) error
+}
+
+// A Duplexer is a Run with a live channel to the guest inside it. Batch
+// engines do not implement it.
+type Duplexer interface {
+	// Channel returns the streams of the guest, the same at every call. The
+	// caller owns them; closing Stdin asks the guest to end.
+	Channel() Channel
+}
+
+// Channel is the standard input, output and error of a sandbox, as package
+// wire uses them.
+type Channel struct {
+	Stdin  io.WriteCloser
+	Stdout io.ReadCloser
+	Stderr io.ReadCloser
+}
+
+// An Interrupter is a Run that can deliver a real SIGINT to the guest's init,
+// which passes it to the interpreter. It works while the interpreter reads no
+// frames. A delivered signal does not mean that the code stopped.
+type Interrupter interface {
+	Interrupt(ctx context.Context) error
+}
+
+// A Meter is a Run whose resource use the host can measure without asking
+// the guest.
+type Meter interface {
+	// Usage is cheap enough to be called ten times a second.
+	Usage(ctx context.Context) (Usage, error)
+}
+
+// A Pauser is a Run whose every process can be stopped and continued.
+type Pauser interface {
+	Pause(ctx context.Context) error
+	Resume(ctx context.Context) error
+}
+
+// A Logger is a Run that keeps the engine's own diagnostics (not the user's
+// output), for the error message of a failed start.
+type Logger interface {
+	Logs(ctx context.Context) (string, error)
+}
+
+// A FileTransferer is a Run into which files can be put, and from which they
+// can be read, without the guest's help. Paths are relative to /workspace.
+type FileTransferer interface {
+	Put(ctx context.Context, path string, r io.Reader, size int64) error
+	Get(ctx context.Context, path string) (io.ReadCloser, error)
+}
+
+// A Snapshotter is a Run that can write its whole state, processes included,
+// into a new directory. With keep false the run has ended when Snapshot
+// returns. On error the directory holds nothing usable and the run goes on.
+type Snapshotter interface {
+	Snapshot(ctx context.Context, dir string, keep bool) error
+}
+
+// A Restorer is a Backend that can start a run from a snapshot. The spec is
+// the one that the snapshot was taken with, but for ID and Owner.
+type Restorer interface {
+	Restore(ctx context.Context, spec *Spec, dir string) (Run, error)
+}
+
+// A BatchResulter is a Run of an engine without a channel: it takes Spec.Code
+// and answers once.
+type BatchResulter interface {
+	// Result blocks until the run has ended.
+	Result(ctx context.Context) (BatchResult, error)
+}
+
+// BatchResult is what a batch run answered.
+type BatchResult struct {
+	Stdout, Stderr []byte
+	ExitCode       int
+}
+
+// As finds the first value in v's chain of Unwrap methods that implements T.
+// Decorators of Backend and Run implement Unwrap() of the interface that they
+// decorate.
+func As[T any](v any) (T, bool) {
+	for v != nil {
+		if t, ok := v.(T); ok {
+			return t, true
+		}
+		switch u := v.(type) {
+		case interface{ Unwrap() Run }:
+			v = u.Unwrap()
+		case interface{ Unwrap() Backend }:
+			v = u.Unwrap()
+		default:
+			v = nil
+		}
+	}
+	var zero T
+	return zero, false
+}
+
+// Spec says what to start. The zero value of each field is the strictest.
+type Spec struct {
+	// ID names the run: 1 to 63 characters of [a-z0-9-], unique on the host.
+	// The caller makes it before the start, so that a sweeper can find what a
+	// crash left.
+	ID string
+	// Owner is a label for people and sweepers. Empty is allowed.
+	Owner string
+	// Root is the file system: the zero value is the host's own Python,
+	// reduced and read-only.
+	Root Root
+	// Env is added to the guest's environment, which has nothing of the host.
+	Env map[string]string
+	// Limits bound the run. A zero limit takes the engine's default.
+	Limits Limits
+	// Network is what the sandbox can reach. Zero: nothing, not even itself
+	// through the host.
+	Network Network
+	// Files are put into /workspace before the guest starts.
+	Files []File
+	// Code is the program of a batch run. Engines with a channel refuse it.
+	Code string
+}
+
+// Root selects the sandbox's file system. At most one field is set.
+type Root struct {
+	// Python is a host interpreter (an absolute path). Empty: the engine's
+	// own choice.
+	Python string
+	// Image is an OCI image reference.
+	Image string
+}
+
+// Network says what a sandbox can reach.
+type Network int
+
+// NetworkNone is no network at all, the default and all there is so far.
+const NetworkNone Network = 0
+
+// File is a file to put into /workspace. Path is relative and clean.
+type File struct {
+	Path string
+	Data []byte
+	Mode uint32
+}
+
+// Limits bound a run. Zero means the default of [DefaultLimits], never
+// unlimited.
+type Limits struct {
+	MemoryBytes    int64   // all processes together
+	Processes      int     // processes and threads together
+	CPUs           float64 // cores; 0 is no limit
+	WorkspaceBytes int64   // /workspace
+	TmpBytes       int64   // /tmp
+	OpenFiles      int     // per process
+	OutputBytes    int64   // standard output and error of one execution; enforced by the host's reader
+}
+
+// DefaultLimits are those of a local sandbox.
+var DefaultLimits = Limits{
+	MemoryBytes:    512 << 20,
+	Processes:      128,
+	WorkspaceBytes: 128 << 20,
+	TmpBytes:       64 << 20,
+	OpenFiles:      1024,
+	OutputBytes:    1 << 20,
+}
+
+// WithDefaults returns l with every zero field, CPUs excepted, replaced by its default.
+func (l Limits) WithDefaults() Limits {
+	d := DefaultLimits
+	if l.MemoryBytes == 0 {
+		l.MemoryBytes = d.MemoryBytes
+	}
+	if l.Processes == 0 {
+		l.Processes = d.Processes
+	}
+	if l.WorkspaceBytes == 0 {
+		l.WorkspaceBytes = d.WorkspaceBytes
+	}
+	if l.TmpBytes == 0 {
+		l.TmpBytes = d.TmpBytes
+	}
+	if l.OpenFiles == 0 {
+		l.OpenFiles = d.OpenFiles
+	}
+	if l.OutputBytes == 0 {
+		l.OutputBytes = d.OutputBytes
+	}
+	return l
+}
+
+// A Resource is something that a limit bounds.
+type Resource string
+
+// The resources that a policy can demand a limit on.
+const (
+	Memory    Resource = "memory"
+	Processes Resource = "processes"
+	CPU       Resource = "cpu"
+	Disk      Resource = "disk"
+	OpenFiles Resource = "open-files"
+)
+
+// Enforcement is how a limit is enforced. The zero value is not at all.
+type Enforcement int
+
+// A hard limit is enforced by a kernel, a soft one by a watcher that samples
+// and kills.
+const (
+	Absent Enforcement = iota
+	Soft
+	Hard
+)
+
+func (e Enforcement) String() string {
+	return [...]string{"absent", "soft", "hard"}[e]
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (e Enforcement) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// Isolation is how strongly a backend separates code from the host, from
+// weakest to strongest. The zero value is none at all.
+type Isolation int
+
+const (
+	// NoIsolation is a plain process of the user's.
+	NoIsolation Isolation = iota
+	// PlatformIsolation relies on the place that the engine runs in (a
+	// worker's container) being a sandbox itself.
+	PlatformIsolation
+	// ContainerIsolation is namespaces on the host's shared kernel.
+	ContainerIsolation
+	// KernelIsolation is a kernel of the sandbox's own: gVisor, a virtual
+	// machine.
+	KernelIsolation
+)
+
+func (i Isolation) String() string {
+	return [...]string{"none", "platform", "container", "kernel"}[i]
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (i Isolation) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
+
+// LimitReport says how one limit is enforced on this host.
+type LimitReport struct {
+	Enforcement Enforcement `json:"enforcement"`
+	By          string      `json:"by"` // "cgroup v2 memory.max", "gVisor RLIMIT_NPROC"
+}
+
+// Report is what Probe found.
+type Report struct {
+	Backend   string                   `json:"backend"`
+	Usable    bool                     `json:"usable"`
+	Isolation Isolation                `json:"isolation"`
+	Duplex    bool                     `json:"duplex"`
+	Snapshots bool                     `json:"snapshots"`
+	Python    string                   `json:"python,omitempty"` // what the default root runs: path and version
+	Limits    map[Resource]LimitReport `json:"limits"`
+	Findings  []Finding                `json:"findings,omitempty"`
+}
+
+// Finding is one thing that a person should know about the engine here.
+type Finding struct {
+	Fatal  bool   `json:"fatal"` // the engine cannot run because of it
+	Title  string `json:"title"`
+	Detail string `json:"detail,omitempty"`
+	Remedy string `json:"remedy,omitempty"` // a command or setting that mends it
+}
+
+// Handle describes a run so that another process can find it. It is written
+// to disk: Version guards the form of Data.
+type Handle struct {
+	Backend string          `json:"backend"`
+	Version int             `json:"version"`
+	ID      string          `json:"id"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+// Exit says how a run ended.
+type Exit struct {
+	Code   int    // the guest's exit status; 128+n for signal n
+	Reason Reason // why, where the engine knows
+	Detail string // for people
+}
+
+// Reason is why a run ended.
+type Reason string
+
+// The reasons for the end of a run.
+const (
+	Exited      Reason = "exited"        // the guest ended by itself
+	Destroyed   Reason = "destroyed"     // Destroy was called
+	OutOfMemory Reason = "out-of-memory" // the memory limit, hard or soft
+	EngineDied  Reason = "engine-died"   // the engine's own process ended or was killed
+)
+
+// Usage is what a run has used since its start. A negative value is unknown.
+type Usage struct {
+	CPU         time.Duration // user and system time of all its processes, the engine's included
+	MemoryBytes int64         // now
+	PeakBytes   int64
+}

@@ -1,0 +1,61 @@
+// Package wire defines the frames that travel between the host and the guest,
+// the Python program that runs inside a sandbox. It knows nothing of engines
+// or of execution: it encodes, decodes and bounds.
+//
+// # Channels
+//
+// A guest has two channels, carried by the three standard streams of its
+// container:
+//
+//   - control: the container's standard input (host to guest) and standard
+//     output (guest to host). The Python interpreter itself reads and writes
+//     them.
+//   - output: the container's standard error (guest to host). A tiny second
+//     process, the container's init, drains what user code and its children
+//     write to descriptors 1 and 2 and forwards it here, so that a full pipe
+//     never blocks the interpreter that also has to speak frames.
+//
+// # Control frames
+//
+// A control frame is an unsigned 32-bit big-endian length N followed by N
+// bytes: one JSON object in UTF-8 with a string member "type". N is at least 2
+// and at most [MaxToGuest] or [MaxFromGuest].
+//
+// Host to guest:
+//
+//	exec      {"type":"exec","id":1,"nonce":"…","code":"…","grants":["fs"],
+//	           "define":[Server…],"discovered":[{"name":"fs","description":"…"}]}
+//	reply     {"type":"reply","id":7,"ok":true,"result":ANY}
+//	          {"type":"reply","id":7,"ok":false,"error":{"kind":"tool","message":"…"}}
+//	shutdown  {"type":"shutdown"}
+//
+// Guest to host:
+//
+//	ready     {"type":"ready","protocol":1,"python":"3.11.2"}
+//	call      {"type":"call","id":7,"run":1,"method":"call_tool","params":{…}}
+//	done      {"type":"done","id":1,"status":"ok","exitCode":0}
+//	          status: ok, error (an uncaught exception), exit (SystemExit),
+//	          interrupted (the host's SIGINT ended it)
+//
+// The guest sends "ready" once, before anything else. The host may send "exec"
+// without waiting for it. The host has at most one "exec" outstanding; calls and
+// replies interleave freely and replies come in any order. A call whose "run"
+// is not the outstanding execution is refused: grants are per execution.
+//
+// # Output frames
+//
+// An output frame is an unsigned 32-bit big-endian length N, then one byte of
+// kind, then N-1 bytes of payload. N is at least 1 and at most [MaxOutput].
+//
+//	'o'  bytes written to standard output
+//	'e'  bytes written to standard error
+//	'n'  a nonce: everything written before the execution that carried it
+//	     ended has been sent
+//	'x'  the interpreter has ended; payload {"code":3} or {"signal":9}
+//
+// # Trust
+//
+// The guest shares its sandbox with hostile code. Every frame from it may be
+// forged, truncated, oversized, late or repeated. A decoder error ends that
+// guest's conversation and nothing else.
+package wire
