@@ -1,0 +1,180 @@
+package arch
+
+import (
+	"bufio"
+	"go/ast"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestEveryPackageHasAComment(t *testing.T) {
+	documented := map[string]bool{}
+	for _, f := range sources(t) {
+		if _, ok := documented[f.pkg]; !ok && !f.test {
+			documented[f.pkg] = false
+		}
+		if f.test || f.file.Doc == nil {
+			continue
+		}
+		text := f.file.Doc.Text()
+		want := "Package " + f.file.Name.Name + " "
+		if f.file.Name.Name == "main" {
+			want = "Command "
+		}
+		if strings.HasPrefix(text, want) {
+			documented[f.pkg] = true
+		}
+	}
+	for pkg, ok := range documented {
+		if !ok {
+			t.Errorf("package %s has no comment that begins as godoc asks (Package %s …, Command …)", pkg, path.Base(pkg))
+		}
+	}
+}
+
+// TestNoInit: nothing registers itself; construction is in internal/cli.
+func TestNoInit(t *testing.T) {
+	for _, f := range sources(t) {
+		for _, d := range f.file.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+				t.Errorf("%s:%d: an init function", f.path, f.fset.Position(fn.Pos()).Line)
+			}
+		}
+	}
+}
+
+// TestLoggersAreInjected: the process's default logger is used by nobody.
+func TestLoggersAreInjected(t *testing.T) {
+	global := []string{
+		"Debug", "DebugContext", "Info", "InfoContext", "Warn", "WarnContext", "Error", "ErrorContext",
+		"Log", "LogAttrs", "Default", "SetDefault", "With",
+	}
+	for _, f := range sources(t) {
+		if f.test || !strings.HasPrefix(f.pkg, "internal/") {
+			continue
+		}
+		f.selectors("log/slog", func(name string, line int) {
+			if slices.Contains(global, name) {
+				t.Errorf("%s:%d: slog.%s uses the global logger: inject a *slog.Logger", f.path, line, name)
+			}
+		})
+		if slices.Contains(f.imports, "log") && !slices.Contains(logExceptions, f.pkg) {
+			t.Errorf("%s imports log: inject a *slog.Logger", f.path)
+		}
+	}
+}
+
+// logExceptions are packages that must hand a standard logger to code that is
+// not ours.
+var logExceptions = []string{}
+
+// environmentReaders are the packages outside the composition root that may
+// read the process's environment, each with its reason.
+var environmentReaders = map[string]string{
+	"internal/cli": "the composition root",
+}
+
+func TestOnlyTheRootReadsTheEnvironment(t *testing.T) {
+	readers := []string{"Getenv", "LookupEnv", "Environ", "ExpandEnv", "UserHomeDir", "UserCacheDir", "UserConfigDir"}
+	for _, f := range sources(t) {
+		if f.test || !(strings.HasPrefix(f.pkg, "internal/") || strings.HasPrefix(f.pkg, "cmd/")) {
+			continue
+		}
+		if _, ok := environmentReaders[f.pkg]; ok {
+			continue
+		}
+		f.selectors("os", func(name string, line int) {
+			if slices.Contains(readers, name) {
+				t.Errorf("%s:%d: os.%s: only internal/cli reads the environment", f.path, line, name)
+			}
+		})
+		f.selectors("syscall", func(name string, line int) {
+			if name == "Getenv" || name == "Environ" {
+				t.Errorf("%s:%d: syscall.%s: only internal/cli reads the environment", f.path, line, name)
+			}
+		})
+	}
+}
+
+func TestMainIsSmall(t *testing.T) {
+	total := 0
+	for _, f := range sources(t) {
+		if f.pkg == "cmd/sallyport" && !f.test {
+			total += f.lines
+		}
+	}
+	if total == 0 || total >= 40 {
+		t.Errorf("cmd/sallyport has %d lines; it wires a main and must stay under 40", total)
+	}
+}
+
+// longFiles are files of more than 600 lines, each with the reason why it is
+// still one concept.
+var longFiles = map[string]string{}
+
+func TestFilesStayOneConcept(t *testing.T) {
+	top, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lengths := map[string]int{}
+	for _, f := range sources(t) {
+		lengths[f.path] = f.lines
+	}
+	guest, err := filepath.Glob(filepath.Join(top, "internal/guest/*/*.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range guest {
+		rel, err := filepath.Rel(top, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lengths[filepath.ToSlash(rel)] = countLines(t, p)
+	}
+	for name, n := range lengths {
+		if _, ok := longFiles[name]; !ok && n > 600 {
+			t.Errorf("%s has %d lines: split it, or give a reason in longFiles", name, n)
+		}
+	}
+	for name := range longFiles {
+		if lengths[name] <= 600 {
+			t.Errorf("%s is listed in longFiles and has %d lines: take it off", name, lengths[name])
+		}
+	}
+}
+
+func countLines(t *testing.T, name string) int {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	n := 0
+	sc := bufio.NewScanner(f)
+	sc.Buffer(nil, 1<<20)
+	for sc.Scan() {
+		n++
+	}
+	if err := sc.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestNoGrabBags: a package is one concept and is named after it.
+func TestNoGrabBags(t *testing.T) {
+	bad := []string{"util", "utils", "common", "helpers", "helper", "misc", "types", "shared"}
+	for _, f := range sources(t) {
+		for _, part := range strings.Split(f.pkg, "/") {
+			if slices.Contains(bad, part) {
+				t.Errorf("%s: a package named %q says nothing about what it is", f.path, part)
+			}
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package arch
+
+import (
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+)
+
+// layer is one row of the architecture, and allowed is what its packages may
+// import of this module: exactly that, so that a new dependency between two
+// packages is a visible change of this table. Rows stand from top to bottom;
+// TestTablePointsDown checks that every import points to a lower row.
+type layer struct {
+	pkg     string
+	row     int
+	allowed []string
+}
+
+var layers = []layer{
+	{"cmd/sallyport", 90, []string{"internal/cli", "internal/sandbox/gvisor/cell"}},
+
+	{"internal/cli", 80, []string{
+		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/session",
+		"internal/policy", "internal/upstream", "internal/sandbox/gvisor", "internal/sandbox",
+		"internal/guest", "internal/wire",
+	}},
+	{"internal/mcpserver", 70, []string{"internal/broker"}},
+	{"internal/broker", 60, []string{
+		"internal/bridge", "internal/session", "internal/policy", "internal/upstream",
+		"internal/sandbox", "internal/wire",
+	}},
+	{"internal/session", 51, []string{"internal/policy", "internal/sandbox", "internal/guest", "internal/wire"}},
+	{"internal/bridge", 50, []string{"internal/policy", "internal/upstream", "internal/wire"}},
+
+	{"internal/policy", 40, []string{"internal/sandbox"}},
+	{"internal/upstream", 40, nil},
+
+	{"internal/sandbox/gvisor/cell", 32, []string{"internal/sandbox/gvisor", "internal/sandbox", "internal/wire"}},
+	{"internal/sandbox/gvisor", 31, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
+	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
+	{"internal/sandbox/sandboxtest", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
+
+	{"internal/guest", 12, []string{"internal/wire"}},
+	{"internal/sandbox", 11, nil},
+	{"internal/wire", 10, nil},
+	{"internal/arch", 0, nil},
+}
+
+// Programs of the repository that are not the product. They may import the
+// product's packages only where this says so.
+var programs = map[string][]string{
+	"bench":            nil,
+	"bench/echoserver": nil,
+	"scripts/notice":   nil,
+	"scripts/report":   nil,
+	"test/clients":     nil,
+	"test/docs":        nil,
+	"examples":         nil,
+}
+
+// testImports are what _test.go files may import beyond their package's own
+// allowance. The fake engine and the suite are for tests of every package.
+var testImports = []string{
+	"internal/sandbox", "internal/sandbox/fake", "internal/sandbox/sandboxtest",
+	"internal/wire", "internal/guest",
+}
+
+func table() map[string]layer {
+	t := map[string]layer{}
+	for _, l := range layers {
+		t[l.pkg] = l
+	}
+	return t
+}
+
+func TestTablePointsDown(t *testing.T) {
+	byName := table()
+	for _, l := range layers {
+		for _, imp := range l.allowed {
+			below, ok := byName[imp]
+			if !ok {
+				t.Errorf("%s may import %s, which is not in the table", l.pkg, imp)
+			} else if below.row >= l.row {
+				t.Errorf("%s (row %d) may import %s (row %d): imports point down only", l.pkg, l.row, imp, below.row)
+			}
+		}
+	}
+}
+
+func TestImportsBetweenPackages(t *testing.T) {
+	byName := table()
+	for _, f := range sources(t) {
+		l, known := byName[f.pkg]
+		allowed := l.allowed
+		if extra, ok := programs[f.pkg]; ok {
+			known, allowed = true, extra
+		}
+		if !known {
+			t.Errorf("%s: package %s is in no layer: add it to the table in layers_test.go", f.path, f.pkg)
+			continue
+		}
+		for _, imp := range f.imports {
+			short, ours := strings.CutPrefix(imp, module+"/")
+			if !ours || short == f.pkg || slices.Contains(allowed, short) {
+				continue
+			}
+			if f.test && (slices.Contains(testImports, short) || imp == module+"/"+f.pkg) {
+				continue
+			}
+			if f.test && testAllowed[f.pkg+" -> "+short] {
+				continue
+			}
+			t.Errorf("%s imports %s: %s may import only %s", f.path, short, f.pkg, orNothing(allowed))
+		}
+	}
+}
+
+// testAllowed lists single imports that tests of a package need beyond
+// testImports, each in the form "pkg -> import".
+var testAllowed = map[string]bool{}
+
+func orNothing(list []string) string {
+	if len(list) == 0 {
+		return "nothing of this module"
+	}
+	sorted := slices.Clone(list)
+	sort.Strings(sorted)
+	return strings.Join(sorted, ", ")
+}
+
+// TestFakeStaysInTests: the product never runs code without isolation because
+// somebody wired the fake engine or the suite into it.
+func TestFakeStaysInTests(t *testing.T) {
+	for _, f := range sources(t) {
+		if f.test || strings.HasPrefix(f.pkg, "internal/sandbox/sandboxtest") || f.pkg == "internal/sandbox/fake" {
+			continue
+		}
+		for _, imp := range f.imports {
+			if imp == module+"/internal/sandbox/fake" || imp == module+"/internal/sandbox/sandboxtest" || imp == "testing" {
+				t.Errorf("%s imports %s outside a test", f.path, imp)
+			}
+		}
+	}
+}
+
+// TestGVisorHasOneDoor keeps the embedded runtime's API, which has no
+// promises of stability, behind one package.
+func TestGVisorHasOneDoor(t *testing.T) {
+	for _, f := range sources(t) {
+		for _, imp := range f.imports {
+			if strings.HasPrefix(imp, "gvisor.dev/gvisor/") && f.pkg != "internal/sandbox/gvisor/cell" {
+				t.Errorf("%s imports %s: only internal/sandbox/gvisor/cell may", f.path, imp)
+			}
+		}
+	}
+}
