@@ -1,0 +1,165 @@
+// Package policy says what a host must offer before an agent's code runs on
+// it, and which MCP servers that code may reach. It decides and explains; it
+// enforces nothing itself.
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sallyport/internal/sandbox"
+)
+
+// ErrNil is the answer of a nil policy: having none is a mistake in the
+// program's construction, not a permission.
+var ErrNil = errors.New("no policy was given, so nothing may run")
+
+// Resources are those that a policy decides on, in the order of messages.
+var Resources = []sandbox.Resource{
+	sandbox.Memory, sandbox.Processes, sandbox.Disk, sandbox.OpenFiles, sandbox.CPU,
+}
+
+// A Policy is what must hold before code runs. The zero value denies
+// everything. A Policy is not modified after its construction, and is then
+// safe for concurrent use.
+type Policy struct {
+	// MinIsolation is the least isolation accepted. NoIsolation, the zero
+	// value, is accepted only together with AllowNoIsolation.
+	MinIsolation sandbox.Isolation
+	// AllowNoIsolation accepts an engine that isolates nothing. It exists for
+	// tests of everything above the engine.
+	AllowNoIsolation bool
+	// Require is the least enforcement accepted of each limit. A resource
+	// that is not mentioned must be enforced hard; name it with
+	// sandbox.Absent to do without.
+	Require map[sandbox.Resource]sandbox.Enforcement
+	// Servers are the MCP servers that code may be granted: names, in which
+	// an asterisk stands for any characters. None are allowed when it is
+	// empty.
+	Servers []string
+}
+
+// Default is the policy of a person's own machine: a kernel of the sandbox's
+// own, and every limit enforced but the share of the CPU. Memory and processes
+// may be bounded by a watcher, because an ordinary user without a delegated
+// cgroup has nothing better.
+func Default() *Policy {
+	return &Policy{
+		MinIsolation: sandbox.KernelIsolation,
+		Require: map[sandbox.Resource]sandbox.Enforcement{
+			sandbox.Memory:    sandbox.Soft,
+			sandbox.Processes: sandbox.Soft,
+			sandbox.Disk:      sandbox.Hard,
+			sandbox.OpenFiles: sandbox.Soft,
+			sandbox.CPU:       sandbox.Absent,
+		},
+		Servers: []string{"*"},
+	}
+}
+
+// A Violation says in what an engine falls short of a policy.
+type Violation struct {
+	Backend string
+	Missing []Shortfall
+}
+
+// A Shortfall is one thing that the engine does not offer.
+type Shortfall struct {
+	What   string // "memory limit"
+	Has    string // "absent"
+	Wants  string // "soft"
+	Accept string // the setting that would accept it
+}
+
+func (v *Violation) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "the sandbox engine %s offers less than the policy demands", v.Backend)
+	for i, m := range v.Missing {
+		sep := "; "
+		if i == 0 {
+			sep = ": "
+		}
+		fmt.Fprintf(&b, "%s%s is %s, at least %s is demanded", sep, m.What, m.Has, m.Wants)
+		if m.Accept != "" {
+			fmt.Fprintf(&b, " (to accept it, set %s)", m.Accept)
+		}
+	}
+	return b.String()
+}
+
+// Check answers whether code may run on the engine that r describes. The error
+// is a [*Violation], or [ErrNil].
+func (p *Policy) Check(r *sandbox.Report) error {
+	if p == nil {
+		return ErrNil
+	}
+	if r == nil {
+		return errors.New("policy: the engine has not been probed")
+	}
+	v := &Violation{Backend: r.Backend}
+	switch {
+	case p.MinIsolation == sandbox.NoIsolation && !p.AllowNoIsolation:
+		v.Missing = append(v.Missing, Shortfall{
+			What: "isolation", Has: r.Isolation.String(), Wants: "what the policy names, and it names none",
+			Accept: "policy.minIsolation: " + r.Isolation.String(),
+		})
+	case r.Isolation < p.MinIsolation:
+		v.Missing = append(v.Missing, Shortfall{
+			What: "isolation", Has: r.Isolation.String(), Wants: p.MinIsolation.String(),
+			Accept: "policy.minIsolation: " + r.Isolation.String(),
+		})
+	}
+	for _, res := range Resources {
+		want, named := p.Require[res]
+		if !named {
+			want = sandbox.Hard
+		}
+		if has := r.Limits[res].Enforcement; has < want {
+			v.Missing = append(v.Missing, Shortfall{
+				What: string(res) + " limit", Has: has.String(), Wants: want.String(),
+				Accept: fmt.Sprintf("policy.require.%s: %s", res, has),
+			})
+		}
+	}
+	if len(v.Missing) > 0 {
+		return v
+	}
+	return nil
+}
+
+// CheckServer answers whether code may be granted the MCP server.
+func (p *Policy) CheckServer(name string) error {
+	if p == nil {
+		return ErrNil
+	}
+	if slices.ContainsFunc(p.Servers, func(pattern string) bool {
+		return matches(pattern, name)
+	}) {
+		return nil
+	}
+	return fmt.Errorf("MCP server %q is not allowed by the policy (to allow it, add it to policy.servers)", name)
+}
+
+// matches compares a name with a pattern in which * stands for any
+// characters.
+func matches(pattern, name string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == name
+	}
+	first, last := parts[0], parts[len(parts)-1]
+	if len(name) < len(first)+len(last) || !strings.HasPrefix(name, first) || !strings.HasSuffix(name, last) {
+		return false
+	}
+	name = name[len(first) : len(name)-len(last)]
+	for _, part := range parts[1 : len(parts)-1] {
+		_, rest, ok := strings.Cut(name, part)
+		if !ok {
+			return false
+		}
+		name = rest
+	}
+	return true
+}
