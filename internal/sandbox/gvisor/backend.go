@@ -1,0 +1,337 @@
+//go:build linux && (amd64 || arm64)
+
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"sallyport/internal/guest"
+	"sallyport/internal/sandbox"
+)
+
+// Backend is the gVisor engine. Make one with New.
+type Backend struct {
+	opts      Options
+	log       *slog.Logger
+	groups    hierarchy
+	userns    bool // not root: cells get a user namespace of their own
+	interpret sync.Mutex
+	python    *Interpreter // found, guarded by interpret
+
+	mu     sync.Mutex
+	place  *instance // nil until the first start
+	runs   map[string]*run
+	closed bool
+}
+
+// New returns the engine. It starts nothing and touches nothing on the host.
+func New(opts Options) (*Backend, error) {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if opts.RuntimeDir == "" || opts.CacheDir == "" {
+		return nil, errors.New("gvisor: RuntimeDir and CacheDir are needed")
+	}
+	if opts.Executable == "" {
+		exe, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		opts.Executable = exe
+	}
+	if opts.Python == "" {
+		opts.Python = "python3"
+	}
+	if opts.Path == "" {
+		opts.Path = "/usr/local/bin:/usr/bin:/bin"
+	}
+	return &Backend{
+		opts:   opts,
+		log:    opts.Log,
+		groups: findHierarchy("/"),
+		userns: os.Geteuid() != 0,
+		runs:   map[string]*run{},
+	}, nil
+}
+
+// Name implements sandbox.Backend.
+func (b *Backend) Name() string { return Name }
+
+// Start implements sandbox.Backend.
+func (b *Backend) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, error) {
+	fail := func(kind, err error) (sandbox.Run, error) {
+		return nil, &sandbox.Error{Op: "start", Backend: Name, Kind: kind, Err: err}
+	}
+	if err := checkSpec(spec); err != nil {
+		if errors.Is(err, sandbox.ErrUnsupported) {
+			return fail(sandbox.ErrUnsupported, err)
+		}
+		return fail(sandbox.ErrInvalidSpec, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return fail(sandbox.ErrStart, err)
+	}
+	place, err := b.enter(spec.ID)
+	if err != nil {
+		return fail(sandbox.ErrStart, err)
+	}
+	r, err := b.start(ctx, place, spec)
+	if err != nil {
+		b.leave(spec.ID)
+		kind := sandbox.ErrStart
+		if obstacle := b.obstacle(); obstacle != nil {
+			kind = sandbox.ErrUnavailable
+			err = fmt.Errorf("%w. %s: %s", err, obstacle.Title, obstacle.Remedy)
+		}
+		return fail(kind, err)
+	}
+	b.mu.Lock()
+	closed := b.closed
+	b.runs[spec.ID] = r
+	b.mu.Unlock()
+	if closed {
+		_ = r.Destroy(context.Background())
+		return fail(sandbox.ErrStart, errors.New("the engine was closed"))
+	}
+	return r, nil
+}
+
+// enter reserves the run's name and makes sure that this program has its
+// place among the runtime files.
+func (b *Backend) enter(id string) (*instance, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, errors.New("the engine is closed")
+	}
+	if _, taken := b.runs[id]; taken {
+		return nil, fmt.Errorf("a run with the ID %q exists", id)
+	}
+	if b.place == nil {
+		place, err := openInstance(b.opts.RuntimeDir, b.log)
+		if err != nil {
+			return nil, err
+		}
+		b.place = place
+	}
+	b.runs[id] = nil
+	return b.place, nil
+}
+
+func (b *Backend) leave(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.runs, id)
+}
+
+// start makes everything that the run needs, in an order that leaves a record
+// of each thing before the thing itself, and undoes it all on error.
+func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec) (*run, error) {
+	limits := spec.Limits.WithDefaults()
+	rootfs, python, env, err := b.root(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	group := b.groups.group(cgroupPrefix + place.id + "-" + spec.ID)
+	if err := place.record(spec.ID, group.paths()); err != nil {
+		return nil, err
+	}
+	hard := true
+	if err := group.create(limits); err != nil {
+		hard = false
+		group = nil
+		b.log.Debug("no control group for this sandbox", "run", spec.ID, "reason", err)
+	}
+	if limits.CPUs > 0 && !hard {
+		place.forget(spec.ID)
+		return nil, errors.New("a CPU limit needs a control group, and none can be made here")
+	}
+	cfg := CellConfig{
+		ID:               spec.ID,
+		Mountpoint:       place.mountpoint(),
+		Rootfs:           rootfs,
+		Args:             guest.Argv(python),
+		Env:              append(append(guest.Environ(), env...), environ(spec.Env)...),
+		MemoryBytes:      limits.MemoryBytes,
+		WatchMemory:      !hard,
+		Processes:        limits.Processes,
+		OpenFiles:        limits.OpenFiles,
+		WorkspaceBytes:   limits.WorkspaceBytes,
+		TmpBytes:         limits.TmpBytes,
+		DebugLog:         b.opts.DebugDir,
+		OwnUserNamespace: b.userns,
+	}
+	r := &run{
+		handle: sandbox.Handle{Backend: Name, Version: 1, ID: spec.ID},
+		log:    b.log,
+		group:  group,
+		ended:  make(chan struct{}),
+	}
+	r.release = func() error {
+		var err error
+		if group != nil {
+			err = group.remove()
+		}
+		if err == nil {
+			// Only then: the record is what finds the group again.
+			place.forget(spec.ID)
+		}
+		b.leave(spec.ID)
+		return err
+	}
+	if err := r.launch(ctx, b.opts.Executable, b.userns, &cfg); err != nil {
+		_ = r.release()
+		return nil, err
+	}
+	return r, nil
+}
+
+func environ(m map[string]string) []string {
+	var out []string
+	for k, v := range m {
+		out = append(out, k+"="+v)
+	}
+	return out
+}
+
+// root plans the sandbox's file system.
+func (b *Backend) root(ctx context.Context, spec *sandbox.Spec) (Rootfs, string, []string, error) {
+	p, err := b.interpreter(ctx, spec.Root.Python)
+	if err != nil {
+		return Rootfs{}, "", nil, err
+	}
+	dir, err := guest.Install(ctx, b.opts.CacheDir, p.Executable)
+	if err != nil {
+		return Rootfs{}, "", nil, err
+	}
+	fsys, python, env, err := hostRootfs(p, b.opts.Home, dir, guest.Dir)
+	if err != nil {
+		return Rootfs{}, "", nil, err
+	}
+	for _, f := range spec.Files {
+		fsys.Files[filepath.Join(guest.FilesDir, f.Path)] = f.Data
+	}
+	return fsys, python, env, nil
+}
+
+// interpreter finds the Python to run; the default one is looked for once.
+func (b *Backend) interpreter(ctx context.Context, name string) (*Interpreter, error) {
+	if name != "" {
+		return FindInterpreter(ctx, name, b.opts.Path)
+	}
+	b.interpret.Lock()
+	defer b.interpret.Unlock()
+	if b.python == nil {
+		p, err := FindInterpreter(ctx, b.opts.Python, b.opts.Path)
+		if err != nil {
+			return nil, err
+		}
+		b.python = p
+	}
+	return b.python, nil
+}
+
+var (
+	validID  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	validEnv = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
+
+// maxFiles bounds what Spec.Files may weigh: it passes through the cell's
+// memory.
+const maxFiles = 16 << 20
+
+func checkSpec(spec *sandbox.Spec) error {
+	switch {
+	case spec == nil:
+		return errors.New("no spec")
+	case !validID.MatchString(spec.ID):
+		return fmt.Errorf("ID %q: 1 to 63 characters of a-z, 0-9 and -", spec.ID)
+	case spec.Root.Image != "" && spec.Root.Python != "":
+		return errors.New("both an image and an interpreter are set as root")
+	case spec.Root.Image != "":
+		return fmt.Errorf("images are %w", sandbox.ErrUnsupported)
+	case spec.Root.Python != "" && !filepath.IsAbs(spec.Root.Python):
+		return fmt.Errorf("interpreter %q: an absolute path is needed", spec.Root.Python)
+	case spec.Code != "":
+		return fmt.Errorf("batch code is %w: send it over the channel", sandbox.ErrUnsupported)
+	case spec.Network != sandbox.NetworkNone:
+		return fmt.Errorf("a network is %w", sandbox.ErrUnsupported)
+	}
+	l := spec.Limits
+	if l.MemoryBytes < 0 || l.Processes < 0 || l.CPUs < 0 || l.WorkspaceBytes < 0 || l.TmpBytes < 0 || l.OpenFiles < 0 {
+		return errors.New("a limit is negative")
+	}
+	for k, v := range spec.Env {
+		if !validEnv.MatchString(k) || strings.ContainsRune(v, 0) {
+			return fmt.Errorf("environment variable %q", k)
+		}
+	}
+	total := 0
+	for _, f := range spec.Files {
+		if !filepath.IsLocal(f.Path) || filepath.Clean(f.Path) != f.Path || f.Path == "." || strings.ContainsRune(f.Path, 0) {
+			return fmt.Errorf("file %q: a clean path inside /workspace is needed", f.Path)
+		}
+		total += len(f.Data)
+	}
+	if total > maxFiles {
+		return fmt.Errorf("files of %d bytes together; at most %d", total, maxFiles)
+	}
+	return nil
+}
+
+// Attach implements sandbox.Backend: a sandbox never outlives its program, so
+// there is nothing to attach to, and what a crash left is removed here.
+func (b *Backend) Attach(_ context.Context, h sandbox.Handle) (sandbox.Run, error) {
+	if h.Backend != Name {
+		return nil, &sandbox.Error{Op: "attach", Backend: Name, Kind: sandbox.ErrInvalidSpec, Err: fmt.Errorf("the handle is of engine %q", h.Backend)}
+	}
+	b.mu.Lock()
+	r := b.runs[h.ID]
+	b.mu.Unlock()
+	if r != nil {
+		return r, nil
+	}
+	if err := sweep(b.opts.RuntimeDir, b.log); err != nil {
+		b.log.Warn("sweeping", "error", err)
+	}
+	return nil, &sandbox.Error{Op: "attach", Backend: Name, Kind: sandbox.ErrGone}
+}
+
+// Close implements sandbox.Backend.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	var runs []*run
+	for _, r := range b.runs {
+		if r != nil {
+			runs = append(runs, r)
+		}
+	}
+	place := b.place
+	b.place = nil
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var (
+		wg   sync.WaitGroup
+		errs = make([]error, len(runs))
+	)
+	for i, r := range runs {
+		wg.Go(func() { errs[i] = r.Destroy(ctx) })
+	}
+	wg.Wait()
+	if place != nil {
+		errs = append(errs, place.close())
+	}
+	return errors.Join(errs...)
+}

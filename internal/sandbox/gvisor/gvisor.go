@@ -1,0 +1,49 @@
+// Package gvisor is the engine that carries its own kernel: each sandbox is a
+// gVisor sandbox, started from this program's own executable, for root and
+// for an ordinary user alike, without a daemon, an image or a network.
+//
+// A sandbox is a chain of three processes in namespaces of their own: the
+// cell (package cell), gVisor's kernel and its file server. The cell is the
+// first process of its process namespace and holds one end of a lifeline
+// whose other end is here; when this program dies, however it dies, the
+// lifeline closes, the cell ends, and the host's kernel kills the rest.
+// Mounts and files lie in the cell's mount namespace and vanish with it. What
+// may stay on the host after a crash is a record file and cgroups, which the
+// next start removes.
+package gvisor
+
+import (
+	"log/slog"
+
+	"sallyport/internal/sandbox"
+)
+
+// Name is the engine's name.
+const Name = "gvisor"
+
+// Options configure the engine.
+type Options struct {
+	// Executable is the program to start cells from: a static build of
+	// cmd/sallyport. Empty: this program.
+	Executable string
+	// RuntimeDir is a private directory for records of live sandboxes, on
+	// a local file system. It is created. Several programs may share it.
+	RuntimeDir string
+	// CacheDir is a private directory for byte-compiled guests. It is
+	// created. Several programs may share it.
+	CacheDir string
+	// Python is the interpreter that the default root runs: a name to look
+	// up in Path, or an absolute path. Empty: python3.
+	Python string
+	// Path is the search path, as in the environment variable PATH.
+	Path string
+	// Home is the user's home directory, of which nothing but an interpreter's
+	// own prefix is ever shown to a sandbox.
+	Home string
+	// DebugDir, if not empty, is a directory for gVisor's own debug logs.
+	DebugDir string
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+var _ sandbox.Backend = (*Backend)(nil)
