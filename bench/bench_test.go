@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestQuantile(t *testing.T) {
+	s := sample{5, 1, 4, 2, 3}
+	for q, want := range map[float64]time.Duration{0: 1, 0.5: 3, 0.95: 5, 1: 5} {
+		if got := s.quantile(q); got != want {
+			t.Errorf("quantile(%v) = %d, want %d", q, got, want)
+		}
+	}
+	if got := (sample)(nil).p50(); got != 0 {
+		t.Errorf("an empty sample has p50 %d", got)
+	}
+}
+
+func TestTableAligns(t *testing.T) {
+	yes := true
+	rep := report{Rows: []row{
+		{What: "a", Reach: "<= 1 ms", P50: "0.5 ms", N: 3, Reached: &yes, Floor: "pipe 6 µs"},
+		{What: "longer", Reach: "x", Error: "it broke\nbadly"},
+	}}
+	var b bytes.Buffer
+	if err := rep.writeTable(&b); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")[2:]
+	for _, l := range lines {
+		if got, want := len([]rune(l)), len([]rune(lines[0])); got != want {
+			t.Errorf("line is %d wide, the head %d: %q", got, want, l)
+		}
+	}
+	if last := lines[len(lines)-1]; !strings.Contains(last, "failed") || strings.Contains(last, "badly") {
+		t.Errorf("a failed row reads %q", last)
+	}
+}
+
+func TestTreePSSCountsChildren(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, n, err := treePSS(os.Getpid(), exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command("sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = child.Process.Kill()
+		_ = child.Wait() // it was killed
+	}()
+	_, with, err := treePSS(os.Getpid(), exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before <= 1<<20 || with != n+1 {
+		t.Errorf("%d bytes in %d processes, then %d with one child more", before, n, with)
+	}
+}
+
+// TestDirectCalls runs the floors' code against the real echo server.
+func TestDirectCalls(t *testing.T) {
+	dir := t.TempDir()
+	b := &bench{n: 20, echoserver: filepath.Join(dir, "echoserver"), launch: launch{dir: dir}}
+	if err := buildEchoserver(b.echoserver); err != nil {
+		t.Fatal(err)
+	}
+	c, err := start(b.launch, b.echoserver, "-tools", "27")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f floors
+	if err := b.directCalls(c, &f); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := c.request("tools/list", struct{}{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(raw), `"inputSchema"`); n != 27 {
+		t.Errorf("%d tools listed, want 27", n)
+	}
+	if _, err := c.tool("no_such_tool", struct{}{}); err == nil {
+		t.Error("an unknown tool succeeded")
+	}
+	if _, err := c.request("server/discover", struct{}{}); err == nil || !strings.Contains(err.Error(), "-32601") {
+		t.Errorf("an unknown method: %v", err)
+	}
+	if err := c.close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.direct) != 20 || len(f.gather) != 3 || len(f.big) != 3 {
+		t.Errorf("samples of %d, %d, %d", len(f.direct), len(f.gather), len(f.big))
+	}
+	if f.gather.p50() < 50*time.Millisecond {
+		t.Errorf("a hundred calls of 50 ms took %v", f.gather.p50())
+	}
+}

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tiktoken-go/tokenizer"
+)
+
+const ms = time.Millisecond
+
+// liveSession measures print(1+1) in a session that already runs, and then
+// the tool calls from inside it.
+func (b *bench) liveSession(f floors) []row {
+	print11 := row{What: "run_python print(1+1), live session", Reach: "<= 0.5 / 1.5 ms",
+		Floor: "pipe echo " + show(f.pipe.p50()) + " / " + show(f.pipe.p95())}
+	call := row{What: "tool call from the sandbox and back", Reach: "<= 0.2 ms over the direct call",
+		Floor: "direct " + show(f.direct.p50()) + " / " + show(f.direct.p95())}
+	gather := row{What: "100 gathered calls of 50 ms each", Reach: "<= 120 ms",
+		Floor: "direct " + show(f.gather.p50())}
+	big := row{What: "a 10 MB result, then its len", Reach: "<= 250 ms",
+		Floor: "direct " + show(f.big.p50())}
+
+	err := b.serving(b.configs.one, func(c *client) error {
+		s, err := repeat(50, b.n, func() error { return onePlusOne(c) })
+		print11.fill(s, err)
+		print11.judge(err == nil && s.p50() <= ms/2 && s.p95() <= 3*ms/2)
+
+		s, err = sandboxTimes(c, fmt.Sprintf(callLoop, b.n), "bench0")
+		call.fill(s, err)
+		over := s.p50() - f.direct.p50()
+		call.judge(err == nil && over <= ms/5)
+		call.Note = "over it by " + show(over)
+
+		s, err = sandboxTimes(c, fmt.Sprintf(gatherLoop, b.few()), "bench0")
+		gather.fill(s, err)
+		gather.judge(err == nil && s.p50() <= 120*ms)
+
+		s, err = sandboxTimes(c, fmt.Sprintf(bigLoop, b.few()), "bench0")
+		big.fill(s, err)
+		big.judge(err == nil && s.p50() <= 250*ms)
+		return nil
+	})
+	rows := []row{print11, call, gather, big}
+	if err != nil {
+		for i := range rows {
+			if rows[i].P50 == "" && rows[i].Error == "" {
+				rows[i].Error = err.Error()
+			}
+		}
+	}
+	return rows
+}
+
+// The loops time themselves with the sandbox's clock, so that they measure the
+// call alone and not the run_python around it.
+const (
+	callLoop = `
+import json, time
+async def _measure(n):
+    out = []
+    for i in range(n + 50):
+        t = time.perf_counter_ns()
+        r = await mcp_bench0.echo(text="x")
+        d = time.perf_counter_ns() - t
+        assert r == "x", r
+        if i >= 50:
+            out.append(d)
+    return out
+print(json.dumps(await _measure(%d)))
+`
+	gatherLoop = `
+import asyncio, json, time
+async def _measure(n):
+    out = []
+    for i in range(n + 1):
+        t = time.perf_counter_ns()
+        r = await asyncio.gather(*(mcp_bench0.sleep50() for _ in range(100)))
+        d = time.perf_counter_ns() - t
+        assert r == ["slept"] * 100, r[:3]
+        if i:
+            out.append(d)
+    return out
+print(json.dumps(await _measure(%d)))
+`
+	bigLoop = `
+import json, time
+async def _measure(n):
+    out = []
+    for i in range(n + 1):
+        t = time.perf_counter_ns()
+        r = len(await mcp_bench0.big10mb())
+        d = time.perf_counter_ns() - t
+        assert r == 10000000, r
+        if i:
+            out.append(d)
+    return out
+print(json.dumps(await _measure(%d)))
+`
+)
+
+func (r *row) fill(s sample, err error) {
+	if err != nil {
+		r.Error = err.Error()
+		return
+	}
+	r.P50, r.P95, r.N = show(s.p50()), show(s.p95()), len(s)
+}
+
+func onePlusOne(c *client) error {
+	text, err := c.python("print(1+1)")
+	if err == nil && strings.TrimSpace(text) != "2" {
+		err = fmt.Errorf("print(1+1) answered %q", text)
+	}
+	return err
+}
+
+// newSession measures the first result of a session, from its request. Each
+// repetition is a process of its own, so that nothing is prepared.
+func (b *bench) newSession(f floors) row {
+	r := row{What: "first result of a new session, from the request", Reach: "<= 250 ms",
+		Floor: "python3 -S -c pass " + show(f.python.p50())}
+	var s sample
+	_, err := repeat(1, b.some(), func() error {
+		return b.serving(b.configs.none, func(c *client) error {
+			// The process has answered initialize; let its start be over.
+			time.Sleep(100 * ms)
+			begin := time.Now()
+			err := onePlusOne(c)
+			s = append(s, time.Since(begin))
+			return err
+		})
+	})
+	if err == nil {
+		s = s[1:]
+	}
+	r.fill(s, err)
+	r.judge(err == nil && s.p50() <= 250*ms)
+	return r
+}
+
+// fromProcessStart measures from the start of sallyport to its first result.
+func (b *bench) fromProcessStart(f floors) row {
+	r := row{What: "process start to first result", Reach: "<= 400 ms",
+		Floor: "python3 -S -c pass " + show(f.python.p50())}
+	var s sample
+	_, err := repeat(1, b.some(), func() error {
+		begin := time.Now()
+		return b.serving(b.configs.none, func(c *client) error {
+			err := onePlusOne(c)
+			s = append(s, time.Since(begin))
+			return err
+		})
+	})
+	if err == nil {
+		s = s[1:]
+	}
+	r.fill(s, err)
+	r.judge(err == nil && s.p50() <= 400*ms)
+	return r
+}
+
+// idleMemory measures what the idle server holds, and what one bare session
+// adds.
+func (b *bench) idleMemory() row {
+	r := row{What: "idle PSS: server alone / one bare session more", Reach: "<= 40 / 50 MB"}
+	exe, err := filepath.EvalSymlinks(b.sallyport)
+	if err != nil {
+		r.Error = err.Error()
+		return r
+	}
+	err = b.serving(b.configs.two, func(c *client) error {
+		if _, err := c.request("tools/list", struct{}{}); err != nil {
+			return err
+		}
+		time.Sleep(2 * time.Second)
+		alone, np, err := treePSS(c.cmd.Process.Pid, exe)
+		if err != nil {
+			return err
+		}
+		if err := onePlusOne(c); err != nil {
+			return err
+		}
+		time.Sleep(2 * time.Second)
+		with, np2, err := treePSS(c.cmd.Process.Pid, exe)
+		if err != nil {
+			return err
+		}
+		const mb = 1e6
+		more := with - alone
+		r.P50, r.N = fmt.Sprintf("%.1f / %.1f MB", float64(alone)/mb, float64(more)/mb), 1
+		r.Note = fmt.Sprintf("%d process, then %d", np, np2)
+		r.judge(alone <= 40*mb && more <= 50*mb)
+		return nil
+	})
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r
+}
+
+// revisions of the protocol that begin with initialize. The newest has no
+// handshake and is asked with server/discover.
+var revisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
+
+const newestRevision = "2026-07-28"
+
+// contextCost counts the tokens of tools/list and instructions, for every
+// revision, with few servers and with many behind it, and reports the most.
+func (b *bench) contextCost() row {
+	r := row{What: "tools/list and instructions, every revision", Reach: "<= 200 tokens (o200k_base)"}
+	enc, err := tokenizer.Get(tokenizer.O200kBase)
+	if err != nil {
+		r.Error = err.Error()
+		return r
+	}
+	var most, least int
+	var where string
+	for _, catalogue := range []struct {
+		name   string
+		config string
+	}{{"2 servers", b.configs.two}, {"17 servers, 459 tools", b.configs.many}} {
+		for _, version := range append(revisions, newestRevision) {
+			list, instructions, err := b.advertised(catalogue.config, version)
+			if err != nil {
+				r.Error = fmt.Sprintf("%s: %v", version, err)
+				return r
+			}
+			tokens, err := enc.Count(list + instructions)
+			if err != nil {
+				r.Error = err.Error()
+				return r
+			}
+			if tokens > most {
+				most, where = tokens, version+", "+catalogue.name
+			}
+			if least == 0 || tokens < least {
+				least = tokens
+			}
+			r.N++
+		}
+	}
+	r.P50 = fmt.Sprintf("%d to %d", least, most)
+	r.Note = "most with " + where
+	r.judge(most <= 200)
+	return r
+}
+
+// advertised returns the whole tools/list answer and the instructions.
+func (b *bench) advertised(config, version string) (list, instructions string, err error) {
+	err = b.launched(config, func(c *client) error {
+		if version != newestRevision {
+			if instructions, err = c.initialize(version); err != nil {
+				return err
+			}
+			raw, err := c.request("tools/list", struct{}{})
+			list = string(raw)
+			return err
+		}
+		params := map[string]any{"_meta": map[string]any{
+			"io.modelcontextprotocol/protocolVersion":    version,
+			"io.modelcontextprotocol/clientInfo":         map[string]string{"name": "sallyport-bench", "version": "1"},
+			"io.modelcontextprotocol/clientCapabilities": struct{}{},
+		}}
+		raw, err := c.request("server/discover", params)
+		if err != nil {
+			return err
+		}
+		var d struct {
+			SupportedVersions []string
+			Instructions      string
+		}
+		if err := json.Unmarshal(raw, &d); err != nil {
+			return err
+		}
+		instructions = d.Instructions
+		raw, err = c.request("tools/list", params)
+		list = string(raw)
+		return err
+	})
+	return list, instructions, err
+}
+
+// launched runs f with a new `sallyport serve`, and ends it.
+func (b *bench) launched(config string, f func(*client) error) error {
+	c, err := start(b.launch, b.sallyport, "serve", "--servers-config", config)
+	if err != nil {
+		return err
+	}
+	err = f(c)
+	return errors.Join(err, c.close())
+}
+
+// serving is launched with the handshake done.
+func (b *bench) serving(config string, f func(*client) error) error {
+	return b.launched(config, func(c *client) error {
+		if _, err := c.initialize("2025-11-25"); err != nil {
+			return err
+		}
+		return f(c)
+	})
+}
