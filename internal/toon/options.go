@@ -1,0 +1,97 @@
+package toon
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Delimiter separates the cells of a row and the elements of an inline array.
+type Delimiter byte
+
+// The delimiters of §11. The zero Delimiter means Comma.
+const (
+	Comma Delimiter = ','
+	Tab   Delimiter = '\t'
+	Pipe  Delimiter = '|'
+)
+
+// Defaults of Options.
+const (
+	DefaultIndentSize = 2
+	DefaultMaxDepth   = 512
+	DefaultMaxBytes   = 64 << 20
+)
+
+// maxIndentSize keeps a line's indentation in proportion to its content.
+const maxIndentSize = 16
+
+// Options adjusts Marshal and Unmarshal. The zero value is the specification's
+// default: commas, two spaces, strict.
+type Options struct {
+	// Delimiter is what Marshal writes ("delimiter" in §13). Unmarshal reads it
+	// from the document.
+	Delimiter Delimiter
+
+	// IndentSize is the number of spaces of a level ("indentSize" in §13), 1 to
+	// 16; zero means DefaultIndentSize.
+	IndentSize int
+
+	// Lenient makes Unmarshal non-strict ("strict": false in §13); the package
+	// comment says what that permits.
+	Lenient bool
+
+	// MaxDepth bounds how deep objects and arrays nest; zero means
+	// DefaultMaxDepth. Exceeding it is ErrTooDeep.
+	MaxDepth int
+
+	// MaxBytes bounds the input and, separately, the output; zero means
+	// DefaultMaxBytes. Exceeding it is ErrTooLarge.
+	MaxBytes int
+}
+
+// The limits of Options, as they are reported.
+var (
+	ErrTooDeep  = errors.New("nested too deeply")
+	ErrTooLarge = errors.New("too large")
+)
+
+// Error is what Marshal and Unmarshal return, except for a wrong Options and for
+// what a json.Marshaler of the caller returns.
+type Error struct {
+	Line int   // of the TOON document, from 1; 0 where no line is to blame
+	Err  error // wraps ErrTooDeep or ErrTooLarge, or describes what is malformed
+}
+
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return "toon: " + e.Err.Error()
+	}
+	return fmt.Sprintf("toon: line %d: %v", e.Line, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// resolve replaces zero fields by their defaults and rejects impossible ones.
+func (o Options) resolve() (Options, error) {
+	if o.Delimiter == 0 {
+		o.Delimiter = Comma
+	}
+	if o.IndentSize == 0 {
+		o.IndentSize = DefaultIndentSize
+	}
+	if o.MaxDepth == 0 {
+		o.MaxDepth = DefaultMaxDepth
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = DefaultMaxBytes
+	}
+	switch {
+	case o.Delimiter != Comma && o.Delimiter != Tab && o.Delimiter != Pipe:
+		return o, fmt.Errorf("toon: %q is not a delimiter: use Comma, Tab or Pipe", rune(o.Delimiter))
+	case o.IndentSize < 1 || o.IndentSize > maxIndentSize:
+		return o, fmt.Errorf("toon: an indent size of %d is outside 1 to %d", o.IndentSize, maxIndentSize)
+	case o.MaxDepth < 0 || o.MaxBytes < 0:
+		return o, errors.New("toon: a limit is negative")
+	}
+	return o, nil
+}
