@@ -24,6 +24,7 @@ type Backend struct {
 	opts      Options
 	log       *slog.Logger
 	groups    hierarchy
+	scopes    scopes
 	userns    bool // not root: cells get a user namespace of their own
 	interpret sync.Mutex
 	python    *Interpreter // found, guarded by interpret
@@ -55,10 +56,12 @@ func New(opts Options) (*Backend, error) {
 	if opts.Path == "" {
 		opts.Path = "/usr/local/bin:/usr/bin:/bin"
 	}
+	groups := findHierarchy("/")
 	return &Backend{
 		opts:   opts,
 		log:    opts.Log,
-		groups: findHierarchy("/"),
+		groups: groups,
+		scopes: scopes{address: opts.UserBus, v2: groups.v2},
 		userns: os.Geteuid() != 0,
 		runs:   map[string]*run{},
 	}, nil
@@ -146,15 +149,9 @@ func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec
 	if err := place.record(spec.ID, group.paths()); err != nil {
 		return nil, err
 	}
-	hard := true
 	if err := group.create(limits); err != nil {
-		hard = false
+		b.log.Debug("no control group of our own for this sandbox", "run", spec.ID, "reason", err)
 		group = nil
-		b.log.Debug("no control group for this sandbox", "run", spec.ID, "reason", err)
-	}
-	if limits.CPUs > 0 && !hard {
-		place.forget(spec.ID)
-		return nil, errors.New("a CPU limit needs a control group, and none can be made here")
 	}
 	cfg := CellConfig{
 		ID:               spec.ID,
@@ -163,7 +160,6 @@ func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec
 		Args:             guest.Argv(python),
 		Env:              append(append(guest.Environ(), env...), environ(spec.Env)...),
 		MemoryBytes:      limits.MemoryBytes,
-		WatchMemory:      !hard,
 		Processes:        limits.Processes,
 		OpenFiles:        limits.OpenFiles,
 		WorkspaceBytes:   limits.WorkspaceBytes,
@@ -179,8 +175,8 @@ func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec
 	}
 	r.release = func() error {
 		var err error
-		if group != nil {
-			err = group.remove()
+		if r.group != nil {
+			err = r.group.remove()
 		}
 		if err == nil {
 			// Only then: the record is what finds the group again.
@@ -189,7 +185,28 @@ func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec
 		b.leave(spec.ID)
 		return err
 	}
-	if err := r.launch(ctx, b.opts.Executable, b.userns, &cfg); err != nil {
+	// confine runs when the cell exists and before it does anything.
+	confine := func(pid int) error {
+		if r.group != nil {
+			return r.group.add(pid)
+		}
+		if b.userns {
+			scope, err := b.scopes.create(ctx, cgroupPrefix+place.id+"-"+spec.ID, pid, limits)
+			if err == nil {
+				r.mu.Lock()
+				r.group = scope
+				r.mu.Unlock()
+				return nil
+			}
+			b.log.Debug("no systemd scope for this sandbox", "run", spec.ID, "reason", err)
+		}
+		if limits.CPUs > 0 {
+			return errors.New("a CPU limit needs a control group, and none can be made here")
+		}
+		cfg.WatchMemory = true
+		return nil
+	}
+	if err := r.launch(ctx, b.opts.Executable, b.userns, confine, &cfg); err != nil {
 		_ = r.release()
 		return nil, err
 	}

@@ -28,8 +28,9 @@ type hierarchy struct {
 
 // cgroup is one group, a directory in each hierarchy.
 type cgroup struct {
-	v2   string
-	dirs map[string]string // version 1: controller -> directory
+	v2      string
+	dirs    map[string]string // version 1: controller -> directory
+	foreign bool              // systemd removes it
 }
 
 // findHierarchy finds the groups under which this process may make groups.
@@ -92,11 +93,16 @@ func ownGroups(file string) map[string]string {
 	return own
 }
 
-// limitsOn says how the limits that need a control group are enforced here.
-func (h hierarchy) limitsOn() map[sandbox.Resource]sandbox.LimitReport {
+// limitsOn says how the limits that need a control group are enforced here,
+// given whether a user's systemd makes them.
+func (h hierarchy) limitsOn(scopes bool) map[sandbox.Resource]sandbox.LimitReport {
 	out := map[sandbox.Resource]sandbox.LimitReport{
 		sandbox.Memory: {Enforcement: sandbox.Soft, By: "a watcher of the sandbox's memory"},
 		sandbox.CPU:    {Enforcement: sandbox.Absent, By: "no control group can be made here"},
+	}
+	if scopes {
+		out[sandbox.Memory] = sandbox.LimitReport{Enforcement: sandbox.Hard, By: "cgroup v2 memory.max, a systemd scope"}
+		out[sandbox.CPU] = sandbox.LimitReport{Enforcement: sandbox.Hard, By: "cgroup v2 cpu.max, a systemd scope"}
 	}
 	probe := h.group(fmt.Sprintf("%sprobe-%d", cgroupPrefix, os.Getpid()))
 	defer probe.remove()
@@ -144,7 +150,7 @@ func (g *cgroup) paths() []string {
 	return out
 }
 
-// threadsPerProcess allows for what gVisor's kernel needs on the host: a stub
+// hostThreads allows for what gVisor's kernel needs on the host: a stub
 // for each of the guest's processes and threads, and its own threads. The
 // guest's own processes are counted by gVisor.
 func hostThreads(l sandbox.Limits) int { return 4*l.Processes + 512 }
@@ -261,6 +267,9 @@ func (g *cgroup) outOfMemory() bool {
 // remove removes the group, waiting a little for its last processes to be
 // gone. It is idempotent.
 func (g *cgroup) remove() error {
+	if g.foreign {
+		return nil
+	}
 	var errs []error
 	for _, dir := range g.paths() {
 		errs = append(errs, removeGroup(dir))

@@ -40,6 +40,9 @@ type Options struct {
 	// Home is the user's home directory, of which nothing but an interpreter's
 	// own prefix is ever shown to a sandbox.
 	Home string
+	// UserBus is the address of the user's D-Bus, where their systemd may be
+	// asked for control groups. Empty: none is asked.
+	UserBus string
 	// DebugDir, if not empty, is a directory for gVisor's own debug logs.
 	DebugDir string
 	// Log may be nil.

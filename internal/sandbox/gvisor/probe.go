@@ -20,7 +20,7 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 		Usable:    true,
 		Isolation: sandbox.KernelIsolation,
 		Duplex:    true,
-		Limits:    b.groups.limitsOn(),
+		Limits:    b.groups.limitsOn(b.userns && b.scopes.available(ctx)),
 	}
 	rep.Limits[sandbox.Processes] = sandbox.LimitReport{Enforcement: sandbox.Hard, By: "gVisor RLIMIT_NPROC"}
 	rep.Limits[sandbox.Disk] = sandbox.LimitReport{Enforcement: sandbox.Hard, By: "gVisor tmpfs size"}
@@ -40,12 +40,11 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 		rep.Findings = append(rep.Findings, *f)
 	}
 	if rep.Limits[sandbox.Memory].Enforcement == sandbox.Soft {
-		f := sandbox.Finding{
+		rep.Findings = append(rep.Findings, sandbox.Finding{
 			Title:  "the memory limit is soft",
 			Detail: "a watcher samples the sandbox's memory and ends it past the limit; a control group would enforce it in the host's kernel",
-			Remedy: "run as root, or in a delegated control group (systemd-run --user --scope -p Delegate=yes)",
-		}
-		rep.Findings = append(rep.Findings, f)
+			Remedy: "run as root, or log in through systemd on a host with cgroup v2: its user manager makes control groups (loginctl enable-linger $USER; systemctl --user status)",
+		})
 	}
 	for _, f := range rep.Findings {
 		rep.Usable = rep.Usable && !f.Fatal

@@ -66,9 +66,10 @@ func growPipe(f *os.File) {
 	}
 }
 
-// launch starts the cell and waits until the guest's init runs. On error
-// nothing of it is left but what release removes.
-func (r *run) launch(ctx context.Context, executable string, userns bool, cfg *CellConfig) (err error) {
+// launch starts the cell, confines it, gives it its configuration and waits
+// until the guest's init runs. confine may still change the configuration. On
+// error nothing is left but what release removes.
+func (r *run) launch(ctx context.Context, executable string, userns bool, confine func(pid int) error, cfg *CellConfig) (err error) {
 	var files []*os.File // closed on error
 	defer func() {
 		if err != nil {
@@ -135,10 +136,7 @@ func (r *run) launch(ctx context.Context, executable string, userns bool, cfg *C
 
 	started := make(chan error, 1)
 	go r.listen(started)
-	if r.group != nil {
-		err = r.group.add(cmd.Process.Pid)
-	}
-	if err == nil {
+	if err = confine(cmd.Process.Pid); err == nil {
 		err = r.enc.Encode(cfg)
 	}
 	if err == nil {

@@ -1,0 +1,105 @@
+//go:build linux && (amd64 || arm64)
+
+package gvisor
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// groupDirs makes directories that a record names as control groups.
+func groupDirs(t *testing.T, names ...string) []string {
+	t.Helper()
+	base := t.TempDir()
+	var out []string
+	for _, n := range names {
+		dir := filepath.Join(base, n)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, dir)
+	}
+	return out
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func TestSweepRemovesOnlyTheDead(t *testing.T) {
+	runtimeDir := filepath.Join(t.TempDir(), "run")
+	dead, err := openInstance(runtimeDir, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alive, err := openInstance(runtimeDir, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alive.close()
+	groups := groupDirs(t, "sallyport-dead-r1", "sallyport-alive-r1", "of-somebody-else")
+	if err := dead.record("r1", []string{groups[0], groups[2]}); err != nil {
+		t.Fatal(err)
+	}
+	if err := alive.record("r1", groups[1:2]); err != nil {
+		t.Fatal(err)
+	}
+	// Half a record, as a crash leaves it.
+	if err := os.WriteFile(dead.recordFile("r2"), []byte(`{"cgr`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dead.lock.Close() // the program has died
+
+	for range 2 { // idempotent
+		if err := sweep(runtimeDir, quiet); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if exists(dead.dir) || exists(groups[0]) {
+		t.Error("the dead program's leftovers are still there")
+	}
+	if !exists(alive.mountpoint()) || !exists(groups[1]) {
+		t.Error("the living program's place was removed")
+	}
+	if !exists(groups[2]) {
+		t.Error("a record made the sweeper remove a group that is not ours")
+	}
+}
+
+func TestRuntimeDirOfAnother(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a directory of another user's")
+	}
+	dir := t.TempDir()
+	if err := os.Chown(dir, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openInstance(dir, quiet); err == nil {
+		t.Error("a directory of another user's was accepted")
+	}
+}
+
+func TestRuntimeDirBecomesPrivate(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	in, err := openInstance(dir, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.close()
+	fi, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fi.Mode().Perm()&0o022 != 0 {
+		t.Errorf("others may write to it: %v", fi.Mode())
+	}
+}

@@ -1,0 +1,111 @@
+//go:build linux && (amd64 || arm64)
+
+package gvisor
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// hostPython returns a real interpreter with its version in its name.
+func hostPython(t *testing.T) string {
+	t.Helper()
+	file, err := exec.LookPath("python3")
+	if err != nil {
+		t.Fatalf("these tests need a python3: %v", err)
+	}
+	p, err := FindInterpreter(context.Background(), file, os.Getenv("PATH"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Executable
+}
+
+func TestFindInterpreter(t *testing.T) {
+	real := hostPython(t)
+	dir := t.TempDir()
+	write := func(name, content string, mode os.FileMode) string {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	link := filepath.Join(dir, "python-link")
+	if err := os.Symlink(real, link); err != nil {
+		t.Fatal(err)
+	}
+	shim := write("shim", "#!/bin/sh\nexec "+real+" \"$@\"\n", 0o755)
+	for _, name := range []string{real, link, shim} {
+		p, err := FindInterpreter(context.Background(), name, os.Getenv("PATH"))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if p.Executable != real {
+			t.Errorf("%s: got %s, want %s", name, p.Executable, real)
+		}
+		if _, err := os.Stat(filepath.Join(p.Library(), "os.py")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	bad := []struct{ name, file, want string }{
+		{"missing", filepath.Join(dir, "none"), "no such file"},
+		{"not executable", write("plain", "", 0o644), "permission denied"},
+		{"not a Python", write("false", "#!/bin/sh\necho broken >&2\nexit 3\n", 0o755), "broken"},
+		{"talks nonsense", write("nonsense", "#!/bin/sh\necho hello\n", 0o755), "unexpected answer"},
+		{"another implementation", write("pypy", "#!/bin/sh\nprintf 'pypy\\n3\\n10\\n/x\\n/y\\n'\n", 0o755), "CPython is needed"},
+		{"relative", "./python3", "absolute path"},
+		{"not in the path", "python-of-nowhere", "search path"},
+	}
+	for _, tt := range bad {
+		_, err := FindInterpreter(context.Background(), tt.file, dir)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want something with %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+func TestFindInterpreterTooOld(t *testing.T) {
+	dir := t.TempDir()
+	lib := filepath.Join(dir, "lib", "python3.8")
+	if err := os.MkdirAll(lib, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(lib, "os.py"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	old := filepath.Join(dir, "python3.8")
+	answer := "#!/bin/sh\nprintf 'cpython\\n3\\n8\\n" + old + "\\n" + dir + "\\n'\n"
+	if err := os.WriteFile(old, []byte(answer), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := FindInterpreter(context.Background(), old, "")
+	if err == nil || !strings.Contains(err.Error(), "3.9 or newer") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A relative entry of the search path would let the current folder choose
+// what is run on the host.
+func TestSearchPathIgnoresRelativeEntries(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.WriteFile("python3", []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{".", "", ":."} {
+		if file, err := lookPath("python3", path); err == nil {
+			t.Errorf("path %q found %s", path, file)
+		}
+	}
+	if _, err := lookPath("python3", dir); err != nil { // the control
+		t.Error(err)
+	}
+}
