@@ -1,0 +1,312 @@
+// Command report adds up what the tests of a run said. It reads files of
+// `go test -json` events (NAME.json) and of JUnit XML (NAME.xml), shows every
+// failure with its output and every skip, holds the results against a list of
+// tests that must not be skipped, and ends with one line of counts.
+//
+//	go run ./scripts/report -must .ci/must-run.txt -failed-checks 0 DIR
+//
+// NAME is the label of a run ("root", "user", "race"). A line of the list is a
+// label and a pattern, matched against "package.Test/subtest": at least one
+// test must match it, and each that does must have passed.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strings"
+)
+
+// An outcome of one test.
+type outcome string
+
+const (
+	passed  outcome = "pass"
+	failed  outcome = "fail"
+	skipped outcome = "skip"
+	unknown outcome = "" // it began and never ended
+)
+
+type result struct {
+	label, name string // name is package.Test/subtest
+	outcome     outcome
+	output      string
+}
+
+func main() {
+	must := flag.String("must", "", "the list of tests that must have passed")
+	checksPassed := flag.Int("passed-checks", 0, "checks other than tests that passed")
+	checksFailed := flag.Int("failed-checks", 0, "checks other than tests that failed")
+	flag.Parse()
+	ok, err := run(os.Stdout, flag.Arg(0), *must, *checksPassed, *checksFailed)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "report:", err)
+	}
+	if err != nil || !ok {
+		os.Exit(1)
+	}
+}
+
+func run(w io.Writer, dir, must string, checksPassed, checksFailed int) (bool, error) {
+	results, err := readAll(dir)
+	if err != nil {
+		return false, err
+	}
+	count := map[outcome]int{passed: checksPassed, failed: checksFailed}
+	for _, r := range results {
+		switch r.outcome {
+		case passed:
+		case skipped:
+			fmt.Fprintf(w, "--- SKIP: [%s] %s\n%s", r.label, r.name, indent(r.output))
+		default:
+			fmt.Fprintf(w, "--- FAIL: [%s] %s\n%s", r.label, r.name, indent(r.output))
+		}
+		o := r.outcome
+		if o == unknown {
+			o = failed
+		}
+		count[o]++
+	}
+	if must != "" {
+		missing, err := unmet(must, results)
+		if err != nil {
+			return false, err
+		}
+		for _, m := range missing {
+			fmt.Fprintln(w, "--- FAIL: must run:", m)
+			count[failed]++
+		}
+	}
+	if len(results) == 0 {
+		fmt.Fprintln(w, "--- FAIL: no test ran")
+		count[failed]++
+	}
+	fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", count[passed], count[failed], count[skipped])
+	return count[failed] == 0, nil
+}
+
+func indent(s string) string {
+	const limit = 16 << 10
+	if len(s) > limit {
+		s = "… " + s[len(s)-limit:]
+	}
+	var b strings.Builder
+	for line := range strings.Lines(s) {
+		b.WriteString("    " + line)
+	}
+	if s != "" && !strings.HasSuffix(s, "\n") {
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func readAll(dir string) ([]result, error) {
+	var all []result
+	for pattern, read := range map[string]func(string, io.Reader) ([]result, error){
+		"*.json": readEvents, "*.xml": readJUnit,
+	} {
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range files {
+			label := strings.TrimSuffix(filepath.Base(name), pattern[1:])
+			rs, err := readFile(name, label, read)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			all = append(all, rs...)
+		}
+	}
+	sort.SliceStable(all, func(i, j int) bool {
+		return all[i].label+" "+all[i].name < all[j].label+" "+all[j].name
+	})
+	return all, nil
+}
+
+func readFile(name, label string, read func(string, io.Reader) ([]result, error)) ([]result, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return read(label, f)
+}
+
+// readEvents reads `go test -json`. A test with subtests counts only through
+// them, unless it failed where none of them did. A package that failed without
+// a failed test (it did not build, or it crashed) is a failed result itself.
+func readEvents(label string, r io.Reader) ([]result, error) {
+	type event struct {
+		Action, Package, Test, Output string
+		ImportPath                    string
+	}
+	type state struct {
+		outcome outcome
+		output  strings.Builder
+		test    bool // not a package
+		parent  bool // of subtests
+	}
+	tests := map[string]*state{}
+	var order []string
+	get := func(name string) *state {
+		s := tests[name]
+		if s == nil {
+			s = &state{}
+			tests[name] = s
+			order = append(order, name)
+		}
+		return s
+	}
+	sc := bufio.NewScanner(r)
+	sc.Buffer(nil, 64<<20)
+	for sc.Scan() {
+		line := sc.Bytes()
+		if len(line) == 0 || line[0] != '{' {
+			continue // what a test binary wrote past the framework
+		}
+		var e event
+		if err := json.Unmarshal(line, &e); err != nil {
+			continue
+		}
+		pkg := strings.TrimPrefix(strings.TrimPrefix(e.Package, "sallyport/"), "sallyport")
+		if e.Package == "" && e.ImportPath != "" {
+			pkg = e.ImportPath
+		}
+		name := pkg
+		if e.Test != "" {
+			name += "." + e.Test
+		}
+		s := get(name)
+		s.test = e.Test != ""
+		switch e.Action {
+		case "output", "build-output":
+			if s.output.Len() < 1<<20 {
+				s.output.WriteString(e.Output)
+			}
+		case "pass", "fail", "skip":
+			s.outcome = outcome(e.Action)
+		case "run", "start":
+			if i := strings.LastIndexByte(e.Test, '/'); i >= 0 {
+				p := get(pkg + "." + e.Test[:i])
+				p.test, p.parent = true, true
+			}
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return nil, err
+	}
+
+	childFailed := func(name, separator string) bool {
+		for other, s := range tests {
+			if strings.HasPrefix(other, name+separator) && s.outcome != passed && s.outcome != skipped {
+				return true
+			}
+		}
+		return false
+	}
+	var results []result
+	for _, name := range order {
+		s := tests[name]
+		switch {
+		case !s.test:
+			if s.outcome != failed || childFailed(name, ".") {
+				continue
+			}
+		case s.parent && (s.outcome == passed || s.outcome == skipped || childFailed(name, "/")):
+			continue
+		}
+		results = append(results, result{label, name, s.outcome, s.output.String()})
+	}
+	return results, nil
+}
+
+// readJUnit reads what pytest --junitxml writes.
+func readJUnit(label string, r io.Reader) ([]result, error) {
+	type note struct {
+		Message string `xml:"message,attr"`
+		Text    string `xml:",chardata"`
+	}
+	var doc struct {
+		Cases []struct {
+			Class   string `xml:"classname,attr"`
+			Name    string `xml:"name,attr"`
+			Failure *note  `xml:"failure"`
+			Error   *note  `xml:"error"`
+			Skipped *note  `xml:"skipped"`
+		} `xml:"testsuite>testcase"`
+	}
+	if err := xml.NewDecoder(r).Decode(&doc); err != nil {
+		return nil, err
+	}
+	var results []result
+	for _, c := range doc.Cases {
+		res := result{label: label, name: c.Class + "." + c.Name, outcome: passed}
+		for o, n := range map[outcome]*note{skipped: c.Skipped, failed: firstOf(c.Failure, c.Error)} {
+			if n != nil {
+				res.outcome, res.output = o, n.Message+"\n"+n.Text+"\n"
+			}
+		}
+		results = append(results, res)
+	}
+	return results, nil
+}
+
+func firstOf[T any](a, b *T) *T {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// unmet returns the lines of the list that the results do not satisfy.
+func unmet(list string, results []result) ([]string, error) {
+	raw, err := os.ReadFile(list)
+	if err != nil {
+		return nil, err
+	}
+	var bad []string
+	for line := range strings.Lines(string(raw)) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		label, pattern, ok := strings.Cut(line, " ")
+		if !ok {
+			return nil, fmt.Errorf("%s: %q is not a label and a pattern", list, line)
+		}
+		re, err := regexp.Compile(strings.TrimSpace(pattern))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %q", list, line), err)
+		}
+		matched := 0
+		for _, r := range results {
+			if r.label != label || !re.MatchString(r.name) {
+				continue
+			}
+			matched++
+			if r.outcome != passed {
+				bad = append(bad, fmt.Sprintf("[%s] %s: %s", label, r.name, orUnfinished(r.outcome)))
+			}
+		}
+		if matched == 0 {
+			bad = append(bad, line+": no such test ran")
+		}
+	}
+	return bad, nil
+}
+
+func orUnfinished(o outcome) string {
+	if o == unknown {
+		return "did not finish"
+	}
+	return string(o)
+}
