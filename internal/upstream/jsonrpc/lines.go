@@ -1,0 +1,163 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"io"
+	"unicode/utf8"
+)
+
+const (
+	// firstBuffer is the buffer that an idle connection holds.
+	firstBuffer = 8 << 10
+	// handOver is the length from which a line is given away together with
+	// its memory instead of being copied.
+	handOver = 32 << 10
+	// keptHead and keptTail are what is kept of a line that is too long.
+	keptHead, keptTail = 512, 512
+)
+
+// lineReader cuts a stream into lines of at most max bytes.
+type lineReader struct {
+	r          io.Reader
+	max        int
+	buf        []byte
+	start, end int // buf[start:end] is read and not yet handed out
+	searched   int // no newline in buf[start:searched]
+}
+
+// line is one line without its end.
+type line struct {
+	data []byte
+	// owned: data is the reader's to keep. Otherwise it is valid until the
+	// next call.
+	owned bool
+	// overlong: the line was longer than allowed; data is its beginning and
+	// tail its end, and what was between is gone.
+	overlong bool
+	tail     []byte
+	length   int64
+}
+
+func newLineReader(r io.Reader, max int) *lineReader {
+	return &lineReader{r: r, max: max}
+}
+
+// next returns the next line. The last line may lack its newline. At the end
+// of the stream it returns io.EOF or the error of the underlying reader.
+func (l *lineReader) next() (line, error) {
+	for {
+		if at := bytes.IndexByte(l.buf[l.searched:l.end], '\n'); at >= 0 {
+			return l.take(l.searched+at, 1), nil
+		}
+		l.searched = l.end
+		if l.end-l.start > l.max {
+			return l.skip()
+		}
+		if err := l.fill(); err != nil {
+			if l.end > l.start {
+				return l.take(l.end, 0), nil
+			}
+			return line{}, err
+		}
+	}
+}
+
+// take hands out buf[start:at] and passes over the newline after it.
+func (l *lineReader) take(at, newline int) line {
+	data := l.buf[l.start:at:at]
+	next := at + newline
+	if len(data) > l.max { // a bound smaller than the buffer
+		l.start, l.searched = next, next
+		return line{
+			data: data[:min(len(data), keptHead)], tail: data[max(0, len(data)-keptTail):],
+			overlong: true, length: int64(len(data)),
+		}
+	}
+	if len(data) < handOver {
+		l.start, l.searched = next, next
+		return line{data: data, length: int64(len(data))}
+	}
+	rest := l.buf[next:l.end]
+	l.buf = make([]byte, max(firstBuffer, len(rest)))
+	l.start, l.searched, l.end = 0, 0, copy(l.buf, rest)
+	return line{data: data, owned: true, length: int64(len(data))}
+}
+
+// fill reads more, making room first.
+func (l *lineReader) fill() error {
+	if l.start == l.end {
+		l.start, l.searched, l.end = 0, 0, 0
+	}
+	if l.end == len(l.buf) {
+		if l.start > 0 {
+			l.end = copy(l.buf, l.buf[l.start:l.end])
+			l.searched -= l.start
+			l.start = 0
+		} else {
+			// One byte more than the longest line: its newline.
+			grown := make([]byte, min(max(firstBuffer, 2*len(l.buf)), max(l.max+1, firstBuffer)))
+			copy(grown, l.buf[:l.end])
+			l.buf = grown
+		}
+	}
+	return l.read()
+}
+
+func (l *lineReader) read() error {
+	for range 100 {
+		n, err := l.r.Read(l.buf[l.end:])
+		l.end += n
+		if n > 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return io.ErrNoProgress
+}
+
+// skip throws away the rest of a line that is too long.
+func (l *lineReader) skip() (line, error) {
+	head := bytes.Clone(l.buf[l.start:min(l.end, l.start+keptHead)])
+	length := int64(l.end - l.start)
+	tail := bytes.Clone(l.buf[max(l.start, l.end-keptTail):l.end])
+	l.buf = make([]byte, 8*firstBuffer)
+	for {
+		l.start, l.searched, l.end = 0, 0, 0
+		err := l.read()
+		at := bytes.IndexByte(l.buf[:l.end], '\n')
+		part := l.buf[:l.end]
+		if at >= 0 {
+			part = part[:at]
+		}
+		length += int64(len(part))
+		tail = append(tail, part[max(0, len(part)-keptTail):]...)
+		tail = append(tail[:0], tail[max(0, len(tail)-keptTail):]...)
+		if at >= 0 {
+			l.start, l.searched = at+1, at+1
+		}
+		if at >= 0 || err != nil {
+			return line{data: head, owned: true, overlong: true, tail: tail, length: length}, nil
+		}
+	}
+}
+
+// validUTF8 returns data with every byte that is not part of a UTF-8 sequence
+// replaced by U+FFFD, as encoding/json does when it decodes a string.
+func validUTF8(data []byte) []byte {
+	if utf8.Valid(data) {
+		return data
+	}
+	out := make([]byte, 0, len(data)+64)
+	for len(data) > 0 {
+		r, size := utf8.DecodeRune(data)
+		if r == utf8.RuneError && size == 1 {
+			out = append(out, "\uFFFD"...)
+		} else {
+			out = append(out, data[:size]...)
+		}
+		data = data[size:]
+	}
+	return out
+}
