@@ -1,0 +1,244 @@
+"""The official Python client (PyPI `mcp`) against `sallyport serve`, in each of
+its ways to connect."""
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+from mcp import Client, ClientSession, StdioServerParameters, stdio_client
+
+WAYS = ["auto", "legacy", "2026-07-28", "session"]
+
+
+@contextlib.asynccontextmanager
+async def connected(way, parameters):
+    if way == "session":
+        async with stdio_client(parameters) as (read, write), ClientSession(read, write) as session:
+            await session.initialize()
+            yield session
+    else:
+        async with Client(parameters, mode=way) as client:
+            yield client
+
+
+@pytest.fixture
+def parameters(sallyport, definitions, folder, environment):
+    return StdioServerParameters(
+        command=sallyport,
+        args=["serve", "--servers-config", definitions(folder)],
+        env=environment,
+        cwd=str(folder),
+    )
+
+
+@pytest.fixture(params=WAYS)
+def play(request, parameters):
+    """Runs a coroutine function with a connected client, bounded in time."""
+
+    def run(scenario, seconds=60):
+        async def main():
+            async with connected(request.param, parameters) as client:
+                return await scenario(client)
+
+        return asyncio.run(asyncio.wait_for(main(), seconds))
+
+    return run
+
+
+def text(result):
+    return "\n".join(block.text for block in result.content)
+
+
+async def python(client, code, **arguments):
+    return await client.call_tool("run_python", {"code": code, **arguments})
+
+
+def test_one_tool_is_listed(play):
+    async def scenario(client):
+        return await client.list_tools()
+
+    (tool,) = play(scenario).tools
+    assert tool.name == "run_python"
+    assert tool.input_schema["required"] == ["code"]
+    assert {"code", "servers", "timeout"} <= set(tool.input_schema["properties"])
+
+
+def test_success(play):
+    async def scenario(client):
+        return await python(client, "print('two:', 1 + 1)\n'echoed'")
+
+    result = play(scenario)
+    assert not result.is_error, text(result)
+    assert text(result) == "two: 2\n'echoed'"
+    assert result.structured_content["stdout"] == ["two: 2", "'echoed'"]
+
+
+def test_exception(play):
+    async def scenario(client):
+        failed = await python(client, "x = 20\nprint('before')\n1 / 0")
+        return failed, await python(client, "x + 1")
+
+    failed, after = play(scenario)
+    assert failed.is_error
+    assert failed.structured_content["status"] == "error"
+    assert failed.structured_content["exitCode"] == 1
+    assert failed.structured_content["stdout"] == ["before"]
+    assert "ZeroDivisionError: division by zero" in text(failed)
+    assert "line 3" in text(failed)
+    assert text(after) == "21", "an exception must not cost the session"
+
+
+def test_exit_status(play):
+    async def scenario(client):
+        return await python(client, "import sys\nsys.exit(3)")
+
+    result = play(scenario)
+    assert result.is_error
+    assert result.structured_content["exitCode"] == 3
+
+
+def test_timeout_keeps_the_session(play):
+    async def scenario(client):
+        await python(client, "kept = 42")
+        begin = time.monotonic()
+        late = await python(client, "print('partial')\nwhile True: pass", timeout=1)
+        return late, time.monotonic() - begin, await python(client, "kept")
+
+    late, seconds, after = play(scenario)
+    assert late.is_error
+    assert late.structured_content["status"] == "timeout"
+    assert late.structured_content["timeoutSeconds"] == 1
+    assert late.structured_content["stdout"] == ["partial"]
+    assert seconds < 15
+    assert text(after) == "42", "an interrupted loop must not cost the session"
+
+
+def test_state_over_three_calls(play):
+    async def scenario(client):
+        first = await python(client, "import math\nradii = [1, 2, 3]")
+        second = await python(client, "areas = [math.pi * r * r for r in radii]")
+        third = await python(client, "print(f'{sum(areas):.3f}')")
+        return first, second, third
+
+    results = play(scenario)
+    assert [r.is_error for r in results] == [False] * 3
+    assert text(results[2]) == "43.982"
+
+
+def test_tools_of_real_servers(play, folder):
+    async def scenario(client):
+        return await python(
+            client,
+            """
+listing = await mcp_filesystem.list_directory(path="texts")
+print(sorted(line.split()[-1] for line in listing.splitlines())[-1])
+await mcp_servers["filesystem"].write_file(path="from_the_sandbox.txt", content="grüße\\n")
+print(await mcp_everything.get_sum(a=40, b=2))
+""",
+            servers=["filesystem", "everything"],
+        )
+
+    result = play(scenario)
+    assert not result.is_error, text(result)
+    assert text(result).splitlines() == ["verwandlung.txt", "The sum of 40 and 2 is 42."]
+    assert (folder / "from_the_sandbox.txt").read_text(encoding="utf-8") == "grüße\n"
+    assert result.structured_content["servers"] == ["filesystem", "everything"]
+
+
+def test_server_errors_raise(play):
+    async def scenario(client):
+        return await python(
+            client,
+            "try:\n    await mcp_filesystem.read_text_file(path='/etc/passwd')\n"
+            "except Exception as e:\n    print('refused:', 'outside' in str(e))",
+            servers=["filesystem"],
+        )
+
+    assert text(play(scenario)) == "refused: True"
+
+
+def test_grants_end_with_their_call(play):
+    async def scenario(client):
+        await python(client, "1", servers=["everything"])
+        return await python(client, "await mcp_everything.echo(message='x')")
+
+    assert play(scenario).is_error
+
+
+def test_unknown_server(play):
+    async def scenario(client):
+        return await python(client, "1", servers=["no-such-server"])
+
+    result = play(scenario)
+    assert result.is_error
+    assert "no-such-server" in text(result)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"code": ""}, {"code": 7}, {"code": "1", "servers": "x"}, {"code": "1", "timeout": "soon"}]
+)
+def test_bad_arguments_are_refused(play, arguments):
+    async def scenario(client):
+        try:
+            bad = await client.call_tool("run_python", arguments)
+        except Exception as e:  # a protocol error is a right answer too
+            bad = str(e)
+        return bad, await python(client, "'still here'")
+
+    bad, after = play(scenario)
+    assert isinstance(bad, str) or bad.is_error
+    assert text(after) == "'still here'"
+
+
+def test_cancellation_stops_the_code(play):
+    async def scenario(client):
+        await python(client, "beats = []")
+        running = asyncio.ensure_future(
+            python(client, "import time\nwhile True:\n    beats.append(time.time())\n    time.sleep(0.05)", timeout=60)
+        )
+        await asyncio.sleep(1)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        begin = time.monotonic()
+        after = await python(client, "n = len(beats)\ntime.sleep(0.5)\nprint(n > 3, len(beats) == n)")
+        return after, time.monotonic() - begin
+
+    after, seconds = play(scenario)
+    assert text(after) == "True True"
+    assert seconds < 15, "the next call waited for the cancelled one"
+
+
+def test_progress_heartbeats(play):
+    async def scenario(client):
+        beats = []
+
+        async def note(progress, total, message):
+            beats.append(progress)
+
+        await client.call_tool(
+            "run_python", {"code": "import time\ntime.sleep(7)\nprint('done')"}, progress_callback=note
+        )
+        return beats
+
+    beats = play(scenario)
+    assert len(beats) >= 1
+    assert beats == sorted(set(beats)), "progress must increase"
+
+
+def test_parallel_calls_each_get_their_answer(play):
+    async def scenario(client):
+        return await asyncio.gather(*(python(client, f"print({i} * 111)") for i in range(8)))
+
+    assert [text(r) for r in play(scenario)] == [str(i * 111) for i in range(8)]
+
+
+def test_large_output_is_bounded_and_said(play):
+    async def scenario(client):
+        return await python(client, "print('x' * 50_000_000)"), await python(client, "'after'")
+
+    large, after = play(scenario)
+    assert len(text(large)) < 5_000_000
+    assert large.structured_content.get("truncated"), "what was cut must be said"
+    assert text(after) == "'after'"

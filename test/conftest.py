@@ -1,0 +1,85 @@
+"""What the tests of the whole program share: the executable, real MCP servers,
+and a folder with something in it.
+
+A missing piece is a failure, not a skip: `scripts/setup` installs all of it.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NPM = pathlib.Path(os.environ.get("SALLYPORT_TEST_NPM", ROOT / ".cache/npm/node_modules"))
+
+
+def _must_exist(path, remedy):
+    if not path.exists():
+        pytest.fail(f"{path} is missing: {remedy}", pytrace=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def sallyport():
+    """The executable under test."""
+    path = pathlib.Path(os.environ.get("SALLYPORT_BIN", ROOT / "bin/sallyport")).resolve()
+    return str(_must_exist(path, "CGO_ENABLED=0 go build -o bin/sallyport ./cmd/sallyport"))
+
+
+@pytest.fixture(scope="session")
+def npm():
+    """The node_modules folder with the official servers and clients."""
+    return _must_exist(NPM, "run scripts/setup")
+
+
+@pytest.fixture(scope="session")
+def node22(npm):
+    return str(_must_exist(npm / ".bin/node", "run scripts/setup"))
+
+
+@pytest.fixture
+def definitions(npm, tmp_path):
+    """Writes a server file over a folder; answers its path."""
+
+    def write(folder, **more):
+        servers = {
+            "filesystem": {
+                "command": str(npm / ".bin/mcp-server-filesystem"),
+                "args": ["."],
+                "cwd": str(folder),
+                "description": "Reads and writes files under one folder",
+            },
+            "everything": {"command": str(npm / ".bin/mcp-server-everything"), "args": []},
+            "memory": {
+                "command": str(npm / ".bin/mcp-server-memory"),
+                "env": {"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")},
+            },
+            **more,
+        }
+        path = tmp_path / "servers.json"
+        path.write_text(json.dumps({"mcpServers": servers}))
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of real texts that a test may write into."""
+    target = tmp_path / "folder"
+    shutil.copytree(ROOT / "examples/texts", target / "texts")
+    return target
+
+
+@pytest.fixture
+def environment(tmp_path, monkeypatch):
+    """A home of the test's own, so that nobody's servers are found."""
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in list(os.environ):
+        if name.startswith(("MCP_BRIDGE_", "XDG_")) or (name.startswith("SALLYPORT_") and name != "SALLYPORT_BIN"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    return {k: os.environ[k] for k in ("HOME", "PATH")} | {"LANG": "C.UTF-8"}

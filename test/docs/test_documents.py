@@ -1,0 +1,115 @@
+"""What the documents say about files, commands and settings is so."""
+
+import pathlib
+import re
+import subprocess
+
+import pytest
+from conftest import ROOT
+
+DOCUMENTS = sorted(
+    p
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "bench/**/*.md")
+    for p in ROOT.glob(pattern)
+    if not any(part.startswith(".") or part == "node_modules" for part in p.relative_to(ROOT).parts)
+)
+
+
+def by_name(path):
+    return str(path.relative_to(ROOT))
+
+
+def read(path):
+    return path.read_text(encoding="utf-8")
+
+
+def slug(heading):
+    """The anchor that code forges give a heading."""
+    plain = re.sub(r"[`*_]|\[([^\]]*)\]\([^)]*\)", r"\1", heading.strip().lower())
+    return re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", plain))
+
+
+def prose(text):
+    return re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+
+
+def anchors(path):
+    return {slug(h) for h in re.findall(r"^#+ +(.+)$", prose(read(path)), re.M)}
+
+
+def test_there_are_documents():
+    names = {by_name(p) for p in DOCUMENTS}
+    assert {"README.md", "docs/ARCHITECTURE.md", "docs/THREATMODEL.md", "docs/RATIONALE.md", "examples/README.md"} <= names
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=by_name)
+def test_links_lead_somewhere(document):
+    broken = []
+    for target in re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", prose(read(document))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (document.parent / name).resolve() if name else document
+        if not path.exists() or (anchor and path.suffix == ".md" and anchor not in anchors(path)):
+            broken.append(target)
+    assert not broken
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=by_name)
+def test_named_files_exist(document):
+    """Paths in backquotes that begin with one of our folders are there."""
+    missing = []
+    for name in re.findall(r"`((?:internal|cmd|docs|examples|scripts|test|bench|\.ci)/[\w./-]+)`", read(document)):
+        if not (ROOT / name.rstrip("/")).exists():
+            missing.append(name)
+    assert not missing
+
+
+COMMAND = re.compile(r"(?:^|[\s`(])(?:bin/|\./)?sallyport ((?:serve|run|doctor|servers|version)\b[^\n`|&;]*)")
+
+
+def documented_commands():
+    for document in DOCUMENTS:
+        for line in COMMAND.findall(read(document)):
+            yield by_name(document), line.strip()
+
+
+def test_documented_flags_exist(sallyport):
+    found, help_texts = 0, {}
+    for where, line in documented_commands():
+        command = line.split()[0]
+        if command not in help_texts:
+            help_texts[command] = subprocess.run(
+                [sallyport, command, "--help"], capture_output=True, text=True, timeout=20, check=True
+            ).stdout
+        for flag in re.findall(r"--[a-z][a-z-]*", line):
+            found += 1
+            assert re.search(rf"{flag}\b", help_texts[command]), f"{where}: {command} has no {flag}: {line}"
+    assert found >= 5, "the documents show no commands: is the pattern still right?"
+
+
+def test_documented_settings_exist():
+    """Each environment variable that a document names is one that the program
+    (or its tests) reads."""
+    source = "".join(
+        read(p)
+        for folder in ("internal", "cmd", "test", ".ci", "scripts", "bench")
+        for p in pathlib.Path(ROOT / folder).rglob("*")
+        if p.is_file() and p.suffix in {".go", ".py", ".sh", "", ".txt"} and "testdata" not in p.parts
+    )
+    unknown = {
+        (by_name(d), name)
+        for d in DOCUMENTS
+        for name in re.findall(r"\b(?:SALLYPORT|MCP_BRIDGE)_[A-Z][A-Z_]*[A-Z]\b", read(d))
+        if name not in source
+    }
+    assert not unknown
+
+
+def test_readme_gives_its_two_commands():
+    """One that does the main job, one that passes the tests; both exist."""
+    text = read(ROOT / "README.md")
+    blocks = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S))
+    assert ".ci/run" in blocks
+    for script in re.findall(r"^\s*((?:scripts|\.ci)/[\w-]+)", blocks, re.M):
+        assert (ROOT / script).stat().st_mode & 0o111, f"{script} is not executable"
