@@ -18,13 +18,14 @@
 // # Control frames
 //
 // A control frame is an unsigned 32-bit big-endian length N followed by N
-// bytes: one JSON object in UTF-8 with a string member "type". N is at least 2
-// and at most [MaxToGuest] or [MaxFromGuest].
+// bytes: one JSON object in UTF-8 whose first member is the string "type". N is
+// at least 2 and at most [MaxToGuest] or [MaxFromGuest].
 //
 // Host to guest:
 //
-//	exec      {"type":"exec","id":1,"nonce":"…","code":"…","grants":["fs"],
-//	           "define":[Server…],"discovered":[{"name":"fs","description":"…"}]}
+//	exec      {"type":"exec","id":1,"nonce":"…","code":"…","filename":"<cell 1>",
+//	           "grants":["fs"],"define":[Server…],
+//	           "discovered":[{"name":"fs","alias":"fs","description":"…"}]}
 //	reply     {"type":"reply","id":7,"ok":true,"result":ANY}
 //	          {"type":"reply","id":7,"ok":false,"error":{"kind":"tool","message":"…"}}
 //	shutdown  {"type":"shutdown"}
@@ -33,9 +34,17 @@
 //
 //	ready     {"type":"ready","protocol":1,"python":"3.11.2"}
 //	call      {"type":"call","id":7,"run":1,"method":"call_tool","params":{…}}
-//	done      {"type":"done","id":1,"status":"ok","exitCode":0}
+//	done      {"type":"done","id":1,"status":"ok","exitCode":0,
+//	           "artifacts":[{"path":"a.png","size":123}],
+//	           "background":{"threads":1,"tasks":2,"children":0}}
 //	          status: ok, error (an uncaught exception), exit (SystemExit),
 //	          interrupted (the host's SIGINT ended it)
+//
+// A server that is named in "grants" has been defined in this or an earlier
+// exec of the same guest; defining it again replaces the definition.
+// "discovered", when it is there, replaces what the guest knew of the servers
+// that exist. Optional members are left out when they are empty. The methods of
+// a call and the kinds of an error are the constants of this package.
 //
 // The guest sends "ready" once, before anything else. The host may send "exec"
 // without waiting for it. The host has at most one "exec" outstanding; calls and

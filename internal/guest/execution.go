@@ -1,0 +1,164 @@
+package guest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"sallyport/internal/wire"
+)
+
+// Exec is what to run.
+type Exec struct {
+	Code       string
+	Filename   string // in tracebacks; "<cell N>" when empty, N being the execution's number
+	Grants     []string
+	Define     []wire.Server
+	Discovered []wire.ServerInfo
+}
+
+// A Handler serves one execution.
+type Handler interface {
+	// Output takes what the code wrote, in order per stream, from one
+	// goroutine at a time and never after the execution's end. b is valid
+	// during the call. It must not block: the guest would stop at a full pipe.
+	Output(s Stream, b []byte)
+
+	// Call answers a call, on a goroutine of its own. ctx ends with the
+	// execution. The result must be one valid JSON value, which is not checked
+	// again. An error that is a *wire.CallError reaches the code as it is; of
+	// any other the code learns only that there was one.
+	Call(ctx context.Context, call wire.Call) (json.RawMessage, error)
+}
+
+// Outcome is how an execution ended. All but Duration is the guest's word.
+type Outcome struct {
+	wire.Done
+	Duration time.Duration
+}
+
+// Execution is one run of code in a guest.
+type Execution struct {
+	id      uint64
+	nonce   string
+	handler Handler
+	ctx     context.Context
+	cancel  context.CancelFunc
+	started time.Time
+	ended   chan struct{}
+
+	// Guarded by Conn.mu until ended is closed.
+	done    *wire.Done
+	drained bool
+	outcome Outcome
+	err     error
+}
+
+// Start sends code to the guest and returns at once. One execution is under way
+// at a time: ErrBusy otherwise. After the end of the conversation it returns the
+// reason of that.
+func (c *Conn) Start(e Exec, h Handler) (*Execution, error) {
+	var nonce [16]byte
+	_, _ = rand.Read(nonce[:]) // never fails
+	x := &Execution{nonce: hex.EncodeToString(nonce[:]), handler: h, ended: make(chan struct{})}
+	c.mu.Lock()
+	if c.err != nil {
+		defer c.mu.Unlock()
+		return nil, c.err
+	}
+	if c.run != nil {
+		c.mu.Unlock()
+		return nil, ErrBusy
+	}
+	c.lastID++
+	x.id = c.lastID
+	x.ctx, x.cancel = context.WithCancel(context.Background())
+	x.started = time.Now()
+	c.run = x
+	c.mu.Unlock()
+
+	f, err := wire.EncodeExec(&wire.Exec{
+		ID: x.id, Nonce: x.nonce, Code: e.Code, Filename: e.Filename,
+		Grants: e.Grants, Define: e.Define, Discovered: e.Discovered,
+	})
+	if err != nil {
+		c.mu.Lock()
+		if c.run == x {
+			c.run = nil
+		}
+		c.mu.Unlock()
+		x.cancel()
+		return nil, err
+	}
+	if err := c.send.send(x.ctx, f); err != nil {
+		// The guest is gone or going: the readers find out how.
+		c.log.Debug("send code to the guest", "error", err)
+	}
+	return x, nil
+}
+
+// ID is the execution's number, the Run of its calls.
+func (x *Execution) ID() uint64 { return x.id }
+
+// Done is closed when the execution has ended and all of its output has been
+// handed over.
+func (x *Execution) Done() <-chan struct{} { return x.ended }
+
+// Result says how the execution ended. It waits for that. The error is the
+// conversation's when that ended first.
+func (x *Execution) Result() (Outcome, error) {
+	<-x.ended
+	return x.outcome, x.err
+}
+
+// finish ends the execution. It is called once, by who took it out of Conn.run.
+func (x *Execution) finish(o Outcome, err error) {
+	o.Duration = time.Since(x.started)
+	x.outcome, x.err = o, err
+	x.cancel()
+	close(x.ended)
+}
+
+func (c *Conn) gotDone(d wire.Done) {
+	c.mu.Lock()
+	x := c.run
+	if x == nil || x.id != d.ID || x.done != nil {
+		c.mu.Unlock()
+		c.log.Debug("a done frame for no execution", "id", d.ID)
+		return
+	}
+	x.done = &d
+	c.complete(x)
+}
+
+func (c *Conn) gotNonce(nonce []byte) {
+	c.mu.Lock()
+	x := c.run
+	if x == nil || x.nonce != string(nonce) {
+		c.mu.Unlock()
+		return
+	}
+	x.drained = true
+	c.complete(x)
+}
+
+// complete ends x if everything about it has arrived. It is called with mu held
+// and releases it.
+func (c *Conn) complete(x *Execution) {
+	whole := x.done != nil && x.drained
+	if whole {
+		c.run = nil
+	}
+	c.mu.Unlock()
+	if whole {
+		x.finish(Outcome{Done: *x.done}, nil)
+	} else if x.done != nil {
+		x.cancel() // its calls are of no use any more
+	}
+}
+
+// String is for logs.
+func (x *Execution) String() string { return fmt.Sprintf("execution %d", x.id) }

@@ -1,0 +1,38 @@
+package guest
+
+import (
+	"embed"
+	"io/fs"
+)
+
+// Dir is where a sandbox has the guest's files, read-only.
+const Dir = "/opt/sallyport"
+
+// FilesDir is a directory of a sandbox whose files the guest copies into
+// /workspace before it is ready. It need not exist.
+const FilesDir = "/opt/sallyport-files"
+
+//go:embed sallyport_guest/*.py
+var sources embed.FS
+
+// Files returns the guest's sources, as they lie in [Dir].
+func Files() fs.FS { return sources }
+
+// Argv is the command line of a container's first process.
+func Argv(python string) []string {
+	return []string{python, "-I", "-S", "-X", "utf8", Dir + "/sallyport_guest/__main__.py"}
+}
+
+// Environ is the environment of a sandbox, in which nothing is of the host.
+func Environ() []string {
+	return []string{
+		"PATH=/usr/local/bin:/usr/bin:/bin",
+		"HOME=/workspace",
+		"TMPDIR=/tmp",
+		"LANG=C.UTF-8",
+		"USER=sandbox",
+		"PYTHONDONTWRITEBYTECODE=1",
+		"MPLBACKEND=Agg",
+		"MPLCONFIGDIR=/tmp/matplotlib",
+	}
+}

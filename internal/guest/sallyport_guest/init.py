@@ -1,0 +1,233 @@
+"""The container's first process.
+
+It forks the interpreter and then only drains, reaps and passes on: what the
+interpreter and its children write to descriptors 1 and 2 goes to the container's
+standard error as output frames. It imports nothing that it can do without,
+because it lives as long as the sandbox.
+"""
+
+from posix import (
+    O_CLOEXEC,
+    O_RDWR,
+    WNOHANG,
+    _exit,
+    close,
+    dup2,
+    fork,
+    kill,
+    open as open_fd,
+    pipe,
+    read,
+    readv,
+    set_blocking,
+    waitpid,
+    waitstatus_to_exitcode,
+    write,
+    writev,
+)
+import _signal
+
+# Descriptors of the interpreter, out of the way of what user code opens and of
+# the usual closing of "all" descriptors.
+CONTROL_IN, CONTROL_OUT, NONCE, OUT, ERR = 700, 701, 702, 703, 704
+
+PIPE_SIZE = 1 << 20
+CHUNK = 256 << 10
+F_SETPIPE_SZ = 1031
+MAX_NONCE = 256
+
+
+def main():
+    out, err, nonce = pipe(), pipe(), pipe()
+    pid = fork()
+    if pid == 0:
+        become_interpreter(out[1], err[1], nonce[1])
+    for fd in (0, 1, out[1], err[1], nonce[1]):
+        close(fd)
+    Drain(pid, out[0], err[0], nonce[0]).run()
+
+
+def become_interpreter(out, err, nonce):
+    """Put every descriptor in its place and become the interpreter."""
+    try:
+        for fd, target in ((0, CONTROL_IN), (1, CONTROL_OUT), (nonce, NONCE), (out, OUT), (err, ERR)):
+            dup2(fd, target, False)
+        null = open_fd("/dev/null", O_RDWR | O_CLOEXEC)
+        for fd, target in ((null, 0), (out, 1), (err, 2)):
+            dup2(fd, target)
+        # The pipes' own descriptors lie next to each other, above 2.
+        for fd in range(3, max(nonce, null) + 1):
+            try:
+                close(fd)
+            except OSError:
+                pass
+        from . import session
+
+        session.main()
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        _exit(70)
+
+
+class Drain:
+    """Forwards what arrives on the captured pipes, until the interpreter ends."""
+
+    def __init__(self, pid, out, err, nonce):
+        self.pid = pid
+        self.status = None
+        self.nonce_fd = nonce
+        self.partial = b""
+        self.streams = [Stream(b"o", out), Stream(b"e", err)]
+        self.signals()
+
+    def signals(self):
+        """Survive what user code, which has our uid, may send."""
+        for number in range(1, 65):
+            if number not in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGCHLD):
+                try:
+                    _signal.signal(number, _signal.SIG_IGN)
+                except (OSError, ValueError):
+                    pass
+
+        def forward(number, frame):
+            if self.status is None:
+                try:
+                    kill(self.pid, number)
+                except OSError:
+                    pass
+
+        self.wake_fd, wake = pipe()
+        set_blocking(self.wake_fd, False)
+        set_blocking(wake, False)
+        _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        _signal.signal(_signal.SIGCHLD, lambda number, frame: None)
+        for number in (_signal.SIGINT, _signal.SIGTERM):
+            _signal.signal(number, forward)
+
+    def run(self):
+        from select import POLLIN, poll
+
+        try:
+            from fcntl import fcntl
+
+            for stream in self.streams:
+                fcntl(stream.fd, F_SETPIPE_SZ, PIPE_SIZE)
+        except (ImportError, OSError):
+            pass
+        for fd in (self.nonce_fd, *(s.fd for s in self.streams)):
+            set_blocking(fd, False)
+        poller = poll()
+        for fd in (self.nonce_fd, self.wake_fd, *(s.fd for s in self.streams)):
+            poller.register(fd, POLLIN)
+        self.reap()
+        while self.status is None:
+            ready = [fd for fd, _ in poller.poll()]
+            if self.wake_fd in ready:
+                while self.get(self.wake_fd):
+                    pass
+                self.reap()
+            nonces = self.nonces() if self.nonce_fd in ready else None
+            if nonces == b"":
+                poller.unregister(self.nonce_fd)
+            frames = []
+            for stream in self.streams:
+                if nonces:
+                    # All that was written before the nonce is in the pipe,
+                    # and no more than a pipe holds.
+                    # A short read has emptied it.
+                    for _ in range(PIPE_SIZE // CHUNK + 1):
+                        if stream.forward(frames) < CHUNK:
+                            break
+                        send(frames)
+                        frames = []
+                elif stream.fd in ready and stream.forward(frames) == 0:
+                    poller.unregister(stream.fd)
+            if nonces:
+                for nonce in nonces.split(b"\n")[:-1]:
+                    frames += frame(b"n", nonce)
+            send(frames)
+        self.finish()
+
+    def get(self, fd):
+        try:
+            return read(fd, 4096)
+        except BlockingIOError:
+            return None
+
+    def nonces(self):
+        """Whole lines that have arrived; b"" at the end, None for nothing."""
+        data = self.get(self.nonce_fd)
+        if not data:
+            return data
+        lines, newline, self.partial = (self.partial + data).rpartition(b"\n")
+        if len(self.partial) > MAX_NONCE:
+            self.partial = b""
+        return lines + newline or None
+
+    def reap(self):
+        try:
+            while True:
+                pid, status = waitpid(-1, WNOHANG)
+                if pid == 0:
+                    return
+                if pid == self.pid:
+                    self.status = waitstatus_to_exitcode(status)
+        except ChildProcessError:
+            if self.status is None:
+                self.status = 70
+
+    def finish(self):
+        """Send what is left and how the interpreter ended, and end."""
+        for stream in self.streams:
+            # A child that goes on writing is not waited for.
+            for _ in range(2 * PIPE_SIZE // CHUNK):
+                frames = []
+                if stream.forward(frames) <= 0:
+                    break
+                send(frames)
+        code = self.status
+        text = b'{"code":%d}' % code if code >= 0 else b'{"signal":%d}' % -code
+        send(frame(b"x", text))
+        _exit(code if code >= 0 else 128 - code)
+
+
+class Stream:
+    """One captured pipe."""
+
+    def __init__(self, kind, fd):
+        self.kind = kind
+        self.fd = fd
+        self.buffer = memoryview(bytearray(CHUNK))
+        self.buffers = [self.buffer]
+
+    def forward(self, frames):
+        """Add the frame of one read to frames, which must be sent before the
+        next; the bytes read, 0 at the end and -1 when there are none now."""
+        try:
+            n = readv(self.fd, self.buffers)
+        except BlockingIOError:
+            return -1
+        if n:
+            frames += ((n + 1).to_bytes(4, "big") + self.kind, self.buffer[:n])
+        return n
+
+
+def frame(kind, payload):
+    return [(len(payload) + 1).to_bytes(4, "big") + kind + payload]
+
+
+def send(frames):
+    """Write frames to the container's standard error."""
+    if not frames:
+        return
+    try:
+        n = writev(2, frames)
+        if n < sum(map(len, frames)):
+            data = memoryview(b"".join(frames))[n:]
+            while data:
+                data = data[write(2, data) :]
+    except OSError:
+        _exit(70)  # nobody is there any more

@@ -1,0 +1,126 @@
+package guest
+
+import (
+	"context"
+	"io"
+	"sync"
+	"syscall"
+
+	"sallyport/internal/wire"
+)
+
+// sendHighWater is how much may wait for a guest that does not read before
+// senders have to wait too.
+const sendHighWater = 64 << 20
+
+// sender writes frames to the guest's standard input. A frame is written by the
+// caller itself where the pipe takes it at once, which saves the hand-over to
+// another goroutine; what the pipe does not take is queued for a goroutine that
+// exists only as long as something is queued. A guest that never reads
+// therefore blocks no caller but those past the high-water mark, and those only
+// until their context ends or the sender is closed.
+type sender struct {
+	w   io.WriteCloser
+	raw syscall.RawConn // nil where a write may block
+
+	mu      sync.Mutex
+	queue   [][]byte
+	queued  int
+	writing bool          // the goroutine is running
+	room    chan struct{} // closed when the queue shrinks below the mark
+	err     error         // sticky
+}
+
+func newSender(w io.WriteCloser) *sender {
+	return &sender{w: w, raw: nonblocking(w)}
+}
+
+// send writes or queues f, in the order of the calls. ctx bounds the wait for
+// room; a frame that was queued stays queued.
+func (s *sender) send(ctx context.Context, f wire.Frame) error {
+	s.mu.Lock()
+	for s.err == nil && s.queued >= sendHighWater {
+		if s.room == nil {
+			s.room = make(chan struct{})
+		}
+		room := s.room
+		s.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		s.mu.Lock()
+	}
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	parts := f[:]
+	if s.raw != nil && !s.writing {
+		var err error
+		if parts, err = writeSome(s.raw, parts); err != nil {
+			s.fail(err)
+			return s.err
+		}
+	}
+	for _, p := range parts {
+		if len(p) > 0 {
+			s.queue = append(s.queue, p)
+			s.queued += len(p)
+		}
+	}
+	if len(s.queue) > 0 && !s.writing {
+		s.writing = true
+		go s.drain()
+	}
+	return nil
+}
+
+// drain writes the queue until it is empty.
+func (s *sender) drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.err == nil && len(s.queue) > 0 {
+		p := s.queue[0]
+		s.queue[0] = nil
+		s.queue = s.queue[1:]
+		s.mu.Unlock()
+		_, err := s.w.Write(p)
+		s.mu.Lock()
+		s.queued -= len(p)
+		if err != nil {
+			s.fail(err)
+		}
+		if s.queued < sendHighWater {
+			s.release()
+		}
+	}
+	s.queue = nil
+	s.writing = false
+}
+
+// fail makes err sticky and lets go of everything. The caller holds mu.
+func (s *sender) fail(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+	s.queue, s.queued = nil, 0
+	s.release()
+}
+
+func (s *sender) release() {
+	if s.room != nil {
+		close(s.room)
+		s.room = nil
+	}
+}
+
+// close ends every wait and closes the writer, which ends a blocked write
+// where the writer can do that, as pipes and sockets can.
+func (s *sender) close(err error) {
+	s.mu.Lock()
+	s.fail(err)
+	s.mu.Unlock()
+	_ = s.w.Close()
+}

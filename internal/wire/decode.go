@@ -1,0 +1,113 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// FromGuest is a decoded control frame from the guest: exactly one field is
+// set.
+type FromGuest struct {
+	Ready *Ready
+	Call  *Call
+	Done  *Done
+}
+
+// Bounds of what a guest may put into a frame's members.
+const (
+	maxMethod    = 64
+	maxPython    = 64
+	maxArtifacts = 1000
+	maxPath      = 4096
+)
+
+// DecodeFromGuest decodes the body of a control frame from the guest. What it
+// returns does not share memory with b. Unknown members are ignored; an unknown
+// type is an error.
+func DecodeFromGuest(b []byte) (FromGuest, error) {
+	// All members of the three messages in one pass: a call's parameters may
+	// be large.
+	var m struct {
+		Type     string `json:"type"`
+		ID       uint64 `json:"id"`
+		Protocol int    `json:"protocol"`
+		Python   string `json:"python"`
+
+		Run    uint64          `json:"run"`
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+
+		Status             Status     `json:"status"`
+		ExitCode           int        `json:"exitCode"`
+		Artifacts          []Artifact `json:"artifacts"`
+		ArtifactsTruncated bool       `json:"artifactsTruncated"`
+		Background         Background `json:"background"`
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return FromGuest{}, fmt.Errorf("%w: %w", ErrFrame, err)
+	}
+	switch m.Type {
+	case TypeReady:
+		if len(m.Python) > maxPython {
+			return FromGuest{}, fmt.Errorf("%w: a Python version of %d bytes", ErrFrame, len(m.Python))
+		}
+		return FromGuest{Ready: &Ready{Protocol: m.Protocol, Python: m.Python}}, nil
+	case TypeCall:
+		if m.Method == "" || len(m.Method) > maxMethod {
+			return FromGuest{}, fmt.Errorf("%w: a method of %d bytes", ErrFrame, len(m.Method))
+		}
+		if m.Params == nil {
+			m.Params = json.RawMessage("{}")
+		}
+		return FromGuest{Call: &Call{ID: m.ID, Run: m.Run, Method: m.Method, Params: m.Params}}, nil
+	case TypeDone:
+		d := &Done{
+			ID: m.ID, Status: m.Status, ExitCode: m.ExitCode,
+			Artifacts: m.Artifacts, ArtifactsTruncated: m.ArtifactsTruncated,
+			Background: m.Background,
+		}
+		return FromGuest{Done: d}, d.check()
+	default:
+		return FromGuest{}, fmt.Errorf("%w: type %.40q", ErrFrame, m.Type)
+	}
+}
+
+func (d *Done) check() error {
+	switch d.Status {
+	case StatusOK, StatusError, StatusExit, StatusInterrupted:
+	default:
+		return fmt.Errorf("%w: status %.40q", ErrFrame, d.Status)
+	}
+	if len(d.Artifacts) > maxArtifacts {
+		return fmt.Errorf("%w: %d artifacts", ErrFrame, len(d.Artifacts))
+	}
+	for _, a := range d.Artifacts {
+		if len(a.Path) > maxPath || a.Size < 0 {
+			return fmt.Errorf("%w: an artifact of %d bytes with a path of %d", ErrFrame, a.Size, len(a.Path))
+		}
+	}
+	b := d.Background
+	if b.Threads < 0 || b.Tasks < 0 || b.Children < 0 {
+		return fmt.Errorf("%w: a negative count", ErrFrame)
+	}
+	return nil
+}
+
+// Exit is the payload of an output frame of [KindExit]: how the interpreter
+// ended. Signal is zero when it exited by itself.
+type Exit struct {
+	Code   int `json:"code"`
+	Signal int `json:"signal"`
+}
+
+// DecodeExit decodes the payload of an output frame of [KindExit].
+func DecodeExit(b []byte) (Exit, error) {
+	var e Exit
+	if err := json.Unmarshal(b, &e); err != nil {
+		return e, fmt.Errorf("%w: %w", ErrFrame, err)
+	}
+	if e.Code < 0 || e.Code > 255 || e.Signal < 0 || e.Signal > 64 {
+		return e, fmt.Errorf("%w: exit code %d, signal %d", ErrFrame, e.Code, e.Signal)
+	}
+	return e, nil
+}

@@ -1,0 +1,147 @@
+package wire
+
+import "encoding/json"
+
+// Protocol is the version that "ready" carries. Host and guest travel in one
+// executable, so there is nothing to negotiate: another number is an error.
+const Protocol = 1
+
+// Types of control frames.
+const (
+	TypeExec     = "exec"
+	TypeReply    = "reply"
+	TypeShutdown = "shutdown"
+	TypeReady    = "ready"
+	TypeCall     = "call"
+	TypeDone     = "done"
+)
+
+// Exec asks the guest to run code. Grants names the servers that this one
+// execution may use.
+type Exec struct {
+	ID         uint64       `json:"id"`
+	Nonce      string       `json:"nonce"`
+	Code       string       `json:"code"`
+	Filename   string       `json:"filename,omitempty"` // shown in tracebacks; "<cell ID>" when empty
+	Grants     []string     `json:"grants,omitempty"`
+	Define     []Server     `json:"define,omitempty"`
+	Discovered []ServerInfo `json:"discovered,omitempty"`
+}
+
+// Server is the definition of a server that the guest makes a module of.
+type Server struct {
+	Name        string `json:"name"`
+	Alias       string `json:"alias"` // unique among the servers of a guest, an identifier
+	Description string `json:"description,omitempty"`
+	Cwd         string `json:"cwd,omitempty"`
+	Tools       []Tool `json:"tools"`
+}
+
+// Tool is one tool of a server. The schemas are the server's own bytes.
+type Tool struct {
+	Name         string          `json:"name"`
+	Alias        string          `json:"alias"` // unique among the server's tools, an identifier
+	Description  string          `json:"description,omitempty"`
+	InputSchema  json.RawMessage `json:"inputSchema,omitempty"`
+	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
+}
+
+// ServerInfo names a server that exists, loaded or not.
+type ServerInfo struct {
+	Name        string `json:"name"`
+	Alias       string `json:"alias,omitempty"`
+	Description string `json:"description,omitempty"`
+}
+
+// Ready is the guest's first frame.
+type Ready struct {
+	Protocol int    `json:"protocol"`
+	Python   string `json:"python"`
+}
+
+// Methods of a [Call]. A host answers one that it does not know with
+// [KindUnsupported], and the guest then does without.
+const (
+	// MethodCallTool: params {"server","tool","arguments"}; the result is the
+	// server's raw CallToolResult.
+	MethodCallTool = "call_tool"
+	// MethodListTools: params {"server"}; the result is an array of the
+	// server's raw tools.
+	MethodListTools = "list_tools"
+	// MethodLoadServer: params {"name"}; the result is a [Server], granted
+	// from then on to the end of the execution.
+	MethodLoadServer = "load_server"
+	// MethodQueryToolDocs: params {"server","tool"?,"detail"}; the result is
+	// an array of documents.
+	MethodQueryToolDocs = "query_tool_docs"
+	// MethodSearchToolDocs: params {"query","limit","detail"}; the result is
+	// an array of documents.
+	MethodSearchToolDocs = "search_tool_docs"
+)
+
+// Call asks something of the host on behalf of the code of execution Run.
+// Params is whatever the guest sent: hostile until checked.
+type Call struct {
+	ID     uint64          `json:"id"`
+	Run    uint64          `json:"run"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+}
+
+// Status says how an execution ended.
+type Status string
+
+// The statuses of [Done].
+const (
+	StatusOK          Status = "ok"
+	StatusError       Status = "error"
+	StatusExit        Status = "exit"
+	StatusInterrupted Status = "interrupted"
+)
+
+// Done ends an execution. All of it is the guest's word.
+type Done struct {
+	ID                 uint64     `json:"id"`
+	Status             Status     `json:"status"`
+	ExitCode           int        `json:"exitCode"`
+	Artifacts          []Artifact `json:"artifacts,omitempty"`
+	ArtifactsTruncated bool       `json:"artifactsTruncated,omitempty"` // there were more
+	Background         Background `json:"background,omitzero"`
+}
+
+// Artifact is a file that an execution left new or changed in /workspace. The
+// path is relative, and as hostile as the guest.
+type Artifact struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"`
+}
+
+// Background counts what goes on running after an execution.
+type Background struct {
+	Threads  int `json:"threads,omitempty"`
+	Tasks    int `json:"tasks,omitempty"`
+	Children int `json:"children,omitempty"`
+}
+
+// Kinds of a [CallError].
+const (
+	KindInvalid     = "invalid"        // the request is malformed
+	KindDenied      = "denied"         // policy, or the server is not granted
+	KindNotFound    = "not_found"      // no such server or tool
+	KindUnsupported = "unsupported"    // the host does not know the method
+	KindServer      = "server"         // the server answered with a protocol error
+	KindUnavailable = "unavailable"    // the server could not be reached or died
+	KindTimeout     = "timeout"        // the server did not answer in time
+	KindLimit       = "limit_exceeded" // too many calls, or too large a message
+	KindCancelled   = "cancelled"      // the execution ended
+	KindInternal    = "internal"       // the host failed
+)
+
+// CallError is the failure of a call, as it travels. The message reaches the
+// agent: it names nothing of the host's that the agent may not know.
+type CallError struct {
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+}
+
+func (e *CallError) Error() string { return e.Message }
