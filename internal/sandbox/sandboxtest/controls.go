@@ -1,0 +1,85 @@
+package sandboxtest
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"testing"
+)
+
+// A proof says whether an attempt's positive control succeeded.
+type proof struct {
+	Proved bool   `json:"proved"`
+	By     string `json:"by"`     // "natively", "as root", or ""
+	Detail string `json:"detail"` // what it reached, or why it did not
+	// Allowed says why an unproven attempt is accepted; "" fails the test.
+	Allowed string `json:"allowed,omitempty"`
+}
+
+// proveAll runs every attempt's positive control on the host. An ordinary
+// user's run takes the proofs of the attempts that only root can prove from
+// the file that root's run wrote.
+func proveAll(ctx context.Context, t *testing.T, h *host, cfg *Config, neighbour neighbourParams) map[string]proof {
+	t.Helper()
+	root := os.Geteuid() == 0
+	byRoot := map[string]proof{}
+	if !root && cfg.ProofsFile != "" {
+		if err := json.Unmarshal([]byte(readString(cfg.ProofsFile)), &byRoot); err != nil {
+			t.Errorf("the proofs of root's run: %v", err)
+		}
+	}
+	proofs := map[string]proof{}
+	for _, a := range Catalogue() {
+		p := prove(ctx, t, h, &a, neighbour)
+		if r := byRoot[a.Name]; !p.Proved && (r.Proved || r.Allowed != "") {
+			p = r
+			if r.Proved {
+				p.By = "as root"
+			}
+		}
+		if !p.Proved && p.Allowed == "" && !root && a.Control.Root && len(byRoot) == 0 {
+			p.Allowed = "only root can prove it, and root's run left no proofs"
+		}
+		proofs[a.Name] = p
+	}
+	if root && cfg.ProofsFile != "" {
+		b, err := json.Marshal(proofs)
+		if err == nil {
+			err = os.WriteFile(cfg.ProofsFile, b, 0o644)
+		}
+		if err != nil {
+			t.Errorf("keep the proofs: %v", err)
+		}
+	}
+	return proofs
+}
+
+func prove(ctx context.Context, t *testing.T, h *host, a *Attempt, neighbour neighbourParams) proof {
+	t.Helper()
+	params := h.with(neighbour.params())
+	params["init"] = h.perm.cmd.Process.Pid // the host's own process 1 is not to be touched
+	var c *canary
+	if a.Canary {
+		c = newCanary(t, h.python, h.token)
+		defer c.stop()
+		params["canary"] = c.params()
+	}
+	v, err := runNatively(ctx, h, a, params)
+	if err != nil {
+		t.Errorf("%s: control: %v", a.Name, err)
+		return proof{Detail: err.Error()}
+	}
+	if v.Verdict == broken {
+		t.Errorf("%s: the probe has a bug: %s", a.Name, v.Detail)
+		return proof{Detail: v.Detail}
+	}
+	if c != nil && v.Verdict != reached {
+		if s := c.struck(); s != "" {
+			v = verdict{Verdict: reached, Detail: s}
+		}
+	}
+	if v.Verdict == reached {
+		return proof{Proved: true, By: "natively", Detail: v.Detail}
+	}
+	return proof{Detail: v.String() + ": " + v.Detail, Allowed: a.Control.Unproven}
+}

@@ -1,0 +1,352 @@
+package sandboxtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	mathrand "math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"sallyport/internal/guest"
+	"sallyport/internal/sandbox"
+	"sallyport/internal/wire"
+)
+
+func (s *suite) data(t *testing.T) {
+	b := s.backend(t)
+	sess := s.start(t, b, s.spec())
+	for _, tt := range []struct{ name, code, want string }{
+		{"text", "print('hello')", "hello\n"},
+		{"no newline", "import sys; sys.stdout.write('a')", "a"},
+		{"unicode", `print('Zażółć 中文 🐍 \u200f\x00\x7f')`, "Zażółć 中文 🐍 \u200f\x00\x7f\n"},
+		{"unicode in code", "s = 'ü🐍'; print(len(s), s)", "2 ü🐍\n"},
+		{"binary", "import sys; sys.stdout.buffer.write(bytes(range(256)))\nsys.stdout.flush()", string(every())},
+		{"not UTF-8 by descriptor", "import os; os.write(1, b'\\xff\\xfe\\x00') and None", "\xff\xfe\x00"},
+		{"child's output", "import subprocess; subprocess.run(['/bin/sh', '-c', 'echo from a child']) and None", "from a child\n"},
+		{"no echo of None", "None", ""},
+		{"echo", "1 + 1", "2\n"},
+		{"echo is repr", "'a\\n'", "'a\\n'\n"},
+		{"no echo of statements", "y = 5", ""},
+		{"persistence", "y += 1; print(y)", "6\n"},
+		{"empty", "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := sess.exec(t, tt.code)
+			if r.Err != nil || r.Status != wire.StatusOK || r.Stdout != tt.want || r.Stderr != "" {
+				t.Errorf("%s %v: stdout %q, want %q; stderr %q", r.Status, r.Err, r.Stdout, tt.want, r.Stderr)
+			}
+		})
+	}
+	t.Run("standard error", func(t *testing.T) {
+		r := sess.exec(t, "import sys, os; print('out'); print('err', file=sys.stderr); os.write(2, b'\\xff')")
+		if r.Stdout != "out\n1\n" && r.Stdout != "out\n" || !strings.HasPrefix(r.Stderr, "err\n") || !strings.Contains(r.Stderr, "\xff") {
+			t.Errorf("%+v", r)
+		}
+	})
+	t.Run("exception", func(t *testing.T) {
+		r := sess.exec(t, "1 / 0")
+		if r.Status != wire.StatusError || r.ExitCode != 1 || !strings.Contains(r.Stderr, "ZeroDivisionError") {
+			t.Errorf("%+v", r)
+		}
+	})
+	t.Run("exit status", func(t *testing.T) {
+		r := sess.exec(t, "import sys; sys.exit(3)")
+		if r.Status != wire.StatusExit || r.ExitCode != 3 {
+			t.Errorf("%+v", r)
+		}
+		sess.usable(t, "a session after sys.exit")
+	})
+	t.Run("large", func(t *testing.T) { large(t, sess) })
+	t.Run("files", func(t *testing.T) { s.files(t, b) })
+	t.Run("environment", func(t *testing.T) { s.environment(t, b) })
+	t.Run("place", func(t *testing.T) { s.place(t, sess) })
+	if s.report.Isolation >= sandbox.ContainerIsolation {
+		t.Run("identity", func(t *testing.T) { identity(t, sess) })
+	}
+}
+
+func every() []byte {
+	b := make([]byte, 256)
+	for i := range b {
+		b[i] = byte(i)
+	}
+	return b
+}
+
+// large moves 10 MB each way, by every way that there is.
+func large(t *testing.T, sess *session) {
+	const size = 10 << 20
+	t.Run("out", func(t *testing.T) {
+		got := sess.must(t, fmt.Sprintf("import sys\nfor i in range(%d): sys.stdout.write('%%07d\\n' %% i)", size/8))
+		if len(got) != size || !strings.HasPrefix(got, "0000000\n0000001\n") || !strings.HasSuffix(got, fmt.Sprintf("%07d\n", size/8-1)) {
+			t.Errorf("%d bytes of %d came", len(got), size)
+		}
+	})
+	t.Run("out in one write", func(t *testing.T) {
+		got := sess.must(t, fmt.Sprintf("import sys\nsys.stdout.write('é' * %d) and None", size/2))
+		if got != strings.Repeat("é", size/2) {
+			t.Errorf("%d bytes of %d came, or others", len(got), size)
+		}
+	})
+	t.Run("in as code", func(t *testing.T) {
+		got := sess.must(t, "s = '"+strings.Repeat("0123456789abcdef", size/16)+"'\nprint(len(s), s[-3:])")
+		if got != fmt.Sprintf("%d def\n", size) {
+			t.Errorf("got %q", got)
+		}
+	})
+	t.Run("call and reply", func(t *testing.T) {
+		blob := strings.Repeat("x", size)
+		e := sess.beginWith(t, guest.Exec{
+			Code:   fmt.Sprintf("from mcp import runtime\nr = await runtime.call_tool('big', 'echo', {'text': 'y' * %d})\nprint(len(str(r)) >= %d)", size, size),
+			Grants: []string{"big"},
+			Define: []wire.Server{{Name: "big", Alias: "big", Tools: []wire.Tool{{Name: "echo", Alias: "echo"}}}},
+		}, func(_ context.Context, c wire.Call) (json.RawMessage, error) {
+			if c.Method != wire.MethodCallTool || len(c.Params) < size {
+				return nil, fmt.Errorf("call %s with %d bytes", c.Method, len(c.Params))
+			}
+			return json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": blob}}})
+		})
+		if r := e.wait(t, execTimeout); r.Err != nil || r.Stdout != "True\n" {
+			t.Errorf("%s %v: %.200q %.2000s", r.Status, r.Err, r.Stdout, r.Stderr)
+		}
+	})
+}
+
+// files puts files into /workspace before the start.
+func (s *suite) files(t *testing.T, b sandbox.Backend) {
+	spec := s.spec()
+	noise := make([]byte, 4<<20)
+	rng := mathrand.NewChaCha8([32]byte{1})
+	_, _ = rng.Read(noise)
+	spec.Files = []sandbox.File{
+		{Path: "plain.txt", Data: []byte("plain\n")},
+		{Path: "deep/er/file", Data: []byte("deep")},
+		{Path: "empty"},
+		{Path: "noise.bin", Data: noise},
+		{Path: "name with ü and spaces", Data: []byte("x")},
+		{Path: "tool.sh", Data: []byte("#!/bin/sh\n"), Mode: 0o755},
+		{Path: "secret", Data: []byte("s"), Mode: 0o600},
+	}
+	sess := s.start(t, b, spec)
+	got := sess.must(t, `
+import os, hashlib
+print(open('plain.txt').read().strip(), open('deep/er/file').read(), os.path.getsize('empty'), open('name with ü and spaces').read())
+print(hashlib.sha256(open('/workspace/noise.bin', 'rb').read()).hexdigest())
+print('%o %o %o' % tuple(os.stat(p).st_mode & 0o777 for p in ('plain.txt', 'tool.sh', 'secret')))
+open('plain.txt', 'a').write('more')
+os.rename('deep/er', 'moved')
+os.unlink('empty')
+print(sorted(os.listdir('/workspace')))
+`)
+	want := "plain deep 0 x\n" + sha256hex(noise) + "\n644 755 600\n['deep', 'moved', 'name with ü and spaces', 'noise.bin', 'plain.txt', 'secret', 'tool.sh']\n"
+	if got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// environment: what is declared, and nothing of the host's.
+func (s *suite) environment(t *testing.T, _ sandbox.Backend) {
+	secret := randomToken()
+	t.Setenv("SALLYPORT_SUITE_SECRET", secret)
+	t.Setenv("PYTHONSTARTUP", "/tmp/"+secret)
+	t.Setenv("LD_PRELOAD_"+secret, "x")
+	b := s.backend(t) // made under that environment
+	spec := s.spec()
+	spec.Env = map[string]string{"DECLARED": "déclaré = \"x\" $HOME\n'", "EMPTY": ""}
+	sess := s.start(t, b, spec)
+	text := sess.must(t, "import os, json; print(json.dumps(dict(os.environ)))")
+	var env map[string]string
+	if err := json.Unmarshal([]byte(text), &env); err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range spec.Env {
+		if got, ok := env[k]; !ok || got != v {
+			t.Errorf("%s is %q, want %q", k, got, v)
+		}
+	}
+	if strings.Contains(text, secret) {
+		t.Errorf("the host's environment shows: %s", text)
+	}
+	usual := []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TMPDIR", "PWD", "SHELL", "HOSTNAME", "TZ", "LD_LIBRARY_PATH"}
+	for k := range env {
+		if spec.Env[k] == "" && k != "EMPTY" && !slices.Contains(usual, k) && !strings.HasPrefix(k, "PYTHON") && !strings.HasPrefix(k, "MPL") && !strings.HasPrefix(k, "XDG_") {
+			t.Errorf("unexpected variable %s=%q", k, env[k])
+		}
+	}
+	// What a variable of the host says must not show under another name.
+	for _, kv := range os.Environ() {
+		k, v, _ := strings.Cut(kv, "=")
+		if got, ok := env[k]; ok && got == v && !slices.Contains([]string{"PATH", "LANG", "LC_ALL", "TERM", "TZ", "SHELL", "PWD", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "TMPDIR"}, k) && v != "" {
+			t.Errorf("%s has the host's value %q", k, v)
+		}
+	}
+	if child := sess.must(t, "import subprocess; print(subprocess.run(['/usr/bin/env'], capture_output=True, text=True).stdout)"); strings.Contains(child, secret) {
+		t.Errorf("a child's environment shows the host's: %s", child)
+	}
+}
+
+// place: where code starts and what it can write to.
+func (s *suite) place(t *testing.T, sess *session) {
+	got := sess.must(t, `
+import os
+print(os.getcwd(), os.environ.get('HOME'))
+for d in ('/workspace', '/tmp', os.environ.get('HOME') or '/workspace'):
+    with open(d + '/write-test', 'w') as f:
+        f.write('x')
+    os.unlink(d + '/write-test')
+print('written')
+`)
+	if s.report.Isolation < sandbox.ContainerIsolation {
+		if !strings.HasSuffix(got, "written\n") {
+			t.Errorf("got %q", got)
+		}
+		return
+	}
+	if got != "/workspace /workspace\nwritten\n" {
+		t.Errorf("got %q", got)
+	}
+	out := sess.must(t, prelude+`
+found = set()
+for d in walk(["/"], 400000, ()):
+    if d.startswith("/proc/") or not os.path.isdir(d) or os.path.islink(d):
+        continue
+    p = d + "/.write-test"
+    try:
+        os.close(os.open(p, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        os.unlink(p)
+        found.add(d)
+    except OSError:
+        pass
+print(json.dumps(sorted(found)))
+`)
+	var writable []string
+	if err := json.Unmarshal([]byte(out), &writable); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range writable {
+		if d != "/workspace" && d != "/tmp" && d != "/dev/shm" && !strings.HasPrefix(d, "/workspace/") && !strings.HasPrefix(d, "/tmp/") {
+			t.Errorf("%s is writable", d)
+		}
+	}
+	for _, d := range []string{"/workspace", "/tmp"} {
+		if !slices.Contains(writable, d) {
+			t.Errorf("%s is not writable", d)
+		}
+	}
+}
+
+// identity: an ordinary user without any privilege.
+func identity(t *testing.T, sess *session) {
+	out := sess.must(t, `
+import os, json
+status = dict(l.split(":", 1) for l in open("/proc/self/status") if ":" in l)
+print(json.dumps(dict(uids=os.getresuid(), gids=os.getresgid(), groups=os.getgroups(),
+                      status={k: v.strip() for k, v in status.items()})))
+`)
+	var id struct {
+		UIDs, GIDs, Groups []int
+		Status             map[string]string
+	}
+	if err := json.Unmarshal([]byte(out), &id); err != nil {
+		t.Fatal(err)
+	}
+	nobody := []int{65534, 65534, 65534}
+	if !slices.Equal(id.UIDs, nobody) || !slices.Equal(id.GIDs, nobody) {
+		t.Errorf("uids %v, gids %v", id.UIDs, id.GIDs)
+	}
+	for _, g := range id.Groups {
+		if g != 65534 {
+			t.Errorf("groups %v", id.Groups)
+		}
+	}
+	for _, k := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+		if v, ok := id.Status[k]; ok && strings.Trim(v, "0") != "" {
+			t.Errorf("%s is %s", k, v)
+		}
+	}
+	if _, ok := id.Status["CapEff"]; !ok {
+		t.Error("/proc/self/status tells no capabilities")
+	}
+	out = sess.must(t, "import ctypes; print(ctypes.CDLL(None).prctl(39, 0, 0, 0, 0))")
+	if strings.TrimSpace(out) != "1" {
+		t.Errorf("no_new_privs is %q", out)
+	}
+	if v, ok := id.Status["NoNewPrivs"]; ok && v != "1" {
+		t.Errorf("NoNewPrivs is %s", v)
+	}
+}
+
+// beginWith starts an execution that may make calls.
+func (sess *session) beginWith(t testing.TB, e guest.Exec, answer func(context.Context, wire.Call) (json.RawMessage, error)) *execution {
+	t.Helper()
+	h := &collector{limit: 64 << 20, wrote: make(chan struct{}, 1), answer: answer}
+	x, err := sess.conn.Start(e, h)
+	if err != nil {
+		h.failed = err
+		return &execution{h: h}
+	}
+	return &execution{x: x, h: h}
+}
+
+// batch is the data part for engines without a channel.
+func (s *suite) batch(t *testing.T) {
+	b := s.backend(t)
+	for _, tt := range []struct {
+		name, code, stdout string
+		exit               int
+	}{
+		{"text", "print('hello')", "hello\n", 0},
+		{"exit status", "import sys; print('x'); sys.exit(3)", "x\n", 3},
+		{"exception", "1 / 0", "", 1},
+		{"unicode", "print('ü🐍')", "ü🐍\n", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := s.spec()
+			spec.Code = tt.code
+			ctx, cancel := context.WithTimeout(t.Context(), execTimeout)
+			defer cancel()
+			run, err := b.Start(ctx, spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := run.Destroy(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}()
+			if _, ok := sandbox.As[sandbox.Duplexer](run); ok {
+				t.Error("a batch run has a channel")
+			}
+			r, ok := sandbox.As[sandbox.BatchResulter](run)
+			if !ok {
+				t.Fatal("a batch run has no result")
+			}
+			for range 2 { // the same at every call
+				got, err := r.Result(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if string(got.Stdout) != tt.stdout || got.ExitCode != tt.exit {
+					t.Errorf("%q, exit status %d; stderr %q", got.Stdout, got.ExitCode, got.Stderr)
+				}
+				if tt.exit == 1 && !bytes.Contains(got.Stderr, []byte("ZeroDivisionError")) {
+					t.Errorf("stderr %q", got.Stderr)
+				}
+			}
+		})
+	}
+	t.Run("no code", func(t *testing.T) {
+		run, err := b.Start(t.Context(), s.spec())
+		if err == nil {
+			_ = run.Destroy(context.Background())
+			t.Fatal("a batch run without code started")
+		}
+		if !isKind(err, sandbox.ErrInvalidSpec, sandbox.ErrUnsupported) {
+			t.Error(err)
+		}
+	})
+}

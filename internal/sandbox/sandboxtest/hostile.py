@@ -1,0 +1,60 @@
+# What hostile code inside a guest does to the channel. It shares a process
+# with the guest's interpreter, so it can write on the guest's own descriptors.
+import fcntl, json, os, socket, stat, struct, sys, threading, time
+
+
+def _writable(fd):
+    try:
+        if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            return False
+        mode = os.fstat(fd).st_mode
+        return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+    except OSError:
+        return False
+
+
+def channel_fds():
+    """Every pipe or socket of this process that could carry frames."""
+    return [int(f) for f in os.listdir("/proc/self/fd") if int(f) > 2 and _writable(int(f))]
+
+
+def init_fds():
+    """The same of the guest's init, opened anew, where it lets us."""
+    out = []
+    for f in os.listdir("/proc/1/fd"):
+        try:
+            out.append(os.open("/proc/1/fd/" + f, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:
+            pass
+    return out
+
+
+def put(fd, data):
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(fd, view):]
+        except BlockingIOError:
+            time.sleep(0.001)
+
+
+def everywhere(data):
+    for fd in channel_fds():
+        try:
+            put(fd, data)
+        except OSError:
+            pass
+
+
+def frame(obj):
+    body = obj if isinstance(obj, bytes) else json.dumps(obj).encode()
+    return struct.pack(">I", len(body)) + body
+
+
+def output(kind, payload):
+    return struct.pack(">I", len(payload) + 1) + kind + payload
+
+
+def forever():
+    while True:
+        time.sleep(0.1)

@@ -1,0 +1,215 @@
+package sandboxtest
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"sallyport/internal/sandbox"
+)
+
+// A finding is the outcome of one attempt.
+type finding struct {
+	attempt Attempt
+	proof   proof
+	inside  verdict
+	outcome outcome
+}
+
+type outcome string
+
+const (
+	isBlocked   outcome = "blocked"
+	isEscape    outcome = "ESCAPE"
+	isTolerated outcome = "tolerated"
+	isBelow     outcome = "not this level" // the engine's level of isolation does not promise it
+	isBroken    outcome = "BROKEN"
+	isSkipped   outcome = "skipped"
+)
+
+// isolation runs the whole catalogue.
+func (s *suite) isolation(t *testing.T) {
+	h := newHost(t, s.cfg)
+	native, beside := newNeighbour(t), newNeighbour(t)
+	nativeNeighbour(t, h, native)
+	proofs := proveAll(t.Context(), t, h, s.cfg, native)
+
+	b := s.backend(t) // after the host's secrets are planted
+	neighbour := s.start(t, b, s.spec())
+	neighbour.must(t, beside.program()+"print('planted')")
+	shared := s.start(t, b, s.spec())
+	shared.must(t, prelude)
+
+	var findings []finding
+	for _, a := range Catalogue() {
+		f := finding{attempt: a, proof: proofs[a.Name]}
+		sess := shared
+		switch {
+		case s.report.Isolation == sandbox.NoIsolation && !a.harmless():
+			f.outcome = isSkipped
+			findings = append(findings, f)
+			continue
+		case a.Wrecks:
+			sess = s.start(t, b, s.spec())
+			sess.must(t, prelude)
+		}
+		f.inside = s.attempt(t, h, &a, sess, beside)
+		if a.Wrecks {
+			sess.destroy(t)
+		} else if sess.conn.Err() != nil {
+			t.Errorf("%s: it ended its sandbox: mark it as one that wrecks", a.Name)
+			shared = s.start(t, b, s.spec())
+			shared.must(t, prelude)
+		}
+		f.outcome = s.judge(&f)
+		findings = append(findings, f)
+	}
+	neighbour.usable(t, "the neighbour")
+	if h.perm.struck() != "" {
+		t.Logf("the host's canary was struck by the end: %s (the controls do that)", h.perm.struck())
+	}
+	if s.report.Isolation == sandbox.NoIsolation {
+		s.reportControls(t, findings)
+		return
+	}
+	s.reportFindings(t, findings)
+}
+
+// harmless says that an attempt can run where nothing isolates it.
+func (a *Attempt) harmless() bool {
+	return !a.Wrecks && !a.Control.Private && a.Control.Probe == ""
+}
+
+// attempt runs one probe inside. Where the host's canary was struck it tries
+// again, since the controls of another test on the same machine strike it, too.
+func (s *suite) attempt(t *testing.T, h *host, a *Attempt, sess *session, n neighbourParams) verdict {
+	t.Helper()
+	for try := 1; ; try++ {
+		v, struck := s.attemptOnce(t, h, a, sess, n)
+		if !struck || try == 3 {
+			return v
+		}
+	}
+}
+
+func (s *suite) attemptOnce(t *testing.T, h *host, a *Attempt, sess *session, n neighbourParams) (v verdict, struck bool) {
+	t.Helper()
+	params := h.with(n.params())
+	params["init"] = 1
+	var c *canary
+	if a.Canary {
+		c = newCanary(t, h.python, h.token)
+		defer c.stop()
+		params["canary"] = c.params()
+	}
+	if s.report.Isolation == sandbox.NoIsolation {
+		params["init"] = h.perm.cmd.Process.Pid
+		maps.Copy(params, map[string]any{"home": h.params["home"]})
+	}
+	call, err := probeCall(a.Name, a.Probe, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := sess.exec(t, call)
+	v, ok := findVerdict(r.Stdout)
+	if !ok {
+		v = verdict{Verdict: blocked, Detail: fmt.Sprintf("no verdict: %s, %v %s", r.Status, r.Err, lastLine(r.Stderr))}
+		if !a.Wrecks {
+			v.Verdict = broken
+		}
+	}
+	if c != nil {
+		if hit := c.struck(); hit != "" {
+			return verdict{Verdict: reached, Detail: hit}, true
+		}
+	}
+	return v, false
+}
+
+func (s *suite) judge(f *finding) outcome {
+	switch {
+	case f.inside.Verdict == broken:
+		return isBroken
+	case f.inside.Verdict == blocked:
+		return isBlocked
+	case s.report.Isolation < f.attempt.Level:
+		return isBelow
+	case f.attempt.Tolerated != "":
+		return isTolerated
+	default:
+		return isEscape
+	}
+}
+
+// reportFindings prints the table and fails for what must not be.
+func (s *suite) reportFindings(t *testing.T, findings []finding) {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "CATEGORY\tATTEMPT\tCONTROL\tINSIDE\tDETAIL")
+	count := map[outcome]int{}
+	proved, unproven := 0, 0
+	for _, f := range findings {
+		count[f.outcome]++
+		control := "proved " + f.proof.By
+		if f.proof.Proved {
+			proved++
+		} else {
+			unproven++
+			control = "unproven"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.110s\n", f.attempt.Category, f.attempt.Name, control, f.outcome, oneLine(f.inside.Detail))
+		switch {
+		case f.outcome == isEscape:
+			t.Errorf("ESCAPE %s: %s: %s", f.attempt.Name, f.attempt.Tries, f.inside.Detail)
+		case f.outcome == isBroken:
+			t.Errorf("%s: the probe has a bug: %s", f.attempt.Name, f.inside.Detail)
+		case !f.proof.Proved && f.proof.Allowed == "":
+			t.Errorf("%s: blocked, but unproven: its control does not reach what it tries: %s", f.attempt.Name, f.proof.Detail)
+		}
+	}
+	_ = w.Flush()
+	t.Logf("%d attempts on %s: %d blocked, %d reached, %d tolerated, %d beyond its level; %d controls proved, %d unproven\n%s",
+		len(findings), s.cfg.Engine, count[isBlocked], count[isEscape], count[isTolerated], count[isBelow], proved, unproven, b.String())
+	for _, f := range findings {
+		switch {
+		case !f.proof.Proved:
+			t.Logf("unproven: %s: %s (%s)", f.attempt.Name, f.proof.Allowed, oneLine(f.proof.Detail))
+		case f.attempt.Control.Why != "":
+			t.Logf("proved another way: %s: %s", f.attempt.Name, f.attempt.Control.Why)
+		}
+		if f.outcome == isTolerated {
+			t.Logf("tolerated: %s: %s", f.attempt.Name, f.attempt.Tolerated)
+		}
+	}
+	if proved < 50 {
+		t.Errorf("only %d attempts are proved", proved)
+	}
+}
+
+// reportControls judges an engine that isolates nothing: there the attempts
+// have to succeed, which shows that the suite would see an escape.
+func (s *suite) reportControls(t *testing.T, findings []finding) {
+	hits, tried := 0, 0
+	for _, f := range findings {
+		switch {
+		case f.outcome == isSkipped:
+		case f.outcome == isBroken:
+			t.Errorf("%s: the probe has a bug: %s", f.attempt.Name, f.inside.Detail)
+		case f.proof.Proved && f.proof.By == "natively":
+			tried++
+			if f.inside.Verdict == reached {
+				hits++
+			} else {
+				t.Logf("%s: natively reached, not through the engine: %s", f.attempt.Name, f.inside.Detail)
+			}
+		}
+	}
+	t.Logf("%d of %d attempts that succeed natively succeed through %s, which isolates nothing", hits, tried, s.cfg.Engine)
+	if hits < tried*3/4 {
+		t.Errorf("the suite sees only %d of %d escapes through an engine that isolates nothing", hits, tried)
+	}
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,520 @@
+package sandboxtest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sallyport/internal/sandbox"
+	"sallyport/internal/wire"
+)
+
+// Limits that the suite sets, small enough to be reached soon.
+const (
+	memoryLimit    = 256 << 20
+	processLimit   = 64
+	workspaceLimit = 32 << 20
+	tmpLimit       = 16 << 20
+	fileLimit      = 256
+)
+
+func (s *suite) limits(t *testing.T) {
+	b := s.backend(t)
+	spec := s.spec()
+	bystander := s.start(t, b, spec) // what happens beside it must not hurt it
+	bystander.must(t, "kept = 42")
+	limited := func(t *testing.T) *session {
+		t.Helper()
+		spec := s.spec()
+		spec.Limits = sandbox.Limits{
+			MemoryBytes: memoryLimit, Processes: processLimit,
+			WorkspaceBytes: workspaceLimit, TmpBytes: tmpLimit, OpenFiles: fileLimit,
+		}
+		return s.start(t, b, spec)
+	}
+	for _, tt := range []struct {
+		name     string
+		resource sandbox.Resource // "" where it is not a limit that an engine reports
+		test     func(*testing.T, *session)
+	}{
+		{"memory in one process", sandbox.Memory, s.memoryOne},
+		{"memory in forty processes", sandbox.Memory, s.memoryForty},
+		{"memory in files", sandbox.Memory, s.memoryFiles},
+		{"fork bomb", sandbox.Processes, s.forkBomb},
+		{"thread bomb", sandbox.Processes, s.threadBomb},
+		{"disk", sandbox.Disk, s.disk},
+		{"small files", sandbox.Disk, s.smallFiles},
+		{"descriptors", sandbox.OpenFiles, s.descriptors},
+		{"output flood", "", s.outputFlood},
+		{"interrupt a spin", "", s.interrupt("while True: pass")},
+		{"interrupt a sleep", "", s.interrupt("import time; time.sleep(600)")},
+		{"interrupt a child", "", s.interrupt("import subprocess; subprocess.run(['sleep', '600'])")},
+		{"ignored interrupt", "", s.ignoredInterrupt},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.resource != "" {
+				s.needLimit(t, tt.resource)
+			}
+			sess := limited(t)
+			tt.test(t, sess)
+			if got := bystander.must(t, "print(kept)"); got != "42\n" {
+				t.Errorf("the sandbox beside it answers %q", got)
+			}
+		})
+	}
+	t.Run("processors", s.processors)
+}
+
+// survivedOrDied checks what a limit may do: the execution fails and the
+// session goes on, or the run ends and says why.
+func (s *suite) survivedOrDied(t *testing.T, sess *session, r result, reasons ...sandbox.Reason) {
+	t.Helper()
+	if r.alive() {
+		sess.usable(t, "the session that survived")
+		t.Logf("the session survived: %s %s", r.Status, lastLine(r.Stderr))
+		return
+	}
+	e := sess.exit(t)
+	for _, want := range reasons {
+		if e.Reason == want {
+			t.Logf("the run ended: %+v", e)
+			return
+		}
+	}
+	t.Errorf("the run ended without a clear reason: %+v (%v)", e, r.Err)
+}
+
+// lastNumber is the number in the last line of the output that starts with
+// word, 0 where there is none.
+func lastNumber(out, word string) int64 {
+	var last int64
+	for line := range strings.Lines(out) {
+		if rest, ok := strings.CutPrefix(line, word+" "); ok {
+			last, _ = strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
+		}
+	}
+	return last
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return s[strings.LastIndexByte(s, '\n')+1:]
+}
+
+// overshoot is how far beyond the limit memory may be when it is stopped.
+func (s *suite) overshoot() int64 {
+	if s.report.Limits[sandbox.Memory].Enforcement == sandbox.Hard {
+		return memoryLimit * 5 / 4
+	}
+	return memoryLimit * 2
+}
+
+func (s *suite) memoryOne(t *testing.T, sess *session) {
+	r := sess.exec(t, `
+kept = []
+for i in range(1, 129):
+    kept.append(bytearray(b"\x5a") * (16 << 20))
+    print("have", i * (16 << 20), flush=True)
+del kept
+`)
+	have := lastNumber(r.Stdout, "have")
+	t.Logf("%d MB were had of %d", have>>20, memoryLimit>>20)
+	if have > s.overshoot() {
+		t.Errorf("%d MB were had where %d are allowed", have>>20, memoryLimit>>20)
+	}
+	if have < memoryLimit/4 {
+		t.Errorf("only %d MB were had where %d are allowed", have>>20, memoryLimit>>20)
+	}
+	s.survivedOrDied(t, sess, r, sandbox.OutOfMemory)
+}
+
+// memoryForty: no process alone is over the limit, all together are.
+func (s *suite) memoryForty(t *testing.T, sess *session) {
+	r := sess.exec(t, fmt.Sprintf(`
+import os, time
+r, w = os.pipe()
+children = []
+for i in range(40):
+    try:
+        pid = os.fork()
+    except OSError:
+        break
+    if pid == 0:
+        try:
+            kept = []
+            for j in range(12):
+                kept.append(bytearray(b"\x5a") * %d)
+                os.write(w, b"x")
+            time.sleep(20)
+        finally:
+            os._exit(0)
+    children.append(pid)
+os.close(w)
+have = 0
+end = time.monotonic() + 15
+import select
+while time.monotonic() < end and have < 480:
+    if not select.select([r], [], [], 1)[0]:
+        continue
+    got = os.read(r, 4096)
+    if not got:
+        break
+    have += len(got)
+    print("have", have * %d, flush=True)
+import signal
+for pid in children:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+`, 1<<20, 1<<20))
+	have := lastNumber(r.Stdout, "have")
+	t.Logf("%d MB were had of %d", have>>20, memoryLimit>>20)
+	if have > s.overshoot() {
+		t.Errorf("%d MB were had where %d are allowed", have>>20, memoryLimit>>20)
+	}
+	s.survivedOrDied(t, sess, r, sandbox.OutOfMemory)
+}
+
+// memoryFiles: what shared and anonymous files hold counts, too.
+func (s *suite) memoryFiles(t *testing.T, sess *session) {
+	r := sess.exec(t, `
+import os, mmap
+kept, have = [], 0
+def chunk(n):
+    m = mmap.mmap(-1, n)  # shared
+    for i in range(0, n, 4096):
+        m[i] = 1
+    return m
+def anonymous(n):
+    fd = os.memfd_create("x")
+    for i in range(n >> 20):
+        os.write(fd, b"x" * (1 << 20))
+    return fd
+for i in range(64):
+    kept.append(chunk(8 << 20))
+    kept.append(anonymous(8 << 20))
+    have += 16 << 20
+    print("have", have, flush=True)
+for k in kept:
+    k.close() if hasattr(k, "close") else os.close(k)
+`)
+	have := lastNumber(r.Stdout, "have")
+	t.Logf("%d MB were had of %d", have>>20, memoryLimit>>20)
+	if have > s.overshoot() {
+		t.Errorf("%d MB were had where %d are allowed", have>>20, memoryLimit>>20)
+	}
+	s.survivedOrDied(t, sess, r, sandbox.OutOfMemory)
+}
+
+func (s *suite) forkBomb(t *testing.T, sess *session) {
+	before := hostProcesses()
+	e := sess.begin(t, `
+import os, time
+r, w = os.pipe()
+end = time.monotonic() + 3
+refused = 0
+mine = os.getpid()
+while time.monotonic() < end:
+    try:
+        if os.fork() == 0:
+            os.write(w, b"x")
+    except OSError:
+        refused += 1
+        time.sleep(0.01)
+if os.getpid() != mine:
+    os._exit(0)
+os.close(w)
+count = 0
+while True:
+    got = os.read(r, 65536)
+    if not got:
+        break
+    count += len(got)
+while True:
+    try:
+        os.waitpid(-1, 0)
+    except OSError:
+        break
+print("born", count)
+print("refused", refused)
+`)
+	// One process of the sandbox may be a few on the host, not thousands.
+	worst := 0
+	for done := false; !done; {
+		select {
+		case <-e.x.Done():
+			done = true
+		case <-time.After(100 * time.Millisecond):
+			worst = max(worst, hostProcesses()-before)
+		}
+	}
+	r := e.wait(t, execTimeout)
+	t.Logf("%d processes were born, %d refused to one; the host had at most %d more", lastNumber(r.Stdout, "born"), lastNumber(r.Stdout, "refused"), worst)
+	if born := lastNumber(r.Stdout, "born"); born > processLimit {
+		t.Errorf("%d processes where %d are allowed", born, processLimit)
+	}
+	if r.alive() && lastNumber(r.Stdout, "refused") == 0 {
+		t.Error("no fork was refused")
+	}
+	if worst > 20*processLimit {
+		t.Errorf("the host had %d processes more", worst)
+	}
+	s.survivedOrDied(t, sess, r, sandbox.OutOfMemory, sandbox.Exited)
+}
+
+func (s *suite) threadBomb(t *testing.T, sess *session) {
+	r := sess.exec(t, `
+import threading
+stop = threading.Event()
+threads = []
+try:
+    while len(threads) < 4096:
+        th = threading.Thread(target=stop.wait)
+        th.start()
+        threads.append(th)
+except RuntimeError as e:
+    print(e)
+print("had", len(threads))
+stop.set()
+for th in threads:
+    th.join()
+`)
+	if had := lastNumber(r.Stdout, "had"); had > processLimit {
+		t.Errorf("%d threads where %d are allowed", had, processLimit)
+	}
+	s.survivedOrDied(t, sess, r, sandbox.OutOfMemory)
+}
+
+func (s *suite) disk(t *testing.T, sess *session) {
+	for _, tt := range []struct {
+		dir  string
+		size int64
+	}{{"/workspace", workspaceLimit}, {"/tmp", tmpLimit}} {
+		out := sess.must(t, fmt.Sprintf(`
+import os, errno
+path, wrote, why = %q + "/fill", 0, ""
+fd = os.open(path, os.O_WRONLY | os.O_CREAT)
+try:
+    while wrote < 1 << 30:
+        wrote += os.write(fd, b"x" * 65536)
+except OSError as e:
+    why = errno.errorcode[e.errno]
+os.close(fd)
+print("wrote", wrote)
+print(why)
+free = os.statvfs(%[1]q)
+os.unlink(path)
+`, tt.dir))
+		wrote := lastNumber(out, "wrote")
+		if wrote > tt.size || wrote < tt.size*8/10 {
+			t.Errorf("%s took %d bytes where %d are allowed", tt.dir, wrote, tt.size)
+		}
+		if !strings.Contains(out, "ENOSPC") {
+			t.Errorf("%s: the end of the disk is %q", tt.dir, out)
+		}
+		if got := sess.must(t, fmt.Sprintf("open(%q, 'w').write('x' * 100000)", tt.dir+"/again")); got != "100000\n" {
+			t.Errorf("%s: after the file is removed: %q", tt.dir, got)
+		}
+	}
+}
+
+// smallFiles: what many small files take is bounded, by the disk's limit or
+// the memory's.
+func (s *suite) smallFiles(t *testing.T, sess *session) {
+	m, metered := sandbox.As[sandbox.Meter](sess.run)
+	e := sess.begin(t, `
+import os, time
+n, end = 0, time.monotonic() + 20
+try:
+    while time.monotonic() < end:
+        os.mkdir("/tmp/%d" % n)
+        os.close(os.open("/tmp/%d/%s" % (n, "f" * 200), os.O_CREAT | os.O_WRONLY))
+        n += 1
+except OSError as e:
+    print(e)
+print("made", n)
+`)
+	var peak int64
+	for done := false; !done; {
+		select {
+		case <-e.x.Done():
+			done = true
+		case <-time.After(200 * time.Millisecond):
+			if metered {
+				if u, err := m.Usage(t.Context()); err == nil {
+					peak = max(peak, u.MemoryBytes)
+				}
+			}
+		}
+	}
+	r := e.wait(t, execTimeout)
+	t.Logf("%d small files and directories; at most %d MB", 2*lastNumber(r.Stdout, "made"), peak>>20)
+	if s.enforced(sandbox.Memory) && peak > s.overshoot() {
+		t.Errorf("%d MB where %d are allowed", peak>>20, memoryLimit>>20)
+	}
+	s.survivedOrDied(t, sess, r, sandbox.OutOfMemory)
+}
+
+func (s *suite) descriptors(t *testing.T, sess *session) {
+	out := sess.must(t, `
+import os, errno
+fds, why = [], ""
+try:
+    while len(fds) < 100000:
+        fds.append(os.open("/dev/null", os.O_RDONLY))
+except OSError as e:
+    why = errno.errorcode[e.errno]
+print("had", len(fds))
+print(why)
+for fd in fds:
+    os.close(fd)
+`)
+	had := lastNumber(out, "had")
+	if had > fileLimit || had < fileLimit/2 || !strings.Contains(out, "EMFILE") {
+		t.Errorf("%d descriptors where %d are allowed: %s", had, fileLimit, out)
+	}
+	// A leak that is kept must not cut the guest off.
+	sess.must(t, `
+leak = []
+try:
+    while True:
+        leak.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+`)
+	sess.must(t, "print('still here')")
+	sess.must(t, "[os.close(fd) for fd in leak]; leak = None")
+	sess.usable(t, "the session after a leak")
+}
+
+// outputFlood: endless output costs the host no memory and ends when the code
+// is interrupted.
+func (s *suite) outputFlood(t *testing.T, sess *session) {
+	i, ok := sandbox.As[sandbox.Interrupter](sess.run)
+	if !ok {
+		Skip(t, s.cfg.Engine+".limits.interrupt", "the engine cannot interrupt")
+	}
+	before := heap()
+	e := sess.begin(t, "import os\nwhile True: os.write(1, b'flood ' * 10000)")
+	e.h.setLimit(1 << 20)
+	e.saw(t, "flood", execTimeout)
+	var worst int64
+	for range 20 {
+		time.Sleep(100 * time.Millisecond)
+		worst = max(worst, heap()-before)
+	}
+	if err := i.Interrupt(t.Context()); err != nil {
+		t.Errorf("Interrupt: %v", err)
+	}
+	r := e.wait(t, settleTime)
+	if r.Status != wire.StatusInterrupted || !r.Truncated {
+		t.Errorf("%s %v, truncated %v", r.Status, r.Err, r.Truncated)
+	}
+	if worst > 64<<20 {
+		t.Errorf("the host's heap grew by %d MB", worst>>20)
+	}
+	sess.usable(t, "the session after a flood")
+}
+
+// interrupt makes a test that a real SIGINT ends code and nothing else.
+func (s *suite) interrupt(code string) func(*testing.T, *session) {
+	return func(t *testing.T, sess *session) {
+		i, ok := sandbox.As[sandbox.Interrupter](sess.run)
+		if !ok {
+			Skip(t, s.cfg.Engine+".limits.interrupt", "the engine cannot interrupt")
+		}
+		for range 2 {
+			e := sess.begin(t, "kept = 42\nprint('go', flush=True)\n"+code)
+			e.saw(t, "go", execTimeout)
+			time.Sleep(50 * time.Millisecond)
+			if err := i.Interrupt(t.Context()); err != nil {
+				t.Fatalf("Interrupt: %v", err)
+			}
+			if r := e.wait(t, settleTime); r.Err != nil || r.Status != wire.StatusInterrupted {
+				t.Fatalf("%s, %v\n%s", r.Status, r.Err, r.Stderr)
+			}
+			if got := sess.must(t, "print(kept)"); got != "42\n" {
+				t.Errorf("after the interrupt: %q", got)
+			}
+		}
+		// With nothing under way it must not hurt what comes next.
+		if err := i.Interrupt(t.Context()); err != nil {
+			t.Errorf("Interrupt between executions: %v", err)
+		}
+		time.Sleep(50 * time.Millisecond)
+		sess.usable(t, "the session after an interrupt between executions")
+	}
+}
+
+// ignoredInterrupt: code that will not stop is destroyed within a bound.
+func (s *suite) ignoredInterrupt(t *testing.T, sess *session) {
+	e := sess.begin(t, `
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("go", flush=True)
+while True:
+    try:
+        while True:
+            time.sleep(0.01)
+    except BaseException:
+        print("swallowed", flush=True)
+`)
+	e.saw(t, "go", execTimeout)
+	if i, ok := sandbox.As[sandbox.Interrupter](sess.run); ok {
+		if err := i.Interrupt(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		e.saw(t, "swallowed", settleTime)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+	defer cancel()
+	if err := sess.run.Destroy(ctx); err != nil {
+		t.Errorf("Destroy: %v", err)
+	}
+	if r := e.wait(t, settleTime); r.Err == nil {
+		t.Errorf("the execution ended as %s", r.Status)
+	}
+	if x := sess.exit(t); x.Reason != sandbox.Destroyed {
+		t.Errorf("exit %+v", x)
+	}
+}
+
+// processors: half a core is half a core, whatever is started.
+func (s *suite) processors(t *testing.T) {
+	s.needLimit(t, sandbox.CPU)
+	spec := s.spec()
+	spec.Limits.CPUs = 0.5
+	sess := s.start(t, s.backend(t), spec)
+	m, ok := sandbox.As[sandbox.Meter](sess.run)
+	if !ok {
+		Skip(t, s.cfg.Engine+".limits.processors", "the engine does not meter")
+	}
+	e := sess.begin(t, `
+import os, time
+end = time.monotonic() + 4
+for i in range(3):
+    if os.fork() == 0:
+        while time.monotonic() < end: pass
+        os._exit(0)
+print("go", flush=True)
+while time.monotonic() < end: pass
+`)
+	e.saw(t, "go", execTimeout)
+	a, err := m.Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	time.Sleep(2 * time.Second)
+	z, err := m.Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	share := float64(z.CPU-a.CPU) / float64(time.Since(began))
+	if share > 0.75 || share <= 0 {
+		t.Errorf("%.2f cores were used where 0.5 are allowed", share)
+	}
+	e.wait(t, execTimeout)
+}

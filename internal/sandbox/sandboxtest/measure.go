@@ -1,0 +1,124 @@
+package sandboxtest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"sallyport/internal/sandbox"
+)
+
+func sha256hex(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// heap is what this process's heap holds now, garbage included.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// hostProcesses counts the host's processes.
+func hostProcesses() int {
+	d, err := os.Open("/proc")
+	if err != nil {
+		return 0
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(-1)
+	n := 0
+	for _, name := range names {
+		if _, err := strconv.Atoi(name); err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *collector) setLimit(n int) {
+	c.mu.Lock()
+	c.limit = n
+	c.mu.Unlock()
+}
+
+// accounting: what the host measures is what the code used.
+func (s *suite) accounting(t *testing.T) {
+	sess := s.start(t, s.backend(t), s.spec())
+	m, ok := sandbox.As[sandbox.Meter](sess.run)
+	if !ok {
+		Skip(t, s.cfg.Engine+".accounting", "the engine does not meter")
+	}
+	usage := func() sandbox.Usage {
+		t.Helper()
+		u, err := m.Usage(t.Context())
+		if err != nil {
+			t.Fatalf("Usage: %v", err)
+		}
+		return u
+	}
+	spent := func(code string) time.Duration {
+		t.Helper()
+		before := usage()
+		sess.must(t, code)
+		return usage().CPU - before.CPU
+	}
+	if usage().CPU < 0 {
+		Skip(t, s.cfg.Engine+".accounting", "the engine does not know processor time")
+	}
+	const second = "import time\nend = time.process_time() + 1\nwhile time.process_time() < end: pass"
+	const inChild = "import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', " + `"""` + second + `"""` + "]) and None"
+	const inThreads = "import threading, hashlib\ndef work():\n" +
+		"    import time\n    end = time.thread_time() + 0.5\n    while time.thread_time() < end: pass\n" +
+		"th = [threading.Thread(target=work) for _ in range(2)]\n[t.start() for t in th]; [t.join() for t in th]; None"
+	for _, tt := range []struct {
+		name, code  string
+		least, most time.Duration
+	}{
+		{"spinning", second, 800 * time.Millisecond, 4 * time.Second},
+		{"a child spinning", inChild, 800 * time.Millisecond, 4 * time.Second},
+		{"threads spinning", inThreads, 800 * time.Millisecond, 4 * time.Second},
+		{"sleeping", "import time; time.sleep(1)", 0, 500 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := spent(tt.code)
+			t.Logf("%v of processor time", got)
+			if got < tt.least || got > tt.most {
+				t.Errorf("%v of processor time, want %v to %v", got, tt.least, tt.most)
+			}
+		})
+	}
+	t.Run("never less", func(t *testing.T) {
+		last := usage().CPU
+		for range 20 {
+			sess.must(t, "import subprocess; subprocess.run(['true']) and None")
+			if now := usage().CPU; now < last {
+				t.Fatalf("processor time went from %v back to %v", last, now)
+			} else {
+				last = now
+			}
+		}
+	})
+	t.Run("memory", func(t *testing.T) {
+		const size = 100 << 20
+		before := usage()
+		if before.MemoryBytes < 0 {
+			t.Skip("the engine does not know memory")
+		}
+		sess.must(t, "kept = bytearray(b'x') * (100 << 20)")
+		with := usage()
+		if grown := with.MemoryBytes - before.MemoryBytes; grown < size*8/10 || grown > size*2 {
+			t.Errorf("100 MB more are measured as %d MB", grown>>20)
+		}
+		sess.must(t, "del kept")
+		after := usage()
+		if after.PeakBytes >= 0 && after.PeakBytes < with.MemoryBytes*9/10 {
+			t.Errorf("the peak is %d MB where %d were in use", after.PeakBytes>>20, with.MemoryBytes>>20)
+		}
+	})
+}
