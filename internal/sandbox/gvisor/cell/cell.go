@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,6 +26,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/runsc/cli/maincli"
 	"gvisor.dev/gvisor/runsc/config"
 	"gvisor.dev/gvisor/runsc/container"
@@ -70,6 +72,9 @@ func run() int {
 	runtime.LockOSThread()
 	lifeline := os.NewFile(gvisor.LifelineFD, "lifeline")
 	unix.CloseOnExec(gvisor.LifelineFD)
+	// Standard error is the guest's. The runtime's own processes log to
+	// where their flags say.
+	log.SetTarget(log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}})
 	in := json.NewDecoder(lifeline)
 	c := &cell{out: json.NewEncoder(lifeline)}
 	if err := in.Decode(&c.cfg); err != nil {
