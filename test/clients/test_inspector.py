@@ -30,7 +30,7 @@ def inspect(node22, npm, sallyport, definitions, folder, environment, tmp_path):
     def run(*args):
         done = subprocess.run(
             [node22, str(npm / ".bin/mcp-inspector"), "--cli", "--config", str(config), "--server", "sallyport", *args],
-            env=environment | {"MCP_CATALOG_PATH": str(tmp_path / "catalog.json")},
+            env=environment | {"MCP_INSPECTOR_SECRET_STORE": "memory"},
             cwd=tmp_path,
             capture_output=True,
             text=True,
