@@ -278,9 +278,12 @@ func (d *decoder) block(l line, h header, depth int) value {
 			items = append(items, d.row(l, h, l.text))
 		})
 	case h.inline != "":
-		if items = d.cells(l, h, h.inline); d.strict && len(items) != h.length {
-			d.fail(l, "the header declares %d, but there are %d", h.length, len(items))
+		n := countCells(h.inline, h.delimiter)
+		if d.strict && n != h.length {
+			d.fail(l, "the header declares %d, but there are %d", h.length, n)
+			break
 		}
+		items = d.cells(l, h, h.inline, n)
 	default:
 		d.scope(l, h, depth, func(l line) { items = append(items, d.item(l)) })
 	}
@@ -325,27 +328,37 @@ func isRow(text string, delimiter byte) bool {
 
 // row reads a row's cells into an object.
 func (d *decoder) row(l line, h header, text string) value {
-	cells := d.cells(l, h, text)
-	if len(cells) != h.fields.leaves {
-		d.fail(l, "the row has %d cells, its header %d fields", len(cells), h.fields.leaves)
+	n := countCells(text, h.delimiter)
+	if n != h.fields.leaves {
+		d.fail(l, "the row has %d cells, its header %d fields", n, h.fields.leaves)
 		return value{}
 	}
 	d.spend(l, h.fields.size)
-	return h.fields.object(cells)
+	return h.fields.object(d.cells(l, h, text, n))
 }
 
-// cells splits text at the header's delimiter (§11.2). No text is no cells.
-func (d *decoder) cells(l line, h header, text string) []value {
-	var items []value
-	for text != "" && d.err == nil {
-		end := indexUnquoted(text, h.delimiter)
-		if end < 0 {
-			return append(items, d.scalar(l, text))
+// countCells returns how many cells text holds. No text is no cells.
+func countCells(text string, delimiter byte) int {
+	if text == "" {
+		return 0
+	}
+	n := 1
+	for i := indexUnquoted(text, delimiter); i >= 0; i = indexUnquoted(text, delimiter) {
+		n++
+		text = text[i+1:]
+	}
+	return n
+}
+
+// cells splits text, which holds n cells, at the header's delimiter (§11.2).
+func (d *decoder) cells(l line, h header, text string, n int) []value {
+	items := make([]value, n)
+	for i := range items {
+		cell := text
+		if end := indexUnquoted(text, h.delimiter); end >= 0 {
+			cell, text = text[:end], text[end+1:]
 		}
-		items = append(items, d.scalar(l, text[:end]))
-		if text = text[end+1:]; text == "" {
-			return append(items, d.scalar(l, ""))
-		}
+		items[i] = d.scalar(l, cell)
 	}
 	return items
 }
@@ -402,5 +415,6 @@ func (d *decoder) scalar(l line, token string) value {
 		}
 		return value{kind: numberKind, text: number}
 	}
+	d.spend(l, len(`""`))
 	return value{kind: stringKind, text: token}
 }

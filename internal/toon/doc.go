@@ -31,7 +31,7 @@
 // survives. Both directions write them in the canonical form of §2; outside that
 // form's range (below 1e-6, from 1e21) an exponent is used, or plain digits for
 // an integer that they write in no more characters. A number whose exponent
-// exceeds a million in magnitude is an error.
+// exceeds a million in magnitude is an error, in JSON and in TOON.
 //
 // # What is rejected
 //
@@ -41,6 +41,8 @@
 //   - a malformed header is, when lenient, a member with a literal key, as the
 //     fixtures have it; "foo [2]: x" is one always (§5.2), while "foo-bar[2]: x"
 //     is an array although an encoder would have quoted the key (appendix B.2);
+//   - a field's name in a header may be any text without quotes, braces, colons
+//     and delimiters, unless it is quoted;
 //   - lenient decoding ignores declared lengths and blank lines, rounds
 //     indentation down and lets the last of two equal keys win, in the place of
 //     the first;
@@ -54,7 +56,8 @@
 // # Limits
 //
 // Both directions bound nesting and size (Options.MaxDepth, Options.MaxBytes),
-// so hostile input costs at most a multiple of MaxBytes in memory. A declared
-// length is compared, never trusted. Nothing is shared between calls: all
-// functions are safe for concurrent use.
+// and the work grows with the size, so hostile input costs at most a multiple of
+// MaxBytes: the worst is a value of 32 bytes for each byte. A declared length is
+// compared, never trusted. Nothing is shared between calls: all functions are
+// safe for concurrent use.
 package toon

@@ -13,8 +13,8 @@ const (
 	maxPlainExponent = 20
 )
 
-// maxExponent bounds the numbers that we handle. Any reader's arithmetic ends far
-// below it.
+// maxExponent bounds the numbers that we handle, by the exponent of the first
+// significant digit. Any reader's arithmetic ends far below it.
 const maxExponent = 1_000_000
 
 var errExponent = errors.New("a number's exponent is out of range")
@@ -95,11 +95,14 @@ func canonicalNumber(s string) (string, error) {
 		return "0", nil
 	}
 	if exponent != "" {
-		e, err := strconv.Atoi(exponent)
-		if err != nil || e < -maxExponent || e > maxExponent {
+		e, err := strconv.ParseInt(exponent, 10, 32)
+		if err != nil {
 			return "", errExponent
 		}
-		point += e
+		point += int(e)
+	}
+	if point-1 < -maxExponent || point-1 > maxExponent {
+		return "", errExponent
 	}
 	return formatNumber(negative, significant, point), nil
 }

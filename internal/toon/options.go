@@ -19,7 +19,7 @@ const (
 const (
 	DefaultIndentSize = 2
 	DefaultMaxDepth   = 512
-	DefaultMaxBytes   = 64 << 20
+	DefaultMaxBytes   = 32 << 20
 )
 
 // maxIndentSize keeps a line's indentation in proportion to its content.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // checkRoundTrip encodes input and decodes the result, which must be input again,
@@ -113,6 +114,10 @@ func FuzzMarshal(f *testing.F) {
 			var e *Error
 			if !errors.As(err, &e) {
 				t.Fatalf("the error %v is no *Error", err)
+			}
+			documented := errors.Is(err, ErrTooDeep) || errors.Is(err, errSurrogate) || errors.Is(err, errExponent)
+			if json.Valid(input) && utf8.Valid(input) && !documented {
+				t.Fatalf("Marshal(%q): %v", input, err)
 			}
 			return
 		}
