@@ -1,0 +1,139 @@
+package definitions
+
+import (
+	"net/url"
+	"regexp"
+	"sort"
+	"strings"
+)
+
+// shortestSecret is the shortest value that Redact looks for: replacing every
+// "1" or "on" would spoil a text and hide nothing.
+const shortestSecret = 4
+
+const mask = "***"
+
+// secrets collects values and what to show in their place.
+type secrets struct{ shown map[string]string }
+
+func newSecrets() *secrets { return &secrets{shown: make(map[string]string)} }
+
+func (s *secrets) add(shown, value string) {
+	value = strings.TrimSpace(value)
+	if len(value) < shortestSecret || value == "true" || value == "false" {
+		return
+	}
+	if _, ok := s.shown[value]; !ok {
+		s.shown[value] = shown
+	}
+	// Programs print parts of a key of several lines, one by one.
+	if strings.Contains(value, "\n") {
+		for _, line := range strings.Split(value, "\n") {
+			if line = strings.TrimSpace(line); len(line) >= 2*shortestSecret {
+				s.shown[line] = shown
+			}
+		}
+	}
+}
+
+// replacer prefers the longest of several values that start alike.
+func (s *secrets) replacer() *strings.Replacer {
+	values := make([]string, 0, len(s.shown))
+	for value := range s.shown {
+		values = append(values, value)
+	}
+	sort.Slice(values, func(i, j int) bool {
+		if len(values[i]) != len(values[j]) {
+			return len(values[i]) > len(values[j])
+		}
+		return values[i] < values[j]
+	})
+	pairs := make([]string, 0, 2*len(values))
+	for _, value := range values {
+		pairs = append(pairs, value, s.shown[value])
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+var (
+	// secretName matches option and variable names that hold secrets.
+	secretName = regexp.MustCompile(`(?i)(^|[-_])(token|secret|passw(or)?d|passphrase|pwd|pat|bearer|auth(orization)?|credentials?|api[-_]?key|access[-_]?key|private[-_]?key|key)$`)
+	// assigned matches --name=value, NAME=value and a header "Name: value".
+	assigned = regexp.MustCompile(`^(-{0,2}[A-Za-z][A-Za-z0-9_-]*)(=|:\s*)((?:(?i:bearer|basic|token)\s+)?)(.+)$`)
+	variable = regexp.MustCompile(`^\$\{[^}]*\}$`)
+	// knownToken matches what services put in front of their tokens.
+	knownToken = regexp.MustCompile(`^(gh[pousr]_|github_pat_|glpat-|sk-|xox[abeprs]-|AKIA|ya29\.|npm_|hf_|rpa_)[A-Za-z0-9_-]{8,}`)
+)
+
+// everyday variables are expanded often and hide nothing.
+var everyday = []string{"HOME", "USER", "LOGNAME", "USERNAME", "USERPROFILE", "PATH", "PWD", "SHELL", "TERM", "LANG", "TMPDIR", "TEMP", "TMP", "HOSTNAME"}
+
+// maskArgs returns args with what looks like a secret masked, and adds what it
+// masked to the secrets.
+func maskArgs(args []string, found *secrets) []string {
+	out := make([]string, len(args))
+	next := false // the argument before announced a secret
+	for i, arg := range args {
+		out[i] = arg
+		announced := next
+		next = false
+		switch {
+		case announced && !strings.HasPrefix(arg, "-"):
+			out[i] = maskValue(arg, found)
+			continue
+		case strings.HasPrefix(arg, "-") && secretName.MatchString(strings.TrimLeft(arg, "-")):
+			next = true
+			continue
+		}
+		if m := assigned.FindStringSubmatch(arg); m != nil && secretName.MatchString(strings.TrimLeft(m[1], "-")) {
+			out[i] = m[1] + m[2] + m[3] + maskValue(m[4], found)
+			continue
+		}
+		switch {
+		case strings.Contains(arg, "://"):
+			out[i] = maskURL(arg, found)
+		case knownToken.MatchString(arg):
+			out[i] = maskValue(arg, found)
+		}
+	}
+	return out
+}
+
+func maskValue(value string, found *secrets) string {
+	if variable.MatchString(value) {
+		return value // the name of a variable is no secret
+	}
+	found.add(mask, value)
+	return mask
+}
+
+var (
+	userinfo = regexp.MustCompile(`://([^/?#@:\s]*):([^/?#\s]+)@`)
+	tokenAt  = regexp.MustCompile(`://([^/?#@:\s]{16,})@`)
+)
+
+// maskURL masks the password of a URL, and values of its query whose names
+// sound secret.
+func maskURL(arg string, found *secrets) string {
+	arg = userinfo.ReplaceAllStringFunc(arg, func(s string) string {
+		m := userinfo.FindStringSubmatch(s)
+		if plain, err := url.PathUnescape(m[2]); err == nil && plain != m[2] {
+			found.add(mask, plain)
+		}
+		return "://" + m[1] + ":" + maskValue(m[2], found) + "@"
+	})
+	arg = tokenAt.ReplaceAllStringFunc(arg, func(s string) string {
+		return "://" + maskValue(s[len("://"):len(s)-1], found) + "@"
+	})
+	before, query, ok := strings.Cut(arg, "?")
+	if !ok {
+		return arg
+	}
+	pairs := strings.Split(query, "&")
+	for i, pair := range pairs {
+		if name, value, ok := strings.Cut(pair, "="); ok && secretName.MatchString(name) {
+			pairs[i] = name + "=" + maskValue(value, found)
+		}
+	}
+	return before + "?" + strings.Join(pairs, "&")
+}

@@ -1,0 +1,130 @@
+package definitions
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// DepthVariable tells a program how many Sallyports are above it. Every server
+// gets it, so that a Sallyport that is started in a way that no rule here
+// recognises still notices.
+const DepthVariable = "SALLYPORT_DEPTH"
+
+// Depth is how many Sallyports are above this process.
+func Depth(env Environment) int {
+	text, _ := env(DepthVariable)
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// CheckDepth is an error when this process was started, directly or not, as a
+// server of another Sallyport and nested ones are not wanted: each would start
+// all servers again, itself included.
+func CheckDepth(env Environment, allowSelf bool) error {
+	// Even a wanted nest ends somewhere.
+	most := 0
+	if allowSelf {
+		most = 3
+	}
+	if depth := Depth(env); depth > most {
+		return fmt.Errorf("started as a server of another Sallyport (%s is %d): remove it from the server definitions, or allow it with MCP_BRIDGE_ALLOW_SELF_SERVER=1", DepthVariable, depth)
+	}
+	return nil
+}
+
+// ownNames are the names under which this program, and the one whose place it
+// takes, are known.
+var ownNames = []string{"sallyport", "mcp-server-code-execution-mode", "mcp_server_code_execution_mode"}
+
+// launchers run what an argument names.
+var launchers = []string{"npx", "pnpx", "bunx", "uvx", "uv", "pipx", "env", "sudo", "nohup", "nice", "sh", "bash", "zsh", "cmd", "powershell", "pwsh", "go", "python", "python3"}
+
+// Self recognises definitions that would start this program again.
+type Self struct {
+	// Executable is the path of this program, empty if unknown.
+	Executable string
+}
+
+// why says why a server would be this program, or nothing.
+func (s Self) why(name string, l *Launch) string {
+	if isOwnName(name) {
+		return "it is named like Sallyport itself"
+	}
+	if isOwnName(program(l.Command)) || s.same(l.Command) {
+		return "its command is Sallyport itself"
+	}
+	launcher := slices.Contains(launchers, program(l.Command))
+	for _, arg := range l.Args {
+		// The seed's name says enough wherever it stands. Our own name may be
+		// just a folder, unless something that runs programs is given it.
+		base := program(arg)
+		if strings.HasPrefix(base, "mcp-server-code-execution-mode") && !isDir(arg) || base == "mcp_server_code_execution_mode" {
+			return "its arguments start Sallyport itself"
+		}
+		if strings.ContainsAny(arg, `/\`) && s.same(arg) {
+			return "its arguments start Sallyport itself"
+		}
+		if launcher && slices.ContainsFunc(strings.Fields(arg), func(word string) bool {
+			return isOwnName(program(word)) && !isDir(word)
+		}) {
+			return "its arguments start Sallyport itself"
+		}
+	}
+	return ""
+}
+
+func isOwnName(name string) bool {
+	return slices.Contains(ownNames, strings.ToLower(strings.TrimSpace(name)))
+}
+
+// program is the name of a program without folder, version and suffix.
+func program(path string) string {
+	path = strings.ToLower(path)
+	if i := strings.LastIndexAny(path, `/\`); i >= 0 {
+		path = path[i+1:]
+	}
+	if i := strings.Index(path, "@"); i > 0 {
+		path = path[:i]
+	}
+	for _, suffix := range []string{".exe", ".cmd", ".py", ".git"} {
+		path = strings.TrimSuffix(path, suffix)
+	}
+	return path
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// same reports whether command runs our own file.
+func (s Self) same(command string) bool {
+	if s.Executable == "" || command == "" {
+		return false
+	}
+	path := command
+	if !strings.ContainsAny(command, `/\`) {
+		found, err := exec.LookPath(command)
+		if err != nil {
+			return false
+		}
+		path = found
+	}
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		path = resolved
+	}
+	ours, err := os.Stat(s.Executable)
+	if err != nil {
+		return false
+	}
+	theirs, err := os.Stat(path)
+	return err == nil && os.SameFile(ours, theirs)
+}

@@ -1,0 +1,208 @@
+package definitions
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxDepth bounds the nesting of a file.
+const maxDepth = 100
+
+// node is one JSON value with the line on which it starts.
+type node struct {
+	line    int
+	kind    byte // '{' '[' '"' '0' 't' 'f' 'n'
+	text    string
+	members []member // of an object, in the file's order
+	items   []node   // of an array
+}
+
+type member struct {
+	key   string
+	line  int
+	value node
+}
+
+// get returns the member called key.
+func (n *node) get(key string) (*node, bool) {
+	for i := range n.members {
+		if n.members[i].key == key {
+			return &n.members[i].value, true
+		}
+	}
+	return nil, false
+}
+
+// what names the kind of a node for people.
+func (n *node) what() string {
+	switch n.kind {
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	case '"':
+		return "a string"
+	case '0':
+		return "a number"
+	case 'n':
+		return "null"
+	}
+	return "true or false"
+}
+
+// parseError is a fault of the file's form.
+type parseError struct {
+	line   int
+	reason string
+}
+
+func (e *parseError) Error() string { return fmt.Sprintf("line %d: %s", e.line, e.reason) }
+
+type treeParser struct {
+	data []byte
+	dec  *json.Decoder
+	// Lines are counted once, going forward.
+	counted int64
+	line    int
+}
+
+// parseTree reads one strict JSON document. Keys that occur twice in one
+// object are an error: which one counts differs from program to program.
+func parseTree(data []byte) (node, error) {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	p := &treeParser{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
+	p.dec.UseNumber()
+	if !utf8.Valid(data) {
+		for i, r := range string(data) {
+			if r == utf8.RuneError && !bytes.HasPrefix(data[i:], []byte("\uFFFD")) {
+				return node{}, &parseError{p.lineAt(int64(i)), "not UTF-8"}
+			}
+		}
+	}
+	root, err := p.value(0)
+	if err != nil {
+		return node{}, err
+	}
+	if _, err := p.dec.Token(); !errors.Is(err, io.EOF) {
+		return node{}, &parseError{p.here(), "more after the end of the JSON value"}
+	}
+	return root, nil
+}
+
+// here is the line of the next token.
+func (p *treeParser) here() int {
+	offset := p.dec.InputOffset()
+	for offset < int64(len(p.data)) && strings.IndexByte(" \t\r\n,:", p.data[offset]) >= 0 {
+		offset++
+	}
+	return p.lineAt(offset)
+}
+
+func (p *treeParser) lineAt(offset int64) int {
+	offset = min(offset, int64(len(p.data)))
+	if offset > p.counted {
+		p.line += bytes.Count(p.data[p.counted:offset], []byte{'\n'})
+		p.counted = offset
+	}
+	return p.line
+}
+
+func (p *treeParser) token() (json.Token, int, error) {
+	line := p.here()
+	token, err := p.dec.Token()
+	if err == nil {
+		return token, line, nil
+	}
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		// Offset is that of the byte after the fault.
+		return nil, 0, &parseError{p.lineAt(max(syntax.Offset-1, 0)), syntax.Error()}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, 0, &parseError{p.lineAt(int64(len(p.data))), "the file ends in the middle of a value"}
+	}
+	return nil, 0, &parseError{line, err.Error()}
+}
+
+func (p *treeParser) value(depth int) (node, error) {
+	token, line, err := p.token()
+	if err != nil {
+		return node{}, err
+	}
+	n := node{line: line}
+	switch t := token.(type) {
+	case string:
+		n.kind, n.text = '"', t
+	case json.Number:
+		n.kind, n.text = '0', t.String()
+	case bool:
+		n.kind, n.text = 'f', "false"
+		if t {
+			n.kind, n.text = 't', "true"
+		}
+	case nil:
+		n.kind, n.text = 'n', "null"
+	case json.Delim:
+		if depth >= maxDepth {
+			return node{}, &parseError{line, "nested too deeply"}
+		}
+		n.kind = byte(t)
+		if t == '[' {
+			err = p.array(&n, depth)
+		} else {
+			err = p.object(&n, depth)
+		}
+	}
+	return n, err
+}
+
+func (p *treeParser) array(n *node, depth int) error {
+	for p.dec.More() {
+		item, err := p.value(depth + 1)
+		if err != nil {
+			return err
+		}
+		n.items = append(n.items, item)
+	}
+	_, _, err := p.token() // the closing bracket, or what is wrong
+	return err
+}
+
+func (p *treeParser) object(n *node, depth int) error {
+	seen := make(map[string]int)
+	for p.dec.More() {
+		token, line, err := p.token()
+		if err != nil {
+			return err
+		}
+		key, ok := token.(string)
+		if !ok {
+			return &parseError{line, "a key must be a string"}
+		}
+		if first, twice := seen[key]; twice {
+			return &parseError{line, fmt.Sprintf("the key %q occurs twice (first on line %d)", clip(key), first)}
+		}
+		seen[key] = line
+		value, err := p.value(depth + 1)
+		if err != nil {
+			return err
+		}
+		n.members = append(n.members, member{key: key, line: line, value: value})
+	}
+	_, _, err := p.token()
+	return err
+}
+
+// clip shortens what is quoted from a file.
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
