@@ -1,0 +1,45 @@
+package broker
+
+import (
+	"strings"
+	"time"
+
+	"sallyport/internal/session"
+)
+
+// Stream is one of the two that a program writes to.
+type Stream = session.Stream
+
+// The streams.
+const (
+	Stdout = session.Stdout
+	Stderr = session.Stderr
+)
+
+// Request asks for one execution.
+type Request struct {
+	Code    string
+	Servers []string // MCP servers that the code is granted
+	// Timeout bounds the agent's own time; 0 is the default, and values
+	// outside of what is allowed are moved to its ends.
+	Timeout time.Duration
+	// Session names whose variables the code sees; empty is the default one.
+	Session string
+	// RequestID appears in log lines; one is made where it is empty.
+	RequestID string
+	// OnOutput, if not nil, is given what the code writes, as the bytes that
+	// it wrote, while it runs. It is called by one goroutine at a time, must
+	// not keep the slice, and delays the code's output while it blocks.
+	OnOutput func(Stream, []byte)
+}
+
+// Invalid is the answer to a request whose arguments have the wrong form.
+func Invalid(message string) *Result { return invalid(message) }
+
+// validate returns the answer to a request that cannot be run, or nil.
+func (r *Request) validate() *Result {
+	if strings.TrimSpace(r.Code) == "" {
+		return invalid("Missing 'code' argument")
+	}
+	return nil
+}

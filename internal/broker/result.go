@@ -1,0 +1,153 @@
+package broker
+
+import (
+	"fmt"
+	"strings"
+
+	"sallyport/internal/session"
+)
+
+// Status is how an execution ended, as an agent reads it.
+type Status string
+
+// The statuses.
+const (
+	Success         Status = "success"
+	Timeout         Status = "timeout"
+	Failed          Status = "error"
+	ValidationError Status = "validation_error"
+)
+
+// Result is the full answer to one request. Its JSON form has these keys in
+// this order, each only when it says something.
+//
+// Standard output and error are lists of lines, as clients of the first
+// code-execution bridge know them. That one dropped lines of white space and
+// lines equal to "()"; here every line that was printed is in the list. A
+// final line feed ends the last line and makes no line of its own.
+//
+// Also unlike there, an exception that the code does not catch is an error
+// with exit code 1, and sys.exit(n) is its own exit code: reporting them as
+// success hides from the agent that its code failed.
+type Result struct {
+	Status         Status     `json:"status,omitempty"`
+	Summary        string     `json:"summary,omitempty"`
+	ExitCode       *int       `json:"exitCode,omitempty"` // nil: the code did not end by itself, or never ran
+	Servers        []string   `json:"servers,omitempty"`
+	Stdout         []string   `json:"stdout,omitempty"`
+	Stderr         []string   `json:"stderr,omitempty"`
+	Error          string     `json:"error,omitempty"`
+	TimeoutSeconds float64    `json:"timeoutSeconds,omitempty"` // the limit that was hit
+	Session        string     `json:"session,omitempty"`        // when one was asked for by name
+	StateLost      string     `json:"stateLost,omitempty"`      // why variables of earlier calls are gone
+	Interrupted    bool       `json:"interrupted,omitempty"`    // the code was stopped and the interpreter lives on
+	Truncated      *Truncated `json:"truncated,omitempty"`
+	DurationMs     int64      `json:"durationMs,omitempty"`
+	Usage          *Usage     `json:"usage,omitempty"`
+	Notes          []string   `json:"notes,omitempty"`
+}
+
+// Truncated says how many bytes of each stream were left out.
+type Truncated struct {
+	Stdout int64 `json:"stdout,omitempty"`
+	Stderr int64 `json:"stderr,omitempty"`
+}
+
+// Usage is what the host measured for one execution. It is only there for
+// those that ran long enough to be measured.
+type Usage struct {
+	CPUSeconds      float64 `json:"cpuSeconds,omitempty"`
+	PeakMemoryBytes int64   `json:"peakMemoryBytes,omitempty"` // of the sandbox since its start
+}
+
+// Compact returns the result without what its plain text already says or what
+// matters only to programs: the form that an agent pays tokens for.
+func (r *Result) Compact() *Result {
+	c := *r
+	if c.Status == Success {
+		c.Status = ""
+		if len(c.Stdout) > 0 {
+			c.Summary = ""
+		}
+	}
+	if c.ExitCode != nil && *c.ExitCode == 0 {
+		c.ExitCode = nil
+	}
+	if c.DurationMs < 1000 {
+		c.DurationMs = 0
+	}
+	c.Usage = nil
+	return &c
+}
+
+// Text is the result as plain text for an agent.
+func (r *Result) Text() string {
+	var b strings.Builder
+	line := func(parts ...string) {
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		for _, p := range parts {
+			b.WriteString(p)
+		}
+	}
+	if r.Status != Success {
+		line("status: ", string(r.Status))
+	}
+	if r.ExitCode != nil && *r.ExitCode != 0 {
+		line(fmt.Sprintf("exit: %d", *r.ExitCode))
+	}
+	printed := false
+	if len(r.Stdout) > 0 {
+		line(strings.Join(r.Stdout, "\n"))
+		printed = true
+	}
+	if len(r.Stderr) > 0 {
+		line("stderr:\n", strings.Join(r.Stderr, "\n"))
+		printed = true
+	}
+	if !printed && r.Summary != "" {
+		line(r.Summary)
+		printed = true
+	}
+	if r.Error != "" && !(r.Status == Failed && printed) {
+		line("error: ", r.Error)
+	}
+	if r.StateLost != "" {
+		line("state lost: ", r.StateLost)
+	}
+	for _, n := range r.Notes {
+		line("note: ", n)
+	}
+	return b.String()
+}
+
+// IsError says whether an agent should treat the result as a failure.
+func (r *Result) IsError() bool { return r.Status != Success }
+
+// invalid is the answer to a request that cannot be run.
+func invalid(message string) *Result {
+	return &Result{Status: ValidationError, Summary: message, Error: message}
+}
+
+// failure is the answer where the sandbox, not the code, is at fault.
+func failure(err error) *Result {
+	return &Result{Status: Failed, Summary: "Sandbox error: " + err.Error(), Error: err.Error()}
+}
+
+// lines turns what was kept of a stream into its lines.
+func lines(c session.Captured) []string {
+	if c.Omitted == 0 {
+		return splitLines(c.Head)
+	}
+	marker := fmt.Sprintf("[... %d bytes left out ...]", c.Omitted)
+	out := append(splitLines(c.Head), marker)
+	return append(out, splitLines(c.Tail)...)
+}
+
+func splitLines(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+}

@@ -1,0 +1,440 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	sdkrpc "github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"sallyport/internal/broker"
+	"sallyport/internal/upstream/jsonrpc"
+)
+
+const (
+	// maxInFlight bounds the requests of one client that are being answered.
+	maxInFlight = 256
+	// codeBusy is the answer to those beyond it; the code is one of those
+	// that JSON-RPC leaves to servers.
+	codeBusy = -32000
+	// firstWithoutBatches is the first protocol revision that has none.
+	firstWithoutBatches = "2025-06-18"
+)
+
+// errCancelledByClient is the cause of a context that notifications/cancelled
+// ended.
+var errCancelledByClient = errors.New("cancelled by the client")
+
+// conn is one client's connection. It is the SDK's transport and connection;
+// what it reads goes to the SDK or takes the short way, and what either writes
+// goes out through it, one message at a time.
+type conn struct {
+	server *Server
+	log    *slog.Logger
+	in     *lineReader
+	stop   context.Context // done: running code is to be killed
+	cancel context.CancelCauseFunc
+
+	toSDK  chan sdkrpc.Message
+	eof    chan struct{} // closed: the SDK reads the end of the stream
+	hang   sync.Once
+	closed chan struct{} // closed by the SDK
+	shut   sync.Once
+	fast   sync.WaitGroup
+
+	outMu  sync.Mutex
+	out    io.Writer
+	outErr error
+
+	mu       sync.Mutex
+	inFlight map[sdkrpc.ID]*request
+	running  int           // of those, calls of a tool
+	idle     chan struct{} // closed when running becomes 0; nil: nobody waits
+	protocol string        // negotiated by initialize; empty: not yet
+	modern   string        // metadata that the SDK accepted, see modernKey
+}
+
+// request is one that has not been answered.
+type request struct {
+	cancel     context.CancelCauseFunc // of one on the short way
+	cancelled  bool                    // its answer is not wanted any more
+	tool       bool
+	initialize bool
+	modern     string
+	batch      *batch
+}
+
+// batch collects the answers to a JSON array of requests.
+type batch struct {
+	missing int
+	answers []json.RawMessage
+}
+
+func newConn(s *Server, in io.Reader, out io.Writer, stop context.Context, cancel context.CancelCauseFunc) *conn {
+	return &conn{
+		server: s, log: s.config.Logger,
+		in: newLineReader(in, s.config.MaxLine), out: out,
+		stop: stop, cancel: cancel,
+		toSDK: make(chan sdkrpc.Message), eof: make(chan struct{}), closed: make(chan struct{}),
+		inFlight: map[sdkrpc.ID]*request{},
+	}
+}
+
+// Connect implements mcp.Transport.
+func (c *conn) Connect(context.Context) (mcp.Connection, error) { return c, nil }
+
+// SessionID implements mcp.Connection.
+func (c *conn) SessionID() string { return "" }
+
+// Read implements mcp.Connection.
+func (c *conn) Read(ctx context.Context) (sdkrpc.Message, error) {
+	select {
+	case m := <-c.toSDK:
+		return m, nil
+	case <-c.eof:
+	case <-c.closed:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return nil, io.EOF
+}
+
+// Close implements mcp.Connection.
+func (c *conn) Close() error {
+	c.shut.Do(func() { close(c.closed) })
+	return nil
+}
+
+// hangUp lets the SDK read the end of the stream.
+func (c *conn) hangUp() { c.hang.Do(func() { close(c.eof) }) }
+
+// finish waits for the requests on the short way. Their code has been told to
+// end; a writer that is stuck in a full pipe nobody reads is not waited for.
+func (c *conn) finish() {
+	c.cancel(broker.ErrStop)
+	done := make(chan struct{})
+	go func() { c.fast.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		c.log.Warn("requests did not end in time")
+	}
+}
+
+// readLoop reads until the client closes its end, then gives what runs a
+// moment to finish, so that `echo … | sallyport serve` has its answer.
+func (c *conn) readLoop() {
+	defer c.hangUp()
+	defer c.cancel(broker.ErrStop)
+	for {
+		line, err := c.in.next()
+		switch {
+		case err == nil:
+			c.line(line)
+		case errors.Is(err, errLineTooLong):
+			c.writeError(nil, sdkrpc.CodeParseError, fmt.Sprintf("parse error: a message is longer than %d bytes", c.server.config.MaxLine))
+		default:
+			if !errors.Is(err, io.EOF) {
+				c.log.Warn("reading from the client failed", "error", err)
+			}
+			c.drain()
+			return
+		}
+		select {
+		case <-c.stop.Done():
+			return
+		default:
+		}
+	}
+}
+
+// drain waits until no tool runs any more, for as long as the client may be
+// made to wait.
+func (c *conn) drain() {
+	c.mu.Lock()
+	idle := make(chan struct{})
+	if c.running == 0 {
+		close(idle)
+	}
+	c.idle = idle
+	c.mu.Unlock()
+	select {
+	case <-idle:
+	case <-c.stop.Done():
+	case <-time.After(c.server.config.Drain):
+		c.log.Info("the client has gone; running code is stopped")
+	}
+}
+
+// line takes one line of input, which is its own to keep.
+func (c *conn) line(line []byte) {
+	line = bytes.TrimSpace(line)
+	if len(line) == 0 {
+		return
+	}
+	if line[0] == '{' && !c.server.config.SDKOnly {
+		if call, ok := parseFast(line); ok && c.startFast(call) {
+			return
+		}
+	}
+	if !jsonrpc.Valid(line) {
+		c.writeError(nil, sdkrpc.CodeParseError, "parse error")
+		return
+	}
+	if line[0] == '[' {
+		c.batch(line)
+		return
+	}
+	msg, err := sdkrpc.DecodeMessage(line)
+	if err != nil {
+		c.writeError(nil, sdkrpc.CodeInvalidRequest, "invalid request: "+err.Error())
+		return
+	}
+	c.forward(msg, nil)
+}
+
+// batch takes an array of messages, which revisions before 2025-06-18 allow.
+func (c *conn) batch(line []byte) {
+	c.mu.Lock()
+	refused := c.protocol >= firstWithoutBatches
+	c.mu.Unlock()
+	if refused {
+		c.writeError(nil, sdkrpc.CodeInvalidRequest, "invalid request: this protocol revision has no batches")
+		return
+	}
+	var messages []sdkrpc.Message
+	b := &batch{}
+	var failed error
+	_ = jsonrpc.Elements(line, func(item json.RawMessage) bool {
+		msg, err := sdkrpc.DecodeMessage(item)
+		if err != nil {
+			failed = err
+			return false
+		}
+		if req, ok := msg.(*sdkrpc.Request); ok && req.IsCall() {
+			b.missing++
+		}
+		messages = append(messages, msg)
+		return len(messages) <= maxInFlight
+	})
+	if failed == nil && (len(messages) == 0 || len(messages) > maxInFlight) {
+		failed = fmt.Errorf("a batch has 1 to %d messages", maxInFlight)
+	}
+	if failed != nil {
+		c.writeError(nil, sdkrpc.CodeInvalidRequest, "invalid request: "+failed.Error())
+		return
+	}
+	for _, msg := range messages {
+		c.forward(msg, b)
+	}
+}
+
+// forward hands a message to the SDK, unless it is about a request that is
+// ours.
+func (c *conn) forward(msg sdkrpc.Message, b *batch) {
+	if req, ok := msg.(*sdkrpc.Request); ok {
+		switch {
+		case req.IsCall():
+			entry := &request{
+				batch:      b,
+				tool:       req.Method == "tools/call",
+				initialize: req.Method == "initialize",
+				modern:     modernKey(req.Params),
+			}
+			if err := c.register(req.ID, entry); err != nil {
+				c.refuse(req.ID, entry, err)
+				return
+			}
+		case req.Method == "notifications/cancelled":
+			if c.cancelRequest(req.Params) {
+				return
+			}
+		}
+	}
+	select {
+	case c.toSDK <- msg:
+	case <-c.closed:
+	case <-c.eof:
+	}
+}
+
+// register notes a request that is to be answered.
+func (c *conn) register(id sdkrpc.ID, r *request) *sdkrpc.Error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, used := c.inFlight[id]; used {
+		return &sdkrpc.Error{Code: sdkrpc.CodeInvalidRequest, Message: fmt.Sprintf("invalid request: request ID %v already in use", id.Raw())}
+	}
+	if len(c.inFlight) >= maxInFlight {
+		return &sdkrpc.Error{Code: codeBusy, Message: fmt.Sprintf("more than %d requests are in flight", maxInFlight)}
+	}
+	c.inFlight[id] = r
+	if r.tool {
+		c.running++
+	}
+	return nil
+}
+
+// refuse answers a request that was not registered.
+func (c *conn) refuse(id sdkrpc.ID, r *request, err *sdkrpc.Error) {
+	if r.batch == nil {
+		raw, _ := json.Marshal(id.Raw())
+		c.writeError(raw, err.Code, err.Message)
+		return
+	}
+	data, encodeErr := sdkrpc.EncodeMessage(&sdkrpc.Response{ID: id, Error: err})
+	if encodeErr != nil {
+		data = nil
+	}
+	c.mu.Lock()
+	whole := r.batch.add(data)
+	c.mu.Unlock()
+	c.write(whole)
+}
+
+// settle takes the answer to a request and returns what is to be written now:
+// nothing where the client has cancelled it or its batch is not complete.
+func (c *conn) settle(id sdkrpc.ID, data []byte) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.inFlight[id]
+	if r == nil {
+		return data
+	}
+	delete(c.inFlight, id)
+	if r.tool {
+		if c.running--; c.running == 0 && c.idle != nil {
+			close(c.idle)
+			c.idle = nil
+		}
+	}
+	if r.cancelled {
+		data = nil
+	}
+	if r.batch != nil {
+		return r.batch.add(data)
+	}
+	return data
+}
+
+// add notes one answer (nil: there is none) and returns the whole array when
+// it was the last.
+func (b *batch) add(data []byte) []byte {
+	b.missing--
+	if data != nil {
+		b.answers = append(b.answers, data)
+	}
+	if b.missing > 0 || len(b.answers) == 0 {
+		return nil
+	}
+	whole, err := marshal(b.answers)
+	if err != nil {
+		return nil
+	}
+	return whole
+}
+
+// cancelRequest handles notifications/cancelled and reports whether the
+// request was on the short way. The SDK cancels its own; that no answer is
+// sent any more is seen to here for both.
+func (c *conn) cancelRequest(params json.RawMessage) bool {
+	var p struct {
+		RequestID any    `json:"requestId"`
+		Reason    string `json:"reason"`
+	}
+	if json.Unmarshal(params, &p) != nil {
+		return false
+	}
+	id, err := sdkrpc.MakeID(p.RequestID)
+	if err != nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.inFlight[id]
+	if r == nil || r.initialize {
+		return false
+	}
+	r.cancelled = true
+	if r.cancel == nil {
+		return false
+	}
+	r.cancel(errCancelledByClient)
+	return true
+}
+
+// Write implements mcp.Connection: it is how the SDK answers.
+func (c *conn) Write(_ context.Context, msg sdkrpc.Message) error {
+	data, err := sdkrpc.EncodeMessage(msg)
+	if err != nil {
+		return fmt.Errorf("encoding a message: %w", err)
+	}
+	if resp, ok := msg.(*sdkrpc.Response); ok {
+		c.learn(resp)
+		data = c.settle(resp.ID, data)
+	}
+	return c.write(data)
+}
+
+// learn notes what the SDK has accepted, which is what the short way relies on.
+func (c *conn) learn(resp *sdkrpc.Response) {
+	if resp.Error != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.inFlight[resp.ID]
+	switch {
+	case r == nil:
+	case r.initialize:
+		var result struct {
+			ProtocolVersion string `json:"protocolVersion"`
+		}
+		if json.Unmarshal(resp.Result, &result) == nil {
+			c.protocol = result.ProtocolVersion
+		}
+	case r.modern != "":
+		c.modern = r.modern
+	}
+}
+
+// writeError answers with an error; a nil id is null.
+func (c *conn) writeError(id json.RawMessage, code int64, message string) {
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	data, err := marshal(struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Error   *sdkrpc.Error   `json:"error"`
+	}{"2.0", id, &sdkrpc.Error{Code: code, Message: message}})
+	if err == nil {
+		_ = c.write(data)
+	}
+}
+
+// write sends one message; nil sends nothing. A client that cannot be written
+// to has gone: the connection ends.
+func (c *conn) write(data []byte) error {
+	if data == nil {
+		return nil
+	}
+	c.outMu.Lock()
+	defer c.outMu.Unlock()
+	if c.outErr != nil {
+		return c.outErr
+	}
+	if _, err := c.out.Write(append(data, '\n')); err != nil {
+		c.outErr = fmt.Errorf("writing to the client: %w", err)
+		c.cancel(broker.ErrStop)
+		c.hangUp()
+	}
+	return c.outErr
+}

@@ -1,0 +1,243 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+
+	sdkrpc "github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"sallyport/internal/upstream/jsonrpc"
+)
+
+// statelessVersion is the one stateless revision that the short way knows, as
+// it stands in a request.
+const statelessVersion = `"2026-07-28"`
+
+// fastCall is a call of run_python in the one form that the short way takes.
+// Whatever deviates from it goes to the SDK: this is a shortcut, not a second
+// implementation of the protocol.
+type fastCall struct {
+	rawID     json.RawMessage
+	id        sdkrpc.ID
+	arguments json.RawMessage
+	token     json.RawMessage // progressToken; nil: none
+	modern    string          // see modernKey; empty: the session's revision counts
+}
+
+// parseFast cuts a line into a fastCall. The parts alias the line.
+func parseFast(line []byte) (fastCall, bool) {
+	var call fastCall
+	var params, version, method json.RawMessage
+	ok := true
+	// The walk never stops early: that it comes to its end is what says that
+	// the line is valid.
+	err := jsonrpc.Members(line, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "jsonrpc":
+			once(&version, value, &ok)
+		case "id":
+			once(&call.rawID, value, &ok)
+		case "method":
+			once(&method, value, &ok)
+		case "params":
+			once(&params, value, &ok)
+		default:
+			ok = false
+		}
+		return true
+	})
+	if err != nil || !ok || string(version) != `"2.0"` || string(method) != `"tools/call"` {
+		return call, false
+	}
+	if call.id, ok = requestID(call.rawID); !ok {
+		return call, false
+	}
+	var name, meta json.RawMessage
+	err = jsonrpc.Members(params, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "name":
+			once(&name, value, &ok)
+		case "arguments":
+			once(&call.arguments, value, &ok)
+		case "_meta":
+			once(&meta, value, &ok)
+		default:
+			ok = false
+		}
+		return true
+	})
+	if err != nil || !ok || string(name) != `"`+toolName+`"` {
+		return call, false
+	}
+	if meta == nil {
+		return call, true
+	}
+	m, ok := parseMeta(meta)
+	call.token, call.modern = m.token, m.key()
+	return call, ok
+}
+
+// once sets *dst, which a member that occurs twice does not.
+func once(dst *json.RawMessage, value json.RawMessage, ok *bool) {
+	if *dst != nil {
+		*ok = false
+	}
+	*dst = value
+}
+
+// requestID accepts a string, or an integer that is exact in a float, which is
+// what the SDK makes of numbers.
+func requestID(raw json.RawMessage) (sdkrpc.ID, bool) {
+	if len(raw) == 0 {
+		return sdkrpc.ID{}, false
+	}
+	if raw[0] != '"' && (len(raw) > 15 || bytes.ContainsAny(raw, ".eE") || raw[0] > '9') {
+		return sdkrpc.ID{}, false
+	}
+	var v any
+	if json.Unmarshal(raw, &v) != nil {
+		return sdkrpc.ID{}, false
+	}
+	id, err := sdkrpc.MakeID(v)
+	return id, err == nil && id.IsValid()
+}
+
+// requestMeta is the part of a request's _meta that matters here.
+type requestMeta struct {
+	token, version, client, capabilities json.RawMessage
+}
+
+// parseMeta reads a request's _meta.
+func parseMeta(raw json.RawMessage) (requestMeta, bool) {
+	var m requestMeta
+	ok := true
+	err := jsonrpc.Members(raw, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "progressToken":
+			once(&m.token, value, &ok)
+			if _, valid := requestID(value); !valid {
+				ok = false
+			}
+		case mcp.MetaKeyProtocolVersion:
+			once(&m.version, value, &ok)
+			if string(value) != statelessVersion {
+				ok = false
+			}
+		case mcp.MetaKeyClientInfo:
+			once(&m.client, value, &ok)
+		case mcp.MetaKeyClientCapabilities:
+			once(&m.capabilities, value, &ok)
+		}
+		return true
+	})
+	return m, ok && err == nil
+}
+
+// key identifies what a request of a stateless revision says about its client.
+// The SDK validates it once; a request with the very same bytes needs no
+// second look. It is empty for a request of an older revision.
+func (m requestMeta) key() string {
+	if m.version == nil {
+		return ""
+	}
+	return string(m.version) + "\n" + string(m.client) + "\n" + string(m.capabilities)
+}
+
+// modernKey is the key of a request's params.
+func modernKey(params json.RawMessage) string {
+	var meta json.RawMessage
+	_ = jsonrpc.Members(params, func(key string, value json.RawMessage) bool {
+		if key == "_meta" {
+			meta = value
+		}
+		return true
+	})
+	if meta == nil {
+		return ""
+	}
+	m, ok := parseMeta(meta)
+	if !ok {
+		return ""
+	}
+	return m.key()
+}
+
+// startFast runs a call on the short way, unless its client is one that the
+// SDK has not accepted yet.
+func (c *conn) startFast(call fastCall) bool {
+	ctx, cancel := context.WithCancelCause(c.stop)
+	entry := &request{cancel: cancel, tool: true}
+	c.mu.Lock()
+	accepted := call.modern != "" && call.modern == c.modern || call.modern == "" && c.protocol != ""
+	c.mu.Unlock()
+	if !accepted {
+		cancel(nil)
+		return false
+	}
+	if err := c.register(call.id, entry); err != nil {
+		cancel(nil)
+		c.writeError(call.rawID, err.Code, err.Message)
+		return true
+	}
+	var beat *heartbeat
+	if call.token != nil {
+		beat = startHeartbeat(func(seconds float64, message string) { c.progress(call.token, seconds, message) })
+	}
+	run := c.server.submit(call.arguments, beat)
+	c.fast.Go(func() {
+		defer cancel(nil)
+		r := run(ctx)
+		if beat != nil {
+			beat.stop()
+		}
+		answer := wireResult{
+			Content:           [1]wireText{{Type: "text", Text: r.Text()}},
+			StructuredContent: r.Compact(),
+			IsError:           r.IsError(),
+		}
+		if call.modern != "" {
+			answer.Meta, answer.ResultType = c.server.resultMeta, "complete"
+		}
+		data, err := appendResponse(call.rawID, answer)
+		if err != nil { // cannot happen: see toolResult
+			c.log.Error("an answer could not be encoded", "error", err)
+		}
+		_ = c.write(c.settle(call.id, data)) // write has noted the failure
+	})
+	return true
+}
+
+// appendResponse encodes an answer.
+func appendResponse(id json.RawMessage, result any) ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteString(`{"jsonrpc":"2.0","id":`)
+	b.Write(id)
+	b.WriteString(`,"result":`)
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(result); err != nil {
+		return nil, err
+	}
+	b.Truncate(b.Len() - 1) // Encode ends with a line feed
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// progress sends notifications/progress.
+func (c *conn) progress(token json.RawMessage, seconds float64, message string) {
+	type params struct {
+		Message  string          `json:"message,omitempty"`
+		Progress float64         `json:"progress"`
+		Token    json.RawMessage `json:"progressToken"`
+	}
+	data, err := marshal(struct {
+		Version string `json:"jsonrpc"`
+		Method  string `json:"method"`
+		Params  params `json:"params"`
+	}{"2.0", "notifications/progress", params{message, seconds, token}})
+	if err == nil {
+		_ = c.write(data)
+	}
+}

@@ -1,0 +1,119 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"sallyport/internal/broker"
+)
+
+const toolName = "run_python"
+
+// toolDescription is all that an agent is told before it begins. Together with
+// the schema it stays under 200 tokens, however many servers there are; a test
+// measures it in every protocol revision.
+const toolDescription = "Run Python in a persistent sandbox: variables, imports and /workspace files stay for the next call; " +
+	"the last expression is echoed; top-level await works. " +
+	"MCP servers are modules. Discover: runtime.discovered_servers(), runtime.search_tool_docs('query'). " +
+	"Call: pass servers=['x'], then await mcp_x.tool(arg=1)."
+
+// toolSchema has no additionalProperties and no bounds: what is wrong with the
+// arguments is answered by the tool, where the agent sees it.
+const toolSchema = `{"type":"object","properties":{` +
+	`"code":{"type":"string"},` +
+	`"servers":{"type":"array","items":{"type":"string"}},` +
+	`"timeout":{"type":"integer","description":"seconds"}},` +
+	`"required":["code"]}`
+
+// addTool registers run_python with the SDK. The tool makes no claim about
+// being read-only, idempotent or closed: code may do anything that its servers
+// allow, which is what a client assumes of a tool without annotations.
+func (s *Server) addTool(sdk *mcp.Server, stop context.Context) {
+	sdk.AddTool(&mcp.Tool{
+		Name:        toolName,
+		Description: toolDescription,
+		InputSchema: json.RawMessage(toolSchema),
+	}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(stop, func() { cancel(context.Cause(stop)) })()
+
+		var beat *heartbeat
+		if token := req.Params.GetProgressToken(); token != nil {
+			beat = startHeartbeat(func(seconds float64, message string) {
+				// A lost heartbeat is not worth a failed request.
+				_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+					ProgressToken: wireToken(token), Progress: seconds, Message: message,
+				})
+			})
+			defer beat.stop()
+		}
+		run := s.submit(req.Params.Arguments, beat)
+		return toolResult(run(ctx)), nil
+	})
+}
+
+// wireToken gives a progress token the form that it had on the wire: the SDK
+// reads every number as a float.
+func wireToken(token any) any {
+	if f, ok := token.(float64); ok && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+		return int64(f)
+	}
+	return token
+}
+
+// submit takes a place in the session's queue for a call with these arguments
+// and returns what runs it.
+func (s *Server) submit(arguments json.RawMessage, beat *heartbeat) func(context.Context) *broker.Result {
+	req, invalid := parseArguments(arguments)
+	if invalid != nil {
+		return func(context.Context) *broker.Result { return invalid }
+	}
+	if beat != nil {
+		req.OnOutput = func(_ broker.Stream, p []byte) { beat.output(p) }
+	}
+	return s.config.Executor.Submit(req)
+}
+
+// toolResult is a result in the SDK's form.
+func toolResult(r *broker.Result) *mcp.CallToolResult {
+	structured, err := marshal(r.Compact())
+	if err != nil {
+		structured = nil // cannot happen: strings, numbers and lists of them
+	}
+	return &mcp.CallToolResult{
+		Content:           []mcp.Content{&mcp.TextContent{Text: r.Text()}},
+		StructuredContent: json.RawMessage(structured),
+		IsError:           r.IsError(),
+	}
+}
+
+// wireResult is the same in our own form, with the members in the SDK's order.
+type wireResult struct {
+	Meta              json.RawMessage `json:"_meta,omitempty"`
+	Content           [1]wireText     `json:"content"`
+	StructuredContent *broker.Result  `json:"structuredContent,omitempty"`
+	IsError           bool            `json:"isError,omitempty"`
+	ResultType        string          `json:"resultType,omitempty"`
+}
+
+type wireText struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// marshal is json.Marshal without the escapes for HTML, which cost an agent
+// tokens and us time.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}

@@ -1,0 +1,176 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"sallyport/internal/guest"
+	"sallyport/internal/sandbox"
+)
+
+const (
+	// destroyTimeout bounds the release of a sandbox.
+	destroyTimeout = 15 * time.Second
+	// exitTimeout bounds the wait for an engine to say how a sandbox ended
+	// whose guest is gone already.
+	exitTimeout = 2 * time.Second
+	// engineTimeout bounds a question to a living engine.
+	engineTimeout = 2 * time.Second
+)
+
+// box is one sandbox with its guest.
+type box struct {
+	id   string
+	run  sandbox.Run
+	conn *guest.Conn
+	log  *slog.Logger
+	life <-chan struct{} // closed when the session is
+
+	meter       sandbox.Meter       // nil: nothing measures it
+	interrupter sandbox.Interrupter // nil: only destroying it ends code
+	pauser      sandbox.Pauser      // nil: it cannot be paused
+
+	stray stray
+	rest  *rest // what watches it between executions; nil during them
+
+	// What the guest has been told, to be told once.
+	known      map[string]string // server's name: version
+	discovered string
+
+	gone sync.Once
+}
+
+// start starts a sandbox and waits until its guest is ready. On error nothing
+// is left behind.
+func start(ctx context.Context, config Config, log *slog.Logger, life <-chan struct{}) (_ *box, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, config.StartTimeout,
+		fmt.Errorf("no answer within %v", config.StartTimeout))
+	defer cancel()
+	spec := config.Spec
+	spec.ID = newID()
+	run, err := config.Backend.Start(ctx, &spec)
+	if err != nil {
+		return nil, because(ctx, err)
+	}
+	b := &box{id: spec.ID, run: run, log: log.With("run", spec.ID), life: life, known: map[string]string{}}
+	defer func() {
+		if err != nil {
+			b.destroy()
+		}
+	}()
+	duplex, ok := sandbox.As[sandbox.Duplexer](run)
+	if !ok {
+		return nil, &sandbox.Error{Op: "start", Backend: config.Backend.Name(), Kind: sandbox.ErrUnsupported,
+			Err: errors.New("this engine has no channel to running code, which a session needs")}
+	}
+	b.meter, _ = sandbox.As[sandbox.Meter](run)
+	b.interrupter, _ = sandbox.As[sandbox.Interrupter](run)
+	b.pauser, _ = sandbox.As[sandbox.Pauser](run)
+	ch := duplex.Channel()
+	b.conn = guest.Open(ch.Stdin, ch.Stdout, ch.Stderr, guest.Options{
+		Log:   b.log,
+		Stray: func(_ guest.Stream, p []byte) { b.stray.write(p) },
+	})
+	if _, err := b.conn.Ready(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, because(ctx, fmt.Errorf("%w: the guest did not get ready: %w", sandbox.ErrStart, err))
+		}
+		exit, logs := b.exit(), ""
+		if l, ok := sandbox.As[sandbox.Logger](run); ok {
+			logs, _ = l.Logs(context.WithoutCancel(ctx))
+		}
+		return nil, startError(fmt.Errorf("%w: %w", sandbox.ErrStart, err), exit.Detail, logs)
+	}
+	return b, nil
+}
+
+// because puts the cause of a done context in front of an error that it led to.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}
+
+func (b *box) dead() bool {
+	select {
+	case <-b.conn.Dead():
+		return true
+	default:
+		return false
+	}
+}
+
+// exit asks the engine how the sandbox ended. The guest's streams end a moment
+// before an engine knows.
+func (b *box) exit() sandbox.Exit {
+	ctx, cancel := context.WithTimeout(context.Background(), exitTimeout)
+	defer cancel()
+	exit, err := b.run.Wait(ctx)
+	if err != nil {
+		return sandbox.Exit{}
+	}
+	return exit
+}
+
+// obituary says how a dead sandbox ended.
+func (b *box) obituary() string {
+	exit := b.exit()
+	switch exit.Reason {
+	case sandbox.OutOfMemory:
+		return sentence("the sandbox ran out of memory", exit.Detail)
+	case sandbox.EngineDied:
+		return sentence("the sandbox engine died", exit.Detail)
+	}
+	err := b.conn.Err()
+	var died *guest.Died
+	if errors.As(err, &died) && !died.Known && exit.Reason == sandbox.Exited {
+		return sentence(fmt.Sprintf("the sandbox ended with status %d", exit.Code), exit.Detail)
+	}
+	if err == nil {
+		return "the sandbox is gone"
+	}
+	return err.Error()
+}
+
+func sentence(what, detail string) string {
+	if detail == "" {
+		return what
+	}
+	return what + ": " + detail
+}
+
+// destroy ends the sandbox and releases it. It is idempotent.
+func (b *box) destroy() {
+	b.gone.Do(func() {
+		b.rest.stop()
+		ctx, cancel := context.WithTimeout(context.Background(), destroyTimeout)
+		defer cancel()
+		if b.conn != nil {
+			_ = b.conn.Close() // always nil
+		}
+		if err := b.run.Destroy(ctx); err != nil {
+			b.log.Error("destroying the sandbox failed", "error", err)
+		}
+	})
+}
+
+// usage asks the engine what the sandbox has used. ok is false where nothing
+// can be measured.
+func (b *box) usage() (sandbox.Usage, bool) {
+	if b.meter == nil {
+		return sandbox.Usage{}, false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
+	defer cancel()
+	u, err := b.meter.Usage(ctx)
+	if err != nil {
+		b.log.Debug("usage", "error", err)
+		return sandbox.Usage{}, false
+	}
+	return u, u.CPU >= 0
+}

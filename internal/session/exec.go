@@ -1,0 +1,229 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"sallyport/internal/guest"
+	"sallyport/internal/sandbox"
+	"sallyport/internal/wire"
+)
+
+// sampleEvery is how often a running execution's processor time is measured.
+const sampleEvery = 100 * time.Millisecond
+
+// usageAfter is how long an execution runs before its usage is worth telling.
+const usageAfter = time.Second
+
+// errNotStarted: the guest was dead before it was given the code.
+var errNotStarted = errors.New("the sandbox ended before the code was sent")
+
+// execution is one run of code in a box. It is the guest's handler.
+type execution struct {
+	req   Request
+	out   *output
+	clock *ownTime
+	stop  context.Context // done: calls are of no use any more
+}
+
+// Output implements guest.Handler.
+func (x *execution) Output(s guest.Stream, p []byte) {
+	stream := Stdout
+	if s == guest.Stderr {
+		stream = Stderr
+	}
+	x.out.write(stream, p)
+}
+
+// Call implements guest.Handler.
+func (x *execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, error) {
+	if x.req.Call == nil {
+		return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: "Unknown RPC type: " + clip(call.Method)}
+	}
+	x.clock.callBegins()
+	defer x.clock.callEnds()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(x.stop, cancel)()
+	return x.req.Call(ctx, call)
+}
+
+func clip(s string) string {
+	if len(s) > 100 {
+		return s[:100]
+	}
+	return s
+}
+
+// exec runs one execution to its end. The error is errNotStarted, or that the
+// request cannot be sent at all.
+func (b *box) exec(ctx context.Context, config Config, req Request, prep *Preparation) (*Outcome, error) {
+	var out Outcome
+	out.Stray, out.StrayOmitted = b.stray.take()
+	calls, endCalls := context.WithCancel(context.Background())
+	defer endCalls()
+	x := &execution{
+		req: req, out: newOutput(config.Spec.Limits.OutputBytes, req.Output),
+		clock: newOwnTime(time.Now()), stop: calls,
+	}
+	running, err := b.conn.Start(b.frame(req, prep), x)
+	if err != nil {
+		if b.dead() || b.conn.Err() != nil {
+			return nil, errNotStarted
+		}
+		return nil, err
+	}
+	b.told(prep)
+
+	began := time.Now()
+	first, last := b.wait(ctx, config, running, x, &out)
+	endCalls()
+	out.Wall = time.Since(began)
+	if out.Wall >= usageAfter && first != nil {
+		out.Usage = &Usage{CPU: last.CPU - first.CPU, PeakBytes: last.PeakBytes}
+	}
+	kept := x.out.close()
+	out.Stdout, out.Stderr = kept[Stdout], kept[Stderr]
+	return &out, nil
+}
+
+// frame is the request as the guest gets it: without what it knows already.
+func (b *box) frame(req Request, prep *Preparation) guest.Exec {
+	e := guest.Exec{Code: req.Code, Grants: prep.Grants}
+	for _, d := range prep.Define {
+		if version, ok := b.known[d.Name]; !ok || version != d.Version {
+			e.Define = append(e.Define, d.Server)
+		}
+	}
+	if prep.DiscoveredVersion != b.discovered {
+		e.Discovered = prep.Discovered
+	}
+	return e
+}
+
+// told remembers what the guest knows now.
+func (b *box) told(prep *Preparation) {
+	for _, d := range prep.Define {
+		b.known[d.Name] = d.Version
+	}
+	b.discovered = prep.DiscoveredVersion
+}
+
+// wait follows an execution to its end, ends it when its time is up or its
+// caller wants no more of it, and fills in the outcome. It returns the first
+// and last measurement, nil when there was none.
+func (b *box) wait(ctx context.Context, config Config, running *guest.Execution, x *execution, out *Outcome) (first *sandbox.Usage, last sandbox.Usage) {
+	began := time.Now()
+	timeout := x.req.Timeout
+	timer := time.NewTimer(min(sampleEvery, timeout, config.WholeRun))
+	defer timer.Stop()
+	measure := func() {
+		cpu := unknownCPU
+		if u, ok := b.usage(); ok {
+			cpu, last = u.CPU, u
+			if first == nil {
+				first = &u
+			}
+		}
+		out.Own = x.clock.settle(time.Now(), cpu)
+	}
+	for {
+		select {
+		case <-running.Done():
+			b.conclude(running, out)
+			if first != nil {
+				measure()
+			} else {
+				out.Own = x.clock.settle(time.Now(), unknownCPU)
+			}
+			return first, last
+		case <-ctx.Done():
+			out.End = Cancelled
+			b.terminate(ctx, config, running, x, out)
+			return first, last
+		case <-timer.C:
+		}
+		measure()
+		wall := time.Since(began)
+		if out.Own >= timeout || wall >= config.WholeRun {
+			out.End, out.Limit, out.Whole = TimedOut, timeout, false
+			if out.Own < timeout {
+				out.Limit, out.Whole = config.WholeRun, true
+			}
+			b.terminate(ctx, config, running, x, out)
+			return first, last
+		}
+		timer.Reset(max(time.Millisecond, min(sampleEvery, timeout-out.Own, config.WholeRun-wall)))
+	}
+}
+
+// conclude fills in how an execution ended that we have not ended.
+func (b *box) conclude(running *guest.Execution, out *Outcome) {
+	result, err := running.Result()
+	if err != nil {
+		out.End = Died
+		out.Reason = b.obituary()
+		var died *guest.Died
+		if errors.As(err, &died) && died.Known {
+			out.Known, out.ExitCode = true, died.Code
+			if died.Signal != 0 {
+				out.ExitCode = 128 + died.Signal
+			}
+		}
+		return
+	}
+	out.Artifacts, out.Background = result.Artifacts, result.Background
+	out.ExitCode, out.Known = result.ExitCode, true
+	switch result.Status {
+	case wire.StatusOK:
+		out.End, out.ExitCode = Finished, 0
+	case wire.StatusExit:
+		out.End = Exited
+	default:
+		out.End, out.ExitCode = Raised, max(1, out.ExitCode)
+	}
+}
+
+// terminate ends an execution whose end out.End already says: an interrupt,
+// a grace, and then the end of the sandbox.
+func (b *box) terminate(ctx context.Context, config Config, running *guest.Execution, x *execution, out *Outcome) {
+	x.out.abandon()
+	why := "the code did not end when it was cancelled"
+	switch {
+	case stopped(ctx):
+		why = "nobody waits for its answer any more"
+	case out.End == TimedOut:
+		why = "the code did not end when its time was up"
+	}
+	if !stopped(ctx) && b.interrupter != nil {
+		interruptCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), config.Grace)
+		err := b.interrupter.Interrupt(interruptCtx)
+		cancel()
+		if err != nil {
+			b.log.Warn("interrupting code failed", "error", err)
+		} else {
+			grace := time.NewTimer(config.Grace)
+			defer grace.Stop()
+			select {
+			case <-running.Done():
+				if result, err := running.Result(); err == nil {
+					out.Survived = true
+					out.Artifacts, out.Background = result.Artifacts, result.Background
+					return
+				}
+				out.Reason = b.obituary()
+				return
+			case <-grace.C:
+			case <-b.life:
+			}
+		}
+	}
+	out.Reason = "the sandbox was killed: " + why
+	b.destroy()
+	<-running.Done()
+}
+
+// stopped says whether ctx was cancelled with ErrStop.
+func stopped(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrStop) }

@@ -1,0 +1,307 @@
+// Package session owns sandboxes. A [Session] has at most one, starts it when
+// the first code arrives, runs one execution in it at a time, in the order in
+// which they came, and replaces it when it was lost; what was lost is said in
+// the next outcome. A [Set] holds sessions by name.
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"sallyport/internal/sandbox"
+	"sallyport/internal/wire"
+)
+
+// Config is what sessions are made from.
+type Config struct {
+	Backend sandbox.Backend // required; owned by the caller
+	// Spec is the sandbox to start. ID is replaced, zero limits get their
+	// defaults.
+	Spec   sandbox.Spec
+	Logger *slog.Logger // required
+	// Grace is how long interrupted code may take to end before its sandbox
+	// is destroyed; 0 is 2 seconds.
+	Grace time.Duration
+	// WholeRun bounds an execution's wall time, pending calls included; 0 is
+	// 10 minutes.
+	WholeRun time.Duration
+	// StartTimeout bounds a sandbox's start; 0 is 60 seconds.
+	StartTimeout time.Duration
+	// Background is the share of one CPU that a sandbox may use between
+	// executions before it is paused until the next one, where the engine can
+	// measure and pause; 0 is a tenth, negative is no bound.
+	Background float64
+}
+
+func (c Config) withDefaults() Config {
+	if c.Grace == 0 {
+		c.Grace = 2 * time.Second
+	}
+	if c.WholeRun == 0 {
+		c.WholeRun = 10 * time.Minute
+	}
+	if c.StartTimeout == 0 {
+		c.StartTimeout = time.Minute
+	}
+	if c.Background == 0 {
+		c.Background = 0.1
+	}
+	c.Spec.Limits = c.Spec.Limits.WithDefaults()
+	return c
+}
+
+// Definition is a server as a sandbox learns it. Two definitions of a name
+// with the same version are the same: the second is not sent.
+type Definition struct {
+	wire.Server
+	Version string
+}
+
+// Preparation is what an execution is given of the servers.
+type Preparation struct {
+	Grants     []string
+	Define     []Definition
+	Discovered []wire.ServerInfo
+	// DiscoveredVersion changes with Discovered.
+	DiscoveredVersion string
+}
+
+// Request is one execution.
+type Request struct {
+	Code    string
+	Timeout time.Duration // of the agent's own time
+	// Prepare is called when the request's turn has come, perhaps while the
+	// sandbox starts; its error is the execution's. Nil: no servers.
+	Prepare func(context.Context) (*Preparation, error)
+	// Call answers the code's calls, each on a goroutine of its own, until
+	// ctx is done. Nil: there are none.
+	Call func(ctx context.Context, call wire.Call) ([]byte, error)
+	// Output is given what the code writes as it comes, by one goroutine at a
+	// time; it must not keep the slice. Nil: nobody looks.
+	Output func(Stream, []byte)
+}
+
+// End says how an execution ended.
+type End int
+
+// The ends of an execution.
+const (
+	Finished  End = iota // the code came to its end
+	Raised               // by an exception that it did not catch
+	Exited               // by SystemExit
+	TimedOut             // we ended it
+	Cancelled            // the caller did
+	Died                 // its sandbox ended
+)
+
+// Outcome is what is known of an execution.
+type Outcome struct {
+	End      End
+	ExitCode int // of Finished, Raised, Exited, and of Died where Known
+	Known    bool
+	Stdout   Captured
+	Stderr   Captured
+	// Limit is the time that was exceeded, when TimedOut. Whole says that it
+	// was that of the whole run, waiting included.
+	Limit time.Duration
+	Whole bool
+	// Survived says that code which was to end has ended and the interpreter
+	// lives on with its variables.
+	Survived bool
+	// Lost says why variables of earlier calls are gone: before this
+	// execution, or because of it. Empty: they are not.
+	Lost string
+	// Reason is how the sandbox ended, when Died.
+	Reason     string
+	Artifacts  []wire.Artifact
+	Background wire.Background
+	// Stray is the end of what was written since the last execution, and
+	// StrayOmitted how many bytes before that were dropped.
+	Stray        string
+	StrayOmitted int64
+	Own, Wall    time.Duration
+	Usage        *Usage // nil: the run was too short to be measured
+}
+
+// Usage is what the host measured.
+type Usage struct {
+	CPU       time.Duration // of this execution
+	PeakBytes int64         // of the sandbox so far; negative is unknown
+}
+
+// A Session runs code in one sandbox. It is safe for concurrent use.
+type Session struct {
+	name   string
+	config Config
+	log    *slog.Logger
+	queue  queue
+
+	life context.Context // done when the session is closed
+	end  context.CancelFunc
+
+	// box and lost belong to whoever has the turn.
+	box  *box
+	lost string // why the last box is gone; empty: there was none
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// New returns a session. It starts nothing.
+func New(name string, config Config) (*Session, error) {
+	if config.Backend == nil || config.Logger == nil {
+		return nil, errors.New("session: a backend and a logger are required")
+	}
+	s := &Session{name: name, config: config.withDefaults()}
+	s.log = config.Logger.With("session", name)
+	s.life, s.end = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Name is what the session was made with.
+func (s *Session) Name() string { return s.name }
+
+// Enter takes the next place in the session's queue. It does not block. The
+// ticket must be passed to Exec.
+func (s *Session) Enter() *Ticket { return s.queue.enter() }
+
+// Waiting is how many executions run or wait.
+func (s *Session) Waiting() int { return s.queue.length() }
+
+// Exec runs code when the ticket's turn has come. An error says that no code
+// ran. When ctx is done the code is interrupted, and its sandbox is kept if it
+// survives that; with ErrStop as the cause it is killed.
+func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, error) {
+	defer s.queue.leave(t)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.life, func() { cancel(ErrStop) })()
+	if err := s.queue.wait(ctx, t); err != nil {
+		return nil, err
+	}
+	for attempt := 0; ; attempt++ {
+		if s.life.Err() != nil {
+			return nil, ErrClosed
+		}
+		prep, err := s.ready(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		out, err := s.box.exec(ctx, s.config, req, prep)
+		if errors.Is(err, errNotStarted) && attempt == 0 {
+			// It died between two executions, unnoticed until now.
+			s.drop(s.box.obituary())
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out.Lost = s.lost
+		s.lost = ""
+		if out.Reason != "" {
+			s.drop(out.Reason)
+			out.Lost = out.Reason
+		} else {
+			s.box.idle(s.config.Background)
+		}
+		return out, nil
+	}
+}
+
+// ready sees to a living sandbox and to the request's servers, side by side.
+func (s *Session) ready(ctx context.Context, req Request) (*Preparation, error) {
+	if s.box != nil {
+		if s.box.dead() {
+			s.drop(s.box.obituary())
+		} else if err := s.box.wake(ctx); err != nil {
+			s.drop("the paused sandbox could not be continued: " + err.Error())
+		}
+	}
+	prepare := req.Prepare
+	if prepare == nil {
+		prepare = func(context.Context) (*Preparation, error) { return &Preparation{}, nil }
+	}
+	if s.box != nil {
+		return prepare(ctx)
+	}
+	var (
+		prep    *Preparation
+		prepErr error
+		done    = make(chan struct{})
+	)
+	prepCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		defer close(done)
+		prep, prepErr = prepare(prepCtx)
+	}()
+	started := time.Now()
+	b, err := start(ctx, s.config, s.log, s.life.Done())
+	if err != nil {
+		cancel()
+	}
+	<-done
+	if err != nil {
+		return nil, err
+	}
+	s.box = b
+	s.log.Debug("sandbox started", "run", b.id, "duration", time.Since(started))
+	return prep, prepErr
+}
+
+// drop destroys the sandbox and remembers why its state is gone.
+func (s *Session) drop(reason string) {
+	b := s.box
+	s.box, s.lost = nil, reason
+	s.log.Info("sandbox dropped", "run", b.id, "reason", reason)
+	b.destroy()
+}
+
+// Close ends what runs, destroys the sandbox and lets nothing start any more.
+// It is idempotent, and returns when all of that has happened.
+func (s *Session) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.end()
+	t := s.queue.enter()
+	defer s.queue.leave(t)
+	_ = s.queue.wait(context.Background(), t)
+	if s.box != nil {
+		s.box.destroy()
+		s.box = nil
+	}
+}
+
+// newID makes a sandbox's ID.
+func newID() string {
+	return "sp-" + strings.ToLower(rand.Text())[:20]
+}
+
+// startError adds to a failed start what the engine and the guest said.
+func startError(err error, details ...string) error {
+	var said []string
+	for _, d := range details {
+		if d = strings.TrimSpace(d); d != "" {
+			said = append(said, d)
+		}
+	}
+	if len(said) == 0 {
+		return err
+	}
+	const most = 2000
+	text := strings.Join(said, "\n")
+	if len(text) > most {
+		text = "…" + text[len(text)-most:]
+	}
+	return fmt.Errorf("%w\n%s", err, text)
+}
