@@ -1,0 +1,92 @@
+package upstream
+
+import (
+	"strconv"
+	"strings"
+)
+
+// pythonKeywords in lower case cannot be the name of a function.
+var pythonKeywords = map[string]bool{
+	"and": true, "as": true, "assert": true, "async": true, "await": true, "break": true, "class": true,
+	"continue": true, "def": true, "del": true, "elif": true, "else": true, "except": true, "finally": true,
+	"for": true, "from": true, "global": true, "if": true, "import": true, "in": true, "is": true,
+	"lambda": true, "nonlocal": true, "not": true, "or": true, "pass": true, "raise": true, "return": true,
+	"try": true, "while": true, "with": true, "yield": true,
+}
+
+// ServerAlias is the Python identifier of a server: mcp_<alias>. It does not
+// look at other servers; ServerAliases does.
+func ServerAlias(name string) string {
+	alias := identifier(name)
+	if alias == "" {
+		return "server"
+	}
+	return alias
+}
+
+// ToolAlias is the Python name of a tool's function. It does not look at other
+// tools; ToolAliases does.
+func ToolAlias(name string) string {
+	alias := identifier(name)
+	switch {
+	case alias == "":
+		return "tool"
+	case pythonKeywords[alias]:
+		return alias + "_"
+	}
+	return alias
+}
+
+// ServerAliases returns the alias of each server. Of several that would be
+// alike, the later ones get _2, _3 and so on.
+func ServerAliases(names []string) []string { return distinct(names, ServerAlias) }
+
+// ToolAliases is ServerAliases for the tools of one server, in its order.
+func ToolAliases(names []string) []string { return distinct(names, ToolAlias) }
+
+func distinct(names []string, alias func(string) string) []string {
+	out := make([]string, len(names))
+	taken := make(map[string]bool, len(names))
+	// next spares a thousand tools of one name a million look-ups.
+	next := make(map[string]int)
+	for i, name := range names {
+		base := alias(name)
+		candidate := base
+		if taken[base] {
+			n := max(next[base], 2)
+			for ; ; n++ {
+				if candidate = base + "_" + strconv.Itoa(n); !taken[candidate] {
+					break
+				}
+			}
+			next[base] = n + 1
+		}
+		taken[candidate] = true
+		out[i] = candidate
+	}
+	return out
+}
+
+// identifier lowers a name, turns each run of anything but ASCII letters,
+// digits and underscores into one underscore, and puts one before a leading
+// digit.
+func identifier(name string) string {
+	var b strings.Builder
+	run := false
+	// Python lowers İ to an i and a combining dot, Go to an i alone.
+	for _, r := range strings.ToLower(strings.ReplaceAll(name, "İ", "i̇")) {
+		if r == '_' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			if b.Len() == 0 && r >= '0' && r <= '9' {
+				b.WriteByte('_')
+			}
+			b.WriteRune(r)
+			run = false
+			continue
+		}
+		if !run {
+			b.WriteByte('_')
+		}
+		run = true
+	}
+	return b.String()
+}

@@ -1,0 +1,321 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sallyport/internal/upstream/child"
+	"sallyport/internal/upstream/definitions"
+)
+
+// Definition is one server that the user has.
+type Definition = definitions.Definition
+
+// Options of a Manager. Zero values mean the defaults.
+type Options struct {
+	Log *slog.Logger
+	// ClientName and ClientVersion are what servers are told.
+	ClientName, ClientVersion string
+	// Environ is our environment ("NAME=value"), of which servers get a small
+	// part; Inherit names more of it, also as PREFIX*.
+	Environ, Inherit []string
+	// StartTimeout bounds a start; npx and uvx may have to download (60 s).
+	StartTimeout time.Duration
+	// CallTimeout bounds a call (10 min); negative: no bound.
+	CallTimeout time.Duration
+	// IdleStop ends a server that was not used for this long; 0: never.
+	IdleStop time.Duration
+	// StopGrace is how long each step of ending a server waits (2 s).
+	StopGrace time.Duration
+	// MaxLine bounds a message of a server in bytes (256 MiB).
+	MaxLine int
+}
+
+// Bounds of the wait between starts of a server that does not stay up.
+const (
+	firstBackoff = time.Second
+	maxBackoff   = 30 * time.Second
+	// stable: a server that lived this long did start well.
+	stable = 30 * time.Second
+)
+
+// Manager owns the servers. Its methods are safe for concurrent use.
+type Manager struct {
+	opts    Options
+	client  Implementation
+	keeper  *child.Keeper
+	entries map[string]*entry
+	defs    []Definition
+
+	base   context.Context // ends when the Manager is closed
+	cancel context.CancelCauseFunc
+	// patience ends when closing must not take longer.
+	patience context.Context
+	hurry    context.CancelFunc
+	running  sync.WaitGroup // goroutines
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// entry is a definition and what runs of it.
+type entry struct {
+	def Definition
+
+	mu       sync.Mutex
+	current  *Server // nil, running or ended
+	starting *attempt
+	era      era
+	failures int // starts in a row that failed or did not last
+	lastErr  error
+	retryAt  time.Time
+}
+
+// attempt is a start that callers wait for.
+type attempt struct {
+	done   chan struct{}
+	server *Server
+	err    error
+}
+
+// NewManager starts nothing. Of definitions with the same name the first one
+// counts.
+func NewManager(defs []Definition, opts Options) *Manager {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	setDefault(&opts.StartTimeout, 60*time.Second)
+	setDefault(&opts.CallTimeout, 10*time.Minute)
+	setDefault(&opts.StopGrace, 2*time.Second)
+	if opts.ClientName == "" {
+		opts.ClientName = "sallyport"
+	}
+	if opts.ClientVersion == "" {
+		opts.ClientVersion = "0"
+	}
+	m := &Manager{
+		opts:    opts,
+		client:  Implementation{Name: opts.ClientName, Version: opts.ClientVersion},
+		keeper:  child.NewKeeper(opts.Log),
+		entries: make(map[string]*entry, len(defs)),
+	}
+	m.base, m.cancel = context.WithCancelCause(context.Background())
+	m.patience, m.hurry = context.WithCancel(context.Background())
+
+	sorted := slices.Clone(defs)
+	slices.SortStableFunc(sorted, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
+	sorted = slices.CompactFunc(sorted, func(a, b Definition) bool { return a.Name == b.Name })
+	names := make([]string, len(sorted))
+	for i := range sorted {
+		names[i] = sorted[i].Name
+	}
+	for i, alias := range ServerAliases(names) {
+		sorted[i].Alias = alias
+		m.entries[names[i]] = &entry{def: sorted[i]}
+	}
+	m.defs = sorted
+	if opts.IdleStop > 0 {
+		m.running.Go(m.stopIdle)
+	}
+	return m
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = value
+	}
+}
+
+// Definitions returns all definitions, disabled ones too, sorted by name, with
+// their aliases. Aliases are given over all definitions, so that they do not
+// depend on what is used.
+func (m *Manager) Definitions() []Definition { return slices.Clone(m.defs) }
+
+// Definition returns one of them.
+func (m *Manager) Definition(name string) (Definition, bool) {
+	e, ok := m.entries[name]
+	if !ok {
+		return Definition{}, false
+	}
+	return e.def, true
+}
+
+// Server returns the running server of this name and starts it if need be. All
+// callers share one start, which goes on when a caller's ctx ends. A server
+// that has ended is started anew; one that does not stay up only after a pause,
+// in which the last error is returned at once.
+//
+// Errors are *Error; the kinds are ErrUnknownServer, ErrDisabled, ErrClosed and
+// ErrStart.
+func (m *Manager) Server(ctx context.Context, name string) (*Server, error) {
+	e, ok := m.entries[name]
+	if !ok {
+		return nil, &Error{Server: name, Kind: ErrUnknownServer}
+	}
+	if e.def.Disabled {
+		return nil, &Error{Server: name, Kind: ErrDisabled}
+	}
+	e.mu.Lock()
+	if e.current != nil && e.current.Alive() {
+		s := e.current
+		s.touch()
+		e.mu.Unlock()
+		return s, nil
+	}
+	a, err := m.starting(e)
+	e.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-a.done:
+		return a.server, a.err
+	case <-ctx.Done():
+		return nil, &Error{Server: name, Op: "start", Err: context.Cause(ctx)}
+	}
+}
+
+// starting returns the start that is under way, or begins one. e.mu is held.
+func (m *Manager) starting(e *entry) (*attempt, error) {
+	if e.starting != nil {
+		return e.starting, nil
+	}
+	if e.current != nil { // it has ended
+		if time.Since(e.current.started) >= stable || e.current.stopping.Load() {
+			e.failures = 0
+		} else {
+			e.failed(e.current.failure("", e.current.conn.Err()))
+		}
+		e.current = nil
+	}
+	if wait := time.Until(e.retryAt); wait > 0 && e.failures > 1 {
+		return nil, fmt.Errorf("%w (it is tried again after %s)", e.lastErr, wait.Round(100*time.Millisecond))
+	}
+	a := &attempt{done: make(chan struct{})}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, &Error{Server: e.def.Name, Kind: ErrClosed}
+	}
+	e.starting = a
+	known := e.era
+	m.running.Go(func() {
+		a.server, a.err = m.start(m.base, e.def, known)
+		e.mu.Lock()
+		e.starting = nil
+		if a.err != nil {
+			a.server = nil
+			e.failed(a.err)
+		} else {
+			e.current = a.server
+			e.era = a.server.session.era
+		}
+		e.mu.Unlock()
+		close(a.done)
+	})
+	return a, nil
+}
+
+// failed counts a start that failed or did not last. The first one may be
+// repeated at once.
+func (e *entry) failed(err error) {
+	e.failures++
+	e.lastErr = err
+	pause := min(firstBackoff<<min(max(e.failures-2, 0), 10), maxBackoff)
+	e.retryAt = time.Now().Add(pause)
+}
+
+// Running returns the servers that run now, sorted by name.
+func (m *Manager) Running() []*Server {
+	var out []*Server
+	for _, d := range m.defs {
+		e := m.entries[d.Name]
+		e.mu.Lock()
+		if e.current != nil && e.current.Alive() {
+			out = append(out, e.current)
+		}
+		e.mu.Unlock()
+	}
+	return out
+}
+
+// stopIdle ends servers that nobody uses, until the Manager is closed.
+func (m *Manager) stopIdle() {
+	tick := time.NewTicker(max(m.opts.IdleStop/4, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-m.base.Done():
+			return
+		}
+		for _, e := range m.entries {
+			if s := e.takeIdle(m.opts.IdleStop); s != nil {
+				s.log.Info("MCP server stopped: it was not used", "for", m.opts.IdleStop)
+				m.running.Go(func() {
+					if err := s.stop(m.patience); err != nil {
+						s.log.Error("MCP server cannot be ended", "err", err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// takeIdle takes a server away if it is idle. Handing one out under the same
+// lock marks it as used, so that no caller gets one that is being stopped.
+func (e *entry) takeIdle(after time.Duration) *Server {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.current
+	if s == nil || !s.Alive() || s.inFlight.Load() > 0 || time.Since(time.Unix(0, s.lastUse.Load())) < after {
+		return nil
+	}
+	e.current = nil
+	s.stopping.Store(true)
+	return s
+}
+
+// Close ends all servers, gently until ctx ends, and returns when they are
+// gone, or with an error that names those that do not die. Calls in flight fail.
+// It is idempotent.
+func (m *Manager) Close(ctx context.Context) error {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	m.cancel(ErrClosed)
+	defer context.AfterFunc(ctx, m.hurry)()
+	errs := make([]error, len(m.defs))
+	var wait sync.WaitGroup
+	for i, d := range m.defs {
+		e := m.entries[d.Name]
+		e.mu.Lock()
+		s, a := e.current, e.starting
+		e.mu.Unlock()
+		wait.Go(func() {
+			if a != nil {
+				<-a.done
+				s = a.server
+			}
+			if s != nil {
+				errs[i] = s.stop(ctx)
+			}
+		})
+	}
+	wait.Wait()
+	m.running.Wait()
+	m.keeper.Close()
+	m.hurry()
+	return errors.Join(errs...)
+}
+
+// IsGone reports whether a call failed because its server had ended, so that
+// asking the Manager for the server again may help. Whether the call had an
+// effect before is not known.
+func IsGone(err error) bool { return errors.Is(err, ErrGone) }

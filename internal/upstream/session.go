@@ -1,0 +1,202 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"sallyport/internal/upstream/jsonrpc"
+)
+
+// Revisions of the protocol.
+const (
+	newestHandshake = "2025-11-25"
+	stateless       = "2026-07-28"
+)
+
+// handshakeVersions are what initialize may be answered with.
+var handshakeVersions = []string{newestHandshake, "2025-06-18", "2025-03-26", "2024-11-05"}
+
+// codeUnsupportedVersion is how a server of the second era refuses a version.
+const codeUnsupportedVersion = -32022
+
+// probeTimeout bounds server/discover, which needs no thought: a server that is
+// silent on it does not know it.
+const probeTimeout = 5 * time.Second
+
+// era says how a server wants to be spoken to.
+type era int
+
+const (
+	eraUnknown era = iota
+	eraHandshake
+	eraStateless
+)
+
+// Implementation names a program, as the protocol does.
+type Implementation struct {
+	Name    string `json:"name"`
+	Title   string `json:"title,omitempty"`
+	Version string `json:"version"`
+}
+
+// session is what was agreed with a server. It is not changed afterwards.
+type session struct {
+	era          era
+	version      string
+	server       Implementation
+	instructions string
+	hasTools     bool // it says that it has tools
+	listChanged  bool // it says when they change
+	meta         json.RawMessage
+}
+
+// errFreshProcess: the server refused initialize and ended itself, so that
+// server/discover needs another process.
+var errFreshProcess = errors.New("the server refused initialize and ended")
+
+type serverCapabilities struct {
+	Tools *struct {
+		ListChanged bool `json:"listChanged"`
+	} `json:"tools"`
+}
+
+// negotiate agrees on a session. patience bounds initialize, which may have to
+// wait until a package has been downloaded.
+func negotiate(ctx context.Context, conn *jsonrpc.Conn, client Implementation, known era, patience time.Duration) (*session, error) {
+	if known == eraStateless {
+		s, err := discover(ctx, conn, client, patience)
+		var answered *jsonrpc.Error
+		if err == nil || !errors.As(err, &answered) {
+			return s, err
+		}
+		// It was another version of the server that spoke so.
+	}
+	s, err := initialize(ctx, conn, client, patience)
+	if err == nil {
+		return s, nil
+	}
+	var answered *jsonrpc.Error
+	silent := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+	switch {
+	case errors.As(err, &answered), errors.Is(err, errSpeaksStateless), silent:
+	default:
+		return nil, err
+	}
+	select {
+	case <-conn.Done():
+		return nil, fmt.Errorf("%w: %w", errFreshProcess, err)
+	default:
+	}
+	s, probeErr := discover(ctx, conn, client, probeTimeout)
+	if probeErr == nil {
+		return s, nil
+	}
+	if errors.Is(probeErr, jsonrpc.ErrClosed) && !silent {
+		return nil, fmt.Errorf("%w: %w", errFreshProcess, err)
+	}
+	return nil, err // what initialize said is what helps
+}
+
+// errSpeaksStateless: the answer to initialize names a version without one.
+var errSpeaksStateless = errors.New("the server speaks a newer version of the protocol")
+
+func initialize(ctx context.Context, conn *jsonrpc.Conn, client Implementation, patience time.Duration) (*session, error) {
+	params, err := json.Marshal(map[string]any{
+		"protocolVersion": newestHandshake,
+		"capabilities":    struct{}{},
+		"clientInfo":      client,
+	})
+	if err != nil {
+		return nil, err
+	}
+	callCtx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	raw, err := conn.Call(callCtx, "initialize", params)
+	if err != nil {
+		return nil, fmt.Errorf("initialize: %w", err)
+	}
+	var result struct {
+		ProtocolVersion string             `json:"protocolVersion"`
+		Capabilities    serverCapabilities `json:"capabilities"`
+		ServerInfo      Implementation     `json:"serverInfo"`
+		Instructions    string             `json:"instructions"`
+	}
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return nil, fmt.Errorf("initialize: %w: %w", ErrBadAnswer, err)
+	}
+	switch {
+	case slices.Contains(handshakeVersions, result.ProtocolVersion):
+	case result.ProtocolVersion >= stateless:
+		return nil, fmt.Errorf("initialize: %w: %.40q", errSpeaksStateless, result.ProtocolVersion)
+	default:
+		return nil, fmt.Errorf("initialize: %w: protocol version %.40q is not supported", ErrBadAnswer, result.ProtocolVersion)
+	}
+	if err := conn.Notify(ctx, "notifications/initialized", nil); err != nil {
+		return nil, fmt.Errorf("initialize: %w", err)
+	}
+	s := &session{era: eraHandshake, version: result.ProtocolVersion, server: result.ServerInfo, instructions: result.Instructions}
+	s.takeCapabilities(result.Capabilities)
+	return s, nil
+}
+
+func discover(ctx context.Context, conn *jsonrpc.Conn, client Implementation, patience time.Duration) (*session, error) {
+	meta, err := json.Marshal(map[string]any{
+		"io.modelcontextprotocol/protocolVersion":    stateless,
+		"io.modelcontextprotocol/clientInfo":         client,
+		"io.modelcontextprotocol/clientCapabilities": struct{}{},
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &session{era: eraStateless, version: stateless, meta: meta}
+	callCtx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	raw, err := conn.Call(callCtx, "server/discover", s.params(nil))
+	if err != nil {
+		return nil, fmt.Errorf("server/discover: %w", err)
+	}
+	const infoKey = "io.modelcontextprotocol/serverInfo"
+	var result struct {
+		SupportedVersions []string                   `json:"supportedVersions"`
+		Capabilities      serverCapabilities         `json:"capabilities"`
+		ServerInfo        Implementation             `json:"serverInfo"`
+		Instructions      string                     `json:"instructions"`
+		Meta              map[string]json.RawMessage `json:"_meta"`
+	}
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return nil, fmt.Errorf("server/discover: %w: %w", ErrBadAnswer, err)
+	}
+	if !slices.Contains(result.SupportedVersions, stateless) {
+		return nil, fmt.Errorf("server/discover: %w: it supports the protocol versions %.200q, not %s", ErrBadAnswer, result.SupportedVersions, stateless)
+	}
+	s.server, s.instructions = result.ServerInfo, result.Instructions
+	if info := result.Meta[infoKey]; info != nil {
+		_ = json.Unmarshal(info, &s.server) // a name is for people
+	}
+	s.takeCapabilities(result.Capabilities)
+	return s, nil
+}
+
+func (s *session) takeCapabilities(c serverCapabilities) {
+	s.hasTools = c.Tools != nil
+	s.listChanged = c.Tools != nil && c.Tools.ListChanged
+}
+
+// params makes a request's parameters of JSON members without their braces.
+func (s *session) params(members []byte) json.RawMessage {
+	out := make([]byte, 0, len(members)+len(s.meta)+16)
+	out = append(out, '{')
+	if s.meta != nil {
+		out = append(out, `"_meta":`...)
+		out = append(out, s.meta...)
+		if len(members) > 0 {
+			out = append(out, ',')
+		}
+	}
+	out = append(out, members...)
+	return append(out, '}')
+}
