@@ -21,7 +21,7 @@ func (s *suite) data(t *testing.T) {
 	sess := s.start(t, b, s.spec())
 	for _, tt := range []struct{ name, code, want string }{
 		{"text", "print('hello')", "hello\n"},
-		{"no newline", "import sys; sys.stdout.write('a')", "a"},
+		{"no newline", "import sys; sys.stdout.write('a') and None", "a"},
 		{"unicode", `print('Zażółć 中文 🐍 \u200f\x00\x7f')`, "Zażółć 中文 🐍 \u200f\x00\x7f\n"},
 		{"unicode in code", "s = 'ü🐍'; print(len(s), s)", "2 ü🐍\n"},
 		{"binary", "import sys; sys.stdout.buffer.write(bytes(range(256)))\nsys.stdout.flush()", string(every())},
@@ -81,8 +81,8 @@ func every() []byte {
 func large(t *testing.T, sess *session) {
 	const size = 10 << 20
 	t.Run("out", func(t *testing.T) {
-		got := sess.must(t, fmt.Sprintf("import sys\nfor i in range(%d): sys.stdout.write('%%07d\\n' %% i)", size/8))
-		if len(got) != size || !strings.HasPrefix(got, "0000000\n0000001\n") || !strings.HasSuffix(got, fmt.Sprintf("%07d\n", size/8-1)) {
+		got := sess.must(t, fmt.Sprintf("for i in range(%d): print('%%01023d' %% i)", size/1024))
+		if len(got) != size || !strings.HasPrefix(got, "000000") || !strings.HasSuffix(got, fmt.Sprintf("%d\n", size/1024-1)) {
 			t.Errorf("%d bytes of %d came", len(got), size)
 		}
 	})

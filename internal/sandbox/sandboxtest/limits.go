@@ -2,6 +2,7 @@ package sandboxtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ const (
 	processLimit   = 64
 	workspaceLimit = 32 << 20
 	tmpLimit       = 16 << 20
-	fileLimit      = 256
+	fileLimit      = 800
 )
 
 func (s *suite) limits(t *testing.T) {
@@ -26,11 +27,11 @@ func (s *suite) limits(t *testing.T) {
 	spec := s.spec()
 	bystander := s.start(t, b, spec) // what happens beside it must not hurt it
 	bystander.must(t, "kept = 42")
-	limited := func(t *testing.T) *session {
+	limited := func(t *testing.T, memory int64) *session {
 		t.Helper()
 		spec := s.spec()
 		spec.Limits = sandbox.Limits{
-			MemoryBytes: memoryLimit, Processes: processLimit,
+			MemoryBytes: memory, Processes: processLimit,
 			WorkspaceBytes: workspaceLimit, TmpBytes: tmpLimit, OpenFiles: fileLimit,
 		}
 		return s.start(t, b, spec)
@@ -58,7 +59,11 @@ func (s *suite) limits(t *testing.T) {
 			if tt.resource != "" {
 				s.needLimit(t, tt.resource)
 			}
-			sess := limited(t)
+			memory := int64(memoryLimit)
+			if tt.resource == sandbox.Processes {
+				memory *= 4 // so that the processes' limit is reached first
+			}
+			sess := limited(t, memory)
 			tt.test(t, sess)
 			if got := bystander.must(t, "print(kept)"); got != "42\n" {
 				t.Errorf("the sandbox beside it answers %q", got)
@@ -66,6 +71,26 @@ func (s *suite) limits(t *testing.T) {
 		})
 	}
 	t.Run("processors", s.processors)
+	t.Run("few descriptors", s.fewDescriptors)
+}
+
+// fewDescriptors: a small limit is held or refused, and no riddle.
+func (s *suite) fewDescriptors(t *testing.T) {
+	s.needLimit(t, sandbox.OpenFiles)
+	b := s.backend(t)
+	spec := s.spec()
+	spec.Limits.OpenFiles = 64
+	run, err := b.Start(t.Context(), spec)
+	if err != nil {
+		if !errors.Is(err, sandbox.ErrInvalidSpec) {
+			t.Errorf("refused, but not as an invalid spec: %v", err)
+		}
+		return
+	}
+	if err := run.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.start(t, b, spec).usable(t, "a sandbox with 64 descriptors")
 }
 
 // survivedOrDied checks what a limit may do: the execution fails and the

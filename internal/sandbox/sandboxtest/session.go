@@ -28,6 +28,7 @@ const (
 type suite struct {
 	cfg    *Config
 	report *sandbox.Report
+	mark   string // begins the ID of every run
 }
 
 // backend makes a backend that is closed when t ends.
@@ -45,7 +46,7 @@ func (s *suite) backend(t *testing.T) sandbox.Backend {
 // spec returns a spec with an ID of its own.
 func (s *suite) spec() *sandbox.Spec {
 	return &sandbox.Spec{
-		ID:    "suite-" + strings.ToLower(rand.Text()[:12]),
+		ID:    s.mark + "-" + strings.ToLower(rand.Text()[:8]),
 		Owner: "sandboxtest",
 		Root:  s.cfg.Root,
 	}

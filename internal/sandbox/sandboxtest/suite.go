@@ -10,6 +10,7 @@
 package sandboxtest
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -40,8 +41,9 @@ type Config struct {
 	// user finds them.
 	ProofsFile string
 	// Leftovers, if not nil, lists what of the engine's is on the host:
-	// processes, mounts, cgroups, files. After the suite it must be empty.
-	Leftovers func() []string
+	// processes, mounts, files, and cgroups that have mark in their names, as
+	// the IDs of all runs have. After the suite it must be empty.
+	Leftovers func(mark string) []string
 }
 
 // Run runs the suite.
@@ -50,7 +52,7 @@ func Run(t *testing.T, cfg Config) {
 	if cfg.New == nil || cfg.Engine == "" || cfg.HostPython == "" {
 		t.Fatal("the suite's configuration is incomplete")
 	}
-	s := &suite{cfg: &cfg}
+	s := &suite{cfg: &cfg, mark: "suite-" + strings.ToLower(rand.Text()[:8])}
 	b := cfg.New(t)
 	report, err := b.Probe(t.Context())
 	if err != nil {
@@ -128,7 +130,7 @@ func (s *suite) probe(t *testing.T, b sandbox.Backend) {
 func (s *suite) nothingLeft(t *testing.T) {
 	deadline := time.Now().Add(settleTime)
 	for {
-		left := s.cfg.Leftovers()
+		left := s.cfg.Leftovers(s.mark)
 		if len(left) == 0 {
 			return
 		}

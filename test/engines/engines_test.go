@@ -1,0 +1,162 @@
+package engines
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"sallyport/internal/sandbox"
+	"sallyport/internal/sandbox/gvisor"
+	"sallyport/internal/sandbox/sandboxtest"
+)
+
+const (
+	binaryEnv = "SALLYPORT_BIN"
+	proofsEnv = "SALLYPORT_TEST_PROOFS"
+	// hostPython runs the positive controls, for every user of the host.
+	hostPython = "/usr/bin/python3"
+)
+
+func who() string {
+	if os.Geteuid() == 0 {
+		return "root"
+	}
+	return "user"
+}
+
+// TestGVisor runs the suite as whoever runs the test.
+func TestGVisor(t *testing.T) {
+	name := "gvisor." + who()
+	exe := privateCopy(t, name, t.TempDir())
+	state := t.TempDir()
+	runtimeDir, cacheDir := filepath.Join(state, "run"), filepath.Join(state, "cache")
+	proofs := os.Getenv(proofsEnv)
+	if proofs == "" && os.Geteuid() == 0 {
+		proofs = filepath.Join(os.TempDir(), "sallyport-proofs-"+strconv.Itoa(os.Getpid())+".json")
+		t.Cleanup(func() { _ = os.Remove(proofs) })
+	}
+	sandboxtest.Run(t, sandboxtest.Config{
+		Engine: name,
+		New: func(t testing.TB) sandbox.Backend {
+			home, _ := os.UserHomeDir()
+			b, err := gvisor.New(gvisor.Options{
+				Executable: exe, RuntimeDir: runtimeDir, CacheDir: cacheDir,
+				Path: "/usr/bin:/bin", Home: home,
+				Log: slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
+		StateDir:   state,
+		HostPython: hostPython,
+		ProofsFile: proofs,
+		Leftovers: func(mark string) []string {
+			h := sandboxtest.HostState{Executable: exe, Dirs: []string{runtimeDir}, Mark: mark}
+			return h.Left()
+		},
+	})
+	if os.Geteuid() == 0 && !t.Failed() {
+		t.Run("as an ordinary user", func(t *testing.T) { asUser(t, proofs) })
+	}
+}
+
+// testLog writes an engine's log to a test's.
+type testLog struct{ t testing.TB }
+
+func (l testLog) Write(b []byte) (int, error) {
+	_, err := os.Stderr.Write(append([]byte(l.t.Name()+": "), b...))
+	return len(b), err
+}
+
+// privateCopy returns a copy of the executable in dir that nothing else runs.
+func privateCopy(t *testing.T, name, dir string) string {
+	t.Helper()
+	bin := os.Getenv(binaryEnv)
+	if bin == "" {
+		sandboxtest.Skip(t, name, binaryEnv+" is not set")
+	}
+	return copyTo(t, bin, filepath.Join(dir, "sallyport"))
+}
+
+func copyTo(t *testing.T, from, to string) string {
+	t.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(out, in)
+	if err := errors.Join(err, out.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// asUser runs this test binary once more as an ordinary user.
+func asUser(t *testing.T, proofs string) {
+	uid, gid := 47110, 47110
+	if u, err := user.Lookup("tester"); err == nil {
+		uid, _ = strconv.Atoi(u.Uid)
+		gid, _ = strconv.Atoi(u.Gid)
+	}
+	place, err := os.MkdirTemp("/tmp", "sallyport-user-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(place) })
+	self := copyTo(t, "/proc/self/exe", filepath.Join(place, "engines.test"))
+	bin := copyTo(t, os.Getenv(binaryEnv), filepath.Join(place, "sallyport"))
+	for _, dir := range []string{"home", "tmp"} {
+		if err := os.Mkdir(filepath.Join(place, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(filepath.Join(place, dir), uid, gid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(place, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	deadline, ok := t.Deadline()
+	if !ok {
+		deadline = time.Now().Add(15 * time.Minute)
+	}
+	ctx, cancel := context.WithDeadline(t.Context(), deadline.Add(-10*time.Second))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, self, "-test.run=^TestGVisor$", "-test.v", "-test.timeout="+time.Until(deadline).String())
+	cmd.Dir = filepath.Join(place, "home")
+	cmd.Env = []string{
+		"HOME=" + filepath.Join(place, "home"), "TMPDIR=" + filepath.Join(place, "tmp"),
+		"PATH=/usr/bin:/bin", "LANG=C.UTF-8", binaryEnv + "=" + bin, proofsEnv + "=" + proofs,
+		sandboxtest.MustRunEnv + "=" + os.Getenv(sandboxtest.MustRunEnv),
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	cmd.WaitDelay = 10 * time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	t.Logf("the suite as user %d:\n%s", uid, out.String())
+	if err != nil {
+		t.Errorf("as user %d: %v", uid, err)
+	}
+	if err == nil && strings.Contains(out.String(), "--- SKIP: TestGVisor") {
+		sandboxtest.Skip(t, "gvisor.user", "it skipped as an ordinary user")
+	}
+}
