@@ -382,9 +382,6 @@ func (d *decoder) item(l line) value {
 	switch {
 	case ok && !h.named && h.fields == nil:
 		return d.block(l, h, depth)
-	case ok && !h.named && d.strict:
-		d.fail(l, "a table without a key stands where a list item must be")
-		return value{}
 	case indexUnquoted(l.text, ':') >= 0:
 		return d.object(&l, depth+1)
 	}

@@ -28,6 +28,7 @@ func TestUnmarshalErrors(t *testing.T) {
 		{"y[1:]{a}:\n  k: 1\n  l: 2", 3, "line 1 declares 1"},
 		{"y[2]{a,b}:\n  1,2\n  3", 3, "1 cells, its header 2"},
 		{"y[2]{a,b}:\n  1,2\n  c: 3", 3, "field stands where a row"},
+		{"y[3]{a,b}:\n  1,2\n  c: 3,4\n  5,6", 3, "field stands where a row"},
 		{"y[1:]{a}:\n  k", 2, "no colon"},
 		{"y[1:]{a}:\n  k:", 2, "0 cells"},
 		{"y[2]:\n  - a\n\n  - b", 3, "blank line"},
@@ -110,6 +111,13 @@ func TestUnmarshalAccepts(t *testing.T) {
 		{"a: \ufeff", `{"a":"` + "\ufeff" + `"}`},
 		{"a: x\r\ny", ""}, // an error: y has no colon
 		{"a: x\ry", `{"a":"x\ry"}`},
+		{"a: x\r\r\nb: 1", `{"a":"x\r","b":1}`},
+		{"a:b[2]: x", `{"a":"b[2]: x"}`},
+		{"a: \u00a0\nb: x\t", `{"a":"` + "\u00a0" + `","b":"x\t"}`},
+		{`"a\":b": 1`, `{"a\":b":1}`},
+		{`[2]: "a\",b",c`, `["a\",b","c"]`},
+		{`[1]{"a\"}",b}:` + "\n  1,2", `[{"a\"}":1,"b":2}]`},
+		{"[2]{a,b}:\n  1,x: 2\n  \"y:z\",3", `[{"a":1,"b":"x: 2"},{"a":"y:z","b":3}]`},
 		{": 1", `{"":1}`},
 		{"a : 1", `{"a":1}`},
 		{`"a" : 1`, `{"a":1}`},
@@ -173,6 +181,7 @@ func TestUnmarshalLenient(t *testing.T) {
 		{"a: \xff", ""},
 		{"a: \"x", ""},
 		{"a:\n  b", ""},
+		{"t[1]{a,b}:\n  1,2\n  x: 3,4", ""},
 	} {
 		got, err := Unmarshal([]byte(test.document), Options{Lenient: true})
 		if (err != nil) != (test.want == "") || string(got) != test.want {

@@ -162,6 +162,8 @@ func TestMarshalShapes(t *testing.T) {
 	for _, test := range []struct{ name, in, want string }{
 		{"a byte order mark would be dropped", `"\ufeffa"`, "\"\ufeffa\""},
 		{"but not inside the document", `["\ufeffa"]`, "[1]: \ufeffa"},
+		{"spaces and tabs at the ends", `["a ","a\t"," a","a b","\u00a0a"]`, "[5]: \"a \",\"a\\t\",\" a\",a b,\u00a0a"},
+		{"JSON's escapes", `["\"\\\/\b\f\n\r\t","\u0041\u00e9\ud83d\ude80x"]`, `[2]: "\"\\/\u0008\u000c\n\r\t",Aé🚀x`},
 		{"rows in another order, grouped", `[{"a":1,"b":{"c":2,"d":3}},{"b":{"d":4,"c":5},"a":6}]`,
 			"[2]{a,b{c,d}}:\n  1,2,3\n  6,5,4"},
 		{"same number of keys, other keys", `[{"a":1,"b":2},{"a":1,"c":2}]`,

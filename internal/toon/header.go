@@ -220,7 +220,7 @@ func (f *fields) object(cells []value) value {
 			items[i], cells = cells[0], cells[1:]
 			continue
 		}
-		items[i], cells = group.object(cells[:group.leaves:group.leaves]), cells[group.leaves:]
+		items[i], cells = group.object(cells[:group.leaves]), cells[group.leaves:]
 	}
 	if !f.repeats {
 		return newObject(f.names, items)

@@ -108,8 +108,15 @@ func TestMaxBytes(t *testing.T) {
 		if len(document) > opt.MaxBytes {
 			t.Fatalf("%s: the document itself is too large", name)
 		}
-		if _, err := Unmarshal([]byte(document), opt); !errors.Is(err, ErrTooLarge) {
+		_, err := Unmarshal([]byte(document), opt)
+		if !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: %v", name, err)
+		}
+		// Only escapes may wait for the JSON to be written: the rest would fill
+		// the memory before.
+		var e *Error
+		if errors.As(err, &e) && e.Line == 0 && name != "escapes" {
+			t.Errorf("%s: the limit was noticed too late", name)
 		}
 	}
 	// A declared length costs nothing.
