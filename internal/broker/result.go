@@ -42,9 +42,17 @@ type Result struct {
 	StateLost      string     `json:"stateLost,omitempty"`      // why variables of earlier calls are gone
 	Interrupted    bool       `json:"interrupted,omitempty"`    // the code was stopped and the interpreter lives on
 	Truncated      *Truncated `json:"truncated,omitempty"`
+	Artifacts      []Artifact `json:"artifacts,omitempty"`
 	DurationMs     int64      `json:"durationMs,omitempty"`
 	Usage          *Usage     `json:"usage,omitempty"`
 	Notes          []string   `json:"notes,omitempty"`
+}
+
+// Artifact is a file that the code left new or changed in /workspace, as the
+// sandbox tells it.
+type Artifact struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"`
 }
 
 // Truncated says how many bytes of each stream were left out.

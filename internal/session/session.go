@@ -168,8 +168,11 @@ func New(name string, config Config) (*Session, error) {
 func (s *Session) Name() string { return s.name }
 
 // Enter takes the next place in the session's queue. It does not block. The
-// ticket must be passed to Exec.
+// ticket must be passed to Exec, or to Leave, or the queue stands still.
 func (s *Session) Enter() *Ticket { return s.queue.enter() }
+
+// Leave gives up a place in the queue.
+func (s *Session) Leave(t *Ticket) { s.queue.leave(t) }
 
 // Waiting is how many executions run or wait.
 func (s *Session) Waiting() int { return s.queue.length() }

@@ -1,0 +1,266 @@
+// Package bridge turns what sandboxed code asks for into authorised calls on
+// MCP servers. What an execution may reach is granted to that execution alone;
+// everything that arrives from the code is checked here, and what goes back
+// says no more of the host than the code may know.
+package bridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"sallyport/internal/policy"
+	"sallyport/internal/upstream"
+	"sallyport/internal/wire"
+)
+
+// Source is where servers come from: [Upstream] of the servers that a user
+// has, or a test's.
+type Source interface {
+	// Definitions lists the servers, sorted by name. It does not change.
+	Definitions() []upstream.Definition
+	// Open returns the running server, which it starts if need be.
+	Open(ctx context.Context, name string) (Server, error)
+}
+
+// Server is a running MCP server, as [upstream.Server] describes it.
+type Server interface {
+	Tools(ctx context.Context) ([]upstream.Tool, error)
+	CallTool(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error)
+}
+
+// Upstream makes a Source of the user's servers. Nil makes one without any.
+func Upstream(m *upstream.Manager) Source { return manager{m} }
+
+type manager struct{ m *upstream.Manager }
+
+func (m manager) Definitions() []upstream.Definition {
+	if m.m == nil {
+		return nil
+	}
+	return m.m.Definitions()
+}
+
+func (m manager) Open(ctx context.Context, name string) (Server, error) {
+	s, err := m.m.Server(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Definition is a server as a sandbox learns it. Version changes with it.
+type Definition struct {
+	wire.Server
+	Version string
+}
+
+// Config is what a Bridge needs.
+type Config struct {
+	Source Source         // required
+	Policy *policy.Policy // required
+	// MaxCalls bounds the calls of one execution that servers work on at a
+	// time; more wait. 0 is 128.
+	MaxCalls int
+}
+
+// A Bridge grants servers to executions. It is safe for concurrent use.
+type Bridge struct {
+	config     Config
+	servers    map[string]upstream.Definition
+	discovered []wire.ServerInfo
+
+	mu    sync.Mutex
+	cache map[string]*described
+}
+
+// described is the definition made of one list of tools.
+type described struct {
+	tools      []upstream.Tool
+	definition Definition
+}
+
+// New returns a bridge to the servers of a source.
+func New(config Config) (*Bridge, error) {
+	if config.Source == nil || config.Policy == nil {
+		return nil, errors.New("bridge: a source and a policy are required")
+	}
+	if config.MaxCalls == 0 {
+		config.MaxCalls = 128
+	}
+	b := &Bridge{config: config, servers: map[string]upstream.Definition{}, cache: map[string]*described{}}
+	for _, d := range config.Source.Definitions() {
+		b.servers[d.Name] = d
+		if !d.Disabled && config.Policy.CheckServer(d.Name) == nil {
+			b.discovered = append(b.discovered, wire.ServerInfo{Name: d.Name, Alias: d.Alias, Description: d.Description})
+		}
+	}
+	return b, nil
+}
+
+// Discovered lists the servers that code may be granted.
+func (b *Bridge) Discovered() []wire.ServerInfo { return b.discovered }
+
+// Check answers whether an execution may be granted the server, without
+// starting it.
+func (b *Bridge) Check(name string) error {
+	d, ok := b.servers[name]
+	if !ok {
+		return b.unknown(name)
+	}
+	if err := b.config.Policy.CheckServer(name); err != nil {
+		return err
+	}
+	if d.Disabled {
+		return fmt.Errorf("MCP server %q is disabled in its definition", name)
+	}
+	return nil
+}
+
+// unknown is the error for a name that is not configured.
+func (b *Bridge) unknown(name string) error {
+	message := "Unknown MCP server: " + clip(name, 100)
+	if len(b.discovered) == 0 {
+		return errors.New(message + " (no MCP server is configured)")
+	}
+	names := make([]string, len(b.discovered))
+	for i, s := range b.discovered {
+		names[i] = s.Name
+	}
+	return fmt.Errorf("%s (nearest: %s)", message, strings.Join(nearest(name, names, 3), ", "))
+}
+
+// describe starts a server if need be and returns its definition. Of a list of
+// tools that has not changed the very same definition is returned, whatever
+// its size.
+func (b *Bridge) describe(ctx context.Context, name string) (Definition, error) {
+	if err := b.Check(name); err != nil {
+		return Definition{}, err
+	}
+	server, err := b.config.Source.Open(ctx, name)
+	if err != nil {
+		return Definition{}, err
+	}
+	tools, err := server.Tools(ctx)
+	if err != nil {
+		return Definition{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.cache[name]; c != nil && same(c.tools, tools) {
+		return c.definition, nil
+	}
+	d := b.servers[name]
+	definition := Definition{Server: wire.Server{
+		Name: d.Name, Alias: d.Alias, Description: d.Description, Cwd: d.Dir,
+		Tools: make([]wire.Tool, len(tools)),
+	}}
+	for i, t := range tools {
+		definition.Tools[i] = wire.Tool{
+			Name: t.Name, Alias: t.Alias, Description: t.Description,
+			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema,
+		}
+	}
+	definition.Version = version(&definition.Server)
+	b.cache[name] = &described{tools, definition}
+	return definition, nil
+}
+
+// same says whether two lists are one and the same memory.
+func same(a, b []upstream.Tool) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// version is a digest of what a sandbox is told of a server.
+func version(s *wire.Server) string {
+	h := sha256.New()
+	add := func(p []byte) {
+		var n [8]byte
+		binary.LittleEndian.PutUint64(n[:], uint64(len(p)))
+		h.Write(n[:])
+		h.Write(p)
+	}
+	for _, t := range s.Tools {
+		add([]byte(t.Name))
+		add([]byte(t.Alias))
+		add([]byte(t.Description))
+		add(t.InputSchema)
+		add(t.OutputSchema)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}
+
+// An Execution is what one run of code may reach. It is safe for concurrent
+// use.
+type Execution struct {
+	bridge *Bridge
+	names  []string // asked for with the run, in order, each once
+	calls  chan struct{}
+
+	mu      sync.Mutex
+	granted map[string]bool
+}
+
+// Begin grants servers to one execution. The names must have passed Check.
+func (b *Bridge) Begin(names []string) *Execution {
+	x := &Execution{bridge: b, calls: make(chan struct{}, b.config.MaxCalls)}
+	if len(names) == 0 {
+		return x // granted stays nil until the code loads a server
+	}
+	x.granted = make(map[string]bool, len(names))
+	for _, name := range names {
+		if !x.granted[name] {
+			x.granted[name] = true
+			x.names = append(x.names, name)
+		}
+	}
+	return x
+}
+
+// Names are the servers granted with the run, in the order asked for.
+func (x *Execution) Names() []string { return slices.Clone(x.names) }
+
+// Prepare starts the granted servers, side by side, and returns their
+// definitions in the order of Names. The first failure in that order is the
+// error.
+func (x *Execution) Prepare(ctx context.Context) ([]Definition, error) {
+	if len(x.names) == 0 {
+		return nil, nil
+	}
+	definitions := make([]Definition, len(x.names))
+	errs := make([]error, len(x.names))
+	var all sync.WaitGroup
+	for i, name := range x.names[1:] {
+		all.Go(func() { definitions[i+1], errs[i+1] = x.bridge.describe(ctx, name) })
+	}
+	definitions[0], errs[0] = x.bridge.describe(ctx, x.names[0])
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return definitions, nil
+}
+
+func (x *Execution) isGranted(name string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.granted[name]
+}
+
+func (x *Execution) grant(name string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.granted == nil {
+		x.granted = map[string]bool{}
+	}
+	x.granted[name] = true
+}

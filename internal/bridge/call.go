@@ -1,0 +1,202 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"sallyport/internal/upstream"
+	"sallyport/internal/upstream/jsonrpc"
+	"sallyport/internal/wire"
+)
+
+// Call answers a call of the execution's code. An error is a *wire.CallError,
+// fit to be shown to the code. Ending ctx gives the call up, and tells the
+// server so.
+func (x *Execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, error) {
+	var result json.RawMessage
+	var err error
+	switch call.Method {
+	case wire.MethodCallTool:
+		result, err = x.callTool(ctx, call.Params)
+	case wire.MethodListTools:
+		result, err = x.listTools(ctx, call.Params)
+	case wire.MethodLoadServer:
+		result, err = x.loadServer(ctx, call.Params)
+	default:
+		err = &wire.CallError{Kind: wire.KindUnsupported, Message: "Unknown RPC type: " + clip(call.Method, 100)}
+	}
+	if err != nil {
+		return nil, callError(ctx, err)
+	}
+	return result, nil
+}
+
+// params are those that the methods here know. Texts are decoded, arguments
+// stay the code's own bytes.
+type params struct {
+	server, tool, name string
+	arguments          json.RawMessage
+}
+
+func parseParams(raw json.RawMessage) (params, error) {
+	var p params
+	invalid := ""
+	text := func(dst *string, key string, value json.RawMessage) {
+		if jsonrpc.Kind(value) != '"' || json.Unmarshal(value, dst) != nil {
+			invalid = fmt.Sprintf("'%s' must be a string", key)
+		}
+	}
+	err := jsonrpc.Members(raw, func(key string, value json.RawMessage) bool {
+		switch key {
+		case "server":
+			text(&p.server, key, value)
+		case "tool":
+			text(&p.tool, key, value)
+		case "name":
+			text(&p.name, key, value)
+		case "arguments":
+			switch jsonrpc.Kind(value) {
+			case '{':
+				p.arguments = value
+			case 'n':
+			default:
+				invalid = "Arguments must be an object"
+			}
+		}
+		return true
+	})
+	if err != nil {
+		invalid = "the request must be an object"
+	}
+	if invalid != "" {
+		return p, &wire.CallError{Kind: wire.KindInvalid, Message: invalid}
+	}
+	return p, nil
+}
+
+// open returns a server that the execution has been granted.
+func (x *Execution) open(ctx context.Context, name string) (Server, error) {
+	if !x.isGranted(name) {
+		if err := x.bridge.Check(name); err != nil {
+			return nil, x.refusal(name, err)
+		}
+		return nil, &wire.CallError{Kind: wire.KindDenied, Message: fmt.Sprintf(
+			"Server '%s' is not available: it was not granted to this run; name it in 'servers', or await runtime.load_server('%s')", name, name)}
+	}
+	return x.bridge.config.Source.Open(ctx, name)
+}
+
+// refusal gives a failed Check its kind.
+func (x *Execution) refusal(name string, err error) error {
+	kind := wire.KindDenied
+	if _, known := x.bridge.servers[name]; !known {
+		kind = wire.KindNotFound
+	}
+	return &wire.CallError{Kind: kind, Message: err.Error()}
+}
+
+func (x *Execution) callTool(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
+	p, err := parseParams(raw)
+	if err != nil {
+		return nil, err
+	}
+	if p.tool == "" {
+		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "Missing tool name"}
+	}
+	server, err := x.open(ctx, p.server)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case x.calls <- struct{}{}:
+		defer func() { <-x.calls }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return server.CallTool(ctx, p.tool, p.arguments)
+}
+
+func (x *Execution) listTools(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
+	p, err := parseParams(raw)
+	if err != nil {
+		return nil, err
+	}
+	server, err := x.open(ctx, p.server)
+	if err != nil {
+		return nil, err
+	}
+	tools, err := server.Tools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	size := 2
+	for _, t := range tools {
+		size += len(t.Raw) + 1
+	}
+	list := append(make([]byte, 0, size), '[')
+	for i, t := range tools {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = append(list, t.Raw...)
+	}
+	return append(list, ']'), nil
+}
+
+func (x *Execution) loadServer(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
+	p, err := parseParams(raw)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.bridge.Check(p.name); err != nil {
+		return nil, x.refusal(p.name, err)
+	}
+	definition, err := x.bridge.describe(ctx, p.name)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := json.Marshal(definition.Server)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a server's definition: %w", err)
+	}
+	x.grant(p.name)
+	return encoded, nil
+}
+
+// callError gives a failure the kind by which the guest picks its exception.
+func callError(ctx context.Context, err error) *wire.CallError {
+	var ready *wire.CallError
+	if errors.As(err, &ready) {
+		return ready
+	}
+	if ctx.Err() != nil {
+		return &wire.CallError{Kind: wire.KindCancelled, Message: "the execution that made this call has ended"}
+	}
+	var answered *jsonrpc.Error
+	kind := wire.KindUnavailable
+	switch {
+	case errors.Is(err, upstream.ErrToolNotAllowed), errors.Is(err, upstream.ErrDisabled):
+		kind = wire.KindDenied
+	case errors.Is(err, upstream.ErrInvalidArguments):
+		kind = wire.KindInvalid
+	case errors.Is(err, upstream.ErrUnknownServer):
+		kind = wire.KindNotFound
+	case errors.Is(err, upstream.ErrTimeout):
+		kind = wire.KindTimeout
+	case errors.Is(err, upstream.ErrInputRequired):
+		kind = wire.KindUnsupported
+	case errors.As(err, &answered), errors.Is(err, upstream.ErrBadAnswer):
+		kind = wire.KindServer
+	}
+	const maxMessage = 4 << 10
+	return &wire.CallError{Kind: kind, Message: clip(err.Error(), maxMessage)}
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n] + "…"
+}

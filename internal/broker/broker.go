@@ -1,0 +1,240 @@
+// Package broker takes one execution from request to result: it validates,
+// holds the host against the policy, finds the session, grants servers, runs
+// the code and accounts for it. Whatever goes wrong is in the result, because
+// that is where an agent looks.
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"sallyport/internal/bridge"
+	"sallyport/internal/policy"
+	"sallyport/internal/sandbox"
+	"sallyport/internal/session"
+)
+
+// DefaultSession is the session of requests that name none.
+const DefaultSession = "default"
+
+// Config is what a Broker needs. Zero durations take their defaults.
+type Config struct {
+	Backend sandbox.Backend // nil: every request answers that there is none
+	Policy  *policy.Policy  // required
+	Servers bridge.Source   // nil: there are none
+	Logger  *slog.Logger    // required
+	// Spec is the sandbox that sessions start; its ID and Owner are theirs.
+	Spec sandbox.Spec
+	// DefaultTimeout and MaxTimeout bound the agent's own time: 30 s, 120 s.
+	DefaultTimeout, MaxTimeout time.Duration
+	// WholeRun, Grace and StartTimeout are session.Config's.
+	WholeRun, Grace, StartTimeout time.Duration
+	// Background is session.Config's.
+	Background float64
+	// MaxCalls is bridge.Config's.
+	MaxCalls int
+}
+
+// A Broker executes requests. It is safe for concurrent use.
+type Broker struct {
+	config   Config
+	log      *slog.Logger
+	bridge   *bridge.Bridge
+	sessions *session.Set // nil without a backend
+
+	probing sync.Mutex // held while the engine is probed
+	mu      sync.Mutex
+	cleared bool // the engine was probed and the policy accepts it
+}
+
+// New returns a broker. It starts and probes nothing.
+func New(config Config) (*Broker, error) {
+	if config.Policy == nil {
+		return nil, policy.ErrNil
+	}
+	if config.Logger == nil {
+		return nil, errors.New("broker: a logger is required")
+	}
+	if config.DefaultTimeout == 0 {
+		config.DefaultTimeout = 30 * time.Second
+	}
+	if config.MaxTimeout == 0 {
+		config.MaxTimeout = 120 * time.Second
+	}
+	if config.Servers == nil {
+		config.Servers = bridge.Upstream(nil)
+	}
+	b := &Broker{config: config, log: config.Logger}
+	var err error
+	b.bridge, err = bridge.New(bridge.Config{Source: config.Servers, Policy: config.Policy, MaxCalls: config.MaxCalls})
+	if err != nil {
+		return nil, err
+	}
+	if config.Backend != nil {
+		b.sessions = session.NewSet(session.Config{
+			Backend: config.Backend, Spec: config.Spec, Logger: config.Logger,
+			Grace: config.Grace, WholeRun: config.WholeRun, StartTimeout: config.StartTimeout,
+			Background: config.Background,
+		})
+	}
+	return b, nil
+}
+
+// Close ends every run and every session. The backend and the servers remain
+// their owners'. It is idempotent.
+func (b *Broker) Close() {
+	if b.sessions != nil {
+		b.sessions.Close()
+	}
+}
+
+// Execute runs a request and returns its result, which is never nil. When ctx
+// is done, the code is interrupted.
+func (b *Broker) Execute(ctx context.Context, req Request) *Result {
+	return b.Submit(req)(ctx)
+}
+
+// Submit takes the request's place in its session's queue, without blocking,
+// and returns the function that runs it and blocks until it has ended. That
+// function must be called exactly once: the session waits for it.
+func (b *Broker) Submit(req Request) func(context.Context) *Result {
+	began := time.Now()
+	answer := func(r *Result) func(context.Context) *Result {
+		b.account(req, r, began)
+		return func(context.Context) *Result { return r }
+	}
+	if req.RequestID == "" {
+		req.RequestID = strings.ToLower(rand.Text()[:12])
+	}
+	if invalid := req.validate(); invalid != nil {
+		return answer(invalid)
+	}
+	req.Timeout = b.timeout(req.Timeout)
+	for _, name := range req.Servers {
+		if err := b.bridge.Check(name); err != nil {
+			return answer(b.finish(req, failure(err)))
+		}
+	}
+	if b.sessions == nil {
+		return answer(b.finish(req, failure(errors.New("no sandbox engine is built into this program for this system; install Podman or Docker"))))
+	}
+	name := req.Session
+	if name == "" {
+		name = DefaultSession
+	}
+	sess, err := b.sessions.Get(name)
+	if err != nil {
+		if errors.Is(err, session.ErrClosed) {
+			return answer(b.finish(req, failure(err)))
+		}
+		return answer(invalid(err.Error()))
+	}
+	x := &execution{broker: b, req: req, session: sess, ticket: sess.Enter(), servers: b.bridge.Begin(req.Servers)}
+	return func(ctx context.Context) *Result {
+		r := x.run(ctx)
+		b.account(req, r, began)
+		return r
+	}
+}
+
+// timeout is how much of its own time a request gets.
+func (b *Broker) timeout(asked time.Duration) time.Duration {
+	if asked == 0 {
+		asked = b.config.DefaultTimeout
+	}
+	return max(time.Second, min(asked, b.config.MaxTimeout))
+}
+
+// account completes a result and logs it.
+func (b *Broker) account(req Request, r *Result, began time.Time) {
+	took := time.Since(began)
+	if r.Status != ValidationError {
+		r.DurationMs = took.Milliseconds()
+	}
+	level := slog.LevelInfo
+	if r.Status != Success {
+		level = slog.LevelWarn
+	}
+	ctx := context.Background()
+	if !b.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("request", req.RequestID), slog.String("status", string(r.Status)),
+		slog.Duration("duration", took), slog.Int("code_bytes", len(req.Code)),
+	}
+	if req.Session != "" {
+		attrs = append(attrs, slog.String("session", req.Session))
+	}
+	if len(req.Servers) > 0 {
+		attrs = append(attrs, slog.Any("servers", req.Servers))
+	}
+	if r.Error != "" {
+		attrs = append(attrs, slog.String("error", r.Error))
+	}
+	if r.StateLost != "" {
+		attrs = append(attrs, slog.String("state_lost", r.StateLost))
+	}
+	b.log.LogAttrs(ctx, level, "execution", attrs...)
+}
+
+// clear answers whether code may run on this host. A yes is remembered; a no
+// is looked at again, because its reason may have been mended.
+func (b *Broker) clear(ctx context.Context) error {
+	b.mu.Lock()
+	cleared := b.cleared
+	b.mu.Unlock()
+	if cleared {
+		return nil
+	}
+	b.probing.Lock()
+	defer b.probing.Unlock()
+	b.mu.Lock()
+	cleared = b.cleared
+	b.mu.Unlock()
+	if cleared {
+		return nil
+	}
+	const probeTimeout = 30 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	report, err := b.config.Backend.Probe(ctx)
+	if err != nil {
+		return err
+	}
+	if !report.Usable {
+		return unusable(report)
+	}
+	if err := b.config.Policy.Check(report); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.cleared = true
+	b.mu.Unlock()
+	return nil
+}
+
+// unusable says why an engine cannot run and what to do about it.
+func unusable(report *sandbox.Report) error {
+	var s strings.Builder
+	s.WriteString("the sandbox engine " + report.Backend + " cannot run here")
+	for _, f := range report.Findings {
+		if !f.Fatal {
+			continue
+		}
+		s.WriteString("; " + f.Title)
+		if f.Detail != "" {
+			s.WriteString(": " + f.Detail)
+		}
+		if f.Remedy != "" {
+			s.WriteString(" (to mend it: " + f.Remedy + ")")
+		}
+	}
+	s.WriteString(". `sallyport doctor` says more")
+	return &sandbox.Error{Op: "probe", Backend: report.Backend, Kind: sandbox.ErrUnavailable, Err: errors.New(s.String())}
+}

@@ -1,0 +1,186 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"sallyport/internal/bridge"
+	"sallyport/internal/session"
+	"sallyport/internal/wire"
+)
+
+// execution is one request that has its place in a session's queue.
+type execution struct {
+	broker  *Broker
+	req     Request
+	session *session.Session
+	ticket  *session.Ticket
+	servers *bridge.Execution
+}
+
+// run waits for the turn, runs the code and returns its result.
+func (x *execution) run(ctx context.Context) *Result {
+	if err := x.broker.clear(ctx); err != nil {
+		x.session.Leave(x.ticket)
+		return x.broker.finish(x.req, x.failed(ctx, err))
+	}
+	out, err := x.session.Exec(ctx, x.ticket, session.Request{
+		Code:    x.req.Code,
+		Timeout: x.req.Timeout,
+		Prepare: x.prepare,
+		Call:    x.call,
+		Output:  x.req.OnOutput,
+	})
+	if err != nil {
+		return x.broker.finish(x.req, x.failed(ctx, err))
+	}
+	return x.broker.finish(x.req, x.result(out))
+}
+
+func (x *execution) call(ctx context.Context, call wire.Call) ([]byte, error) {
+	return x.servers.Call(ctx, call)
+}
+
+// prepare starts the granted servers.
+func (x *execution) prepare(ctx context.Context) (*session.Preparation, error) {
+	definitions, err := x.servers.Prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &session.Preparation{
+		Grants:     x.servers.Names(),
+		Discovered: x.broker.bridge.Discovered(),
+		// The configured servers are the same as long as this process lives.
+		DiscoveredVersion: "1",
+	}
+	for _, d := range definitions {
+		p.Define = append(p.Define, session.Definition{Server: d.Server, Version: d.Version})
+	}
+	return p, nil
+}
+
+// failed is the result of a request whose code never ran.
+func (x *execution) failed(ctx context.Context, err error) *Result {
+	if ctx.Err() != nil {
+		return &Result{Status: Failed, Summary: "Cancelled before the code ran", Error: "Cancelled before the code ran"}
+	}
+	if errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrStop) {
+		err = errors.New("Sallyport is shutting down")
+	}
+	return failure(err)
+}
+
+// result is the result of code that ran.
+func (x *execution) result(out *session.Outcome) *Result {
+	r := &Result{
+		Stdout:    lines(out.Stdout),
+		Stderr:    lines(out.Stderr),
+		StateLost: out.Lost,
+	}
+	if out.Stdout.Omitted > 0 || out.Stderr.Omitted > 0 {
+		r.Truncated = &Truncated{Stdout: out.Stdout.Omitted, Stderr: out.Stderr.Omitted}
+	}
+	for _, a := range out.Artifacts {
+		r.Artifacts = append(r.Artifacts, Artifact{Path: a.Path, Size: a.Size})
+	}
+	if out.Usage != nil {
+		r.Usage = &Usage{CPUSeconds: out.Usage.CPU.Seconds(), PeakMemoryBytes: max(0, out.Usage.PeakBytes)}
+	}
+	if out.Stray != "" {
+		note := "written between calls, by code of an earlier one"
+		if out.StrayOmitted > 0 {
+			note += fmt.Sprintf(" (%d bytes before this left out)", out.StrayOmitted)
+		}
+		r.Notes = append(r.Notes, note+": "+strings.TrimRight(out.Stray, "\n"))
+	}
+	x.judge(r, out)
+	return r
+}
+
+// judge says what became of the code.
+func (x *execution) judge(r *Result, out *session.Outcome) {
+	code := out.ExitCode
+	switch out.End {
+	case session.Finished:
+		r.Status, r.Summary, r.ExitCode = Success, success(r), &code
+	case session.Exited:
+		r.ExitCode = &code
+		if code == 0 {
+			r.Status, r.Summary = Success, success(r)
+			break
+		}
+		r.Status = Failed
+		r.Error = fmt.Sprintf("The code exited with status %d", code)
+		r.Summary = r.Error
+	case session.Raised:
+		r.Status, r.ExitCode = Failed, &code
+		r.Error = "Uncaught exception"
+		if last := lastLine(r.Stderr); last != "" {
+			r.Error += ": " + last
+		}
+		r.Summary = r.Error
+	case session.TimedOut:
+		limit := seconds(out.Limit)
+		r.Status, r.TimeoutSeconds = Timeout, out.Limit.Seconds()
+		r.Summary = "Timeout: execution exceeded " + limit
+		r.Error = "Execution timed out after " + limit
+		if out.Whole {
+			r.Error += " in all, time that it waited for tools included"
+		}
+		r.Error += "; " + fate(r, out)
+	case session.Cancelled:
+		r.Status = Failed
+		r.Summary = "Cancelled"
+		r.Error = "Cancelled by the client; " + fate(r, out)
+	case session.Died:
+		r.Status = Failed
+		if out.Known {
+			r.ExitCode = &code
+		}
+		r.Error = out.Reason
+		r.Summary = "Sandbox error: " + out.Reason
+	}
+}
+
+// fate says what became of the interpreter of code that we ended.
+func fate(r *Result, out *session.Outcome) string {
+	if out.Survived {
+		r.Interrupted = true
+		return "the code was interrupted, the session's variables are kept"
+	}
+	return "the sandbox was killed, the session's variables and files are lost"
+}
+
+func success(r *Result) string {
+	if len(r.Stdout) == 0 && len(r.Stderr) == 0 {
+		return "Success (no output)"
+	}
+	return "Success"
+}
+
+// seconds is a limit as it stands in messages: 5s, 1.5s.
+func seconds(d time.Duration) string { return fmt.Sprintf("%gs", d.Seconds()) }
+
+// lastLine is the line of a traceback that names the exception, as far as can
+// be told from outside: the last one that is not blank.
+func lastLine(lines []string) string {
+	for i := len(lines) - 1; i >= 0; i-- {
+		if line := strings.TrimSpace(lines[i]); line != "" {
+			const most = 300
+			if len(line) > most {
+				return strings.ToValidUTF8(line[:most], "") + "…"
+			}
+			return line
+		}
+	}
+	return ""
+}
+
+// finish adds what every result of the request has.
+func (b *Broker) finish(req Request, r *Result) *Result {
+	r.Servers, r.Session = req.Servers, req.Session
+	return r
+}
