@@ -11,8 +11,8 @@ import (
 // Unmarshal decodes a document to compact JSON, in the order of the document's
 // keys and with numbers in canonical form. A document without content is {}.
 //
-// Every error but one for wrong options is an *Error with the line that is
-// malformed. The bytes of data are not kept.
+// Every error but one for wrong options is an *Error, with the number of the
+// line where one is to blame. The bytes of data are not kept.
 func Unmarshal(data []byte, opt Options) (json.RawMessage, error) {
 	opt, err := opt.resolve()
 	if err != nil {
