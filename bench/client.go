@@ -20,6 +20,7 @@ import (
 type client struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
+	pipe   interface{ SetReadDeadline(time.Time) error } // below out
 	out    *bufio.Reader
 	stderr *tail
 	next   int
@@ -50,7 +51,11 @@ func start(l launch, name string, args ...string) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.in, c.out = in, bufio.NewReaderSize(out, 64<<10)
+	pipe, ok := out.(*os.File)
+	if !ok {
+		return nil, errors.New("the child's output is no pipe")
+	}
+	c.in, c.pipe, c.out = in, pipe, bufio.NewReaderSize(out, 64<<10)
 	return c, c.cmd.Start()
 }
 
@@ -96,8 +101,14 @@ func (c *client) notify(method string) error {
 	return err
 }
 
+// patience is how long an answer may take before the measurement has failed.
+const patience = 90 * time.Second
+
 // receive returns the next answer, whichever request it belongs to.
 func (c *client) receive() (reply, error) {
+	if err := c.pipe.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return reply{}, err
+	}
 	for {
 		line, err := c.out.ReadBytes('\n')
 		if err != nil {
