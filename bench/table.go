@@ -62,7 +62,7 @@ func (r report) writeTable(w io.Writer) error {
 			floor = strings.TrimPrefix(floor+"; "+x.Note, "; ")
 		}
 		if x.Error != "" {
-			floor = firstLine(x.Error)
+			floor = brief(x.Error)
 		}
 		lines = append(lines, []string{x.What, x.P50, x.P95, n, x.Reach, x.verdict(), floor})
 	}
@@ -95,13 +95,15 @@ func (r report) writeTable(w io.Writer) error {
 	return nil
 }
 
-func firstLine(s string) string {
-	s = strings.TrimSpace(s)
-	if i := strings.IndexByte(s, '\n'); i >= 0 {
-		s = s[:i]
+// brief is the first and the last line of an error: where, and what.
+func brief(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	text := strings.TrimSpace(lines[0])
+	if last := strings.TrimSpace(lines[len(lines)-1]); len(lines) > 1 && last != "" {
+		text += " … " + last
 	}
-	if len(s) > 160 {
-		s = s[:160] + "…"
+	if r := []rune(text); len(r) > 200 {
+		text = string(r[:200]) + "…"
 	}
-	return s
+	return text
 }
