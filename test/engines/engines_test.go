@@ -24,6 +24,7 @@ import (
 const (
 	binaryEnv = "SALLYPORT_BIN"
 	proofsEnv = "SALLYPORT_TEST_PROOFS"
+	userEnv   = "SALLYPORT_TEST_USER"
 	// hostPython runs the positive controls, for every user of the host.
 	hostPython = "/usr/bin/python3"
 )
@@ -41,11 +42,6 @@ func TestGVisor(t *testing.T) {
 	exe := privateCopy(t, name, t.TempDir())
 	state := t.TempDir()
 	runtimeDir, cacheDir := filepath.Join(state, "run"), filepath.Join(state, "cache")
-	proofs := os.Getenv(proofsEnv)
-	if proofs == "" && os.Geteuid() == 0 {
-		proofs = filepath.Join(os.TempDir(), "sallyport-proofs-"+strconv.Itoa(os.Getpid())+".json")
-		t.Cleanup(func() { _ = os.Remove(proofs) })
-	}
 	sandboxtest.Run(t, sandboxtest.Config{
 		Engine: name,
 		New: func(t testing.TB) sandbox.Backend {
@@ -53,7 +49,7 @@ func TestGVisor(t *testing.T) {
 			b, err := gvisor.New(gvisor.Options{
 				Executable: exe, RuntimeDir: runtimeDir, CacheDir: cacheDir,
 				Path: "/usr/bin:/bin", Home: home,
-				Log: slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn})),
+				Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -62,23 +58,25 @@ func TestGVisor(t *testing.T) {
 		},
 		StateDir:   state,
 		HostPython: hostPython,
-		ProofsFile: proofs,
+		ProofsFile: os.Getenv(proofsEnv),
 		Leftovers: func(mark string) []string {
 			h := sandboxtest.HostState{Executable: exe, Dirs: []string{runtimeDir}, Mark: mark}
 			return h.Left()
 		},
 	})
-	if os.Geteuid() == 0 && !t.Failed() {
-		t.Run("as an ordinary user", func(t *testing.T) { asUser(t, proofs) })
-	}
 }
 
-// testLog writes an engine's log to a test's.
-type testLog struct{ t testing.TB }
-
-func (l testLog) Write(b []byte) (int, error) {
-	_, err := os.Stderr.Write(append([]byte(l.t.Name()+": "), b...))
-	return len(b), err
+// TestGVisorAsUser runs [TestGVisor] as the ordinary user that
+// SALLYPORT_TEST_USER names, after root has proved the controls that only root
+// can prove.
+func TestGVisorAsUser(t *testing.T) {
+	name := os.Getenv(userEnv)
+	if name == "" || os.Geteuid() != 0 {
+		sandboxtest.Skip(t, "gvisor.user", userEnv+" names no user, or root does not run the test")
+	}
+	proofs := filepath.Join(t.TempDir(), "proofs.json")
+	sandboxtest.Prove(t, sandboxtest.Config{HostPython: hostPython, ProofsFile: proofs})
+	asUser(t, name, proofs)
 }
 
 // privateCopy returns a copy of the executable in dir that nothing else runs.
@@ -110,11 +108,15 @@ func copyTo(t *testing.T, from, to string) string {
 }
 
 // asUser runs this test binary once more as an ordinary user.
-func asUser(t *testing.T, proofs string) {
-	uid, gid := 47110, 47110
-	if u, err := user.Lookup("tester"); err == nil {
-		uid, _ = strconv.Atoi(u.Uid)
-		gid, _ = strconv.Atoi(u.Gid)
+func asUser(t *testing.T, name, proofs string) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, err1 := strconv.Atoi(u.Uid)
+	gid, err2 := strconv.Atoi(u.Gid)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
 	}
 	place, err := os.MkdirTemp("/tmp", "sallyport-user-")
 	if err != nil {
@@ -123,6 +125,7 @@ func asUser(t *testing.T, proofs string) {
 	t.Cleanup(func() { _ = os.RemoveAll(place) })
 	self := copyTo(t, "/proc/self/exe", filepath.Join(place, "engines.test"))
 	bin := copyTo(t, os.Getenv(binaryEnv), filepath.Join(place, "sallyport"))
+	proofs = copyTo(t, proofs, filepath.Join(place, "proofs.json"))
 	for _, dir := range []string{"home", "tmp"} {
 		if err := os.Mkdir(filepath.Join(place, dir), 0o700); err != nil {
 			t.Fatal(err)
@@ -156,7 +159,7 @@ func asUser(t *testing.T, proofs string) {
 	if err != nil {
 		t.Errorf("as user %d: %v", uid, err)
 	}
-	if err == nil && strings.Contains(out.String(), "--- SKIP: TestGVisor") {
+	if err == nil && strings.Contains(out.String(), "--- SKIP: TestGVisor ") {
 		sandboxtest.Skip(t, "gvisor.user", "it skipped as an ordinary user")
 	}
 }

@@ -27,9 +27,10 @@ type Attempt struct {
 	Canary bool
 	// Wrecks: the attempt may end its own sandbox, so it gets one to itself.
 	Wrecks bool
-	// Tolerated says why reaching it is no escape: the summary shows it, and
-	// nothing fails.
-	Tolerated string
+	// OwnKernel says why reaching it is no escape from an engine that has a
+	// kernel of its own, where it concerns that kernel alone. The summary shows
+	// it, and nothing fails.
+	OwnKernel string
 }
 
 // Control says how an attempt is proved: natively on the host its probe must

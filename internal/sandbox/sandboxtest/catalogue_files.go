@@ -226,7 +226,9 @@ def attempt(p):
 return first([attempt(p) for p in walk(["/dev"], 2000)])
 `, Control: Control{Root: true, Unproven: "a device cgroup may forbid it to root, too"}},
 		{Name: "devices", Category: c, Tries: "finds a device node other than the harmless ones", Probe: `
-harmless = {"null", "zero", "full", "random", "urandom", "tty", "ptmx", "console"}
+# gVisor's own kernel offers fuse and tun to everyone: the attempts fuse-mount
+# and tun try what they are good for.
+harmless = {"null", "zero", "full", "random", "urandom", "tty", "ptmx", "console", "fuse", "tun"}
 for p in walk(["/dev"], 5000):
     mode = os.lstat(p).st_mode
     if (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)) and os.path.basename(p) not in harmless and not p.startswith("/dev/pts/"):

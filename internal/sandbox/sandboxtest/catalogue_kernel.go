@@ -80,7 +80,7 @@ if syscall("personality", 0xffffffff) & 0x0040000:
 os.setpriority(os.PRIO_PROCESS, 0, -10)
 if os.getpriority(os.PRIO_PROCESS, 0) < 0:
     return "nice is now %d" % os.getpriority(os.PRIO_PROCESS, 0)
-`, Control: root},
+`, Control: root, OwnKernel: "gVisor keeps the number and shows it, and schedules nothing by it"},
 		{Name: "realtime", Category: c, Tries: "takes a real-time scheduling class", Probe: `
 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
 if os.sched_getscheduler(0) == os.SCHED_FIFO:
@@ -248,8 +248,8 @@ return first([lambda: syscall("iopl", 3) == 0 and "iopl", lambda: syscall("ioper
 		{Name: "migrate-pages", Category: c, Tries: "moves the pages of a host process", Probe: `
 return "moved %d" % syscall("move_pages", P["canary"]["pid"], 0, None, None, None, 0)
 `, Canary: true, Control: Control{Root: true, Unproven: "a kernel without NUMA has no such call"}},
-		{Name: "kvm", Category: c, Tries: "opens /dev/kvm, /dev/fuse or another powerful device", Probe: `
-paths = ("/dev/kvm", "/dev/fuse", "/dev/vhost-net", "/dev/vhost-vsock", "/dev/loop-control", "/dev/mapper/control", "/dev/cpu/0/msr", "/dev/uinput", "/dev/userfaultfd", "/dev/ppp")
+		{Name: "kvm", Category: c, Tries: "opens /dev/kvm or another powerful device", Probe: `
+paths = ("/dev/kvm", "/dev/vhost-net", "/dev/vhost-vsock", "/dev/loop-control", "/dev/mapper/control", "/dev/cpu/0/msr", "/dev/uinput", "/dev/userfaultfd", "/dev/ppp")
 return first([lambda p=p: can_open(p, os.O_RDWR) for p in paths])
 `, Control: root},
 	}

@@ -161,6 +161,11 @@ return "mounted"
 syscall("open_tree", AT_FDCWD, "/", 1)
 return "cloned"
 `, Control: private},
+		{Name: "fuse-mount", Category: c, Tries: "mounts a file system that it serves itself", Probe: `
+fd = os.open("/dev/fuse", os.O_RDWR)
+syscall("mount", "probe", tempfile.mkdtemp(), "fuse", 0, "fd=%d,rootmode=40000,user_id=%d,group_id=%d" % (fd, os.getuid(), os.getgid()))
+return "mounted"
+`, Control: Control{Root: true, Private: true, Unproven: "a kernel without FUSE has none"}},
 		{Name: "mount-setattr", Category: c, Tries: "clears mount flags by mount_setattr", Probe: `
 attr = struct.pack("QQQQ", 0, 1, 0, 0)
 return first([lambda p=p: syscall("mount_setattr", AT_FDCWD, p, 0, attr, len(attr)) or "changed " + p for p in ("/", "/tmp", "/workspace", "/proc")])
@@ -225,6 +230,46 @@ return "mounted"
 enter_userns(CLONE_NEWNET)
 socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 return "opened"
+`, Control: Control{Unproven: "some hosts forbid user namespaces to ordinary users"}},
+		{Name: "userns-fuse", Category: c, Tries: "becomes root of a user namespace and mounts a file system that it serves itself", Probe: `
+enter_userns(CLONE_NEWNS)
+fd = os.open("/dev/fuse", os.O_RDWR)
+syscall("mount", "probe", tempfile.mkdtemp(), "fuse", 0, "fd=%d,rootmode=40000,user_id=0,group_id=0" % fd)
+return "mounted"
+`, Control: Control{Unproven: "some hosts forbid user namespaces to ordinary users, or have no FUSE"}},
+		{Name: "userns-clone", Category: c, Tries: "makes a user namespace by clone and clone3", Probe: `
+def old():
+    pid = syscall("clone", CLONE_NEWUSER | int(signal.SIGCHLD), 0, 0, 0, 0)
+    return pid
+def new():
+    args = struct.pack("8Q", CLONE_NEWUSER, 0, 0, 0, int(signal.SIGCHLD), 0, 0, 0)
+    return syscall("clone3", args, len(args))
+def attempt(call):
+    def go():
+        pid = call()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        return "made one"
+    return go
+return first([attempt(old), attempt(new)])
+`, Control: Control{Unproven: "some hosts forbid user namespaces to ordinary users"}},
+		{Name: "userns-capability", Category: c, Tries: "gains every capability in a user namespace", Probe: `
+enter_userns()
+eff = [l for l in open("/proc/self/status") if l.startswith("CapEff")][0].split()[1]
+if int(eff, 16) & (1 << 21):
+    return "CapEff is " + eff
+`, Control: Control{Unproven: "some hosts forbid user namespaces to ordinary users"}},
+		{Name: "userns-chroot", Category: c, Tries: "leaves the root by chroot as root of a user namespace", Probe: `
+enter_userns(CLONE_NEWNS)
+fd = os.open("/", os.O_RDONLY)
+syscall("chroot", tempfile.mkdtemp())
+os.fchdir(fd)
+for _ in range(64):
+    os.chdir("..")
+syscall("chroot", ".")
+if read_some(P["files"]["/tmp"]).decode() == P["token"]:
+    return "read a file of the host"
 `, Control: Control{Unproven: "some hosts forbid user namespaces to ordinary users"}},
 		{Name: "userns-bind-write", Category: c, Tries: "as root of a user namespace, remounts the root writable and writes to it", Probe: `
 enter_userns(CLONE_NEWNS)

@@ -54,6 +54,16 @@ func proveAll(ctx context.Context, t *testing.T, h *host, cfg *Config, neighbour
 	return proofs
 }
 
+// Prove runs every positive control as root and leaves the proofs in
+// cfg.ProofsFile, for a suite that runs as an ordinary user.
+func Prove(t *testing.T, cfg Config) {
+	t.Helper()
+	h := newHost(t, &cfg)
+	native := newNeighbour(t)
+	nativeNeighbour(t, h, native)
+	proveAll(t.Context(), t, h, &cfg, native)
+}
+
 func prove(ctx context.Context, t *testing.T, h *host, a *Attempt, neighbour neighbourParams) proof {
 	t.Helper()
 	params := h.with(neighbour.params())

@@ -96,7 +96,7 @@ def first(attempts):
                 return r
         except (OSError, Blocked) as e:
             last.append(str(e))
-    raise Blocked("; ".join(last[:4]) or "nothing to try")
+    raise Blocked("; ".join(last[:4]) or "none of them reached anything")
 
 
 def can_open(path, flags):
