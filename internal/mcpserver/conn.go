@@ -55,7 +55,7 @@ type conn struct {
 
 	mu       sync.Mutex
 	inFlight map[sdkrpc.ID]*request
-	running  int           // of those, calls of a tool
+	running  int           // of those, how many the end of input waits for
 	idle     chan struct{} // closed when running becomes 0; nil: nobody waits
 	protocol string        // negotiated by initialize; empty: not yet
 	modern   string        // metadata that the SDK accepted, see modernKey
@@ -65,7 +65,7 @@ type conn struct {
 type request struct {
 	cancel     context.CancelCauseFunc // of one on the short way
 	cancelled  bool                    // its answer is not wanted any more
-	tool       bool
+	awaited    bool                    // the end of input waits for it
 	initialize bool
 	modern     string
 	batch      *batch
@@ -155,7 +155,7 @@ func (c *conn) readLoop() {
 	}
 }
 
-// drain waits until no tool runs any more, for as long as the client may be
+// drain waits until what was asked for is answered, for as long as the client may be
 // made to wait.
 func (c *conn) drain() {
 	c.mu.Lock()
@@ -244,7 +244,7 @@ func (c *conn) forward(msg sdkrpc.Message, b *batch) {
 		case req.IsCall():
 			entry := &request{
 				batch:      b,
-				tool:       req.Method == "tools/call",
+				awaited:    req.Method != "subscriptions/listen",
 				initialize: req.Method == "initialize",
 				modern:     modernKey(req.Params),
 			}
@@ -276,7 +276,7 @@ func (c *conn) register(id sdkrpc.ID, r *request) *sdkrpc.Error {
 		return &sdkrpc.Error{Code: codeBusy, Message: fmt.Sprintf("more than %d requests are in flight", maxInFlight)}
 	}
 	c.inFlight[id] = r
-	if r.tool {
+	if r.awaited {
 		c.running++
 	}
 	return nil
@@ -309,7 +309,7 @@ func (c *conn) settle(id sdkrpc.ID, data []byte) []byte {
 		return data
 	}
 	delete(c.inFlight, id)
-	if r.tool {
+	if r.awaited {
 		if c.running--; c.running == 0 && c.idle != nil {
 			close(c.idle)
 			c.idle = nil

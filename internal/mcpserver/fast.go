@@ -168,7 +168,7 @@ func modernKey(params json.RawMessage) string {
 // SDK has not accepted yet.
 func (c *conn) startFast(call fastCall) bool {
 	ctx, cancel := context.WithCancelCause(c.stop)
-	entry := &request{cancel: cancel, tool: true}
+	entry := &request{cancel: cancel, awaited: true}
 	c.mu.Lock()
 	accepted := call.modern != "" && call.modern == c.modern || call.modern == "" && c.protocol != ""
 	c.mu.Unlock()

@@ -137,14 +137,21 @@ func (c *client) receiveAny() any {
 	if err != nil {
 		c.t.Fatalf("reading an answer: %v", err)
 	}
+	return decode(c.t, line)
+}
+
+func decode(t *testing.T, line []byte) any {
+	t.Helper()
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.UseNumber()
 	if err := dec.Decode(&v); err != nil {
-		c.t.Fatalf("answer %q: %v", line, err)
+		t.Fatalf("answer %q: %v", line, err)
 	}
 	return v
 }
+
+func newTestReader(r io.Reader) *bufio.Reader { return bufio.NewReader(r) }
 
 // end closes the client's end and waits for the server's.
 func (c *client) end() error {

@@ -1,0 +1,162 @@
+package mcpserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tiktoken-go/tokenizer"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// revisions are those that a client may speak, the stateless one last.
+var revisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
+
+func stateless(version string) bool { return version >= "2026-07-28" }
+
+// ask sends a request in the manner of a revision and returns the raw result.
+func (c *client) ask(version, id, method, params string) json.RawMessage {
+	c.t.Helper()
+	meta := ""
+	if stateless(version) {
+		meta = `"_meta":{` + modernMeta + `}`
+		if params != "" {
+			meta += ","
+		}
+	}
+	c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s%s}}`, id, method, meta, params))
+	line, err := c.out.ReadBytes('\n')
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var answer struct {
+		Result json.RawMessage
+		Error  json.RawMessage
+	}
+	if err := json.Unmarshal(line, &answer); err != nil || answer.Error != nil {
+		c.t.Fatalf("%s: %s (%v)", method, line, err)
+	}
+	return answer.Result
+}
+
+// open begins a conversation and returns what the server says of itself.
+func (c *client) open(version string) json.RawMessage {
+	c.t.Helper()
+	if stateless(version) {
+		return c.ask(version, "0", "server/discover", "")
+	}
+	result := c.ask(version, "0", "initialize", `"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"t","version":"1"}`)
+	c.send(initialized)
+	return result
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", filepath.FromSlash(name))
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (go test -update writes it)", err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s has changed (go test -update accepts it)\n got: %s\nwant: %s", name, got, want)
+	}
+}
+
+func indent(t *testing.T, raw []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	b.WriteByte('\n')
+	return b.Bytes()
+}
+
+// TestWhatAnAgentReads keeps what every client puts into its model's context:
+// a change is a visible difference, and it stays small.
+func TestWhatAnAgentReads(t *testing.T) {
+	const most = 200
+	codec, err := tokenizer.Get(tokenizer.O200kBase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range revisions {
+		t.Run(version, func(t *testing.T) {
+			c := serve(t, Config{})
+			self := c.open(version)
+			list := c.ask(version, "1", "tools/list", "")
+			golden(t, "definition/"+version+"-self.json", indent(t, self))
+			golden(t, "definition/"+version+"-tools.json", indent(t, list))
+			var hello struct{ Instructions string }
+			if err := json.Unmarshal(self, &hello); err != nil {
+				t.Fatal(err)
+			}
+			n, err := codec.Count(string(list) + hello.Instructions)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d tokens", n)
+			if n > most {
+				t.Errorf("tools/list and instructions measure %d tokens, more than %d", n, most)
+			}
+			for _, word := range []string{"persistent", "runtime.discovered_servers()", "runtime.search_tool_docs(", "await mcp_", "servers=[", "last expression"} {
+				if !strings.Contains(string(list)+hello.Instructions, word) {
+					t.Errorf("an agent is not told of %q", word)
+				}
+			}
+		})
+	}
+}
+
+func TestTheManual(t *testing.T) {
+	for _, version := range revisions {
+		c := serve(t, Config{})
+		c.open(version)
+		var list struct {
+			Resources []struct {
+				URI  string
+				Size int
+			}
+		}
+		if err := json.Unmarshal(c.ask(version, "1", "resources/list", ""), &list); err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Resources) != len(capabilityURIs) {
+			t.Fatalf("%s: resources %v", version, list)
+		}
+		for _, r := range list.Resources {
+			var read struct {
+				Contents []struct{ URI, MIMEType, Text string }
+			}
+			if err := json.Unmarshal(c.ask(version, "2", "resources/read", `"uri":"`+r.URI+`"`), &read); err != nil {
+				t.Fatal(err)
+			}
+			if len(read.Contents) != 1 || read.Contents[0].URI != r.URI || len(read.Contents[0].Text) != r.Size {
+				t.Errorf("%s: %s: %v", version, r.URI, read)
+			}
+			for _, want := range []string{"# Code Execution MCP Capabilities", "## Quick usage", "cwd"} {
+				if !strings.Contains(read.Contents[0].Text, want) {
+					t.Errorf("%s: the manual lacks %q", r.URI, want)
+				}
+			}
+			if !strings.HasSuffix(read.Contents[0].Text, "Resource URI: "+r.URI) {
+				t.Errorf("the manual of %s does not end with its name", r.URI)
+			}
+		}
+	}
+}

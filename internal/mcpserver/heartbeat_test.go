@@ -1,0 +1,82 @@
+package mcpserver
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+func TestHeartbeats(t *testing.T) {
+	for _, version := range revisions {
+		for _, sdkOnly := range []bool{false, true} {
+			for _, token := range []string{`"tok"`, "42"} {
+				t.Run(fmt.Sprintf("%s, SDK only %v, token %s", version, sdkOnly, token), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						c := serve(t, Config{SDKOnly: sdkOnly})
+						c.open(version)
+						meta := `"progressToken":` + token
+						if stateless(version) {
+							meta += "," + modernMeta
+						}
+						c.send(call("1", "wait 8s", `,"_meta":{`+meta+`}`))
+						for _, at := range []string{"1", "4", "7"} {
+							got := c.receive()
+							params, _ := got["params"].(map[string]any)
+							if got["method"] != "notifications/progress" || fmt.Sprint(params["progress"]) != at ||
+								fmt.Sprint(params["progressToken"]) != strings.Trim(token, `"`) || params["message"] != "working on it" {
+								t.Errorf("after %s s: %v", at, got)
+							}
+						}
+						if got := c.receive(); fmt.Sprint(got["id"]) != "1" || got["result"] == nil {
+							t.Errorf("answer: %v", got)
+						}
+						// Nothing follows the answer.
+						c.send(call("2", "wait 4s", ""))
+						if got := c.receive(); fmt.Sprint(got["id"]) != "2" {
+							t.Errorf("after the answer: %v", got)
+						}
+						if err := c.end(); err != nil {
+							t.Error(err)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestLastLine(t *testing.T) {
+	tests := []struct{ in, want string }{
+		{"", ""},
+		{"\n \n", ""},
+		{"one", "one"},
+		{"one\ntwo\n\n", "two"},
+		{"10%\r20%\r", "20%"},
+		{"a\xffb\xe2\x82", "ab"},
+		{strings.Repeat("x", 300), strings.Repeat("x", 200)},
+	}
+	for _, tt := range tests {
+		if got := lastLine([]byte(tt.in)); got != tt.want {
+			t.Errorf("%q: %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}
+
+func TestHeartbeatLooksAtTheEndOfTheOutputOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := startHeartbeat(func(float64, string) {})
+		defer h.stop()
+		for range 100 {
+			h.output([]byte(strings.Repeat("y", keptTail/3)))
+		}
+		h.output([]byte("\nend"))
+		if len(h.tail) != keptTail || lastLine(h.tail) != "end" {
+			t.Errorf("%d bytes kept, last line %q", len(h.tail), lastLine(h.tail))
+		}
+		h.output([]byte(strings.Repeat("z", 3*keptTail)))
+		if len(h.tail) != keptTail {
+			t.Errorf("%d bytes kept of a large write", len(h.tail))
+		}
+	})
+}
