@@ -61,7 +61,7 @@ func New(opts Options) (*Backend, error) {
 		opts:   opts,
 		log:    opts.Log,
 		groups: groups,
-		scopes: scopes{address: opts.UserBus, v2: groups.v2},
+		scopes: scopes{address: opts.UserBus, v2: groups.v2, proc: "/proc"},
 		userns: os.Geteuid() != 0,
 		runs:   map[string]*run{},
 	}, nil

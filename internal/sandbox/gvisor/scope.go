@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 type scopes struct {
 	address string // of the user's bus; empty: there is none
 	v2      string // where version 2 is mounted
+	proc    string // "/proc" but in tests
 }
 
 const (
@@ -118,7 +120,7 @@ func (s scopes) create(ctx context.Context, name string, pid int, l sandbox.Limi
 // scope's directory.
 func (s scopes) waitForScope(ctx context.Context, unit string, pid int) (string, error) {
 	for {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		b, err := os.ReadFile(filepath.Join(s.proc, strconv.Itoa(pid), "cgroup"))
 		if err != nil {
 			return "", err
 		}

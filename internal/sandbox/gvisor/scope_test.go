@@ -1,0 +1,169 @@
+//go:build linux && (amd64 || arm64)
+
+package gvisor
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/godbus/dbus/v5/prop"
+
+	"sallyport/internal/sandbox"
+)
+
+// startBus runs a real message bus of the test's own.
+func startBus(t *testing.T) (address string) {
+	t.Helper()
+	daemon, err := exec.LookPath("dbus-daemon")
+	if err != nil {
+		t.Fatalf("this test needs dbus-daemon (Debian: dbus-daemon): %v", err)
+	}
+	config := filepath.Join(t.TempDir(), "bus.conf")
+	err = os.WriteFile(config, []byte(`<busconfig><type>session</type><listen>unix:dir=/tmp</listen><auth>EXTERNAL</auth>
+<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy></busconfig>`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(daemon, "--config-file="+config, "--nofork", "--nopidfile", "--print-address")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	address, err = bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(address)
+}
+
+// userSystemd stands in for a user's service manager, which needs a machine
+// that systemd started: it takes the real call over a real bus, and writes
+// into folders what the kernel would show.
+type userSystemd struct {
+	dir      string // holds cgroup and proc
+	noMemory bool
+	unit     string
+	props    map[string]any
+}
+
+func (s *userSystemd) StartTransientUnit(name, mode string, props []property, _ []auxiliary) (dbus.ObjectPath, *dbus.Error) {
+	s.unit, s.props = name, map[string]any{}
+	for _, p := range props {
+		s.props[p.Name] = p.Value.Value()
+	}
+	group := "/user.slice/user@1000.service/app.slice/" + name
+	dir := filepath.Join(s.dir, "cgroup", group)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", dbus.MakeFailedError(err)
+	}
+	if !s.noMemory {
+		if err := os.WriteFile(filepath.Join(dir, "memory.max"), fmt.Appendln(nil, s.props["MemoryMax"]), 0o644); err != nil {
+			return "", dbus.MakeFailedError(err)
+		}
+	}
+	for _, pid := range s.props["PIDs"].([]uint32) {
+		proc := filepath.Join(s.dir, "proc", fmt.Sprint(pid))
+		if err := os.MkdirAll(proc, 0o755); err != nil {
+			return "", dbus.MakeFailedError(err)
+		}
+		if err := os.WriteFile(filepath.Join(proc, "cgroup"), []byte("0::"+group+"\n"), 0o644); err != nil {
+			return "", dbus.MakeFailedError(err)
+		}
+	}
+	return "/org/freedesktop/systemd1/job/1", nil
+}
+
+func (s *userSystemd) serve(t *testing.T, address string) scopes {
+	t.Helper()
+	conn, err := dbus.Connect(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.Export(s, systemdPath, systemdManager); err != nil {
+		t.Fatal(err)
+	}
+	_, err = prop.Export(conn, systemdPath, prop.Map{systemdManager: {
+		"ControlGroup": {Value: "/user.slice/user@1000.service"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.RequestName(systemdName, dbus.NameFlagDoNotQueue); err != nil {
+		t.Fatal(err)
+	}
+	manager := filepath.Join(s.dir, "cgroup/user.slice/user@1000.service")
+	if err := os.MkdirAll(manager, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(manager, "cgroup.controllers"), []byte("cpu memory pids\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return scopes{address: address, v2: filepath.Join(s.dir, "cgroup"), proc: filepath.Join(s.dir, "proc")}
+}
+
+func TestScope(t *testing.T) {
+	systemd := &userSystemd{dir: t.TempDir()}
+	s := systemd.serve(t, startBus(t))
+	ctx := context.Background()
+	if !s.available(ctx) {
+		t.Fatal("not available")
+	}
+	limits := sandbox.Limits{MemoryBytes: 512 << 20, Processes: 128, CPUs: 1.5}
+	g, err := s.create(ctx, "sallyport-a", 4242, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if filepath.Base(g.v2) != "sallyport-a.scope" {
+		t.Errorf("group %s", g.v2)
+	}
+	want := map[string]any{
+		"MemoryMax":          uint64(512 << 20),
+		"MemorySwapMax":      uint64(0),
+		"TasksMax":           uint64(hostThreads(limits)),
+		"CPUQuotaPerSecUSec": uint64(1_500_000),
+		"CollectMode":        "inactive-or-failed",
+	}
+	for k, v := range want {
+		if systemd.props[k] != v {
+			t.Errorf("%s is %v, want %v", k, systemd.props[k], v)
+		}
+	}
+	if err := g.remove(); err != nil || !exists(g.v2) {
+		t.Errorf("a scope is systemd's to remove: %v", err)
+	}
+}
+
+// A scope whose memory nobody limits must not pass for a hard limit.
+func TestScopeWithoutMemoryController(t *testing.T) {
+	systemd := &userSystemd{dir: t.TempDir(), noMemory: true}
+	s := systemd.serve(t, startBus(t))
+	if g, err := s.create(context.Background(), "sallyport-a", 4242, sandbox.DefaultLimits); err == nil {
+		t.Errorf("accepted: %+v", g)
+	}
+}
+
+func TestNoBus(t *testing.T) {
+	for _, s := range []scopes{{}, {address: "unix:path=" + filepath.Join(t.TempDir(), "none"), v2: "/sys/fs/cgroup"}} {
+		if s.available(context.Background()) {
+			t.Errorf("%+v is available", s)
+		}
+		if _, err := s.create(context.Background(), "sallyport-a", 1, sandbox.DefaultLimits); err == nil {
+			t.Errorf("%+v made a scope", s)
+		}
+	}
+}
