@@ -225,12 +225,20 @@ func (s *Server) redactAnswer(answered *jsonrpc.Error) *jsonrpc.Error {
 	}
 }
 
-// fillDiagnosis adds how a server ended and its last words. The end of its
-// output is often seen before the end of the process: wait a little.
+// fillDiagnosis adds how a server ended, if it did, and its last words.
 func fillDiagnosis(e *Error, def Definition, proc *child.Process, conn *jsonrpc.Conn) {
 	select {
-	case <-proc.Exited():
-	case <-time.After(500 * time.Millisecond):
+	case <-conn.Done():
+		// The end of its output is often seen before the end of the process.
+		soon, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		defer cancel()
+		for _, event := range []<-chan struct{}{proc.Exited(), conn.Drained()} {
+			select {
+			case <-event:
+			case <-soon.Done():
+			}
+		}
+	default:
 	}
 	e.Exit = proc.ExitStatus()
 	e.LastText = lastLines([]byte(def.Redact(string(proc.Stderr()))), 20, 2<<10)

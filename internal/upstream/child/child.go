@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sallyport/internal/upstream/tail"
@@ -68,6 +69,7 @@ type Process struct {
 	state  *os.ProcessState
 	hurry  chan struct{} // closed: no more waiting, kill
 	once   sync.Once
+	asked  atomic.Bool // it was told to end by a signal
 }
 
 // Start starts a program.
@@ -158,10 +160,13 @@ func (p *Process) Exited() <-chan struct{} { return p.exited }
 func (p *Process) Gone() <-chan struct{} { return p.gone }
 
 // ExitStatus describes how the program ended ("exit status 3", "signal:
-// killed"), and is empty while it runs.
+// killed"). It is empty while it runs, and when it was Stop that ended it.
 func (p *Process) ExitStatus() string {
 	select {
 	case <-p.exited:
+		if p.asked.Load() {
+			return ""
+		}
 		return p.state.String()
 	default:
 		return ""
@@ -181,6 +186,11 @@ func (p *Process) Stop(ctx context.Context) error {
 		p.kill,
 	}
 	for i, step := range steps {
+		select {
+		case <-p.exited:
+		default:
+			p.asked.Store(i > 0)
+		}
 		step()
 		wait := p.grace
 		if i == len(steps)-1 {

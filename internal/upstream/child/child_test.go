@@ -174,8 +174,8 @@ func TestStopInAHurry(t *testing.T) {
 		t.Errorf("took %v", took)
 	}
 	waitDead(t, time.Second, group...)
-	if p.ExitStatus() != "signal: killed" {
-		t.Error(p.ExitStatus())
+	if p.ExitStatus() != "" || p.state.String() != "signal: killed" {
+		t.Error(p.ExitStatus(), p.state)
 	}
 }
 

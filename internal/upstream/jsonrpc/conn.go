@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"sallyport/internal/upstream/tail"
 )
@@ -22,6 +23,9 @@ const (
 	DefaultMaxDepth = 500
 	DefaultKeepJunk = 64 << 10
 )
+
+// lastAnswers is how long a peer that reads no more may still write.
+const lastAnswers = 500 * time.Millisecond
 
 // queued is how many messages may wait for a peer that does not read.
 const queued = 64
@@ -207,8 +211,8 @@ func (c *Conn) Err() error {
 }
 
 // CloseWrite ends the connection for us: pending calls fail, and the peer sees
-// the end of its input. What the peer still writes is read and dropped, so that
-// it does not block on its way out.
+// the end of its input. What the peer still writes is read, so that it does not
+// block on its way out.
 func (c *Conn) CloseWrite() {
 	c.fail(errors.New("closed by us"))
 }
@@ -219,6 +223,9 @@ func (c *Conn) Wait() {
 	<-c.readerDone
 	<-c.writerDone
 }
+
+// Drained is closed when all that the peer wrote has been read.
+func (c *Conn) Drained() <-chan struct{} { return c.readerDone }
 
 // Junk returns the last of the lines that were no messages.
 func (c *Conn) Junk() []byte { return c.junk.Bytes() }
@@ -308,6 +315,12 @@ func (c *Conn) write() {
 			batch = nil
 		}
 		if err != nil {
+			// A peer that ends closes its input first or last; let what it
+			// still said arrive.
+			select {
+			case <-c.readerDone:
+			case <-time.After(lastAnswers):
+			}
 			c.fail(fmt.Errorf("write: %w", err))
 			return
 		}
@@ -318,14 +331,12 @@ func (c *Conn) read() {
 	defer close(c.readerDone)
 	for {
 		l, err := c.lines.next()
+		if errors.Is(err, io.EOF) {
+			err = fmt.Errorf("the other side closed its output: %w", err)
+		}
 		if err != nil {
 			c.fail(err)
 			return
-		}
-		select {
-		case <-c.done:
-			continue // drain
-		default:
 		}
 		if l.overlong {
 			c.tooLong(l)
@@ -344,16 +355,16 @@ func (c *Conn) handleLine(l line) {
 		return
 	}
 	if data[0] == '[' {
-		// A batch. The elements are validated once more, one by one; nobody
-		// batches large results.
-		n := 0
-		if err := Elements(data, func(value json.RawMessage) bool {
-			n++
+		// A batch, which nobody uses for large results: validating it once
+		// more as a whole is cheap.
+		if !Valid(data) {
+			c.keepJunk(data)
+			return
+		}
+		_ = Elements(data, func(value json.RawMessage) bool {
 			c.handleMessage(value, l.owned)
 			return true
-		}); err != nil && n == 0 {
-			c.keepJunk(data)
-		}
+		})
 		return
 	}
 	c.handleMessage(data, l.owned)

@@ -1,0 +1,277 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"sallyport/internal/upstream/child"
+	"sallyport/internal/upstream/definitions"
+)
+
+func TestDefinitionsOfAManager(t *testing.T) {
+	defs := []Definition{define(t, "b c", "x"), define(t, "B-C", "x"), define(t, "a", "x"), define(t, "a", "y"), define(t, "1st", "x")}
+	defs[0].Disabled = true
+	m := manage(t, Options{}, defs...)
+	var got []string
+	for _, d := range m.Definitions() {
+		got = append(got, d.Name+"="+d.Alias)
+	}
+	if strings.Join(got, " ") != "1st=_1st B-C=b_c a=a b c=b_c_2" {
+		t.Error(got)
+	}
+	if defs[0].Alias != "" {
+		t.Error("the caller's definitions were changed")
+	}
+	if d, ok := m.Definition("a"); !ok || d.Launch().Env[roleVariable] != "x" {
+		t.Error(d, ok)
+	}
+	if _, err := m.Server(t.Context(), "b c"); !errors.Is(err, ErrDisabled) {
+		t.Error(err)
+	}
+	if _, err := m.Server(t.Context(), "none"); !errors.Is(err, ErrUnknownServer) {
+		t.Error(err)
+	}
+}
+
+func TestFailedStarts(t *testing.T) {
+	missing := definitions.New("missing", "", definitions.Launch{Command: "no-such-command-here", Env: map[string]string{"PATH": "/s3cr3t-dir"}})
+	notExecutable := definitions.New("plain", "", definitions.Launch{Command: "/etc/passwd"})
+	badFormat := definitions.New("format", "", definitions.Launch{Command: writeFile(t, "not a program", 0o755)})
+	tests := []struct {
+		def  Definition
+		want []string
+	}{
+		{define(t, "x", "dies-at-start", "SECRET=s3cr3t-key"), []string{"exit status 3", "\n  Error: the key ${SECRET} is wrong"}},
+		{define(t, "x", "says-goodbye-on-stdout"), []string{"exit status 0", "usage: server --port N"}},
+		{define(t, "x", "silent"), []string{"no answer to initialize within 300ms"}},
+		{define(t, "x", "closes-stdout"), []string{"EOF"}},
+		{missing, []string{`command "no-such-command-here" not found (PATH is ${PATH})`}},
+		{notExecutable, []string{"permission denied"}},
+		{badFormat, []string{"exec format error"}},
+	}
+	for _, test := range tests {
+		name := test.def.Launch().Env[roleVariable]
+		if name == "" {
+			name = test.def.Name
+		}
+		t.Run(name, func(t *testing.T) {
+			logged := new(logBuffer)
+			m := manage(t, Options{Log: logged.logger(), StartTimeout: 300 * time.Millisecond}, test.def)
+			_, err := m.Server(t.Context(), test.def.Name)
+			if !errors.Is(err, ErrStart) {
+				t.Fatal(err)
+			}
+			for _, want := range append(test.want, "did not start ("+test.def.CommandLine()) {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q lacks %q", err, want)
+				}
+			}
+			if strings.Contains(err.Error()+logged.String(), "s3cr3t") || strings.Contains(err.Error(), "\x1b") {
+				t.Errorf("%q or the log shows too much", err)
+			}
+		})
+	}
+	var notFound *child.NotFoundError
+	m := manage(t, Options{}, missing)
+	if _, err := m.Server(t.Context(), "missing"); !errors.As(err, &notFound) {
+		t.Error(err)
+	}
+}
+
+func writeFile(t *testing.T, text string, mode os.FileMode) string {
+	t.Helper()
+	path := t.TempDir() + "/file"
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestOneStartForAll(t *testing.T) {
+	m := manage(t, Options{}, define(t, "x", "slow-start"))
+	impatient, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := m.Server(impatient, "x"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrStart) {
+		t.Error(err)
+	}
+	servers := make([]*Server, 20)
+	var wg sync.WaitGroup
+	for i := range servers {
+		wg.Go(func() {
+			s, err := m.Server(t.Context(), "x")
+			if err != nil {
+				t.Error(err)
+			}
+			servers[i] = s
+		})
+	}
+	wg.Wait()
+	if len(slices.Compact(servers)) != 1 || len(m.Running()) != 1 {
+		t.Error("more than one was started")
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	m := manage(t, Options{}, define(t, "x", "dies-at-start"), define(t, "y", "plain"))
+	var errs []error
+	for range 4 {
+		_, err := m.Server(t.Context(), "x")
+		errs = append(errs, err)
+	}
+	for i, err := range errs {
+		if paused := strings.Contains(err.Error(), "it is tried again after"); paused != (i >= 2) || !errors.Is(err, ErrStart) || !strings.Contains(err.Error(), "exit status 3") {
+			t.Errorf("start %d: %v", i, err)
+		}
+	}
+	waitFor(t, func() bool {
+		_, err := m.Server(t.Context(), "x")
+		return !strings.Contains(err.Error(), "it is tried again after")
+	})
+	// One that starts well and dies each time is held back too.
+	for i := range 3 {
+		s, err := m.Server(t.Context(), "y")
+		if i == 2 {
+			if !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "it is tried again after") {
+				t.Errorf("start %d: %v", i, err)
+			}
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.CallTool(t.Context(), "die", nil); !errors.Is(err, ErrGone) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestIdleStop(t *testing.T) {
+	m := manage(t, Options{IdleStop: 100 * time.Millisecond}, define(t, "x", "sdk"))
+	s := running(t, m, "x")
+	// In use it is not idle.
+	if _, err := s.CallTool(t.Context(), "sleep", json.RawMessage(`{"MS":400}`)); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return !s.Alive() && syscall.Kill(s.Info().PID, 0) != nil })
+	if _, err := s.CallTool(t.Context(), "echo", nil); !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "it was stopped") {
+		t.Error(err)
+	}
+	if again := running(t, m, "x"); again == s || again.Info().PID == s.Info().PID {
+		t.Error("the stopped server was handed out")
+	}
+}
+
+func TestClose(t *testing.T) {
+	defs := []Definition{define(t, "a", "sdk"), define(t, "b", "stubborn"), define(t, "c", "silent"), define(t, "d", "flood"), define(t, "e", "plain")}
+	m := NewManager(defs, Options{Environ: os.Environ(), StopGrace: 200 * time.Millisecond})
+	var pids []int
+	for _, name := range []string{"a", "b", "d", "e"} {
+		pids = append(pids, running(t, m, name).Info().PID)
+	}
+	call := make(chan error, 2)
+	go func() {
+		_, err := running(t, m, "e").CallTool(t.Context(), "silence", nil)
+		call <- err
+	}()
+	go func() {
+		_, err := m.Server(t.Context(), "c")
+		call <- err
+	}()
+	time.Sleep(100 * time.Millisecond)
+	began := time.Now()
+	if err := m.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("took %v", took)
+	}
+	for range 2 {
+		if err := <-call; !errors.Is(err, ErrGone) && !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	}
+	for _, pid := range pids {
+		if syscall.Kill(pid, 0) == nil {
+			t.Errorf("process %d is still there", pid)
+		}
+	}
+	if _, err := m.Server(t.Context(), "a"); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if err := m.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCloseInAHurry(t *testing.T) {
+	m := NewManager([]Definition{define(t, "b", "stubborn"), define(t, "c", "stubborn")}, Options{Environ: os.Environ(), StopGrace: time.Minute})
+	running(t, m, "b")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if err := m.Close(ctx); err != nil || time.Since(began) > 5*time.Second {
+		t.Error(err, time.Since(began))
+	}
+}
+
+func TestAliases(t *testing.T) {
+	for name, want := range map[string]string{
+		"github": "github", "GitHub-Server": "github_server", "a.b c//d": "a_b_c_d", "3d": "_3d", "--": "_", "": "server",
+		"日本": "_", "über": "_ber", "K8s": "k8s", "İx": "i_x", "_a_": "_a_", "class": "class", "a__b": "a__b",
+	} {
+		if got := ServerAlias(name); got != want {
+			t.Errorf("ServerAlias(%q) = %q, want %q", name, got, want)
+		}
+	}
+	for name, want := range map[string]string{
+		"list-things": "list_things", "getUserProfile": "getuserprofile", "3d.render": "_3d_render", "class": "class_", "Class": "class_",
+		"": "tool", "!": "_", "None": "none", "async": "async_", "match": "match",
+	} {
+		if got := ToolAlias(name); got != want {
+			t.Errorf("ToolAlias(%q) = %q, want %q", name, got, want)
+		}
+	}
+	for _, test := range []struct{ names, want string }{
+		{"a-b a_b a.b", "a_b a_b_2 a_b_3"},
+		{"a-b a_b a_b_2 a.b", "a_b a_b_2 a_b_2_2 a_b_3"},
+		{"a_2 a a. a!", "a_2 a a_ a__2"},
+		{"class Class class_", "class_ class__2 class__3"},
+	} {
+		if got := strings.Join(ToolAliases(strings.Fields(test.names)), " "); got != test.want {
+			t.Errorf("%s: %s, want %s", test.names, got, test.want)
+		}
+	}
+	same := make([]string, 20_000)
+	aliases := ToolAliases(same)
+	if aliases[0] != "tool" || aliases[19_999] != "tool_20000" {
+		t.Error(aliases[0], aliases[19_999])
+	}
+}
+
+func TestLastLines(t *testing.T) {
+	long := strings.Repeat("é", 3000)
+	for in, want := range map[string]string{
+		"":                               "",
+		"\n\na\r\nb\n\n":                 "a\nb",
+		"1\n2\n3\n4\n":                   "2\n3\n4",
+		"\x1b[1;31mred\x1b[0m \x07x\x00": "red x",
+		"\x1bMup \u009b31mx":             "up 31mx",
+		"\xffa":                          "\uFFFDa",
+		long + "\nend":                   "end",
+	} {
+		if got := lastLines([]byte(in), 3, 100); got != want {
+			t.Errorf("%.30q: %q, want %q", in, got, want)
+		}
+	}
+	if got := lastLines([]byte(long), 3, 101); len(got) > 101 || !strings.HasSuffix(got, "é") {
+		t.Errorf("%q", got)
+	}
+}
