@@ -56,7 +56,7 @@ type Conn struct {
 	mu     sync.Mutex
 	run    *Execution // the one under way
 	lastID uint64
-	calls  int
+	calls  map[uint64]context.CancelFunc // under way, by ID
 	exit   *wire.Exit
 	err    error
 	dead   chan struct{}
@@ -82,6 +82,7 @@ func Open(stdin io.WriteCloser, stdout, stderr io.ReadCloser, opts Options) *Con
 		readied:      make(chan struct{}),
 		controlEnded: make(chan struct{}),
 		outputEnded:  make(chan struct{}),
+		calls:        make(map[uint64]context.CancelFunc),
 		dead:         make(chan struct{}),
 	}
 	go c.readControl()
@@ -233,6 +234,8 @@ func (c *Conn) control(b []byte) error {
 		return c.gotReady(*m.Ready)
 	case m.Call != nil:
 		c.gotCall(*m.Call)
+	case m.Cancel != nil:
+		c.gotCancel(*m.Cancel)
 	case m.Done != nil:
 		c.gotDone(*m.Done)
 	}
@@ -311,35 +314,48 @@ func (c *Conn) gotCall(call wire.Call) {
 	c.mu.Lock()
 	x := c.run
 	var refusal *wire.CallError
-	switch {
+	switch _, twice := c.calls[call.ID]; {
 	case x == nil || x.id != call.Run || x.done != nil:
 		refusal = &wire.CallError{Kind: wire.KindCancelled, Message: "the execution that made this call has ended"}
-	case c.calls >= c.opts.MaxCalls:
+	case len(c.calls) >= c.opts.MaxCalls:
 		refusal = &wire.CallError{Kind: wire.KindLimit, Message: fmt.Sprintf("more than %d calls at a time", c.opts.MaxCalls)}
-	default:
-		c.calls++
+	case twice:
+		refusal = &wire.CallError{Kind: wire.KindInvalid, Message: "a call of that number is under way"}
 	}
-	c.mu.Unlock()
 	if refusal != nil {
-		// Not from here: a guest that floods calls and reads nothing would
-		// stop this goroutine once the queue is full.
+		c.mu.Unlock()
+		// This goroutine never waits for room: a guest that floods calls and
+		// reads nothing gets no answers.
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = c.reply(ctx, call.ID, nil, refusal)
 		return
 	}
+	ctx, cancel := context.WithCancel(x.ctx)
+	c.calls[call.ID] = cancel
+	c.mu.Unlock()
 	go func() {
-		result, err := x.handler.Call(x.ctx, call)
+		result, err := x.handler.Call(ctx, call)
 		c.mu.Lock()
-		c.calls--
+		delete(c.calls, call.ID)
 		c.mu.Unlock()
-		if x.ctx.Err() != nil {
+		gone := ctx.Err() != nil
+		cancel()
+		if gone {
 			return // nobody waits for it any more
 		}
 		if err := c.reply(x.ctx, call.ID, result, err); err != nil && x.ctx.Err() == nil {
 			c.log.Debug("reply to the guest", "call", call.ID, "error", err)
 		}
 	}()
+}
+
+func (c *Conn) gotCancel(m wire.Cancel) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cancel, ok := c.calls[m.ID]; ok {
+		cancel()
+	}
 }
 
 // reply sends the outcome of a call.

@@ -8,9 +8,10 @@ import (
 // FromGuest is a decoded control frame from the guest: exactly one field is
 // set.
 type FromGuest struct {
-	Ready *Ready
-	Call  *Call
-	Done  *Done
+	Ready  *Ready
+	Call   *Call
+	Cancel *Cancel
+	Done   *Done
 }
 
 // Bounds of what a guest may put into a frame's members.
@@ -60,6 +61,8 @@ func DecodeFromGuest(b []byte) (FromGuest, error) {
 			m.Params = json.RawMessage("{}")
 		}
 		return FromGuest{Call: &Call{ID: m.ID, Run: m.Run, Method: m.Method, Params: m.Params}}, nil
+	case TypeCancel:
+		return FromGuest{Cancel: &Cancel{ID: m.ID}}, nil
 	case TypeDone:
 		d := &Done{
 			ID: m.ID, Status: m.Status, ExitCode: m.ExitCode,

@@ -34,6 +34,7 @@
 //
 //	ready     {"type":"ready","protocol":1,"python":"3.11.2"}
 //	call      {"type":"call","id":7,"run":1,"method":"call_tool","params":{…}}
+//	cancel    {"type":"cancel","id":7}: nobody waits for that call's reply
 //	done      {"type":"done","id":1,"status":"ok","exitCode":0,
 //	           "artifacts":[{"path":"a.png","size":123}],
 //	           "background":{"threads":1,"tasks":2,"children":0}}

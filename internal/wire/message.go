@@ -13,6 +13,7 @@ const (
 	TypeShutdown = "shutdown"
 	TypeReady    = "ready"
 	TypeCall     = "call"
+	TypeCancel   = "cancel"
 	TypeDone     = "done"
 )
 
@@ -86,6 +87,11 @@ type Call struct {
 	Run    uint64          `json:"run"`
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params"`
+}
+
+// Cancel says that nobody waits for the reply to call ID any more.
+type Cancel struct {
+	ID uint64 `json:"id"`
 }
 
 // Status says how an execution ended.

@@ -1,3 +1,5 @@
+"""What a container's first process is started with."""
+
 import sys
 
 sys.path.insert(0, __file__.rpartition("/")[0].rpartition("/")[0])

@@ -1,22 +1,21 @@
 """The interpreter's end of the control channel: frames, and calls under way.
 
 Exactly one thread reads at a time. As a rule it is the main thread, while it
-waits for something: a reply, or the next execution. A call from another thread
-starts a reader thread, which takes over until it has read the next exec frame.
-
-An interrupt (the host's SIGINT) must not tear a frame apart. The signal handler
-therefore raises nothing while code of this package runs, except at the one place
-where it waits (`waiting` is true); see session.on_interrupt.
+waits for something: a reply, or the next execution. A call from elsewhere, where
+nobody can promise that the main thread will wait, starts a reader thread, which
+takes over until it has read the next exec frame.
 """
 
 from . import BUILTINS as __builtins__
 
+import sys
 from _thread import _count as thread_count, allocate_lock, get_ident, start_new_thread
-from posix import _exit, getpid, readv, write
+from posix import pipe, read, readv, set_blocking, write
 
-import _json
+from . import codec
 
-MAX_FRAME = 128 << 20
+MAX_TO_GUEST = 128 << 20
+MAX_FROM_GUEST = 32 << 20
 KEEP = 64 << 10
 
 
@@ -24,92 +23,106 @@ class Gone(BaseException):
     """The host is no longer there."""
 
 
-class _Scanner:
-    """What the C scanner wants to know; the json package takes too long to import."""
+class Slot:
+    """A reply that is waited for."""
 
-    strict = False
-    object_hook = None
-    object_pairs_hook = None
-    parse_float = float
-    parse_int = int
-    parse_constant = staticmethod({"-Infinity": float("-inf"), "Infinity": float("inf"), "NaN": float("nan")}.__getitem__)
+    __slots__ = ("id", "done", "ok", "value", "decode", "lock", "future", "loop", "thread")
 
-    def __init__(self, hook=None):
-        self.object_hook = hook
-        self.memo = {}
+    def __init__(self, decode=codec.decode):
+        self.id = None
+        self.done = False
+        self.ok = self.value = None
+        self.decode = decode
+        self.lock = None  # held until the reply is here, where another thread reads
+        self.future = None  # or a future of an event loop
+        self.loop = None
+        self.thread = None
 
+    def deliver(self, ok, value):
+        self.ok, self.value = ok, value
+        if self.future is None:
+            self.done = True
+            lock = self.lock
+            if lock is not None:
+                lock.release()
+        elif self.thread == get_ident():
+            self.resolve()
+        else:
+            try:
+                self.loop.call_soon_threadsafe(self.resolve)
+            except RuntimeError:  # the loop is closed
+                pass
 
-def decoder(hook=None):
-    """A function from a JSON text to its value."""
-    scan = _json.make_scanner(_Scanner(hook))
+    def resolve(self):
+        self.done = True
+        if not self.future.done():
+            self.future.set_result(None)
 
-    def decode(text):
-        try:
-            value, end = scan(text, 0)
-        except StopIteration as e:
-            raise ValueError("not JSON at character %s" % e.value) from None
-        if end != len(text) and text[end:].strip(" \t\r\n"):
-            raise ValueError("more than one JSON value")
-        return value
+    def result(self):
+        if self.ok:
+            return self.value
+        from .errors import from_host
 
-    return decode
+        raise from_host(self.value)
 
-
-decode = decoder()
-
-
-def encode(value, default=None):
-    """The JSON text of value, in ASCII, without white space."""
-    if default is None:
-        default = _refuse
-    make = _json.make_encoder({}, default, _json.encode_basestring_ascii, None, ":", ",", False, False, False)
-    return "".join(make(value, 0))
-
-
-def _refuse(value):
-    raise TypeError("a value of type %s cannot be sent as JSON" % type(value).__name__)
+    def __await__(self):
+        """For code that runs without an event loop: execute.drive waits."""
+        if self.future is not None:
+            yield from self.future.__await__()
+        else:
+            yield self
 
 
 class Channel:
-    def __init__(self, fd_in, fd_out, pid):
-        self.fd_in = [fd_in]
+    def __init__(self, fd_in, fd_out, interrupts):
+        self.fd_in = fd_in
         self.fd_out = fd_out
-        self.pid = pid
+        self.interrupts = interrupts
         self.main = get_ident()
-        self.waiting = False
-        self.on_wait = None  # called before the main thread waits
-        self.on_exec = None  # takes exec frames
+        self.closed = False  # in a forked child
 
+        self.run = 0  # the execution under way, or 0
+        self.execs = []  # received while none was under way
+        self.on_exec = None  # ends the main thread's event loop
+        self.idle = None  # the slot that the main thread waits on for one
+
+        self.pending = {}
+        self.last_id = 0
+        self.write_lock = allocate_lock()
+        self.state_lock = allocate_lock()
+        self.read_lock = allocate_lock()  # held while reading a frame
+        self.threaded = False  # the reader thread reads
+        self.wake_fds = None
+        self.poller = None
+
+        self.fds = [fd_in]
         self.buffer = bytearray(KEEP)
         self.view = memoryview(self.buffer)
         self.whole = [[self.view]]
         self.start = self.end = 0
-        # Bytes that arrived and are not yet counted in end. Appending here
-        # happens in C, inside of extend: no signal handler runs between the
-        # read and the count of what it read.
+        # Reads that are not yet counted in end. The number is appended by C
+        # code, inside of extend: no signal handler can run between a read and
+        # the note of how much it read.
         self.arrived = []
 
-        self.write_lock = allocate_lock()
-        self.pending = {}
-        self.last_id = 0
+    # Frames.
 
-    # Reading.
-
-    def fill(self, view, target):
-        """Wait for bytes and put them at the beginning of view."""
+    def fill(self, buffers):
+        """Wait for bytes."""
+        interrupts = self.interrupts
         main = get_ident() == self.main
         if main:
-            self.waiting = True
+            interrupts.check()
+            interrupts.waiting = True
         try:
-            self.arrived.extend(map(readv, self.fd_in, target or [[view]]))
+            self.arrived.extend(map(readv, self.fds, buffers))
         except OSError:
             raise Gone from None
         finally:
             if main:
-                self.waiting = False
+                interrupts.waiting = False
 
     def count(self):
-        """Count what has arrived."""
         while self.arrived:
             n = self.arrived.pop()
             if n == 0:
@@ -117,7 +130,7 @@ class Channel:
             self.end += n
 
     def buffered(self):
-        """Whether at least the beginning of a frame is here already."""
+        """Whether a frame has arrived, or its beginning."""
         self.count()
         return self.end > self.start
 
@@ -135,22 +148,22 @@ class Channel:
                     if self.start == self.end:
                         self.start = self.end = 0
                     return text
-                if size > MAX_FRAME:
+                if size > MAX_TO_GUEST:
                     raise Gone
                 if 4 + size > KEEP:
                     return self.large(size)
             if self.end == 0:
-                self.fill(None, self.whole)
+                self.fill(self.whole)
                 continue
             if self.start:
-                self.buffer[: self.end - self.start] = self.view[self.start : self.end]
+                self.buffer[: self.end - self.start] = self.buffer[self.start : self.end]
                 self.end -= self.start
                 self.start = 0
-            self.fill(self.view[self.end :], None)
+            self.fill([[self.view[self.end :]]])
 
     def large(self, size):
-        """A frame that the buffer cannot hold: read into its own memory. It is
-        being written at this moment, so an interrupt can wait."""
+        """A frame that the buffer cannot hold. It is being written at this
+        moment, so an interrupt can wait."""
         body = bytearray(size)
         view = memoryview(body)
         have = self.end - self.start - 4
@@ -158,7 +171,7 @@ class Channel:
         self.start = self.end = 0
         while have < size:
             try:
-                n = readv(self.fd_in[0], [view[have:]])
+                n = readv(self.fd_in, [view[have:]])
             except OSError:
                 n = 0
             if n == 0:
@@ -166,10 +179,8 @@ class Channel:
             have += n
         return str(body, "utf-8")
 
-    # Writing.
-
     def send(self, text):
-        """Send one frame."""
+        """Send one frame. text is ASCII."""
         body = text.encode("ascii")
         data = len(body).to_bytes(4, "big") + body
         with self.write_lock:
@@ -181,3 +192,230 @@ class Channel:
                         rest = rest[write(self.fd_out, rest) :]
             except OSError:
                 raise Gone from None
+
+    def dispatch(self, text):
+        """Give a frame to whom it concerns. What concerns nobody is dropped:
+        a late reply, an exec while one is under way."""
+        if text.startswith('{"type":"reply","id":'):
+            slot = self.pending.pop(int(text[21 : text.index(",", 21)]), None)
+            if slot is None:
+                return
+            try:
+                frame = slot.decode(text)
+                slot.deliver(frame["ok"], frame["result"] if frame["ok"] else frame["error"])
+            except Exception as e:
+                slot.deliver(False, {"kind": "internal", "message": "the reply cannot be read: %s" % e})
+            return
+        frame = codec.decode(text)
+        kind = frame["type"]
+        if kind == "shutdown":
+            raise Gone
+        if kind == "exec" and self.run == 0:
+            self.execs.append(frame)
+            if self.on_exec is not None:
+                self.on_exec()
+            if self.idle is not None:
+                with self.state_lock:
+                    self.idle.deliver(True, None)
+
+    # Who reads.
+
+    def pump(self):
+        """In the main thread: wait for a frame and dispatch it. Returns early
+        when somebody else has taken over the reading."""
+        if not self.buffered() and thread_count() and not self.wait_readable():
+            return
+        if self.read_lock.acquire(False):
+            try:
+                if self.threaded:
+                    return
+                text = self.frame()
+            finally:
+                self.read_lock.release()
+            self.dispatch(text)
+
+    def wakeable(self):
+        """The descriptor on which the main thread can be woken."""
+        if self.wake_fds is None:
+            fds = pipe()
+            for fd in fds:
+                set_blocking(fd, False)
+            self.wake_fds = fds
+        return self.wake_fds[0]
+
+    def wake(self):
+        if self.wake_fds is not None:
+            try:
+                write(self.wake_fds[1], b"w")
+            except OSError:  # full: it will wake
+                pass
+
+    def woken(self):
+        """Forget that somebody woke us."""
+        try:
+            read(self.wake_fds[0], 4096)
+        except BlockingIOError:
+            pass
+        except OSError:  # user code closed it
+            self.wake_fds = self.poller = None
+
+    def wait_readable(self):
+        """Wait for a frame, or for another thread to wake us; whether a frame
+        has come."""
+        import select
+
+        wake = self.wakeable()
+        if self.poller is None:
+            self.poller = select.poll()
+            self.poller.register(self.fd_in, select.POLLIN)
+            self.poller.register(wake, select.POLLIN)
+        if self.threaded:  # whoever sets it from now on will wake us
+            return False
+        self.interrupts.check()
+        self.interrupts.waiting = True
+        try:
+            ready = self.poller.poll()
+        finally:
+            self.interrupts.waiting = False
+        fds = [fd for fd, _ in ready]
+        if wake in fds:
+            self.woken()
+        return self.fd_in in fds
+
+    def read_elsewhere(self):
+        """See to it that somebody reads even if the main thread does not."""
+        with self.state_lock:
+            if self.threaded:
+                return
+            self.threaded = True
+            start_new_thread(self.read_on, ())
+        self.wake()
+
+    def read_on(self):
+        """The reader thread."""
+        from posix import _exit
+
+        try:
+            with self.read_lock:
+                while True:
+                    text = self.frame()
+                    if text.startswith('{"type":"exec"') and self.run == 0:
+                        # The main thread takes the reading back.
+                        self.threaded = False
+                        break
+                    self.dispatch(text)
+            self.dispatch(text)
+            self.wake()
+        except Gone:
+            _exit(0)
+
+    # Calls.
+
+    def begin(self, slot, method, params):
+        """Send a call. params is its JSON text."""
+        if self.closed:
+            from .errors import MCPError
+
+            raise MCPError("a forked child process cannot call tools")
+        if self.run == 0:
+            from .errors import MCPError
+
+            raise MCPError("tools can only be called while run_python runs")
+        text_size = len(params) + 128
+        if text_size > MAX_FROM_GUEST:
+            from .errors import MCPError
+
+            raise MCPError("the arguments take %d bytes as JSON; at most %d can be sent" % (len(params), MAX_FROM_GUEST))
+        with self.state_lock:
+            self.last_id += 1
+            slot.id = self.last_id
+        self.pending[slot.id] = slot
+        self.send('{"type":"call","id":%d,"run":%d,"method":"%s","params":%s}' % (slot.id, self.run, method, params))
+
+    def abandon(self, slot):
+        """Nobody waits for the reply any more."""
+        if self.pending.pop(slot.id, None) is not None and not self.closed:
+            self.send('{"type":"cancel","id":%d}' % slot.id)
+
+    async def request(self, method, params, decode=codec.decode):
+        """Call the host and await the reply."""
+        slot = Slot(decode)
+        loop = running_loop()
+        if loop is not None:
+            slot.loop, slot.future, slot.thread = loop, loop.create_future(), get_ident()
+            if slot.thread != self.main or not getattr(getattr(loop, "_selector", None), "reads_channel", False):
+                self.read_elsewhere()
+        elif get_ident() != self.main:
+            return self.request_sync(method, params, decode)
+        self.begin(slot, method, params)
+        try:
+            await slot
+        finally:
+            if not slot.done:
+                self.abandon(slot)
+        return slot.result()
+
+    def request_sync(self, method, params, decode=codec.decode):
+        """Call the host and wait for the reply."""
+        slot = Slot(decode)
+        main = get_ident() == self.main
+        if not main:
+            slot.lock = allocate_lock()
+            slot.lock.acquire()
+            self.read_elsewhere()
+        self.begin(slot, method, params)
+        try:
+            if main:
+                self.wait(slot)
+            else:
+                slot.lock.acquire()
+        finally:
+            if not slot.done:
+                self.abandon(slot)
+        return slot.result()
+
+    def wait(self, slot):
+        """In the main thread: wait until slot has been delivered."""
+        while not slot.done:
+            if not self.threaded:
+                self.pump()
+                continue
+            with self.state_lock:
+                if slot.done or not self.threaded:
+                    continue
+                lock = allocate_lock()
+                lock.acquire()
+                slot.lock = lock
+            if slot.done:  # delivered before it had a lock to release
+                return
+            self.interrupts.check()
+            self.interrupts.waiting = True
+            try:
+                lock.acquire()
+            finally:
+                self.interrupts.waiting = False
+
+    def next_exec(self):
+        """In the main thread: wait for the next exec frame."""
+        while not self.execs:
+            if not self.threaded:
+                self.pump()
+                continue
+            self.idle = Slot()
+            if not self.execs:
+                self.wait(self.idle)
+            self.idle = None
+        return self.execs.pop(0)
+
+    def end_run(self):
+        """The execution is over: what it still waits for never comes."""
+        self.run = 0
+        while self.pending:
+            _, slot = self.pending.popitem()
+            slot.deliver(False, {"kind": "cancelled", "message": "the execution that made this call has ended"})
+
+
+def running_loop():
+    """The event loop that runs in this thread, without importing asyncio."""
+    events = sys.modules.get("asyncio.events")
+    return None if events is None else events._get_running_loop()

@@ -1,21 +1,24 @@
-"""One execution: compile, run, echo, and say how it ended."""
+"""One execution: compile, run, show the last value, say how it ended."""
 
 from . import BUILTINS as __builtins__
 
 import sys
-from types import CoroutineType, ModuleType
-
 from _ast import Expr, Expression, PyCF_ALLOW_TOP_LEVEL_AWAIT, PyCF_ONLY_AST
+from posix import _exit
 
-NAME = "__sandbox__"
+from .channel import Gone, Slot
+from .interrupt import PLACE
+
+AWAITS = 0x80  # inspect.CO_COROUTINE
 
 
-def namespace():
-    """The namespace of user code: a module, so that what is defined in it can
-    be found again by pickle, dataclasses and typing."""
-    module = ModuleType(NAME)
-    sys.modules[NAME] = module
-    return vars(module)
+async def _nothing():
+    pass
+
+
+_coroutine = _nothing()
+Coroutine = type(_coroutine)
+_coroutine.close()
 
 
 def compile_source(source, filename):
@@ -34,34 +37,145 @@ def ends_in_semicolon(source, node):
     """Whether a semicolon after the last statement asks for silence."""
     if ";" not in source:
         return False
-    rest = source.split("\n")[node.end_lineno - 1 :]
-    rest[0] = rest[0].encode()[node.end_col_offset :].decode()
-    return any(";" in line.partition("#")[0] for line in rest)
+    lines = source.encode("utf-8", "replace").splitlines()[node.end_lineno - 1 :]
+    lines[0] = lines[0][node.end_col_offset :]
+    return any(b";" in line.partition(b"#")[0] for line in lines)
 
 
 def run(session, source, filename):
     """Run source. The status and the exit code of the execution."""
+    interrupts = session.interrupts
     try:
-        code, last = compile_source(source, filename)
+        try:
+            code, last = compile_source(source, filename)
+        except BaseException as e:
+            return failed(session, e, True)
+        session.sources.add(filename, source)
+        loop = session.asyncio
+        if loop is None and ("asyncio" in source or "asyncio" in sys.modules):
+            loop = session.use_asyncio()
+        awaits = (0 if code is None else code.co_flags) | (0 if last is None else last.co_flags)
+        try:
+            interrupts.arm()
+            if awaits & AWAITS:
+                steps = run_awaiting(code, last, session.namespace)
+                if loop is not None:
+                    loop.run(steps)
+                else:
+                    drive(session, steps)
+            else:
+                if loop is not None:
+                    loop.enter()
+                if code is not None:
+                    exec(code, session.namespace)
+                if last is not None:
+                    evaluate_and_show(last, session.namespace, eval, show)
+            interrupts.armed = False
+        finally:
+            interrupts.armed = False
+            sys.settrace(None)
+            sys.setprofile(None)
+            if session.asyncio is not None:
+                session.asyncio.leave()
+    except Gone:
+        raise
+    except SystemExit as e:
+        outcome = "exit", exit_code(e)
     except BaseException as e:
-        return report(e)
+        outcome = failed(session, e, False)
+    else:
+        outcome = "ok", 0
+    if session.channel.closed:
+        # The code forked, and this is the child: it ends where the code does.
+        session.streams.flush()
+        _exit(outcome[1])
+    return outcome
+
+
+# A warning about a value that is thrown away here (a coroutine that was not
+# awaited) names this frame, so it should not be a line of this file.
+evaluate_and_show = eval(compile("lambda code, namespace, eval, show: show(eval(code, namespace))", PLACE, "eval"))
+
+
+async def run_awaiting(code, last, namespace):
+    if code is not None:
+        result = eval(code, namespace)
+        if code.co_flags & AWAITS:
+            await result
+    if last is not None:
+        value = eval(last, namespace)
+        if last.co_flags & AWAITS:
+            value = await value
+        show(value)
+
+
+def drive(session, coroutine):
+    """Run a coroutine without an event loop: as long as it waits for nothing
+    but the host's replies it needs none, and importing asyncio is slow."""
+    channel = session.channel
+    resume, argument = coroutine.send, None
+    session.driving = True
     try:
-        session.interruptible = True
-        if code is not None:
-            exec(code, session.namespace)
-        if last is not None:
-            value = eval(last, session.namespace)
-            if value is not None:
-                sys.displayhook(value)
-        session.interruptible = False
-    except BaseException as e:
-        session.interruptible = False
-        return report(e)
-    return "ok", 0
+        while True:
+            awaited = resume(argument)
+            resume, argument = coroutine.send, None
+            if type(awaited) is Slot:
+                try:
+                    channel.wait(awaited)
+                except KeyboardInterrupt as e:
+                    resume, argument = coroutine.throw, e
+            elif session.asyncio is not None:
+                return session.asyncio.take_over(coroutine, awaited)
+            else:
+                resume = coroutine.throw
+                argument = RuntimeError("%r cannot be awaited without a running event loop" % (awaited,))
+    except StopIteration as e:
+        return e.value
+    finally:
+        session.driving = False
+        if session.asyncio is not None:
+            relay = session.asyncio.expected()
+            if relay is not None:
+                session.asyncio.loop.run_until_complete(relay.task)
 
 
-def report(e):
-    import traceback
+def show(value):
+    """Print the value of a last expression, as an interactive Python does."""
+    if value is not None:
+        sys.displayhook(value)
 
-    traceback.print_exception(type(e), e, e.__traceback__)
+
+def displayhook(value):
+    """sys.displayhook, where user code has not set its own."""
+    import builtins
+
+    if value is None:
+        return
+    text = repr(value)
+    sys.stdout.write(text + "\n")
+    if type(value) is not Coroutine:  # else nothing would say that it was not awaited
+        builtins._ = value
+
+
+def exit_code(e):
+    """What sys.exit's argument comes to."""
+    code = e.code
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    try:
+        print(code, file=sys.stderr)
+    except BaseException:
+        pass
+    return 1
+
+
+def failed(session, e, compiling):
+    """Report an exception."""
+    from . import report
+
+    report.report(session, e, compiling)
+    if isinstance(e, KeyboardInterrupt) and session.interrupts.happened:
+        return "interrupted", 130
     return "error", 1

@@ -2,50 +2,122 @@
 
 from . import BUILTINS as __builtins__
 
+import builtins
 import sys
-from posix import _exit, getpid, write
+from posix import _exit, chdir, environ, register_at_fork, write
 
 import _signal
 
-from . import channel, execute, output
-from .init import CONTROL_IN, CONTROL_OUT, NONCE
+from . import artifacts, channel, execute, hooks, output, sources
+from .channel import Gone
+from .init import CONTROL_IN, CONTROL_OUT, ERR, NONCE, OUT
+from .interrupt import Interrupts
 
 PROTOCOL = 1
-PACKAGE = __file__.rpartition("/")[0] + "/"
+NAME = "__sandbox__"
+FILES = "/opt/sallyport-files"
+FAILED = 70
 
 
 class Session:
     def __init__(self):
-        self.channel = channel.Channel(CONTROL_IN, CONTROL_OUT, getpid())
+        self.interrupts = Interrupts()
+        self.interrupts.install()
+        self.channel = channel.Channel(CONTROL_IN, CONTROL_OUT, self.interrupts)
         self.streams = output.Streams()
-        self.namespace = execute.namespace()
-        self.run = 0  # the execution under way
-        self.interruptible = False
-        self.interrupted = False
-        self.deferred = False
-        self.quiet = (PACKAGE,)  # files whose frames no interrupt may break
+        self.sources = sources.Sources()
+        self.asyncio = None
+        self.forked = False
+        self.driving = False  # execute.drive is at work
+        workspace = environ.get(b"SALLYPORT_WORKSPACE", b"/workspace").decode("utf-8", "surrogateescape")
+        self.workspace = artifacts.Workspace(workspace)
+        try:
+            chdir(workspace)
+        except OSError:
+            pass
+        self.workspace.seed(environ.get(b"SALLYPORT_FILES", FILES.encode()).decode("utf-8", "surrogateescape"))
 
-    def on_interrupt(self, number, frame):
-        """The host's SIGINT: it ends what user code does, and nothing of ours."""
-        if not self.interruptible:
-            return
-        self.interrupted = True
-        if self.channel.waiting or frame is None or not frame.f_code.co_filename.startswith(self.quiet):
-            self.channel.waiting = self.deferred = False
-            raise KeyboardInterrupt
-        self.deferred = True
+        # User code's module. It is also the main one: what is defined in it
+        # can then be found by pickle, dataclasses and typing.
+        self.module = type(sys)(NAME)
+        self.namespace = vars(self.module)
+        self.original_main = sys.modules["__main__"]
+        self._registry = None
+        from . import package
+
+        self.package = package.Package(self)
+        self.paths = hooks.SitePaths()
+        self.imports = hooks.Imports(self)
+        self.imports.after["asyncio"] = self.asyncio_imported
+        self.imports.after["linecache"] = self.sources.publish
+        sys.path.insert(0, "")
+        sys.displayhook = execute.displayhook
+        register_at_fork(after_in_child=self.in_child, after_in_parent=self.in_parent)
+
+    @property
+    def registry(self):
+        """The servers; made when there are any, or when somebody asks."""
+        if self._registry is None:
+            from .registry import Registry
+
+            self._registry = Registry(self)
+        return self._registry
+
+    # asyncio.
+
+    def use_asyncio(self):
+        if self.asyncio is None:
+            self.imports.after.pop("asyncio", None)
+            from .loop import Asyncio
+
+            self.asyncio = Asyncio(self.channel, self.interrupts)
+        return self.asyncio
+
+    def asyncio_imported(self):
+        """User code, or what it imports, has imported asyncio without saying
+        its name."""
+        if not self.interrupts.armed or channel.get_ident() != self.channel.main:
+            return  # used from the next execution on
+        asyncio = self.use_asyncio()
+        if self.driving:
+            asyncio.expect()
+        else:
+            asyncio.enter()
+
+    # Children.
+
+    def in_child(self):
+        """This is a forked child now. It speaks to the host no more, and ends
+        where the code that forked it does."""
+        from posix import close
+
+        self.channel.closed = True
+        for fd in (CONTROL_IN, CONTROL_OUT, NONCE, OUT, ERR):
+            try:
+                close(fd)
+            except OSError:
+                pass
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+
+    def in_parent(self):
+        self.forked = True
+
+    # Executions.
 
     def serve(self):
         """Run what the host sends until it is gone."""
         version = "%d.%d.%d" % sys.version_info[:3]
+        self.prepare()
         self.channel.send('{"type":"ready","protocol":%d,"python":"%s"}' % (PROTOCOL, version))
         while True:
-            frame = channel.decode(self.channel.frame())
-            kind = frame.get("type")
-            if kind == "exec":
-                self.execute(frame)
-            elif kind == "shutdown":
-                return
+            if self.asyncio is not None and not self.channel.execs and self.asyncio.busy():
+                self.asyncio.idle()
+            self.execute(self.channel.next_exec())
+            # Nobody waits for what follows.
+            if self.asyncio is not None and self.asyncio.loop.is_closed():
+                self.asyncio.reopen()
+            self.streams.reopen()
+            self.paths.add()
 
     def prepare(self):
         """Put right what earlier code may have put wrong."""
@@ -54,29 +126,52 @@ class Session:
         if sys.getrecursionlimit() < 500:
             sys.setrecursionlimit(1000)
         self.streams.restore()
-        if _signal.getsignal(_signal.SIGINT) != self.on_interrupt:
-            _signal.signal(_signal.SIGINT, self.on_interrupt)
+        self.interrupts.install()
+        self.imports.install()
+        modules = sys.modules
+        modules[NAME] = modules["__main__"] = self.module
+        self.namespace["__builtins__"] = builtins  # else it would be our copy
+        self.package.install()
 
     def execute(self, frame):
         self.prepare()
-        self.run = run = frame["id"]
-        self.interrupted = self.deferred = False
+        self.channel.run = run = frame["id"]
+        if self._registry is not None or "grants" in frame or "define" in frame or "discovered" in frame:
+            self.registry.update(frame)
         status, code = execute.run(self, frame["code"], frame.get("filename") or "<cell %d>" % run)
-        self.run = 0
-        sys.settrace(None)
-        sys.setprofile(None)
+        self.channel.end_run()
         self.streams.flush()
+        more = self.workspace.report() + self.background()
         try:
             write(NONCE, frame["nonce"].encode() + b"\n")
         except OSError:
-            raise channel.Gone from None
-        self.channel.send('{"type":"done","id":%d,"status":"%s","exitCode":%d}' % (run, status, code))
+            raise Gone from None
+        self.channel.send('{"type":"done","id":%d,"status":"%s","exitCode":%d%s}' % (run, status, code, more))
+
+    def background(self):
+        """The member of a done frame that counts what goes on, or nothing."""
+        threads = channel.thread_count() - self.channel.threaded
+        tasks = 0 if self.asyncio is None else self.asyncio.tasks()
+        children = 0
+        if self.forked or "_posixsubprocess" in sys.modules:
+            from .children import count
+
+            children = count()
+        if not (threads or tasks or children):
+            return ""
+        return ',"background":{"threads":%d,"tasks":%d,"children":%d}' % (threads, tasks, children)
 
 
 def main():
-    session = Session()
+    session = None
     try:
+        session = Session()
         session.serve()
-    except channel.Gone:
-        pass
-    _exit(0)
+    except Gone:
+        _exit(0)
+    except BaseException:
+        # A defect of ours. Init reports the death, and this says why.
+        import traceback
+
+        write(ERR, traceback.format_exc().encode("utf-8", "backslashreplace"))
+    _exit(FAILED)

@@ -1,0 +1,298 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sallyport/internal/wire"
+)
+
+// echoServer is a server whose tools answer what the tests need.
+var echoServer = wire.Server{
+	Name: "my-echo", Alias: "my_echo", Description: "Echoes.", Cwd: "/srv",
+	Tools: []wire.Tool{
+		{Name: "echo", Alias: "echo", Description: "Say it back.", InputSchema: json.RawMessage(
+			`{"type":"object","properties":{"text":{"type":"string","description":"what to say"},"times":{"type":"integer"},"mode":{"enum":["a","b"]},"deep":{"type":["object","null"]}},"required":["text"],"additionalProperties":false}`)},
+		{Name: "getUserProfile", Alias: "getuserprofile", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		{Name: "order", Alias: "order", InputSchema: json.RawMessage(
+			`{"type":"object","properties":{"m":{},"a":{},"z":{}},"required":["z","m"]}`)},
+		{Name: "say", Alias: "say"},
+	},
+}
+
+// say answers call_tool with whatever the argument "result" is, and otherwise
+// with the arguments' own bytes as text.
+func say(_ context.Context, c wire.Call) (json.RawMessage, error) {
+	if c.Method != wire.MethodCallTool {
+		return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: "unknown method " + c.Method}
+	}
+	var p struct {
+		Server, Tool string
+		Arguments    json.RawMessage
+	}
+	if err := json.Unmarshal(c.Params, &p); err != nil {
+		return nil, err
+	}
+	if p.Tool == "say" {
+		var a struct {
+			Result json.RawMessage
+			Sleep  float64
+		}
+		if err := json.Unmarshal(p.Arguments, &a); err != nil {
+			return nil, err
+		}
+		time.Sleep(time.Duration(a.Sleep * float64(time.Second)))
+		return a.Result, nil
+	}
+	text, err := json.Marshal(string(p.Arguments))
+	return json.RawMessage(`{"content":[{"type":"text","text":` + string(text) + `}]}`), err
+}
+
+func TestCalls(t *testing.T) {
+	quoted := func(s string) string { return "'" + s + "'\n" }
+	programs := []struct {
+		name, code, stdout, stderr string
+	}{
+		{name: "keyword", code: `await mcp_my_echo.order(z=2, m=1)`, stdout: "{'z': 2, 'm': 1}\n"},
+		{name: "order is kept", code: `r = await runtime.call_tool("my-echo", "order", {"z": 1, "a": 2}); print(r["content"][0]["text"])`, stdout: `{"z":1,"a":2}` + "\n"},
+		{name: "positional", code: `dict(await mcp_my_echo.order(1, 2, 3))`, stdout: "{'m': 1, 'z': 2, 'a': 3}\n"},
+		{name: "big integer", code: `(await mcp_my_echo.order(9007199254740993, 2**70)).m`, stdout: "9007199254740993\n"},
+		{name: "unicode", code: `(await mcp_my_echo.order("\U0001F600ä\x00", "\ud800")).m == "\U0001F600ä\x00"`, stdout: "True\n"},
+		{name: "null and absent", code: `dict(await mcp_my_echo.order(None, 1))`, stdout: "{'m': None, 'z': 1}\n"},
+		{name: "argument names", code: `dict(await mcp_my_echo.getUserProfile(**{"class": 1, "self": 2, "from": 3, "_target": 4, "args": 5}))`,
+			stdout: "{'class': 1, 'self': 2, 'from': 3, '_target': 4, 'args': 5}\n"},
+		{name: "by name", code: `dict(await mcp_servers["my-echo"].getuserprofile(a=1))`, stdout: "{'a': 1}\n"},
+		{name: "by item", code: `dict(await mcp_servers["my-echo"]["getUserProfile"](a=1))`, stdout: "{'a': 1}\n"},
+		{name: "from mcp", code: "from mcp import mcp_my_echo as e\ndict(await e.getuserprofile(a=1))", stdout: "{'a': 1}\n"},
+		{name: "star", code: "from mcp.servers.my_echo import *\nprint(TOOLS, TOOL_MAP['getuserprofile'])\ndict(await getuserprofile(a=1))",
+			stdout: "('echo', 'getUserProfile', 'order', 'say') getUserProfile\n{'a': 1}\n"},
+		{name: "module", code: "import mcp.servers.my_echo as m\nmcp.servers.my_echo is m, m.__name__", stdout: "(True, 'mcp.servers.my_echo')\n"},
+		{name: "runtime module", code: "import mcp.runtime as r\nfrom mcp import runtime as q\nr is q is runtime", stdout: "True\n"},
+		{name: "runtime star", code: "from mcp.runtime import *\ncall_tool.__name__, MCPError.__name__", stdout: "('call_tool', 'MCPError')\n"},
+		{name: "loaded", code: `LOADED_MCP_SERVERS, list(mcp_servers)`, stdout: "(('my-echo',), ['my-echo'])\n"},
+		{name: "structured result", code: `await mcp_my_echo.say(result={"content": [], "structuredContent": {"result": [1, 2]}})`, stdout: "[1, 2]\n"},
+		{name: "structured text", code: `await mcp_my_echo.say(result={"content": [{"type": "text", "text": "TODO x"}], "structuredContent": {"content": "TODO x"}})`, stdout: quoted("TODO x")},
+		{name: "structured other text", code: `dict(await mcp_my_echo.say(result={"content": [{"type": "text", "text": "y"}], "structuredContent": {"content": "x"}}))`, stdout: "{'content': 'x'}\n"},
+		{name: "structured object", code: `r = await mcp_my_echo.say(result={"content": [], "structuredContent": {"items": [{"id": 1}], "n": {"m": 2}}}); print(r["items"][0].id, r.n.m, r.keys())`,
+			stdout: "1 2 dict_keys(['items', 'n'])\n"},
+		{name: "json again", code: "import json\njson.dumps(r)", stdout: quoted(`{"items": [{"id": 1}], "n": {"m": 2}}`)},
+		{name: "pickled", code: "import pickle\npickle.loads(pickle.dumps(r)) == r", stdout: "True\n"},
+		{name: "no attribute", code: "r.nothing", stderr: "AttributeError: there is no 'nothing'; there are: items, n"},
+		{name: "text", code: `await mcp_my_echo.say(result={"content": [{"type": "text", "text": "plain"}]})`, stdout: quoted("plain")},
+		{name: "a number stays text", code: `await mcp_my_echo.say(result={"content": [{"type": "text", "text": "12"}]})`, stdout: quoted("12")},
+		{name: "json text", code: `(await mcp_my_echo.say(result={"content": [{"type": "text", "text": " [{\"a\": 1}] "}]}))[0].a`, stdout: "1\n"},
+		{name: "not quite json", code: `await mcp_my_echo.say(result={"content": [{"type": "text", "text": "[FILE] a"}]})`, stdout: quoted("[FILE] a")},
+		{name: "image", code: `(await mcp_my_echo.say(result={"content": [{"type": "image", "data": "AA", "mimeType": "image/png"}]}))[0].mimeType`, stdout: quoted("image/png")},
+		{name: "no content", code: `await mcp_my_echo.say(result={"content": []})`, stdout: "[]\n"},
+		{name: "tool failed", code: `await mcp_my_echo.say(result={"isError": True, "content": [{"type": "text", "text": "no such file"}]})`, stderr: "MCPError: no such file\n"},
+		{name: "tool failed, raw", code: `(await runtime.call_tool("my-echo", "say", {"result": {"isError": True, "content": []}}))["isError"]`, stdout: "True\n"},
+		{name: "caught", code: "try:\n    await mcp_my_echo.say(result={'isError': True, 'content': []})\nexcept runtime.MCPError as e:\n    print(e.kind, e.server, e.tool, e)",
+			stdout: "tool my-echo say my-echo.say failed and gave no reason\n"},
+		{name: "unknown argument", code: `await mcp_my_echo.echo(txt="x")`, stderr: "mcp.runtime.ArgumentError: mcp_my_echo.echo: there is no argument 'txt'; did you mean 'text'?; missing 'text'. Signature: mcp_my_echo.echo(text: str, times: int = ..., mode = ..., deep: dict | None = ...)"},
+		{name: "missing argument", code: `await mcp_my_echo.echo()`, stderr: "missing 'text'"},
+		{name: "wrong type", code: `await mcp_my_echo.echo(text=1)`, stderr: "argument 'text' must be str, not int 1"},
+		{name: "bool is no integer", code: `await mcp_my_echo.echo("x", True)`, stderr: "argument 'times' must be int, not bool True"},
+		{name: "none for an optional one", code: `await mcp_my_echo.echo("x", None)`, stderr: "leave it out instead"},
+		{name: "none where allowed", code: `dict(await mcp_my_echo.echo("x", deep=None))`, stdout: "{'text': 'x', 'deep': None}\n"},
+		{name: "enum", code: `await mcp_my_echo.echo("x", mode="c")`, stderr: "argument 'mode' must be one of 'a', 'b', not 'c'"},
+		{name: "too many", code: `await mcp_my_echo.echo("x", 1, "a", None, 5)`, stderr: "5 positional arguments, where at most 4 can be"},
+		{name: "twice", code: `await mcp_my_echo.echo("x", text="y")`, stderr: "argument 'text' is given twice"},
+		{name: "a TypeError too", code: "try:\n    await mcp_my_echo.echo()\nexcept TypeError as e:\n    print(isinstance(e, runtime.MCPError))", stdout: "True\n"},
+		{name: "values converted", code: "import pathlib, datetime\ndict(await mcp_my_echo.order(pathlib.Path('/a'), datetime.date(2020, 1, 2), {3}))", stdout: "{'m': '/a', 'z': '2020-01-02', 'a': [3]}\n"},
+		{name: "not sendable", code: `await mcp_my_echo.order(1, object())`, stderr: "the arguments cannot be sent: a value of type object"},
+		{name: "not a number", code: `await mcp_my_echo.order(1, float("nan"))`, stderr: "the arguments cannot be sent: Out of range float"},
+		{name: "no such tool", code: `mcp_my_echo.ecko`, stderr: "AttributeError: server 'my-echo' has no tool 'ecko'; did you mean 'echo'?"},
+		{name: "signature", code: "import inspect\nprint(inspect.signature(mcp_my_echo.echo))", stdout: "(text: str, times: int = Ellipsis, mode=Ellipsis, deep=Ellipsis)\n"},
+		{name: "help", code: `help(mcp_my_echo.echo)`, stdout: "Help on "},
+		{name: "not loaded", code: `mcp_servers["other"]`, stderr: "Server 'other' is not available in this execution: pass servers=['other']"},
+		{name: "name not loaded", code: `mcp_other.x()`, stderr: "NameError: name 'mcp_other' is not defined\nHint: add 'other' to servers"},
+		{name: "import not loaded", code: `from mcp import mcp_other`, stderr: "pass servers=['other']"},
+		{name: "module not loaded", code: `import mcp.servers.other`, stderr: "ModuleNotFoundError: Server 'other' is not available"},
+		{name: "module unknown", code: `import mcp.servers.nothing`, stderr: "ModuleNotFoundError: No module named 'mcp.servers.nothing'"},
+		{name: "call unknown", code: `await runtime.call_tool("nothing", "x")`, stderr: "Server 'nothing' is not available: there is none of that name"},
+		{name: "discovered", code: `runtime.discovered_servers()`, stdout: "('my-echo', 'other')\n"},
+		{name: "discovered in detail", code: `runtime.discovered_servers(detailed=True)[1]`, stdout: "{'name': 'other', 'description': 'The other.'}\n"},
+		{name: "list_servers", code: `await runtime.list_servers(), runtime.list_servers_sync()`, stdout: "(('my-echo',), ('my-echo',))\n"},
+		{name: "list_tools", code: `[t["name"] for t in await mcp_my_echo.list_tools()]`, stdout: "['echo', 'getUserProfile', 'order', 'say']\n"},
+		{name: "list_tools_sync", code: `[t["alias"] for t in runtime.list_tools_sync("my-echo")]`, stdout: "['echo', 'getuserprofile', 'order', 'say']\n"},
+		{name: "describe", code: "d = runtime.describe_server('my-echo')\nd['alias'], d['cwd'], len(d['tools'])", stdout: "('my_echo', '/srv', 4)\n"},
+		{name: "docs", code: `await runtime.query_tool_docs("my-echo", "echo")`, stdout: "{'server': 'my-echo', 'serverAlias': 'my_echo', 'tool': 'echo', 'toolAlias': 'echo', 'description': 'Say it back.'}\n"},
+		{name: "docs full", code: `runtime.query_tool_docs_sync("my-echo", "echo", detail="full")[0]["inputSchema"]["required"]`, stdout: "['text']\n"},
+		{name: "search", code: `[d["tool"] for d in await runtime.search_tool_docs("back say")]`, stdout: "['echo']\n"},
+		{name: "search sync", code: `[d["tool"] for d in runtime.search_tool_docs_sync("my-echo", limit=2)]`, stdout: "['echo', 'getUserProfile']\n"},
+		{name: "summary", code: `runtime.capability_summary().startswith("--- PYTHON SANDBOX MANUAL ---")`, stdout: "True\n"},
+		{name: "gather", code: "import asyncio\n[dict(x)['m'] for x in await asyncio.gather(*(mcp_my_echo.order(i, 0) for i in range(20)))] == list(range(20))", stdout: "True\n"},
+		{name: "in asyncio.run", code: "async def main(): return (await mcp_my_echo.order(5, 0)).m\nasyncio.run(main())", stdout: "5\n"},
+		{name: "in a nested run", code: "await asyncio.sleep(0)\nasyncio.run(main())", stdout: "5\n"},
+		{name: "in a thread", code: "import threading\ngot = []\nt = threading.Thread(target=lambda: got.append(asyncio.run(main())))\nt.start(); t.join(); got", stdout: "[5]\n"},
+		{name: "in threads", code: "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(4) as ex: print(list(ex.map(lambda i: asyncio.run(main()), range(8))))", stdout: "[5, 5, 5, 5, 5, 5, 5, 5]\n"},
+		{name: "in to_thread", code: "await asyncio.gather(*[asyncio.to_thread(asyncio.run, main()) for _ in range(3)], main())", stdout: "[5, 5, 5, 5]\n"},
+		{name: "sync in a thread", code: "got = []\nt = threading.Thread(target=lambda: got.append(runtime.search_tool_docs_sync('say')))\nt.start(); t.join(); len(got[0])", stdout: "2\n"},
+		{name: "after threads", code: "await main()", stdout: "5\n"},
+		{name: "selector loop of one's own", code: "loop = asyncio.SelectorEventLoop()\nprint(loop.run_until_complete(main()))\nloop.close()", stdout: "5\n"},
+		{name: "timeout", code: "try:\n    await asyncio.wait_for(mcp_my_echo.say(result=1, sleep=5), 0.01)\nexcept asyncio.TimeoutError: print('late')", stdout: "late\n"},
+		{name: "after a timeout", code: "await main()", stdout: "5\n"},
+		{name: "in a fork", code: "import os\npid = os.fork()\nif pid == 0:\n    try: asyncio.run(main())\n    except runtime.MCPError as e: print(e)\nelse: os.waitpid(pid, 0)", stdout: "a forked child process cannot call tools\n"},
+		{name: "not awaited", code: "mcp_my_echo.echo('x')", stdout: "<coroutine object mcp_my_echo.echo at ", stderr: "coroutine 'mcp_my_echo.echo' was never awaited"},
+		{name: "rebound", code: "mcp_my_echo = 5"},
+		{name: "stays rebound", code: "mcp_my_echo", stdout: "5\n"},
+		{name: "unbound", code: "del mcp_my_echo"},
+		{name: "bound again", code: "mcp_my_echo", stdout: "<MCP server my-echo: echo, getuserprofile, order, say>\n"},
+	}
+	p := launch(t)
+	define := Exec{
+		Code: "1", Grants: []string{"my-echo"}, Define: []wire.Server{echoServer},
+		Discovered: []wire.ServerInfo{{Name: "my-echo", Alias: "my_echo"}, {Name: "other", Alias: "other", Description: "The other."}},
+	}
+	if r := p.run(t, define, say); r.err != nil || r.stdout != "1\n" {
+		t.Fatal(r)
+	}
+	for _, prog := range programs {
+		t.Run(prog.name, func(t *testing.T) {
+			r := p.run(t, Exec{Code: prog.code, Grants: []string{"my-echo"}}, say)
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			want := wire.StatusOK
+			if prog.stderr != "" && prog.stdout == "" {
+				want = wire.StatusError
+			}
+			if r.Status != want {
+				t.Errorf("status %s, want %s", r.Status, want)
+			}
+			if r.stdout != prog.stdout && (strings.HasSuffix(prog.stdout, "\n") || !strings.Contains(r.stdout, prog.stdout) || prog.stdout == "") {
+				t.Errorf("stdout %q, want %q", r.stdout, prog.stdout)
+			}
+			if !strings.Contains(r.stderr, prog.stderr) || prog.stderr == "" && r.stderr != "" {
+				t.Errorf("stderr %q, want %q in it", r.stderr, prog.stderr)
+			}
+			if strings.Contains(r.stderr, "sallyport_guest") {
+				t.Errorf("our own frames are shown: %s", r.stderr)
+			}
+		})
+	}
+	t.Run("revoked", func(t *testing.T) {
+		p.run(t, Exec{Code: "kept = mcp_my_echo", Grants: []string{"my-echo"}}, say)
+		r := p.run(t, Exec{Code: "print(LOADED_MCP_SERVERS, 'mcp_my_echo' in globals())\nawait kept.echo('x')"}, say)
+		if r.stdout != "() False\n" || !strings.Contains(r.stderr, "Server 'my-echo' is not available in this execution") {
+			t.Error(r.stdout, r.stderr)
+		}
+	})
+}
+
+func TestLoadServer(t *testing.T) {
+	p := launch(t)
+	r := p.run(t, Exec{
+		Code:       "s = await runtime.load_server('my-echo')\nprint(s is mcp_my_echo, LOADED_MCP_SERVERS)\n(await mcp_my_echo.order(1, 2)).z",
+		Discovered: []wire.ServerInfo{{Name: "my-echo"}},
+	}, func(ctx context.Context, c wire.Call) (json.RawMessage, error) {
+		if c.Method == wire.MethodLoadServer {
+			if string(c.Params) != `{"name":"my-echo"}` {
+				t.Errorf("params %s", c.Params)
+			}
+			return json.Marshal(echoServer)
+		}
+		return say(ctx, c)
+	})
+	if r.err != nil || r.stdout != "True ('my-echo',)\n2\n" || r.stderr != "" {
+		t.Errorf("%+v %.500s %.500s", r.Outcome, r.stdout, r.stderr)
+	}
+	r = p.exec(t, "await runtime.load_server('x')")
+	if r.Status != wire.StatusError || !strings.Contains(r.stderr, "MCPError: no load_server") {
+		t.Errorf("%+v %.500s %.500s", r.Outcome, r.stdout, r.stderr)
+	}
+}
+
+// TestAsyncioOnTheWay: code that awaits without naming asyncio runs without a
+// loop; what it imports may want one nevertheless.
+func TestAsyncioOnTheWay(t *testing.T) {
+	p := launch(t)
+	r := p.run(t, Exec{Code: "import sys\nprint('async' + 'io' in sys.modules)\n(await mcp_my_echo.order(1, 2)).m", Grants: []string{"my-echo"}, Define: []wire.Server{echoServer}}, say)
+	if r.stdout != "False\n1\n" {
+		t.Fatal(r.stdout, r.stderr)
+	}
+	module := "m = '''import asy''' + '''ncio\nasync def nap():\n    t = asy''' + '''ncio.current_task()\n    await asy''' + '''ncio.sleep(0.01)\n    return t is asy''' + '''ncio.current_task()\n'''\nopen('napping.py', 'w').write(m);"
+	if r := p.exec(t, module); r.Status != wire.StatusOK {
+		t.Fatal(r.stderr)
+	}
+	r = p.run(t, Exec{Code: "before = await mcp_my_echo.order(1, 2)\nimport napping\nprint(await napping.nap())\n(await mcp_my_echo.order(3, 4)).m", Grants: []string{"my-echo"}}, say)
+	if r.stdout != "True\n3\n" || r.stderr != "" {
+		t.Fatal(r.stdout, r.stderr)
+	}
+	if r := p.exec(t, "await napping.nap()"); r.stdout != "True\n" {
+		t.Fatal(r.stdout, r.stderr)
+	}
+}
+
+func TestGatherIsParallel(t *testing.T) {
+	p := launch(t)
+	code := "import asyncio, time\nt = time.monotonic()\nr = await asyncio.gather(*[mcp_my_echo.say(result={'content': [{'type': 'text', 'text': str(i)}]}, sleep=0.05) for i in range(100)])\nprint(r == [str(i) for i in range(100)], time.monotonic() - t < 1)"
+	r := p.run(t, Exec{Code: code, Grants: []string{"my-echo"}, Define: []wire.Server{echoServer}}, say)
+	if r.stdout != "True True\n" {
+		t.Errorf("%+v %.500s %.500s", r.Outcome, r.stdout, r.stderr)
+	}
+}
+
+func TestLargeReply(t *testing.T) {
+	p := launch(t)
+	big := bytes.Repeat([]byte("x"), 10<<20)
+	for _, code := range []string{"len(await mcp_my_echo.say())", "import asyncio\nsum(map(len, await asyncio.gather(mcp_my_echo.say(), mcp_my_echo.say())))"} {
+		r := p.run(t, Exec{Code: code, Grants: []string{"my-echo"}, Define: []wire.Server{echoServer}},
+			func(ctx context.Context, c wire.Call) (json.RawMessage, error) {
+				return fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s"}]}`, big), nil
+			})
+		if r.stdout != "10485760\n" && r.stdout != "20971520\n" {
+			t.Error(r.stdout, r.stderr)
+		}
+	}
+}
+
+func TestLargeArguments(t *testing.T) {
+	p := launch(t)
+	got := make(chan int, 1)
+	r := p.run(t, Exec{Code: "await mcp_my_echo.echo('ä' * 3_000_000);", Grants: []string{"my-echo"}, Define: []wire.Server{echoServer}},
+		func(ctx context.Context, c wire.Call) (json.RawMessage, error) {
+			got <- len(c.Params)
+			return json.RawMessage(`{"content":[]}`), nil
+		})
+	if r.Status != wire.StatusOK || <-got < 18_000_000 {
+		t.Errorf("%+v %.500s %.500s", r.Outcome, r.stdout, r.stderr)
+	}
+	r = p.run(t, Exec{Code: "await mcp_my_echo.echo('x' * 34_000_000)", Grants: []string{"my-echo"}}, say)
+	if !strings.Contains(r.stderr, "MCPError: the arguments take") {
+		t.Errorf("%+v %.500s %.500s", r.Outcome, r.stdout, r.stderr)
+	}
+	if r := p.exec(t, "1"); r.stdout != "1\n" {
+		t.Errorf("%+v %.500s %.500s", r.Outcome, r.stdout, r.stderr)
+	}
+}
+
+// TestCallsOfOtherTimes: a background task may call only while an execution
+// runs, and then with that one's grants.
+func TestCallsOfOtherTimes(t *testing.T) {
+	p := launch(t)
+	calls := atomic.Int64{}
+	count := func(ctx context.Context, c wire.Call) (json.RawMessage, error) {
+		calls.Add(1)
+		return say(ctx, c)
+	}
+	code := "import asyncio\nasync def later():\n    await asyncio.sleep(0.02)\n    try: await mcp_my_echo.order(1, 2)\n    except Exception as e: return str(e)\nt = asyncio.create_task(later());"
+	r := p.run(t, Exec{Code: code, Grants: []string{"my-echo"}, Define: []wire.Server{echoServer}}, count)
+	if r.Status != wire.StatusOK || r.Background.Tasks != 1 {
+		t.Errorf("%+v %.500s %.500s", r.Outcome, r.stdout, r.stderr)
+	}
+	time.Sleep(100 * time.Millisecond)
+	r = p.run(t, Exec{Code: "t.result()"}, count)
+	if !strings.Contains(r.stdout, "only be called while run_python runs") && !strings.Contains(r.stdout, "mcp_my_echo") {
+		t.Error(r.stdout, r.stderr)
+	}
+	if calls.Load() != 0 {
+		t.Error("a call between executions reached the host")
+	}
+}

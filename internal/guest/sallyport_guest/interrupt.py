@@ -1,0 +1,50 @@
+"""The host's SIGINT: it ends what user code does, and tears nothing of ours.
+
+The handler raises KeyboardInterrupt where user code runs, and at the one kind of
+place where our code waits on its behalf. Anywhere else in our code, and in the
+event loop's, the interrupt is deferred until the code waits next. A frame is
+therefore never torn apart, and no lock is left behind locked.
+"""
+
+from . import BUILTINS as __builtins__
+
+import _signal
+
+PACKAGE = __file__.rpartition("/")[0] + "/"
+PLACE = "<sallyport>"  # the file of code of ours that may be seen
+OURS = (PACKAGE, PLACE)
+
+
+class Interrupts:
+    def __init__(self):
+        self.armed = False  # user code runs
+        self.happened = False  # in this execution
+        self.waiting = False  # our code waits for user code: raise there
+        self.deferred = False
+        self.quiet = OURS  # the files of code that is not broken into
+        self.handler = self.on_signal  # one object, to be recognised
+
+    def on_signal(self, number, frame):
+        if not self.armed:
+            return
+        self.happened = True
+        if not self.waiting and frame is not None and frame.f_code.co_filename.startswith(self.quiet):
+            self.deferred = True
+            return
+        self.waiting = self.deferred = False
+        raise KeyboardInterrupt
+
+    def install(self):
+        if _signal.getsignal(_signal.SIGINT) is not self.handler:
+            _signal.signal(_signal.SIGINT, self.handler)
+
+    def arm(self):
+        self.happened = self.deferred = False
+        self.armed = True
+
+    def check(self):
+        """Raise what was deferred. Called before waiting."""
+        if self.deferred:
+            self.deferred = False
+            if self.armed:
+                raise KeyboardInterrupt

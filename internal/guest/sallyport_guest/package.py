@@ -1,0 +1,118 @@
+"""The names that user code finds: the package mcp, and a few builtins.
+
+What makes servers callable is imported when somebody uses it: most executions
+use none.
+"""
+
+from . import BUILTINS as __builtins__
+
+import builtins
+import sys
+
+Module = type(sys)
+
+
+class Package:
+    def __init__(self, session):
+        self.session = session
+        self.mcp = Module("mcp", "The MCP servers of this sandbox, and what helps to use them.")
+        self.runtime = Module("mcp.runtime")
+        self.servers = Module("mcp.servers", "One module for each loaded server.")
+        vars(self.mcp).update(
+            __path__=[],
+            __all__=["runtime", "servers"],
+            __getattr__=self.mcp_attribute,
+            runtime=self.runtime,
+            servers=self.servers,
+        )
+        vars(self.servers).update(__path__=[], __getattr__=self.server_module)
+        vars(self.runtime).update(__getattr__=self.runtime_attribute, __dir__=self.runtime_names)
+        session.namespace.update(
+            mcp=self.mcp, runtime=self.runtime, mcp_servers=Loaded(session), LOADED_MCP_SERVERS=()
+        )
+        builtins.input = no_input
+        builtins.exit = Exit("exit")
+        builtins.quit = Exit("quit")
+        builtins.help = show_help
+
+    def install(self):
+        """Be importable, whatever user code did to sys.modules."""
+        modules = sys.modules
+        modules["mcp"] = self.mcp
+        modules["mcp.runtime"] = self.runtime
+        modules["mcp.servers"] = self.servers
+
+    def mcp_attribute(self, name):
+        """from mcp import mcp_github"""
+        if name == "mcp_servers":
+            return self.session.loaded
+        if name.startswith("mcp_"):
+            return self.session.registry.by_alias(name[4:])
+        raise AttributeError("module 'mcp' has no attribute %r" % name)
+
+    def server_module(self, name):
+        """mcp.servers.github, without an import of its own"""
+        if not name.startswith("_"):
+            module = self.session.registry.module(name)
+            if module is not None:
+                sys.modules["mcp.servers." + name] = module
+                return module
+        raise AttributeError("module 'mcp.servers' has no attribute %r" % name)
+
+    def load_runtime(self):
+        from . import runtime
+
+        attributes = vars(self.runtime)
+        attributes.pop("__getattr__", None)
+        attributes.pop("__dir__", None)
+        attributes.update(runtime.names(self.session))
+        return attributes
+
+    def runtime_attribute(self, name):
+        if name.startswith("__") and name not in ("__all__", "__doc__"):
+            raise AttributeError(name)
+        attributes = self.load_runtime()
+        if name in attributes:
+            return attributes[name]
+        raise AttributeError("module 'mcp.runtime' has no attribute %r" % name)
+
+    def runtime_names(self):
+        return sorted(self.load_runtime())
+
+
+class Loaded(dict):
+    """mcp_servers: the servers of this execution by name."""
+
+    def __init__(self, session):
+        self.session = session
+        session.loaded = self
+
+    def __missing__(self, name):
+        from .errors import NotLoaded
+
+        raise NotLoaded(self.session.registry.not_available(name), kind="denied", server=name)
+
+
+def no_input(prompt="", /):
+    """There is nobody to ask."""
+    raise EOFError("input() cannot work here: nobody is there to answer. Put the value into the code.")
+
+
+class Exit:
+    """exit() and quit() end the execution, not the session."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __repr__(self):
+        return "Use %s() to end this execution; the session goes on." % self.name
+
+    def __call__(self, code=None):
+        raise SystemExit(code)
+
+
+def show_help(*args, **kwargs):
+    """Describe an object."""
+    import pydoc
+
+    return pydoc.help(*args, **kwargs)

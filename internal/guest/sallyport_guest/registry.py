@@ -1,0 +1,158 @@
+"""The servers that a session knows, and those that the execution may use."""
+
+from . import BUILTINS as __builtins__
+
+import sys
+
+from . import codec
+from .errors import MCPError
+from .proxy import Server
+
+Module = type(sys)
+
+
+class Registry:
+    def __init__(self, session):
+        self.session = session
+        self.channel = session.channel
+        self.servers = {}  # name -> Server, all that were ever defined
+        self.granted = []  # names, for the execution under way
+        self.discovered = []  # {"name", "description"} of all that exist
+        self.bound = {}  # what we put into the user's namespace, by name
+        self.modules = {}  # alias -> module
+
+    # From the host.
+
+    def update(self, frame):
+        """Take over what an exec frame says of servers."""
+        if "discovered" in frame:
+            self.discovered = frame["discovered"] or []
+        for definition in frame.get("define") or ():
+            self.define(definition)
+        granted = [name for name in frame.get("grants") or () if name in self.servers]
+        self.granted = granted
+        self.bind()
+
+    def define(self, definition):
+        server = Server(self, definition)
+        old = self.servers.get(server._name)
+        self.servers[server._name] = server
+        if old is not None:
+            self.forget_module(old._alias)
+        return server
+
+    def bind(self):
+        """Make the user's namespace show the granted servers, and leave alone
+        what the user has bound."""
+        namespace = self.session.namespace
+        wanted = {"mcp_" + server._alias: server for server in map(self.servers.get, self.granted)}
+        for name in [n for n in self.bound if n not in wanted]:
+            server = self.bound.pop(name)
+            if namespace.get(name) is server:
+                del namespace[name]
+            self.forget_module(server._alias)
+        for name, server in wanted.items():
+            if name not in namespace or namespace[name] is self.bound.get(name):
+                namespace[name] = server
+            self.bound[name] = server
+        loaded = self.session.loaded
+        loaded.clear()
+        loaded.update((name, self.servers[name]) for name in self.granted)
+        names = tuple(self.granted)
+        if namespace.get("LOADED_MCP_SERVERS", ()) == self.bound_names:
+            namespace["LOADED_MCP_SERVERS"] = self.bound_names = names
+
+    bound_names = ()  # LOADED_MCP_SERVERS as we bound it
+
+    async def load(self, name):
+        """Have the host add a server to this execution."""
+        if name in self.granted:
+            return self.servers[name]
+        params = codec.encode({"name": name})
+        definition = await self.channel.request("load_server", params)
+        server = self.define(definition)
+        self.granted.append(server._name)
+        self.bind()
+        return server
+
+    # For proxies and helpers.
+
+    def check(self, server):
+        if server._name not in self.granted:
+            raise MCPError(self.not_available(server._name), kind="denied", server=server._name)
+
+    def get(self, name):
+        """A granted server by its name or its alias."""
+        if name in self.granted:
+            return self.servers[name]
+        for granted in self.granted:
+            if self.servers[granted]._alias == name:
+                return self.servers[granted]
+        raise MCPError(self.not_available(name), kind="denied", server=name)
+
+    def by_alias(self, alias):
+        """mcp_<alias>, or an AttributeError that importing turns into its own
+        error, unless something better can be said."""
+        for name in self.granted:
+            if self.servers[name]._alias == alias:
+                return self.servers[name]
+        if self.exists(alias):
+            raise MCPError(self.not_available(alias), kind="denied", server=alias)
+        raise AttributeError("module 'mcp' has no attribute 'mcp_%s'" % alias)
+
+    def exists(self, name):
+        """The name of a server that exists, by its name or alias, or None."""
+        for info in self.discovered:
+            if name in (info.get("name"), info.get("alias")):
+                return info["name"]
+        for server in self.servers.values():
+            if name in (server._name, server._alias):
+                return server._name
+        return None
+
+    def not_available(self, name):
+        known = self.exists(name)
+        if known is None:
+            names = sorted(info["name"] for info in self.discovered) or sorted(self.servers)
+            from .schema import similar
+
+            text = "Server %r is not available: there is none of that name" % (name,)
+            return text + similar(str(name), names) + (" (there are: %s)" % ", ".join(names[:50]) if names else "")
+        return "Server %r is not available in this execution: pass servers=[%r] to run_python, or await runtime.load_server(%r)" % (
+            known,
+            known,
+            known,
+        )
+
+    def hint(self, alias):
+        """What to add to a NameError for mcp_<alias>."""
+        name = self.exists(alias)
+        if name is None:
+            return ""
+        return "Hint: add %r to servers: pass servers=[%r] to run_python, or await runtime.load_server(%r)\n" % (name, name, name)
+
+    # mcp.servers.<alias>
+
+    def module(self, alias):
+        """The module of a granted server, or None."""
+        if alias in self.modules:
+            return self.modules[alias]
+        server = next((self.servers[n] for n in self.granted if self.servers[n]._alias == alias), None)
+        if server is None:
+            if self.exists(alias):
+                raise ModuleNotFoundError(self.not_available(alias), name="mcp.servers." + alias)
+            return None
+        module = Module("mcp.servers." + alias, server._description or None)
+        tools = server._tools
+        vars(module).update({tool._alias: tool for tool in tools})
+        module.TOOLS = tuple(tool._name for tool in tools)
+        module.TOOL_MAP = {tool._alias: tool._name for tool in tools}
+        module.__all__ = [tool._alias for tool in tools] + ["TOOLS", "TOOL_MAP"]
+        module.list_tools = server.list_tools
+        self.modules[alias] = module
+        return module
+
+    def forget_module(self, alias):
+        if self.modules.pop(alias, None) is not None:
+            sys.modules.pop("mcp.servers." + alias, None)
+            vars(self.session.package.servers).pop(alias, None)

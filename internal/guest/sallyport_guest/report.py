@@ -1,0 +1,64 @@
+"""Tracebacks: as Python prints them, without our own frames."""
+
+from . import BUILTINS as __builtins__
+
+import sys
+import traceback
+
+from .interrupt import OURS
+
+
+def report(session, e, compiling):
+    """Print an exception that user code did not catch."""
+    session.sources.publish()
+    try:
+        if not compiling and sys.excepthook is not sys.__excepthook__:
+            try:
+                sys.excepthook(type(e), e, e.__traceback__)
+                return
+            except Exception:
+                sys.excepthook = sys.__excepthook__
+        text = render(e, compiling)
+        text += hint(session, e)
+    except BaseException as problem:  # a second interrupt, no memory, an exception that defends itself
+        text = "%s (its traceback cannot be shown: %s)\n" % (type(e).__name__, type(problem).__name__)
+    try:
+        sys.stderr.write(text)
+    except BaseException:  # closed, or replaced
+        session.streams.restore()
+        sys.stderr.write(text)
+
+
+def render(e, compiling):
+    if compiling:
+        # The frames are the compiler's caller, that is ours.
+        return "".join(traceback.format_exception_only(type(e), e))
+    shown = traceback.TracebackException(type(e), e, e.__traceback__)
+    prune(shown)
+    return "".join(shown.format())
+
+
+def prune(shown):
+    """Remove our frames from an exception and from all that it refers to."""
+    pending, seen = [shown], set()
+    while pending:
+        x = pending.pop()
+        if x is None or id(x) in seen:
+            continue
+        seen.add(id(x))
+        if x.stack:
+            x.stack[:] = [f for f in x.stack if not f.filename.startswith(OURS)]
+        pending += [x.__cause__, x.__context__, *(getattr(x, "exceptions", None) or ())]
+
+
+def hint(session, e):
+    """What to do about a name that only lacks a server."""
+    if not isinstance(e, NameError):
+        return ""
+    name = getattr(e, "name", None)
+    if name is None:  # before 3.10
+        parts = str(e).split("'")
+        name = parts[1] if len(parts) > 1 else ""
+    if not isinstance(name, str) or not name.startswith("mcp_"):
+        return ""
+    return session.registry.hint(name[4:])

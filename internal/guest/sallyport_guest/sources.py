@@ -1,0 +1,40 @@
+"""The source of what ran, for tracebacks and inspect.getsource."""
+
+from . import BUILTINS as __builtins__
+
+import sys
+
+MAX_BYTES = 16 << 20
+
+
+class Sources:
+    def __init__(self):
+        self.texts = {}
+        self.size = 0
+
+    def add(self, filename, text):
+        self.size += len(text) - len(self.texts.pop(filename, ""))
+        self.texts[filename] = text
+        while self.size > MAX_BYTES and len(self.texts) > 1:
+            oldest = next(iter(self.texts))
+            self.size -= len(self.texts.pop(oldest))
+            linecache = sys.modules.get("linecache")
+            if linecache is not None:
+                linecache.cache.pop(oldest, None)
+        linecache = sys.modules.get("linecache")
+        if linecache is not None:
+            self.cache(linecache, filename, text)
+
+    def publish(self):
+        """Give everything to linecache. Done once it is imported, and again
+        before a traceback is printed, in case somebody cleared it."""
+        linecache = sys.modules.get("linecache")
+        if linecache is not None:
+            for filename, text in self.texts.items():
+                if filename not in linecache.cache:
+                    self.cache(linecache, filename, text)
+
+    def cache(self, linecache, filename, text):
+        lines = [line + "\n" for line in text.splitlines()]
+        # Without a time of modification, it is never checked against a file.
+        linecache.cache[filename] = (len(text), None, lines, filename)
