@@ -234,7 +234,7 @@ func (s *suite) assault(t *testing.T, b sandbox.Backend, a *assault, bystander *
 		t.Errorf("exit %+v", x)
 	}
 	deadline := time.Now().Add(settleTime)
-	for runtime.NumGoroutine() > goroutines+2 {
+	for runtime.NumGoroutine() > goroutines {
 		if time.Now().After(deadline) {
 			buf := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines before, %d after\n%s", goroutines, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
