@@ -3,8 +3,10 @@
 package main
 
 import (
+	"context"
 	"os"
 
+	"sallyport/internal/cli"
 	"sallyport/internal/sandbox/gvisor/cell"
 )
 
@@ -12,5 +14,5 @@ func main() {
 	if code, ok := cell.Main(os.Args); ok {
 		os.Exit(code)
 	}
-	os.Exit(2)
+	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Environ(), cli.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"sallyport/internal/broker"
+	"sallyport/internal/policy"
+	"sallyport/internal/sandbox"
+)
+
+type doctorCmd struct {
+	composeFlags
+	JSON bool `help:"Print JSON." name:"json"`
+}
+
+// Help implements kong's HelpProvider.
+func (*doctorCmd) Help() string {
+	return `Starts a real sandbox, runs code in it, and says for each limit whether a kernel enforces it (hard), a watcher does (soft), or nothing does (absent). Exits with 1 when run_python cannot run here.
+
+Example:
+  sallyport doctor
+  sallyport doctor --json | jq .usable`
+}
+
+// diagnosis is what doctor found.
+type diagnosis struct {
+	Usable  bool            `json:"usable"`
+	Version versionInfo     `json:"version"`
+	Engine  *sandbox.Report `json:"engine"`
+	Policy  string          `json:"policy"` // "ok", or what is missing
+	Trial   trial           `json:"trial"`
+	Servers serverSummary   `json:"servers"`
+}
+
+// trial is the outcome of a real run.
+type trial struct {
+	OK      bool   `json:"ok"`
+	Error   string `json:"error,omitempty"`
+	FirstMs int64  `json:"firstMs,omitempty"` // from nothing to the first result
+	NextMs  int64  `json:"nextMs,omitempty"`  // the same code again
+	Skipped bool   `json:"skipped,omitempty"`
+}
+
+type serverSummary struct {
+	Count    int      `json:"count"`
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Run implements the command.
+func (c *doctorCmd) Run(a *app) error {
+	ctx, cancel := context.WithTimeout(a.ctx, 2*time.Minute)
+	defer cancel()
+	sys, err := a.compose(&c.composeFlags)
+	if err != nil {
+		return err
+	}
+	defer sys.close()
+
+	d := diagnosis{Version: readVersion()}
+	d.Engine, err = sys.backend.Probe(ctx)
+	if err != nil {
+		return fmt.Errorf("examining the engine: %w", err)
+	}
+	d.Policy = "ok"
+	if err := sys.policy.Check(d.Engine); err != nil {
+		d.Policy = err.Error()
+		var v *policy.Violation
+		if !errors.As(err, &v) {
+			return err
+		}
+	}
+	if d.Engine.Usable {
+		d.Trial = sys.tryOut(ctx)
+	} else {
+		d.Trial.Skipped = true
+	}
+	d.Servers = serverSummary{Count: len(sys.definitions), Problems: sys.problems}
+	d.Usable = d.Engine.Usable && d.Policy == "ok" && d.Trial.OK
+	if c.JSON {
+		err = a.printJSON(d)
+	} else {
+		d.print(a.stdio.Out)
+	}
+	if err == nil && !d.Usable {
+		err = exitError(exitFailed)
+	}
+	return err
+}
+
+// tryOut runs code twice through everything that run_python uses.
+func (s *system) tryOut(ctx context.Context) trial {
+	var t trial
+	for i, out := range []*int64{&t.FirstMs, &t.NextMs} {
+		start := time.Now()
+		r := s.broker.Execute(ctx, broker.Request{Code: "print(6 * 7)", RequestID: "doctor"})
+		*out = time.Since(start).Milliseconds()
+		if r.IsError() || len(r.Stdout) != 1 || r.Stdout[0] != "42" {
+			t.Error = fmt.Sprintf("run %d: %s", i+1, r.Text())
+			return t
+		}
+	}
+	t.OK = true
+	return t
+}
+
+func (d *diagnosis) print(w io.Writer) {
+	mark := func(ok bool) string {
+		if ok {
+			return "ok  "
+		}
+		return "FAIL"
+	}
+	e := d.Engine
+	fmt.Fprintf(w, "sallyport %s on %s\n\n", d.Version.Version, d.Version.Platform)
+	fmt.Fprintf(w, "%s  engine %s: isolation by %s\n", mark(e.Usable), e.Backend, e.Isolation)
+	if e.Python != "" {
+		fmt.Fprintf(w, "      Python in the sandbox: %s\n", e.Python)
+	}
+	var resources []sandbox.Resource
+	for r := range e.Limits {
+		resources = append(resources, r)
+	}
+	slices.Sort(resources)
+	for _, r := range resources {
+		l := e.Limits[r]
+		fmt.Fprintf(w, "      limit on %-10s %-6s %s\n", r, l.Enforcement, l.By)
+	}
+	fmt.Fprintf(w, "%s  policy", mark(d.Policy == "ok"))
+	if d.Policy != "ok" {
+		fmt.Fprintf(w, ": %s", d.Policy)
+	}
+	fmt.Fprintln(w)
+	switch {
+	case d.Trial.Skipped:
+		fmt.Fprintln(w, "--    trial run: skipped")
+	case d.Trial.OK:
+		fmt.Fprintf(w, "ok    trial run: first result after %d ms, the next after %d ms\n", d.Trial.FirstMs, d.Trial.NextMs)
+	default:
+		fmt.Fprintf(w, "FAIL  trial run: %s\n", strings.ReplaceAll(d.Trial.Error, "\n", "\n      "))
+	}
+	fmt.Fprintf(w, "ok    MCP servers defined: %d\n", d.Servers.Count)
+	for _, p := range d.Servers.Problems {
+		fmt.Fprintf(w, "warn  %s\n", p)
+	}
+	for _, f := range e.Findings {
+		word := "note"
+		if f.Fatal {
+			word = "FAIL"
+		}
+		fmt.Fprintf(w, "\n%s  %s\n", word, f.Title)
+		if f.Detail != "" {
+			fmt.Fprintf(w, "      %s\n", f.Detail)
+		}
+		if f.Remedy != "" {
+			fmt.Fprintf(w, "      to mend it: %s\n", f.Remedy)
+		}
+	}
+	if d.Usable {
+		fmt.Fprintln(w, "\nrun_python can run here.")
+	} else {
+		fmt.Fprintln(w, "\nrun_python cannot run here.")
+	}
+}

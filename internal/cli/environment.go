@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sallyport/internal/upstream/definitions"
+)
+
+// environment is the process's environment, read once.
+type environment map[string]string
+
+func newEnvironment(environ []string) environment {
+	env := environment{}
+	for _, kv := range environ {
+		if k, v, ok := strings.Cut(kv, "="); ok {
+			env[k] = v
+		}
+	}
+	return env
+}
+
+// home is the user's home directory, or "" where there is none.
+func (e environment) home() string {
+	if h := e["HOME"]; h != "" {
+		return h
+	}
+	return e["USERPROFILE"]
+}
+
+// absolute returns the variable's value if it is an absolute path: the XDG
+// specification says that others are to be ignored.
+func (e environment) absolute(name string) string {
+	if v := e[name]; filepath.IsAbs(v) {
+		return v
+	}
+	return ""
+}
+
+// runtimeDir is for what lives as long as the login session or the machine's
+// uptime: sockets, locks, records of live sandboxes.
+func (e environment) runtimeDir() string {
+	if d := e.absolute("XDG_RUNTIME_DIR"); d != "" {
+		return filepath.Join(d, "sallyport")
+	}
+	if os.Geteuid() == 0 {
+		return "/run/sallyport"
+	}
+	return filepath.Join(os.TempDir(), "sallyport-"+strconv.Itoa(os.Geteuid()))
+}
+
+// cacheDir is for what can be made again.
+func (e environment) cacheDir() string {
+	if d := e.absolute("XDG_CACHE_HOME"); d != "" {
+		return filepath.Join(d, "sallyport")
+	}
+	if h := e.home(); h != "" && filepath.IsAbs(h) {
+		return filepath.Join(h, ".cache", "sallyport")
+	}
+	return filepath.Join(e.runtimeDir(), "cache")
+}
+
+// userBus is the address of the user's D-Bus.
+func (e environment) userBus() string {
+	if a := e["DBUS_SESSION_BUS_ADDRESS"]; a != "" {
+		return a
+	}
+	if d := e.absolute("XDG_RUNTIME_DIR"); d != "" {
+		if _, err := os.Stat(filepath.Join(d, "bus")); err == nil {
+			return "unix:path=" + filepath.Join(d, "bus")
+		}
+	}
+	return ""
+}
+
+// definitionSources are where MCP servers are defined: the files that the user
+// names, then the user's own folder.
+func (e environment) definitionSources(files []string) []definitions.Source {
+	var out []definitions.Source
+	for _, f := range files {
+		out = append(out, definitions.Source{File: f})
+	}
+	if h := e.home(); h != "" {
+		out = append(out, definitions.Source{Dir: filepath.Join(h, "MCPs")})
+	}
+	return out
+}
+
+// list is the environment in the form of os.Environ.
+func (e environment) list() []string {
+	var out []string
+	for k, v := range e {
+		out = append(out, k+"="+v)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// yes reports whether a variable is set to a word for yes.
+func (e environment) yes(name string) bool {
+	switch strings.ToLower(e[name]) {
+	case "1", "true", "yes", "on":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"sallyport/internal/broker"
+)
+
+// maxProgram bounds a program that is read from a file or standard input.
+const maxProgram = 8 << 20
+
+type runCmd struct {
+	composeFlags
+	Server  []string      `help:"MCP server that the program may use. Can be repeated." short:"s" placeholder:"NAME"`
+	Timeout time.Duration `help:"Limit on the program's own time (a number is seconds); time spent waiting for tools is not counted." placeholder:"DURATION" type:"seconds"`
+	JSON    bool          `help:"Print the whole result as JSON instead of the program's output." name:"json"`
+	Code    string        `help:"The program itself, instead of a file." short:"c" placeholder:"CODE"`
+	File    string        `arg:"" optional:"" help:"The program: a file, or - for standard input."`
+}
+
+// Help implements kong's HelpProvider.
+func (*runCmd) Help() string {
+	return `The program's output appears as it comes. The exit status is the program's: n for sys.exit(n), 1 for an uncaught exception; 124 after a timeout, 125 when Sallyport itself failed, 130 after Ctrl-C.
+
+A file runs as a script (__name__ is "__main__"); with -c the last expression is echoed, as run_python does.
+
+Examples:
+  sallyport run -c 'import sys; sys.version'
+  sallyport run --server filesystem report.py
+  echo 'print(6*7)' | sallyport run -`
+}
+
+// Run implements the command.
+func (c *runCmd) Run(a *app) error {
+	code, _, err := c.program(a.stdio.In)
+	if err != nil {
+		return err
+	}
+	sys, err := a.compose(&c.composeFlags)
+	if err != nil {
+		return err
+	}
+	defer sys.close()
+
+	req := broker.Request{Code: code, Servers: c.Server, Timeout: c.Timeout}
+	if !c.JSON {
+		req.OnOutput = func(s broker.Stream, b []byte) {
+			// A reader that has gone is noticed by the program's end.
+			if s == broker.Stderr {
+				_, _ = a.stdio.Err.Write(b)
+			} else {
+				_, _ = a.stdio.Out.Write(b)
+			}
+		}
+	}
+	r := sys.broker.Execute(a.ctx, req)
+	if c.JSON {
+		if err := a.printJSON(r); err != nil {
+			return err
+		}
+	} else {
+		c.explain(a, r)
+	}
+	if a.ctx.Err() != nil {
+		return exitError(exitInterrupted)
+	}
+	return exitError(status(r))
+}
+
+// program reads the code to run, and whether it runs as a script.
+func (c *runCmd) program(stdin io.Reader) (code string, script bool, err error) {
+	switch {
+	case c.Code != "" && c.File != "":
+		return "", false, errors.New("give either a file or -c CODE")
+	case c.Code != "":
+		return c.Code, false, nil
+	case c.File == "":
+		return "", false, errors.New("give a file, - for standard input, or -c CODE")
+	}
+	in := stdin
+	if c.File != "-" {
+		f, err := os.Open(filepath.Clean(c.File))
+		if err != nil {
+			return "", false, err
+		}
+		defer f.Close()
+		in = f
+	}
+	b, err := io.ReadAll(io.LimitReader(in, maxProgram+1))
+	if err != nil {
+		return "", false, err
+	}
+	if len(b) > maxProgram {
+		return "", false, fmt.Errorf("the program is larger than %d MiB", maxProgram>>20)
+	}
+	return string(b), true, nil
+}
+
+// explain says on standard error what the program's own output does not.
+func (c *runCmd) explain(a *app, r *broker.Result) {
+	say := func(format string, args ...any) {
+		fmt.Fprintf(a.stdio.Err, "sallyport: "+format+"\n", args...)
+	}
+	switch {
+	case r.Status == broker.Timeout, r.Status == broker.ValidationError, r.ExitCode == nil:
+		if r.Error != "" {
+			say("%s", r.Error)
+		}
+	}
+	for _, n := range r.Notes {
+		say("%s", n)
+	}
+}
+
+// status is the exit status for a result.
+func status(r *broker.Result) int {
+	switch {
+	case r.Status == broker.Timeout:
+		return exitTimeout
+	case r.ExitCode != nil:
+		return *r.ExitCode & 0xff
+	case r.Status == broker.Success:
+		return exitOK
+	}
+	return exitOurs
+}

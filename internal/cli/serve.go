@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"sallyport/internal/mcpserver"
+)
+
+type serveCmd struct {
+	composeFlags
+	SDKOnly bool `help:"Answer every request through the MCP SDK (slower; to compare)." name:"sdk-only" hidden:""`
+}
+
+// Help implements kong's HelpProvider.
+func (*serveCmd) Help() string {
+	return `This is the command for an MCP client's configuration. It starts at once; the first code starts a sandbox. Standard output belongs to the protocol, log lines go to standard error.
+
+Example, for a client's configuration file:
+  {"mcpServers": {"sallyport": {"command": "sallyport", "args": ["serve"]}}}`
+}
+
+// Run implements the command.
+func (c *serveCmd) Run(a *app) error {
+	sys, err := a.compose(&c.composeFlags)
+	if err != nil {
+		return err
+	}
+	defer sys.close()
+	server, err := mcpserver.New(mcpserver.Config{
+		Executor: sys.broker,
+		Logger:   a.log,
+		Version:  readVersion().Version,
+		SDKOnly:  c.SDKOnly,
+	})
+	if err != nil {
+		return err
+	}
+	err = server.Serve(a.ctx, a.stdio.In, a.stdio.Out)
+	if err != nil && a.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil // SIGINT or SIGTERM: a regular end
+	}
+	return err
+}
