@@ -24,6 +24,10 @@ func (x *Execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, 
 		result, err = x.listTools(ctx, call.Params)
 	case wire.MethodLoadServer:
 		result, err = x.loadServer(ctx, call.Params)
+	case wire.MethodQueryToolDocs:
+		result, err = x.queryDocs(ctx, call.Params)
+	case wire.MethodSearchToolDocs:
+		result, err = x.searchDocs(ctx, call.Params)
 	default:
 		err = &wire.CallError{Kind: wire.KindUnsupported, Message: "Unknown RPC type: " + clip(call.Method, 100)}
 	}
