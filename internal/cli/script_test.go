@@ -1,0 +1,82 @@
+package cli_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// executable is the program under test: what SALLYPORT_BIN names, or a build
+// of this tree.
+func executable(t *testing.T) string {
+	t.Helper()
+	if bin := os.Getenv("SALLYPORT_BIN"); bin != "" {
+		return bin
+	}
+	bin := filepath.Join(t.TempDir(), "sallyport")
+	build := exec.Command("go", "build", "-o", bin, "sallyport/cmd/sallyport")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the program: %v\n%s", err, out)
+	}
+	return bin
+}
+
+// TestScripts runs the whole program, with real sandboxes, as a user would.
+func TestScripts(t *testing.T) {
+	bin := executable(t)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			// A machine where only this program is new.
+			dir := filepath.Join(env.WorkDir, "bin")
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				return err
+			}
+			if err := os.Symlink(bin, filepath.Join(dir, "sallyport")); err != nil {
+				return err
+			}
+			home := filepath.Join(env.WorkDir, "home")
+			if err := os.MkdirAll(home, 0o755); err != nil {
+				return err
+			}
+			env.Setenv("HOME", home)
+			env.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+			env.Setenv("XDG_RUNTIME_DIR", filepath.Join(env.WorkDir, "runtime"))
+			return os.Mkdir(filepath.Join(env.WorkDir, "runtime"), 0o700)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"status": status,
+			"spoil":  spoil,
+		},
+	})
+}
+
+// status runs a command and checks its exit status: status 3 sallyport …
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status N command [args]")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	got := "0"
+	if exit, ok := err.(*exec.ExitError); ok {
+		got = strings.TrimPrefix(exit.ProcessState.String(), "exit status ")
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != args[0] {
+		ts.Fatalf("exit status %s, want %s", got, args[0])
+	}
+}
+
+// spoil leaves in a runtime directory what a killed program leaves there.
+func spoil(ts *testscript.TestScript, neg bool, args []string) {
+	dir := ts.MkAbs(filepath.Join(args[0], "deadbeef00"))
+	ts.Check(os.MkdirAll(filepath.Join(dir, "cell"), 0o700))
+	ts.Check(os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600))
+	ts.Check(os.WriteFile(filepath.Join(dir, "r1.json"), []byte(`{"cgroups":null}`), 0o600))
+}
