@@ -218,11 +218,12 @@ func (s *Server) failure(op string, err error) error {
 }
 
 func (s *Server) redactAnswer(answered *jsonrpc.Error) *jsonrpc.Error {
-	return &jsonrpc.Error{
-		Code:    answered.Code,
-		Message: s.def.Redact(answered.Message),
-		Data:    json.RawMessage(s.def.Redact(string(answered.Data))),
+	clean := &jsonrpc.Error{Code: answered.Code, Message: s.def.Redact(answered.Message)}
+	// A secret may have stood outside of a string.
+	if data := json.RawMessage(s.def.Redact(string(answered.Data))); jsonrpc.Valid(data) {
+		clean.Data = data
 	}
+	return clean
 }
 
 // fillDiagnosis adds how a server ended, if it did, and its last words.

@@ -20,9 +20,6 @@ const (
 // handshakeVersions are what initialize may be answered with.
 var handshakeVersions = []string{newestHandshake, "2025-06-18", "2025-03-26", "2024-11-05"}
 
-// codeUnsupportedVersion is how a server of the second era refuses a version.
-const codeUnsupportedVersion = -32022
-
 // probeTimeout bounds server/discover, which needs no thought: a server that is
 // silent on it does not know it.
 const probeTimeout = 5 * time.Second

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-type processOS struct{}
+// processOS is the process group that the program leads.
+type processOS struct{ group int }
 
 // ownGroup gives the program a session and thereby a process group of its own.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
@@ -19,7 +20,7 @@ func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true}
 // signal reaches the whole group; its id is the program's process id, which
 // stays taken as long as the group has a member.
 func (p *Process) signal(s syscall.Signal) error {
-	return syscall.Kill(-p.PID(), s)
+	return syscall.Kill(-p.os.group, s)
 }
 
 func (p *Process) terminate() { _ = p.signal(syscall.SIGTERM) }

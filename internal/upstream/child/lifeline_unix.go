@@ -56,6 +56,7 @@ func (k *keeperOS) init(log *slog.Logger) {
 }
 
 func (k *keeperOS) started(p *Process) {
+	p.os.group = p.PID()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.groups[p.PID()] = true

@@ -337,7 +337,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 	}
 	texts := map[string]string{
 		"%v": fmt.Sprintf("%v %v", d, d.Launch()), "%+v": fmt.Sprintf("%+v %+v", &d, nested.Visible), "%#v": fmt.Sprintf("%#v %#v", d, d.Launch()),
-		"%s": fmt.Sprintf("%s", d), "nested": fmt.Sprintf("%+v %#v", nested.hidden, nested.list), "json": string(asJSON), "slog": logged.String(),
+		"String": d.String(), "nested": fmt.Sprintf("%+v %#v", nested.hidden, nested.list), "json": string(asJSON), "slog": logged.String(),
 		"redacted": d.Redact("stderr says " + envSecret + argSecret + urlSecret + headSecret + qrySecret + gitSecret + " s3cr3t-value and\nline-two-of-key\n"),
 	}
 	for name, text := range texts {
