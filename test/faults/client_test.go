@@ -37,7 +37,7 @@ type answer struct {
 	Structured struct {
 		Status    string `json:"status"`
 		Error     string `json:"error"`
-		StateLost bool   `json:"stateLost"`
+		StateLost string `json:"stateLost"`
 	} `json:"structuredContent"`
 	err error
 }
@@ -51,7 +51,7 @@ func (a answer) text() string {
 }
 
 func (a answer) String() string {
-	return fmt.Sprintf("status %q, stateLost %v, error %v: %.300q", a.Structured.Status, a.Structured.StateLost, a.err, a.text())
+	return fmt.Sprintf("status %q, stateLost %q, error %v: %.300q", a.Structured.Status, a.Structured.StateLost, a.err, a.text())
 }
 
 // dial starts a server and shakes hands.
@@ -151,6 +151,15 @@ func (c *client) runPython(code string) <-chan answer {
 	return c.request("tools/call", map[string]any{
 		"name": "run_python", "arguments": map[string]any{"code": code, "timeout": 60},
 	})
+}
+
+// cancelLast gives up the last request.
+func (c *client) cancelLast() {
+	c.mu.Lock()
+	id := c.nextID
+	delete(c.waiting, id)
+	c.mu.Unlock()
+	c.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": id}})
 }
 
 var errLate = errors.New("no answer in time")

@@ -64,7 +64,8 @@ type chain struct {
 	host sandboxtest.HostState
 	rng  *rand.Rand
 
-	places []string
+	places    []string
+	sawCgroup bool
 }
 
 func newChain(t *testing.T, bin string, who *syscall.Credential) *chain {
@@ -96,7 +97,7 @@ func newChain(t *testing.T, bin string, who *syscall.Credential) *chain {
 		"XDG_RUNTIME_DIR=" + run, "XDG_CACHE_HOME=" + filepath.Join(place, "cache"),
 		"XDG_STATE_HOME=" + filepath.Join(place, "state"),
 	}
-	c.host = sandboxtest.HostState{Executable: exe, Dirs: []string{filepath.Join(run, "sallyport")}}
+	c.host = sandboxtest.HostState{Executable: exe, Dirs: []string{filepath.Join(run, "sallyport", "gvisor")}}
 	return c
 }
 
@@ -147,7 +148,7 @@ func (c *chain) rounds(t *testing.T) {
 	if len(c.places) == 0 {
 		t.Error("no server had a place among the runtime files: are they elsewhere now?")
 	}
-	t.Logf("%d rounds: %v", n, killed)
+	t.Logf("%d rounds: %v; there were cgroups: %v", n, killed, c.sawCgroup)
 	for _, role := range []string{"serve", "cell", "sandbox", "gofer"} {
 		found := false
 		for what := range killed {
@@ -171,7 +172,7 @@ func role(p sandboxtest.Process, server int) string {
 	case strings.HasPrefix(p.Name, "runsc-gofer"):
 		return "gofer"
 	default:
-		return "other"
+		return "stub" // a process in which gVisor runs the guest's code
 	}
 }
 
@@ -201,6 +202,9 @@ func (c *chain) round(t *testing.T, i int) string {
 	}
 
 	c.note()
+	if moment != "starting" {
+		c.seen(t)
+	}
 	// Each role is as likely as another, however many processes it has.
 	byRole := map[string][]sandboxtest.Process{}
 	before := c.host.Processes()
@@ -227,6 +231,8 @@ func (c *chain) round(t *testing.T, i int) string {
 		<-s.ended
 		c.gone(t, what, nil)
 		c.next(t, what)
+	} else if r == "stub" {
+		c.recovers(t, s, what, moment, pending)
 	} else {
 		c.survives(t, s, what, moment, pending, before, server)
 	}
@@ -250,7 +256,7 @@ func (c *chain) survives(t *testing.T, s *client, what, moment string, pending <
 		if moment == "running" && !a.IsError {
 			t.Errorf("%s: the call under way succeeded: %v", what, a)
 		}
-		lost = a.Structured.StateLost
+		lost = a.Structured.StateLost != ""
 	}
 	c.gone(t, what, func(p sandboxtest.Process) bool {
 		return p.PID == server || !slices.Contains(before, p)
@@ -259,7 +265,7 @@ func (c *chain) survives(t *testing.T, s *client, what, moment string, pending <
 	if a.err != nil || a.IsError {
 		t.Errorf("%s: the next call: %v", what, a)
 	}
-	lost = lost || a.Structured.StateLost
+	lost = lost || a.Structured.StateLost != ""
 	if moment != "starting" {
 		if !strings.Contains(a.text(), "no x") {
 			t.Errorf("%s: the next call still has the state: %v", what, a)
@@ -268,8 +274,52 @@ func (c *chain) survives(t *testing.T, s *client, what, moment string, pending <
 			t.Errorf("%s: no answer says that the state is lost: %v", what, a)
 		}
 	}
-	if a := wait(s.runPython("print(6 * 7)"), answerWithin); !strings.Contains(a.text(), "42") || a.Structured.StateLost {
+	if a := wait(s.runPython("print(6 * 7)"), answerWithin); !strings.Contains(a.text(), "42") || a.Structured.StateLost != "" {
 		t.Errorf("%s: the call after that: %v", what, a)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), answerWithin)
+	defer cancel()
+	if err := s.hangUp(ctx); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// recovers is for a process whose death gVisor may not notice until it needs
+// it, or not at all: the session keeps its state or says that it is lost, and
+// answers correctly within three calls.
+func (c *chain) recovers(t *testing.T, s *client, what, moment string, pending <-chan answer) {
+	t.Helper()
+	lost := false
+	if moment == "running" {
+		// The code may run on; its client gives it up.
+		select {
+		case a := <-pending:
+			lost = a.Structured.StateLost != ""
+			if a.err != nil {
+				t.Errorf("%s: the call under way: %v", what, a)
+			}
+		case <-time.After(time.Second):
+			s.cancelLast()
+		}
+	} else if pending != nil {
+		a := wait(pending, answerWithin)
+		if a.err != nil {
+			t.Errorf("%s: the call under way: %v", what, a)
+		}
+		lost = a.Structured.StateLost != "" || a.IsError
+	}
+	for try := 1; ; try++ {
+		a := wait(s.runPython("try:\n    print('x is', x)\nexcept NameError:\n    print('no x')"), answerWithin)
+		lost = lost || a.Structured.StateLost != ""
+		switch {
+		case a.err == nil && !a.IsError && strings.Contains(a.text(), "x is 41"):
+		case a.err == nil && !a.IsError && strings.Contains(a.text(), "no x") && lost:
+		case try < 3:
+			continue
+		default:
+			t.Errorf("%s: the third call after it: %v", what, a)
+		}
+		break
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), answerWithin)
 	defer cancel()
@@ -326,6 +376,19 @@ func (c *chain) note() {
 			}
 		}
 	}
+}
+
+// seen checks, while a session is live, that what must be gone later can be
+// found at all.
+func (c *chain) seen(t *testing.T) {
+	t.Helper()
+	found := strings.Join(append(c.host.Left(), c.cgroups()...), "\n")
+	for _, part := range []string{"sallyport-cell", "runsc-sandbox", "runsc-gofer", "file "} {
+		if !strings.Contains(found, part) {
+			t.Errorf("%q is not found while a session is live:\n%s", part, found)
+		}
+	}
+	c.sawCgroup = c.sawCgroup || strings.Contains(found, "cgroup ")
 }
 
 // cgroups are those of the chain's servers, dead or alive.
