@@ -192,6 +192,9 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 		if s.life.Err() != nil {
 			return nil, ErrClosed
 		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		prep, err := s.ready(ctx, req)
 		if err != nil {
 			return nil, err

@@ -1,0 +1,518 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"sallyport/internal/bridge"
+	"sallyport/internal/policy"
+	"sallyport/internal/sandbox"
+	"sallyport/internal/upstream"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// lax accepts the engine of these tests, which isolates nothing.
+func lax() *policy.Policy {
+	p := &policy.Policy{AllowNoIsolation: true, Servers: []string{"*"}, Require: map[sandbox.Resource]sandbox.Enforcement{}}
+	for _, r := range policy.Resources {
+		p.Require[r] = sandbox.Absent
+	}
+	return p
+}
+
+// servers is a source of two servers made of Go functions.
+type servers struct{}
+
+func (servers) Definitions() []upstream.Definition {
+	return []upstream.Definition{
+		{Name: "broken", Alias: "broken", Description: "does not start"},
+		{Name: "math", Alias: "math", Description: "counts"},
+	}
+}
+
+func (servers) Open(_ context.Context, name string) (bridge.Server, error) {
+	if name != "math" {
+		return nil, &upstream.Error{Server: name, Kind: upstream.ErrStart, Err: errors.New("no such file")}
+	}
+	return mathServer{}, nil
+}
+
+type mathServer struct{}
+
+var mathTools = []upstream.Tool{
+	{Name: "add", Alias: "add", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}`), Raw: json.RawMessage(`{"name":"add"}`)},
+	{Name: "sleep", Alias: "sleep", InputSchema: json.RawMessage(`{"type":"object","properties":{"seconds":{"type":"number"}}}`), Raw: json.RawMessage(`{"name":"sleep"}`)},
+}
+
+func (mathServer) Tools(context.Context) ([]upstream.Tool, error) { return mathTools, nil }
+
+func (mathServer) CallTool(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
+	var args struct{ A, B, Seconds float64 }
+	if err := json.Unmarshal(arguments, &args); err != nil {
+		return nil, err
+	}
+	if tool == "sleep" {
+		select {
+		case <-time.After(time.Duration(args.Seconds * float64(time.Second))):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return json.RawMessage(fmt.Sprintf(`{"content":[{"type":"text","text":"%g"}],"structuredContent":{"result":%g}}`, args.A+args.B, args.A+args.B)), nil
+}
+
+func newBroker(t *testing.T, change func(*Config)) (*Broker, *engine) {
+	t.Helper()
+	e := newEngine(t)
+	config := Config{Backend: e, Policy: lax(), Servers: servers{}, Logger: slog.New(slog.DiscardHandler)}
+	if change != nil {
+		change(&config)
+	}
+	b, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b, e
+}
+
+func run(t *testing.T, b *Broker, code string, servers ...string) *Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	return b.Execute(ctx, Request{Code: code, Servers: servers, Timeout: 20 * time.Second})
+}
+
+// want compares what matters of a result.
+func want(t *testing.T, r *Result, status Status, exit int, stdout string) {
+	t.Helper()
+	got := -1
+	if r.ExitCode != nil {
+		got = *r.ExitCode
+	}
+	if r.Status != status || got != exit || strings.Join(r.Stdout, "\n") != stdout {
+		t.Errorf("got %s, exit %d, stdout %q; want %s, %d, %q\n%+v", r.Status, got, r.Stdout, status, exit, stdout, r)
+	}
+}
+
+func TestOneSession(t *testing.T) {
+	b, e := newBroker(t, nil)
+	want(t, run(t, b, "x = 41"), Success, 0, "")
+	want(t, run(t, b, "x + 1"), Success, 0, "42")
+	want(t, run(t, b, "print('a'); print(); print('  '); print('()')"), Success, 0, "a\n\n  \n()")
+	r := run(t, b, "print(x)\n1/0")
+	want(t, r, Failed, 1, "41")
+	if r.Error != "Uncaught exception: ZeroDivisionError: division by zero" || r.Summary != r.Error || !strings.HasPrefix(r.Stderr[0], "Traceback") {
+		t.Errorf("exception: %+v", r)
+	}
+	r = run(t, b, "import sys; print('bye'); sys.exit(3)")
+	want(t, r, Failed, 3, "bye")
+	if r.Error != "The code exited with status 3" {
+		t.Errorf("exit: %+v", r)
+	}
+	want(t, run(t, b, "sys.exit(0)"), Success, 0, "")
+	want(t, run(t, b, "sys.exit()"), Success, 0, "")
+	want(t, run(t, b, "x"), Success, 0, "41")
+	if n := e.starts.Load(); n != 1 {
+		t.Errorf("%d sandboxes were started", n)
+	}
+	r = run(t, b, "import os; print('last', flush=True); os._exit(7)")
+	want(t, r, Failed, 7, "last")
+	if !strings.Contains(r.Error, "ended with status 7") || r.StateLost != r.Error {
+		t.Errorf("os._exit: %+v", r)
+	}
+	r = run(t, b, "'x' in globals()")
+	want(t, r, Success, 0, "False")
+	if !strings.Contains(r.StateLost, "status 7") {
+		t.Errorf("the loss is not said: %+v", r)
+	}
+	if r = run(t, b, "1"); r.StateLost != "" {
+		t.Errorf("the loss is said twice: %+v", r)
+	}
+	r = run(t, b, "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+	want(t, r, Failed, 128+11, "")
+}
+
+func TestNothingIsStartedBeforeCodeArrives(t *testing.T) {
+	b, e := newBroker(t, nil)
+	for _, req := range []Request{{}, {Code: " \n\t"}, {Code: "1", Servers: []string{"nope"}}, {Code: "1", Session: "../x"}} {
+		if r := b.Execute(t.Context(), req); r.Status == Success {
+			t.Errorf("%+v: %+v", req, r)
+		}
+	}
+	if e.starts.Load()+e.probes.Load() != 0 {
+		t.Error("the engine was bothered")
+	}
+}
+
+func TestValidation(t *testing.T) {
+	b, _ := newBroker(t, nil)
+	r := b.Execute(t.Context(), Request{Code: "\n"})
+	if r.Status != ValidationError || r.Error != "Missing 'code' argument" || r.Summary != r.Error || r.ExitCode != nil {
+		t.Errorf("no code: %+v", r)
+	}
+	r = b.Execute(t.Context(), Request{Code: "1", Servers: []string{"maht"}})
+	if r.Status != Failed || r.Error != "Unknown MCP server: maht (nearest: math, broken)" || r.Summary != "Sandbox error: "+r.Error || r.Servers[0] != "maht" {
+		t.Errorf("unknown server: %+v", r)
+	}
+	for asked, granted := range map[time.Duration]time.Duration{
+		0: 30 * time.Second, time.Millisecond: time.Second, -time.Hour: time.Second, time.Minute: time.Minute, time.Hour: 120 * time.Second,
+	} {
+		if got := b.timeout(asked); got != granted {
+			t.Errorf("timeout %v became %v, want %v", asked, got, granted)
+		}
+	}
+}
+
+func TestTimeoutThatCodeSurvives(t *testing.T) {
+	b, e := newBroker(t, nil)
+	want(t, run(t, b, "kept = 1"), Success, 0, "")
+	began := time.Now()
+	r := b.Execute(t.Context(), Request{Code: "import time\nprint('partial', flush=True)\ntime.sleep(60)", Timeout: time.Second})
+	if took := time.Since(began); took < 900*time.Millisecond || took > 2500*time.Millisecond {
+		t.Errorf("took %v", took)
+	}
+	want(t, r, Timeout, -1, "partial")
+	if !r.Interrupted || r.StateLost != "" || r.Summary != "Timeout: execution exceeded 1s" ||
+		r.Error != "Execution timed out after 1s; the code was interrupted, the session's variables are kept" || r.TimeoutSeconds != 1 {
+		t.Errorf("%+v", r)
+	}
+	want(t, run(t, b, "kept"), Success, 0, "1")
+	for _, loop := range []string{"while True: pass", "import asyncio\nawait asyncio.sleep(60)", "import subprocess\nsubprocess.run(['sleep', '60'])"} {
+		r = b.Execute(t.Context(), Request{Code: loop, Timeout: time.Second})
+		if r.Status != Timeout || !r.Interrupted {
+			t.Errorf("%s: %+v", loop, r)
+		}
+	}
+	want(t, run(t, b, "kept"), Success, 0, "1")
+	if e.starts.Load() != 1 {
+		t.Errorf("%d sandboxes", e.starts.Load())
+	}
+}
+
+func TestTimeoutThatKills(t *testing.T) {
+	b, _ := newBroker(t, func(c *Config) { c.Grace = 300 * time.Millisecond })
+	want(t, run(t, b, "kept = 1"), Success, 0, "")
+	r := b.Execute(t.Context(), Request{Timeout: time.Second, Code: `
+print('stubborn', flush=True)
+while True:
+    try:
+        for i in range(1 << 60): i + 1
+    except BaseException:
+        print('no', flush=True)
+`})
+	want(t, r, Timeout, -1, "stubborn\nno")
+	if r.Interrupted || r.StateLost == "" || !strings.Contains(r.Error, "variables and files are lost") {
+		t.Errorf("%+v", r)
+	}
+	r = run(t, b, "'kept' in globals()")
+	want(t, r, Success, 0, "False")
+	if r.StateLost == "" {
+		t.Errorf("the loss is not said: %+v", r)
+	}
+}
+
+func TestTheWholeRunIsBounded(t *testing.T) {
+	b, _ := newBroker(t, func(c *Config) { c.WholeRun = 1500 * time.Millisecond })
+	r := run(t, b, "await mcp_math.sleep(seconds=60)", "math")
+	want(t, r, Timeout, -1, "")
+	if !strings.Contains(r.Error, "timed out after 1.5s in all") || !r.Interrupted {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestTheAgentsOwnTime(t *testing.T) {
+	b, _ := newBroker(t, nil)
+	run(t, b, "1", "math")
+	t.Run("waiting for a tool is free", func(t *testing.T) {
+		r := b.Execute(t.Context(), Request{Code: "await mcp_math.sleep(seconds=2)", Servers: []string{"math"}, Timeout: time.Second})
+		want(t, r, Success, 0, "0")
+	})
+	t.Run("a thread that spins meanwhile is not", func(t *testing.T) {
+		r := b.Execute(t.Context(), Request{Servers: []string{"math"}, Timeout: time.Second, Code: `
+import threading
+stop = False
+def spin():
+    while not stop: pass
+threading.Thread(target=spin, daemon=True).start()
+try:
+    await mcp_math.sleep(seconds=15)
+finally:
+    stop = True
+`})
+		if r.Status != Timeout || r.DurationMs > 10000 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestCancellation(t *testing.T) {
+	b, _ := newBroker(t, func(c *Config) { c.Grace = time.Second })
+	want(t, run(t, b, "kept = 1"), Success, 0, "")
+	t.Run("keeps the session", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(200*time.Millisecond, cancel)
+		r := b.Execute(ctx, Request{Code: "import time; time.sleep(60)"})
+		if r.Status != Failed || !r.Interrupted || !strings.HasPrefix(r.Error, "Cancelled by the client") {
+			t.Errorf("%+v", r)
+		}
+		want(t, run(t, b, "kept"), Success, 0, "1")
+	})
+	t.Run("while it waits for its turn", func(t *testing.T) {
+		var all sync.WaitGroup
+		first := b.Submit(Request{Code: "time.sleep(1)"})
+		second := b.Submit(Request{Code: "kept = 2"})
+		all.Go(func() { want(t, first(t.Context()), Success, 0, "") })
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if r := second(ctx); r.Status != Failed || r.Error != "Cancelled before the code ran" {
+			t.Errorf("%+v", r)
+		}
+		all.Wait()
+		want(t, run(t, b, "kept"), Success, 0, "1")
+	})
+	t.Run("before it was run", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		r := b.Execute(ctx, Request{Code: "kept = 3"})
+		if r.Status != Failed {
+			t.Errorf("%+v", r)
+		}
+		want(t, run(t, b, "kept"), Success, 0, "1")
+	})
+	t.Run("with ErrStop kills at once", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(200*time.Millisecond, func() { cancel(ErrStop) })
+		began := time.Now()
+		r := b.Execute(ctx, Request{Code: "while True:\n  try:\n    time.sleep(60)\n  except BaseException: pass"})
+		if r.StateLost == "" || time.Since(began) > 900*time.Millisecond {
+			t.Errorf("after %v: %+v", time.Since(began), r)
+		}
+	})
+}
+
+func TestFlood(t *testing.T) {
+	b, _ := newBroker(t, func(c *Config) { c.Spec.Limits.OutputBytes = 10000 })
+	r := run(t, b, "print('first')\nfor i in range(200000): print(i)\nprint('last')")
+	if r.Status != Success || r.Truncated == nil || r.Truncated.Stdout < 1<<20 || r.Truncated.Stderr != 0 ||
+		r.Stdout[0] != "first" || r.Stdout[len(r.Stdout)-1] != "last" {
+		t.Errorf("%s, %+v, %d lines", r.Status, r.Truncated, len(r.Stdout))
+	}
+	text := strings.Join(r.Stdout, "\n")
+	if len(text) > 10100 || !strings.Contains(text, fmt.Sprintf("[... %d bytes left out ...]", r.Truncated.Stdout)) {
+		t.Errorf("%d bytes kept", len(text))
+	}
+	want(t, run(t, b, "i"), Success, 0, "199999")
+}
+
+func TestOutputAsItComes(t *testing.T) {
+	b, _ := newBroker(t, nil)
+	var out, errs strings.Builder
+	seen := make(chan struct{}, 1)
+	done := make(chan *Result)
+	go func() {
+		done <- b.Execute(t.Context(), Request{
+			Code: "import sys, os, time\nprint('one', flush=True)\ntime.sleep(0.5)\nos.write(2, b'\\xff')\nprint('two')",
+			OnOutput: func(s Stream, p []byte) {
+				if s == Stderr {
+					errs.Write(p)
+				} else {
+					out.Write(p)
+				}
+				select {
+				case seen <- struct{}{}:
+				default:
+				}
+			},
+		})
+	}()
+	select {
+	case <-seen:
+	case <-done:
+		t.Error("the output came after the end")
+	}
+	r := <-done
+	want(t, r, Success, 0, "one\ntwo")
+	if out.String() != "one\ntwo\n" || errs.String() != "\xff" || r.Stderr[0] != "\ufffd" {
+		t.Errorf("streamed %q and %q, result %q", out.String(), errs.String(), r.Stderr)
+	}
+}
+
+func TestSessionsSideBySide(t *testing.T) {
+	b, e := newBroker(t, nil)
+	var all sync.WaitGroup
+	began := time.Now()
+	for _, name := range []string{"a", "b"} {
+		all.Go(func() {
+			r := b.Execute(t.Context(), Request{Session: name, Code: "import time\nme = '" + name + "'\ntime.sleep(1)"})
+			if r.Status != Success || r.Session != name {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+	all.Wait()
+	if took := time.Since(began); took > 1900*time.Millisecond {
+		t.Errorf("took %v", took)
+	}
+	for _, name := range []string{"a", "b"} {
+		want(t, b.Execute(t.Context(), Request{Session: name, Code: "print(me)"}), Success, 0, name)
+	}
+	if e.starts.Load() != 2 {
+		t.Errorf("%d sandboxes", e.starts.Load())
+	}
+}
+
+func TestOneSessionOneRunAtATime(t *testing.T) {
+	b, _ := newBroker(t, nil)
+	run(t, b, "order = []")
+	var runs []func(context.Context) *Result
+	for i := range 20 {
+		runs = append(runs, b.Submit(Request{Code: fmt.Sprintf("order.append(%d)", i)}))
+	}
+	var all sync.WaitGroup
+	for i := range runs {
+		all.Go(func() {
+			if r := runs[len(runs)-1-i](t.Context()); r.Status != Success {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+	all.Wait()
+	want(t, run(t, b, "print(order == list(range(20)))"), Success, 0, "True")
+}
+
+func TestTools(t *testing.T) {
+	b, _ := newBroker(t, nil)
+	want(t, run(t, b, "await mcp_math.add(a=1, b=2)", "math"), Success, 0, "3")
+	want(t, run(t, b, "import asyncio\nsum(await asyncio.gather(*[mcp_math.add(a=i, b=1) for i in range(100)]))", "math"), Success, 0, "5050")
+	r := run(t, b, "await mcp_math.add(a=1, b=2)")
+	if r.Status != Failed || !strings.Contains(strings.Join(r.Stderr, "\n"), "math") {
+		t.Errorf("a call without a grant: %+v", r)
+	}
+	want(t, run(t, b, "m = await runtime.load_server('math')\nawait m.add(a=2, b=2)"), Success, 0, "4")
+	r = run(t, b, "await m.add(a=2, b=2)")
+	if r.Status != Failed {
+		t.Errorf("load_server's grant outlived its execution: %+v", r)
+	}
+	want(t, run(t, b, "runtime.discovered_servers()"), Success, 0, "('broken', 'math')")
+	r = run(t, b, "print('ran')", "broken")
+	want(t, r, Failed, -1, "")
+	if !strings.Contains(r.Error, `MCP server "broken" did not start`) {
+		t.Errorf("%+v", r)
+	}
+	want(t, run(t, b, "[d['tool'] for d in await runtime.search_tool_docs('sle')]"), Success, 0, "['sleep']")
+}
+
+func TestArtifactsAndStrayOutput(t *testing.T) {
+	b, _ := newBroker(t, nil)
+	r := run(t, b, "open('a.txt', 'w').write('hello') and None")
+	if len(r.Artifacts) != 1 || r.Artifacts[0] != (Artifact{"a.txt", 5}) {
+		t.Errorf("artifacts: %+v", r.Artifacts)
+	}
+	run(t, b, "import threading, time\ndef late():\n  time.sleep(0.3)\n  print('late news', flush=True)\nthreading.Thread(target=late).start()")
+	time.Sleep(600 * time.Millisecond)
+	r = run(t, b, "print('mine')")
+	want(t, r, Success, 0, "mine")
+	if len(r.Notes) != 1 || !strings.HasSuffix(r.Notes[0], ": late news") {
+		t.Errorf("notes: %q", r.Notes)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	b, _ := newBroker(t, nil)
+	r := run(t, b, "import time\nend = time.time() + 1.5\nwhile time.time() < end: pass")
+	if r.Usage == nil || r.Usage.CPUSeconds < 0.1 || r.Usage.CPUSeconds > 3 {
+		t.Errorf("usage: %+v", r.Usage)
+	}
+	if r.DurationMs < 1400 {
+		t.Errorf("duration %d ms", r.DurationMs)
+	}
+}
+
+func TestAHostThatIsNotGoodEnough(t *testing.T) {
+	b, e := newBroker(t, func(c *Config) { c.Policy = policy.Default() })
+	r := run(t, b, "1")
+	if r.Status != Failed || !strings.Contains(r.Error, "isolation is none, at least kernel is demanded") || e.starts.Load() != 0 {
+		t.Errorf("%+v", r)
+	}
+	e.report.Usable = false
+	e.report.Findings = []sandbox.Finding{
+		{Title: "by the way"},
+		{Fatal: true, Title: "user namespaces are forbidden", Detail: "AppArmor", Remedy: "sysctl x=0"},
+	}
+	r = run(t, b, "1")
+	if !strings.Contains(r.Error, "process cannot run here; user namespaces are forbidden: AppArmor (to mend it: sysctl x=0). `sallyport doctor` says more") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestAnEngineIsProbedOnceWhenItIsGood(t *testing.T) {
+	b, e := newBroker(t, nil)
+	e.report.Usable = false
+	run(t, b, "1")
+	e.report.Usable = true // mended meanwhile
+	for range 3 {
+		want(t, run(t, b, "1"), Success, 0, "1")
+	}
+	if n := e.probes.Load(); n != 2 {
+		t.Errorf("%d probes", n)
+	}
+}
+
+func TestWithoutAnEngine(t *testing.T) {
+	b, err := New(Config{Policy: lax(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if r := run(t, b, "1"); r.Status != Failed || !strings.Contains(r.Error, "install Podman or Docker") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestAStartThatFails(t *testing.T) {
+	b, e := newBroker(t, nil)
+	e.failStart = &sandbox.Error{Op: "start", Backend: "process", Kind: sandbox.ErrStart, Err: errors.New("no room")}
+	if r := run(t, b, "1"); r.Status != Failed || r.Error != "process: start: no room" {
+		t.Errorf("%+v", r)
+	}
+	e.failStart = nil
+	want(t, run(t, b, "1"), Success, 0, "1")
+}
+
+func TestClose(t *testing.T) {
+	b, _ := newBroker(t, nil)
+	run(t, b, "import time")
+	done := make(chan *Result)
+	go func() { done <- b.Execute(context.Background(), Request{Code: "time.sleep(60)"}) }()
+	time.Sleep(100 * time.Millisecond)
+	began := time.Now()
+	b.Close()
+	b.Close()
+	r := <-done
+	if r.Status != Failed || time.Since(began) > 2*time.Second {
+		t.Errorf("after %v: %+v", time.Since(began), r)
+	}
+	if r := run(t, b, "1"); r.Status != Failed || !strings.Contains(r.Error, "closed") {
+		t.Errorf("after Close: %+v", r)
+	}
+}
+
+func TestNewWantsAPolicy(t *testing.T) {
+	if _, err := New(Config{Logger: slog.New(slog.DiscardHandler)}); !errors.Is(err, policy.ErrNil) {
+		t.Errorf("without a policy: %v", err)
+	}
+	if _, err := New(Config{Policy: lax()}); err == nil {
+		t.Error("without a logger")
+	}
+}
