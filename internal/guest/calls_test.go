@@ -28,7 +28,7 @@ var echoServer = wire.Server{
 
 // say answers call_tool with whatever the argument "result" is, and otherwise
 // with the arguments' own bytes as text.
-func say(_ context.Context, c wire.Call) (json.RawMessage, error) {
+func say(ctx context.Context, c wire.Call) (json.RawMessage, error) {
 	if c.Method != wire.MethodCallTool {
 		return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: "unknown method " + c.Method}
 	}
@@ -47,7 +47,10 @@ func say(_ context.Context, c wire.Call) (json.RawMessage, error) {
 		if err := json.Unmarshal(p.Arguments, &a); err != nil {
 			return nil, err
 		}
-		time.Sleep(time.Duration(a.Sleep * float64(time.Second)))
+		select {
+		case <-time.After(time.Duration(a.Sleep * float64(time.Second))):
+		case <-ctx.Done():
+		}
 		return a.Result, nil
 	}
 	text, err := json.Marshal(string(p.Arguments))

@@ -148,14 +148,15 @@ func (c *Conn) gotNonce(nonce []byte) {
 // complete ends x if everything about it has arrived. It is called with mu held
 // and releases it.
 func (c *Conn) complete(x *Execution) {
-	whole := x.done != nil && x.drained
+	done := x.done
+	whole := done != nil && x.drained
 	if whole {
 		c.run = nil
 	}
 	c.mu.Unlock()
 	if whole {
-		x.finish(Outcome{Done: *x.done}, nil)
-	} else if x.done != nil {
+		x.finish(Outcome{Done: *done}, nil)
+	} else if done != nil {
 		x.cancel() // its calls are of no use any more
 	}
 }

@@ -81,8 +81,13 @@ func launch(t testing.TB) *process {
 	p.Conn = Open(stdin, stdout, stderr, Options{Stray: p.stray.add})
 	t.Cleanup(func() {
 		p.Close()
-		time.AfterFunc(20*time.Millisecond, func() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) })
+		grace := 20 * time.Millisecond
+		if *launcher != "" {
+			grace = 5 * time.Second // it has things to clear away
+		}
+		timer := time.AfterFunc(grace, func() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) })
 		_ = p.cmd.Wait()
+		timer.Stop()
 	})
 	return p
 }

@@ -4,12 +4,17 @@ Exactly one thread reads at a time. As a rule it is the main thread, while it
 waits for something: a reply, or the next execution. A call from elsewhere, where
 nobody can promise that the main thread will wait, starts a reader thread, which
 takes over until it has read the next exec frame.
+
+As long as there is only one thread no lock is taken: a lock reads the clock
+(in CPython 3.11 and 3.12), and where that is a system call, and system calls are
+slow, a few of them cost as much as the call itself.
 """
 
 from . import BUILTINS as __builtins__
 
 import sys
 from _thread import _count as thread_count, allocate_lock, get_ident, start_new_thread
+from itertools import count
 from posix import pipe, read, readv, set_blocking, write
 
 from . import codec
@@ -87,7 +92,9 @@ class Channel:
         self.idle = None  # the slot that the main thread waits on for one
 
         self.pending = {}
-        self.last_id = 0
+        self.ids = count(1)
+        self.outbox = []  # frames that wait for the event loop's next turn
+        self.outbox_size = 0
         self.write_lock = allocate_lock()
         self.state_lock = allocate_lock()
         self.read_lock = allocate_lock()  # held while reading a frame
@@ -181,17 +188,41 @@ class Channel:
 
     def send(self, text):
         """Send one frame. text is ASCII."""
-        body = text.encode("ascii")
-        data = len(body).to_bytes(4, "big") + body
-        with self.write_lock:
-            try:
-                n = write(self.fd_out, data)
-                if n < len(data):
-                    rest = memoryview(data)[n:]
-                    while rest:
-                        rest = rest[write(self.fd_out, rest) :]
-            except OSError:
-                raise Gone from None
+        data = framed(text)
+        if not thread_count():
+            self.put(data)
+        else:
+            with self.write_lock:
+                self.put(data)
+
+    def send_later(self, text):
+        """Send one frame when the main thread's event loop waits next: the
+        calls of a gather then need one system call, not one each."""
+        data = framed(text)
+        self.outbox.append(data)
+        self.outbox_size += len(data)
+        if self.outbox_size > KEEP:
+            self.flush()
+
+    def flush(self):
+        """Send what waits. Main thread only."""
+        if self.outbox:
+            data, self.outbox, self.outbox_size = b"".join(self.outbox), [], 0
+            if not thread_count():
+                self.put(data)
+            else:
+                with self.write_lock:
+                    self.put(data)
+
+    def put(self, data):
+        try:
+            n = write(self.fd_out, data)
+            if n < len(data):
+                rest = memoryview(data)[n:]
+                while rest:
+                    rest = rest[write(self.fd_out, rest) :]
+        except OSError:
+            raise Gone from None
 
     def dispatch(self, text):
         """Give a frame to whom it concerns. What concerns nobody is dropped:
@@ -223,7 +254,12 @@ class Channel:
     def pump(self):
         """In the main thread: wait for a frame and dispatch it. Returns early
         when somebody else has taken over the reading."""
-        if not self.buffered() and thread_count() and not self.wait_readable():
+        self.flush()
+        if not thread_count():
+            # There is nobody else, and nobody can come while we are here.
+            self.dispatch(self.frame())
+            return
+        if not self.buffered() and not self.wait_readable():
             return
         if self.read_lock.acquire(False):
             try:
@@ -311,7 +347,7 @@ class Channel:
 
     # Calls.
 
-    def begin(self, slot, method, params):
+    def begin(self, slot, method, params, later=False):
         """Send a call. params is its JSON text."""
         if self.closed:
             from .errors import MCPError
@@ -321,16 +357,17 @@ class Channel:
             from .errors import MCPError
 
             raise MCPError("tools can only be called while run_python runs")
-        text_size = len(params) + 128
-        if text_size > MAX_FROM_GUEST:
+        if len(params) + 128 > MAX_FROM_GUEST:
             from .errors import MCPError
 
             raise MCPError("the arguments take %d bytes as JSON; at most %d can be sent" % (len(params), MAX_FROM_GUEST))
-        with self.state_lock:
-            self.last_id += 1
-            slot.id = self.last_id
+        slot.id = next(self.ids)
         self.pending[slot.id] = slot
-        self.send('{"type":"call","id":%d,"run":%d,"method":"%s","params":%s}' % (slot.id, self.run, method, params))
+        text = '{"type":"call","id":%d,"run":%d,"method":"%s","params":%s}' % (slot.id, self.run, method, params)
+        if later:
+            self.send_later(text)
+        else:
+            self.send(text)
 
     def abandon(self, slot):
         """Nobody waits for the reply any more."""
@@ -341,13 +378,15 @@ class Channel:
         """Call the host and await the reply."""
         slot = Slot(decode)
         loop = running_loop()
+        later = False
         if loop is not None:
             slot.loop, slot.future, slot.thread = loop, loop.create_future(), get_ident()
-            if slot.thread != self.main or not getattr(getattr(loop, "_selector", None), "reads_channel", False):
+            later = slot.thread == self.main and getattr(getattr(loop, "_selector", None), "reads_channel", False)
+            if not later:
                 self.read_elsewhere()
         elif get_ident() != self.main:
             return self.request_sync(method, params, decode)
-        self.begin(slot, method, params)
+        self.begin(slot, method, params, later)
         try:
             await slot
         finally:
@@ -410,9 +449,15 @@ class Channel:
     def end_run(self):
         """The execution is over: what it still waits for never comes."""
         self.run = 0
+        self.outbox, self.outbox_size = [], 0
         while self.pending:
             _, slot = self.pending.popitem()
             slot.deliver(False, {"kind": "cancelled", "message": "the execution that made this call has ended"})
+
+
+def framed(text):
+    body = text.encode("ascii")
+    return len(body).to_bytes(4, "big") + body
 
 
 def running_loop():

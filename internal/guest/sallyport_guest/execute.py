@@ -24,6 +24,13 @@ _coroutine.close()
 def compile_source(source, filename):
     """Code for the statements, and for a last expression whose value is shown."""
     flags = PyCF_ALLOW_TOP_LEVEL_AWAIT
+    if "\n" not in source and "\\" not in source:
+        # A single expression, perhaps, for which this is much faster. (A
+        # warning about a backslash would come twice.)
+        try:
+            return None, compile(source, filename, "eval", flags, True)
+        except SyntaxError:
+            pass
     tree = compile(source, filename, "exec", flags | PyCF_ONLY_AST, True)
     body = tree.body
     last = None

@@ -29,7 +29,7 @@ import _signal
 
 # Descriptors of the interpreter, out of the way of what user code opens and of
 # the usual closing of "all" descriptors.
-CONTROL_IN, CONTROL_OUT, NONCE, OUT, ERR = 700, 701, 702, 703, 704
+CONTROL_IN, CONTROL_OUT, NONCE, OUT, ERR, NULL = 700, 701, 702, 703, 704, 705
 
 PIPE_SIZE = 1 << 20
 CHUNK = 256 << 10
@@ -53,6 +53,7 @@ def become_interpreter(out, err, nonce):
         for fd, target in ((0, CONTROL_IN), (1, CONTROL_OUT), (nonce, NONCE), (out, OUT), (err, ERR)):
             dup2(fd, target, False)
         null = open_fd("/dev/null", O_RDWR | O_CLOEXEC)
+        dup2(null, NULL, False)
         for fd, target in ((null, 0), (out, 1), (err, 2)):
             dup2(fd, target)
         # The pipes' own descriptors lie next to each other, above 2.
@@ -124,7 +125,9 @@ class Drain:
             poller.register(fd, POLLIN)
         self.reap()
         while self.status is None:
-            ready = [fd for fd, _ in poller.poll()]
+            # The nonces' pipe is looked at first: what was written before a
+            # nonce that is found shows in what is looked at after it.
+            ready = dict(poller.poll())
             if self.wake_fd in ready:
                 while self.get(self.wake_fd):
                     pass
@@ -134,17 +137,19 @@ class Drain:
                 poller.unregister(self.nonce_fd)
             frames = []
             for stream in self.streams:
-                if nonces:
-                    # All that was written before the nonce is in the pipe,
-                    # and no more than a pipe holds.
-                    # A short read has emptied it.
-                    for _ in range(PIPE_SIZE // CHUNK + 1):
-                        if stream.forward(frames) < CHUNK:
-                            break
-                        send(frames)
-                        frames = []
-                elif stream.fd in ready and stream.forward(frames) == 0:
+                if stream.fd not in ready:
+                    continue
+                n = stream.forward(frames)
+                if n == 0:
                     poller.unregister(stream.fd)
+                # Before a nonce goes all that is in the pipe; a short read has
+                # emptied it.
+                for _ in range(PIPE_SIZE // CHUNK if nonces else 0):
+                    if n < CHUNK:
+                        break
+                    send(frames)
+                    frames = []
+                    n = stream.forward(frames)
             if nonces:
                 for nonce in nonces.split(b"\n")[:-1]:
                     frames += frame(b"n", nonce)

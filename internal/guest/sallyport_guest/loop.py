@@ -59,6 +59,7 @@ class Selector(selectors.PollSelector):
             if self.watched:
                 self.watch()
             return super().select(timeout)
+        channel.flush()
         interrupts = channel.interrupts
         interrupts.check()
         if channel.buffered() and not channel.threaded:

@@ -3,62 +3,193 @@
 from . import BUILTINS as __builtins__
 
 import sys
-from posix import O_CLOEXEC, O_RDONLY, close, dup2, open as open_fd
+from _io import TextIOWrapper, _BufferedIOBase
+from _thread import allocate_lock, start_new_thread
+from posix import dup2, write
 
-from .init import ERR, OUT
+from .init import ERR, NULL, OUT
+
+PATIENT = 200  # lines that are written one by one
+FULL = 32 << 10
+DELAY = 0.01
+
+
+class Output(_BufferedIOBase):
+    """The bytes of sys.stdout or sys.stderr, over descriptor 1 or 2.
+
+    What is flushed is written at once: what a child process writes next comes
+    after it, and a person who watches sees it. A program that flushes line
+    after line without end would pay a system call for each, so from some number
+    on its output is gathered for a few milliseconds. The io module's own buffer
+    is not used, because it takes a lock for each write, and a lock reads the
+    clock, which is another system call in some sandboxes.
+    """
+
+    mode = "wb"
+
+    def __init__(self, fd, name):
+        self.fd = fd
+        self.name = name
+        self.writes = 0
+        self.gathering = False
+        self.chunks = []
+        self.size = 0
+        self.lock = None
+        self.wanted = None  # released when there is something to write later
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return self.fd
+
+    def isatty(self):
+        return False
+
+    @property
+    def raw(self):
+        from io import FileIO
+
+        return FileIO(self.fd, "w", closefd=False)
+
+    def write(self, data):
+        if self.closed:
+            raise ValueError("write to closed file")
+        if type(data) is not bytes:
+            data = memoryview(data).tobytes()
+        if not self.gathering:
+            self.writes += 1
+            if self.writes < PATIENT or not self.gather():
+                put(self.fd, data)
+                return len(data)
+        with self.lock:
+            first = not self.chunks
+            self.chunks.append(data)
+            self.size += len(data)
+            if self.size >= FULL:
+                self.drain_locked()
+            elif first and self.wanted.locked():
+                self.wanted.release()
+        return len(data)
+
+    def gather(self):
+        """Begin to write later; whether that is possible."""
+        self.lock = allocate_lock()
+        self.wanted = allocate_lock()
+        self.wanted.acquire()
+        try:
+            start_new_thread(self.write_later, (self.wanted,))
+        except RuntimeError:  # there are too many threads
+            self.writes = 0
+            return False
+        Output.helpers += 1
+        self.gathering = True
+        return True
+
+    helpers = 0  # threads of ours
+
+    def write_later(self, wanted):
+        from time import sleep
+
+        try:
+            while self.wanted is wanted:
+                wanted.acquire()
+                sleep(DELAY)
+                self.drain()
+        except OSError:  # the descriptor is closed
+            pass
+        finally:
+            Output.helpers -= 1
+
+    def drain(self):
+        """Write what was gathered."""
+        if self.lock is not None:
+            with self.lock:
+                self.drain_locked()
+
+    def drain_locked(self):
+        chunks, self.chunks, self.size = self.chunks, [], 0
+        if chunks:
+            put(self.fd, b"".join(chunks))
+
+    def finish(self):
+        """The execution has ended: nothing is left for later."""
+        self.writes = 0
+        if self.gathering or self.chunks:
+            with self.lock:
+                self.drain_locked()
+                self.gathering = False
+                wanted, self.wanted = self.wanted, None
+                if wanted is not None and wanted.locked():
+                    wanted.release()
+
+    def forget(self):
+        """In a forked child: the parent wrote what was gathered, and the helper
+        is not here."""
+        self.chunks, self.size, self.gathering, self.lock, self.wanted = [], 0, False, None, None
+        Output.helpers = 0
+
+
+def put(fd, data):
+    n = write(fd, data)
+    if n < len(data):
+        rest = memoryview(data)[n:]
+        while rest:
+            rest = rest[write(fd, rest) :]
 
 
 class Streams:
-    """sys.stdin, sys.stdout and sys.stderr over descriptors 0, 1 and 2.
-
-    Lines are written at once: what a child process writes next comes after
-    them, and a person who watches sees them.
-    """
+    """sys.stdin, sys.stdout and sys.stderr."""
 
     def __init__(self):
-        self.stdin, self.stdout, self.stderr = sys.stdin, sys.stdout, sys.stderr
+        self.stdin = sys.stdin
+        self.make_output()
+        self.make_error()
         self.modules = 0
         self.foreign = False  # C code that may use C's own streams is loaded
-        for stream in (self.stdout, self.stderr):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+
+    def make_output(self):
+        self.output = Output(1, "<stdout>")
+        self.stdout = sys.stdout = sys.__stdout__ = text(self.output)
+
+    def make_error(self):
+        self.error = Output(2, "<stderr>")
+        self.stderr = sys.stderr = sys.__stderr__ = text(self.error)
 
     def restore(self):
         """Undo what earlier code did to the streams."""
-        if self.stdin is not sys.stdin or unusable(self.stdin):
-            if unusable(self.stdin):
-                self.stdin = sys.__stdin__ = self.open(0, "r")
-            sys.stdin = self.stdin
-        if self.stdout is not sys.stdout or unusable(self.stdout):
-            if unusable(self.stdout):
-                self.stdout = sys.__stdout__ = self.open(1, "w")
-            sys.stdout = self.stdout
-        if self.stderr is not sys.stderr or unusable(self.stderr):
-            if unusable(self.stderr):
-                self.stderr = sys.__stderr__ = self.open(2, "w")
-            sys.stderr = self.stderr
+        if unusable(self.stdin):
+            from io import open
 
-    def open(self, fd, mode):
-        from io import open
-
-        stream = open(fd, mode, encoding="utf-8", errors="backslashreplace", closefd=False)
-        if mode == "w":
-            stream.reconfigure(line_buffering=True)
-        return stream
+            self.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
+        sys.stdin = self.stdin
+        if unusable(self.stdout):
+            self.make_output()
+        sys.stdout = self.stdout
+        if unusable(self.stderr):
+            self.make_error()
+        sys.stderr = self.stderr
 
     def reopen(self):
         """Put descriptors 0, 1 and 2 in order. Done when nobody waits: it
         takes system calls, which are slow in some sandboxes."""
         try:
+            dup2(NULL, 0)
             dup2(OUT, 1)
             dup2(ERR, 2)
-            null = open_fd("/dev/null", O_RDONLY | O_CLOEXEC)
-            if null:
-                dup2(null, 0)
-                close(null)
         except OSError:
             # Without the private copies nothing can be put in order; the
             # channel itself is found missing elsewhere.
             pass
+
+    def drain(self):
+        """Before a child process starts: what it writes comes after this."""
+        for stream in (self.stdout, self.stderr):
+            try:
+                stream.flush()
+                stream.buffer.drain()
+            except BaseException:  # closed, or replaced
+                pass
 
     def flush(self):
         """Write out what Python's streams and C's hold."""
@@ -67,11 +198,22 @@ class Streams:
                 stream.flush()
             except BaseException:  # closed, or replaced by anything at all
                 pass
+        for stream in (self.output, self.error):
+            try:
+                stream.finish()
+            except OSError:
+                pass
         if len(sys.modules) != self.modules:
             self.modules = len(sys.modules)
             self.foreign = self.foreign or uses_c_streams()
         if self.foreign:
             flush_c()
+
+
+def text(output):
+    stream = TextIOWrapper(output, encoding="utf-8", errors="backslashreplace", newline="\n", line_buffering=True)
+    stream.mode = "w"
+    return stream
 
 
 def unusable(stream):

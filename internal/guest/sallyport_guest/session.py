@@ -10,7 +10,7 @@ import _signal
 
 from . import artifacts, channel, execute, hooks, output, sources
 from .channel import Gone
-from .init import CONTROL_IN, CONTROL_OUT, ERR, NONCE, OUT
+from .init import CONTROL_IN, CONTROL_OUT, ERR, NONCE, NULL, OUT
 from .interrupt import Interrupts
 
 PROTOCOL = 1
@@ -52,7 +52,8 @@ class Session:
         self.imports.after["linecache"] = self.sources.publish
         sys.path.insert(0, "")
         sys.displayhook = execute.displayhook
-        register_at_fork(after_in_child=self.in_child, after_in_parent=self.in_parent)
+        self.imports.after["_posixsubprocess"] = self.subprocess_imported
+        register_at_fork(before=self.streams.drain, after_in_child=self.in_child, after_in_parent=self.in_parent)
 
     @property
     def registry(self):
@@ -86,13 +87,26 @@ class Session:
 
     # Children.
 
+    def subprocess_imported(self):
+        """Have what was gathered written before a child process starts."""
+        module = sys.modules["_posixsubprocess"]
+        fork_exec = module.fork_exec
+
+        def fork_exec_after_output(*args):
+            self.streams.drain()
+            return fork_exec(*args)
+
+        module.fork_exec = fork_exec_after_output
+
     def in_child(self):
         """This is a forked child now. It speaks to the host no more, and ends
         where the code that forked it does."""
         from posix import close
 
         self.channel.closed = True
-        for fd in (CONTROL_IN, CONTROL_OUT, NONCE, OUT, ERR):
+        self.streams.output.forget()
+        self.streams.error.forget()
+        for fd in (CONTROL_IN, CONTROL_OUT, NONCE, OUT, ERR, NULL):
             try:
                 close(fd)
             except OSError:
@@ -150,7 +164,7 @@ class Session:
 
     def background(self):
         """The member of a done frame that counts what goes on, or nothing."""
-        threads = channel.thread_count() - self.channel.threaded
+        threads = channel.thread_count() - self.channel.threaded - output.Output.helpers
         tasks = 0 if self.asyncio is None else self.asyncio.tasks()
         children = 0
         if self.forked or "_posixsubprocess" in sys.modules:
