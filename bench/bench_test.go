@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -84,7 +85,7 @@ func TestDirectCalls(t *testing.T) {
 	if err := b.directCalls(c, &f); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := c.request("tools/list", struct{}{})
+	raw, err := request[json.RawMessage](c, "tools/list", struct{}{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func TestDirectCalls(t *testing.T) {
 	if _, err := c.tool("no_such_tool", struct{}{}); err == nil {
 		t.Error("an unknown tool succeeded")
 	}
-	if _, err := c.request("server/discover", struct{}{}); err == nil || !strings.Contains(err.Error(), "-32601") {
+	if _, err := request[json.RawMessage](c, "server/discover", struct{}{}); err == nil || !strings.Contains(err.Error(), "-32601") {
 		t.Errorf("an unknown method: %v", err)
 	}
 	if err := c.close(); err != nil {

@@ -76,10 +76,12 @@ func (c *client) close() error {
 	}
 }
 
-type reply struct {
-	ID     *int            `json:"id"`
-	Method string          `json:"method"`
-	Result json.RawMessage `json:"result"`
+// reply is an answer whose result has the form R, so that it is decoded in one
+// pass.
+type reply[R any] struct {
+	ID     *int   `json:"id"`
+	Method string `json:"method"`
+	Result R      `json:"result"`
 	Error  *struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`
@@ -105,18 +107,19 @@ func (c *client) notify(method string) error {
 const patience = 90 * time.Second
 
 // receive returns the next answer, whichever request it belongs to.
-func (c *client) receive() (reply, error) {
+func receive[R any](c *client) (reply[R], error) {
+	var r reply[R]
 	if err := c.pipe.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		return reply{}, err
+		return r, err
 	}
 	for {
 		line, err := c.out.ReadBytes('\n')
 		if err != nil {
-			return reply{}, fmt.Errorf("%w; its standard error: %.2000s", err, c.stderr)
+			return r, fmt.Errorf("%w; its standard error: %.2000s", err, c.stderr)
 		}
-		var r reply
+		r = reply[R]{}
 		if err := json.Unmarshal(line, &r); err != nil {
-			return reply{}, fmt.Errorf("%w in %.200q", err, line)
+			return r, fmt.Errorf("%w in %.200q", err, line)
 		}
 		switch {
 		case r.Method != "": // a notification, or a request that we take no part in
@@ -128,35 +131,31 @@ func (c *client) receive() (reply, error) {
 	}
 }
 
-func (c *client) request(method string, params any) (json.RawMessage, error) {
+func request[R any](c *client, method string, params any) (R, error) {
 	id, err := c.send(method, params)
 	if err != nil {
-		return nil, err
+		return *new(R), err
 	}
-	r, err := c.receive()
+	r, err := receive[R](c)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", method, err)
+		return r.Result, fmt.Errorf("%s: %w", method, err)
 	}
 	if r.ID == nil || *r.ID != id {
-		return nil, fmt.Errorf("%s: an answer to another request", method)
+		return r.Result, fmt.Errorf("%s: an answer to another request", method)
 	}
 	return r.Result, nil
 }
 
 // initialize shakes hands and returns the server's instructions.
 func (c *client) initialize(version string) (string, error) {
-	raw, err := c.request("initialize", map[string]any{
+	r, err := request[struct {
+		ProtocolVersion, Instructions string
+	}](c, "initialize", map[string]any{
 		"protocolVersion": version,
 		"capabilities":    map[string]any{},
 		"clientInfo":      map[string]string{"name": "sallyport-bench", "version": "1"},
 	})
 	if err != nil {
-		return "", err
-	}
-	var r struct {
-		ProtocolVersion, Instructions string
-	}
-	if err := json.Unmarshal(raw, &r); err != nil {
 		return "", err
 	}
 	if r.ProtocolVersion != version {
@@ -173,6 +172,9 @@ type toolResult struct {
 }
 
 func (r toolResult) text() string {
+	if len(r.Content) == 1 {
+		return r.Content[0].Text
+	}
 	var parts []string
 	for _, c := range r.Content {
 		parts = append(parts, c.Text)
@@ -180,24 +182,19 @@ func (r toolResult) text() string {
 	return strings.Join(parts, "\n")
 }
 
-func parseResult(raw json.RawMessage) (toolResult, error) {
-	var r toolResult
-	if err := json.Unmarshal(raw, &r); err != nil {
-		return r, err
-	}
+func (r toolResult) failure() error {
 	if r.IsError {
-		return r, fmt.Errorf("the tool failed: %.600s", r.text())
+		return fmt.Errorf("the tool failed: %.600s", r.text())
 	}
-	return r, nil
+	return nil
 }
 
 // tool calls a tool and returns its text.
 func (c *client) tool(name string, arguments any) (string, error) {
-	raw, err := c.request("tools/call", map[string]any{"name": name, "arguments": arguments})
-	if err != nil {
-		return "", err
+	r, err := request[toolResult](c, "tools/call", map[string]any{"name": name, "arguments": arguments})
+	if err == nil {
+		err = r.failure()
 	}
-	r, err := parseResult(raw)
 	return r.text(), err
 }
 

@@ -124,11 +124,11 @@ func (b *bench) directCalls(c *client, f *floors) error {
 			}
 		}
 		for range 100 {
-			r, err := c.receive()
+			r, err := receive[toolResult](c)
 			if err != nil {
 				return err
 			}
-			if _, err := parseResult(r.Result); err != nil {
+			if err := r.Result.failure(); err != nil {
 				return err
 			}
 		}

@@ -174,7 +174,7 @@ func (b *bench) idleMemory() row {
 		return r
 	}
 	err = b.serving(b.configs.two, func(c *client) error {
-		if _, err := c.request("tools/list", struct{}{}); err != nil {
+		if _, err := request[json.RawMessage](c, "tools/list", struct{}{}); err != nil {
 			return err
 		}
 		time.Sleep(2 * time.Second)
@@ -257,7 +257,7 @@ func (b *bench) advertised(config, version string) (list, instructions string, e
 			if instructions, err = c.initialize(version); err != nil {
 				return err
 			}
-			raw, err := c.request("tools/list", struct{}{})
+			raw, err := request[json.RawMessage](c, "tools/list", struct{}{})
 			list = string(raw)
 			return err
 		}
@@ -266,19 +266,12 @@ func (b *bench) advertised(config, version string) (list, instructions string, e
 			"io.modelcontextprotocol/clientInfo":         map[string]string{"name": "sallyport-bench", "version": "1"},
 			"io.modelcontextprotocol/clientCapabilities": struct{}{},
 		}}
-		raw, err := c.request("server/discover", params)
+		d, err := request[struct{ Instructions string }](c, "server/discover", params)
 		if err != nil {
 			return err
 		}
-		var d struct {
-			SupportedVersions []string
-			Instructions      string
-		}
-		if err := json.Unmarshal(raw, &d); err != nil {
-			return err
-		}
 		instructions = d.Instructions
-		raw, err = c.request("tools/list", params)
+		raw, err := request[json.RawMessage](c, "tools/list", params)
 		list = string(raw)
 		return err
 	})

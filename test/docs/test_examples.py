@@ -99,12 +99,14 @@ def test_session(sallyport, examples, config, environment):
     ]
 
 
-def test_readme_commands(sallyport, examples):
+def test_readme_commands(sallyport, examples, tmp_path):
     """The commands of examples/README.md as they stand, npx and all."""
     text = (examples / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)
     assert len(blocks) == 3
-    environment = os.environ | {"PATH": f"{os.path.dirname(sallyport)}:{os.environ['PATH']}"}
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/sallyport").symlink_to(sallyport)
+    environment = os.environ | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
     outputs = []
     for block in blocks:
         done = subprocess.run(
