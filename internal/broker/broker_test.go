@@ -106,6 +106,7 @@ func want(t *testing.T, r *Result, status Status, exit int, stdout string) {
 }
 
 func TestOneSession(t *testing.T) {
+	t.Parallel()
 	b, e := newBroker(t, nil)
 	want(t, run(t, b, "x = 41"), Success, 0, "")
 	want(t, run(t, b, "x + 1"), Success, 0, "42")
@@ -144,6 +145,7 @@ func TestOneSession(t *testing.T) {
 }
 
 func TestNothingIsStartedBeforeCodeArrives(t *testing.T) {
+	t.Parallel()
 	b, e := newBroker(t, nil)
 	for _, req := range []Request{{}, {Code: " \n\t"}, {Code: "1", Servers: []string{"nope"}}, {Code: "1", Session: "../x"}} {
 		if r := b.Execute(t.Context(), req); r.Status == Success {
@@ -156,6 +158,7 @@ func TestNothingIsStartedBeforeCodeArrives(t *testing.T) {
 }
 
 func TestValidation(t *testing.T) {
+	t.Parallel()
 	b, _ := newBroker(t, nil)
 	r := b.Execute(t.Context(), Request{Code: "\n"})
 	if r.Status != ValidationError || r.Error != "Missing 'code' argument" || r.Summary != r.Error || r.ExitCode != nil {
@@ -175,6 +178,7 @@ func TestValidation(t *testing.T) {
 }
 
 func TestTimeoutThatCodeSurvives(t *testing.T) {
+	t.Parallel()
 	b, e := newBroker(t, nil)
 	want(t, run(t, b, "kept = 1"), Success, 0, "")
 	began := time.Now()
@@ -201,6 +205,7 @@ func TestTimeoutThatCodeSurvives(t *testing.T) {
 }
 
 func TestTimeoutThatKills(t *testing.T) {
+	t.Parallel()
 	b, _ := newBroker(t, func(c *Config) { c.Grace = 300 * time.Millisecond })
 	want(t, run(t, b, "kept = 1"), Success, 0, "")
 	r := b.Execute(t.Context(), Request{Timeout: time.Second, Code: `
@@ -223,6 +228,7 @@ while True:
 }
 
 func TestTheWholeRunIsBounded(t *testing.T) {
+	t.Parallel()
 	b, _ := newBroker(t, func(c *Config) { c.WholeRun = 1500 * time.Millisecond })
 	r := run(t, b, "await mcp_math.sleep(seconds=60)", "math")
 	want(t, r, Timeout, -1, "")
@@ -232,6 +238,7 @@ func TestTheWholeRunIsBounded(t *testing.T) {
 }
 
 func TestTheAgentsOwnTime(t *testing.T) {
+	t.Parallel()
 	b, _ := newBroker(t, nil)
 	run(t, b, "1", "math")
 	t.Run("waiting for a tool is free", func(t *testing.T) {
@@ -257,6 +264,7 @@ finally:
 }
 
 func TestCancellation(t *testing.T) {
+	t.Parallel()
 	b, _ := newBroker(t, func(c *Config) { c.Grace = time.Second })
 	want(t, run(t, b, "kept = 1"), Success, 0, "")
 	t.Run("keeps the session", func(t *testing.T) {
@@ -302,6 +310,7 @@ func TestCancellation(t *testing.T) {
 }
 
 func TestFlood(t *testing.T) {
+	t.Parallel()
 	b, _ := newBroker(t, func(c *Config) { c.Spec.Limits.OutputBytes = 10000 })
 	r := run(t, b, "print('first')\nfor i in range(200000): print(i)\nprint('last')")
 	if r.Status != Success || r.Truncated == nil || r.Truncated.Stdout < 1<<20 || r.Truncated.Stderr != 0 ||
@@ -316,6 +325,7 @@ func TestFlood(t *testing.T) {
 }
 
 func TestOutputAsItComes(t *testing.T) {
+	t.Parallel()
 	b, _ := newBroker(t, nil)
 	var out, errs strings.Builder
 	seen := make(chan struct{}, 1)
@@ -349,6 +359,7 @@ func TestOutputAsItComes(t *testing.T) {
 }
 
 func TestSessionsSideBySide(t *testing.T) {
+	t.Parallel()
 	b, e := newBroker(t, nil)
 	var all sync.WaitGroup
 	began := time.Now()
@@ -373,6 +384,7 @@ func TestSessionsSideBySide(t *testing.T) {
 }
 
 func TestOneSessionOneRunAtATime(t *testing.T) {
+	t.Parallel()
 	b, _ := newBroker(t, nil)
 	run(t, b, "order = []")
 	var runs []func(context.Context) *Result
@@ -392,6 +404,7 @@ func TestOneSessionOneRunAtATime(t *testing.T) {
 }
 
 func TestTools(t *testing.T) {
+	t.Parallel()
 	b, _ := newBroker(t, nil)
 	want(t, run(t, b, "await mcp_math.add(a=1, b=2)", "math"), Success, 0, "3")
 	want(t, run(t, b, "import asyncio\nsum(await asyncio.gather(*[mcp_math.add(a=i, b=1) for i in range(100)]))", "math"), Success, 0, "5050")
@@ -414,6 +427,7 @@ func TestTools(t *testing.T) {
 }
 
 func TestArtifactsAndStrayOutput(t *testing.T) {
+	t.Parallel()
 	b, _ := newBroker(t, nil)
 	r := run(t, b, "open('a.txt', 'w').write('hello') and None")
 	if len(r.Artifacts) != 1 || r.Artifacts[0] != (Artifact{"a.txt", 5}) {
@@ -429,6 +443,7 @@ func TestArtifactsAndStrayOutput(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
+	t.Parallel()
 	b, _ := newBroker(t, nil)
 	r := run(t, b, "import time\nend = time.time() + 1.5\nwhile time.time() < end: pass")
 	if r.Usage == nil || r.Usage.CPUSeconds < 0.1 || r.Usage.CPUSeconds > 3 {
@@ -440,6 +455,7 @@ func TestUsage(t *testing.T) {
 }
 
 func TestAHostThatIsNotGoodEnough(t *testing.T) {
+	t.Parallel()
 	b, e := newBroker(t, func(c *Config) { c.Policy = policy.Default() })
 	r := run(t, b, "1")
 	if r.Status != Failed || !strings.Contains(r.Error, "isolation is none, at least kernel is demanded") || e.starts.Load() != 0 {
@@ -457,6 +473,7 @@ func TestAHostThatIsNotGoodEnough(t *testing.T) {
 }
 
 func TestAnEngineIsProbedOnceWhenItIsGood(t *testing.T) {
+	t.Parallel()
 	b, e := newBroker(t, nil)
 	e.report.Usable = false
 	run(t, b, "1")
@@ -470,6 +487,7 @@ func TestAnEngineIsProbedOnceWhenItIsGood(t *testing.T) {
 }
 
 func TestWithoutAnEngine(t *testing.T) {
+	t.Parallel()
 	b, err := New(Config{Policy: lax(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -481,6 +499,7 @@ func TestWithoutAnEngine(t *testing.T) {
 }
 
 func TestAStartThatFails(t *testing.T) {
+	t.Parallel()
 	b, e := newBroker(t, nil)
 	e.failStart = &sandbox.Error{Op: "start", Backend: "process", Kind: sandbox.ErrStart, Err: errors.New("no room")}
 	if r := run(t, b, "1"); r.Status != Failed || r.Error != "process: start: no room" {
@@ -491,6 +510,7 @@ func TestAStartThatFails(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
+	t.Parallel()
 	b, _ := newBroker(t, nil)
 	run(t, b, "import time")
 	done := make(chan *Result)
@@ -509,6 +529,7 @@ func TestClose(t *testing.T) {
 }
 
 func TestNewWantsAPolicy(t *testing.T) {
+	t.Parallel()
 	if _, err := New(Config{Logger: slog.New(slog.DiscardHandler)}); !errors.Is(err, policy.ErrNil) {
 		t.Errorf("without a policy: %v", err)
 	}

@@ -96,8 +96,33 @@ func (x *execution) result(out *session.Outcome) *Result {
 		}
 		r.Notes = append(r.Notes, note+": "+strings.TrimRight(out.Stray, "\n"))
 	}
+	if note := background(out.Background); note != "" {
+		r.Notes = append(r.Notes, note)
+	}
 	x.judge(r, out)
 	return r
+}
+
+// background says what the code has left running.
+func background(b wire.Background) string {
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		what string
+	}{{b.Threads, "thread"}, {b.Tasks, "asyncio task"}, {b.Children, "child process"}} {
+		switch {
+		case p.n == 1:
+			parts = append(parts, "1 "+p.what)
+		case p.n > 1 && strings.HasSuffix(p.what, "s"):
+			parts = append(parts, fmt.Sprintf("%d %ses", p.n, p.what))
+		case p.n > 1:
+			parts = append(parts, fmt.Sprintf("%d %ss", p.n, p.what))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "still running in the background: " + strings.Join(parts, ", ")
 }
 
 // judge says what became of the code.
@@ -133,8 +158,8 @@ func (x *execution) judge(r *Result, out *session.Outcome) {
 		r.Error += "; " + fate(r, out)
 	case session.Cancelled:
 		r.Status = Failed
-		r.Summary = "Cancelled"
 		r.Error = "Cancelled by the client; " + fate(r, out)
+		r.Summary = r.Error
 	case session.Died:
 		r.Status = Failed
 		if out.Known {

@@ -2,7 +2,9 @@ package broker
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"sallyport/internal/session"
 )
@@ -121,6 +123,9 @@ func (r *Result) Text() string {
 	if r.Error != "" && !(r.Status == Failed && printed) {
 		line("error: ", r.Error)
 	}
+	if len(r.Artifacts) > 0 {
+		line("files: ", files(r.Artifacts))
+	}
 	if r.StateLost != "" {
 		line("state lost: ", r.StateLost)
 	}
@@ -128,6 +133,23 @@ func (r *Result) Text() string {
 		line("note: ", n)
 	}
 	return b.String()
+}
+
+// files names the first few artifacts.
+func files(artifacts []Artifact) string {
+	const most = 10
+	var parts []string
+	for _, a := range artifacts[:min(most, len(artifacts))] {
+		path := a.Path
+		if strings.ContainsFunc(path, unicode.IsControl) {
+			path = strconv.Quote(path) // it is the sandbox's word
+		}
+		parts = append(parts, fmt.Sprintf("%s (%d bytes)", path, a.Size))
+	}
+	if more := len(artifacts) - most; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // IsError says whether an agent should treat the result as a failure.

@@ -10,6 +10,7 @@ import (
 
 	"sallyport/internal/guest"
 	"sallyport/internal/sandbox"
+	"sallyport/internal/wire"
 )
 
 const (
@@ -40,6 +41,8 @@ type box struct {
 	// What the guest has been told, to be told once.
 	known      map[string]string // server's name: version
 	discovered string
+
+	background wire.Background // after the last execution
 
 	gone sync.Once
 }

@@ -174,7 +174,7 @@ func (b *box) conclude(running *guest.Execution, out *Outcome) {
 		}
 		return
 	}
-	out.Artifacts, out.Background = result.Artifacts, result.Background
+	b.left(result, out)
 	out.ExitCode, out.Known = result.ExitCode, true
 	switch result.Status {
 	case wire.StatusOK:
@@ -184,6 +184,15 @@ func (b *box) conclude(running *guest.Execution, out *Outcome) {
 	default:
 		out.End, out.ExitCode = Raised, max(1, out.ExitCode)
 	}
+}
+
+// left notes what an execution leaves in its sandbox.
+func (b *box) left(result guest.Outcome, out *Outcome) {
+	out.Artifacts = result.Artifacts
+	if result.Background != b.background {
+		out.Background = result.Background
+	}
+	b.background = result.Background
 }
 
 // terminate ends an execution whose end out.End already says: an interrupt,
@@ -210,7 +219,7 @@ func (b *box) terminate(ctx context.Context, config Config, running *guest.Execu
 			case <-running.Done():
 				if result, err := running.Result(); err == nil {
 					out.Survived = true
-					out.Artifacts, out.Background = result.Artifacts, result.Background
+					b.left(result, out)
 					return
 				}
 				out.Reason = b.obituary()

@@ -118,8 +118,10 @@ type Outcome struct {
 	// execution, or because of it. Empty: they are not.
 	Lost string
 	// Reason is how the sandbox ended, when Died.
-	Reason     string
-	Artifacts  []wire.Artifact
+	Reason    string
+	Artifacts []wire.Artifact
+	// Background is what goes on running, when that is not the same as after
+	// the execution before.
 	Background wire.Background
 	// Stray is the end of what was written since the last execution, and
 	// StrayOmitted how many bytes before that were dropped.
