@@ -299,3 +299,9 @@ func TestCallsOfOtherTimes(t *testing.T) {
 		t.Error("a call between executions reached the host")
 	}
 }
+
+// never answers no call before its execution ends.
+func never(ctx context.Context, c wire.Call) (json.RawMessage, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}

@@ -25,6 +25,8 @@ import (
 // white space and given no further arguments.
 var launcher = flag.String("launcher", "", "command that runs the guest, instead of the host's python3")
 
+var interpreter = flag.String("python", "", "interpreter that runs the guest, instead of the host's python3")
+
 func TestMain(m *testing.M) {
 	flag.Parse()
 	goleak.VerifyTestMain(m)
@@ -40,6 +42,9 @@ type process struct {
 
 func python(t testing.TB) string {
 	t.Helper()
+	if *interpreter != "" {
+		return *interpreter
+	}
 	for _, name := range []string{"/usr/bin/python3", "python3"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path

@@ -2,11 +2,13 @@
 
 The handler raises KeyboardInterrupt where user code runs, and at the one kind of
 place where our code waits on its behalf. Anywhere else in our code, and in the
-event loop's, the interrupt is deferred until the code waits next. A frame is
-therefore never torn apart, and no lock is left behind locked.
+event loop's, the interrupt is deferred until user code goes on or waits. A frame
+is therefore never torn apart, and no lock is left behind locked.
 """
 
 from . import BUILTINS as __builtins__
+
+import sys
 
 import _signal
 
@@ -30,9 +32,19 @@ class Interrupts:
         self.happened = True
         if not self.waiting and frame is not None and frame.f_code.co_filename.startswith(self.quiet):
             self.deferred = True
+            sys.setprofile(self.on_event)
             return
         self.waiting = self.deferred = False
         raise KeyboardInterrupt
+
+    def on_event(self, frame, event, argument):
+        """A profile function: called at the next call or return of anything."""
+        if not self.deferred or not self.armed:
+            sys.setprofile(None)
+        elif not frame.f_code.co_filename.startswith(self.quiet):
+            self.deferred = False
+            sys.setprofile(None)
+            raise KeyboardInterrupt
 
     def install(self):
         if _signal.getsignal(_signal.SIGINT) is not self.handler:
@@ -46,5 +58,6 @@ class Interrupts:
         """Raise what was deferred. Called before waiting."""
         if self.deferred:
             self.deferred = False
+            sys.setprofile(None)
             if self.armed:
                 raise KeyboardInterrupt

@@ -164,7 +164,7 @@ class Asyncio:
             except asyncio.CancelledError as c:
                 if isinstance(e, KeyboardInterrupt):
                     # Where the code was when it was interrupted.
-                    raise e.with_traceback(c.__traceback__) from None
+                    raise e.with_traceback(cancelled_at(c)) from None
             raise e from None
 
     def busy(self):
@@ -235,6 +235,14 @@ class Asyncio:
         except (KeyboardInterrupt, SystemExit):
             relay.task.cancel()
             raise
+
+
+def cancelled_at(e):
+    """The traceback of the code that was cancelled; before 3.11 it is that of
+    an error that this one is made from."""
+    while isinstance(e.__context__, asyncio.CancelledError):
+        e = e.__context__
+    return e.__traceback__
 
 
 class Relay:

@@ -155,11 +155,12 @@ class Session:
         status, code = execute.run(self, frame["code"], frame.get("filename") or "<cell %d>" % run)
         self.channel.end_run()
         self.streams.flush()
-        more = self.workspace.report() + self.background()
+        # First, because what init does with it takes longer than the rest.
         try:
             write(NONCE, frame["nonce"].encode() + b"\n")
         except OSError:
             raise Gone from None
+        more = self.workspace.report() + self.background()
         self.channel.send('{"type":"done","id":%d,"status":"%s","exitCode":%d%s}' % (run, status, code, more))
 
     def background(self):
