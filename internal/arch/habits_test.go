@@ -75,6 +75,7 @@ var logExceptions = []string{}
 // environmentReaders are the packages outside the composition root that may
 // read the process's environment, each with its reason.
 var environmentReaders = map[string]string{
+	"cmd/sallyport":                "hands it to the composition root",
 	"internal/cli":                 "the composition root",
 	"internal/sandbox/sandboxtest": "a suite that only tests link: it asks what must run, and probes the host",
 }
