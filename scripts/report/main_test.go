@@ -72,7 +72,7 @@ func TestReport(t *testing.T) {
 			last: "1 passed, 1 failed, 1 skipped",
 			want: []string{"--- FAIL: [clients] test.clients.test_x.test_bad", "    assert 1 == 2"},
 		},
-		{name: "nothing", files: nil, last: "0 passed, 1 failed, 0 skipped"},
+		{name: "nothing", must: "# nothing in particular\n", last: "0 passed, 1 failed, 0 skipped"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
