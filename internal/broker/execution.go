@@ -68,7 +68,7 @@ func (x *execution) failed(ctx context.Context, err error) *Result {
 		return &Result{Status: Failed, Summary: "Cancelled before the code ran", Error: "Cancelled before the code ran"}
 	}
 	if errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrStop) {
-		err = errors.New("Sallyport is shutting down")
+		err = errors.New("the server is shutting down")
 	}
 	return failure(err)
 }

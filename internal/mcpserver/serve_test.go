@@ -313,7 +313,6 @@ func TestCallsAreQueuedInTheirOrder(t *testing.T) {
 	for i := range 50 {
 		code := fmt.Sprintf("print %d", i)
 		want = append(want, code)
-		go c.send() // some scheduling noise
 		c.send(call(fmt.Sprint(i), code, ""))
 		c.receive()
 	}
