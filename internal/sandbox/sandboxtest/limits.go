@@ -53,6 +53,7 @@ func (s *suite) limits(t *testing.T) {
 		{"interrupt a spin", "", s.interrupt("while True: pass")},
 		{"interrupt a sleep", "", s.interrupt("import time; time.sleep(600)")},
 		{"interrupt a child", "", s.interrupt("import subprocess; subprocess.run(['sleep', '600'])")},
+		{"interrupt at once", "", s.interruptAtOnce},
 		{"ignored interrupt", "", s.ignoredInterrupt},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -460,6 +461,48 @@ func (s *suite) interrupt(code string) func(*testing.T, *session) {
 		time.Sleep(50 * time.Millisecond)
 		sess.usable(t, "the session after an interrupt between executions")
 	}
+}
+
+// interruptAtOnce: an interrupt that arrives at any moment of an execution ends
+// it, also while the guest's own code runs. Only one that comes before the
+// guest has begun may have no effect.
+func (s *suite) interruptAtOnce(t *testing.T, sess *session) {
+	i, ok := sandbox.As[sandbox.Interrupter](sess.run)
+	if !ok {
+		Skip(t, s.cfg.Engine+".limits.interrupt", "the engine cannot interrupt")
+	}
+	lost := 0
+	for n := range 40 {
+		code := "import time\nprint('go', flush=True)\ntime.sleep(600)"
+		if n%2 == 1 {
+			code = "import subprocess\nprint('go', flush=True)\nsubprocess.run(['sleep', '600'])"
+		}
+		e := sess.begin(t, code)
+		e.saw(t, "go", execTimeout)
+		time.Sleep(time.Duration(n%8) * 500 * time.Microsecond)
+		for try := 0; ; try++ {
+			if err := i.Interrupt(t.Context()); err != nil {
+				t.Fatalf("Interrupt: %v", err)
+			}
+			select {
+			case <-e.x.Done():
+			case <-time.After(3 * time.Second):
+				if try < 3 {
+					lost++
+					t.Logf("execution %d, interrupt %d had no effect: %q %q", n, try, e.h.result().Stdout, e.h.result().Stderr)
+					continue
+				}
+			}
+			break
+		}
+		if r := e.wait(t, settleTime); r.Err != nil || r.Status != wire.StatusInterrupted {
+			t.Fatalf("execution %d: %s, %v\n%s", n, r.Status, r.Err, r.Stderr)
+		}
+	}
+	if lost > 1 {
+		t.Errorf("%d interrupts of 40 had no effect", lost)
+	}
+	sess.usable(t, "the session after many interrupts")
 }
 
 // ignoredInterrupt: code that will not stop is destroyed within a bound.
