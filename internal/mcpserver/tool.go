@@ -16,10 +16,10 @@ const toolName = "run_python"
 // toolDescription is all that an agent is told before it begins. Together with
 // the schema it stays under 200 tokens, however many servers there are; a test
 // measures it in every protocol revision.
-const toolDescription = "Run Python in a persistent sandbox: variables, imports and /workspace files stay for the next call; " +
-	"the last expression is echoed; top-level await works. " +
-	"MCP servers are modules. Discover: runtime.discovered_servers(), runtime.search_tool_docs('query'). " +
-	"Call: pass servers=['x'], then await mcp_x.tool(arg=1)."
+const toolDescription = "Run Python in a persistent sandbox without network: variables, imports and files in /workspace stay for the next call. " +
+	"The last expression is echoed; top-level await works. " +
+	"MCP servers are modules. Discover: runtime.discovered_servers(), await runtime.search_tool_docs('query'). " +
+	"Call: pass servers=['x'], then await mcp_x.tool(arg=1) returns the value or raises."
 
 // toolSchema has no additionalProperties and no bounds: what is wrong with the
 // arguments is answered by the tool, where the agent sees it.

@@ -140,12 +140,18 @@ func (b *box) wait(ctx context.Context, config Config, running *guest.Execution,
 			}
 			return first, last
 		case <-ctx.Done():
+			if ended(running) {
+				continue
+			}
 			out.End = Cancelled
 			b.terminate(ctx, config, running, x, out)
 			return first, last
 		case <-timer.C:
 		}
 		measure()
+		if ended(running) {
+			continue
+		}
 		wall := time.Since(began)
 		if out.Own >= timeout || wall >= config.WholeRun {
 			out.End, out.Limit, out.Whole = TimedOut, timeout, false
@@ -156,6 +162,17 @@ func (b *box) wait(ctx context.Context, config Config, running *guest.Execution,
 			return first, last
 		}
 		timer.Reset(max(time.Millisecond, min(sampleEvery, timeout-out.Own, config.WholeRun-wall)))
+	}
+}
+
+// ended says whether an execution came to its end by itself in the very moment
+// in which it was to be ended.
+func ended(running *guest.Execution) bool {
+	select {
+	case <-running.Done():
+		return true
+	default:
+		return false
 	}
 }
 
