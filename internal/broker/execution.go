@@ -28,11 +28,12 @@ func (x *execution) run(ctx context.Context) *Result {
 		return x.broker.finish(x.req, x.failed(ctx, err))
 	}
 	out, err := x.session.Exec(ctx, x.ticket, session.Request{
-		Code:    x.req.Code,
-		Timeout: x.req.Timeout,
-		Prepare: x.prepare,
-		Call:    x.call,
-		Output:  x.req.OnOutput,
+		Code:     x.req.Code,
+		Filename: x.req.Filename,
+		Timeout:  x.req.Timeout,
+		Prepare:  x.prepare,
+		Call:     x.call,
+		Output:   x.req.OnOutput,
 	})
 	if err != nil {
 		return x.broker.finish(x.req, x.failed(ctx, err))

@@ -18,8 +18,10 @@ const (
 
 // Request asks for one execution.
 type Request struct {
-	Code    string
-	Servers []string // MCP servers that the code is granted
+	Code string
+	// Filename is what tracebacks call the code; empty numbers it as a cell.
+	Filename string
+	Servers  []string // MCP servers that the code is granted
 	// Timeout bounds the agent's own time; 0 is the default, and values
 	// outside of what is allowed are moved to its ends.
 	Timeout time.Duration

@@ -83,6 +83,10 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 	defer cancel(broker.ErrStop)
 	sdk := mcp.NewServer(s.impl, &mcp.ServerOptions{
 		Logger: slog.New(quiet{s.config.Logger.Handler()}),
+		// What is listed is the same as long as this process lives.
+		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
+			c.TTLMs = int(time.Hour / time.Millisecond)
+		},
 		// No logging, no change notifications: there is nothing to log to a
 		// client, and the one tool never changes.
 		Capabilities: &mcp.ServerCapabilities{

@@ -74,8 +74,9 @@ type Preparation struct {
 
 // Request is one execution.
 type Request struct {
-	Code    string
-	Timeout time.Duration // of the agent's own time
+	Code     string
+	Filename string        // in tracebacks; empty: the guest's own
+	Timeout  time.Duration // of the agent's own time
 	// Prepare is called when the request's turn has come, perhaps while the
 	// sandbox starts; its error is the execution's. Nil: no servers.
 	Prepare func(context.Context) (*Preparation, error)
