@@ -24,7 +24,8 @@ type Exec struct {
 type Handler interface {
 	// Output takes what the code wrote, in order per stream, from one
 	// goroutine at a time and never after the execution's end. b is valid
-	// during the call. It must not block: the guest would stop at a full pipe.
+	// during the call. It must not block, for the guest would stop at a full
+	// pipe, and must not call Close.
 	Output(s Stream, b []byte)
 
 	// Call answers a call, on a goroutine of its own. ctx ends with the
