@@ -21,7 +21,7 @@ import (
 
 // engine runs the real guest as a plain process of the host.
 type engine struct {
-	t      *testing.T
+	t      testing.TB
 	python string
 	files  string
 	report sandbox.Report
@@ -33,7 +33,7 @@ type engine struct {
 	last      *engineRun
 }
 
-func newEngine(t *testing.T) *engine {
+func newEngine(t testing.TB) *engine {
 	t.Helper()
 	python, err := exec.LookPath("/usr/bin/python3")
 	if err != nil {

@@ -115,15 +115,14 @@ func (c *conn) Close() error {
 // hangUp lets the SDK read the end of the stream.
 func (c *conn) hangUp() { c.hang.Do(func() { close(c.eof) }) }
 
-// finish waits for the requests on the short way. Their code has been told to
-// end; a writer that is stuck in a full pipe nobody reads is not waited for.
-func (c *conn) finish() {
-	c.cancel(broker.ErrStop)
+// finish waits for the requests on the short way, whose code has been told to
+// end, until ctx is done.
+func (c *conn) finish(ctx context.Context) {
 	done := make(chan struct{})
 	go func() { c.fast.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(5 * time.Second):
+	case <-ctx.Done():
 		c.log.Warn("requests did not end in time")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -411,6 +412,37 @@ func TestServeEndsWithItsContext(t *testing.T) {
 		t.Fatal("Serve goes on")
 	}
 	w.Close() // ends the read that is still in progress
+}
+
+// stuckWriter is a client that neither reads nor goes.
+type stuckWriter struct{ release chan struct{} }
+
+func (w stuckWriter) Write([]byte) (int, error) {
+	<-w.release
+	return 0, io.ErrClosedPipe
+}
+
+func TestAClientThatDoesNotReadCannotHoldUsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(Config{Executor: &stubExecutor{}, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, w := io.Pipe()
+		stuck := stuckWriter{make(chan struct{})}
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(context.Background(), in, stuck) }()
+		fmt.Fprintf(w, initialize+"\n", legacyLatest)
+		w.Close()
+		began := time.Now()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		close(stuck.release)
+	})
 }
 
 func TestNewRefusesHalfAConfiguration(t *testing.T) {

@@ -74,6 +74,9 @@ func New(config Config) (*Server, error) {
 	return &Server{config: config, impl: impl, resultMeta: meta}, nil
 }
 
+// linger is how long the end of a conversation may take.
+const linger = 3 * time.Second
+
 // Serve talks to one client until it closes stdin, which is the normal end and
 // no error, or ctx is done. Code that still runs is then stopped. When Serve
 // returns because of ctx, a read of stdin may still be in progress; only
@@ -106,15 +109,24 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 	ended := make(chan error, 1)
 	go func() { ended <- session.Wait() }()
 	select {
-	case err = <-ended:
+	case <-c.eof:
 		// The client has gone, and readLoop has let its requests finish.
 	case <-ctx.Done():
-		cancel(broker.ErrStop)
 		c.hangUp()
-		<-ended
+	}
+	cancel(broker.ErrStop)
+	// A client that neither reads nor goes can hold up a write for ever.
+	lingering, end := context.WithTimeout(context.Background(), linger)
+	defer end()
+	select {
+	case err = <-ended:
+	case <-lingering.Done():
+		s.config.Logger.Warn("the conversation did not end in time")
+	}
+	c.finish(lingering)
+	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	c.finish()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("mcpserver: %w", err)
 	}
