@@ -30,6 +30,7 @@ func (x *execution) run(ctx context.Context) *Result {
 	out, err := x.session.Exec(ctx, x.ticket, session.Request{
 		Code:     x.req.Code,
 		Filename: x.req.Filename,
+		Script:   x.req.Script,
 		Timeout:  x.req.Timeout,
 		Prepare:  x.prepare,
 		Call:     x.call,

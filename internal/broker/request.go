@@ -21,7 +21,10 @@ type Request struct {
 	Code string
 	// Filename is what tracebacks call the code; empty numbers it as a cell.
 	Filename string
-	Servers  []string // MCP servers that the code is granted
+	// Script runs the code as python runs a file: __name__ is "__main__" and
+	// the last expression is not echoed.
+	Script  bool
+	Servers []string // MCP servers that the code is granted
 	// Timeout bounds the agent's own time; 0 is the default, and values
 	// outside of what is allowed are moved to its ends.
 	Timeout time.Duration

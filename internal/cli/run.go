@@ -37,7 +37,7 @@ Examples:
 
 // Run implements the command.
 func (c *runCmd) Run(a *app) error {
-	code, _, err := c.program(a.stdio.In)
+	code, script, err := c.program(a.stdio.In)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,10 @@ func (c *runCmd) Run(a *app) error {
 	}
 	defer sys.close()
 
-	req := broker.Request{Code: code, Servers: c.Server, Timeout: c.Timeout}
+	req := broker.Request{Code: code, Servers: c.Server, Timeout: c.Timeout, Script: script}
+	if script {
+		req.Filename = c.filename()
+	}
 	if !c.JSON {
 		req.OnOutput = func(s broker.Stream, b []byte) {
 			// A reader that has gone is noticed by the program's end.
@@ -99,6 +102,14 @@ func (c *runCmd) program(stdin io.Reader) (code string, script bool, err error) 
 		return "", false, fmt.Errorf("the program is larger than %d MiB", maxProgram>>20)
 	}
 	return string(b), true, nil
+}
+
+// filename is what tracebacks call the program.
+func (c *runCmd) filename() string {
+	if c.File == "-" {
+		return "<stdin>"
+	}
+	return c.File
 }
 
 // explain says on standard error what the program's own output does not.

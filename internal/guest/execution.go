@@ -15,6 +15,7 @@ import (
 type Exec struct {
 	Code       string
 	Filename   string // in tracebacks; "<cell N>" when empty, N being the execution's number
+	Script     bool   // run as python runs a file: __name__ is "__main__", nothing is echoed
 	Grants     []string
 	Define     []wire.Server
 	Discovered []wire.ServerInfo
@@ -82,7 +83,7 @@ func (c *Conn) Start(e Exec, h Handler) (*Execution, error) {
 	c.mu.Unlock()
 
 	f, err := wire.EncodeExec(&wire.Exec{
-		ID: x.id, Nonce: x.nonce, Code: e.Code, Filename: e.Filename,
+		ID: x.id, Nonce: x.nonce, Code: e.Code, Filename: e.Filename, Script: e.Script,
 		Grants: e.Grants, Define: e.Define, Discovered: e.Discovered,
 	})
 	if err != nil {

@@ -91,7 +91,7 @@ func (b *box) exec(ctx context.Context, config Config, req Request, prep *Prepar
 
 // frame is the request as the guest gets it: without what it knows already.
 func (b *box) frame(req Request, prep *Preparation) guest.Exec {
-	e := guest.Exec{Code: req.Code, Filename: req.Filename, Grants: prep.Grants}
+	e := guest.Exec{Code: req.Code, Filename: req.Filename, Script: req.Script, Grants: prep.Grants}
 	for _, d := range prep.Define {
 		if version, ok := b.known[d.Name]; !ok || version != d.Version {
 			e.Define = append(e.Define, d.Server)

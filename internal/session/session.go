@@ -21,8 +21,8 @@ import (
 // Config is what sessions are made from.
 type Config struct {
 	Backend sandbox.Backend // required; owned by the caller
-	// Spec is the sandbox to start. ID is replaced, zero limits get their
-	// defaults.
+	// Spec is the sandbox to start. ID is replaced, an empty Owner is the
+	// session's name, zero limits get their defaults.
 	Spec   sandbox.Spec
 	Logger *slog.Logger // required
 	// Grace is how long interrupted code may take to end before its sandbox
@@ -76,6 +76,7 @@ type Preparation struct {
 type Request struct {
 	Code     string
 	Filename string        // in tracebacks; empty: the guest's own
+	Script   bool          // see guest.Exec
 	Timeout  time.Duration // of the agent's own time
 	// Prepare is called when the request's turn has come, perhaps while the
 	// sandbox starts; its error is the execution's. Nil: no servers.
@@ -162,6 +163,9 @@ func New(name string, config Config) (*Session, error) {
 		return nil, errors.New("session: a backend and a logger are required")
 	}
 	s := &Session{name: name, config: config.withDefaults()}
+	if s.config.Spec.Owner == "" {
+		s.config.Spec.Owner = name
+	}
 	s.log = config.Logger.With("session", name)
 	s.life, s.end = context.WithCancel(context.Background())
 	return s, nil

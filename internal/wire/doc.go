@@ -24,7 +24,7 @@
 // Host to guest:
 //
 //	exec      {"type":"exec","id":1,"nonce":"…","code":"…","filename":"<cell 1>",
-//	           "grants":["fs"],"define":[Server…],
+//	           "script":true,"grants":["fs"],"define":[Server…],
 //	           "discovered":[{"name":"fs","alias":"fs","description":"…"}]}
 //	reply     {"type":"reply","id":7,"ok":true,"result":ANY}
 //	          {"type":"reply","id":7,"ok":false,"error":{"kind":"tool","message":"…"}}

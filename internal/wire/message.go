@@ -24,6 +24,7 @@ type Exec struct {
 	Nonce      string       `json:"nonce"`
 	Code       string       `json:"code"`
 	Filename   string       `json:"filename,omitempty"` // shown in tracebacks; "<cell ID>" when empty
+	Script     bool         `json:"script,omitempty"`   // __name__ is "__main__", and no value is echoed
 	Grants     []string     `json:"grants,omitempty"`
 	Define     []Server     `json:"define,omitempty"`
 	Discovered []ServerInfo `json:"discovered,omitempty"`

@@ -21,9 +21,12 @@ Coroutine = type(_coroutine)
 _coroutine.close()
 
 
-def compile_source(source, filename):
-    """Code for the statements, and for a last expression whose value is shown."""
+def compile_source(source, filename, echo):
+    """Code for the statements, and, if it is to echo, for a last expression
+    whose value is shown."""
     flags = PyCF_ALLOW_TOP_LEVEL_AWAIT
+    if not echo:
+        return compile(source, filename, "exec", flags, True), None
     if "\n" not in source and "\\" not in source:
         # A single expression, perhaps, for which this is much faster. (A
         # warning about a backslash would come twice.)
@@ -49,13 +52,14 @@ def ends_in_semicolon(source, node):
     return any(b";" in line.partition(b"#")[0] for line in lines)
 
 
-def run(session, source, filename):
+def run(session, source, filename, echo):
     """Run source. The status and the exit code of the execution."""
     interrupts = session.interrupts
     try:
         try:
-            code, last = compile_source(source, filename)
+            code, last = compile_source(source, filename, echo)
         except BaseException as e:
+            interrupts.disarm()
             return failed(session, e, True)
         session.sources.add(filename, source)
         loop = session.asyncio
@@ -77,9 +81,8 @@ def run(session, source, filename):
                     exec(code, session.namespace)
                 if last is not None:
                     evaluate_and_show(last, session.namespace, eval, show)
-            interrupts.armed = False
         finally:
-            interrupts.armed = False
+            interrupts.disarm()
             sys.settrace(None)
             sys.setprofile(None)
             if session.asyncio is not None:

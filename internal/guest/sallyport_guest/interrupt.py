@@ -19,7 +19,8 @@ OURS = (PACKAGE, PLACE)
 
 class Interrupts:
     def __init__(self):
-        self.armed = False  # user code runs
+        self.begun = False  # an execution is under way
+        self.armed = False  # and user code runs
         self.happened = False  # in this execution
         self.waiting = False  # our code waits for user code: raise there
         self.deferred = False
@@ -27,9 +28,12 @@ class Interrupts:
         self.handler = self.on_signal  # one object, to be recognised
 
     def on_signal(self, number, frame):
-        if not self.armed:
+        if not self.begun:
             return
         self.happened = True
+        if not self.armed:
+            self.deferred = True
+            return
         if not self.waiting and frame is not None and frame.f_code.co_filename.startswith(self.quiet):
             self.deferred = True
             sys.setprofile(self.on_event)
@@ -50,9 +54,18 @@ class Interrupts:
         if _signal.getsignal(_signal.SIGINT) is not self.handler:
             _signal.signal(_signal.SIGINT, self.handler)
 
-    def arm(self):
+    def begin(self):
+        """An execution begins: interrupts are for it from now on."""
         self.happened = self.deferred = False
+        self.begun = True
+
+    def arm(self):
+        """User code begins."""
         self.armed = True
+        self.check()
+
+    def disarm(self):
+        self.armed = self.begun = False
 
     def check(self):
         """Raise what was deferred. Called before waiting."""

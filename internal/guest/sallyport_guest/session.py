@@ -135,12 +135,12 @@ class Session:
 
     def prepare(self):
         """Put right what earlier code may have put wrong."""
+        self.interrupts.install()
         sys.settrace(None)
         sys.setprofile(None)
         if sys.getrecursionlimit() < 500:
             sys.setrecursionlimit(1000)
         self.streams.restore()
-        self.interrupts.install()
         self.imports.install()
         modules = sys.modules
         modules[NAME] = modules["__main__"] = self.module
@@ -148,11 +148,17 @@ class Session:
         self.package.install()
 
     def execute(self, frame):
+        self.interrupts.begin()
         self.prepare()
         self.channel.run = run = frame["id"]
         if self._registry is not None or "grants" in frame or "define" in frame or "discovered" in frame:
             self.registry.update(frame)
-        status, code = execute.run(self, frame["code"], frame.get("filename") or "<cell %d>" % run)
+        script = "script" in frame
+        if script:
+            self.namespace["__name__"] = "__main__"
+        status, code = execute.run(self, frame["code"], frame.get("filename") or "<cell %d>" % run, not script)
+        if script:
+            self.namespace["__name__"] = NAME
         self.channel.end_run()
         self.streams.flush()
         # First, because what init does with it takes longer than the rest.
