@@ -28,7 +28,7 @@ type Config struct {
 	Policy  *policy.Policy  // required
 	Servers bridge.Source   // nil: there are none
 	Logger  *slog.Logger    // required
-	// Spec is the sandbox that sessions start; its ID and Owner are theirs.
+	// Spec is the sandbox that sessions start, as session.Config has it.
 	Spec sandbox.Spec
 	// DefaultTimeout and MaxTimeout bound the agent's own time: 30 s, 120 s.
 	DefaultTimeout, MaxTimeout time.Duration
@@ -156,8 +156,9 @@ func (b *Broker) account(req Request, r *Result, began time.Time) {
 	if r.Status != ValidationError {
 		r.DurationMs = took.Milliseconds()
 	}
+	// What code does wrong is the agent's to know, and in its result.
 	level := slog.LevelInfo
-	if r.Status != Success {
+	if r.Status == Failed && r.ExitCode == nil {
 		level = slog.LevelWarn
 	}
 	ctx := context.Background()

@@ -298,29 +298,31 @@ func (c *conn) refuse(id sdkrpc.ID, r *request, err *sdkrpc.Error) {
 	c.write(whole)
 }
 
-// settle takes the answer to a request and returns what is to be written now:
-// nothing where the client has cancelled it or its batch is not complete.
-func (c *conn) settle(id sdkrpc.ID, data []byte) []byte {
+// answer sends the answer to a request, unless the client has cancelled that,
+// or when the rest of its batch is answered too.
+func (c *conn) answer(id sdkrpc.ID, data []byte) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	r := c.inFlight[id]
-	if r == nil {
-		return data
+	delete(c.inFlight, id) // the client may use the ID again once it has read
+	if r != nil {
+		if r.cancelled {
+			data = nil
+		}
+		if r.batch != nil {
+			data = r.batch.add(data)
+		}
 	}
-	delete(c.inFlight, id)
-	if r.awaited {
+	c.mu.Unlock()
+	err := c.write(data)
+	if r != nil && r.awaited {
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		if c.running--; c.running == 0 && c.idle != nil {
 			close(c.idle)
 			c.idle = nil
 		}
 	}
-	if r.cancelled {
-		data = nil
-	}
-	if r.batch != nil {
-		return r.batch.add(data)
-	}
-	return data
+	return err
 }
 
 // add notes one answer (nil: there is none) and returns the whole array when
@@ -377,7 +379,7 @@ func (c *conn) Write(_ context.Context, msg sdkrpc.Message) error {
 	}
 	if resp, ok := msg.(*sdkrpc.Response); ok {
 		c.learn(resp)
-		data = c.settle(resp.ID, data)
+		return c.answer(resp.ID, data)
 	}
 	return c.write(data)
 }
@@ -429,6 +431,9 @@ func (c *conn) write(data []byte) error {
 	defer c.outMu.Unlock()
 	if c.outErr != nil {
 		return c.outErr
+	}
+	if c.stop.Err() != nil {
+		return nil // nobody waits for it: see broker.ErrStop
 	}
 	if _, err := c.out.Write(append(data, '\n')); err != nil {
 		c.outErr = fmt.Errorf("writing to the client: %w", err)

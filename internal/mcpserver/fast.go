@@ -204,7 +204,7 @@ func (c *conn) startFast(call fastCall) bool {
 		if err != nil { // cannot happen: see toolResult
 			c.log.Error("an answer could not be encoded", "error", err)
 		}
-		_ = c.write(c.settle(call.id, data)) // write has noted the failure
+		_ = c.answer(call.id, data) // write has noted a failure
 	})
 	return true
 }
