@@ -195,9 +195,12 @@ func readEvents(label string, r io.Reader) ([]result, error) {
 		case "pass", "fail", "skip":
 			s.outcome = outcome(e.Action)
 		case "run", "start":
-			if i := strings.LastIndexByte(e.Test, '/'); i >= 0 {
-				p := get(pkg + "." + e.Test[:i])
-				p.test, p.parent = true, true
+			// A slash may also stand in a subtest's own name: what is before
+			// it is a parent only where it is a test.
+			for i, c := range e.Test {
+				if p := tests[pkg+"."+e.Test[:i]]; c == '/' && p != nil {
+					p.parent = true
+				}
 			}
 		}
 	}

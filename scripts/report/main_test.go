@@ -16,6 +16,8 @@ const events = `{"Action":"start","Package":"sallyport/internal/a"}
 {"Action":"run","Package":"sallyport/internal/a","Test":"TestTree/two"}
 {"Action":"output","Package":"sallyport/internal/a","Test":"TestTree/two","Output":"no root here\n"}
 {"Action":"skip","Package":"sallyport/internal/a","Test":"TestTree/two"}
+{"Action":"run","Package":"sallyport/internal/a","Test":"TestTree/a/slash"}
+{"Action":"pass","Package":"sallyport/internal/a","Test":"TestTree/a/slash"}
 {"Action":"pass","Package":"sallyport/internal/a","Test":"TestTree"}
 not an event
 {"Action":"pass","Package":"sallyport/internal/a"}
@@ -46,20 +48,20 @@ func TestReport(t *testing.T) {
 	}{
 		{
 			name: "go", files: map[string]string{"root.json": events},
-			last: "2 passed, 0 failed, 1 skipped", want: []string{"--- SKIP: [root] internal/a.TestTree/two", "    no root here"}, ok: true,
+			last: "3 passed, 0 failed, 1 skipped", want: []string{"--- SKIP: [root] internal/a.TestTree/two", "    no root here"}, ok: true,
 		},
 		{
 			name: "must run, met", files: map[string]string{"root.json": events},
-			must: "# a comment\n\nroot ^internal/a\\.TestPlain$\n", last: "2 passed, 0 failed, 1 skipped", ok: true,
+			must: "# a comment\n\nroot ^internal/a\\.TestPlain$\n", last: "3 passed, 0 failed, 1 skipped", ok: true,
 		},
 		{
 			name: "must run, skipped", files: map[string]string{"root.json": events},
-			must: "root internal/a\\.TestTree/\n", last: "2 passed, 1 failed, 1 skipped",
+			must: "root internal/a\\.TestTree/\n", last: "3 passed, 1 failed, 1 skipped",
 			want: []string{"--- FAIL: must run: [root] internal/a.TestTree/two: skip"},
 		},
 		{
 			name: "must run, under another label", files: map[string]string{"root.json": events},
-			must: "user internal/a\\.TestPlain\n", last: "2 passed, 1 failed, 1 skipped",
+			must: "user internal/a\\.TestPlain\n", last: "3 passed, 1 failed, 1 skipped",
 			want: []string{"--- FAIL: must run: user internal/a\\.TestPlain: no such test ran"},
 		},
 		{
@@ -109,7 +111,7 @@ func TestChecksCount(t *testing.T) {
 	if ok, err := run(&b, dir, "", 4, 1); err != nil || ok {
 		t.Errorf("a failed check: ok %v, error %v", ok, err)
 	}
-	if !strings.HasSuffix(b.String(), "\n6 passed, 1 failed, 1 skipped\n") {
+	if !strings.HasSuffix(b.String(), "\n7 passed, 1 failed, 1 skipped\n") {
 		t.Errorf("ends with %q", b.String())
 	}
 }
