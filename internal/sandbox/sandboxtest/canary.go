@@ -21,7 +21,7 @@ signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})
 print("ready", ctypes.addressof(buf), flush=True)
 while True:
     info = signal.sigwaitinfo({signal.SIGWINCH})
-    print("hit by a signal from process", info.si_pid, flush=True)
+    print("hit by a signal from process %d of user %d, code %d" % (info.si_pid, info.si_uid, info.si_code), flush=True)
 `
 
 // A canary is a process of the host that no sandbox may see or touch.

@@ -44,8 +44,6 @@ type Control struct {
 	// Private runs the control in mount, UTS and IPC namespaces of its own, so
 	// that it changes nothing of the host.
 	Private bool
-	// OwnPIDs runs the control in a PID namespace of its own, too.
-	OwnPIDs bool
 	// Probe replaces the attempt's own probe where that would harm the host.
 	// Why says what it proves instead.
 	Probe string

@@ -19,11 +19,12 @@ def channel_fds():
 
 
 def init_fds():
-    """The same of the guest's init, opened anew, where it lets us."""
-    out = []
-    for f in os.listdir("/proc/1/fd"):
+    """The same of the guest's init, which is our parent, opened anew, where it
+    lets us."""
+    out, place = [], "/proc/%d/fd/" % os.getppid()
+    for f in os.listdir(place):
         try:
-            out.append(os.open("/proc/1/fd/" + f, os.O_WRONLY | os.O_NONBLOCK))
+            out.append(os.open(place + f, os.O_WRONLY | os.O_NONBLOCK))
         except OSError:
             pass
     return out
