@@ -22,7 +22,7 @@ func TestInterrupts(t *testing.T) {
 		{"thread join", "import threading\nt = threading.Thread(target=time.sleep, args=(0.6,)); t.start(); t.join()", "t.join()"},
 		{"calls without end", "while True: await mcp_my_echo.order(1, 2)", "mcp_my_echo.order"},
 		{"output without end", "while True: print('x' * 10)", "KeyboardInterrupt"},
-		{"asyncio sleep", "import asyncio\nawait asyncio.sleep(60)", "await asyncio.sleep(60)"},
+		{"asyncio sleep", "await asyncio.sleep(60)", "await asyncio.sleep(60)"},
 		{"asyncio spin", "await asyncio.sleep(0)\nwhile True: pass", "while True: pass"},
 		{"asyncio yields", "while True: await asyncio.sleep(0)", "KeyboardInterrupt"},
 		{"asyncio.run", "asyncio.run(asyncio.sleep(60))", "KeyboardInterrupt"},
@@ -37,16 +37,20 @@ func TestInterrupts(t *testing.T) {
 	p := launch(t)
 	p.run(t, Exec{Grants: []string{"my-echo"}, Define: []wire.Server{echoServer}}, say)
 	for _, prog := range programs {
+		if prog.name == "asyncio sleep" {
+			p.exec(t, "import asyncio")
+		}
 		t.Run(prog.name, func(t *testing.T) {
 			h := &handler{newOutput(), say}
 			if prog.name == "waiting in a sync call" {
 				h.call = never
 			}
-			x, err := p.Start(Exec{Code: prog.code, Grants: []string{"my-echo"}}, h)
+			x, err := p.Start(Exec{Code: "print('go')\n" + prog.code, Grants: []string{"my-echo"}}, h)
 			if err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(150 * time.Millisecond)
+			<-h.arrived
+			time.Sleep(50 * time.Millisecond)
 			p.interrupt()
 			select {
 			case <-x.Done():
@@ -80,13 +84,14 @@ func TestInterrupts(t *testing.T) {
 	})
 	t.Run("caught", func(t *testing.T) {
 		h := &handler{newOutput(), nil}
-		x, err := p.Start(Exec{Code: "try: time.sleep(60)\nexcept KeyboardInterrupt: print('caught')"}, h)
+		x, err := p.Start(Exec{Code: "print('go')\ntry: time.sleep(60)\nexcept KeyboardInterrupt: print('caught')"}, h)
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(100 * time.Millisecond)
+		<-h.arrived
+		time.Sleep(20 * time.Millisecond)
 		p.interrupt()
-		if o, err := x.Result(); err != nil || o.Status != wire.StatusOK || h.stdout() != "caught\n" {
+		if o, err := x.Result(); err != nil || o.Status != wire.StatusOK || h.stdout() != "go\ncaught\n" {
 			t.Error(o, err, h.stdout(), h.stderr())
 		}
 	})

@@ -55,7 +55,7 @@ func python(t testing.TB) string {
 }
 
 // launch starts a guest. The caller's test ends it.
-func launch(t testing.TB) *process {
+func launch(t testing.TB, env ...string) *process {
 	t.Helper()
 	dir, err := filepath.Abs(".")
 	if err != nil {
@@ -71,6 +71,7 @@ func launch(t testing.TB) *process {
 	}
 	p.cmd = exec.Command(argv[0], argv[1:]...)
 	p.cmd.Env = append(Environ(), "SALLYPORT_WORKSPACE="+p.workspace)
+	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.Dir = p.workspace
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, stdin := pipe(t)

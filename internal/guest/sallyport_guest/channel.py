@@ -99,6 +99,7 @@ class Channel:
         self.state_lock = allocate_lock()
         self.read_lock = allocate_lock()  # held while reading a frame
         self.threaded = False  # the reader thread reads
+        self.unlocked = False  # the main thread reads, and has not taken the lock
         self.wake_fds = None
         self.poller = None
 
@@ -256,8 +257,14 @@ class Channel:
         when somebody else has taken over the reading."""
         self.flush()
         if not thread_count():
-            # There is nobody else, and nobody can come while we are here.
-            self.dispatch(self.frame())
+            # There is nobody else. (Unless a thread has just been started that
+            # does not count yet: read_on looks at unlocked for that.)
+            self.unlocked = True
+            try:
+                text = self.frame()
+            finally:
+                self.unlocked = False
+            self.dispatch(text)
             return
         if not self.buffered() and not self.wait_readable():
             return
@@ -330,9 +337,12 @@ class Channel:
     def read_on(self):
         """The reader thread."""
         from posix import _exit
+        from time import sleep
 
         try:
             with self.read_lock:
+                while self.unlocked:
+                    sleep(0.001)
                 while True:
                     text = self.frame()
                     if text.startswith('{"type":"exec"') and self.run == 0:

@@ -35,6 +35,7 @@ class Output(_BufferedIOBase):
         self.chunks = []
         self.size = 0
         self.lock = None
+        self.helpers = 0  # threads of ours that run
         self.wanted = None  # released when there is something to write later
 
     def writable(self):
@@ -82,15 +83,13 @@ class Output(_BufferedIOBase):
         except RuntimeError:  # there are too many threads
             self.writes = 0
             return False
-        Output.helpers += 1
         self.gathering = True
         return True
-
-    helpers = 0  # threads of ours
 
     def write_later(self, wanted):
         from time import sleep
 
+        self.helpers += 1
         try:
             while self.wanted is wanted:
                 wanted.acquire()
@@ -99,7 +98,7 @@ class Output(_BufferedIOBase):
         except OSError:  # the descriptor is closed
             pass
         finally:
-            Output.helpers -= 1
+            self.helpers -= 1
 
     def drain(self):
         """Write what was gathered."""
@@ -127,7 +126,7 @@ class Output(_BufferedIOBase):
         """In a forked child: the parent wrote what was gathered, and the helper
         is not here."""
         self.chunks, self.size, self.gathering, self.lock, self.wanted = [], 0, False, None, None
-        Output.helpers = 0
+        self.helpers = 0
 
 
 def put(fd, data):
@@ -190,6 +189,9 @@ class Streams:
                 stream.buffer.drain()
             except BaseException:  # closed, or replaced
                 pass
+
+    def helpers(self):
+        return self.output.helpers + self.error.helpers
 
     def flush(self):
         """Write out what Python's streams and C's hold."""

@@ -171,7 +171,8 @@ class Session:
 
     def background(self):
         """The member of a done frame that counts what goes on, or nothing."""
-        threads = channel.thread_count() - self.channel.threaded - output.Output.helpers
+        # A thread of ours that starts or ends meanwhile makes this one too low.
+        threads = max(0, channel.thread_count() - self.channel.threaded - self.streams.helpers())
         tasks = 0 if self.asyncio is None else self.asyncio.tasks()
         children = 0
         if self.forked or "_posixsubprocess" in sys.modules:
