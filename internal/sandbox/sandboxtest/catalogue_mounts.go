@@ -1,3 +1,5 @@
+//go:build linux
+
 package sandboxtest
 
 // writeAttempts change what must not change.

@@ -1,0 +1,17 @@
+//go:build !linux
+
+package sandboxtest
+
+import "testing"
+
+// Run skips: the suite's attempts and what it plants on the host are Linux's.
+func Run(t *testing.T, cfg Config) {
+	t.Helper()
+	Skip(t, cfg.Engine, "the suite runs on Linux only")
+}
+
+// Prove skips, as [Run] does.
+func Prove(t *testing.T, _ Config) {
+	t.Helper()
+	Skip(t, "controls", "the suite runs on Linux only")
+}
