@@ -192,9 +192,10 @@ func (c *conn) startFast(call fastCall) bool {
 		if beat != nil {
 			beat.stop()
 		}
+		text, structured := c.server.config.Output.present(r)
 		answer := wireResult{
-			Content:           [1]wireText{{Type: "text", Text: r.Text()}},
-			StructuredContent: r.Compact(),
+			Content:           [1]wireText{{Type: "text", Text: text}},
+			StructuredContent: structured,
 			IsError:           r.IsError(),
 		}
 		if call.modern != "" {

@@ -36,6 +36,8 @@ type Config struct {
 	Executor Executor     // required
 	Logger   *slog.Logger // required
 	Version  string       // of the program
+	// Output is the form of results; empty is Compact.
+	Output Output
 	// SDKOnly sends every request through the SDK.
 	SDKOnly bool
 	// MaxLine bounds one incoming message; 0 is 16 MiB.
@@ -56,6 +58,9 @@ type Server struct {
 func New(config Config) (*Server, error) {
 	if config.Executor == nil || config.Logger == nil {
 		return nil, errors.New("mcpserver: an executor and a logger are required")
+	}
+	if !config.Output.valid() {
+		return nil, fmt.Errorf("mcpserver: there is no form of output named %q", config.Output)
 	}
 	if config.MaxLine == 0 {
 		config.MaxLine = 16 << 20

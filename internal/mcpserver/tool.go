@@ -53,7 +53,7 @@ func (s *Server) addTool(sdk *mcp.Server, stop context.Context) {
 			defer beat.stop()
 		}
 		run := s.submit(req.Params.Arguments, beat)
-		return toolResult(run(ctx)), nil
+		return s.toolResult(run(ctx)), nil
 	})
 }
 
@@ -80,13 +80,14 @@ func (s *Server) submit(arguments json.RawMessage, beat *heartbeat) func(context
 }
 
 // toolResult is a result in the SDK's form.
-func toolResult(r *broker.Result) *mcp.CallToolResult {
-	structured, err := marshal(r.Compact())
+func (s *Server) toolResult(r *broker.Result) *mcp.CallToolResult {
+	text, value := s.config.Output.present(r)
+	structured, err := marshal(value)
 	if err != nil {
 		structured = nil // cannot happen: strings, numbers and lists of them
 	}
 	return &mcp.CallToolResult{
-		Content:           []mcp.Content{&mcp.TextContent{Text: r.Text()}},
+		Content:           []mcp.Content{&mcp.TextContent{Text: text}},
 		StructuredContent: json.RawMessage(structured),
 		IsError:           r.IsError(),
 	}
