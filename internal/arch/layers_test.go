@@ -24,6 +24,7 @@ var layers = []layer{
 		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/session",
 		"internal/policy", "internal/upstream", "internal/upstream/definitions",
 		"internal/sandbox/gvisor", "internal/sandbox", "internal/guest", "internal/wire",
+		"internal/settings",
 	}},
 	{"internal/mcpserver", 70, []string{"internal/broker", "internal/upstream/jsonrpc", "internal/toon"}},
 	{"internal/broker", 60, []string{
@@ -51,6 +52,7 @@ var layers = []layer{
 
 	{"internal/guest", 12, []string{"internal/wire"}},
 	{"internal/sandbox", 11, nil},
+	{"internal/settings", 10, nil},
 	{"internal/toon", 10, nil},
 	{"internal/wire", 10, nil},
 	{"internal/arch", 0, nil},
@@ -65,6 +67,8 @@ var programs = map[string][]string{
 	"scripts/report":   nil,
 	"test/engines":     {"internal/sandbox", "internal/sandbox/gvisor", "internal/sandbox/sandboxtest"},
 	"test/faults":      {"internal/sandbox/sandboxtest"},
+
+	"scripts/configuration": {"internal/settings"},
 }
 
 // testImports are what _test.go files may import beyond their package's own

@@ -1,0 +1,211 @@
+package settings
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// DefaultUser is whom code runs as unless another is asked for.
+const DefaultUser = "65534:65534"
+
+// A setting is one declaration, bound to the field that it fills.
+type setting struct {
+	key    string
+	value  value
+	legacy string // the variable of the first bridge, if there was one
+	// initial is the default, in the form of the environment. Empty: unset,
+	// or what defaults says.
+	initial  string
+	defaults string // the default in words, where it is not a value
+	help     string
+	origin   Origin
+}
+
+// variable is the setting's own environment variable: SALLYPORT_ and the key,
+// in capitals.
+func (s *setting) variable() string {
+	var b strings.Builder
+	b.WriteString(ownPrefix)
+	for _, r := range s.key {
+		switch {
+		case r == '.':
+			b.WriteByte('_')
+		case unicode.IsUpper(r):
+			b.WriteByte('_')
+			b.WriteRune(r)
+		default:
+			b.WriteRune(unicode.ToUpper(r))
+		}
+	}
+	return b.String()
+}
+
+// variables are all environment variables, the one that wins last.
+func (s *setting) variables() []string {
+	if s.legacy == "" {
+		return []string{s.variable()}
+	}
+	return []string{s.legacy, s.variable()}
+}
+
+func (s *setting) section() string {
+	if i := strings.LastIndexByte(s.key, '.'); i >= 0 {
+		return s.key[:i]
+	}
+	return ""
+}
+
+// assign sets the value; its error shows the text, which is not empty.
+func (s *setting) assign(text string, at place) error {
+	err := s.value.set(text, at)
+	if _, list := s.value.(lister); err == nil || list {
+		return err // a list shows the part that is wrong
+	}
+	return fmt.Errorf("%s: %w", quote(text), err)
+}
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+// enforcement says how a limit is enforced, from nothing to most.
+var enforcement = []string{"absent", "soft", "hard"}
+
+// declare lists every setting, bound to s, in the order of the documentation.
+func declare(s *Settings) []*setting {
+	return slices.Concat(
+		declareWhole(s), declareTimeouts(&s.Timeouts), declareLimits(&s.Limits),
+		declarePolicy(&s.Policy), declareServers(&s.Servers), declareRest(s),
+	)
+}
+
+func declareWhole(s *Settings) []*setting {
+	return []*setting{
+		{key: "engine", value: choice(&s.Engine, EngineAuto, EngineGVisor, EnginePodman, EngineDocker),
+			legacy: "MCP_BRIDGE_RUNTIME", initial: EngineAuto,
+			help: "What runs sandboxes. `auto` is the embedded gVisor; another engine never takes the place of the one that is asked for. `podman` and `docker` are not in this version: with them every call of `run_python` answers so."},
+		{key: "image", value: text(&s.Image),
+			legacy: "MCP_BRIDGE_IMAGE", defaults: "the host's own Python",
+			help: "OCI image to run code in. Images are not in this version: with one set every call of `run_python` answers so."},
+		{key: "python", value: program(&s.Python), initial: "python3",
+			help: "Interpreter that sandboxes run: a name in the search path, or an absolute path. CPython 3.9 or newer."},
+		{key: "stateDir", value: folder(&s.StateDir),
+			legacy: "MCP_BRIDGE_STATE_DIR", defaults: "`$XDG_STATE_HOME/sallyport`, or `~/.local/state/sallyport`",
+			help: "Folder for what outlives the program."},
+	}
+}
+
+func declareTimeouts(t *Timeouts) []*setting {
+	const day = 24 * time.Hour
+	return []*setting{
+		{key: "timeouts.default", value: duration(&t.Default, time.Second, day),
+			legacy: "MCP_BRIDGE_TIMEOUT", initial: "30s",
+			help: "The code's own time where a call does not say: waiting for tools is not counted. Where it is not set, it is never more than `timeouts.max`."},
+		{key: "timeouts.max", value: duration(&t.Max, time.Second, day),
+			legacy: "MCP_BRIDGE_MAX_TIMEOUT", initial: "120s",
+			help: "The most of its own time that a call can ask for."},
+		{key: "timeouts.wholeRun", value: duration(&t.WholeRun, time.Second, day), initial: "10m",
+			help: "Limit on a call as a whole, waiting for tools included. Where it is not set, it is never less than `timeouts.max`."},
+		{key: "timeouts.grace", value: duration(&t.Grace, 100*time.Millisecond, time.Minute), initial: "2s",
+			help: "How long interrupted code may take to end before its sandbox is destroyed, and its variables with it."},
+		{key: "timeouts.start", value: duration(&t.Start, time.Second, 10*time.Minute), initial: "60s",
+			help: "How long a sandbox may take to start."},
+	}
+}
+
+func declareLimits(l *Limits) []*setting {
+	return []*setting{
+		{key: "limits.memory", value: size(&l.Memory, 64*mib, 1024*gib),
+			legacy: "MCP_BRIDGE_MEMORY", initial: "512m",
+			help: "Memory of all processes of a sandbox together."},
+		{key: "limits.processes", value: integer(&l.Processes, 8, 1<<15),
+			legacy: "MCP_BRIDGE_PIDS", initial: "128",
+			help: "Processes and threads of a sandbox together."},
+		{key: "limits.cpus", value: number(&l.CPUs, 0.01, 1024).or("unlimited", 0),
+			legacy: "MCP_BRIDGE_CPUS", initial: "unlimited",
+			help: "Cores that a sandbox may use; fractions are allowed. It needs a control group: where none can be made, sandboxes do not start with it."},
+		{key: "limits.workspace", value: size(&l.Workspace, mib, 1024*gib), initial: "128m",
+			help: "`/workspace`, which is in memory."},
+		{key: "limits.tmp", value: size(&l.Tmp, mib, 1024*gib), initial: "64m",
+			help: "`/tmp` and `/dev/shm`, each; they are in memory."},
+		{key: "limits.openFiles", value: integer(&l.OpenFiles, 64, 1<<20), initial: "1024",
+			help: "Open files of one process."},
+		{key: "limits.output", value: size(&l.Output, 1<<10, 64*mib), initial: "1m",
+			help: "Output of one call that is kept: its head and its tail."},
+	}
+}
+
+func declarePolicy(p *Policy) []*setting {
+	require := func(name string, field *string, initial, what string) *setting {
+		return &setting{key: "policy.require." + name, value: choice(field, enforcement...), initial: initial,
+			help: "The least enforcement accepted of the limit on " + what + ": by a kernel (`hard`), by a watcher (`soft`), or none."}
+	}
+	return []*setting{
+		{key: "policy.minIsolation", value: choice(&p.MinIsolation, "platform", "container", "kernel"), initial: "kernel",
+			help: "The least isolation that code may run with: a kernel of the sandbox's own, a container on the host's kernel, or a place that is a sandbox already. `sallyport doctor` says what this machine offers."},
+		require("memory", &p.Require.Memory, "soft", "memory"),
+		require("processes", &p.Require.Processes, "soft", "processes"),
+		require("disk", &p.Require.Disk, "hard", "`/workspace` and `/tmp`"),
+		require("openFiles", &p.Require.OpenFiles, "soft", "open files"),
+		require("cpu", &p.Require.CPU, "absent", "cores"),
+		{key: "policy.servers", value: list(&p.Servers, isServerPattern, "names of servers; `*` stands for any characters"), initial: "*",
+			help: "MCP servers that code may be granted. An empty list grants none."},
+	}
+}
+
+func declareServers(s *Servers) []*setting {
+	return []*setting{
+		{key: "servers.config", value: files(&s.Config), defaults: "none",
+			help: "Files of MCP server definitions, which count before those in `~/MCPs/*.json`: of several definitions of a name, the first counts."},
+		{key: "servers.fallbackConfig", value: file(&s.FallbackConfig),
+			legacy: "MCP_SERVERS_CONFIG", defaults: "none",
+			help: "A file of MCP server definitions that counts last."},
+		{key: "servers.allowSelf", value: boolean(&s.AllowSelf),
+			legacy: "MCP_BRIDGE_ALLOW_SELF_SERVER", initial: "false",
+			help: "Also take definitions that start Sallyport again."},
+		{key: "servers.inherit", value: list(&s.Inherit, isVariablePattern, "names of environment variables, also as `PREFIX*`"), defaults: "none",
+			help: "Variables of Sallyport's own environment that every server gets, besides the usual ones (`PATH`, `HOME`, locale, proxies and the like). Keys and tokens are better given to one server, in its definition."},
+		{key: "servers.startTimeout", value: duration(&s.StartTimeout, time.Second, time.Hour), initial: "60s",
+			help: "How long a server may take to start; `npx` and `uvx` may have to download it."},
+		{key: "servers.callTimeout", value: duration(&s.CallTimeout, time.Second, 24*time.Hour).or("unlimited", -1), initial: "10m",
+			help: "How long one call of a tool may take."},
+		{key: "servers.idleStop", value: duration(&s.IdleStop, time.Second, 7*24*time.Hour).or("never", 0), initial: "never",
+			help: "End a server that was not used for so long. The next use starts it again."},
+		{key: "servers.stopGrace", value: duration(&s.StopGrace, 100*time.Millisecond, time.Minute), initial: "2s",
+			help: "How long each step of ending a server waits: closing its input, SIGTERM, SIGKILL."},
+		{key: "servers.maxMessage", value: size(&s.MaxMessage, mib, gib), initial: "256m",
+			help: "The largest message that is read from a server."},
+		{key: "servers.maxCalls", value: integer(&s.MaxCalls, 1, 1<<14), initial: "128",
+			help: "Calls of one execution that servers work on at a time; more wait."},
+	}
+}
+
+func declareRest(s *Settings) []*setting {
+	return []*setting{
+		{key: "sessions.backgroundCpu", value: number(&s.Sessions.BackgroundCPU, 0.001, 1024).or("unlimited", -1), initial: "0.1",
+			help: "Cores that what code left running may use between calls. A sandbox that uses more is paused until the next call."},
+
+		{key: "container.user", value: matching(&s.Container.User, isUser, "a uid, or uid:gid"),
+			legacy: "MCP_BRIDGE_CONTAINER_USER", initial: DefaultUser,
+			help: "Whom code runs as in a container. The embedded gVisor knows no other than the default; with another every call of `run_python` answers so."},
+		{key: "container.idleTimeout", value: duration(&s.Container.IdleTimeout, time.Second, 7*24*time.Hour).or("never", 0),
+			legacy: "MCP_BRIDGE_RUNTIME_IDLE_TIMEOUT", initial: "300s",
+			help: "When to shut down a container engine's virtual machine that was not used for so long. The embedded gVisor has none."},
+
+		{key: "output.mode", value: choice(&s.Output.Mode, OutputCompact, OutputTOON),
+			legacy: "MCP_BRIDGE_OUTPUT_MODE", initial: OutputCompact,
+			help: "Form of results: plain text, or a TOON block of the whole result."},
+
+		{key: "log.level", value: level(&s.Log.Level),
+			legacy: "MCP_BRIDGE_LOG_LEVEL", initial: "warn",
+			help: "The least level of log lines, which go to standard error."},
+		{key: "log.format", value: choice(&s.Log.Format, "text", "json"), initial: "text",
+			help: "Form of log lines."},
+		{key: "debug.gvisor", value: folder(&s.Debug.GVisor), defaults: "none",
+			help: "Folder for gVisor's own debug logs, which are large."},
+	}
+}

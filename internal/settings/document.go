@@ -1,0 +1,83 @@
+package settings
+
+import (
+	_ "embed"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// head is the part of the documentation that a person writes.
+//
+//go:embed head.md
+var head string
+
+// sections are the headings of the documentation, in its order.
+var sections = []struct{ name, title, text string }{
+	{"", "What runs code", ""},
+	{"timeouts", "Timeouts", "Durations are numbers of seconds (`30`) or have units (`30s`, `2m`, `1h30m`)."},
+	{"limits", "Limits of a sandbox", "Sizes are in bytes or have units (`k`, `m`, `g`, `t`; `m` is 1,048,576 bytes)."},
+	{"policy", "What a machine must offer", "Code does not run where less is offered; what is missing is in the answer."},
+	{"policy.require", "", ""},
+	{"servers", "MCP servers", ""},
+	{"sessions", "Between calls", ""},
+	{"container", "Container engines", ""},
+	{"output", "Results", ""},
+	{"log", "Log lines", ""},
+	{"debug", "For people who mend Sallyport", ""},
+}
+
+// Document is docs/CONFIGURATION.md.
+func Document() string {
+	var s Settings
+	l := newLoader(&s, "", "")
+	var b strings.Builder
+	b.WriteString(strings.TrimSpace(head) + "\n")
+	for _, section := range sections {
+		if section.title != "" {
+			fmt.Fprintf(&b, "\n## %s\n\n", section.title)
+			if section.text != "" {
+				b.WriteString(section.text + "\n\n")
+			}
+			b.WriteString("| setting | default | values | meaning | variables |\n|---|---|---|---|---|\n")
+		}
+		for _, e := range s.entries {
+			if e.section() == section.name {
+				b.WriteString(documentRow(e))
+			}
+		}
+	}
+	b.WriteString("\n## Variables of the first code-execution bridge\n\n" +
+		"They mean what they meant there. Where a `SALLYPORT_…` variable says something else, that counts.\n\n" +
+		"| variable | setting |\n|---|---|\n")
+	for _, key := range l.keys {
+		if e := l.settings[key]; e.legacy != "" {
+			fmt.Fprintf(&b, "| `%s` | `%s` |\n", e.legacy, e.key)
+		}
+	}
+	b.WriteString("\nThese never existed, and are errors with this answer:\n\n| variable | answer |\n|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(invented)) {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", name, invented[name])
+	}
+	return b.String()
+}
+
+func documentRow(e *setting) string {
+	initial := e.defaults
+	if initial == "" {
+		initial = "`" + e.value.text() + "`"
+	}
+	values := e.value.kind()
+	if bounds := e.value.bounds(); bounds != "" {
+		values += ": " + bounds
+		if values == "word: "+bounds {
+			values = bounds
+		}
+	}
+	var variables []string
+	for _, v := range slices.Backward(e.variables()) {
+		variables = append(variables, "`"+v+"`")
+	}
+	return fmt.Sprintf("| `%s` | %s | %s | %s | %s |\n", e.key, initial, values, e.help, strings.Join(variables, "<br>"))
+}

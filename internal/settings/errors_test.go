@@ -1,0 +1,250 @@
+package settings_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"sallyport/internal/settings"
+)
+
+func TestWrongFiles(t *testing.T) {
+	tests := []struct {
+		name, content string
+		want          []string // "LINE: parts of the message"
+	}{
+		{"misspelt key", "limits:\n  memroy: 1g\n", []string{`2: there is no setting "limits.memroy"; did you mean limits.memory?`}},
+		{"misspelt section", "limit:\n  memory: 1g\n", []string{`1: there is no setting "limit"; did you mean limits (a section, with memory, processes,`}},
+		{"key without its section", "memory: 1g\n", []string{`did you mean limits.memory?`}},
+		{"key in the wrong section", "policy:\n  memory: hard\n", []string{`2: there is no setting "policy.memory"; did you mean policy.require.memory?`}},
+		{"another style", "limits: {open-files: 3, open_files: 4}\n", []string{`did you mean limits.openFiles?`, `did you mean limits.openFiles?`}},
+		{"wrong case", "Engine: auto\n", []string{`did you mean engine?`}},
+		{"nothing near", "limits:\n  zzzzzzzzzzzzzzzz: 1\n", []string{`limits has memory, processes, cpus, workspace, tmp, openFiles, output`}},
+		{"nothing near at the top", "zzzzzzzzzzzzzzzz: 1\n", []string{`the nearest is `}},
+		{"a key that is a number", "1: 2\n", []string{`1: there is no setting "1"`}},
+		{"a leaf as a section", "python:\n  path: x\n", []string{`2: python: a section stands where a name or absolute path is expected`}},
+		{"a section as a leaf", "\nlimits: 3\n", []string{`2: limits is a section, and the number 3 stands there: write its keys under it (memory,`}},
+		{"a list as a section", "limits: [1]\n", []string{`1: limits is a section, and a list stands there`}},
+		{"not settings at all", "- a\n- b\n", []string{`1: a list stands where settings are expected`}},
+		{"a word", "hello\n", []string{`1: the text "hello" stands where settings are expected`}},
+
+		{"twice", "limits:\n  memory: 1g\n  memory: 2g\n", []string{`3: mapping key "memory" already defined at [2:3]`}},
+		{"twice, dotted", "limits:\n  memory: 1g\nlimits.memory: 2g\n", []string{`3: limits.memory is set already, in line 2`}},
+
+		{"no value", "python:\nimage: ~\n", []string{`1: python: it has no value`, `2: image: it has no value`}},
+		{"an empty text", `python: ""`, []string{`1: python: it is empty`}},
+		{"a number as a text", "python: 3.12\n", []string{`1: python: the number 3.12 stands where a name or absolute path is expected: write it in quotes, "3.12"`}},
+		{"a text as a number", "limits:\n  processes: \"64\"\n", []string{`2: limits.processes: the text "64" stands where a whole number is expected: write the number without quotes`}},
+		{"a text as a truth", "servers:\n  allowSelf: yes\n", []string{`2: servers.allowSelf: the text "yes" stands where true or false is expected: write true or false`}},
+		{"a truth as a number", "limits: {cpus: true}\n", []string{`limits.cpus: true stands where a number is expected`}},
+		{"a text as a list", "policy:\n  servers: fs\n", []string{`2: policy.servers: the text "fs" stands where a list is expected: write [fs]`}},
+		{"a list as a text", "python: [a]\n", []string{`1: python: a list stands where a name or absolute path is expected`}},
+		{"a number in a list", "policy:\n  servers:\n    - a\n    - 3\n", []string{`4: policy.servers: the number 3 stands in the list: write a text, in quotes`}},
+		{"an empty part", "policy: {servers: ['']}\n", []string{`policy.servers: one of its parts is empty`}},
+
+		{"a size", "limits:\n  memory: 512x\n", []string{`2: limits.memory: "512x": not a size such as 512m or 2g`}},
+		{"bytes by mistake", "limits: {memory: 512}\n", []string{`limits.memory: "512": out of range: 64m to 1t`}},
+		{"half a byte", "limits: {memory: 0.3k}\n", []string{`not a whole number of bytes`}},
+		{"a huge size", "limits: {memory: 99999999999999999999g}\n", []string{`out of range`}},
+		{"a negative number", "limits: {processes: -1}\n", []string{`limits.processes: "-1": out of range: 8 to 32768`}},
+		{"a broken number", "limits: {processes: 1.5}\n", []string{`limits.processes: "1.5": not a whole number`}},
+		{"an octal number", "limits: {processes: 0100}\n", []string{`limits.processes: "0100": not a whole number`}},
+		{"no cores", "limits: {cpus: 0}\n", []string{`limits.cpus: "0": out of range: 0.01 to 1024, or unlimited`}},
+		{"infinity", "limits: {cpus: .inf}\n", []string{`limits.cpus: something that is no plain value stands where`}},
+		{"a duration", "timeouts: {default: soon}\n", []string{`timeouts.default: "soon": not a duration such as 30, 30s or 2m`}},
+		{"a negative duration", "timeouts: {default: -3s}\n", []string{`not a duration`}},
+		{"a long duration", "timeouts: {default: 1e9h}\n", []string{`not a duration`}},
+		{"a longer duration", "timeouts: {default: 99999999999999999999}\n", []string{`out of range: 1s to 24h`}},
+		{"a word", "engine: firecracker\n", []string{`1: engine: "firecracker": not one of auto, gvisor, podman, docker`}},
+		{"a level", "log: {level: loud}\n", []string{`log.level: "loud": not one of debug, info, warn, error`}},
+		{"no isolation", "policy: {minIsolation: none}\n", []string{`not one of platform, container, kernel`}},
+		{"a user", "container: {user: root}\n", []string{`container.user: "root": not a uid, or uid:gid`}},
+		{"a relative program", "python: ./python3\n", []string{`python: "./python3": neither a name nor an absolute path`}},
+		{"all variables", "servers: {inherit: ['*']}\n", []string{`servers.inherit: "*": not among names of environment variables`}},
+		{"a missing file", "servers: {config: [nope.json]}\n", []string{`servers.config: "nope.json": there is no such file`}},
+		{"a folder", "servers: {config: [.]}\n", []string{`servers.config: ".": it is a folder`}},
+		{"a control character", `python: "a\x07b"`, []string{`python: "a\ab": it has a control character`}},
+
+		{"tabs", "limits:\n\tmemory: 1g\n", []string{`2: indent with spaces, not with tabs`}},
+		{"an open quote", "\npython: \"x\n", []string{`2: could not find end character of double-quoted text`}},
+		{"an open bracket", "policy: {servers: [a\n", []string{`1: `}},
+		{"two values", "python: a: b\n", []string{`1: `}},
+		{"two documents", "python: a\n---\npython: b\n", []string{`3: a second document begins here`}},
+		{"an anchor", "python: &a x\n", []string{`1: python: an anchor (&) stands where`}},
+		{"a merge", "limits:\n  <<: {memory: 1g}\n", []string{`2: merging (<<) is not supported`}},
+		{"a tag", "python: !!str x\n", []string{`1: python: a tag (!) stands where`}},
+		{"a complex key", "? python\n: x\n", []string{`1: a complex key (?) is not supported as a key`}},
+		{"not UTF-8", "python: a\n# \xff\n", []string{`2: it is not a text in UTF-8`}},
+		{"UTF-16", "\xff\xfep\x00y\x00", []string{`1: it is not a text in UTF-8`}},
+
+		{"several", "enigne: auto\nlimits:\n  memory: lots\n", []string{`1: there is no setting "enigne"; did you mean engine?`, `3: limits.memory: "lots"`}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			problems := fails(t, settings.Sources{Home: write(t, tt.content)})
+			if len(problems) != len(tt.want) {
+				t.Fatalf("%d problems, want %d: %v", len(problems), len(tt.want), problems)
+			}
+			for i, want := range tt.want {
+				got := problems[i]
+				if !strings.HasSuffix(got.File, "/.config/sallyport/config.yaml") {
+					t.Errorf("file %q", got.File)
+				}
+				if text := fmt.Sprintf("%d: %s", got.Line, got.Message); !strings.Contains(text, want) {
+					t.Errorf("got %q, want %q", text, want)
+				}
+			}
+		})
+	}
+}
+
+func TestFilesThatSayNothing(t *testing.T) {
+	for _, content := range []string{"", "\n", "# only a comment\n", "---\n", "limits:\n  # memory: 1g\n", "{}", "policy:\n  require:\n", "\ufeff# marked\n", "limits: {}\n"} {
+		s := mustLoad(t, settings.Sources{Home: write(t, content)})
+		if s.Limits.Memory != 512<<20 {
+			t.Errorf("%q changed the memory limit to %d", content, s.Limits.Memory)
+		}
+	}
+}
+
+func TestDottedKeys(t *testing.T) {
+	// As messages of the policy write them.
+	s := mustLoad(t, settings.Sources{Home: write(t, "policy.minIsolation: container\npolicy.require:\n  memory: absent\n")})
+	if s.Policy.MinIsolation != "container" || s.Policy.Require.Memory != "absent" {
+		t.Errorf("%+v", s.Policy)
+	}
+}
+
+func TestUnreadableFiles(t *testing.T) {
+	config := func(t *testing.T) (home, path string) {
+		home = write(t, "")
+		return home, filepath.Join(home, ".config", "sallyport", "config.yaml")
+	}
+	t.Run("folder", func(t *testing.T) {
+		home, path := config(t)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		fails(t, settings.Sources{Home: home}, "config.yaml: it is not a regular file")
+	})
+	t.Run("too large", func(t *testing.T) {
+		home, path := config(t)
+		if err := os.WriteFile(path, []byte(strings.Repeat("# more\n", 10_000)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		fails(t, settings.Sources{Home: home}, "config.yaml: it is larger than 64 KiB")
+	})
+	t.Run("no permission", func(t *testing.T) {
+		if os.Geteuid() == 0 || runtime.GOOS == "windows" {
+			t.Skip("needs a user whom permissions bind")
+		}
+		home, path := config(t)
+		if err := os.Chmod(path, 0); err != nil {
+			t.Fatal(err)
+		}
+		fails(t, settings.Sources{Home: home}, "config.yaml: it cannot be read: permission denied")
+	})
+	for _, other := range []string{"config.yml", "config.json", "config.toml"} {
+		t.Run(other, func(t *testing.T) {
+			home, path := config(t)
+			if err := os.Rename(path, filepath.Join(filepath.Dir(path), other)); err != nil {
+				t.Fatal(err)
+			}
+			fails(t, settings.Sources{Home: home}, "config.yaml: there is no such file, but "+other+" beside it, which is not read")
+		})
+	}
+}
+
+func TestWrongVariables(t *testing.T) {
+	tests := []struct{ name, value, want string }{
+		{"SALLYPORT_LOG_LEVL", "x", "did you mean SALLYPORT_LOG_LEVEL?"},
+		{"SALLYPORT_MEMORY", "1g", "did you mean SALLYPORT_LIMITS_MEMORY?"},
+		{"SALLYPORT_TIMEOUT", "3", "did you mean SALLYPORT_TIMEOUTS_DEFAULT?"},
+		{"SALLYPORT_RUNTIME", "3", "did you mean SALLYPORT_ENGINE?"},
+		{"SALLYPORT_PID", "3", "did you mean SALLYPORT_LIMITS_PROCESSES?"},
+		{"SALLYPORT_OPEN_FILES", "3", "_OPEN_FILES?"},
+		{"SALLYPORT_CALL_TIMEOUT", "3", "did you mean SALLYPORT_SERVERS_CALL_TIMEOUT?"},
+		{"SALLYPORT_ZZZZZZZZZZZZ", "3", "the nearest is "},
+		{"sallyport_log_level", "info", "did you mean SALLYPORT_LOG_LEVEL?"},
+		{"MCP_BRIDGE_LOGLEVEL", "info", "did you mean MCP_BRIDGE_LOG_LEVEL?"},
+		{"MCP_BRIDGE_PYTHON", "python3", "did you mean SALLYPORT_PYTHON?"},
+		{"MCP_BRIDGE_TIMOUT", "", "did you mean MCP_BRIDGE_TIMEOUT?"},
+		{"MCP_BRIDGE_MEMORY_LIMIT", "1g", "the memory limit is MCP_BRIDGE_MEMORY, for example 512m"},
+		{"MCP_BRIDGE_PIDS_LIMIT", "1", "MCP_BRIDGE_PIDS"},
+		{"MCP_BRIDGE_CPU_QUOTA", "50000", "MCP_BRIDGE_CPUS"},
+		{"MCP_BRIDGE_SESSION_PERSIST", "true", "none is needed: variables, imports and files always stay"},
+		{"MCP_BRIDGE_SECURITY_OPT", "x", "none is needed"},
+		{"MCP_BRIDGE_TIMEOUT", "30 seconds", `"30 seconds": not a duration such as 30, 30s or 2m`},
+		{"MCP_BRIDGE_PIDS", "0", `"0": out of range: 8 to 32768`},
+		{"MCP_BRIDGE_OUTPUT_MODE", "json", `"json": not one of compact, toon`},
+		{"MCP_BRIDGE_ALLOW_SELF_SERVER", "maybe", "neither true nor false"},
+		{"MCP_SERVERS_CONFIG", "/nonexistent/servers.json", `"/nonexistent/servers.json": there is no such file`},
+		{"SALLYPORT_SERVERS_CONFIG", "/nonexistent/a,/nonexistent/b", `"/nonexistent/a": there is no such file`},
+		{"SALLYPORT_PORT", "8080", "there is no such variable"},
+		{"MCP_BRIDGE_MEMORY", strings.Repeat("9", 500), "…"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name+"="+tt.value[:min(20, len(tt.value))], func(t *testing.T) {
+			problems := fails(t, settings.Sources{Environ: map[string]string{tt.name: tt.value}}, tt.name+": ", tt.want)
+			if len(problems) != 1 || problems[0].Name != tt.name || len(problems[0].String()) > 300 {
+				t.Errorf("problems: %v", problems)
+			}
+		})
+	}
+}
+
+func TestAnUnknownVariablesValueIsNotShown(t *testing.T) {
+	_, err := settings.Load(settings.Sources{Environ: map[string]string{"SALLYPORT_TOKEN": "hunter2"}})
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestVariablesOfOthers(t *testing.T) {
+	mustLoad(t, settings.Sources{Environ: map[string]string{
+		"SALLYPORT_DEPTH": "1", "SALLYPORT_BIN": "/x", "SALLYPORT_TEST_ANYTHING": "y", "SALLYPORT_MUST_RUN": "z",
+		// What a cluster puts into a container beside a service of our name.
+		"SALLYPORT_SERVICE_HOST": "10.0.0.1", "SALLYPORT_SERVICE_PORT": "80", "SALLYPORT_SERVICE_PORT_HTTP": "80",
+		"SALLYPORT_PORT": "tcp://10.0.0.1:80", "SALLYPORT_PORT_80_TCP": "tcp://10.0.0.1:80", "SALLYPORT_PORT_80_TCP_ADDR": "10.0.0.1",
+		"SALLYPORT_HTTP_SERVICE_HOST": "10.0.0.2", "MCP_BRIDGE_SERVICE_HOST": "10.0.0.3",
+		"MCP_OTHER": "1", "SALLYPORTS": "1", "XSALLYPORT_A": "1",
+	}})
+}
+
+func TestWrongFlags(t *testing.T) {
+	tests := []struct {
+		flag settings.Flag
+		want string
+	}{
+		{settings.Flag{Name: "--set", Key: "limits.memroy", Value: "1g"}, `--set: there is no setting "limits.memroy"; did you mean limits.memory?`},
+		{settings.Flag{Name: "--python", Key: "python"}, `--python: it is empty`},
+		{settings.Flag{Name: "--log-level", Key: "log.level", Value: "loud"}, `--log-level: "loud": not one of debug`},
+		{settings.Flag{Name: "--x", Key: "python", Values: []string{"a"}}, `--x: not a list`},
+		{settings.Flag{Name: "--servers-config", Key: "servers.config", Values: []string{"/nonexistent/x,y"}}, `--servers-config: "/nonexistent/x,y": there is no such file`},
+	}
+	for _, tt := range tests {
+		fails(t, settings.Sources{Flags: []settings.Flag{tt.flag}}, tt.want)
+	}
+	s := mustLoad(t, settings.Sources{Flags: []settings.Flag{{Name: "--set", Key: "policy.servers", Value: ""}}})
+	if len(s.Policy.Servers) != 0 {
+		t.Errorf("servers %q", s.Policy.Servers)
+	}
+}
+
+func TestManyProblems(t *testing.T) {
+	var b strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&b, "key%d: 1\n", i)
+	}
+	home := write(t, b.String())
+	problems := fails(t, settings.Sources{Home: home}, "5000 settings are wrong:", "and 4980 more")
+	if len(problems) != 20 {
+		t.Errorf("%d problems", len(problems))
+	}
+}

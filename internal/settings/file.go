@@ -1,0 +1,352 @@
+package settings
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// maxFile bounds a configuration file.
+const maxFile = 64 << 10
+
+// File is the configuration file: its path, empty where there is no place for
+// one, and whether it was there.
+type File struct {
+	Path string `json:"path"`
+	Read bool   `json:"read"`
+}
+
+// readFile returns the contents of the file, or nothing where it need not
+// exist and does not.
+func readFile(path string, must bool) ([]byte, bool, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		if must {
+			return nil, false, errors.New("there is no such file")
+		}
+		// A file beside it that looks like ours would be ignored in silence.
+		for _, other := range []string{"config.yml", "config.json", "config.toml"} {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), other)); err == nil {
+				return nil, false, fmt.Errorf("there is no such file, but %s beside it, which is not read: write YAML (JSON is YAML, too) into %s", other, filepath.Base(path))
+			}
+		}
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("it cannot be read: %w", errors.Unwrap(err))
+	}
+	if !info.Mode().IsRegular() {
+		return nil, false, errors.New("it is not a regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, false, fmt.Errorf("it cannot be read: %w", errors.Unwrap(err))
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, false, fmt.Errorf("it cannot be read: %w", errors.Unwrap(err))
+	}
+	if len(b) > maxFile {
+		return nil, false, fmt.Errorf("it is larger than %d KiB", maxFile>>10)
+	}
+	return b, true, nil
+}
+
+// A reader fills settings from one file.
+type reader struct {
+	*loader
+	path string
+	at   place
+	seen map[string]int // the line of each key that was read
+}
+
+// readYAML reads one YAML document of settings. What is wrong is added to the
+// loader's problems.
+func (l *loader) readYAML(path string, content []byte) {
+	r := &reader{loader: l, path: path, seen: map[string]int{}}
+	r.at = place{dir: filepath.Dir(path), home: l.home}
+	content = bytes.TrimPrefix(content, []byte("\ufeff"))
+	if i := firstNotText(content); i >= 0 {
+		r.problem(1+bytes.Count(content[:i], []byte("\n")), "it is not a text in UTF-8")
+		return
+	}
+	parsed, err := parser.ParseBytes(content, 0)
+	if err != nil {
+		r.syntax(err)
+		return
+	}
+	read := false
+	for _, doc := range parsed.Docs {
+		switch doc.Body.(type) {
+		case nil, *ast.NullNode, *ast.DirectiveNode:
+			continue
+		}
+		if read {
+			r.problem(line(doc.Body), "a second document begins here: one file has one")
+			return
+		}
+		read = true
+		r.mapping("", doc.Body)
+	}
+}
+
+func firstNotText(b []byte) int {
+	for i := 0; i < len(b); {
+		c, n := utf8.DecodeRune(b[i:])
+		if c == 0 || c == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return -1
+}
+
+func (r *reader) problem(line int, format string, args ...any) {
+	r.add(Problem{File: r.path, Line: line, Message: fmt.Sprintf(format, args...)})
+}
+
+// syntax says in one line what the parser says with an excerpt.
+func (r *reader) syntax(err error) {
+	var at interface {
+		GetToken() *token.Token
+		GetMessage() string
+	}
+	if !errors.As(err, &at) {
+		r.problem(0, "it is not YAML: %s", clip(err.Error()))
+		return
+	}
+	n := 0
+	if t := at.GetToken(); t != nil && t.Position != nil {
+		n = t.Position.Line
+	}
+	message := at.GetMessage()
+	if strings.Contains(message, `'	'`) {
+		message = "indent with spaces, not with tabs"
+	}
+	r.problem(n, "%s", clip(message))
+}
+
+func line(n ast.Node) int {
+	if n == nil {
+		return 0
+	}
+	if t := n.GetToken(); t != nil && t.Position != nil {
+		return t.Position.Line
+	}
+	return 0
+}
+
+// mapping reads what stands under a section; the empty one is the file.
+func (r *reader) mapping(section string, n ast.Node) {
+	var pairs []*ast.MappingValueNode
+	switch v := n.(type) {
+	case *ast.MappingNode:
+		pairs = v.Values
+	case *ast.MappingValueNode:
+		pairs = []*ast.MappingValueNode{v}
+	case *ast.NullNode: // everything in it is a comment
+		return
+	default:
+		if section == "" {
+			r.problem(line(n), "%s stands where settings are expected: write key: value", describe(n))
+			return
+		}
+		r.problem(line(n), "%s is a section, and %s stands there: write its keys under it (%s)", section, describe(n), strings.Join(r.under(section), ", "))
+		return
+	}
+	for _, pair := range pairs {
+		if r.full() {
+			r.problems.more++
+			continue
+		}
+		name, ok := r.key(pair.Key)
+		if !ok {
+			continue
+		}
+		key := name
+		if section != "" {
+			key = section + "." + name
+		}
+		switch at := line(pair.Key); {
+		case r.settings[key] != nil:
+			if before := r.seen[key]; before > 0 {
+				r.problem(at, "%s is set already, in line %d", key, before)
+				continue
+			}
+			r.seen[key] = at
+			r.leaf(r.settings[key], at, pair.Value)
+		case len(r.under(key)) > 0:
+			r.mapping(key, pair.Value)
+		default:
+			r.problem(at, "%s", r.unknown(key))
+		}
+	}
+}
+
+// key is the text of a key.
+func (r *reader) key(n ast.MapKeyNode) (string, bool) {
+	switch k := n.(type) {
+	case *ast.StringNode:
+		return k.Value, true
+	case *ast.MergeKeyNode:
+		r.problem(line(n), "merging (<<) is not supported: write the settings out")
+		return "", false
+	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode, *ast.MappingKeyNode:
+		r.problem(line(n), "%s is not supported as a key", describe(n))
+		return "", false
+	}
+	if t := n.GetToken(); t != nil {
+		return t.Value, true // 1: or true: is an unknown key like others
+	}
+	return "", false
+}
+
+func (r *reader) leaf(s *setting, at int, n ast.Node) {
+	if n != nil && line(n) > 0 {
+		at = line(n)
+	}
+	fail := func(format string, args ...any) { r.problem(at, s.key+": "+format, args...) }
+	var err error
+	switch v := n.(type) {
+	case nil, *ast.NullNode:
+		fail("it has no value: write one, or remove the key")
+		return
+	case *ast.SequenceNode:
+		lister, ok := s.value.(lister)
+		if !ok {
+			fail("a list stands where %s is expected", article(s.value.kind()))
+			return
+		}
+		parts := make([]string, 0, len(v.Values))
+		for _, item := range v.Values {
+			text, f := scalarText(item)
+			if f != asText {
+				at = max(at, line(item))
+				fail("%s stands in the list: write a text, in quotes", describe(item))
+				return
+			}
+			parts = append(parts, text)
+		}
+		err = lister.setList(parts, r.at)
+	default:
+		text, f := scalarText(n)
+		switch takes := s.value.takes(); {
+		case f == 0:
+			fail("%s stands where %s is expected", describe(n), article(s.value.kind()))
+			return
+		case takes == asList:
+			fail("%s stands where a list is expected: write [%s]", describe(n), clip(text))
+			return
+		case f&takes == 0:
+			fail("%s stands where %s is expected: %s", describe(n), article(s.value.kind()), mendForm(takes, text))
+			return
+		case text == "":
+			fail("it is empty: write a value, or remove the key")
+			return
+		}
+		err = s.assign(text, r.at)
+	}
+	if err != nil {
+		fail("%v", err)
+		return
+	}
+	s.origin = Origin{Layer: LayerFile, Name: r.path, Line: at}
+}
+
+func mendForm(takes form, text string) string {
+	switch takes {
+	case asTruth:
+		return "write true or false"
+	case asText:
+		return "write it in quotes, " + quote(text)
+	case asNumber, asNumber | asText:
+		return "write the number without quotes"
+	}
+	return "write " + takes.String()
+}
+
+// scalarText is the text of a scalar and how it was written.
+func scalarText(n ast.Node) (string, form) {
+	switch v := n.(type) {
+	case *ast.StringNode:
+		return v.Value, asText
+	case *ast.LiteralNode:
+		if v.Value == nil {
+			return "", asText
+		}
+		return v.Value.Value, asText
+	case *ast.IntegerNode, *ast.FloatNode:
+		return n.GetToken().Value, asNumber
+	case *ast.BoolNode:
+		if v.Value {
+			return "true", asTruth
+		}
+		return "false", asTruth
+	}
+	return "", 0
+}
+
+// describe names what stands in a file.
+func describe(n ast.Node) string {
+	switch v := n.(type) {
+	case nil, *ast.NullNode:
+		return "nothing"
+	case *ast.StringNode, *ast.LiteralNode:
+		text, _ := scalarText(v)
+		return "the text " + quote(text)
+	case *ast.IntegerNode, *ast.FloatNode:
+		return "the number " + clip(n.GetToken().Value)
+	case *ast.BoolNode:
+		return n.GetToken().Value
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "a section"
+	case *ast.AnchorNode:
+		return "an anchor (&)"
+	case *ast.AliasNode:
+		return "an alias (*)"
+	case *ast.TagNode:
+		return "a tag (!)"
+	case *ast.MappingKeyNode:
+		return "a complex key (?)"
+	}
+	return "something that is no plain value"
+}
+
+// under lists the last parts of the keys of a section and of its sections.
+func (l *loader) under(section string) []string {
+	var out []string
+	for _, key := range l.keys {
+		rest, ok := strings.CutPrefix(key, section+".")
+		if section == "" {
+			rest, ok = key, true
+		}
+		if !ok {
+			continue
+		}
+		rest, _, _ = strings.Cut(rest, ".")
+		if !slices.Contains(out, rest) {
+			out = append(out, rest)
+		}
+	}
+	return out
+}
+
+func article(kind string) string {
+	if kind == "true or false" {
+		return kind
+	}
+	return "a " + kind
+}

@@ -1,0 +1,100 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxParts bounds a list.
+const maxParts = 256
+
+// words is a value of several texts.
+type words struct {
+	field      *[]string
+	read       func(string, place) (string, error)
+	name, span string
+}
+
+func list(field *[]string, ok func(string) bool, what string) *words {
+	return &words{field: field, name: "list", span: what,
+		read: func(s string, _ place) (string, error) {
+			if !ok(s) {
+				return "", fmt.Errorf("%s: not among %s", quote(s), what)
+			}
+			return s, nil
+		}}
+}
+
+func files(field *[]string) *words {
+	return &words{field: field, name: "list of paths",
+		read: func(s string, at place) (string, error) {
+			p, err := at.existing(s)
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", quote(s), err)
+			}
+			return p, nil
+		}}
+}
+
+// set reads parts between commas.
+func (v *words) set(text string, at place) error {
+	parts := strings.Split(text, ",")
+	for i := range parts {
+		parts[i] = strings.TrimSpace(parts[i])
+	}
+	return v.setList(parts, at)
+}
+
+func (v *words) setList(parts []string, at place) error {
+	if len(parts) > maxParts {
+		return fmt.Errorf("it has more than %d parts", maxParts)
+	}
+	var got []string
+	for _, p := range parts {
+		if p == "" {
+			return errors.New("one of its parts is empty")
+		}
+		part, err := v.read(p, at)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(got, part) {
+			got = append(got, part)
+		}
+	}
+	*v.field = got
+	return nil
+}
+
+func (v *words) text() string { return strings.Join(*v.field, ",") }
+
+func (v *words) data() any {
+	if *v.field == nil {
+		return []string{}
+	}
+	return *v.field
+}
+
+func (v *words) takes() form    { return asList }
+func (v *words) kind() string   { return v.name }
+func (v *words) bounds() string { return v.span }
+
+// isServerPattern: a name of a server, with asterisks.
+func isServerPattern(s string) bool {
+	return s != "" && len(s) <= 256 && isPrintable(s) == nil
+}
+
+// isVariablePattern: the name of an environment variable, perhaps with an
+// asterisk at its end. A bare asterisk would give servers every key there is.
+func isVariablePattern(s string) bool {
+	s = strings.TrimSuffix(s, "*")
+	for i, r := range s {
+		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 256
+}

@@ -1,0 +1,107 @@
+package settings
+
+import (
+	"log/slog"
+	"time"
+)
+
+// The engines that can be asked for.
+const (
+	EngineAuto   = "auto"
+	EngineGVisor = "gvisor"
+	EnginePodman = "podman"
+	EngineDocker = "docker"
+)
+
+// The output modes.
+const (
+	OutputCompact = "compact"
+	OutputTOON    = "toon"
+)
+
+// Settings are all settings, in the types that the program uses. [Load] makes
+// them; they are not modified afterwards.
+type Settings struct {
+	Engine   string
+	Image    string // empty: none
+	Python   string // a name to look up, or an absolute path
+	StateDir string // empty: there is no place for one
+
+	Timeouts  Timeouts
+	Limits    Limits
+	Policy    Policy
+	Sessions  Sessions
+	Container Container
+	Servers   Servers
+	Output    Output
+	Log       Log
+	Debug     Debug
+
+	file    File
+	entries []*setting
+}
+
+// Timeouts bound executions.
+type Timeouts struct {
+	Default  time.Duration
+	Max      time.Duration
+	WholeRun time.Duration
+	Grace    time.Duration
+	Start    time.Duration
+}
+
+// Limits bound a sandbox.
+type Limits struct {
+	Memory    int64 // bytes, as all sizes
+	Processes int
+	CPUs      float64 // 0: unlimited
+	Workspace int64
+	Tmp       int64
+	OpenFiles int
+	Output    int64
+}
+
+// Policy is what an engine must offer, and the servers that code may use.
+type Policy struct {
+	MinIsolation string // as sandbox.Isolation prints itself
+	// Require has words as sandbox.Enforcement prints itself.
+	Require struct{ Memory, Processes, CPU, Disk, OpenFiles string }
+	Servers []string
+}
+
+// Sessions is about what lives between executions.
+type Sessions struct {
+	BackgroundCPU float64 // cores; negative: unlimited
+}
+
+// Container is for engines that run containers.
+type Container struct {
+	User        string        // uid, or uid:gid
+	IdleTimeout time.Duration // 0: never
+}
+
+// Servers is about MCP servers that code can use.
+type Servers struct {
+	Config         []string // absolute paths where the program's place is known
+	FallbackConfig string
+	AllowSelf      bool
+	Inherit        []string
+	StartTimeout   time.Duration
+	CallTimeout    time.Duration // negative: unlimited
+	IdleStop       time.Duration // 0: never
+	StopGrace      time.Duration
+	MaxMessage     int64
+	MaxCalls       int
+}
+
+// Output is the form of results.
+type Output struct{ Mode string }
+
+// Log is about log lines.
+type Log struct {
+	Level  slog.Level
+	Format string
+}
+
+// Debug is for people who mend the program.
+type Debug struct{ GVisor string }
