@@ -8,15 +8,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"os"
 	"os/signal"
 	"reflect"
-	"strconv"
+	"strings"
 	"syscall"
-	"time"
 
 	"github.com/alecthomas/kong"
+
+	"sallyport/internal/settings"
 )
 
 // Exit statuses of the program's own. A command that runs a program otherwise
@@ -39,13 +39,16 @@ type Stdio struct {
 
 // grammar is the command line.
 type grammar struct {
-	LogLevel  slog.Level `help:"Least level of log lines on standard error: debug, info, warn or error." default:"warn" env:"SALLYPORT_LOG_LEVEL" placeholder:"LEVEL"`
-	LogFormat string     `help:"Form of log lines: text or json." enum:"text,json" default:"text" env:"SALLYPORT_LOG_FORMAT" placeholder:"FORM"`
+	ConfigFile string   `name:"config" help:"Configuration file, in place of ~/.config/sallyport/config.yaml." placeholder:"FILE"`
+	Set        []string `help:"Any setting, such as limits.memory=1g. Can be repeated. 'sallyport config' lists all." sep:"none" placeholder:"KEY=VALUE"`
+	LogLevel   *string  `help:"Least level of log lines on standard error: debug, info, warn or error (${log_level})." placeholder:"LEVEL"`
+	LogFormat  *string  `help:"Form of log lines: text or json (${log_format})." placeholder:"FORM"`
 
 	Serve   serveCmd   `cmd:"" help:"Serve run_python to an MCP client on standard input and output."`
 	Run     runCmd     `cmd:"" help:"Run a Python program in a sandbox, without a client."`
 	Doctor  doctorCmd  `cmd:"" help:"Check whether sandboxes run here, how isolation and limits are enforced, and what to mend."`
 	Servers serversCmd `cmd:"" help:"Show and test the MCP servers that code can use."`
+	Config  configCmd  `cmd:"" help:"Print the settings in force and where each came from."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 
@@ -57,10 +60,14 @@ func (e exitError) Error() string { return fmt.Sprintf("exit status %d", int(e))
 
 // app is what every command gets.
 type app struct {
-	ctx   context.Context
-	env   environment
-	stdio Stdio
-	log   *slog.Logger
+	ctx     context.Context
+	env     environment
+	stdio   Stdio
+	grammar *grammar
+
+	// These two are there once configure has been called.
+	settings *settings.Settings
+	log      *slog.Logger
 }
 
 // Main runs the command line args (without the program's name) and returns the
@@ -77,6 +84,7 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 		kong.Writers(stdio.Out, stdio.Err),
 		kong.Exit(func(code int) { exited = code }),
 		kong.NamedMapper("seconds", kong.MapperFunc(decodeSeconds)),
+		kong.Vars(defaultsForHelp()),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)
 	if err != nil {
@@ -97,10 +105,10 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 		}
 		return exitUsage
 	}
-	a := &app{ctx: ctx, env: newEnvironment(environ), stdio: stdio}
-	a.log = newLogger(stdio.Err, g.LogLevel, g.LogFormat)
+	a := &app{ctx: ctx, env: newEnvironment(environ), stdio: stdio, grammar: &g}
 	err = kctx.Run(a)
 	var status exitError
+	var wrong *settings.Error
 	switch {
 	case err == nil:
 		return exitOK
@@ -108,15 +116,18 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 		return int(status)
 	}
 	fmt.Fprintf(stdio.Err, "sallyport: %v\n", err)
-	if kctx.Selected() != nil && kctx.Selected().Name == "run" {
+	switch {
+	case kctx.Selected() != nil && kctx.Selected().Name == "run":
 		return exitOurs
+	case errors.As(err, &wrong):
+		return exitUsage
 	}
 	return exitFailed
 }
 
-func newLogger(w io.Writer, level slog.Level, format string) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: level}
-	if format == "json" {
+func newLogger(w io.Writer, l settings.Log) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: l.Level}
+	if l.Format == "json" {
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
@@ -128,15 +139,11 @@ func decodeSeconds(ctx *kong.DecodeContext, target reflect.Value) error {
 	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
 		return err
 	}
-	d, err := time.ParseDuration(text)
+	d, err := settings.ParseDuration(strings.TrimPrefix(text, "-"))
 	if err != nil {
-		n, numErr := strconv.ParseFloat(text, 64)
-		if numErr != nil || math.IsNaN(n) || math.Abs(n) > math.MaxInt32 {
-			return fmt.Errorf("%q is neither a number of seconds nor a duration such as 90s or 2m", text)
-		}
-		d = time.Duration(n * float64(time.Second))
+		return fmt.Errorf("%q: %w", text, err)
 	}
-	if d <= 0 {
+	if d == 0 || strings.HasPrefix(text, "-") {
 		return fmt.Errorf("%q: a time greater than zero is needed", text)
 	}
 	target.SetInt(int64(d))

@@ -5,23 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"sallyport/internal/bridge"
 	"sallyport/internal/broker"
 	"sallyport/internal/policy"
 	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/gvisor"
 	"sallyport/internal/upstream"
 	"sallyport/internal/upstream/definitions"
 )
 
 // composeFlags are those of every command that needs the whole system.
 type composeFlags struct {
-	ServersConfig []string `help:"File of MCP server definitions, before those in ~/MCPs. Can be repeated." type:"existingfile" placeholder:"FILE" env:"SALLYPORT_SERVERS_CONFIG"`
-	Python        string   `help:"Interpreter that sandboxes run: a name in the search path or an absolute path." default:"python3" env:"SALLYPORT_PYTHON"`
-	DebugGvisor   string   `help:"Directory for gVisor's own debug logs." hidden:"" type:"path" env:"SALLYPORT_DEBUG_GVISOR"`
+	ServersConfig []string `help:"File of MCP server definitions, before those in ~/MCPs. Can be repeated." placeholder:"FILE"`
+	Python        *string  `help:"Interpreter that sandboxes run: a name in the search path or an absolute path (${python})." placeholder:"PYTHON"`
+	DebugGvisor   *string  `help:"Directory for gVisor's own debug logs." hidden:""`
 }
 
 // system is everything that runs code, put together.
@@ -37,38 +35,36 @@ type system struct {
 
 // compose constructs the system. It starts nothing.
 func (a *app) compose(f *composeFlags) (*system, error) {
+	if err := a.configure(f.flags()...); err != nil {
+		return nil, err
+	}
+	set := a.settings
 	lookup := func(name string) (string, bool) {
 		v, ok := a.env[name]
 		return v, ok
 	}
-	allowSelf := a.env.yes("MCP_BRIDGE_ALLOW_SELF_SERVER")
-	if err := definitions.CheckDepth(lookup, allowSelf); err != nil {
+	if err := definitions.CheckDepth(lookup, set.Servers.AllowSelf); err != nil {
 		return nil, err
 	}
-	backend, err := gvisor.New(gvisor.Options{
-		RuntimeDir: filepath.Join(a.env.runtimeDir(), "gvisor"),
-		CacheDir:   a.env.cacheDir(),
-		Python:     f.Python,
-		Path:       a.env["PATH"],
-		Home:       a.env.home(),
-		UserBus:    a.env.userBus(),
-		DebugDir:   f.DebugGvisor,
-		Log:        a.log,
-	})
+	rules, err := policyOf(set.Policy)
 	if err != nil {
 		return nil, err
 	}
-	s := &system{backend: backend, policy: policy.Default()}
+	backend, err := a.engine()
+	if err != nil {
+		return nil, err
+	}
+	s := &system{backend: backend, policy: rules}
 
 	executable, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	defs, problems := definitions.Load(a.env.definitionSources(f.ServersConfig), definitions.Options{
+	defs, problems := definitions.Load(a.env.definitionSources(set.Servers), definitions.Options{
 		Env:       lookup,
 		Home:      a.env.home(),
 		Self:      definitions.Self{Executable: executable},
-		AllowSelf: allowSelf,
+		AllowSelf: set.Servers.AllowSelf,
 	})
 	for _, p := range problems {
 		a.log.Warn("server definitions", "problem", p.String())
@@ -79,14 +75,28 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		ClientName:    "sallyport",
 		ClientVersion: readVersion().Version,
 		Environ:       a.env.list(),
+		Inherit:       set.Servers.Inherit,
+		StartTimeout:  set.Servers.StartTimeout,
+		CallTimeout:   set.Servers.CallTimeout,
+		IdleStop:      set.Servers.IdleStop,
+		StopGrace:     set.Servers.StopGrace,
+		MaxLine:       int(set.Servers.MaxMessage),
 	})
 	s.definitions = s.servers.Definitions()
 
 	s.broker, err = broker.New(broker.Config{
-		Backend: backend,
-		Policy:  s.policy,
-		Servers: bridge.Upstream(s.servers),
-		Logger:  a.log,
+		Backend:        backend,
+		Policy:         s.policy,
+		Servers:        bridge.Upstream(s.servers),
+		Logger:         a.log,
+		Spec:           sandbox.Spec{Limits: limitsOf(set.Limits)},
+		DefaultTimeout: set.Timeouts.Default,
+		MaxTimeout:     set.Timeouts.Max,
+		WholeRun:       set.Timeouts.WholeRun,
+		Grace:          set.Timeouts.Grace,
+		StartTimeout:   set.Timeouts.Start,
+		Background:     set.Sessions.BackgroundCPU,
+		MaxCalls:       set.Servers.MaxCalls,
 	})
 	s.close = func() {
 		if s.broker != nil {

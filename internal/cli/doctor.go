@@ -68,7 +68,9 @@ func (c *doctorCmd) Run(a *app) error {
 		return fmt.Errorf("examining the engine: %w", err)
 	}
 	d.Policy = "ok"
-	if err := sys.policy.Check(d.Engine); err != nil {
+	if !d.Engine.Usable {
+		d.Policy = "not checked, because the engine cannot run"
+	} else if err := sys.policy.Check(d.Engine); err != nil {
 		d.Policy = err.Error()
 		var v *policy.Violation
 		if !errors.As(err, &v) {
@@ -118,7 +120,11 @@ func (d *diagnosis) print(w io.Writer) {
 	}
 	e := d.Engine
 	fmt.Fprintf(w, "sallyport %s on %s\n\n", d.Version.Version, d.Version.Platform)
-	fmt.Fprintf(w, "%s  engine %s: isolation by %s\n", mark(e.Usable), e.Backend, e.Isolation)
+	fmt.Fprintf(w, "%s  engine %s", mark(e.Usable), e.Backend)
+	if e.Usable {
+		fmt.Fprintf(w, ": isolation by %s", e.Isolation)
+	}
+	fmt.Fprintln(w)
 	if e.Python != "" {
 		fmt.Fprintf(w, "      Python in the sandbox: %s\n", e.Python)
 	}
@@ -131,11 +137,14 @@ func (d *diagnosis) print(w io.Writer) {
 		l := e.Limits[r]
 		fmt.Fprintf(w, "      limit on %-10s %-6s %s\n", r, l.Enforcement, l.By)
 	}
-	fmt.Fprintf(w, "%s  policy", mark(d.Policy == "ok"))
-	if d.Policy != "ok" {
-		fmt.Fprintf(w, ": %s", d.Policy)
+	switch {
+	case !e.Usable:
+		fmt.Fprintln(w, "--    policy: "+d.Policy)
+	case d.Policy == "ok":
+		fmt.Fprintln(w, "ok    policy")
+	default:
+		fmt.Fprintln(w, "FAIL  policy: "+d.Policy)
 	}
-	fmt.Fprintln(w)
 	switch {
 	case d.Trial.Skipped:
 		fmt.Fprintln(w, "--    trial run: skipped")

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"sallyport/internal/settings"
 	"sallyport/internal/upstream/definitions"
 )
 
@@ -77,14 +78,17 @@ func (e environment) userBus() string {
 }
 
 // definitionSources are where MCP servers are defined: the files that the user
-// names, then the user's own folder.
-func (e environment) definitionSources(files []string) []definitions.Source {
+// names, then the user's own folder, then the file that counts last.
+func (e environment) definitionSources(s settings.Servers) []definitions.Source {
 	var out []definitions.Source
-	for _, f := range files {
+	for _, f := range s.Config {
 		out = append(out, definitions.Source{File: f})
 	}
 	if h := e.home(); h != "" {
 		out = append(out, definitions.Source{Dir: filepath.Join(h, "MCPs")})
+	}
+	if s.FallbackConfig != "" {
+		out = append(out, definitions.Source{File: s.FallbackConfig})
 	}
 	return out
 }
@@ -97,13 +101,4 @@ func (e environment) list() []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// yes reports whether a variable is set to a word for yes.
-func (e environment) yes(name string) bool {
-	switch strings.ToLower(e[name]) {
-	case "1", "true", "yes", "on":
-		return true
-	}
-	return false
 }

@@ -32,6 +32,7 @@ func (c *serveCmd) Run(a *app) error {
 		Logger:   a.log,
 		Version:  readVersion().Version,
 		SDKOnly:  c.SDKOnly,
+		Output:   mcpserver.Output(a.settings.Output.Mode),
 	})
 	if err != nil {
 		return err

@@ -119,7 +119,7 @@ func (p *Policy) Check(r *sandbox.Report) error {
 		if has := r.Limits[res].Enforcement; has < want {
 			v.Missing = append(v.Missing, Shortfall{
 				What: string(res) + " limit", Has: has.String(), Wants: want.String(),
-				Accept: fmt.Sprintf("policy.require.%s: %s", res, has),
+				Accept: fmt.Sprintf("policy.require.%s: %s", settingOf(res), has),
 			})
 		}
 	}
@@ -127,6 +127,14 @@ func (p *Policy) Check(r *sandbox.Report) error {
 		return v
 	}
 	return nil
+}
+
+// settingOf is the name of a resource in settings.
+func settingOf(r sandbox.Resource) string {
+	if r == sandbox.OpenFiles {
+		return "openFiles"
+	}
+	return string(r)
 }
 
 // CheckServer answers whether code may be granted the MCP server.

@@ -56,7 +56,8 @@ func ours(name, value string) bool {
 }
 
 // readEnvironment reads the variables of all settings, and refuses those that
-// look like ours and are not. An empty variable counts as one that is not set.
+// look like ours and are not. An empty variable counts as one that is not set,
+// whatever its name.
 func (l *loader) readEnvironment(environ map[string]string) {
 	known := map[string]bool{}
 	for _, legacy := range []bool{true, false} { // later ones win
@@ -82,7 +83,7 @@ func (l *loader) readEnvironment(environ map[string]string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(environ)) {
-		if known[name] || !ours(name, environ[name]) {
+		if known[name] || environ[name] == "" || !ours(name, environ[name]) {
 			continue
 		}
 		message, ok := invented[name]

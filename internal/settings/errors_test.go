@@ -174,7 +174,7 @@ func TestWrongVariables(t *testing.T) {
 		{"sallyport_log_level", "info", "did you mean SALLYPORT_LOG_LEVEL?"},
 		{"MCP_BRIDGE_LOGLEVEL", "info", "did you mean MCP_BRIDGE_LOG_LEVEL?"},
 		{"MCP_BRIDGE_PYTHON", "python3", "did you mean SALLYPORT_PYTHON?"},
-		{"MCP_BRIDGE_TIMOUT", "", "did you mean MCP_BRIDGE_TIMEOUT?"},
+		{"MCP_BRIDGE_TIMOUT", "3", "did you mean MCP_BRIDGE_TIMEOUT?"},
 		{"MCP_BRIDGE_MEMORY_LIMIT", "1g", "the memory limit is MCP_BRIDGE_MEMORY, for example 512m"},
 		{"MCP_BRIDGE_PIDS_LIMIT", "1", "MCP_BRIDGE_PIDS"},
 		{"MCP_BRIDGE_CPU_QUOTA", "50000", "MCP_BRIDGE_CPUS"},
@@ -213,7 +213,7 @@ func TestVariablesOfOthers(t *testing.T) {
 		"SALLYPORT_SERVICE_HOST": "10.0.0.1", "SALLYPORT_SERVICE_PORT": "80", "SALLYPORT_SERVICE_PORT_HTTP": "80",
 		"SALLYPORT_PORT": "tcp://10.0.0.1:80", "SALLYPORT_PORT_80_TCP": "tcp://10.0.0.1:80", "SALLYPORT_PORT_80_TCP_ADDR": "10.0.0.1",
 		"SALLYPORT_HTTP_SERVICE_HOST": "10.0.0.2", "MCP_BRIDGE_SERVICE_HOST": "10.0.0.3",
-		"MCP_OTHER": "1", "SALLYPORTS": "1", "XSALLYPORT_A": "1",
+		"SALLYPORT_EMPTY": "", "MCP_OTHER": "1", "SALLYPORTS": "1", "XSALLYPORT_A": "1",
 	}})
 }
 

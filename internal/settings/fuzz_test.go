@@ -16,7 +16,7 @@ func FuzzFile(f *testing.F) {
 	for _, seed := range []string{
 		everything, "", "a: b: c", "limits: {memory: 1g, cpus: unlimited}", "limits.memory: 64m\n", "<<: *a", "? a\n: b",
 		"policy: {servers: [a, 'b,c', \"\\u00e9\"]}", "python: |\n  x\n", "x: &a [*a]", "--- \n...\n---", "log:\n  level: !t x\n", "%YAML 1.1\n---\n",
-		"servers: {inherit: []}", "timeouts: {default: 1h0.5s, max: 3h}", "image: \"# no comment\"",
+		"servers: {inherit: []}", "timeouts: {default: 1h0.5s, max: 3h}", "image: \"# no comment\"", "\r\r0",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -36,7 +36,7 @@ func FuzzFile(f *testing.F) {
 				t.Fatalf("%T %v", err, err)
 			}
 			for _, p := range e.Problems {
-				if p.Message == "" || p.Line < 0 || p.Line > bytes.Count(content, []byte("\n"))+2 || len(p.Message) > 2000 {
+				if p.Message == "" || p.Line < 0 || p.Line > bytes.Count(content, []byte("\n"))+bytes.Count(content, []byte("\r"))+2 || len(p.Message) > 2000 {
 					t.Fatalf("a problem %+v", p)
 				}
 				if strings.ContainsAny(p.Message, "\n\r\x00\x1b") {

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"sallyport/internal/policy"
+	"sallyport/internal/sandbox"
+	"sallyport/internal/settings"
+)
+
+// TestDefaultsAgree: the defaults of the settings are those that the packages
+// have of themselves.
+func TestDefaultsAgree(t *testing.T) {
+	s, err := settings.Load(settings.Sources{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := limitsOf(s.Limits); got != sandbox.DefaultLimits {
+		t.Errorf("limits %+v, want %+v", got, sandbox.DefaultLimits)
+	}
+	got, err := policyOf(s.Policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := policy.Default(); !reflect.DeepEqual(got, want) {
+		t.Errorf("policy %+v, want %+v", got, want)
+	}
+}
+
+// TestEveryWordOfAPolicyIsKnown: what the settings accept, the contract knows.
+func TestEveryWordOfAPolicyIsKnown(t *testing.T) {
+	for key, words := range map[string][]string{
+		"policy.minIsolation":      {"platform", "container", "kernel"},
+		"policy.require.memory":    {"absent", "soft", "hard"},
+		"policy.require.openFiles": {"absent", "soft", "hard"},
+	} {
+		for _, word := range words {
+			s, err := settings.Load(settings.Sources{Flags: []settings.Flag{{Name: "--set", Key: key, Value: word}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := policyOf(s.Policy)
+			if err != nil {
+				t.Fatalf("%s: %s: %v", key, word, err)
+			}
+			var got string
+			switch key {
+			case "policy.minIsolation":
+				got = p.MinIsolation.String()
+			case "policy.require.memory":
+				got = p.Require[sandbox.Memory].String()
+			default:
+				got = p.Require[sandbox.OpenFiles].String()
+			}
+			if got != word {
+				t.Errorf("%s: %s became %s", key, word, got)
+			}
+		}
+	}
+	if _, err := policyOf(settings.Policy{MinIsolation: "kernel"}); err == nil {
+		t.Error("a policy without words is accepted")
+	}
+	if _, err := policyOf(settings.Policy{}); err == nil {
+		t.Error("the zero policy is accepted")
+	}
+}
+
+// TestWhatAPolicyNamesIsASetting: the setting that a violation tells people to
+// change can be changed so.
+func TestWhatAPolicyNamesIsASetting(t *testing.T) {
+	err := policy.Default().Check(&sandbox.Report{Backend: "x", Isolation: sandbox.PlatformIsolation})
+	var v *policy.Violation
+	if !errors.As(err, &v) {
+		t.Fatalf("%v", err)
+	}
+	for _, missing := range v.Missing {
+		key, value, ok := strings.Cut(missing.Accept, ": ")
+		if !ok {
+			t.Errorf("%q is no setting", missing.Accept)
+			continue
+		}
+		if _, err := settings.Load(settings.Sources{Flags: []settings.Flag{{Name: "--set", Key: key, Value: value}}}); err != nil {
+			t.Errorf("%s: %v", missing.Accept, err)
+		}
+	}
+	if len(v.Missing) != 5 {
+		t.Errorf("%d shortfalls", len(v.Missing))
+	}
+}
+
+func TestLackingEngine(t *testing.T) {
+	tests := []struct {
+		name  string
+		flags []settings.Flag
+		want  string // the engine's name
+		count int    // of reasons
+	}{
+		{"podman", []settings.Flag{{Name: "--set engine", Key: "engine", Value: "podman"}}, "podman", 1},
+		{"docker and an image", []settings.Flag{{Name: "--set engine", Key: "engine", Value: "docker"}, {Name: "--set image", Key: "image", Value: "x"}}, "docker", 2},
+		{"a user of a container", []settings.Flag{{Name: "--set engine", Key: "engine", Value: "docker"}, {Name: "--set container.user", Key: "container.user", Value: "1:1"}}, "docker", 1},
+		{"a user of gVisor", []settings.Flag{{Name: "--set container.user", Key: "container.user", Value: "1:1"}}, "gvisor", 1},
+		{"an image in gVisor", []settings.Flag{{Name: "--set image", Key: "image", Value: "x"}}, "gvisor", 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := settings.Load(settings.Sources{Flags: tt.flags})
+			if err != nil {
+				t.Fatal(err)
+			}
+			engine, err := (&app{settings: s}).engine()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer engine.Close()
+			report, err := engine.Probe(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if engine.Name() != tt.want || report.Backend != tt.want || report.Usable || len(report.Findings) != tt.count {
+				t.Errorf("%s: %+v", engine.Name(), report)
+			}
+			for _, f := range report.Findings {
+				if !f.Fatal || f.Title == "" || f.Remedy == "" {
+					t.Errorf("a finding that helps nobody: %+v", f)
+				}
+			}
+			if _, err := engine.Start(context.Background(), &sandbox.Spec{ID: "a"}); !errors.Is(err, sandbox.ErrUnavailable) {
+				t.Errorf("Start: %v", err)
+			}
+			if _, err := engine.Attach(context.Background(), sandbox.Handle{}); !errors.Is(err, sandbox.ErrGone) {
+				t.Errorf("Attach: %v", err)
+			}
+		})
+	}
+}
