@@ -29,9 +29,12 @@ type Options struct {
 	// Stray takes output that arrives between executions, from the goroutine
 	// that also calls Handler.Output. Nil discards. b is valid during the call.
 	Stray func(s Stream, b []byte)
-	// MaxCalls bounds the calls of one guest that are under way at a time;
-	// more are refused. Zero is 1024.
+	// MaxCalls bounds the calls of one guest that are under way or wait for
+	// their turn; more are refused. Zero is 1024.
 	MaxCalls int
+	// MaxParallel bounds those that a Handler answers at a time, and with them
+	// the results that wait for a guest that does not read. Zero is 128.
+	MaxParallel int
 }
 
 // Conn is the host's side of the conversation with one guest. All methods are
@@ -43,6 +46,7 @@ type Conn struct {
 	stdout, stderr io.ReadCloser
 	tail           *tailReader
 
+	turns   chan struct{} // holds a token for each call that is being answered
 	readied chan struct{} // closed when ready has been received
 	ready   wire.Ready
 
@@ -69,6 +73,9 @@ func Open(stdin io.WriteCloser, stdout, stderr io.ReadCloser, opts Options) *Con
 	if opts.MaxCalls == 0 {
 		opts.MaxCalls = 1024
 	}
+	if opts.MaxParallel == 0 {
+		opts.MaxParallel = 128
+	}
 	log := opts.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -79,6 +86,7 @@ func Open(stdin io.WriteCloser, stdout, stderr io.ReadCloser, opts Options) *Con
 	c := &Conn{
 		opts: opts, log: log, send: newSender(stdin), stdout: stdout, stderr: stderr,
 		tail:         &tailReader{r: stderr},
+		turns:        make(chan struct{}, opts.MaxParallel),
 		readied:      make(chan struct{}),
 		controlEnded: make(chan struct{}),
 		outputEnded:  make(chan struct{}),
@@ -334,20 +342,35 @@ func (c *Conn) gotCall(call wire.Call) {
 	ctx, cancel := context.WithCancel(x.ctx)
 	c.calls[call.ID] = cancel
 	c.mu.Unlock()
-	go func() {
-		result, err := x.handler.Call(ctx, call)
+	go c.answer(ctx, x, call)
+}
+
+// answer has the handler answer a call, and sends what it says.
+func (c *Conn) answer(ctx context.Context, x *Execution, call wire.Call) {
+	defer func() {
 		c.mu.Lock()
+		cancel := c.calls[call.ID]
 		delete(c.calls, call.ID)
 		c.mu.Unlock()
-		gone := ctx.Err() != nil
 		cancel()
-		if gone {
-			return // nobody waits for it any more
-		}
-		if err := c.reply(x.ctx, call.ID, result, err); err != nil && x.ctx.Err() == nil {
-			c.log.Debug("reply to the guest", "call", call.ID, "error", err)
-		}
 	}()
+	select {
+	case c.turns <- struct{}{}:
+	default:
+		select {
+		case c.turns <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+	}
+	defer func() { <-c.turns }()
+	result, err := x.handler.Call(ctx, call)
+	if ctx.Err() != nil {
+		return // nobody waits for it any more
+	}
+	if err := c.reply(ctx, call.ID, result, err); err != nil && ctx.Err() == nil {
+		c.log.Debug("reply to the guest", "call", call.ID, "error", err)
+	}
 }
 
 func (c *Conn) gotCancel(m wire.Cancel) {

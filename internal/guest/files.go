@@ -36,3 +36,10 @@ func Environ() []string {
 		"MPLCONFIGDIR=/tmp/matplotlib",
 	}
 }
+
+// Variables of the environment that tell a guest whose sandbox has no root of
+// its own where things are. The guest removes them.
+const (
+	WorkspaceEnv = "SALLYPORT_WORKSPACE" // instead of /workspace
+	FilesEnv     = "SALLYPORT_FILES"     // instead of FilesDir
+)

@@ -11,7 +11,7 @@ import (
 
 // sendHighWater is how much may wait for a guest that does not read before
 // senders have to wait too.
-const sendHighWater = 64 << 20
+const sendHighWater = 32 << 20
 
 // sender writes frames to the guest's standard input. A frame is written by the
 // caller itself where the pipe takes it at once, which saves the hand-over to

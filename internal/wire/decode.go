@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 )
@@ -38,11 +39,11 @@ func DecodeFromGuest(b []byte) (FromGuest, error) {
 		Method string          `json:"method"`
 		Params json.RawMessage `json:"params"`
 
-		Status             Status     `json:"status"`
-		ExitCode           int        `json:"exitCode"`
-		Artifacts          []Artifact `json:"artifacts"`
-		ArtifactsTruncated bool       `json:"artifactsTruncated"`
-		Background         Background `json:"background"`
+		Status             Status          `json:"status"`
+		ExitCode           int             `json:"exitCode"`
+		Artifacts          json.RawMessage `json:"artifacts"`
+		ArtifactsTruncated bool            `json:"artifactsTruncated"`
+		Background         Background      `json:"background"`
 	}
 	if err := json.Unmarshal(b, &m); err != nil {
 		return FromGuest{}, fmt.Errorf("%w: %w", ErrFrame, err)
@@ -66,13 +67,43 @@ func DecodeFromGuest(b []byte) (FromGuest, error) {
 	case TypeDone:
 		d := &Done{
 			ID: m.ID, Status: m.Status, ExitCode: m.ExitCode,
-			Artifacts: m.Artifacts, ArtifactsTruncated: m.ArtifactsTruncated,
-			Background: m.Background,
+			ArtifactsTruncated: m.ArtifactsTruncated, Background: m.Background,
 		}
-		return FromGuest{Done: d}, d.check()
+		var err error
+		if d.Artifacts, err = decodeArtifacts(m.Artifacts); err != nil {
+			return FromGuest{}, err
+		}
+		if err := d.check(); err != nil {
+			return FromGuest{}, err
+		}
+		return FromGuest{Done: d}, nil
 	default:
 		return FromGuest{}, fmt.Errorf("%w: type %.40q", ErrFrame, m.Type)
 	}
+}
+
+// decodeArtifacts decodes one by one: a frame has room for ten million empty
+// ones, which would cost much more memory than the frame did.
+func decodeArtifacts(b json.RawMessage) ([]Artifact, error) {
+	if b == nil || string(b) == "null" {
+		return nil, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+		return nil, fmt.Errorf("%w: artifacts that are no array", ErrFrame)
+	}
+	var list []Artifact
+	for dec.More() {
+		if len(list) == maxArtifacts {
+			return nil, fmt.Errorf("%w: more than %d artifacts", ErrFrame, maxArtifacts)
+		}
+		var a Artifact
+		if err := dec.Decode(&a); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrFrame, err)
+		}
+		list = append(list, a)
+	}
+	return list, nil
 }
 
 func (d *Done) check() error {
@@ -80,9 +111,6 @@ func (d *Done) check() error {
 	case StatusOK, StatusError, StatusExit, StatusInterrupted:
 	default:
 		return fmt.Errorf("%w: status %.40q", ErrFrame, d.Status)
-	}
-	if len(d.Artifacts) > maxArtifacts {
-		return fmt.Errorf("%w: %d artifacts", ErrFrame, len(d.Artifacts))
 	}
 	for _, a := range d.Artifacts {
 		if len(a.Path) > maxPath || a.Size < 0 {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -221,6 +222,8 @@ func TestDecodeRefuses(t *testing.T) {
 		``, `{}`, `[]`, `null`, `{"type":"exec","id":1}`, `{"type":"reply"}`, `{"type":1}`, `{"type":"done"`,
 		`{"type":"done","id":-1,"status":"ok"}`, `{"type":"done","id":1}`, `{"type":"done","id":1,"status":"fine"}`,
 		`{"type":"done","id":1,"status":"ok","artifacts":[{"path":"a","size":-1}]}`,
+		`{"type":"done","id":1,"status":"ok","artifacts":{}}`, `{"type":"done","id":1,"status":"ok","artifacts":[1]}`,
+		`{"type":"done","id":1,"status":"ok","artifacts":[` + strings.Repeat("{},", maxArtifacts) + `{}]}`,
 		`{"type":"done","id":1,"status":"ok","background":{"threads":-1}}`,
 		`{"type":"call","id":1}`, `{"type":"call","id":1.5,"method":"x"}`, `{"type":"ready","protocol":"1"}`,
 	} {

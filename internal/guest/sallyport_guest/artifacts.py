@@ -2,7 +2,7 @@
 
 from . import BUILTINS as __builtins__
 
-from posix import mkdir, scandir, stat
+from posix import fchmod, mkdir, scandir, stat
 
 from . import codec
 
@@ -99,3 +99,4 @@ def copy(source, target, depth):
                     if not data:
                         break
                     w.write(data)
+                fchmod(w.fileno(), entry.stat().st_mode & 0o777)

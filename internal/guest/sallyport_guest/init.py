@@ -27,9 +27,10 @@ from posix import (
 )
 import _signal
 
-# Descriptors of the interpreter, out of the way of what user code opens and of
-# the usual closing of "all" descriptors.
-CONTROL_IN, CONTROL_OUT, NONCE, OUT, ERR, NULL = 700, 701, 702, 703, 704, 705
+# The interpreter's own descriptors: out of the way of what user code opens, and
+# of the usual closing of "all" descriptors, if the limit on them allows it.
+BASES = (700, 200, 100, 48, 24, 12)
+CONTROL_IN = CONTROL_OUT = NONCE = OUT = ERR = NULL = -1  # set by take_places
 
 PIPE_SIZE = 1 << 20
 CHUNK = 256 << 10
@@ -50,18 +51,17 @@ def main():
 def become_interpreter(out, err, nonce):
     """Put every descriptor in its place and become the interpreter."""
     try:
-        for fd, target in ((0, CONTROL_IN), (1, CONTROL_OUT), (nonce, NONCE), (out, OUT), (err, ERR)):
-            dup2(fd, target, False)
         null = open_fd("/dev/null", O_RDWR | O_CLOEXEC)
-        dup2(null, NULL, False)
+        take_places(0, 1, nonce, out, err, null)
         for fd, target in ((null, 0), (out, 1), (err, 2)):
             dup2(fd, target)
         # The pipes' own descriptors lie next to each other, above 2.
         for fd in range(3, max(nonce, null) + 1):
-            try:
-                close(fd)
-            except OSError:
-                pass
+            if fd < CONTROL_IN:
+                try:
+                    close(fd)
+                except OSError:
+                    pass
         from . import session
 
         session.main()
@@ -71,6 +71,23 @@ def become_interpreter(out, err, nonce):
         traceback.print_exc()
     finally:
         _exit(70)
+
+
+def take_places(*fds):
+    """Duplicate the descriptors to their places."""
+    global CONTROL_IN, CONTROL_OUT, NONCE, OUT, ERR, NULL
+    for base in BASES:
+        try:
+            dup2(fds[-1], base + len(fds) - 1, False)
+        except OSError:  # beyond the limit
+            if base == BASES[-1]:
+                raise
+            continue
+        places = range(base, base + len(fds))
+        for fd, place in zip(fds, places):
+            dup2(fd, place, False)
+        CONTROL_IN, CONTROL_OUT, NONCE, OUT, ERR, NULL = places
+        return
 
 
 class Drain:

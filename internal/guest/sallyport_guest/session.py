@@ -4,7 +4,7 @@ from . import BUILTINS as __builtins__
 
 import builtins
 import sys
-from posix import _exit, chdir, environ, register_at_fork, write
+from posix import _exit, chdir, environ, register_at_fork, unsetenv, write
 
 import _signal
 
@@ -15,6 +15,7 @@ from .interrupt import Interrupts
 
 PROTOCOL = 1
 NAME = "__sandbox__"
+WORKSPACE = "/workspace"
 FILES = "/opt/sallyport-files"
 FAILED = 70
 
@@ -29,13 +30,13 @@ class Session:
         self.asyncio = None
         self.forked = False
         self.driving = False  # execute.drive is at work
-        workspace = environ.get(b"SALLYPORT_WORKSPACE", b"/workspace").decode("utf-8", "surrogateescape")
+        workspace, files = setting(b"SALLYPORT_WORKSPACE", WORKSPACE), setting(b"SALLYPORT_FILES", FILES)
         self.workspace = artifacts.Workspace(workspace)
         try:
             chdir(workspace)
         except OSError:
             pass
-        self.workspace.seed(environ.get(b"SALLYPORT_FILES", FILES.encode()).decode("utf-8", "surrogateescape"))
+        self.workspace.seed(files)
 
         # User code's module. It is also the main one: what is defined in it
         # can then be found by pickle, dataclasses and typing.
@@ -182,6 +183,15 @@ class Session:
         if not (threads or tasks or children):
             return ""
         return ',"background":{"threads":%d,"tasks":%d,"children":%d}' % (threads, tasks, children)
+
+
+def setting(name, usual):
+    """What an engine without a root of its own says, taken out of the
+    environment."""
+    if name not in environ:
+        return usual
+    unsetenv(name)
+    return environ.pop(name).decode("utf-8", "surrogateescape")
 
 
 def main():

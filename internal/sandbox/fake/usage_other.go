@@ -1,0 +1,10 @@
+//go:build unix && !linux
+
+package fake
+
+import "sallyport/internal/sandbox"
+
+// groupUsage does not know.
+func groupUsage(int) (sandbox.Usage, error) {
+	return sandbox.Usage{CPU: -1, MemoryBytes: -1}, nil
+}
