@@ -42,6 +42,7 @@ func (s *suite) limits(t *testing.T) {
 		test     func(*testing.T, *session)
 	}{
 		{"memory in one process", sandbox.Memory, s.memoryOne},
+		{"memory at once", sandbox.Memory, s.memoryAtOnce},
 		{"memory in forty processes", sandbox.Memory, s.memoryForty},
 		{"memory in files", sandbox.Memory, s.memoryFiles},
 		{"fork bomb", sandbox.Processes, s.forkBomb},
@@ -153,6 +154,35 @@ del kept
 	}
 	if have < memoryLimit/4 {
 		t.Errorf("only %d MB were had where %d are allowed", have>>20, memoryLimit>>20)
+	}
+	s.survivedOrDied(t, sess, r, sandbox.OutOfMemory)
+}
+
+// memoryAtOnce: one allocation far over the limit, as fast as memory is
+// written, from which a watcher has the least time to notice.
+func (s *suite) memoryAtOnce(t *testing.T, sess *session) {
+	m, metered := sandbox.As[sandbox.Meter](sess.run)
+	e := sess.begin(t, "kept = b'x' * (3 << 30)")
+	var peak int64
+	for done := false; !done; {
+		select {
+		case <-e.x.Done():
+			done = true
+		case <-time.After(5 * time.Millisecond):
+			if metered {
+				if u, err := m.Usage(t.Context()); err == nil {
+					peak = max(peak, u.MemoryBytes)
+				}
+			}
+		}
+	}
+	r := e.wait(t, execTimeout)
+	t.Logf("at most %d MB of %d", peak>>20, memoryLimit>>20)
+	if peak > s.overshoot() {
+		t.Errorf("%d MB were had where %d are allowed", peak>>20, memoryLimit>>20)
+	}
+	if r.alive() && !strings.Contains(r.Stderr, "MemoryError") {
+		t.Errorf("3 GB were had: %s", r.Status)
 	}
 	s.survivedOrDied(t, sess, r, sandbox.OutOfMemory)
 }
