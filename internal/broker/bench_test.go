@@ -7,12 +7,14 @@ import (
 	"io"
 	"log/slog"
 	"testing"
+
+	"sallyport/internal/sandbox/fake"
 )
 
 // BenchmarkExecute is print(1+1) from the broker to the guest, a plain process
 // here, and back.
 func BenchmarkExecute(b *testing.B) {
-	broker, err := New(Config{Backend: newEngine(b), Policy: lax(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	broker, err := New(Config{Backend: newEngine(b, fake.Options{}), Policy: lax(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -30,7 +32,7 @@ func BenchmarkExecute(b *testing.B) {
 // BenchmarkTool is one call of a tool from inside the sandbox, of many in one
 // execution.
 func BenchmarkTool(b *testing.B) {
-	broker, err := New(Config{Backend: newEngine(b), Policy: lax(), Servers: servers{}, Logger: slog.New(slog.DiscardHandler)})
+	broker, err := New(Config{Backend: newEngine(b, fake.Options{}), Policy: lax(), Servers: servers{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -211,6 +211,10 @@ func (b *Broker) clear(ctx context.Context) error {
 	if !report.Usable {
 		return unusable(report)
 	}
+	if !report.Duplex {
+		return &sandbox.Error{Op: "start", Backend: report.Backend, Kind: sandbox.ErrUnsupported,
+			Err: errors.New("this engine has no channel to running code, which sessions and tools need")}
+	}
 	if err := b.config.Policy.Check(report); err != nil {
 		return err
 	}

@@ -14,11 +14,13 @@ import (
 
 	"sallyport/internal/policy"
 	"sallyport/internal/sandbox"
+	"sallyport/internal/sandbox/fake"
+	"sallyport/internal/wire"
 )
 
 func newBroker(t *testing.T, change func(*Config)) (*Broker, *engine) {
 	t.Helper()
-	e := newEngine(t)
+	e := newEngine(t, fake.Options{})
 	config := Config{Backend: e, Policy: lax(), Servers: servers{}, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&config)
@@ -409,13 +411,15 @@ func TestAHostThatIsNotGoodEnough(t *testing.T) {
 	if r.Status != Failed || !strings.Contains(r.Error, "isolation is none, at least kernel is demanded") || e.starts.Load() != 0 {
 		t.Errorf("%+v", r)
 	}
-	e.report.Usable = false
-	e.report.Findings = []sandbox.Finding{
-		{Title: "by the way"},
-		{Fatal: true, Title: "user namespaces are forbidden", Detail: "AppArmor", Remedy: "sysctl x=0"},
+	e.report = func(r *sandbox.Report) {
+		r.Usable = false
+		r.Findings = []sandbox.Finding{
+			{Title: "by the way"},
+			{Fatal: true, Title: "user namespaces are forbidden", Detail: "AppArmor", Remedy: "sysctl x=0"},
+		}
 	}
 	r = run(t, b, "1")
-	if !strings.Contains(r.Error, "process cannot run here; user namespaces are forbidden: AppArmor (to mend it: sysctl x=0). `sallyport doctor` says more") {
+	if !strings.Contains(r.Error, "fake cannot run here; user namespaces are forbidden: AppArmor (to mend it: sysctl x=0). `sallyport doctor` says more") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -423,9 +427,9 @@ func TestAHostThatIsNotGoodEnough(t *testing.T) {
 func TestAnEngineIsProbedOnceWhenItIsGood(t *testing.T) {
 	t.Parallel()
 	b, e := newBroker(t, nil)
-	e.report.Usable = false
+	e.report = func(r *sandbox.Report) { r.Usable = false }
 	run(t, b, "1")
-	e.report.Usable = true // mended meanwhile
+	e.report = nil // mended meanwhile
 	for range 3 {
 		want(t, run(t, b, "1"), Success, 0, "1")
 	}
@@ -449,12 +453,69 @@ func TestWithoutAnEngine(t *testing.T) {
 func TestAStartThatFails(t *testing.T) {
 	t.Parallel()
 	b, e := newBroker(t, nil)
-	e.failStart = &sandbox.Error{Op: "start", Backend: "process", Kind: sandbox.ErrStart, Err: errors.New("no room")}
-	if r := run(t, b, "1"); r.Status != Failed || r.Error != "process: start: no room" {
+	e.failStart = &sandbox.Error{Op: "start", Backend: "fake", Kind: sandbox.ErrStart, Err: errors.New("no room")}
+	if r := run(t, b, "1"); r.Status != Failed || r.Error != "fake: start: no room" {
 		t.Errorf("%+v", r)
 	}
 	e.failStart = nil
 	want(t, run(t, b, "1"), Success, 0, "1")
+}
+
+// TestForgedFrames: a guest that lies on the channel harms its own execution
+// at most.
+func TestForgedFrames(t *testing.T) {
+	t.Parallel()
+	forged := func(body string) []byte { return wire.AppendControl(nil, []byte(body)) }
+	tests := []struct {
+		name  string
+		forge []byte // sent before the frame that ends the second execution
+		dies  bool
+	}{
+		{"the end of another execution", forged(`{"type":"done","id":7,"status":"ok","exitCode":0}`), false},
+		{"a call of another execution", forged(`{"type":"call","id":1,"run":7,"method":"call_tool","params":{"server":"math","tool":"add"}}`), false},
+		{"a call that is nonsense", forged(`{"type":"call","id":1,"run":2,"method":"rm -rf","params":{}}`), false},
+		{"an unknown frame", forged(`{"type":"sudo"}`), true},
+		{"no frame", []byte{0xff, 0xff, 0xff, 0xff, 'x'}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			first := true
+			b, _ := newBroker(t, func(c *Config) {
+				c.Backend = newEngine(t, fake.Options{Faults: func(*sandbox.Spec) fake.Faults {
+					if !first {
+						return fake.Faults{}
+					}
+					first = false
+					return fake.Faults{Control: func(n int, frame []byte, _ *fake.Run) []byte {
+						if n == 2 { // ready, done, done
+							return append(append([]byte(nil), tt.forge...), frame...)
+						}
+						return frame
+					}}
+				}})
+			})
+			want(t, run(t, b, "x = 1"), Success, 0, "")
+			r := run(t, b, "print('two')")
+			if tt.dies {
+				if r.Status != Failed || r.StateLost == "" || !strings.Contains(r.Error, "broke the protocol") {
+					t.Errorf("%+v", r)
+				}
+			} else {
+				want(t, r, Success, 0, "two")
+			}
+			want(t, run(t, b, "'x' in globals()"), Success, 0, fmt.Sprint(map[bool]string{true: "False", false: "True"}[tt.dies]))
+		})
+	}
+}
+
+func TestABatchEngineIsRefused(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, fake.Options{Batch: true})
+	b, _ := newBroker(t, func(c *Config) { c.Backend = e })
+	if r := run(t, b, "1"); r.Status != Failed || !strings.Contains(r.Error, "no channel") || e.starts.Load() != 0 {
+		t.Errorf("%+v", r)
+	}
 }
 
 func TestClose(t *testing.T) {

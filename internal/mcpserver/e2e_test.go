@@ -22,6 +22,7 @@ import (
 	"sallyport/internal/broker"
 	"sallyport/internal/policy"
 	"sallyport/internal/sandbox"
+	"sallyport/internal/sandbox/fake"
 	"sallyport/internal/upstream"
 )
 
@@ -32,8 +33,17 @@ func newBroker(t testing.TB) *broker.Broker {
 	for _, r := range policy.Resources {
 		p.Require[r] = sandbox.Absent
 	}
+	engine := fake.New(fake.Options{})
+	if report, err := engine.Probe(t.Context()); err != nil || !report.Usable {
+		t.Skipf("the fake engine cannot run here: %+v, %v", report, err)
+	}
+	t.Cleanup(func() {
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	b, err := broker.New(broker.Config{
-		Backend: newEngine(t), Policy: p, Servers: oneServer{}, Logger: slog.New(slog.DiscardHandler),
+		Backend: engine, Policy: p, Servers: oneServer{}, Logger: slog.New(slog.DiscardHandler),
 		Grace: time.Second,
 	})
 	if err != nil {
