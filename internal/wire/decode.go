@@ -46,7 +46,7 @@ func DecodeFromGuest(b []byte) (FromGuest, error) {
 		Background         Background      `json:"background"`
 	}
 	if err := json.Unmarshal(b, &m); err != nil {
-		return FromGuest{}, fmt.Errorf("%w: %w", ErrFrame, err)
+		return FromGuest{}, malformed(err)
 	}
 	switch m.Type {
 	case TypeReady:
@@ -82,6 +82,12 @@ func DecodeFromGuest(b []byte) (FromGuest, error) {
 	}
 }
 
+// malformed is the error for what is not the JSON that it should be. The cause's
+// text may repeat what was sent, so it is cut.
+func malformed(err error) error {
+	return fmt.Errorf("%w: %.200s", ErrFrame, err.Error())
+}
+
 // decodeArtifacts decodes one by one: a frame has room for ten million empty
 // ones, which would cost much more memory than the frame did.
 func decodeArtifacts(b json.RawMessage) ([]Artifact, error) {
@@ -99,7 +105,7 @@ func decodeArtifacts(b json.RawMessage) ([]Artifact, error) {
 		}
 		var a Artifact
 		if err := dec.Decode(&a); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrFrame, err)
+			return nil, malformed(err)
 		}
 		list = append(list, a)
 	}
@@ -135,7 +141,7 @@ type Exit struct {
 func DecodeExit(b []byte) (Exit, error) {
 	var e Exit
 	if err := json.Unmarshal(b, &e); err != nil {
-		return e, fmt.Errorf("%w: %w", ErrFrame, err)
+		return e, malformed(err)
 	}
 	if e.Code < 0 || e.Code > 255 || e.Signal < 0 || e.Signal > 64 {
 		return e, fmt.Errorf("%w: exit code %d, signal %d", ErrFrame, e.Code, e.Signal)

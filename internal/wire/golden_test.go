@@ -40,6 +40,7 @@ func TestGoldensToGuest(t *testing.T) {
 		frame Frame
 	}{
 		{"exec", frame(EncodeExec(&Exec{ID: 1, Nonce: "0123abcd", Code: "print(1+1)"}))},
+		{"exec-script", frame(EncodeExec(&Exec{ID: 3, Nonce: "n", Code: "1", Filename: "a.py", Script: true}))},
 		{"exec-servers", frame(EncodeExec(&Exec{
 			ID: 2, Nonce: "n", Code: "x = \"ä\U0001F600<&>\"\n", Filename: "<cell 2>", Grants: []string{"my-fs"},
 			Define: []Server{{Name: "my-fs", Alias: "my_fs", Description: "Files.", Cwd: "/srv", Tools: []Tool{{

@@ -42,11 +42,7 @@ class Workspace:
                 return ""
             self.changed = changed
         found = self.scan()
-        if not found:
-            return ""
-        items = ",".join('{"path":%s,"size":%d}' % (codec.quote(path), size) for path, size in found[:MAX_REPORTED])
-        more = ',"artifactsTruncated":true' if len(found) > MAX_REPORTED else ""
-        return ',"artifacts":[%s]%s' % (items, more)
+        return artifacts_member(found)
 
     def scan(self):
         """Look at every file; (path, size) of those that are new or changed."""
@@ -78,6 +74,15 @@ class Workspace:
                 except OSError:  # gone meanwhile
                     pass
         return found
+
+
+def artifacts_member(found):
+    """The members of a done frame for a list of (path, size), or nothing."""
+    if not found:
+        return ""
+    items = ",".join('{"path":%s,"size":%d}' % (codec.quote(path), size) for path, size in found[:MAX_REPORTED])
+    more = ',"artifactsTruncated":true' if len(found) > MAX_REPORTED else ""
+    return ',"artifacts":[%s]%s' % (items, more)
 
 
 def copy(source, target, depth):

@@ -373,7 +373,7 @@ class Channel:
             raise MCPError("the arguments take %d bytes as JSON; at most %d can be sent" % (len(params), MAX_FROM_GUEST))
         slot.id = next(self.ids)
         self.pending[slot.id] = slot
-        text = '{"type":"call","id":%d,"run":%d,"method":"%s","params":%s}' % (slot.id, self.run, method, params)
+        text = call_frame(slot.id, self.run, method, params)
         if later:
             self.send_later(text)
         else:
@@ -382,7 +382,7 @@ class Channel:
     def abandon(self, slot):
         """Nobody waits for the reply any more."""
         if self.pending.pop(slot.id, None) is not None and not self.closed:
-            self.send('{"type":"cancel","id":%d}' % slot.id)
+            self.send(cancel_frame(slot.id))
 
     async def request(self, method, params, decode=codec.decode):
         """Call the host and await the reply."""
@@ -463,6 +463,26 @@ class Channel:
         while self.pending:
             _, slot = self.pending.popitem()
             slot.deliver(False, {"kind": "cancelled", "message": "the execution that made this call has ended"})
+
+
+PROTOCOL = 1
+
+
+def ready_frame():
+    version = "%d.%d.%d" % sys.version_info[:3]
+    return '{"type":"ready","protocol":%d,"python":"%s"}' % (PROTOCOL, version)
+
+
+def call_frame(number, run, method, params):
+    return '{"type":"call","id":%d,"run":%d,"method":"%s","params":%s}' % (number, run, method, params)
+
+
+def cancel_frame(number):
+    return '{"type":"cancel","id":%d}' % number
+
+
+def done_frame(run, status, code, more):
+    return '{"type":"done","id":%d,"status":"%s","exitCode":%d%s}' % (run, status, code, more)
 
 
 def framed(text):

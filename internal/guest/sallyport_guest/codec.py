@@ -7,7 +7,7 @@ import _json
 
 
 class _Settings:
-    strict = False
+    strict = True
     object_pairs_hook = None
     parse_float = float
     parse_int = int

@@ -211,8 +211,7 @@ class Drain:
                     break
                 send(frames)
         code = self.status
-        text = b'{"code":%d}' % code if code >= 0 else b'{"signal":%d}' % -code
-        send(frame(b"x", text))
+        send(frame(b"x", exit_payload(code)))
         _exit(code if code >= 0 else 128 - code)
 
 
@@ -235,6 +234,10 @@ class Stream:
         if n:
             frames += ((n + 1).to_bytes(4, "big") + self.kind, self.buffer[:n])
         return n
+
+
+def exit_payload(code):
+    return b'{"code":%d}' % code if code >= 0 else b'{"signal":%d}' % -code
 
 
 def frame(kind, payload):

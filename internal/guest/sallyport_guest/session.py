@@ -13,7 +13,6 @@ from .channel import Gone
 from .init import CONTROL_IN, CONTROL_OUT, ERR, NONCE, NULL, OUT
 from .interrupt import Interrupts
 
-PROTOCOL = 1
 NAME = "__sandbox__"
 WORKSPACE = "/workspace"
 FILES = "/opt/sallyport-files"
@@ -121,9 +120,8 @@ class Session:
 
     def serve(self):
         """Run what the host sends until it is gone."""
-        version = "%d.%d.%d" % sys.version_info[:3]
         self.prepare()
-        self.channel.send('{"type":"ready","protocol":%d,"python":"%s"}' % (PROTOCOL, version))
+        self.channel.send(channel.ready_frame())
         while True:
             if self.asyncio is not None and not self.channel.execs and self.asyncio.busy():
                 self.asyncio.idle()
@@ -168,7 +166,7 @@ class Session:
         except OSError:
             raise Gone from None
         more = self.workspace.report() + self.background()
-        self.channel.send('{"type":"done","id":%d,"status":"%s","exitCode":%d%s}' % (run, status, code, more))
+        self.channel.send(channel.done_frame(run, status, code, more))
 
     def background(self):
         """The member of a done frame that counts what goes on, or nothing."""
@@ -180,9 +178,13 @@ class Session:
             from .children import count
 
             children = count()
-        if not (threads or tasks or children):
-            return ""
-        return ',"background":{"threads":%d,"tasks":%d,"children":%d}' % (threads, tasks, children)
+        return background_member(threads, tasks, children)
+
+
+def background_member(threads, tasks, children):
+    if not (threads or tasks or children):
+        return ""
+    return ',"background":{"threads":%d,"tasks":%d,"children":%d}' % (threads, tasks, children)
 
 
 def setting(name, usual):
