@@ -41,6 +41,7 @@ func Run(t *testing.T, cfg Config) {
 	}
 	t.Run("lifecycle", s.lifecycle)
 	t.Run("data", s.data)
+	t.Run("transfer", s.transfer)
 	t.Run("limits", s.limits)
 	t.Run("accounting", s.accounting)
 	t.Run("hostile", s.hostile)
