@@ -223,32 +223,47 @@ func (b *box) terminate(ctx context.Context, config Config, running *guest.Execu
 	case out.End == TimedOut:
 		why = "the code did not end when its time was up"
 	}
-	if !stopped(ctx) && b.interrupter != nil {
-		interruptCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), config.Grace)
-		err := b.interrupter.Interrupt(interruptCtx)
-		cancel()
+	if !stopped(ctx) && b.interrupter != nil && b.interrupt(ctx, config.Grace, running) {
+		result, err := running.Result()
 		if err != nil {
-			b.log.Warn("interrupting code failed", "error", err)
-		} else {
-			grace := time.NewTimer(config.Grace)
-			defer grace.Stop()
-			select {
-			case <-running.Done():
-				if result, err := running.Result(); err == nil {
-					out.Survived = true
-					b.left(result, out)
-					return
-				}
-				out.Reason = b.obituary()
-				return
-			case <-grace.C:
-			case <-b.life:
-			}
+			out.Reason = b.obituary()
+			return
 		}
+		out.Survived = true
+		b.left(result, out)
+		return
 	}
 	out.Reason = "the sandbox was killed: " + why
 	b.destroy()
 	<-running.Done()
+}
+
+// interrupt asks code to end and says whether it did within the grace. It asks
+// once more in the middle of it: the first time may have come before the guest
+// had begun with the code, or been caught by it.
+func (b *box) interrupt(ctx context.Context, grace time.Duration, running *guest.Execution) bool {
+	over := time.NewTimer(grace)
+	defer over.Stop()
+	again := time.NewTimer(grace / 2)
+	defer again.Stop()
+	for {
+		interruptCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		err := b.interrupter.Interrupt(interruptCtx)
+		cancel()
+		if err != nil {
+			b.log.Warn("interrupting code failed", "error", err)
+			return ended(running)
+		}
+		select {
+		case <-running.Done():
+			return true
+		case <-over.C:
+			return false
+		case <-b.life:
+			return false
+		case <-again.C:
+		}
+	}
 }
 
 // stopped says whether ctx was cancelled with ErrStop.

@@ -293,6 +293,9 @@ func words(g *guestEnd, f frame) bool {
 			g.done(f, "interrupted", 130)
 			return true
 		}
+	case "hesitant": // hears the second interrupt only
+		<-g.run.interrupts
+		<-g.run.interrupts
 	case "stubborn":
 		for {
 			b, err := g.in.Control(wire.MaxToGuest)

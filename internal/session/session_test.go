@@ -111,6 +111,7 @@ func TestTimeouts(t *testing.T) {
 		whole      bool
 	}{
 		{"code that ends when it is interrupted", "sleep 1h", nil, nil, 10 * time.Second, true, false},
+		{"code that ends when it is interrupted twice", "hesitant", nil, nil, 11 * time.Second, true, false},
 		{"code that does not", "stubborn", nil, nil, 12 * time.Second, false, false},
 		{"an engine that cannot interrupt", "sleep 1h", func(e *scripted) { e.deaf = true }, nil, 10 * time.Second, false, false},
 		{"the whole run", "sleep 1h", nil, func(c *Config) { c.WholeRun = 3 * time.Second }, 3 * time.Second, true, true},
