@@ -244,7 +244,8 @@ func (s *suite) assault(t *testing.T, b sandbox.Backend, a *assault, bystander *
 	if x := sess.exit(t); x.Reason == sandbox.EngineDied {
 		t.Errorf("exit %+v", x)
 	}
-	deadline := time.Now().Add(settleTime)
+	// A frame of the largest size may still be on its way through a decoder.
+	deadline := time.Now().Add(3 * settleTime)
 	for runtime.NumGoroutine() > goroutines {
 		if time.Now().After(deadline) {
 			buf := make([]byte, 1<<20)
