@@ -225,6 +225,7 @@ func TestOrder(t *testing.T) {
 // TestStreaming: a line is delivered while the code goes on.
 func TestStreaming(t *testing.T) {
 	p := launch(t)
+	p.exec(t, "import time")
 	h := &handler{newOutput(), nil}
 	x, err := p.Start(Exec{Code: "import time\nfor i in range(300): print(i)\ntime.sleep(1)"}, h)
 	if err != nil {

@@ -97,21 +97,19 @@ func TestInstall(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	compiled, err := filepath.Glob(filepath.Join(dirs[0], "sallyport_guest", "__pycache__", "*.pyc"))
-	if err != nil || len(compiled) < 10 {
-		t.Errorf("%d files of byte code, %v", len(compiled), err)
+	bundles, err := filepath.Glob(filepath.Join(dirs[0], "sallyport_guest", "bundle.*"))
+	if err != nil || len(bundles) != 1 {
+		t.Fatal(bundles, err)
 	}
-	for _, name := range compiled {
-		b, err := os.ReadFile(name)
-		if err != nil || len(b) < 16 {
-			t.Fatal(name, err)
-		}
-		if b[4] != 1 {
-			t.Errorf("%s is checked against its source: flags %d", name, b[4])
-		}
-		if bytes.Contains(b, []byte(cache)) || !bytes.Contains(b, []byte(Dir)) {
-			t.Errorf("%s names where it was made, not where it will be", name)
-		}
+	b, err := os.ReadFile(bundles[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(b, []byte(cache)) || !bytes.Contains(b, []byte(Dir+"/sallyport_guest/session.py")) {
+		t.Error("the byte code names where it was made, not where it will be")
+	}
+	if len(b) > 1<<20 {
+		t.Errorf("a bundle of %d bytes: __main__.py reads a megabyte", len(b))
 	}
 }
 

@@ -14,21 +14,27 @@ import (
 	"time"
 )
 
-// compiler writes byte code beside the sources. Its hash is not checked against
-// the source when it is loaded: the directory is ours and is read-only inside.
+// compiler makes a bundle of byte code: what __main__.py looks for. Nothing
+// checks it against the sources when it is loaded, because the directory is ours
+// and is read-only inside.
 const compiler = `
-import os, py_compile, sys
-for top, _, files in os.walk(sys.argv[1]):
-    for name in files:
-        if name.endswith(".py"):
-            path = os.path.join(top, name)
-            py_compile.compile(path, dfile=sys.argv[2] + path[len(sys.argv[1]):], doraise=True,
-                               invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+import importlib.util, marshal, os, sys
+source, shown = sys.argv[1] + "/sallyport_guest", sys.argv[2] + "/sallyport_guest"
+codes = {}
+for name in sorted(os.listdir(source)):
+    module, extension = os.path.splitext(name)
+    if extension != ".py" or module == "__main__":
+        continue
+    with open(os.path.join(source, name), encoding="utf-8") as f:
+        code = compile(f.read(), shown + "/" + name, "exec", dont_inherit=True)
+    codes["sallyport_guest" if module == "__init__" else "sallyport_guest." + module] = marshal.dumps(code)
+with open(source + "/bundle." + sys.implementation.cache_tag, "wb") as f:
+    f.write(importlib.util.MAGIC_NUMBER + marshal.dumps(codes))
 `
 
-// Compile has the interpreter python write byte code beside the sources in dir.
-// Another interpreter than the one that runs in the sandbox is of no use, and
-// does no harm.
+// Compile has the interpreter python write byte code into dir, beside the
+// sources. Another interpreter than the one that runs in the sandbox is of no
+// use, and does no harm.
 func Compile(ctx context.Context, python, dir string) error {
 	cmd := exec.CommandContext(ctx, python, "-I", "-S", "-c", compiler, dir, Dir)
 	cmd.Dir = "/"
@@ -90,9 +96,8 @@ func Install(ctx context.Context, cacheDir, python string) (string, error) {
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
-		// Sources alone do as well, only slower. Half of the byte code would
-		// do no harm either, but would be kept for ever.
-		if err := dropCaches(tmp); err != nil {
+		// Sources alone do as well, only slower.
+		if err := dropBundles(tmp); err != nil {
 			return "", err
 		}
 	}
@@ -105,10 +110,11 @@ func Install(ctx context.Context, cacheDir, python string) (string, error) {
 	return dir, nil
 }
 
-func dropCaches(dir string) error {
-	found, err := filepath.Glob(filepath.Join(dir, "*", "__pycache__"))
+// dropBundles removes what a compiler that failed may have left.
+func dropBundles(dir string) error {
+	found, err := filepath.Glob(filepath.Join(dir, "*", "bundle.*"))
 	for _, f := range found {
-		err = errors.Join(err, os.RemoveAll(f))
+		err = errors.Join(err, os.Remove(f))
 	}
 	return err
 }

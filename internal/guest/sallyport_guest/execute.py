@@ -3,13 +3,13 @@
 from . import BUILTINS as __builtins__
 
 import sys
-from _ast import Expr, Expression, PyCF_ALLOW_TOP_LEVEL_AWAIT, PyCF_ONLY_AST
 from posix import _exit
 
 from .channel import Gone, Slot
 from .interrupt import PLACE
 
 AWAITS = 0x80  # inspect.CO_COROUTINE
+ONLY_AST, ALLOW_TOP_LEVEL_AWAIT = 0x400, 0x2000  # of module ast, which is slow to import
 
 
 async def _nothing():
@@ -24,7 +24,7 @@ _coroutine.close()
 def compile_source(source, filename, echo):
     """Code for the statements, and, if it is to echo, for a last expression
     whose value is shown."""
-    flags = PyCF_ALLOW_TOP_LEVEL_AWAIT
+    flags = ALLOW_TOP_LEVEL_AWAIT
     if not echo:
         return compile(source, filename, "exec", flags, True), None
     if "\n" not in source and "\\" not in source:
@@ -34,7 +34,9 @@ def compile_source(source, filename, echo):
             return None, compile(source, filename, "eval", flags, True)
         except SyntaxError:
             pass
-    tree = compile(source, filename, "exec", flags | PyCF_ONLY_AST, True)
+    tree = compile(source, filename, "exec", flags | ONLY_AST, True)
+    from _ast import Expr, Expression
+
     body = tree.body
     last = None
     if body and isinstance(body[-1], Expr) and not ends_in_semicolon(source, body[-1]):

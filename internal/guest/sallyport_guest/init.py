@@ -26,6 +26,7 @@ from posix import (
     writev,
 )
 import _signal
+import gc
 
 # The interpreter's own descriptors: out of the way of what user code opens, and
 # of the usual closing of "all" descriptors, if the limit on them allows it.
@@ -39,6 +40,7 @@ MAX_NONCE = 256
 
 
 def main():
+    gc.disable()  # it would touch, and so copy, what the two processes share
     out, err, nonce = pipe(), pipe(), pipe()
     pid = fork()
     if pid == 0:
@@ -64,6 +66,8 @@ def become_interpreter(out, err, nonce):
                     pass
         from . import session
 
+        gc.freeze()
+        gc.enable()
         session.main()
     except BaseException:
         import traceback
