@@ -6,8 +6,9 @@
 //	go run ./scripts/report -must .ci/must-run.txt -failed-checks 0 DIR
 //
 // NAME is the label of a run ("root", "user", "race"). A line of the list is a
-// label and a pattern, matched against "package.Test/subtest": at least one
-// test must match it, and each that does must have passed.
+// label and a pattern, matched against "package.Test/subtest" (of pytest, against
+// "module.test"): at least one test must match it, and each that does must have
+// passed.
 package main
 
 import (
@@ -39,6 +40,7 @@ type result struct {
 	label, name string // name is package.Test/subtest
 	outcome     outcome
 	output      string
+	parent      bool // of subtests, which count in its place
 }
 
 func main() {
@@ -62,6 +64,9 @@ func run(w io.Writer, dir, must string, checksPassed, checksFailed int) (bool, e
 	}
 	count := map[outcome]int{passed: checksPassed, failed: checksFailed}
 	for _, r := range results {
+		if r.parent {
+			continue
+		}
 		switch r.outcome {
 		case passed:
 		case skipped:
@@ -177,9 +182,9 @@ func readEvents(label string, r io.Reader) ([]result, error) {
 		if err := json.Unmarshal(line, &e); err != nil {
 			continue
 		}
-		pkg := strings.TrimPrefix(strings.TrimPrefix(e.Package, "sallyport/"), "sallyport")
-		if e.Package == "" && e.ImportPath != "" {
-			pkg = e.ImportPath
+		pkg := e.Package
+		if pkg == "" {
+			pkg = e.ImportPath // of what did not build
 		}
 		name := pkg
 		if e.Test != "" {
@@ -219,15 +224,11 @@ func readEvents(label string, r io.Reader) ([]result, error) {
 	var results []result
 	for _, name := range order {
 		s := tests[name]
-		switch {
-		case !s.test:
-			if s.outcome != failed || childFailed(name, ".") {
-				continue
-			}
-		case s.parent && (s.outcome == passed || s.outcome == skipped || childFailed(name, "/")):
+		if !s.test && (s.outcome != failed || childFailed(name, ".")) {
 			continue
 		}
-		results = append(results, result{label, name, s.outcome, s.output.String()})
+		parent := s.parent && (s.outcome == passed || s.outcome == skipped || childFailed(name, "/"))
+		results = append(results, result{label, name, s.outcome, s.output.String(), parent})
 	}
 	return results, nil
 }

@@ -48,16 +48,16 @@ func TestReport(t *testing.T) {
 	}{
 		{
 			name: "go", files: map[string]string{"root.json": events},
-			last: "3 passed, 0 failed, 1 skipped", want: []string{"--- SKIP: [root] internal/a.TestTree/two", "    no root here"}, ok: true,
+			last: "3 passed, 0 failed, 1 skipped", want: []string{"--- SKIP: [root] sallyport/internal/a.TestTree/two", "    no root here"}, ok: true,
 		},
 		{
 			name: "must run, met", files: map[string]string{"root.json": events},
-			must: "# a comment\n\nroot ^internal/a\\.TestPlain$\n", last: "3 passed, 0 failed, 1 skipped", ok: true,
+			must: "# a comment\n\nroot ^sallyport/internal/a\\.TestPlain$\n", last: "3 passed, 0 failed, 1 skipped", ok: true,
 		},
 		{
 			name: "must run, skipped", files: map[string]string{"root.json": events},
 			must: "root internal/a\\.TestTree/\n", last: "3 passed, 1 failed, 1 skipped",
-			want: []string{"--- FAIL: must run: [root] internal/a.TestTree/two: skip"},
+			want: []string{"--- FAIL: must run: [root] sallyport/internal/a.TestTree/two: skip"},
 		},
 		{
 			name: "must run, under another label", files: map[string]string{"root.json": events},
@@ -67,12 +67,16 @@ func TestReport(t *testing.T) {
 		{
 			name: "crash and broken build", files: map[string]string{"root.json": crash},
 			last: "0 passed, 2 failed, 0 skipped",
-			want: []string{"--- FAIL: [root] internal/b.TestHangs", "--- FAIL: [root] internal/c", "    build failed"},
+			want: []string{"--- FAIL: [root] sallyport/internal/b.TestHangs", "--- FAIL: [root] sallyport/internal/c", "    build failed"},
 		},
 		{
 			name: "pytest", files: map[string]string{"clients.xml": junit},
 			last: "1 passed, 1 failed, 1 skipped",
 			want: []string{"--- FAIL: [clients] test.clients.test_x.test_bad", "    assert 1 == 2"},
+		},
+		{
+			name: "must run, with subtests", files: map[string]string{"root.json": events},
+			must: "root a\\.TestTree$\n", last: "3 passed, 0 failed, 1 skipped", ok: true,
 		},
 		{name: "nothing", must: "# nothing in particular\n", last: "0 passed, 1 failed, 0 skipped"},
 	} {
