@@ -190,11 +190,12 @@ type Network int
 // NetworkNone is no network at all, the default and all there is so far.
 const NetworkNone Network = 0
 
-// File is a file to put into /workspace. Path is relative and clean.
+// File is a file to put into /workspace. Path is relative and clean, and
+// neither equal to nor below another file's.
 type File struct {
 	Path string
 	Data []byte
-	Mode uint32
+	Mode uint32 // permission bits; 0 is 0644
 }
 
 // Limits bound a run. Zero means the default of [DefaultLimits], never

@@ -236,7 +236,11 @@ func (b *Backend) root(ctx context.Context, spec *sandbox.Spec) (Rootfs, string,
 		return Rootfs{}, "", nil, err
 	}
 	for _, f := range spec.Files {
-		fsys.Files[filepath.Join(guest.FilesDir, f.Path)] = f.Data
+		mode := f.Mode & 0o777
+		if mode == 0 {
+			mode = 0o644
+		}
+		fsys.Files[filepath.Join(guest.FilesDir, f.Path)] = File{Data: f.Data, Mode: mode}
 	}
 	return fsys, python, env, nil
 }
@@ -294,9 +298,20 @@ func checkSpec(spec *sandbox.Spec) error {
 		}
 	}
 	total := 0
+	taken := map[string]bool{} // paths, true for files
 	for _, f := range spec.Files {
 		if !filepath.IsLocal(f.Path) || filepath.Clean(f.Path) != f.Path || f.Path == "." || strings.ContainsRune(f.Path, 0) {
 			return fmt.Errorf("file %q: a clean path inside /workspace is needed", f.Path)
+		}
+		if _, there := taken[f.Path]; there {
+			return fmt.Errorf("file %q: there is another of that path, or below it", f.Path)
+		}
+		taken[f.Path] = true
+		for dir := filepath.Dir(f.Path); dir != "."; dir = filepath.Dir(dir) {
+			if taken[dir] {
+				return fmt.Errorf("file %q: %s is a file", f.Path, dir)
+			}
+			taken[dir] = false
 		}
 		total += len(f.Data)
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,6 +28,13 @@ type instance struct {
 	dir  string
 	lock *os.File
 }
+
+// unfinished begins the name of a place that is being made. Sweepers leave it
+// alone until it must have been given up.
+const (
+	unfinished      = "new-"
+	unfinishedGrace = time.Minute
+)
 
 type record struct {
 	Cgroups []string `json:"cgroups"`
@@ -44,7 +52,7 @@ func openInstance(runtimeDir string, log *slog.Logger) (*instance, error) {
 	id := strings.ToLower(rand.Text()[:10])
 	in := &instance{id: id, dir: filepath.Join(runtimeDir, id)}
 	// Under another name until the lock is held, so that no sweeper takes it.
-	tmp := filepath.Join(runtimeDir, "new-"+id)
+	tmp := filepath.Join(runtimeDir, unfinished+id)
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return nil, err
 	}
@@ -136,6 +144,11 @@ func sweep(runtimeDir string, log *slog.Logger) error {
 			continue
 		}
 		dir := filepath.Join(runtimeDir, e.Name())
+		if strings.HasPrefix(e.Name(), unfinished) {
+			if fi, err := e.Info(); err != nil || time.Since(fi.ModTime()) < unfinishedGrace {
+				continue
+			}
+		}
 		lock, err := lockFile(filepath.Join(dir, "lock"))
 		if err != nil {
 			continue // alive, or being made

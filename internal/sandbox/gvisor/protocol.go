@@ -43,7 +43,13 @@ type Rootfs struct {
 	Binds []Bind            `json:"binds"`
 	Links map[string]string `json:"links"` // path in the sandbox -> target
 	Dirs  []string          `json:"dirs"`
-	Files map[string][]byte `json:"files"` // path in the sandbox -> content
+	Files map[string]File   `json:"files"` // path in the sandbox -> file
+}
+
+// File is a small file made for one sandbox.
+type File struct {
+	Data []byte `json:"data"`
+	Mode uint32 `json:"mode"` // permission bits
 }
 
 // Bind shows a file or directory of the host in the sandbox, read-only.

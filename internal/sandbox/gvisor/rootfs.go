@@ -35,22 +35,22 @@ var systemData = []string{
 }
 
 // identity is the sandbox's own user database.
-var identity = map[string][]byte{
-	"/etc/passwd":        []byte("root:x:0:0:root:/:/usr/sbin/nologin\nsandbox:x:65534:65534:sandbox:/workspace:/bin/sh\n"),
-	"/etc/group":         []byte("root:x:0:\nsandbox:x:65534:\n"),
-	"/etc/hostname":      []byte("sandbox\n"),
-	"/etc/hosts":         []byte("127.0.0.1 localhost sandbox\n::1 localhost\n"),
-	"/etc/nsswitch.conf": []byte("passwd: files\ngroup: files\nhosts: files\n"),
-	"/etc/timezone":      []byte("Etc/UTC\n"),
+var identity = map[string]string{
+	"/etc/passwd":        "root:x:0:0:root:/:/usr/sbin/nologin\nsandbox:x:65534:65534:sandbox:/workspace:/bin/sh\n",
+	"/etc/group":         "root:x:0:\nsandbox:x:65534:\n",
+	"/etc/hostname":      "sandbox\n",
+	"/etc/hosts":         "127.0.0.1 localhost sandbox\n::1 localhost\n",
+	"/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+	"/etc/timezone":      "Etc/UTC\n",
 }
 
 // hostRootfs plans the default root: the host's programs and libraries, the
 // interpreter wherever it lives, and the guest. It returns the interpreter's
 // path in the sandbox, and variables for its environment.
 func hostRootfs(p *Interpreter, home, guestDir, guestTarget string) (fsys Rootfs, python string, env []string, err error) {
-	fsys = Rootfs{Links: map[string]string{}, Files: map[string][]byte{}}
+	fsys = Rootfs{Links: map[string]string{}, Files: map[string]File{}}
 	for path, content := range identity {
-		fsys.Files[path] = content
+		fsys.Files[path] = File{Data: []byte(content), Mode: 0o644}
 	}
 	for _, dir := range systemDirs {
 		if err := fsys.addHostPath(dir); err != nil {

@@ -63,7 +63,7 @@ func TestHostRootfsShowsNothingPrivate(t *testing.T) {
 	if len(allowed) > 0 {
 		t.Errorf("not shown: %v", allowed)
 	}
-	if strings.Contains(string(fsys.Files["/etc/passwd"]), "/home") {
+	if strings.Contains(string(fsys.Files["/etc/passwd"].Data), "/home") {
 		t.Error("the host's users are shown")
 	}
 }

@@ -39,6 +39,9 @@ func TestSpecIsChecked(t *testing.T) {
 		{"file above", &sandbox.Spec{ID: "a", Files: file("../x")}, sandbox.ErrInvalidSpec},
 		{"file absolute", &sandbox.Spec{ID: "a", Files: file("/etc/x")}, sandbox.ErrInvalidSpec},
 		{"file not clean", &sandbox.Spec{ID: "a", Files: file("a/../b")}, sandbox.ErrInvalidSpec},
+		{"file twice", &sandbox.Spec{ID: "a", Files: append(file("a"), file("a")...)}, sandbox.ErrInvalidSpec},
+		{"file below a file", &sandbox.Spec{ID: "a", Files: append(file("a"), file("a/b/c")...)}, sandbox.ErrInvalidSpec},
+		{"file above a file", &sandbox.Spec{ID: "a", Files: append(file("a/b/c"), file("a")...)}, sandbox.ErrInvalidSpec},
 		{"file is the directory", &sandbox.Spec{ID: "a", Files: file(".")}, sandbox.ErrInvalidSpec},
 	}
 	for _, tt := range tests {

@@ -47,6 +47,7 @@ func Main(args []string) (code int, ok bool) {
 		return run(), true
 	// The runtime calls some of its parts by the path of its executable.
 	case strings.HasPrefix(name, gvisor.RuntimePrefix), args[0] == specutils.ExePath:
+		narrowSyscalls()
 		maincli.Main()
 		return 0, true
 	}

@@ -65,12 +65,16 @@ func buildRoot(cfg *gvisor.CellConfig) (rootDirs, error) {
 			return d, fmt.Errorf("showing %s as %s: %w", b.Source, b.Target, err)
 		}
 	}
-	for path, content := range cfg.Rootfs.Files {
+	for path, file := range cfg.Rootfs.Files {
 		path = filepath.Join(d.root, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return d, err
 		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
+		mode := os.FileMode(file.Mode) & os.ModePerm
+		if err := os.WriteFile(path, file.Data, mode); err != nil {
+			return d, err
+		}
+		if err := os.Chmod(path, mode); err != nil { // whatever the umask is
 			return d, err
 		}
 	}
