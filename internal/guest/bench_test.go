@@ -16,11 +16,12 @@ import (
 
 // The benchmarks measure the guest as a plain process of the host, or, with
 //
+//	go run ./internal/guest/testdata/install DIR /usr/bin/python3
 //	go test -run '^$' -bench . ./internal/guest -launcher 'COMMAND'
 //
-// as COMMAND starts it: testdata/in-gvisor RUNSC for instance, which is the
-// guest in a plain gVisor sandbox. They report medians beside the mean, which
-// says little on a busy machine.
+// as COMMAND starts it: for the guest in a plain gVisor sandbox, the absolute
+// path of testdata/in-gvisor, then RUNSC DIR. They report medians beside the
+// mean, which says little on a busy machine.
 
 // median runs f b.N times and reports how long the median took.
 func median(b *testing.B, f func()) {

@@ -195,6 +195,11 @@ func TestArtifacts(t *testing.T) {
 	if len(r.Artifacts) != 200 || !r.ArtifactsTruncated {
 		t.Error(len(r.Artifacts), r.ArtifactsTruncated)
 	}
+	// Beside a large tree, what is new is found.
+	p.exec(t, "for d in range(30):\n    os.makedirs(f'tree/{d}')\n    for i in range(30): open(f'tree/{d}/{i}', 'w').close()")
+	is(artifacts("1"))
+	is(artifacts("open('tree/7/new', 'w').write('x');"), wire.Artifact{Path: "tree/7/new", Size: 1})
+	is(artifacts("os.remove('tree/7/new'); open('tree/8/x', 'w').close(); os.replace('tree/8/x', 'tree/8/0')"), wire.Artifact{Path: "tree/8/0"})
 }
 
 func TestFilesAreCopied(t *testing.T) {

@@ -11,13 +11,17 @@ MAX_SEEN = 20000
 MAX_DEPTH = 32
 SKIPPED = {"__pycache__", ".cache", ".config", ".local"}
 
+# With more files than this, a directory whose own list has not changed is not
+# looked into: a file that was rewritten in place is then not noticed, and an
+# execution beside a large tree does not pay for it.
+LARGE = 500
+
 
 class Workspace:
     def __init__(self, path):
         self.path = path
-        self.files = {}  # relative path -> what identifies its content
-        self.directories = False
-        self.changed = None  # when the directory's own list last changed
+        self.directories = {}  # relative path -> (time of change, files, subdirectories)
+        self.count = 0  # of files
 
     def seed(self, source):
         """Copy the files that the host put into source, and take what is there
@@ -32,48 +36,50 @@ class Workspace:
 
     def report(self):
         """The members of a done frame that name the artifacts, or nothing."""
-        if not self.files and not self.directories:
-            # As a rule nothing is there: one call tells.
-            try:
-                changed = stat(self.path).st_mtime_ns
-            except OSError:
-                return ""
-            if changed == self.changed:
-                return ""
-            self.changed = changed
-        found = self.scan()
-        return artifacts_member(found)
+        return artifacts_member(self.scan())
 
     def scan(self):
         """Look at every file; (path, size) of those that are new or changed."""
-        known, self.files, self.directories = self.files, {}, False
+        known, self.directories = self.directories, {}
+        large, self.count = self.count > LARGE, 0
         found = []
-        left = MAX_SEEN
         pending = [("", 0)]
-        while pending:
+        while pending and self.count + len(self.directories) < MAX_SEEN:
             prefix, depth = pending.pop()
+            before = known.get(prefix)
             try:
-                entries = sorted(scandir(self.path + "/" + prefix), key=lambda e: e.name)
-            except OSError:
+                changed = stat(self.path + "/" + prefix).st_mtime_ns
+                if before is not None and before[0] == changed and (large or not before[1]):
+                    # As a rule the workspace is empty: one call tells.
+                    files, below = before[1:]
+                else:
+                    files, below = self.look(prefix, before[1] if before else {}, found)
+            except OSError:  # gone meanwhile
                 continue
-            for entry in entries:
-                left -= 1
-                if left < 0:
-                    return found
-                try:
-                    path = prefix + entry.name
-                    if entry.is_dir(follow_symlinks=False):
-                        if entry.name not in SKIPPED and depth < MAX_DEPTH:
-                            self.directories = True
-                            pending.append((path + "/", depth + 1))
-                    elif entry.is_file(follow_symlinks=False):
-                        s = entry.stat(follow_symlinks=False)
-                        mark = self.files[path] = (s.st_mtime_ns, s.st_size, s.st_ino)
-                        if known.get(path) != mark:
-                            found.append((path, s.st_size))
-                except OSError:  # gone meanwhile
-                    pass
+            self.directories[prefix] = (changed, files, below)
+            self.count += len(files)
+            if depth < MAX_DEPTH:
+                pending += [(prefix + name + "/", depth + 1) for name in below]
         return found
+
+    def look(self, prefix, known, found):
+        """The files and subdirectories of one directory."""
+        files, below = {}, []
+        for entry in sorted(scandir(self.path + "/" + prefix), key=lambda e: e.name):
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in SKIPPED:
+                        below.append(entry.name)
+                elif entry.is_file(follow_symlinks=False):
+                    s = entry.stat(follow_symlinks=False)
+                    mark = files[entry.name] = (s.st_mtime_ns, s.st_size, s.st_ino)
+                    if known.get(entry.name) != mark:
+                        found.append((prefix + entry.name, s.st_size))
+            except OSError:
+                pass
+            if len(files) + len(below) >= MAX_SEEN:
+                break
+        return files, below
 
 
 def artifacts_member(found):

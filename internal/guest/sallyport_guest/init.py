@@ -37,6 +37,9 @@ PIPE_SIZE = 1 << 20
 CHUNK = 256 << 10
 F_SETPIPE_SZ = 1031
 MAX_NONCE = 256
+# Milliseconds for which the first output of an execution waits for its end: most
+# are short, and the host then has to be woken once.
+PATIENCE = 2
 
 
 def main():
@@ -141,14 +144,22 @@ class Drain:
             pass
         for fd in (self.nonce_fd, *(s.fd for s in self.streams)):
             set_blocking(fd, False)
-        poller = poll()
-        for fd in (self.nonce_fd, self.wake_fd, *(s.fd for s in self.streams)):
+        poller, urgent = poll(), poll()
+        for fd in (self.nonce_fd, self.wake_fd):
             poller.register(fd, POLLIN)
+            urgent.register(fd, POLLIN)
+        for stream in self.streams:
+            poller.register(stream.fd, POLLIN)
         self.reap()
+        patient = True
         while self.status is None:
             # The nonces' pipe is looked at first: what was written before a
             # nonce that is found shows in what is looked at after it.
             ready = dict(poller.poll())
+            if patient and self.nonce_fd not in ready and self.wake_fd not in ready:
+                if urgent.poll(PATIENCE):
+                    ready = dict(poller.poll())
+                patient = False
             if self.wake_fd in ready:
                 while self.get(self.wake_fd):
                     pass
@@ -156,6 +167,7 @@ class Drain:
             nonces = self.nonces() if self.nonce_fd in ready else None
             if nonces == b"":
                 poller.unregister(self.nonce_fd)
+                urgent.unregister(self.nonce_fd)
             frames = []
             for stream in self.streams:
                 if stream.fd not in ready:
@@ -172,6 +184,7 @@ class Drain:
                     frames = []
                     n = stream.forward(frames)
             if nonces:
+                patient = True
                 for nonce in nonces.split(b"\n")[:-1]:
                     frames += frame(b"n", nonce)
             send(frames)
