@@ -17,6 +17,7 @@ func TestPrograms(t *testing.T) {
 		stdout, stderr string // stderr: what it must contain
 		status         wire.Status
 		exit           int
+		script         bool
 	}{
 		{name: "print", code: `print(1+1)`, stdout: "2\n"},
 		{name: "echo", code: `1+1`, stdout: "2\n"},
@@ -60,6 +61,8 @@ func TestPrograms(t *testing.T) {
 		{name: "after a detached stdout", code: `print("back")`, stdout: "back\n"},
 		{name: "replaced stdout", code: "import io\nsys.stdout = io.StringIO()\nprint('lost')"},
 		{name: "after a replaced stdout", code: `print("back")`, stdout: "back\n"},
+		{name: "wrapped stdout", code: "sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='latin-1')\nprint('wrapped')", stdout: "wrapped\n"},
+		{name: "after a wrapped stdout", code: `print("back")`, stdout: "back\n"},
 		{name: "replaced builtins", code: "import builtins\nkept = builtins.print, builtins.len, builtins.open\nbuiltins.print = builtins.len = builtins.open = None"},
 		{name: "after replaced builtins", code: "builtins.print, builtins.len, builtins.open = kept\nprint(len('abc'))", stdout: "3\n"},
 		{name: "modules gone", code: "saved = dict(sys.modules)\nsys.modules.clear()"},
@@ -93,6 +96,16 @@ func TestPrograms(t *testing.T) {
 		{name: "after the loop closed", code: "await main()", stdout: "'ran'\n"},
 		{name: "cancelled", code: "asyncio.current_task().cancel()\nawait asyncio.sleep(1)", status: wire.StatusError, exit: 1, stderr: "CancelledError"},
 		{name: "chained", code: "try:\n    1/0\nexcept ZeroDivisionError as e:\n    raise ValueError('v') from e", status: wire.StatusError, exit: 1, stderr: "The above exception was the direct cause"},
+		{name: "process pool", code: "from concurrent.futures import ProcessPoolExecutor\nimport multiprocessing\ndef square(x): return x * x\nif 'fork' in multiprocessing.get_all_start_methods():\n    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context('fork')) as pool: print(list(pool.map(square, range(4))))", stdout: "[0, 1, 4, 9]\n"},
+		{name: "memory", code: "'x' * 10**15", status: wire.StatusError, exit: 1, stderr: "MemoryError"},
+		{name: "exception group", code: "if sys.version_info >= (3, 11):\n    raise ExceptionGroup('g', [ValueError('inner')])\nraise ValueError('inner')", status: wire.StatusError, exit: 1, stderr: "ValueError: inner"},
+		{name: "generator exit", code: "raise GeneratorExit", status: wire.StatusError, exit: 1, stderr: "GeneratorExit"},
+		{name: "stop iteration", code: "raise StopIteration(3)", status: wire.StatusError, exit: 1, stderr: "StopIteration"},
+		{name: "own excepthook", code: "sys.excepthook = lambda t, v, tb: print('hook', v)\n1/0", status: wire.StatusError, exit: 1, stdout: "hook division by zero\n"},
+		{name: "own displayhook", code: "sys.excepthook = sys.__excepthook__\nkept = sys.displayhook\nsys.displayhook = lambda v: print('<', v, '>')\n5", stdout: "< 5 >\n"},
+		{name: "no displayhook", code: "sys.displayhook = kept;"},
+		{name: "script", code: "if __name__ == '__main__': print('main')\n1+1", script: true, stdout: "main\n"},
+		{name: "after a script", code: "__name__", stdout: "'__sandbox__'\n"},
 		{name: "last", code: "print('end')", stdout: "end\n"},
 	}
 	p := launch(t)
@@ -101,7 +114,7 @@ func TestPrograms(t *testing.T) {
 			if prog.status == "" {
 				prog.status = wire.StatusOK
 			}
-			r := p.exec(t, prog.code)
+			r := p.run(t, Exec{Code: prog.code, Script: prog.script}, nil)
 			if r.err != nil {
 				t.Fatal(r.err)
 			}

@@ -47,6 +47,11 @@ class Output(_BufferedIOBase):
     def isatty(self):
         return False
 
+    def close(self):
+        """Nothing is closed: a wrapper that user code put around this closes it
+        when it is thrown away, and print would be gone with it."""
+        self.flush()
+
     @property
     def raw(self):
         from io import FileIO
@@ -54,8 +59,6 @@ class Output(_BufferedIOBase):
         return FileIO(self.fd, "w", closefd=False)
 
     def write(self, data):
-        if self.closed:
-            raise ValueError("write to closed file")
         if type(data) is not bytes:
             data = memoryview(data).tobytes()
         if not self.gathering:
