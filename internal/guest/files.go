@@ -12,6 +12,11 @@ const Dir = "/opt/sallyport"
 // /workspace before it is ready. It need not exist.
 const FilesDir = "/opt/sallyport-files"
 
+// ModesFile is a file of a sandbox with the modes that those files get in
+// /workspace, where they differ: records of an octal number, a space, a path
+// relative to FilesDir, and a zero byte. It need not exist.
+const ModesFile = FilesDir + ".modes"
+
 //go:embed sallyport_guest/*.py
 var sources embed.FS
 

@@ -2,7 +2,7 @@
 
 from . import BUILTINS as __builtins__
 
-from posix import fchmod, mkdir, scandir, stat
+from posix import chmod, fchmod, mkdir, scandir, stat
 
 from . import codec
 
@@ -32,7 +32,22 @@ class Workspace:
             pass
         else:
             copy(source, self.path, 0)
+            self.set_modes(source + ".modes")
             self.scan()
+
+    def set_modes(self, file):
+        """Set the modes that files were given: where the host put them they
+        have to be readable, whatever their modes."""
+        from io import open
+
+        try:
+            with open(file, "rb") as f:
+                records = f.read().split(b"\0")[:-1]
+        except FileNotFoundError:
+            return
+        for record in records:
+            mode, _, path = record.partition(b" ")
+            chmod(self.path.encode("utf-8", "surrogateescape") + b"/" + path, int(mode, 8))
 
     def report(self):
         """The members of a done frame that name the artifacts, or nothing."""

@@ -235,12 +235,17 @@ func (b *Backend) root(ctx context.Context, spec *sandbox.Spec) (Rootfs, string,
 	if err != nil {
 		return Rootfs{}, "", nil, err
 	}
+	// The guest copies them, as nobody: here all can be read, and the modes
+	// that they are to have lie beside them.
+	var modes []byte
 	for _, f := range spec.Files {
-		mode := f.Mode & 0o777
-		if mode == 0 {
-			mode = 0o644
+		fsys.Files[filepath.Join(guest.FilesDir, f.Path)] = File{Data: f.Data, Mode: 0o644}
+		if mode := f.Mode & 0o777; mode != 0 {
+			modes = fmt.Appendf(modes, "%o %s\x00", mode, f.Path)
 		}
-		fsys.Files[filepath.Join(guest.FilesDir, f.Path)] = File{Data: f.Data, Mode: mode}
+	}
+	if modes != nil {
+		fsys.Files[guest.ModesFile] = File{Data: modes, Mode: 0o644}
 	}
 	return fsys, python, env, nil
 }
