@@ -292,8 +292,8 @@ func TestCallsOfOtherTimes(t *testing.T) {
 	if r.Status != wire.StatusOK || r.Background.Tasks != 1 {
 		t.Errorf("%+v %.500s %.500s", r.Outcome, r.stdout, r.stderr)
 	}
-	time.Sleep(100 * time.Millisecond)
-	r = p.run(t, Exec{Code: "t.result()"}, count)
+	time.Sleep(300 * time.Millisecond)
+	r = p.run(t, Exec{Code: "await t"}, count)
 	if !strings.Contains(r.stdout, "only be called while run_python runs") && !strings.Contains(r.stdout, "mcp_my_echo") {
 		t.Error(r.stdout, r.stderr)
 	}

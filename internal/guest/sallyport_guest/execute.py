@@ -87,8 +87,6 @@ def run(session, source, filename, echo):
             interrupts.disarm()
             sys.settrace(None)
             sys.setprofile(None)
-            if session.asyncio is not None:
-                session.asyncio.leave()
     except Gone:
         raise
     except SystemExit as e:

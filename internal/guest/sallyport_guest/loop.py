@@ -11,11 +11,15 @@ from . import BUILTINS as __builtins__
 import asyncio
 import functools
 import selectors
+import sys
 from _thread import _count as thread_count, get_ident
 from asyncio import events, tasks
 from select import POLLIN, POLLOUT
 
 from .channel import Gone
+
+
+LOOKING_IS_CHEAP = sys.version_info >= (3, 12)  # before, it takes a system call
 
 
 class Selector(selectors.PollSelector):
@@ -131,6 +135,7 @@ class Asyncio:
         self.channel = channel
         interrupts.quiet += (asyncio.__file__.rpartition("/")[0] + "/", selectors.__file__)
         self.relay = None
+        self.marked = False  # the loop is the running one, and does not run
         policy = getattr(events, "_get_event_loop_policy", events.get_event_loop_policy)()
         policy._loop_factory = functools.partial(Loop, channel)
         self.loop = Loop(channel)
@@ -139,12 +144,15 @@ class Asyncio:
 
     def enter(self):
         """Make the loop the running one for code that runs outside of it, so
-        that asyncio.create_task works as in a notebook."""
-        if events._get_running_loop() is None:
+        that asyncio.create_task works as in a notebook. It stays so between
+        executions: marking it takes system calls in CPython 3.11."""
+        if not self.marked or LOOKING_IS_CHEAP and events._get_running_loop() is None:
+            self.marked = True
             events._set_running_loop(self.loop)
 
     def leave(self):
-        if events._get_running_loop() is self.loop:
+        if self.marked:
+            self.marked = False
             events._set_running_loop(None)
 
     def run(self, coroutine):
@@ -183,6 +191,7 @@ class Asyncio:
     def idle(self):
         """Run what is in the loop until an exec frame has come."""
         channel = self.channel
+        self.leave()
 
         def stop():
             if get_ident() == channel.main:
@@ -207,6 +216,7 @@ class Asyncio:
 
     def reopen(self):
         """User code closed the loop."""
+        self.leave()
         self.loop = Loop(self.channel)
         events.set_event_loop(self.loop)
 

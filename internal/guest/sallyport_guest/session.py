@@ -93,6 +93,7 @@ class Session:
         fork_exec = module.fork_exec
 
         def fork_exec_after_output(*args):
+            self.forked = True
             self.streams.drain()
             return fork_exec(*args)
 
@@ -174,7 +175,7 @@ class Session:
         threads = max(0, channel.thread_count() - self.channel.threaded - self.streams.helpers())
         tasks = 0 if self.asyncio is None else self.asyncio.tasks()
         children = 0
-        if self.forked or "_posixsubprocess" in sys.modules:
+        if self.forked:
             from .children import count
 
             children = count()
