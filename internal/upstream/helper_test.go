@@ -139,6 +139,14 @@ func (h *hostileServer) refuse(r request, code int, message string) {
 	h.print(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, r.ID, code, message)
 }
 
+// stay does not come back. An empty select would end an executable without
+// cgo, in which the runtime sees that nothing else can run.
+func stay() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
 func (h *hostileServer) run() {
 	switch h.role {
 	case "dies-at-start":
@@ -148,10 +156,10 @@ func (h *hostileServer) run() {
 		fmt.Println("usage: server --port N")
 		return
 	case "silent":
-		select {}
+		stay()
 	case "closes-stdout":
 		_ = os.Stdout.Close()
-		select {}
+		stay()
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	case "slow-start":
@@ -185,7 +193,7 @@ func (h *hostileServer) run() {
 		h.handle(r)
 	}
 	if h.role == "stubborn" {
-		select {}
+		stay()
 	}
 }
 
