@@ -57,8 +57,10 @@ type conn struct {
 	inFlight map[sdkrpc.ID]*request
 	running  int           // of those, how many the end of input waits for
 	idle     chan struct{} // closed when running becomes 0; nil: nobody waits
-	protocol string        // negotiated by initialize; empty: not yet
-	modern   string        // metadata that the SDK accepted, see modernKey
+	// finishing: Serve is about to return, and fast is not added to any more.
+	finishing bool
+	protocol  string // negotiated by initialize; empty: not yet
+	modern    string // metadata that the SDK accepted, see modernKey
 }
 
 // request is one that has not been answered.
@@ -118,6 +120,9 @@ func (c *conn) hangUp() { c.hang.Do(func() { close(c.eof) }) }
 // finish waits for the requests on the short way, whose code has been told to
 // end, until ctx is done.
 func (c *conn) finish(ctx context.Context) {
+	c.mu.Lock()
+	c.finishing = true
+	c.mu.Unlock()
 	done := make(chan struct{})
 	go func() { c.fast.Wait(); close(done) }()
 	select {

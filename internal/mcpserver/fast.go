@@ -171,12 +171,17 @@ func (c *conn) startFast(call fastCall) bool {
 	entry := &request{cancel: cancel, awaited: true}
 	c.mu.Lock()
 	accepted := call.modern != "" && call.modern == c.modern || call.modern == "" && c.protocol != ""
+	finishing := c.finishing
+	if accepted && !finishing {
+		c.fast.Add(1)
+	}
 	c.mu.Unlock()
-	if !accepted {
+	if !accepted || finishing {
 		cancel(nil)
-		return false
+		return finishing // then nobody is there to answer
 	}
 	if err := c.register(call.id, entry); err != nil {
+		c.fast.Done()
 		cancel(nil)
 		c.writeError(call.rawID, err.Code, err.Message)
 		return true
@@ -186,7 +191,8 @@ func (c *conn) startFast(call fastCall) bool {
 		beat = startHeartbeat(func(seconds float64, message string) { c.progress(call.token, seconds, message) })
 	}
 	run := c.server.submit(call.arguments, beat)
-	c.fast.Go(func() {
+	go func() {
+		defer c.fast.Done()
 		defer cancel(nil)
 		r := run(ctx)
 		if beat != nil {
@@ -206,7 +212,7 @@ func (c *conn) startFast(call fastCall) bool {
 			c.log.Error("an answer could not be encoded", "error", err)
 		}
 		_ = c.answer(call.id, data) // write has noted a failure
-	})
+	}()
 	return true
 }
 
