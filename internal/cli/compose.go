@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"sallyport/internal/bridge"
@@ -67,6 +69,10 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		AllowSelf: set.Servers.AllowSelf,
 	})
 	for _, p := range problems {
+		if !p.Warning && p.Server == "" && slices.ContainsFunc(f.ServersConfig, func(name string) bool { return sameFile(name, p.File) }) {
+			// The user named this file: going on without it is no answer.
+			return nil, errors.New(p.String())
+		}
 		a.log.Warn("server definitions", "problem", p.String())
 		s.problems = append(s.problems, p.String())
 	}
@@ -114,6 +120,12 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+func sameFile(a, b string) bool {
+	absA, errA := filepath.Abs(a)
+	absB, errB := filepath.Abs(b)
+	return errA == nil && errB == nil && absA == absB
 }
 
 func (s *system) serverLines() []serverLine {

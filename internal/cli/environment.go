@@ -44,24 +44,48 @@ func (e environment) absolute(name string) string {
 // runtimeDir is for what lives as long as the login session or the machine's
 // uptime: sockets, locks, records of live sandboxes.
 func (e environment) runtimeDir() string {
+	var dirs []string
 	if d := e.absolute("XDG_RUNTIME_DIR"); d != "" {
-		return filepath.Join(d, "sallyport")
+		dirs = append(dirs, filepath.Join(d, "sallyport"))
 	}
 	if os.Geteuid() == 0 {
-		return "/run/sallyport"
+		dirs = append(dirs, "/run/sallyport")
 	}
-	return filepath.Join(os.TempDir(), "sallyport-"+strconv.Itoa(os.Geteuid()))
+	name := "sallyport-" + strconv.Itoa(os.Geteuid())
+	return firstUsable(append(dirs, filepath.Join(os.TempDir(), name), filepath.Join("/tmp", name)))
 }
 
 // cacheDir is for what can be made again.
 func (e environment) cacheDir() string {
+	var dirs []string
 	if d := e.absolute("XDG_CACHE_HOME"); d != "" {
-		return filepath.Join(d, "sallyport")
+		dirs = append(dirs, filepath.Join(d, "sallyport"))
 	}
-	if h := e.home(); h != "" && filepath.IsAbs(h) {
-		return filepath.Join(h, ".cache", "sallyport")
+	if h := e.home(); filepath.IsAbs(h) {
+		dirs = append(dirs, filepath.Join(h, ".cache", "sallyport"))
 	}
-	return filepath.Join(e.runtimeDir(), "cache")
+	return firstUsable(append(dirs, filepath.Join(e.runtimeDir(), "cache")))
+}
+
+// firstUsable returns the first directory that is there, or can be made, and
+// that this user can write to: a daemon's HOME may not exist, a container's
+// may be read-only. Where none is, it returns the first, whose error is the
+// one to read.
+func firstUsable(dirs []string) string {
+	for _, d := range dirs {
+		if os.MkdirAll(d, 0o700) != nil {
+			continue
+		}
+		probe, err := os.CreateTemp(d, ".probe-")
+		if err != nil {
+			continue
+		}
+		probe.Close()
+		if os.Remove(probe.Name()) == nil {
+			return d
+		}
+	}
+	return dirs[0]
 }
 
 // userBus is the address of the user's D-Bus.

@@ -6,7 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"sallyport/internal/broker"
 )
@@ -51,13 +53,15 @@ func (c *runCmd) Run(a *app) error {
 	if script {
 		req.Filename = c.filename()
 	}
+	var writeErr error // of the first write that failed
 	if !c.JSON {
 		req.OnOutput = func(s broker.Stream, b []byte) {
-			// A reader that has gone is noticed by the program's end.
+			w := a.stdio.Out
 			if s == broker.Stderr {
-				_, _ = a.stdio.Err.Write(b)
-			} else {
-				_, _ = a.stdio.Out.Write(b)
+				w = a.stdio.Err
+			}
+			if _, err := w.Write(b); err != nil && writeErr == nil {
+				writeErr = err
 			}
 		}
 	}
@@ -71,6 +75,9 @@ func (c *runCmd) Run(a *app) error {
 	}
 	if a.ctx.Err() != nil {
 		return exitError(exitInterrupted)
+	}
+	if writeErr != nil {
+		return fmt.Errorf("writing the program's output: %w", writeErr)
 	}
 	return exitError(status(r))
 }
@@ -101,7 +108,14 @@ func (c *runCmd) program(stdin io.Reader) (code string, script bool, err error) 
 	if len(b) > maxProgram {
 		return "", false, fmt.Errorf("the program is larger than %d MiB", maxProgram>>20)
 	}
-	return string(b), true, nil
+	if !utf8.Valid(b) {
+		return "", false, errors.New("the program is not UTF-8 text: save it as UTF-8")
+	}
+	code = string(b)
+	if strings.TrimSpace(code) == "" {
+		code = "pass" // as an empty file is to python
+	}
+	return code, true, nil
 }
 
 // filename is what tracebacks call the program.

@@ -44,6 +44,10 @@ func TestScripts(t *testing.T) {
 			if err := os.MkdirAll(home, 0o755); err != nil {
 				return err
 			}
+			// A script's archive holds text only.
+			if err := os.WriteFile(filepath.Join(env.WorkDir, "latin1.py"), []byte("print('caf\xe9')\n"), 0o644); err != nil {
+				return err
+			}
 			env.Setenv("HOME", home)
 			env.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 			env.Setenv("XDG_RUNTIME_DIR", filepath.Join(env.WorkDir, "runtime"))
