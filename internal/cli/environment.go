@@ -62,7 +62,10 @@ func (e environment) cacheDir() string {
 		dirs = append(dirs, filepath.Join(d, "sallyport"))
 	}
 	if h := e.home(); filepath.IsAbs(h) {
-		dirs = append(dirs, filepath.Join(h, ".cache", "sallyport"))
+		// A home that is not there is not ours to make.
+		if _, err := os.Stat(h); err == nil {
+			dirs = append(dirs, filepath.Join(h, ".cache", "sallyport"))
+		}
 	}
 	return firstUsable(append(dirs, filepath.Join(e.runtimeDir(), "cache")))
 }
