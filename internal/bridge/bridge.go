@@ -206,6 +206,7 @@ type Execution struct {
 
 	mu      sync.Mutex
 	granted map[string]bool
+	loaded  []string // by the code itself, in order
 }
 
 // Begin grants servers to one execution. The names must have passed Check.
@@ -262,5 +263,16 @@ func (x *Execution) grant(name string) {
 	if x.granted == nil {
 		x.granted = map[string]bool{}
 	}
-	x.granted[name] = true
+	if !x.granted[name] {
+		x.granted[name] = true
+		x.loaded = append(x.loaded, name)
+	}
+}
+
+// Granted are the servers that the code could reach in the end: those of Names,
+// then what it loaded itself.
+func (x *Execution) Granted() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Concat(x.names, x.loaded)
 }

@@ -39,7 +39,9 @@ func (x *execution) run(ctx context.Context) *Result {
 	if err != nil {
 		return x.broker.finish(x.req, x.failed(ctx, err))
 	}
-	return x.broker.finish(x.req, x.result(out))
+	r := x.broker.finish(x.req, x.result(out))
+	r.Servers = x.servers.Granted() // with those that the code loaded itself
+	return r
 }
 
 func (x *execution) call(ctx context.Context, call wire.Call) ([]byte, error) {
