@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"sallyport/internal/bridge"
 	"sallyport/internal/session"
@@ -147,8 +148,8 @@ func (x *execution) judge(r *Result, out *session.Outcome) {
 	case session.Raised:
 		r.Status, r.ExitCode = Failed, &code
 		r.Error = "Uncaught exception"
-		if last := lastLine(r.Stderr); last != "" {
-			r.Error += ": " + last
+		if what := raised(out.Error, r.Stderr); what != "" {
+			r.Error += ": " + what
 		}
 		r.Summary = r.Error
 	case session.TimedOut:
@@ -192,6 +193,25 @@ func success(r *Result) string {
 
 // seconds is a limit as it stands in messages: 5s, 1.5s.
 func seconds(d time.Duration) string { return fmt.Sprintf("%gs", d.Seconds()) }
+
+// raised names the exception that ended the code: as the sandbox does, or else
+// by what the code printed last.
+func raised(e *wire.Exception, stderr []string) string {
+	if e == nil || e.Type == "" {
+		return lastLine(stderr)
+	}
+	text := e.Type
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	// One line, whatever the sandbox sent.
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
 
 // lastLine is the line of a traceback that names the exception, as far as can
 // be told from outside: the last one that is not blank.

@@ -61,6 +61,8 @@ func TestResults(t *testing.T) {
 		}())},
 		{"exception", of(nil, session.Outcome{End: session.Raised, ExitCode: 1, Stderr: all(traceback)})},
 		{"exception after output", of(nil, session.Outcome{End: session.Raised, ExitCode: 1, Stdout: all("x\n"), Stderr: all(traceback)})},
+		{"exception that the guest names", of(nil, session.Outcome{End: session.Raised, ExitCode: 1, Stderr: all(traceback + "Hint: …\n"),
+			Error: &wire.Exception{Type: "ValueError", Message: "bad\x1b[1m"}})},
 		{"exception without a traceback", of(nil, session.Outcome{End: session.Raised, ExitCode: 1})},
 		{"exit with a code", of(nil, session.Outcome{End: session.Exited, ExitCode: 3, Stdout: all("x\n")})},
 		{"exit with a code and no output", of(nil, session.Outcome{End: session.Exited, ExitCode: 3})},

@@ -205,7 +205,7 @@ func (b *box) conclude(running *guest.Execution, out *Outcome) {
 
 // left notes what an execution leaves in its sandbox.
 func (b *box) left(result guest.Outcome, out *Outcome) {
-	out.Artifacts = result.Artifacts
+	out.Artifacts, out.Error = result.Artifacts, result.Error
 	if result.Background != b.background {
 		out.Background = result.Background
 	}

@@ -122,6 +122,8 @@ type Outcome struct {
 	// Reason is how the sandbox ended, when Died.
 	Reason    string
 	Artifacts []wire.Artifact
+	// Error is the guest's word on what was Raised; nil when it gave none.
+	Error *wire.Exception
 	// Background is what goes on running, when that is not the same as after
 	// the execution before.
 	Background wire.Background

@@ -21,6 +21,7 @@ const (
 	maxPython    = 64
 	maxArtifacts = 1000
 	maxPath      = 4096
+	maxException = 4096
 )
 
 // DecodeFromGuest decodes the body of a control frame from the guest. What it
@@ -44,6 +45,7 @@ func DecodeFromGuest(b []byte) (FromGuest, error) {
 		Artifacts          json.RawMessage `json:"artifacts"`
 		ArtifactsTruncated bool            `json:"artifactsTruncated"`
 		Background         Background      `json:"background"`
+		Error              *Exception      `json:"error"`
 	}
 	if err := json.Unmarshal(b, &m); err != nil {
 		return FromGuest{}, malformed(err)
@@ -67,7 +69,7 @@ func DecodeFromGuest(b []byte) (FromGuest, error) {
 	case TypeDone:
 		d := &Done{
 			ID: m.ID, Status: m.Status, ExitCode: m.ExitCode,
-			ArtifactsTruncated: m.ArtifactsTruncated, Background: m.Background,
+			ArtifactsTruncated: m.ArtifactsTruncated, Background: m.Background, Error: m.Error,
 		}
 		var err error
 		if d.Artifacts, err = decodeArtifacts(m.Artifacts); err != nil {
@@ -122,6 +124,9 @@ func (d *Done) check() error {
 		if len(a.Path) > maxPath || a.Size < 0 {
 			return fmt.Errorf("%w: an artifact of %d bytes with a path of %d", ErrFrame, a.Size, len(a.Path))
 		}
+	}
+	if e := d.Error; e != nil && len(e.Type)+len(e.Message) > maxException {
+		return fmt.Errorf("%w: an exception of %d bytes", ErrFrame, len(e.Type)+len(e.Message))
 	}
 	b := d.Background
 	if b.Threads < 0 || b.Tasks < 0 || b.Children < 0 {

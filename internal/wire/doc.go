@@ -38,6 +38,8 @@
 //	done      {"type":"done","id":1,"status":"ok","exitCode":0,
 //	           "artifacts":[{"path":"a.png","size":123}],
 //	           "background":{"threads":1,"tasks":2,"children":0}}
+//	          {"type":"done","id":2,"status":"error","exitCode":1,
+//	           "error":{"type":"ValueError","message":"the first line"}}
 //	          status: ok, error (an uncaught exception), exit (SystemExit),
 //	          interrupted (the host's SIGINT ended it)
 //

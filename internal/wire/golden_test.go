@@ -90,6 +90,8 @@ func TestGoldensFromGuest(t *testing.T) {
 		{"done-full", FromGuest{Done: &Done{ID: 2, Status: StatusExit, ExitCode: 3,
 			Artifacts: []Artifact{{Path: "a/b.png", Size: 5}}, ArtifactsTruncated: true,
 			Background: Background{Threads: 1, Tasks: 2, Children: 3}}}},
+		{"done-error", FromGuest{Done: &Done{ID: 3, Status: StatusError, ExitCode: 1,
+			Error: &Exception{Type: "ValueError", Message: "é \"x\""}}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -226,6 +228,8 @@ func TestDecodeRefuses(t *testing.T) {
 		`{"type":"done","id":1,"status":"ok","artifacts":{}}`, `{"type":"done","id":1,"status":"ok","artifacts":[1]}`,
 		`{"type":"done","id":1,"status":"ok","artifacts":[` + strings.Repeat("{},", maxArtifacts) + `{}]}`,
 		`{"type":"done","id":1,"status":"ok","background":{"threads":-1}}`,
+		`{"type":"done","id":1,"status":"error","error":"x"}`,
+		`{"type":"done","id":1,"status":"error","error":{"type":"E","message":"` + strings.Repeat("x", maxException) + `"}}`,
 		`{"type":"call","id":1}`, `{"type":"call","id":1.5,"method":"x"}`, `{"type":"ready","protocol":"1"}`,
 	} {
 		if m, err := DecodeFromGuest([]byte(body)); !errors.Is(err, ErrFrame) {

@@ -114,6 +114,14 @@ type Done struct {
 	Artifacts          []Artifact `json:"artifacts,omitempty"`
 	ArtifactsTruncated bool       `json:"artifactsTruncated,omitempty"` // there were more
 	Background         Background `json:"background,omitzero"`
+	Error              *Exception `json:"error,omitempty"` // with StatusError, where the guest could tell
+}
+
+// Exception is what ended an execution: the name of its class, and the first
+// line of its message.
+type Exception struct {
+	Type    string `json:"type"`
+	Message string `json:"message"`
 }
 
 // Artifact is a file that an execution left new or changed in /workspace. The

@@ -5,8 +5,10 @@ from . import BUILTINS as __builtins__
 import sys
 from posix import _exit
 
+from . import codec
 from .channel import Gone, Slot
 from .interrupt import PLACE
+from .output import with_a_descriptor
 
 AWAITS = 0x80  # inspect.CO_COROUTINE
 ONLY_AST, ALLOW_TOP_LEVEL_AWAIT = 0x400, 0x2000  # of module ast, which is slow to import
@@ -84,9 +86,14 @@ def run(session, source, filename, echo):
                 if last is not None:
                     evaluate_and_show(last, session.namespace, eval, show)
         finally:
+            # Before anything else of ours is called. What raises is taken out
+            # by the interpreter itself; a profile function sees even this call.
+            try:
+                sys.settrace(None)
+                sys.setprofile(None)
+            except BaseException:
+                pass
             interrupts.disarm()
-            sys.settrace(None)
-            sys.setprofile(None)
     except Gone:
         raise
     except SystemExit as e:
@@ -183,9 +190,49 @@ def exit_code(e):
 
 def failed(session, e, compiling):
     """Report an exception."""
-    from . import report
-
-    report.report(session, e, compiling)
+    try:
+        with_a_descriptor(import_report).report(session, e, compiling)
+    except Gone:
+        raise
+    except BaseException:  # whatever user code has done to what a report needs
+        session.streams.say("%s: %s\n" % described(e))
     if isinstance(e, KeyboardInterrupt) and session.interrupts.happened:
         return "interrupted", 130
+    session.error = described(e)
     return "error", 1
+
+
+def import_report():
+    from . import report
+
+    return report
+
+
+MAX_TYPE = 200
+MAX_MESSAGE = 500
+
+
+def described(e):
+    """The type of an exception, and the first line of what it says. Both come
+    from user code, which can have them raise or return anything."""
+    kind, message = "Exception", ""
+    try:
+        name, module = type(e).__qualname__, type(e).__module__
+        if isinstance(module, str) and module not in ("builtins", "__main__", "__sandbox__"):
+            name = module + "." + name
+        kind = str.strip(name)[:MAX_TYPE] or kind
+    except BaseException:
+        pass
+    try:
+        message = str.strip(str(e))
+        message = message.splitlines()[0][:MAX_MESSAGE] if message else ""
+    except BaseException:
+        pass
+    return kind, message
+
+
+def error_member(error):
+    """The member of a done frame that names an uncaught exception, or nothing."""
+    if error is None:
+        return ""
+    return ',"error":{"type":%s,"message":%s}' % (codec.quote(error[0]), codec.quote(error[1]))

@@ -77,7 +77,8 @@ class SitePaths:
     interpreter is started without them, because reading their .pth files is
     slow."""
 
-    def __init__(self):
+    def __init__(self, streams):
+        self.streams = streams
         self.added = False
 
     def add(self):
@@ -94,7 +95,7 @@ class SitePaths:
             known = site.removeduppaths()
             site.addsitepackages(site.venv(known))
         except Exception as e:  # a broken .pth file must not end the session
-            print("sallyport: site-packages: %s" % e, file=sys.stderr)
+            self.streams.say("sallyport: site-packages: %s\n" % e)
         return len(sys.path) > before
 
     def find_spec(self, name, path=None, target=None):

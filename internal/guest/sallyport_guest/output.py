@@ -5,7 +5,7 @@ from . import BUILTINS as __builtins__
 import sys
 from _io import TextIOWrapper, _BufferedIOBase
 from _thread import allocate_lock, start_new_thread
-from posix import dup2, write
+from posix import O_CLOEXEC, O_RDWR, close, dup2, open as open_fd, write
 
 from .init import ERR, NULL, OUT
 
@@ -119,11 +119,13 @@ class Output(_BufferedIOBase):
         self.writes = 0
         if self.gathering or self.chunks:
             with self.lock:
-                self.drain_locked()
-                self.gathering = False
-                wanted, self.wanted = self.wanted, None
-                if wanted is not None and wanted.locked():
-                    wanted.release()
+                try:
+                    self.drain_locked()
+                finally:
+                    self.gathering = False
+                    wanted, self.wanted = self.wanted, None
+                    if wanted is not None and wanted.locked():
+                        wanted.release()
 
     def forget(self):
         """In a forked child: the parent wrote what was gathered, and the helper
@@ -138,6 +140,23 @@ def put(fd, data):
         rest = memoryview(data)[n:]
         while rest:
             rest = rest[write(fd, rest) :]
+
+
+def with_a_descriptor(f):
+    """Call f, which needs one free descriptor for itself: if user code has
+    taken all that there are, the private copy of the null device makes room."""
+    try:
+        return f()
+    except OSError:
+        pass
+    close(NULL)
+    try:
+        return f()
+    finally:
+        fd = open_fd("/dev/null", O_RDWR | O_CLOEXEC)
+        if fd != NULL:
+            dup2(fd, NULL, False)
+            close(fd)
 
 
 class Streams:
@@ -184,6 +203,21 @@ class Streams:
             # channel itself is found missing elsewhere.
             pass
 
+    def say(self, message):
+        """Write to standard error, whatever user code has done to it."""
+        try:
+            sys.stderr.write(message)
+            return
+        except BaseException:  # closed, or replaced
+            self.restore()
+        try:
+            sys.stderr.write(message)
+        except BaseException:  # the descriptor is closed
+            try:
+                put(ERR, message.encode("utf-8", "backslashreplace"))
+            except OSError:
+                pass
+
     def drain(self):
         """Before a child process starts: what it writes comes after this."""
         for stream in (self.stdout, self.stderr):
@@ -198,7 +232,8 @@ class Streams:
 
     def flush(self):
         """Write out what Python's streams and C's hold."""
-        for stream in {id(s): s for s in (sys.stdout, sys.stderr, self.stdout, self.stderr)}.values():
+        current = getattr(sys, "stdout", None), getattr(sys, "stderr", None)
+        for stream in {id(s): s for s in (*current, self.stdout, self.stderr)}.values():
             try:
                 stream.flush()
             except BaseException:  # closed, or replaced by anything at all

@@ -12,9 +12,10 @@ def report(session, e, compiling):
     """Print an exception that user code did not catch."""
     session.sources.publish()
     try:
-        if not compiling and sys.excepthook is not sys.__excepthook__:
+        hook = getattr(sys, "excepthook", sys.__excepthook__)
+        if not compiling and hook is not sys.__excepthook__:
             try:
-                sys.excepthook(type(e), e, e.__traceback__)
+                hook(type(e), e, e.__traceback__)
                 return
             except Exception:
                 sys.excepthook = sys.__excepthook__
@@ -22,11 +23,7 @@ def report(session, e, compiling):
         text += hint(session, e)
     except BaseException as problem:  # a second interrupt, no memory, an exception that defends itself
         text = "%s (its traceback cannot be shown: %s)\n" % (type(e).__name__, type(problem).__name__)
-    try:
-        sys.stderr.write(text)
-    except BaseException:  # closed, or replaced
-        session.streams.restore()
-        sys.stderr.write(text)
+    session.streams.say(text)
 
 
 def render(e, compiling):

@@ -28,6 +28,7 @@ class Session:
         self.sources = sources.Sources()
         self.asyncio = None
         self.forked = False
+        self.error = None  # what ended the execution: its type and message
         self.driving = False  # execute.drive is at work
         workspace, files = setting(b"SALLYPORT_WORKSPACE", WORKSPACE), setting(b"SALLYPORT_FILES", FILES)
         self.workspace = artifacts.Workspace(workspace)
@@ -46,7 +47,7 @@ class Session:
         from . import package
 
         self.package = package.Package(self)
-        self.paths = hooks.SitePaths()
+        self.paths = hooks.SitePaths(self.streams)
         self.imports = hooks.Imports(self)
         self.imports.after["asyncio"] = self.asyncio_imported
         self.imports.after["linecache"] = self.sources.publish
@@ -129,7 +130,10 @@ class Session:
             self.execute(self.channel.next_exec())
             # Nobody waits for what follows.
             if self.asyncio is not None and self.asyncio.loop.is_closed():
-                self.asyncio.reopen()
+                try:
+                    self.asyncio.reopen()
+                except OSError:  # no descriptors are left; perhaps after the next execution
+                    pass
             self.streams.reopen()
             self.paths.add()
 
@@ -138,6 +142,9 @@ class Session:
         self.interrupts.install()
         sys.settrace(None)
         sys.setprofile(None)
+        for hook in ("displayhook", "excepthook"):
+            if not hasattr(sys, hook):
+                setattr(sys, hook, execute.displayhook if hook == "displayhook" else sys.__excepthook__)
         if sys.getrecursionlimit() < 500:
             sys.setrecursionlimit(1000)
         self.streams.restore()
@@ -151,6 +158,7 @@ class Session:
         self.interrupts.begin()
         self.prepare()
         self.channel.run = run = frame["id"]
+        self.error = None
         if self._registry is not None or "grants" in frame or "define" in frame or "discovered" in frame:
             self.registry.update(frame)
         script = "script" in frame
@@ -166,7 +174,7 @@ class Session:
             write(NONCE, frame["nonce"].encode() + b"\n")
         except OSError:
             raise Gone from None
-        more = self.workspace.report() + self.background()
+        more = execute.error_member(self.error) + self.workspace.report() + self.background()
         self.channel.send(channel.done_frame(run, status, code, more))
 
     def background(self):

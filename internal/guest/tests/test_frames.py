@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from sallyport_guest import artifacts, channel, codec, init, session
+from sallyport_guest import artifacts, channel, codec, execute, init, session
 
 EXPECTED = {
     "exec": {"type": "exec", "id": 1, "nonce": "0123abcd", "code": "print(1+1)"},
@@ -65,6 +65,8 @@ def test_done(golden):
     assert more.endswith(',"artifactsTruncated":true')
     frame = channel.done_frame(2, "exit", 3, one + session.background_member(1, 2, 3))
     assert channel.framed(frame) == golden("from-guest-done-full")
+    frame = channel.done_frame(3, "error", 1, execute.error_member(("ValueError", 'é "x"')))
+    assert channel.framed(frame) == golden("from-guest-done-error")
 
 
 @pytest.mark.parametrize(
