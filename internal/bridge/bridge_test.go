@@ -27,6 +27,7 @@ type stub struct {
 	definitions []upstream.Definition
 	servers     map[string]*stubServer
 	opened      atomic.Int64
+	silent      string // a server that never comes up
 }
 
 type stubServer struct {
@@ -38,8 +39,12 @@ type stubServer struct {
 
 func (s *stub) Definitions() []upstream.Definition { return s.definitions }
 
-func (s *stub) Open(_ context.Context, name string) (Server, error) {
+func (s *stub) Open(ctx context.Context, name string) (Server, error) {
 	s.opened.Add(1)
+	if name == s.silent {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	server := s.servers[name]
 	if server == nil {
 		return nil, &upstream.Error{Server: name, Kind: upstream.ErrStart, Err: errors.New("no such file")}
@@ -319,6 +324,21 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s: %v", params, err)
 		}
 	}
+}
+
+func TestSearchDoesNotWaitForASilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub()
+		s.silent = "broken"
+		began := time.Now()
+		result, err := newBridge(t, s, 0).Begin(nil).Call(t.Context(), wire.Call{Method: "search_tool_docs", Params: json.RawMessage(`{"query":"log"}`)})
+		if err != nil || !strings.Contains(string(result), `"tool":"log"`) {
+			t.Errorf("%s, %v", result, err)
+		}
+		if took := time.Since(began); took != searchTimeout {
+			t.Errorf("took %v", took)
+		}
+	})
 }
 
 func TestCallsOfOneExecutionAreBounded(t *testing.T) {

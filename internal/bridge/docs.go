@@ -17,9 +17,10 @@ const (
 	// defaultFound and maxFound bound the answer to a search.
 	defaultFound, maxFound = 5, 20
 	// searchTimeout is how long a search waits for servers that have to be
-	// started, of which parallelStarts start side by side.
-	searchTimeout  = 20 * time.Second
-	parallelStarts = 4
+	// started, of which parallelStarts start side by side. A start goes on
+	// after it, so that a later search finds the server running.
+	searchTimeout  = 3 * time.Second
+	parallelStarts = 8
 )
 
 // document describes one tool, in the form that clients of the first
