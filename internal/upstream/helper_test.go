@@ -346,6 +346,10 @@ func (h *hostileServer) call(r request) {
 	case "garbage":
 		h.print("\x00\xff garbage }{ \x1b[31m")
 		h.answer(r, okResult)
+	case "not-json":
+		h.answer(r, `{"content":[],"structuredContent":{"v":NaN}}`)
+	case "not-json-secret":
+		h.answer(r, `{"content":[],"structuredContent":`+os.Getenv("SECRET")+`}`)
 	case "not-an-object":
 		h.answer(r, `"text"`)
 	case "ask":

@@ -211,6 +211,8 @@ func (s *Server) failure(op string, err error) error {
 		e.Err = fmt.Errorf("no answer within %s", s.callTimeout)
 	case errors.Is(err, ErrInputRequired):
 		e.Kind = ErrInputRequired
+	case errors.Is(err, jsonrpc.ErrNotJSON), errors.Is(err, jsonrpc.ErrMalformed):
+		e.Kind, e.Err = ErrBadAnswer, err
 	default:
 		e.Err = err
 	}

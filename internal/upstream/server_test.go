@@ -368,6 +368,12 @@ func TestHostileCalls(t *testing.T) {
 		t.Error(err)
 	}
 	fine()
+	for tool, want := range map[string]string{"not-json": `not valid JSON, near "NaN" (byte `, "not-json-secret": "not valid JSON (byte "} {
+		if _, err := s.CallTool(t.Context(), tool, nil); !errors.Is(err, ErrBadAnswer) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "3cr3t") {
+			t.Errorf("%s: %v", tool, err)
+		}
+	}
+	fine()
 	if _, err := s.CallTool(t.Context(), "not-an-object", nil); !errors.Is(err, ErrBadAnswer) {
 		t.Error(err)
 	}
@@ -381,7 +387,7 @@ func TestHostileCalls(t *testing.T) {
 	}
 	fine()
 	st := s.Stats()
-	if st.Wire.Unknown != 4 || st.Wire.Overlong != 1 || st.Wire.Junk != 6 || st.Wire.Requests != 3 || st.InFlight != 0 || st.Failed != 4 {
+	if st.Wire.Unknown != 4 || st.Wire.Overlong != 1 || st.Wire.Junk != 8 || st.Wire.Requests != 3 || st.InFlight != 0 || st.Failed != 6 {
 		t.Errorf("%+v", st)
 	}
 	if d := s.Diagnosis(); !strings.HasPrefix(d.Stdout, "Starting server…\n{not json}\n") || strings.Contains(d.Stderr, "broken input") {

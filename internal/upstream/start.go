@@ -44,6 +44,7 @@ func (m *Manager) attempt(ctx context.Context, def Definition, known era) (*Serv
 	// need it.
 	s.conn = jsonrpc.NewConn(proc.Stdout, proc.Stdin, jsonrpc.Options{
 		Log: log, MaxLine: m.opts.MaxLine, OnRequest: answer, OnNotify: s.notified,
+		Redact: def.Redact,
 	})
 	ended := make(chan struct{})
 	go func() {

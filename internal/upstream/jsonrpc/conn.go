@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"regexp"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +36,9 @@ var (
 	ErrTooLarge = errors.New("answer exceeds the limit")
 	// ErrMalformed: the answer was no JSON-RPC response.
 	ErrMalformed = errors.New("malformed answer")
+	// ErrNotJSON: the answer was no JSON, though it could be told which call
+	// it was for.
+	ErrNotJSON = errors.New("not valid JSON")
 	// ErrInvalidParams: the parameters given to Call or Notify are no JSON.
 	ErrInvalidParams = errors.New("parameters are not valid JSON")
 )
@@ -53,6 +54,9 @@ type Options struct {
 	OnRequest func(method string, params json.RawMessage) (json.RawMessage, *Error)
 	// OnNotify receives the peer's notifications, under the same conditions.
 	OnNotify func(method string, params json.RawMessage)
+	// Redact removes secrets from a text. Errors show a part of an answer that
+	// is no JSON only where it has nothing to remove; nil removes nothing.
+	Redact func(text string) string
 }
 
 // Stats counts what a connection has seen.
@@ -83,6 +87,7 @@ type Conn struct {
 	readerDone chan struct{}
 	writerDone chan struct{}
 	closeWrite sync.Once
+	warned     bool // of a line that is no JSON; the reader's
 
 	calls, requests, notifications, unknown, junkLines, overlong, dropped atomic.Int64
 }
@@ -124,7 +129,7 @@ func NewConn(r io.Reader, w io.WriteCloser, opts Options) *Conn {
 // Call sends a request and waits for its answer, whose bytes are the caller's.
 //
 // An error is *Error when the peer answered with one; it is ErrClosed,
-// ErrTooLarge, ErrMalformed, ErrInvalidParams or the context's cause
+// ErrTooLarge, ErrMalformed, ErrNotJSON, ErrInvalidParams or the context's cause
 // otherwise. When the context ends first, the peer is told with
 // notifications/cancelled, except for initialize, which must not be cancelled.
 func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
@@ -362,15 +367,15 @@ func (c *Conn) handleLine(l line) {
 			return
 		}
 		_ = Elements(data, func(value json.RawMessage) bool {
-			c.handleMessage(value, l.owned)
+			c.handleMessage(value, l.owned, false)
 			return true
 		})
 		return
 	}
-	c.handleMessage(data, l.owned)
+	c.handleMessage(data, l.owned, l.unended)
 }
 
-func (c *Conn) handleMessage(data []byte, owned bool) {
+func (c *Conn) handleMessage(data []byte, owned, unended bool) {
 	if valid := validUTF8(data); len(valid) != len(data) || &valid[0] != &data[0] {
 		data, owned = valid, true
 	}
@@ -378,6 +383,10 @@ func (c *Conn) handleMessage(data []byte, owned bool) {
 	switch {
 	case err != nil:
 		c.keepJunk(data)
+		// A message cut off by the end of its sender is told by that end.
+		if data[0] == '{' && !unended {
+			c.notJSON(data, err)
+		}
 	case m.method != nil:
 		c.incoming(m)
 	case m.id != nil && (m.result != nil || m.err != nil):
@@ -462,29 +471,4 @@ func (c *Conn) waiting(rawID []byte) (chan reply, bool) {
 	ch, ok := c.pending[id]
 	delete(c.pending, id)
 	return ch, ok
-}
-
-// Where servers put the id of an answer: in front of the result or behind it.
-var (
-	idInFront = regexp.MustCompile(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?[0-9]{1,18})\s*,`)
-	idBehind  = regexp.MustCompile(`"id"\s*:\s*(-?[0-9]{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
-)
-
-// tooLong fails the call that a line over the limit answers, if its beginning
-// or its end says which. A wrong guess can only hurt a call on the server that
-// sent the line.
-func (c *Conn) tooLong(l line) {
-	c.overlong.Add(1)
-	c.opts.Log.Warn("line over the limit thrown away", "bytes", l.length, "limit", c.opts.MaxLine)
-	id := idInFront.FindSubmatch(l.data)
-	if id == nil {
-		id = idBehind.FindSubmatch(l.tail)
-	}
-	if id == nil {
-		return
-	}
-	if waiting, ok := c.waiting(id[1]); ok {
-		waiting <- reply{err: fmt.Errorf("%w: %s bytes in one line, %d are allowed",
-			ErrTooLarge, strconv.FormatInt(l.length, 10), c.opts.MaxLine)}
-	}
 }

@@ -460,6 +460,7 @@ func FuzzConn(f *testing.F) {
 		f.Add([]byte(s + "\n"))
 	}
 	f.Add([]byte("{\"id\":1,\"result\":{\"a\":\"\xff\"}}\n{\"id\":1,\"result\":2}\n{\"id\":2,\"error\":{}}\n"))
+	f.Add([]byte("{\"id\":1,\"result\":{\"v\":NaN}}\n{\"result\":[-Infinity],\"id\":2}\n"))
 	f.Add([]byte(`[{"id":1,"result":1},{"method":"ping","id":"x"},3]`))
 	f.Add([]byte(`{"id":2,"result":"` + strings.Repeat("y", 3000) + "\"}\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {

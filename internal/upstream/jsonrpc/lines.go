@@ -36,6 +36,8 @@ type line struct {
 	overlong bool
 	tail     []byte
 	length   int64
+	// unended: the stream ended before the line did.
+	unended bool
 }
 
 func newLineReader(r io.Reader, max int) *lineReader {
@@ -55,7 +57,9 @@ func (l *lineReader) next() (line, error) {
 		}
 		if err := l.fill(); err != nil {
 			if l.end > l.start {
-				return l.take(l.end, 0), nil
+				last := l.take(l.end, 0)
+				last.unended = true
+				return last, nil
 			}
 			return line{}, err
 		}

@@ -1,0 +1,158 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Where servers put the id of an answer: in front of the result or behind it.
+var (
+	idInFront = regexp.MustCompile(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?[0-9]{1,18})\s*,`)
+	idBehind  = regexp.MustCompile(`"id"\s*:\s*(-?[0-9]{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
+)
+
+// tooLong fails the call that a line over the limit answers, if its beginning
+// or its end says which. A wrong guess can only hurt a call on the server that
+// sent the line.
+func (c *Conn) tooLong(l line) {
+	c.overlong.Add(1)
+	c.opts.Log.Warn("line over the limit thrown away", "bytes", l.length, "limit", c.opts.MaxLine)
+	id := idInFront.FindSubmatch(l.data)
+	if id == nil {
+		id = idBehind.FindSubmatch(l.tail)
+	}
+	if id == nil {
+		return
+	}
+	if waiting, ok := c.waiting(id[1]); ok {
+		waiting <- reply{err: fmt.Errorf("%w: %s bytes in one line, %d are allowed",
+			ErrTooLarge, strconv.FormatInt(l.length, 10), c.opts.MaxLine)}
+	}
+}
+
+// notJSON fails the call that a line was to answer which is no JSON, as with
+// the NaN that some libraries write. Otherwise the call would wait for an
+// answer that has come already.
+func (c *Conn) notJSON(data []byte, cause error) {
+	if id, ok := guessID(data); ok {
+		if waiting, ok := c.waiting(id); ok {
+			if errors.Is(cause, errNesting) {
+				waiting <- reply{err: fmt.Errorf("%w: %w", ErrTooLarge, cause)}
+				return
+			}
+			waiting <- reply{err: fmt.Errorf("%w%s", ErrNotJSON, c.place(data))}
+			return
+		}
+	}
+	level := slog.LevelDebug
+	if !c.warned {
+		c.warned, level = true, slog.LevelWarn
+	}
+	c.opts.Log.Log(context.Background(), level, "line that is not valid JSON passed over", "bytes", len(data))
+}
+
+// guessID returns the id of an answer that is no JSON. What looks like no
+// answer has none: a request that a server logs must not fail its own call.
+func guessID(data []byte) ([]byte, bool) {
+	id, answers := looseMembers(data)
+	if !answers {
+		return nil, false
+	}
+	if m := idInFront.FindSubmatch(data[:min(len(data), keptHead)]); m != nil {
+		return m[1], true
+	}
+	if id != nil {
+		return id, true
+	}
+	if m := idBehind.FindSubmatch(data[max(0, len(data)-keptTail):]); m != nil {
+		return m[1], true
+	}
+	return nil, false
+}
+
+// looseMembers looks at the keys of the object in data, minding nothing but
+// strings and brackets. It returns the value of the one "id", nil when there
+// are more or none, and whether the first member but these is one of an answer.
+func looseMembers(data []byte) (id []byte, answers bool) {
+	ids, level := 0, 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '{', '[':
+			level++
+		case '}', ']':
+			level--
+		case '"':
+			start := i + 1
+			for i++; i < len(data) && data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+			if level != 1 || i >= len(data) {
+				continue
+			}
+			colon := skipSpace(data, i+1)
+			if colon >= len(data) || data[colon] != ':' {
+				continue
+			}
+			switch string(data[start:i]) {
+			case "method":
+				if !answers {
+					return nil, false
+				}
+			case "result", "error":
+				answers = true
+			case "id":
+				ids++
+				from := skipSpace(data, colon+1)
+				id = data[from:min(len(data), from+32)]
+				if end := bytes.IndexAny(id, ",} \t\r"); end >= 0 {
+					id = id[:end]
+				}
+			}
+		}
+	}
+	if ids != 1 {
+		id = nil
+	}
+	return id, answers
+}
+
+const (
+	// shownFault bounds what is shown of the place where an answer is wrong.
+	shownFault = 40
+	// searchedForSecrets is how much before and behind the place is looked at
+	// for a secret of which the place might show a part.
+	searchedForSecrets = 64 << 10
+)
+
+// place says where data stops to be JSON.
+func (c *Conn) place(data []byte) string {
+	var fault *json.SyntaxError
+	if !errors.As(json.Unmarshal(data, new(struct{})), &fault) || fault.Offset < 1 || fault.Offset > int64(len(data)) {
+		return ""
+	}
+	if strings.HasPrefix(fault.Error(), "unexpected end") {
+		return ": it ends too early, after " + strconv.Itoa(len(data)) + " bytes"
+	}
+	at := int(fault.Offset) - 1
+	where := " (byte " + strconv.FormatInt(fault.Offset, 10) + ")"
+	if c.opts.Redact != nil {
+		around := string(data[max(0, at-searchedForSecrets):min(len(data), at+searchedForSecrets)])
+		if c.opts.Redact(around) != around {
+			return where
+		}
+	}
+	shown := data[at:min(len(data), at+shownFault)]
+	if end := bytes.IndexAny(shown[1:], ",]}\" \t\r"); end >= 0 {
+		shown = shown[:end+1]
+	}
+	return fmt.Sprintf(", near %q%s", strings.ToValidUTF8(string(shown), ""), where)
+}
