@@ -43,6 +43,8 @@ const (
 	maxBackoff   = 30 * time.Second
 	// stable: a server that lived this long did start well.
 	stable = 30 * time.Second
+	// shortPause is a wait that a caller is not refused for.
+	shortPause = 2 * time.Second
 )
 
 // Manager owns the servers. Its methods are safe for concurrent use.
@@ -149,7 +151,8 @@ func (m *Manager) Definition(name string) (Definition, bool) {
 // Server returns the running server of this name and starts it if need be. All
 // callers share one start, which goes on when a caller's ctx ends. A server
 // that has ended is started anew; one that does not stay up only after a pause,
-// in which the last error is returned at once.
+// in which the last error is returned at once;
+// what remains of a pause, when it is short, is waited for.
 //
 // Errors are *Error; the kinds are ErrUnknownServer, ErrDisabled, ErrClosed and
 // ErrStart.
@@ -161,17 +164,36 @@ func (m *Manager) Server(ctx context.Context, name string) (*Server, error) {
 	if e.def.Disabled {
 		return nil, &Error{Server: name, Kind: ErrDisabled}
 	}
-	e.mu.Lock()
-	if e.current != nil && e.current.Alive() {
-		s := e.current
-		s.touch()
+	var a *attempt
+	for waited := false; ; waited = true {
+		e.mu.Lock()
+		if e.current != nil && e.current.Alive() {
+			s := e.current
+			s.touch()
+			e.mu.Unlock()
+			return s, nil
+		}
+		var wait time.Duration
+		var err error
+		a, wait, err = m.starting(e)
 		e.mu.Unlock()
-		return s, nil
-	}
-	a, err := m.starting(e)
-	e.mu.Unlock()
-	if err != nil {
-		return nil, err
+		if err == nil {
+			break
+		}
+		// Once is enough: it may have failed again for somebody else.
+		deadline, limited := ctx.Deadline()
+		if waited || wait == 0 || wait > shortPause || limited && time.Until(deadline) <= wait {
+			return nil, err
+		}
+		pause := time.NewTimer(wait)
+		select {
+		case <-pause.C:
+		case <-m.base.Done(): // starting says so
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, &Error{Server: name, Op: "start", Err: context.Cause(ctx)}
+		}
+		pause.Stop()
 	}
 	select {
 	case <-a.done:
@@ -181,10 +203,11 @@ func (m *Manager) Server(ctx context.Context, name string) (*Server, error) {
 	}
 }
 
-// starting returns the start that is under way, or begins one. e.mu is held.
-func (m *Manager) starting(e *entry) (*attempt, error) {
+// starting returns the start that is under way, or begins one. When it is too
+// early for that it returns an error and how long it will be. e.mu is held.
+func (m *Manager) starting(e *entry) (*attempt, time.Duration, error) {
 	if e.starting != nil {
-		return e.starting, nil
+		return e.starting, 0, nil
 	}
 	if e.current != nil { // it has ended
 		if time.Since(e.current.started) >= stable || e.current.stopping.Load() {
@@ -195,13 +218,13 @@ func (m *Manager) starting(e *entry) (*attempt, error) {
 		e.current = nil
 	}
 	if wait := time.Until(e.retryAt); wait > 0 && e.failures > 1 {
-		return nil, fmt.Errorf("%w (it is tried again after %s)", e.lastErr, wait.Round(100*time.Millisecond))
+		return nil, wait, fmt.Errorf("%w (it is tried again after %s)", e.lastErr, wait.Round(100*time.Millisecond))
 	}
 	a := &attempt{done: make(chan struct{})}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, &Error{Server: e.def.Name, Kind: ErrClosed}
+		return nil, 0, &Error{Server: e.def.Name, Kind: ErrClosed}
 	}
 	e.starting = a
 	known := e.era
@@ -219,7 +242,7 @@ func (m *Manager) starting(e *entry) (*attempt, error) {
 		e.mu.Unlock()
 		close(a.done)
 	})
-	return a, nil
+	return a, 0, nil
 }
 
 // failed counts a start that failed or did not last. The first one may be

@@ -123,25 +123,37 @@ func TestOneStartForAll(t *testing.T) {
 
 func TestBackoff(t *testing.T) {
 	m := manage(t, Options{}, define(t, "x", "dies-at-start"), define(t, "y", "plain"))
-	var errs []error
-	for range 4 {
+	const paused = "it is tried again after"
+	refused := func(err error) bool { return err != nil && strings.Contains(err.Error(), paused) }
+	// A caller waits for a pause of one second and for one of two, not for one
+	// of four, nor for one that is longer than it may wait.
+	for i := range 5 {
+		if i == 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			if _, err := m.Server(ctx, "x"); !refused(err) || ctx.Err() != nil {
+				t.Errorf("in less time than the pause: %v", err)
+			}
+			cancel()
+			ctx, cancel = context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, cancel)
+			if _, err := m.Server(ctx, "x"); !errors.Is(err, context.Canceled) {
+				t.Errorf("given up during the pause: %v", err)
+			}
+		}
+		began := time.Now()
 		_, err := m.Server(t.Context(), "x")
-		errs = append(errs, err)
-	}
-	for i, err := range errs {
-		if paused := strings.Contains(err.Error(), "it is tried again after"); paused != (i >= 2) || !errors.Is(err, ErrStart) || !strings.Contains(err.Error(), "exit status 3") {
+		if refused(err) != (i == 4) || !errors.Is(err, ErrStart) || !strings.Contains(err.Error(), "exit status 3") {
 			t.Errorf("start %d: %v", i, err)
 		}
+		if i == 4 && time.Since(began) > time.Second {
+			t.Errorf("refused after %v", time.Since(began))
+		}
 	}
-	waitFor(t, func() bool {
-		_, err := m.Server(t.Context(), "x")
-		return !strings.Contains(err.Error(), "it is tried again after")
-	})
 	// One that starts well and dies each time is held back too.
-	for i := range 3 {
+	for i := range 5 {
 		s, err := m.Server(t.Context(), "y")
-		if i == 2 {
-			if !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "it is tried again after") {
+		if i == 4 {
+			if !errors.Is(err, ErrGone) || !refused(err) {
 				t.Errorf("start %d: %v", i, err)
 			}
 			break
@@ -152,6 +164,20 @@ func TestBackoff(t *testing.T) {
 		if _, err := s.CallTool(t.Context(), "die", nil); !errors.Is(err, ErrGone) {
 			t.Error(err)
 		}
+	}
+}
+
+func TestCloseDuringAPause(t *testing.T) {
+	m := manage(t, Options{}, define(t, "x", "dies-at-start"))
+	for range 2 {
+		if _, err := m.Server(t.Context(), "x"); !errors.Is(err, ErrStart) {
+			t.Fatal(err)
+		}
+	}
+	time.AfterFunc(100*time.Millisecond, func() { _ = m.Close(context.Background()) })
+	began := time.Now()
+	if _, err := m.Server(t.Context(), "x"); err == nil || time.Since(began) > 800*time.Millisecond {
+		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }
 
