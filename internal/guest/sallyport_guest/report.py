@@ -36,13 +36,19 @@ def render(e, compiling):
 
 
 def prune(shown):
-    """Remove our frames from an exception and from all that it refers to."""
+    """Remove our frames from an exception and from all that it refers to, and
+    those of asyncio through which ours came to user code."""
+    asyncio = getattr(sys.modules.get("asyncio"), "__file__", None)
+    carriers = OURS + (asyncio.rpartition("/")[0] + "/",) if isinstance(asyncio, str) else OURS
     pending, seen = [shown], set()
     while pending:
         x = pending.pop()
         if x is None or id(x) in seen:
             continue
         seen.add(id(x))
+        if x.stack and x.stack[0].filename.startswith(OURS):
+            first = next((i for i, f in enumerate(x.stack) if not f.filename.startswith(carriers)), 0)
+            del x.stack[:first]
         if x.stack:
             x.stack[:] = [f for f in x.stack if not f.filename.startswith(OURS)]
         pending += [x.__cause__, x.__context__, *(getattr(x, "exceptions", None) or ())]

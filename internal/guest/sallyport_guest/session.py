@@ -52,6 +52,8 @@ class Session:
         self.imports.after["asyncio"] = self.asyncio_imported
         self.imports.after["linecache"] = self.sources.publish
         sys.path.insert(0, "")
+        # A file that is written twice within a second must be compiled twice.
+        sys.dont_write_bytecode = True
         sys.displayhook = execute.displayhook
         self.imports.after["_posixsubprocess"] = self.subprocess_imported
         register_at_fork(before=self.streams.drain, after_in_child=self.in_child, after_in_parent=self.in_parent)
@@ -161,12 +163,13 @@ class Session:
         self.error = None
         if self._registry is not None or "grants" in frame or "define" in frame or "discovered" in frame:
             self.registry.update(frame)
-        script = "script" in frame
-        if script:
-            self.namespace["__name__"] = "__main__"
-        status, code = execute.run(self, frame["code"], frame.get("filename") or "<cell %d>" % run, not script)
-        if script:
-            self.namespace["__name__"] = NAME
+        filename = frame.get("filename") or "<cell %d>" % run
+        if "script" in frame:
+            from . import script
+
+            status, code = script.run(self, frame["code"], filename)
+        else:
+            status, code = execute.run(self, frame["code"], filename, True)
         self.channel.end_run()
         self.streams.flush()
         # First, because what init does with it takes longer than the rest.
