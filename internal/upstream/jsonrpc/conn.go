@@ -382,10 +382,11 @@ func (c *Conn) handleMessage(data []byte, owned, unended bool) {
 	m, err := parseMessage(data)
 	switch {
 	case err != nil:
-		c.keepJunk(data)
 		// A message cut off by the end of its sender is told by that end.
 		if data[0] == '{' && !unended {
 			c.notJSON(data, err)
+		} else {
+			c.keepJunk(data)
 		}
 	case m.method != nil:
 		c.incoming(m)

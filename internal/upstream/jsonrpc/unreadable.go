@@ -51,6 +51,7 @@ func (c *Conn) notJSON(data []byte, cause error) {
 			return
 		}
 	}
+	c.keepJunk(data)
 	level := slog.LevelDebug
 	if !c.warned {
 		c.warned, level = true, slog.LevelWarn
