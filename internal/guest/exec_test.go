@@ -37,6 +37,8 @@ func TestPrograms(t *testing.T) {
 		{name: "exception in a function", code: "f()", status: wire.StatusError, exit: 1, stderr: "\n  File \"<cell 14>\", line 2, in f\n    return 1/0\n"},
 		{name: "still there", code: `f.__name__`, stdout: "'f'\n"},
 		{name: "source", code: "import inspect\nprint(inspect.getsource(f))", stdout: "def f():\n    return 1/0\n\n"},
+		{name: "class", code: "class Ab: x = 0\nclass A:\n    x = 1\n\n    def f(self): pass\ny = 2"},
+		{name: "source of a class", code: "print(inspect.getsource(A), inspect.getsource(A.f))", stdout: "class A:\n    x = 1\n\n    def f(self): pass\n     def f(self): pass\n\n"},
 		{name: "syntax error", code: "x = = 1", status: wire.StatusError, exit: 1, stderr: "SyntaxError: invalid syntax"},
 		{name: "await", code: "async def g():\n    return 7\nawait g()", stdout: "7\n"},
 		{name: "await before the last", code: "y = await g()\ny+1", stdout: "8\n"},

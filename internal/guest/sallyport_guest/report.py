@@ -6,6 +6,7 @@ import sys
 import traceback
 
 from .interrupt import OURS
+from .output import with_a_descriptor
 
 
 def report(session, e, compiling):
@@ -19,8 +20,8 @@ def report(session, e, compiling):
                 return
             except Exception:
                 sys.excepthook = sys.__excepthook__
-        text = render(e, compiling)
-        text += hint(session, e)
+        # Module traceback imports others when it needs them.
+        text = with_a_descriptor(lambda: render(e, compiling) + hint(session, e))
     except BaseException as problem:  # a second interrupt, no memory, an exception that defends itself
         text = "%s (its traceback cannot be shown: %s)\n" % (type(e).__name__, type(problem).__name__)
     session.streams.say(text)

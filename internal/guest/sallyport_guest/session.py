@@ -51,6 +51,7 @@ class Session:
         self.imports = hooks.Imports(self)
         self.imports.after["asyncio"] = self.asyncio_imported
         self.imports.after["linecache"] = self.sources.publish
+        self.imports.after["inspect"] = self.sources.inspect_imported
         sys.path.insert(0, "")
         # A file that is written twice within a second must be compiled twice.
         sys.dont_write_bytecode = True

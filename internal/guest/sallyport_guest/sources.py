@@ -5,6 +5,7 @@ from . import BUILTINS as __builtins__
 import sys
 
 MAX_BYTES = 16 << 20
+OWN = ("__sandbox__", "__main__")  # the session's module
 
 
 class Sources:
@@ -33,6 +34,36 @@ class Sources:
             for filename, text in self.texts.items():
                 if filename not in linecache.cache:
                     self.cache(linecache, filename, text)
+
+    def with_class(self, name):
+        """The name of the last source that defines a class, or None."""
+        statement = "class " + name
+        for filename in reversed(list(self.texts)):
+            for line in self.texts[filename].splitlines():
+                line = line.strip()
+                if line.startswith(statement) and not line[len(statement) : len(statement) + 1].isidentifier():
+                    return filename
+        return None
+
+    def inspect_imported(self):
+        """Have inspect find the classes of the session: a class does not say
+        where it comes from, and the module is not one file."""
+        inspect = sys.modules["inspect"]
+        getfile = inspect.getfile
+
+        def getfile_also_here(object):
+            try:
+                return getfile(object)
+            except (TypeError, OSError):
+                if not isinstance(object, type) or object.__module__ not in OWN:
+                    raise
+                filename = self.with_class(object.__name__)
+                if filename is None:
+                    raise
+                self.publish()
+                return filename
+
+        inspect.getfile = getfile_also_here
 
     def cache(self, linecache, filename, text):
         lines = [line + "\n" for line in text.splitlines()]
