@@ -21,32 +21,30 @@ var layers = []layer{
 	{"cmd/sallyport", 90, []string{"internal/cli", "internal/sandbox/gvisor/cell"}},
 
 	{"internal/cli", 80, []string{
-		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/session",
-		"internal/policy", "internal/upstream", "internal/upstream/definitions",
-		"internal/sandbox/gvisor", "internal/sandbox", "internal/guest", "internal/wire",
-		"internal/settings",
+		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/policy",
+		"internal/upstream", "internal/upstream/definitions", "internal/sandbox/gvisor",
+		"internal/sandbox", "internal/settings",
 	}},
 	{"internal/mcpserver", 70, []string{"internal/broker", "internal/upstream/jsonrpc", "internal/toon"}},
 	{"internal/broker", 60, []string{
-		"internal/bridge", "internal/session", "internal/policy", "internal/upstream",
-		"internal/sandbox", "internal/guest", "internal/wire",
+		"internal/bridge", "internal/session", "internal/policy", "internal/sandbox", "internal/wire",
 	}},
-	{"internal/session", 51, []string{"internal/policy", "internal/sandbox", "internal/guest", "internal/wire"}},
+	{"internal/session", 51, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 	{"internal/bridge", 50, []string{
 		"internal/policy", "internal/upstream", "internal/upstream/jsonrpc", "internal/wire",
 	}},
 
 	{"internal/policy", 40, []string{"internal/sandbox"}},
 	{"internal/upstream", 41, []string{
-		"internal/upstream/definitions", "internal/upstream/child", "internal/upstream/jsonrpc", "internal/upstream/tail",
+		"internal/upstream/definitions", "internal/upstream/child", "internal/upstream/jsonrpc",
 	}},
 	{"internal/upstream/definitions", 40, nil},
 	{"internal/upstream/child", 40, []string{"internal/upstream/tail"}},
 	{"internal/upstream/jsonrpc", 40, []string{"internal/upstream/tail"}},
 	{"internal/upstream/tail", 39, nil},
 
-	{"internal/sandbox/gvisor/cell", 32, []string{"internal/sandbox/gvisor", "internal/sandbox", "internal/wire"}},
-	{"internal/sandbox/gvisor", 31, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
+	{"internal/sandbox/gvisor/cell", 32, []string{"internal/sandbox/gvisor"}},
+	{"internal/sandbox/gvisor", 31, []string{"internal/sandbox", "internal/guest"}},
 	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 	{"internal/sandbox/sandboxtest", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 
@@ -97,15 +95,27 @@ func TestTablePointsDown(t *testing.T) {
 	}
 }
 
-// TestTableIsOfThisTree: a package that is gone leaves the table too.
+// TestTableIsOfThisTree: what is gone, a package or its last import of
+// another, leaves the table too.
 func TestTableIsOfThisTree(t *testing.T) {
 	present := map[string]bool{}
+	used := map[string]bool{}
 	for _, f := range sources(t) {
 		present[f.pkg] = true
+		for _, imp := range f.imports {
+			if !f.test {
+				used[f.pkg+" "+strings.TrimPrefix(imp, module+"/")] = true
+			}
+		}
 	}
 	for _, l := range layers {
 		if !present[l.pkg] {
 			t.Errorf("%s is in the table and has no Go file", l.pkg)
+		}
+		for _, imp := range l.allowed {
+			if !used[l.pkg+" "+imp] {
+				t.Errorf("%s may import %s and does not: take it off the table", l.pkg, imp)
+			}
 		}
 	}
 	for pkg := range programs {
