@@ -113,12 +113,13 @@ func (s *Server) watch() {
 	select {
 	case <-s.conn.Done():
 	case <-s.proc.Exited():
-		// What it wrote last is still being read; but something that it
-		// started may hold its output open.
-		select {
-		case <-s.conn.Done():
-		case <-time.After(200 * time.Millisecond):
-		}
+	}
+	// What it wrote last may still have to be read, also when a message to it
+	// could not be written any more; but something that it started may hold
+	// its output open.
+	select {
+	case <-s.conn.Drained():
+	case <-time.After(200 * time.Millisecond):
 	}
 	s.conn.CloseWrite()
 	if err := s.proc.Stop(context.Background()); err != nil {

@@ -18,7 +18,7 @@ import (
 const (
 	// keepStderr is how much of a program's standard error is kept.
 	keepStderr = 64 << 10
-	// lastWords is how long a dead program's standard error may stay open
+	// lastWords is how long a dead program's output may stay open
 	// (a process outside its group may hold it) before it is closed.
 	lastWords = 200 * time.Millisecond
 	// killWait bounds the wait for a killed program: one in an uninterruptible
@@ -57,9 +57,10 @@ func (k *Keeper) Close() { k.os.close() }
 // are closed when the program is gone, Stdout only then.
 type Process struct {
 	Stdin  *os.File
-	Stdout *os.File
+	Stdout io.Reader
 
 	cmd    *exec.Cmd
+	stdout *output
 	os     processOS
 	grace  time.Duration
 	stderr *tail.Buffer
@@ -117,7 +118,8 @@ func (k *Keeper) Start(spec Spec) (*Process, error) {
 	}
 	k.os.started(p)
 	_, _, _ = inR.Close(), outW.Close(), errW.Close()
-	p.Stdin, p.Stdout = inW, outR
+	p.stdout = &output{file: outR, ended: make(chan struct{})}
+	p.Stdin, p.Stdout = inW, p.stdout
 
 	stderrDone := make(chan struct{})
 	go func() {
@@ -145,9 +147,30 @@ func (k *Keeper) reap(p *Process, stderr *os.File, stderrDone <-chan struct{}) {
 	k.os.ended(p)
 	_ = stderr.Close()
 	<-stderrDone
-	// Nothing writes to it any more but what left the group.
-	_ = p.Stdout.Close()
+	// Nothing writes to it any more but what left the group; what was written
+	// is still to be read.
+	select {
+	case <-p.stdout.ended:
+	case <-time.After(lastWords):
+	}
+	_ = p.stdout.file.Close()
 	close(p.gone)
+}
+
+// output is a program's standard output, and knows when it has been read to
+// its end.
+type output struct {
+	file  *os.File
+	once  sync.Once
+	ended chan struct{}
+}
+
+func (o *output) Read(p []byte) (int, error) {
+	n, err := o.file.Read(p)
+	if err != nil {
+		o.once.Do(func() { close(o.ended) })
+	}
+	return n, err
 }
 
 // PID is the program's process id.

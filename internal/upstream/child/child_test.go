@@ -123,11 +123,24 @@ func waitDead(t *testing.T, within time.Duration, pids ...int) {
 	}
 }
 
+// What a program wrote before it ended is there to be read after it has ended.
+func TestLastOutputIsRead(t *testing.T) {
+	for range 50 {
+		p := start(t, shell(`echo usage: server --port N`))
+		<-p.Exited()
+		text, err := io.ReadAll(p.Stdout)
+		if string(text) != "usage: server --port N\n" || err != nil {
+			t.Fatalf("%q, %v", text, err)
+		}
+	}
+}
+
 func TestEndOfInputIsEnough(t *testing.T) {
 	p := start(t, shell(`cat; echo bye >&2; exit 3`))
 	if p.ExitStatus() != "" {
 		t.Error("an exit status before the end")
 	}
+	go func() { _, _ = io.Copy(io.Discard, p.Stdout) }()
 	began := time.Now()
 	if err := p.Stop(t.Context()); err != nil {
 		t.Fatal(err)
