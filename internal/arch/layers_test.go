@@ -51,6 +51,7 @@ var layers = []layer{
 	{"internal/guest", 12, []string{"internal/wire"}},
 	{"internal/sandbox", 11, nil},
 	{"internal/settings", 10, nil},
+	{"internal/state", 10, nil},
 	{"internal/toon", 10, nil},
 	{"internal/wire", 10, nil},
 	{"internal/arch", 0, nil},

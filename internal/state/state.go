@@ -1,0 +1,171 @@
+// Package state is the directory in which everything lies that outlives the
+// program: a person's memories, saved tools, what is known of servers. Several
+// Sallyports of one user share it at the same time.
+//
+// Files are replaced whole or not at all, so that a reader needs no lock and
+// finds no half file, whatever dies when. Who changes a file depending on what
+// is in it holds a lock meanwhile. Everything is the user's own alone (0700,
+// 0600): it may hold what code in a sandbox wrote, and what servers answered.
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/lockedfile"
+)
+
+// ErrNoPlace: there is no state directory.
+var ErrNoPlace = errors.New("there is no place to keep it: set stateDir (SALLYPORT_STATE_DIR), XDG_STATE_HOME or HOME")
+
+// ErrTooLarge: a file is larger than its reader wants to read.
+var ErrTooLarge = errors.New("file is too large")
+
+// Names of what is not a file of the callers.
+const (
+	temporary  = ".tmp-"
+	lockSuffix = ".lock"
+)
+
+// abandoned is the age at which the file of an unfinished write is one that a
+// crash left behind.
+const abandoned = time.Hour
+
+// A Dir is a directory of files. It exists once something was written; until
+// then it reads as empty. Methods are safe for concurrent use, also by several
+// processes. Names are single elements of a path that do not begin with a dot.
+type Dir struct{ path string }
+
+// At is the directory of that path. With an empty path every method fails with
+// ErrNoPlace, except that nothing is listed.
+func At(path string) Dir { return Dir{path} }
+
+// Sub is a directory below.
+func (d Dir) Sub(name string) Dir {
+	if d.path == "" {
+		return d
+	}
+	return Dir{filepath.Join(d.path, name)}
+}
+
+// Path is where the file lies, or the directory itself for an empty name.
+func (d Dir) Path(name string) string { return filepath.Join(d.path, name) }
+
+func (d Dir) check(name string) error {
+	if d.path == "" {
+		return ErrNoPlace
+	}
+	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\\\x00") {
+		return fmt.Errorf("%q is no name of a file", name)
+	}
+	return nil
+}
+
+// Read returns a file's content, of at most limit bytes. A file that is not
+// there is fs.ErrNotExist. What is no regular file is not read.
+func (d Dir) Read(name string, limit int64) ([]byte, error) {
+	if err := d.check(name); err != nil {
+		return nil, err
+	}
+	path := d.Path(name)
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s: %w (over %d bytes)", path, ErrTooLarge, limit)
+	}
+	return data, nil
+}
+
+// Write replaces a file. After a crash at any moment there is either the old
+// content or the new.
+func (d Dir) Write(name string, data []byte) error {
+	if err := d.check(name); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(d.path, temporary+"*") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), d.Path(name))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// Remove removes a file; one that is not there is fs.ErrNotExist.
+func (d Dir) Remove(name string) error {
+	if err := d.check(name); err != nil {
+		return err
+	}
+	return os.Remove(d.Path(name))
+}
+
+// List returns the names of the files, sorted. It also removes what unfinished
+// writes of a crashed process left.
+func (d Dir) List() ([]string, error) {
+	if d.path == "" {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(d.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		switch {
+		case strings.HasPrefix(e.Name(), temporary):
+			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > abandoned {
+				_ = os.Remove(d.Path(e.Name()))
+			}
+		case strings.HasPrefix(e.Name(), "."), !e.Type().IsRegular():
+		default:
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Lock waits for the lock of that name and returns what releases it. The lock
+// goes with its holder, however that ends. It is for short work: nobody who
+// waits for it can be interrupted.
+func (d Dir) Lock(name string) (unlock func(), err error) {
+	if err := d.check(name); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
+		return nil, err
+	}
+	return lockedfile.MutexAt(d.Path("." + name + lockSuffix)).Lock()
+}
