@@ -9,6 +9,9 @@
 // label and a pattern, matched against "package.Test/subtest" (of pytest, against
 // "module.test"): at least one test must match it, and each that does must have
 // passed.
+//
+// NAME.again.json has the second runs of tests that failed in NAME.json: see
+// settle.
 package main
 
 import (
@@ -47,7 +50,18 @@ func main() {
 	must := flag.String("must", "", "the list of tests that must have passed")
 	checksPassed := flag.Int("passed-checks", 0, "checks other than tests that passed")
 	checksFailed := flag.Int("failed-checks", 0, "checks other than tests that failed")
+	list := flag.Bool("list-failed", false, "only list the failed tests of one file of events that are worth running again")
 	flag.Parse()
+	if *list {
+		worth, err := listFailed(os.Stdout, flag.Arg(0))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "report:", err)
+		}
+		if err != nil || !worth {
+			os.Exit(1)
+		}
+		return
+	}
 	ok, err := run(os.Stdout, flag.Arg(0), *must, *checksPassed, *checksFailed)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
@@ -62,6 +76,7 @@ func run(w io.Writer, dir, must string, checksPassed, checksFailed int) (bool, e
 	if err != nil {
 		return false, err
 	}
+	results = settle(w, results)
 	count := map[outcome]int{passed: checksPassed, failed: checksFailed}
 	for _, r := range results {
 		if r.parent {
@@ -198,7 +213,10 @@ func readEvents(label string, r io.Reader) ([]result, error) {
 				s.output.WriteString(e.Output)
 			}
 		case "pass", "fail", "skip":
-			s.outcome = outcome(e.Action)
+			// Of several runs, one that failed counts.
+			if s.outcome != failed {
+				s.outcome = outcome(e.Action)
+			}
 		case "run", "start":
 			// A slash may also stand in a subtest's own name: what is before
 			// it is a parent only where it is a test.

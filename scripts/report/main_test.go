@@ -37,6 +37,52 @@ const junit = `<?xml version="1.0"?><testsuites><testsuite name="pytest">
 <testcase classname="test.clients.test_x" name="test_not"><skipped message="no node"/></testcase>
 </testsuite></testsuites>`
 
+const oneFailed = `{"Action":"run","Package":"p","Test":"TestGood"}
+{"Action":"pass","Package":"p","Test":"TestGood"}
+{"Action":"run","Package":"p","Test":"TestTree"}
+{"Action":"run","Package":"p","Test":"TestTree/one"}
+{"Action":"output","Package":"p","Test":"TestTree/one","Output":"once\n"}
+{"Action":"fail","Package":"p","Test":"TestTree/one"}
+{"Action":"fail","Package":"p","Test":"TestTree"}
+{"Action":"fail","Package":"p"}
+`
+
+const passedAgain = `{"Action":"run","Package":"p","Test":"TestTree"}
+{"Action":"pass","Package":"p","Test":"TestTree"}
+{"Action":"pass","Package":"p"}
+`
+
+const failedAgain = `{"Action":"run","Package":"p","Test":"TestTree"}
+{"Action":"fail","Package":"p","Test":"TestTree"}
+{"Action":"run","Package":"p","Test":"TestTree"}
+{"Action":"pass","Package":"p","Test":"TestTree"}
+{"Action":"fail","Package":"p"}
+`
+
+func TestListFailed(t *testing.T) {
+	third := strings.ReplaceAll(oneFailed, "TestTree", "TestOther") + strings.ReplaceAll(oneFailed, "TestTree", "TestThird")
+	for _, c := range []struct {
+		name, events, want string
+		ok                 bool
+	}{
+		{"one", oneFailed, "p TestTree\n", true},
+		{"none", events, "", false},
+		{"a crash", crash, "", false},
+		{"too many", oneFailed + third, "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "root.json")
+			if err := os.WriteFile(file, []byte(c.events), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			if ok, err := listFailed(&out, file); ok != c.ok || err != nil || out.String() != c.want {
+				t.Error(ok, err, out.String())
+			}
+		})
+	}
+}
+
 func TestReport(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -49,6 +95,18 @@ func TestReport(t *testing.T) {
 		{
 			name: "go", files: map[string]string{"root.json": events},
 			last: "3 passed, 0 failed, 1 skipped", want: []string{"--- SKIP: [root] sallyport/internal/a.TestTree/two", "    no root here"}, ok: true,
+		},
+		{
+			name: "failed once", files: map[string]string{"root.json": oneFailed, "root.again.json": passedAgain},
+			must: "root ^p.TestTree\n", last: "2 passed, 0 failed, 0 skipped", want: []string{"--- FLAKY: [root] p.TestTree/one failed once, and passed each time that it was run again", "    once"}, ok: true,
+		},
+		{
+			name: "failed again", files: map[string]string{"root.json": oneFailed, "root.again.json": failedAgain},
+			last: "1 passed, 1 failed, 0 skipped", want: []string{"--- FAIL: [root] p.TestTree/one"},
+		},
+		{
+			name: "another run's second runs", files: map[string]string{"root.json": oneFailed, "race.again.json": passedAgain},
+			last: "1 passed, 1 failed, 0 skipped", want: []string{"--- FAIL: [root] p.TestTree/one"},
 		},
 		{
 			name: "must run, met", files: map[string]string{"root.json": events},
