@@ -6,39 +6,83 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+)
+
+// Transport is how a server is reached.
+type Transport string
+
+// The transports.
+const (
+	Stdio Transport = "stdio" // a program on this machine; also the zero value
+	HTTP  Transport = "http"  // streamable HTTP
+	SSE   Transport = "sse"   // HTTP with server-sent events, of 2024-11-05
+	// Auto is a URL that the definition says no more of: streamable HTTP, and
+	// SSE where the server does not know that.
+	Auto Transport = "auto"
+)
+
+// Offer says that a definition waits for the user's word.
+type Offer string
+
+// The offers; a definition with none may be used.
+const (
+	Offered Offer = "offered" // of a project that the user has not trusted
+	Changed Offer = "changed" // trusted once, and different since
 )
 
 // Definition is one server that the user has. Its exported fields are fit to
 // be shown; see the package comment about secrets. It is not changed after it
 // was made and may be copied.
-//
-// All definitions are of programs that speak over standard input and output.
-// Remote servers will be a second kind beside launch.
 type Definition struct {
-	Name        string   `json:"name"`
-	Alias       string   `json:"alias,omitempty"` // filled by upstream.NewManager
-	Description string   `json:"description,omitempty"`
-	Command     string   `json:"command"`
-	Args        []string `json:"args,omitempty"`
-	Dir         string   `json:"cwd,omitempty"`
-	EnvNames    []string `json:"env,omitempty"`
-	Disabled    bool     `json:"disabled,omitempty"`
+	Name        string    `json:"name"`
+	Alias       string    `json:"alias,omitempty"` // filled by upstream.NewManager
+	Description string    `json:"description,omitempty"`
+	Transport   Transport `json:"transport,omitempty"`
+	Command     string    `json:"command,omitempty"`
+	Args        []string  `json:"args,omitempty"`
+	Dir         string    `json:"cwd,omitempty"`
+	EnvNames    []string  `json:"env,omitempty"`
+	URL         string    `json:"url,omitempty"`
+	HeaderNames []string  `json:"headers,omitempty"`
+	Disabled    bool      `json:"disabled,omitempty"`
+	Offer       Offer     `json:"offer,omitempty"`
 	// AllowTools, when not nil, names the only tools that may be used;
 	// DenyTools names tools that may not.
 	AllowTools []string `json:"allowTools,omitempty"`
 	DenyTools  []string `json:"denyTools,omitempty"`
-	// File and Line say where the definition was read.
-	File string `json:"file,omitempty"`
-	Line int    `json:"line,omitempty"`
+	// How long a start and a call may take, where the definition says so; 0:
+	// as the settings say.
+	StartTimeout time.Duration `json:"startTimeout,omitempty"`
+	CallTimeout  time.Duration `json:"callTimeout,omitempty"`
+	// Source is the kind of place, such as "cursor"; File and Line say where
+	// the definition was read.
+	Source string `json:"source,omitempty"`
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	// Shadowed are definitions of the same name that this one hides.
+	Shadowed []Origin `json:"shadowed,omitempty"`
 
 	// A pointer, so that printing a structure that contains a Definition
 	// does not reach what it points to.
 	launch *launch
 }
 
+// Origin is a place where a server is defined.
+type Origin struct {
+	Source string `json:"source"`
+	File   string `json:"file"`
+	Line   int    `json:"line,omitempty"`
+}
+
 type launch struct {
 	Launch
-	redact *strings.Replacer
+	remote *Remote // nil: a program
+	// secrets are what redact hides; a copy is extended by Resolve.
+	secrets *secrets
+	redact  *strings.Replacer
+	// digest is of all that was written, secrets included.
+	digest [32]byte
 }
 
 // Launch is what a server is really started with, secrets included. It does
@@ -50,12 +94,34 @@ type Launch struct {
 	Dir     string            // absolute, or empty
 }
 
+// Remote is how a remote server is really reached, secrets included. It does
+// not show when it is printed or logged.
+type Remote struct {
+	Transport Transport // HTTP, SSE or Auto
+	URL       string
+	Headers   map[string]string // a bearer token is a header, Authorization
+	TLS       TLS
+}
+
+// TLS are options of a connection; the zero value is what everybody wants.
+type TLS struct {
+	CAFile            string // certificates to trust in addition to the system's
+	CertFile, KeyFile string // what we show to the server
+	ServerName        string
+	Insecure          bool // do not check the server's certificate
+}
+
 const redacted = "[redacted]"
 
 func (Launch) String() string               { return redacted }
 func (Launch) GoString() string             { return redacted }
 func (Launch) LogValue() slog.Value         { return slog.StringValue(redacted) }
 func (Launch) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+func (Remote) String() string               { return redacted }
+func (Remote) GoString() string             { return redacted }
+func (Remote) LogValue() slog.Value         { return slog.StringValue(redacted) }
+func (Remote) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // New makes a Definition of what a program says itself, without expansion.
 func New(name, description string, l Launch) Definition {
@@ -64,34 +130,54 @@ func New(name, description string, l Launch) Definition {
 	return d
 }
 
+// NewRemote is New for a remote server.
+func NewRemote(name, description string, r Remote) Definition {
+	d := Definition{Name: name, Description: description}
+	d.setRemote(r, r.URL, nil)
+	return d
+}
+
 // setLaunch sets what is started and, from what was written, what is shown.
 // expanded are the values of the variables that were put in.
 func (d *Definition) setLaunch(l, written Launch, expanded map[string]string) {
 	l.Args, l.Env = slices.Clone(l.Args), maps.Clone(l.Env)
 	secrets := newSecrets()
-	for name, value := range expanded {
-		if slices.Contains(everyday, name) {
-			continue
-		}
-		secrets.add("${"+name+"}", value)
-	}
+	secrets.expanded(expanded)
 	for name, value := range l.Env {
 		secrets.add("${"+name+"}", value)
 	}
+	d.Transport = Stdio
 	d.Command = written.Command
 	d.Dir = written.Dir
 	d.Args = maskArgs(written.Args, secrets)
 	d.EnvNames = slices.Sorted(maps.Keys(l.Env))
 	// Two passes of masking find the same secret whether it was expanded or not.
 	maskArgs(l.Args, secrets)
-	d.launch = &launch{Launch: l, redact: secrets.replacer()}
+	d.launch = &launch{Launch: l, secrets: secrets, redact: secrets.replacer()}
 	for i, arg := range d.Args {
 		d.Args[i] = d.launch.redact.Replace(arg)
 	}
 }
 
+// setRemote is setLaunch for a remote server.
+func (d *Definition) setRemote(r Remote, written string, expanded map[string]string) {
+	r.Headers = maps.Clone(r.Headers)
+	secrets := newSecrets()
+	secrets.expanded(expanded)
+	for name, value := range r.Headers {
+		secrets.header(name, value)
+	}
+	d.Transport = r.Transport
+	d.URL = maskURL(written, secrets)
+	d.HeaderNames = slices.Sorted(maps.Keys(r.Headers))
+	maskURL(r.URL, secrets)
+	d.launch = &launch{remote: &r, secrets: secrets, redact: secrets.replacer()}
+	d.URL = d.launch.redact.Replace(d.URL)
+}
+
 // Launch returns what the server is started with, for reading. It is a pointer
-// so that printing a structure that keeps it shows nothing.
+// so that printing a structure that keeps it shows nothing. Of a remote server
+// it is empty.
 func (d Definition) Launch() *Launch {
 	if d.launch == nil {
 		return new(Launch)
@@ -99,9 +185,18 @@ func (d Definition) Launch() *Launch {
 	return &d.launch.Launch
 }
 
+// Remote returns how the server is reached, for reading, or nil when it is a
+// program on this machine.
+func (d Definition) Remote() *Remote {
+	if d.launch == nil {
+		return nil
+	}
+	return d.launch.remote
+}
+
 // Redact replaces every secret of the definition in a text by the name of the
-// variable that holds it: values of env and of expanded variables of four
-// bytes and more, and what is masked in the arguments.
+// variable that holds it: values of env, of headers and of expanded variables
+// of four bytes and more, and what is masked in the arguments and the URL.
 func (d Definition) Redact(text string) string {
 	if d.launch == nil {
 		return text
@@ -109,8 +204,12 @@ func (d Definition) Redact(text string) string {
 	return d.launch.redact.Replace(text)
 }
 
-// CommandLine is the command and its arguments as they may be shown.
+// CommandLine is the command and its arguments, or the URL, as they may be
+// shown.
 func (d Definition) CommandLine() string {
+	if d.Command == "" && d.URL != "" {
+		return d.URL
+	}
 	var b strings.Builder
 	b.WriteString(quoteArg(d.Command))
 	for _, arg := range d.Args {
@@ -126,6 +225,18 @@ func (d Definition) GoString() string { return "definitions.Definition{" + d.Str
 // LogValue implements slog.LogValuer.
 func (d Definition) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("name", d.Name), slog.String("command", d.CommandLine()))
+}
+
+// State is one word for what can be done with the server: ready, disabled,
+// offered or changed.
+func (d Definition) State() string {
+	switch {
+	case d.Disabled:
+		return "disabled"
+	case d.Offer != "":
+		return string(d.Offer)
+	}
+	return "ready"
 }
 
 // ToolAllowed reports whether the definition lets this tool be used.

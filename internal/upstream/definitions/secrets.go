@@ -1,8 +1,10 @@
 package definitions
 
 import (
+	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -33,6 +35,31 @@ func (s *secrets) add(shown, value string) {
 				s.shown[line] = shown
 			}
 		}
+	}
+}
+
+func (s *secrets) clone() *secrets { return &secrets{shown: maps.Clone(s.shown)} }
+
+// expanded adds the values of variables that were put in.
+func (s *secrets) expanded(values map[string]string) {
+	for name, value := range values {
+		if !slices.Contains(everyday, name) {
+			s.add("${"+name+"}", value)
+		}
+	}
+}
+
+// plainHeaders hold no secrets that would have to be hidden.
+var plainHeaders = []string{"accept", "accept-encoding", "accept-language", "cache-control", "content-type", "user-agent"}
+
+// header adds a header's value, and what stands behind the name of its scheme.
+func (s *secrets) header(name, value string) {
+	if slices.Contains(plainHeaders, strings.ToLower(name)) {
+		return
+	}
+	s.add(mask, value)
+	if scheme, rest, ok := strings.Cut(value, " "); ok && len(scheme) < 12 {
+		s.add(mask, rest)
 	}
 }
 

@@ -1,0 +1,118 @@
+package definitions
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Secrets reads what a definition names but does not hold. kind is "file" (name
+// is an absolute path) or "keyring" (name is the entry's).
+type Secrets func(ctx context.Context, kind, name string) (string, error)
+
+// Resolve returns the definition with every ${file:…} and ${keyring:…} in args,
+// env, the URL and headers replaced by what secrets says, and hidden by Redact
+// from then on. It is called right before a start, so that a key that was
+// changed counts at the next one. Without such references the definition is
+// returned as it is, and secrets may be nil.
+func (d Definition) Resolve(ctx context.Context, secrets Secrets) (Definition, error) {
+	if d.launch == nil || !d.launch.refers() {
+		return d, nil
+	}
+	r := resolver{ctx: ctx, read: secrets, found: d.launch.secrets.clone()}
+	l := &launch{Launch: d.launch.Launch, digest: d.launch.digest, secrets: r.found}
+	l.Args = slices.Clone(l.Args)
+	for i := range l.Args {
+		l.Args[i] = r.replace(l.Args[i])
+	}
+	l.Env = maps.Clone(l.Env)
+	for name, value := range l.Env {
+		l.Env[name] = r.replace(value)
+	}
+	if d.launch.remote != nil {
+		remote := *d.launch.remote
+		remote.URL = r.replace(remote.URL)
+		remote.Headers = maps.Clone(remote.Headers)
+		for name, value := range remote.Headers {
+			value = r.replace(value)
+			remote.Headers[name] = value
+			r.found.header(name, value)
+		}
+		l.remote = &remote
+	}
+	if r.err != nil {
+		return d, r.err
+	}
+	l.redact = r.found.replacer()
+	d.launch = l
+	return d, nil
+}
+
+// refers reports whether there is anything to resolve.
+func (l *launch) refers() bool {
+	some := func(s string) bool { return strings.Contains(s, "${file:") || strings.Contains(s, "${keyring:") }
+	if slices.ContainsFunc(l.Args, some) {
+		return true
+	}
+	for _, value := range l.Env {
+		if some(value) {
+			return true
+		}
+	}
+	if l.remote == nil {
+		return false
+	}
+	for _, value := range l.remote.Headers {
+		if some(value) {
+			return true
+		}
+	}
+	return some(l.remote.URL)
+}
+
+type resolver struct {
+	ctx   context.Context
+	read  Secrets
+	found *secrets
+	err   error // the first
+}
+
+func (r *resolver) replace(s string) string {
+	var b strings.Builder
+	for {
+		before, rest, ok := strings.Cut(s, "${")
+		b.WriteString(before)
+		if !ok {
+			return b.String()
+		}
+		inner, after, closed := strings.Cut(rest, "}")
+		kind, name, colon := strings.Cut(inner, ":")
+		if !closed || !colon || kind != "file" && kind != "keyring" {
+			b.WriteString("${")
+			s = rest
+			continue
+		}
+		b.WriteString(r.value(kind, name))
+		s = after
+	}
+}
+
+func (r *resolver) value(kind, name string) string {
+	if r.err != nil {
+		return ""
+	}
+	if r.read == nil {
+		r.err = fmt.Errorf("${%s:%s} cannot be read here", kind, clip(name))
+		return ""
+	}
+	value, err := r.read(r.ctx, kind, name)
+	if err != nil {
+		r.err = fmt.Errorf("${%s:%s}: %w", kind, clip(name), err)
+		return ""
+	}
+	value = strings.TrimRight(value, "\r\n")
+	r.found.add("${"+kind+":"+name+"}", value)
+	return value
+}
