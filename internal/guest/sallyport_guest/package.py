@@ -1,13 +1,17 @@
-"""The names that user code finds: the package mcp, and a few builtins.
+"""The names that user code finds: the package mcp, its helpers, and a few
+builtins.
 
-What makes servers callable is imported when somebody uses it: most executions
-use none.
+They are bound once, when the session starts: what the user binds to one of
+these names stays, and no execution pays for it. What makes servers callable is
+imported when somebody uses it: most executions use none.
 """
 
 from . import BUILTINS as __builtins__
 
 import builtins
 import sys
+
+from . import runtime
 
 Module = type(sys)
 
@@ -26,9 +30,14 @@ class Package:
             servers=self.servers,
         )
         vars(self.servers).update(__path__=[], __getattr__=self.server_module)
-        vars(self.runtime).update(__getattr__=self.runtime_attribute, __dir__=self.runtime_names)
+        attributes = runtime.names(session)
+        vars(self.runtime).update(attributes)
         session.namespace.update(
-            mcp=self.mcp, runtime=self.runtime, mcp_servers=Loaded(session), LOADED_MCP_SERVERS=()
+            {name: attributes[name] for name in attributes["__all__"]},
+            mcp=self.mcp,
+            runtime=self.runtime,
+            mcp_servers=Loaded(session),
+            LOADED_MCP_SERVERS=(),
         )
         builtins.input = no_input
         builtins.exit = Exit("exit")
@@ -58,26 +67,6 @@ class Package:
                 sys.modules["mcp.servers." + name] = module
                 return module
         raise AttributeError("module 'mcp.servers' has no attribute %r" % name)
-
-    def load_runtime(self):
-        from . import runtime
-
-        attributes = vars(self.runtime)
-        attributes.pop("__getattr__", None)
-        attributes.pop("__dir__", None)
-        attributes.update(runtime.names(self.session))
-        return attributes
-
-    def runtime_attribute(self, name):
-        if name.startswith("__") and name not in ("__all__", "__doc__"):
-            raise AttributeError(name)
-        attributes = self.load_runtime()
-        if name in attributes:
-            return attributes[name]
-        raise AttributeError("module 'mcp.runtime' has no attribute %r" % name)
-
-    def runtime_names(self):
-        return sorted(self.load_runtime())
 
 
 class Loaded(dict):

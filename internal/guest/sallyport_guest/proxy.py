@@ -1,73 +1,98 @@
 """mcp_<alias>, and mcp_<alias>.<tool>: servers and tools as user code has them.
 
-A server's own names begin with an underscore, list_tools excepted: all others
-are for its tools.
+A Server is what the session knows. Its Proxy is what user code holds: every
+attribute is a tool, list_tools excepted and names that Python itself uses
+(__class__ and the like), whose tools are to be had by proxy["name"].
 """
 
 from . import BUILTINS as __builtins__
 
 from . import codec, values
-from .errors import ArgumentError, MCPError
+from .errors import MCPError
 from .schema import Parameters, similar
 
 
 class Server:
+    def __init__(self, registry, definition):
+        self.registry = registry
+        self.definition = definition
+        self.name = definition["name"]
+        self.alias = definition["alias"]
+        self.description = definition.get("description") or ""
+        self.tools = tools = [Tool(self, d) for d in definition.get("tools") or ()]
+        # One tool's alias may be another's name.
+        self.by_name = {tool._name: tool for tool in tools}
+        self.by_alias = {tool._alias: tool for tool in tools}
+        self.proxy = Proxy(self)
+
+
+def is_pythons(name):
+    """Whether Python itself uses attributes of such a name."""
+    return name.startswith("__") and name.endswith("__")
+
+
+class Proxy:
     """An MCP server. Its tools are its attributes: await server.tool(...)"""
 
-    def __init__(self, registry, definition):
-        self._registry = registry
-        self._definition = definition
-        self._name = definition["name"]
-        self._alias = definition["alias"]
-        self._description = definition.get("description") or ""
-        self._tools = tools = [Tool(self, d) for d in definition.get("tools") or ()]
-        self._index = {tool._name: tool for tool in tools}
-        self._index.update((tool._alias, tool) for tool in tools)
+    def __init__(self, server):
+        # A name that Python itself uses: every other may be a tool's.
+        self.__server__ = server
 
     @property
     def __doc__(self):
-        lines = [self._description or "The MCP server %s." % self._name, "", "Tools:"]
-        lines += ["  await %s" % tool._signature() for tool in self._tools]
+        server = self.__server__
+        lines = [server.description or "The MCP server %s." % server.name, "", "Tools:"]
+        lines += ["  await %s" % tool._signature() for tool in server.tools]
         return "\n".join(lines)
 
     def __getattr__(self, name):
-        if name.startswith("__"):
+        if is_pythons(name):
             raise AttributeError(name)
-        tool = self._index.get(name)
+        server = self.__server__
+        tool = server.by_alias.get(name) or server.by_name.get(name)
         if tool is None:
-            aliases = [t._alias for t in self._tools]
+            aliases = [t._alias for t in server.tools]
             raise AttributeError(
                 "server %r has no tool %r%s (it has: %s)"
-                % (self._name, name, similar(name, aliases), ", ".join(aliases[:50]) or "none")
+                % (server.name, name, similar(name, aliases), ", ".join(aliases[:50]) or "none")
             )
         return tool
 
     def __getitem__(self, name):
         """A tool by its name, also one that is no identifier."""
-        try:
-            return self._index[name]
-        except KeyError:
-            raise KeyError("server %r has no tool %r" % (self._name, name)) from None
+        server = self.__server__
+        tool = server.by_name.get(name) or server.by_alias.get(name)
+        if tool is None:
+            raise KeyError("server %r has no tool %r" % (server.name, name))
+        return tool
 
     def __dir__(self):
-        return ["list_tools", *(tool._alias for tool in self._tools)]
+        return ["list_tools", *(t._alias for t in self.__server__.tools if not is_pythons(t._alias))]
 
     def __repr__(self):
-        return "<MCP server %s: %s>" % (self._name, ", ".join(tool._alias for tool in self._tools) or "no tools")
+        server = self.__server__
+        return "<MCP server %s: %s>" % (server.name, ", ".join(tool._alias for tool in server.tools) or "no tools")
+
+    def __reduce__(self):
+        raise TypeError("a server cannot be pickled")
 
     async def list_tools(self):
         """The server's tools as it describes them itself."""
-        return await list_tools(self)
+        return await list_tools(self.__server__)
+
+
+Proxy.__module__ = "mcp.runtime"
+Proxy.__qualname__ = Proxy.__name__ = "Server"
 
 
 async def list_tools(server):
-    server._registry.check(server)
+    server.registry.check(server)
     try:
-        return await server._registry.channel.request("list_tools", codec.encode({"server": server._name}))
+        return await server.registry.channel.request("list_tools", codec.encode({"server": server.name}))
     except MCPError as e:
         if e.kind != "unsupported":
             raise
-    return [tool._described() for tool in server._tools]
+    return [tool._described() for tool in server.tools]
 
 
 class Tool:
@@ -82,8 +107,10 @@ class Tool:
         self._parameters = None
         # What makes inspect and pydoc see a coroutine function.
         self.__name__ = self._alias
-        self.__qualname__ = "mcp_%s.%s" % (server._alias, self._alias)
-        self.__module__ = "mcp.servers." + server._alias
+        by_item = is_pythons(self._alias) or self._alias == "list_tools"
+        called = "[%r]" % self._name if by_item else "." + self._alias
+        self.__qualname__ = "mcp_%s%s" % (server.alias, called)
+        self.__module__ = "mcp.servers." + server.alias
 
     @property
     def parameters(self):
@@ -99,22 +126,17 @@ class Tool:
 
     async def _call(self, args, kwargs):
         server = self._server
-        registry = server._registry
+        registry = server.registry
         registry.check(server)
         arguments = self.parameters.bind(self.__qualname__, args, kwargs)
-        try:
-            text = codec.encode(arguments, values.sendable)
-        except (TypeError, ValueError, RecursionError) as e:
-            raise ArgumentError(
-                "%s: the arguments cannot be sent: %s" % (self.__qualname__, e), kind="invalid"
-            ) from None
-        params = '{"server":%s,"tool":%s,"arguments":%s}' % (codec.quote(server._name), codec.quote(self._name), text)
+        text = values.encode(self.__qualname__, arguments)
+        params = '{"server":%s,"tool":%s,"arguments":%s}' % (codec.quote(server.name), codec.quote(self._name), text)
         try:
             result = await registry.channel.request("call_tool", params, values.decode)
         except MCPError as e:
-            e.server, e.tool = server._name, self._name
+            e.server, e.tool = server.name, self._name
             raise
-        return values.unwrap(result, server._name, self._name)
+        return values.unwrap(result, server.name, self._name)
 
     def _signature(self):
         return self.parameters.signature(self.__qualname__)

@@ -6,7 +6,7 @@ import sys
 
 from . import codec
 from .errors import MCPError
-from .proxy import Server
+from .proxy import Server, is_pythons
 
 Module = type(sys)
 
@@ -18,7 +18,7 @@ class Registry:
         self.servers = {}  # name -> Server, all that were ever defined
         self.granted = []  # names, for the execution under way
         self.discovered = []  # {"name", "description"} of all that exist
-        self.bound = {}  # what we put into the user's namespace, by name
+        self.bound = {}  # the servers whose proxies we put into the user's namespace, by name there
         self.modules = {}  # alias -> module
 
     # From the host.
@@ -35,29 +35,30 @@ class Registry:
 
     def define(self, definition):
         server = Server(self, definition)
-        old = self.servers.get(server._name)
-        self.servers[server._name] = server
+        old = self.servers.get(server.name)
+        self.servers[server.name] = server
         if old is not None:
-            self.forget_module(old._alias)
+            self.forget_module(old.alias)
         return server
 
     def bind(self):
         """Make the user's namespace show the granted servers, and leave alone
         what the user has bound."""
         namespace = self.session.namespace
-        wanted = {"mcp_" + server._alias: server for server in map(self.servers.get, self.granted)}
+        wanted = {"mcp_" + server.alias: server for server in map(self.servers.get, self.granted)}
         for name in [n for n in self.bound if n not in wanted]:
             server = self.bound.pop(name)
-            if namespace.get(name) is server:
+            if namespace.get(name) is server.proxy:
                 del namespace[name]
-            self.forget_module(server._alias)
+            self.forget_module(server.alias)
         for name, server in wanted.items():
-            if name not in namespace or namespace[name] is self.bound.get(name):
-                namespace[name] = server
+            bound = self.bound.get(name)
+            if name not in namespace or bound is not None and namespace[name] is bound.proxy:
+                namespace[name] = server.proxy
             self.bound[name] = server
         loaded = self.session.loaded
         loaded.clear()
-        loaded.update((name, self.servers[name]) for name in self.granted)
+        loaded.update((name, self.servers[name].proxy) for name in self.granted)
         names = tuple(self.granted)
         if namespace.get("LOADED_MCP_SERVERS", ()) == self.bound_names:
             namespace["LOADED_MCP_SERVERS"] = self.bound_names = names
@@ -65,28 +66,42 @@ class Registry:
     bound_names = ()  # LOADED_MCP_SERVERS as we bound it
 
     async def load(self, name):
-        """Have the host add a server to this execution."""
-        if name in self.granted:
-            return self.servers[name]
-        params = codec.encode({"name": name})
-        definition = await self.channel.request("load_server", params)
+        """Have the host add a server to this execution. Its proxy."""
+        if name not in self.granted:
+            self.add(await self.channel.request("load_server", codec.encode({"name": name})))
+        return self.servers[name].proxy
+
+    def load_sync(self, name):
+        if name not in self.granted:
+            self.add(self.channel.request_sync("load_server", codec.encode({"name": name})))
+        return self.servers[name].proxy
+
+    def add(self, definition):
+        """Take over a server that the host has granted to this execution."""
         server = self.define(definition)
-        self.granted.append(server._name)
+        if server.name not in self.granted:  # else two tasks asked for it
+            self.granted.append(server.name)
         self.bind()
-        return server
+
+    def known(self):
+        """{name, description} of every server that exists, by name."""
+        infos = {info["name"]: info.get("description") or "" for info in self.discovered}
+        for server in self.servers.values():
+            infos.setdefault(server.name, server.description)
+        return [{"name": name, "description": infos[name]} for name in sorted(infos)]
 
     # For proxies and helpers.
 
     def check(self, server):
-        if server._name not in self.granted:
-            raise MCPError(self.not_available(server._name), kind="denied", server=server._name)
+        if server.name not in self.granted:
+            raise MCPError(self.not_available(server.name), kind="denied", server=server.name)
 
     def get(self, name):
         """A granted server by its name or its alias."""
         if name in self.granted:
             return self.servers[name]
         for granted in self.granted:
-            if self.servers[granted]._alias == name:
+            if self.servers[granted].alias == name:
                 return self.servers[granted]
         raise MCPError(self.not_available(name), kind="denied", server=name)
 
@@ -94,8 +109,8 @@ class Registry:
         """mcp_<alias>, or an AttributeError that importing turns into its own
         error, unless something better can be said."""
         for name in self.granted:
-            if self.servers[name]._alias == alias:
-                return self.servers[name]
+            if self.servers[name].alias == alias:
+                return self.servers[name].proxy
         if self.exists(alias):
             raise MCPError(self.not_available(alias), kind="denied", server=alias)
         raise AttributeError("module 'mcp' has no attribute 'mcp_%s'" % alias)
@@ -106,8 +121,8 @@ class Registry:
             if name in (info.get("name"), info.get("alias")):
                 return info["name"]
         for server in self.servers.values():
-            if name in (server._name, server._alias):
-                return server._name
+            if name in (server.name, server.alias):
+                return server.name
         return None
 
     def not_available(self, name):
@@ -137,22 +152,42 @@ class Registry:
         """The module of a granted server, or None."""
         if alias in self.modules:
             return self.modules[alias]
-        server = next((self.servers[n] for n in self.granted if self.servers[n]._alias == alias), None)
+        server = next((self.servers[n] for n in self.granted if self.servers[n].alias == alias), None)
         if server is None:
             if self.exists(alias):
                 raise ModuleNotFoundError(self.not_available(alias), name="mcp.servers." + alias)
+            # from mcp.servers.class import ... is no Python.
+            if alias.endswith("_") and is_keyword(alias[:-1]):
+                return self.module(alias[:-1])
             return None
-        module = Module("mcp.servers." + alias, server._description or None)
-        tools = server._tools
-        vars(module).update({tool._alias: tool for tool in tools})
-        module.TOOLS = tuple(tool._name for tool in tools)
-        module.TOOL_MAP = {tool._alias: tool._name for tool in tools}
-        module.__all__ = [tool._alias for tool in tools] + ["TOOLS", "TOOL_MAP"]
-        module.list_tools = server.list_tools
-        self.modules[alias] = module
+        self.modules[alias] = module = module_of(server)
         return module
 
     def forget_module(self, alias):
         if self.modules.pop(alias, None) is not None:
-            sys.modules.pop("mcp.servers." + alias, None)
-            vars(self.session.package.servers).pop(alias, None)
+            for name in (alias, alias + "_"):
+                sys.modules.pop("mcp.servers." + name, None)
+                vars(self.session.package.servers).pop(name, None)
+
+
+def module_of(server):
+    """A server as a module: its tools by alias, and by their own names. What
+    Python itself keeps in a module stays Python's."""
+    tools = [tool for tool in server.tools if not is_pythons(tool._alias)]
+    module = Module("mcp.servers." + server.alias, server.description or None)
+    attributes = vars(module)
+    attributes["list_tools"] = server.proxy.list_tools
+    attributes.update((tool._alias, tool) for tool in tools)
+    attributes["TOOLS"] = tuple(tool._name for tool in server.tools)
+    attributes["TOOL_MAP"] = {tool._alias: tool._name for tool in server.tools}
+    attributes["__all__"] = [tool._alias for tool in tools] + ["TOOLS", "TOOL_MAP"]
+    for tool in tools:
+        if tool._name.isidentifier() and not is_pythons(tool._name):
+            attributes.setdefault(tool._name, tool)
+    return module
+
+
+def is_keyword(name):
+    from keyword import iskeyword
+
+    return iskeyword(name)

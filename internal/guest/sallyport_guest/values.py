@@ -3,7 +3,7 @@
 from . import BUILTINS as __builtins__
 
 from . import codec
-from .errors import MCPError
+from .errors import ArgumentError, MCPError
 
 
 class Object(dict):
@@ -64,7 +64,7 @@ def unwrap(result, server, tool):
                 return value
         return structured
     if text is None:
-        return content
+        return objects(content, server)
     if text.lstrip()[:1] in ("{", "["):
         try:
             return decode(text.strip())
@@ -73,12 +73,38 @@ def unwrap(result, server, tool):
     return text
 
 
+def objects(content, server):
+    """content, with objects for images and the like."""
+    for item in content:
+        if isinstance(item, dict) and item.get("type") != "text":
+            from .content import contents
+
+            return contents(content, server)
+    return content
+
+
+def raw(result, server):
+    """A raw result: the dict that the server sent, but for the objects in its
+    content, which are dicts too."""
+    if isinstance(result, dict) and isinstance(result.get("content"), list):
+        result["content"] = objects(result["content"], server)
+    return result
+
+
 def failure(content, structured, server, tool):
     texts = [str(c.get("text", "")) for c in content if isinstance(c, dict) and c.get("type") == "text"]
     message = "\n".join(t for t in texts if t)
     if not message and structured is not None:
         message = codec.encode(structured)
     return message or "%s.%s failed and gave no reason" % (server, tool)
+
+
+def encode(label, arguments):
+    """The JSON text of a call's arguments. label is the call's name for people."""
+    try:
+        return codec.encode(arguments, sendable)
+    except (TypeError, ValueError, RecursionError) as e:
+        raise ArgumentError("%s: the arguments cannot be sent: %s" % (label, e), kind="invalid") from None
 
 
 def sendable(value):
