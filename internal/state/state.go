@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/rogpeppe/go-internal/lockedfile"
 )
 
@@ -32,6 +33,7 @@ var ErrTooLarge = errors.New("file is too large")
 const (
 	temporary  = ".tmp-"
 	lockSuffix = ".lock"
+	trySuffix  = ".busy"
 )
 
 // abandoned is the age at which the file of an unfinished write is one that a
@@ -168,4 +170,20 @@ func (d Dir) Lock(name string) (unlock func(), err error) {
 		return nil, err
 	}
 	return lockedfile.MutexAt(d.Path("." + name + lockSuffix)).Lock()
+}
+
+// TryLock is Lock for work that takes long: it does not wait, and ok says
+// whether the lock was free. The two know nothing of each other.
+func (d Dir) TryLock(name string) (unlock func(), ok bool, err error) {
+	if err := d.check(name); err != nil {
+		return nil, false, err
+	}
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
+		return nil, false, err
+	}
+	lock := flock.New(d.Path("." + name + trySuffix))
+	if ok, err = lock.TryLock(); err != nil || !ok {
+		return nil, false, err
+	}
+	return func() { _ = lock.Unlock() }, true, nil // its end frees it in any case
 }

@@ -159,3 +159,28 @@ func TestLock(t *testing.T) {
 		t.Error(string(data), err)
 	}
 }
+
+func TestTryLock(t *testing.T) {
+	d := At(t.TempDir())
+	unlock, ok, err := d.TryLock("a")
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if _, ok, err := d.TryLock("a"); ok || err != nil {
+		t.Error("had twice", ok, err)
+	}
+	if other, ok, err := d.TryLock("b"); !ok || err != nil {
+		t.Error("another name", ok, err)
+	} else {
+		other()
+	}
+	unlock()
+	if again, ok, err := d.TryLock("a"); !ok || err != nil {
+		t.Error("not free again", ok, err)
+	} else {
+		again()
+	}
+	if _, ok, err := At("").TryLock("a"); ok || !errors.Is(err, ErrNoPlace) {
+		t.Error(ok, err)
+	}
+}
