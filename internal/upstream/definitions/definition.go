@@ -48,7 +48,7 @@ type Definition struct {
 	Disabled    bool      `json:"disabled,omitempty"`
 	Offer       Offer     `json:"offer,omitempty"`
 	// AllowTools, when not nil, names the only tools that may be used;
-	// DenyTools names tools that may not.
+	// DenyTools names tools that may not, "*" all of them.
 	AllowTools []string `json:"allowTools,omitempty"`
 	DenyTools  []string `json:"denyTools,omitempty"`
 	// How long a start and a call may take, where the definition says so; 0:
@@ -60,6 +60,8 @@ type Definition struct {
 	Source string `json:"source,omitempty"`
 	File   string `json:"file,omitempty"`
 	Line   int    `json:"line,omitempty"`
+	// Uses names the variables, files and keyring entries whose values it gets.
+	Uses []string `json:"uses,omitempty"`
 	// Shadowed are definitions of the same name that this one hides.
 	Shadowed []Origin `json:"shadowed,omitempty"`
 
@@ -83,6 +85,9 @@ type launch struct {
 	redact  *strings.Replacer
 	// digest is of all that was written, secrets included.
 	digest [32]byte
+	// references: Resolve has something to do. What looks like a reference in
+	// a definition of a form that has none is none.
+	references bool
 }
 
 // Launch is what a server is really started with, secrets included. It does
@@ -241,7 +246,8 @@ func (d Definition) State() string {
 
 // ToolAllowed reports whether the definition lets this tool be used.
 func (d Definition) ToolAllowed(name string) bool {
-	return !slices.Contains(d.DenyTools, name) && (d.AllowTools == nil || slices.Contains(d.AllowTools, name))
+	denied := slices.Contains(d.DenyTools, "*") || slices.Contains(d.DenyTools, name)
+	return !denied && (d.AllowTools == nil || slices.Contains(d.AllowTools, name))
 }
 
 // quoteArg quotes for reading, not for a shell.

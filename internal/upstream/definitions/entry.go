@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Bounds of one entry.
@@ -12,257 +14,289 @@ const (
 	maxArgs   = 4096
 	maxString = 1 << 20
 	maxName   = 128
+
+	maxEnvFile = 1 << 20
+	maxTimeout = 24 * time.Hour
 )
 
 // entryParser reads one member of mcpServers.
 type entryParser struct {
-	file     string
+	source   Source
+	dialect  *dialect
 	name     string
 	line     int
 	expand   *expander
+	strict   bool // keys that nobody knows are named
 	problems []Problem
 	failed   bool
+
+	real, written Launch
+	remote        Remote
+	url           string // as it is written
+	kind          Transport
+	def           Definition
+	fileEnv       map[string]string // what envFile said: part of the content
 }
 
 func (p *entryParser) warn(line int, format string, args ...any) {
-	p.problems = append(p.problems, Problem{File: p.file, Line: line, Server: clip(p.name), Warning: true, Reason: fmt.Sprintf(format, args...)})
+	p.problems = append(p.problems, Problem{File: p.source.File, Line: line, Server: clip(p.name), Warning: true, Reason: fmt.Sprintf(format, args...)})
 }
 
 func (p *entryParser) fail(line int, format string, args ...any) {
 	p.failed = true
-	p.problems = append(p.problems, Problem{File: p.file, Line: line, Server: clip(p.name), Reason: fmt.Sprintf(format, args...)})
+	p.problems = append(p.problems, Problem{File: p.source.File, Line: line, Server: clip(p.name), Reason: fmt.Sprintf(format, args...)})
 }
 
 // Keys of other clients that concern only how that client behaves.
 var ignoredKeys = []string{
-	"timeout", "timeouts", "trust", "alwaysAllow", "autoApprove", "autoStart", "autostart", "required",
-	"startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec", "initTimeout", "requestTimeout",
+	"timeouts", "trust", "alwaysAllow", "autoApprove", "autoStart", "autostart", "required", "source", "settings", "name", "display_name", "bundled",
+	"initTimeout", "requestTimeout", "oauth", "authProviderType", "scopes", "default_tools_approval_mode", "supports_parallel_tool_calls",
 	"icon", "icons", "title", "tags", "version", "homepage", "gallery", "dev", "sandboxEnabled", "note", "comment", "_comment", "//", "$schema",
 }
 
 var knownKeys = []string{
-	"command", "args", "env", "cwd", "description", "disabled", "enabled", "type", "transport", "url",
+	"command", "args", "env", "cwd", "description", "disabled", "enabled", "type", "transport", "url", "headers", "envFile", "tls",
+	"startTimeout", "callTimeout", "bearerTokenEnvVar",
 	"includeTools", "excludeTools", "enabledTools", "disabledTools", "enabled_tools", "disabled_tools", "allowedTools", "tools",
 }
 
-// remoteKeys say that an entry is no program on this machine.
-var remoteKeys = []string{"url", "serverUrl", "httpUrl", "uri", "headers", "http_headers", "env_http_headers", "bearer_token_env_var", "oauth"}
+// transports are the words for them, without case, dashes and underscores.
+var transports = map[string]Transport{
+	"": "", "stdio": Stdio, "local": Stdio, "http": HTTP, "streamablehttp": HTTP, "sse": SSE, "remote": Auto,
+}
 
 func (p *entryParser) parse(n *node, fallbackDescription string) (Definition, bool) {
-	d := Definition{Name: p.name, Description: fallbackDescription, File: p.file, Line: p.line}
+	p.def = Definition{Name: p.name, Description: fallbackDescription, Source: p.source.Name, File: p.source.File, Line: p.line}
 	if n.kind != '{' {
-		p.fail(n.line, "must be an object with a command, not %s", n.what())
-		return d, false
+		p.fail(n.line, "must be an object with a command or a url, not %s", n.what())
+		return p.def, false
 	}
-	if remote := p.remote(n); remote != nil {
-		p.fail(remote.line, "remote servers are not supported yet")
-		return d, false
-	}
-	var real, written Launch
 	for i := range n.members {
-		key, line, v := n.members[i].key, n.members[i].line, &n.members[i].value
-		switch key {
-		case "command":
-			written.Command = p.string(key, v)
-			real.Command = p.expand.path(written.Command)
-		case "args":
-			written.Args = p.strings(key, v)
-			for _, arg := range written.Args {
-				real.Args = append(real.Args, p.expand.path(arg))
-			}
-		case "env":
-			real.Env = p.environment(v)
-		case "cwd":
-			if v.kind != 'n' {
-				real.Dir = p.workDir(v)
-			}
-		case "description":
-			if text := p.string(key, v); text != "" {
-				d.Description = text
-			}
-		case "disabled":
-			d.Disabled = d.Disabled || p.bool(key, v)
-		case "enabled":
-			d.Disabled = d.Disabled || !p.bool(key, v)
-		case "type", "transport":
-			if kind := p.string(key, v); kind != "stdio" && kind != "local" && !p.failed {
-				p.fail(v.line, "unknown %s %q: only stdio is supported", key, clip(kind))
-			}
-		case "includeTools", "enabledTools", "enabled_tools", "allowedTools", "tools":
-			p.allow(&d, key, v)
-		case "excludeTools", "disabledTools", "disabled_tools":
-			d.DenyTools = append(d.DenyTools, p.strings(key, v)...)
-		default:
-			if !slices.Contains(ignoredKeys, key) && !slices.Contains(remoteKeys, key) {
-				p.warn(line, "unknown key %q is ignored%s", clip(key), didYouMean(key, knownKeys))
-			}
+		p.member(n.members[i].key, n.members[i].line, &n.members[i].value)
+	}
+	p.finish(n)
+	slices.SortStableFunc(p.problems, func(a, b Problem) int { return a.Line - b.Line })
+	return p.def, !p.failed
+}
+
+// member reads one key of an entry.
+func (p *entryParser) member(key string, line int, v *node) {
+	d := &p.def
+	switch key {
+	case "command", "cmd":
+		p.command(key, v)
+	case "args":
+		p.setArgs(p.strings(key, v))
+	case "env", "environment", "envs":
+		p.merge(&p.real.Env, p.environment(key, v))
+	case "env_vars", "env_keys":
+		p.passOn(key, v)
+	case "envFile":
+		p.envFile(key, v)
+	case "cwd":
+		if v.kind != 'n' {
+			p.real.Dir = p.workDir(v)
+		}
+	case "url", "serverUrl", "httpUrl", "uri":
+		p.setURL(key, v)
+	case "headers", "http_headers":
+		p.merge(&p.remote.Headers, p.headers(key, v))
+	case "env_http_headers", "bearer_token_env_var", "bearerTokenEnvVar":
+		p.headersFromEnvironment(key, v)
+	case "tls":
+		p.tls(v)
+	case "description":
+		if text := p.string(key, v); text != "" {
+			d.Description = text
+		}
+	case "disabled":
+		d.Disabled = d.Disabled || p.bool(key, v)
+	case "enabled":
+		d.Disabled = d.Disabled || !p.bool(key, v)
+	case "type", "transport":
+		p.transport(key, v)
+	case "timeout", "startTimeout", "callTimeout", "startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec":
+		p.timeout(key, v)
+	case "includeTools", "enabledTools", "enabled_tools", "allowedTools", "tools", "available_tools":
+		p.allow(key, v)
+	case "excludeTools", "disabledTools", "disabled_tools":
+		d.DenyTools = append(d.DenyTools, p.strings(key, v)...)
+	default:
+		if p.strict && !slices.Contains(ignoredKeys, key) {
+			p.warn(line, "unknown key %q is ignored%s", clip(key), didYouMean(key, knownKeys))
 		}
 	}
-	if strings.TrimSpace(real.Command) == "" && !p.failed {
+}
+
+// finish puts together what the members said.
+func (p *entryParser) finish(n *node) {
+	command := strings.TrimSpace(p.real.Command) != ""
+	switch {
+	case p.failed:
+	case command && p.url != "" && p.kind == "":
+		p.fail(p.line, "has both a command and a url: say which with type")
+	case !command && p.url == "":
+		if _, ok := n.get("command"); ok || p.kind != HTTP && p.kind != SSE && p.kind != Auto {
+			p.fail(p.line, "has no command and no url")
+		} else {
+			p.fail(p.line, "has no url")
+		}
+	case p.kind == Stdio && !command:
 		p.fail(p.line, "has no command")
+	case p.kind != "" && p.kind != Stdio && p.url == "":
+		p.fail(p.line, "has no url")
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.expand.miss)) {
 		p.warn(p.line, "the variable %s is not set", name)
 	}
-	slices.SortStableFunc(p.problems, func(a, b Problem) int { return a.Line - b.Line })
 	if p.failed {
-		return d, false
+		return
 	}
-	written.Dir = real.Dir
-	d.setLaunch(real, written, p.expand.used)
-	return d, true
-}
-
-// remote returns the member that says that the server is a remote one.
-func (p *entryParser) remote(n *node) *node {
-	if kind, ok := n.get("type"); ok && kind.kind == '"' {
-		switch strings.ToLower(kind.text) {
-		case "http", "sse", "streamable-http", "streamablehttp", "streamable_http", "ws", "websocket", "remote":
-			return kind
+	used := p.expand.used
+	if p.url != "" && (p.kind != Stdio || !command) {
+		p.remote.Transport = p.kind
+		if p.kind == "" {
+			p.remote.Transport = p.dialect.plainURL
+		}
+		p.checkURL(n)
+		if p.failed {
+			return
+		}
+		p.def.setRemote(p.remote, p.url, used)
+	} else {
+		p.written.Dir = p.real.Dir
+		p.def.setLaunch(p.real, p.written, used)
+	}
+	p.def.launch.references = p.expand.refers
+	p.def.launch.digest = p.digest(n)
+	uses := slices.Clone(p.expand.uses)
+	for name := range used {
+		if !slices.Contains(everyday, name) {
+			uses = append(uses, name)
 		}
 	}
-	if _, ok := n.get("command"); ok {
-		return nil
-	}
-	for _, key := range remoteKeys {
-		if v, ok := n.get(key); ok {
-			return v
-		}
-	}
-	return nil
+	slices.Sort(uses)
+	p.def.Uses = slices.Compact(uses)
 }
 
-func (p *entryParser) string(key string, v *node) string {
-	switch {
-	case v.kind != '"':
-		p.fail(v.line, "%s must be a string, not %s", key, v.what())
-	case len(v.text) > maxString:
-		p.fail(v.line, "%s is longer than %d bytes", key, maxString)
-	case strings.ContainsRune(v.text, 0):
-		p.fail(v.line, "%s contains a NUL character", key)
+// command is a text, a list with the arguments (OpenCode), or an object (Zed).
+func (p *entryParser) command(key string, v *node) {
+	switch v.kind {
+	case '[':
+		all := p.strings(key, v)
+		if len(all) > 0 {
+			p.written.Command, p.real.Command = all[0], p.expand.path(all[0])
+			p.setArgs(all[1:])
+		}
+	case '{':
+		if p.strict {
+			p.fail(v.line, "%s must be a string, not an object", key)
+			return
+		}
+		for i := range v.members {
+			switch m := &v.members[i]; m.key {
+			case "path":
+				p.command("command.path", &m.value)
+			case "args":
+				p.setArgs(p.strings("command.args", &m.value))
+			case "env":
+				p.merge(&p.real.Env, p.environment("command.env", &m.value))
+			}
+		}
 	default:
-		return v.text
+		p.written.Command = p.string(key, v)
+		p.real.Command = p.expand.path(p.written.Command)
 	}
-	return ""
 }
 
-// scalar also takes numbers and truth values as they are written: people write
-// "PORT": 3000.
-func (p *entryParser) scalar(key string, v *node) string {
-	if v.kind == '0' || v.kind == 't' || v.kind == 'f' {
-		return v.text
+func (p *entryParser) setArgs(args []string) {
+	p.written.Args = args
+	p.real.Args = nil
+	for _, arg := range args {
+		p.real.Args = append(p.real.Args, p.expand.path(arg))
 	}
-	return p.string(key, v)
 }
 
-func (p *entryParser) bool(key string, v *node) bool {
-	if v.kind != 't' && v.kind != 'f' {
-		p.fail(v.line, "%s must be true or false, not %s", key, v.what())
+func (p *entryParser) merge(into *map[string]string, more map[string]string) {
+	if *into == nil {
+		*into = more
+		return
 	}
-	return v.kind == 't'
+	maps.Copy(*into, more)
 }
 
-func (p *entryParser) strings(key string, v *node) []string {
-	switch {
-	case v.kind == 'n':
-		return nil
-	case v.kind != '[':
-		p.fail(v.line, "%s must be a list of strings, not %s", key, v.what())
-		return nil
-	case len(v.items) > maxArgs:
-		p.fail(v.line, "%s has more than %d elements", key, maxArgs)
-		return nil
+// passOn gives variables of our environment to the server, by name.
+func (p *entryParser) passOn(key string, v *node) {
+	if v.kind != '[' || len(v.items) > maxArgs {
+		if v.kind != 'n' {
+			p.fail(v.line, "%s must be a list of names, not %s", key, v.what())
+		}
+		return
 	}
-	out := make([]string, 0, len(v.items))
+	env := make(map[string]string)
 	for i := range v.items {
-		out = append(out, p.scalar(fmt.Sprintf("%s[%d]", key, i), &v.items[i]))
-	}
-	return out
-}
-
-// allow narrows the tools; several lists allow what all of them allow.
-func (p *entryParser) allow(d *Definition, key string, v *node) {
-	list := p.strings(key, v)
-	switch {
-	case v.kind == 'n' || slices.Contains(list, "*"):
-	case d.AllowTools == nil:
-		d.AllowTools = append([]string{}, list...)
-	default:
-		d.AllowTools = slices.DeleteFunc(d.AllowTools, func(name string) bool { return !slices.Contains(list, name) })
-	}
-}
-
-func (p *entryParser) environment(v *node) map[string]string {
-	switch {
-	case v.kind == 'n':
-		return nil
-	case v.kind != '{':
-		p.fail(v.line, "env must be an object, not %s", v.what())
-		return nil
-	case len(v.members) > maxArgs:
-		p.fail(v.line, "env has more than %d members", maxArgs)
-		return nil
-	}
-	env := make(map[string]string, len(v.members))
-	for i := range v.members {
-		m := &v.members[i]
-		if m.key == "" || strings.ContainsAny(m.key, "=\x00") {
-			p.fail(m.line, "env: %q cannot be the name of a variable", clip(m.key))
+		item := &v.items[i]
+		if item.kind == '{' { // Codex also has {name, source}
+			item = item.at("name")
+		}
+		name := p.string(key, item)
+		if !isName(name) {
+			p.fail(item.line, "%s: %q cannot be the name of a variable", key, clip(name))
 			continue
 		}
-		env[m.key] = p.expand.variables(p.scalar("env."+clip(m.key), &m.value))
-	}
-	return env
-}
-
-func (p *entryParser) workDir(v *node) string {
-	text := p.string("cwd", v)
-	if text == "" {
-		return ""
-	}
-	dir, exists := workDir(p.expand.path(text), p.file)
-	if !exists {
-		p.warn(v.line, "the working directory %s does not exist; the server is started without it", clip(text))
-		return ""
-	}
-	return dir
-}
-
-// didYouMean names the known key nearest to an unknown one.
-func didYouMean(key string, known []string) string {
-	best, distance := "", 3
-	for _, k := range known {
-		if d := editDistance(strings.ToLower(key), strings.ToLower(k)); d < distance {
-			best, distance = k, d
+		if value, ok := p.expand.env(name); ok {
+			p.expand.used[name] = value
+			env[name] = value
+		} else if key == "env_keys" {
+			p.expand.miss[name] = struct{}{} // Goose keeps them where only Goose reads
 		}
 	}
-	if best == "" {
-		return ""
+	for name, value := range p.real.Env {
+		env[name] = value // what is written out counts
 	}
-	return fmt.Sprintf("; did you mean %q?", best)
+	p.real.Env = env
 }
 
-// editDistance counts insertions, deletions, replacements; it stops caring
-// beyond short words.
-func editDistance(a, b string) int {
-	if len(a) > 40 || len(b) > 40 {
-		return 40
+func (p *entryParser) transport(key string, v *node) {
+	word := p.string(key, v)
+	kind, ok := transports[strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(word))]
+	if !ok && !p.failed {
+		p.fail(v.line, "unknown %s %q: stdio, http and sse are supported", key, clip(word))
 	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	p.kind = kind
+}
+
+// timeout reads how long a start or a call may take; what makes no sense is
+// left out, because it is for the client that it was written for.
+func (p *entryParser) timeout(key string, v *node) {
+	unit, start := time.Second, strings.HasPrefix(key, "start")
+	switch key {
+	case "timeout":
+		unit, start = p.dialect.timeout, p.dialect.startTimeout
+	case "startup_timeout_ms":
+		unit = time.Millisecond
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
-		}
+	if unit == 0 || v.kind == 'n' {
+		return
 	}
-	return row[len(b)]
+	var d time.Duration
+	seconds, err := strconv.ParseFloat(v.text, 64)
+	switch {
+	case (v.kind == '0' || v.kind == '"') && err == nil:
+		d = time.Duration(min(seconds*float64(unit), float64(maxTimeout)))
+	case v.kind == '"':
+		d, err = time.ParseDuration(v.text)
+	default:
+		err = strconv.ErrSyntax
+	}
+	if err != nil || !(d > 0) {
+		p.warn(v.line, "%s is no time, and ignored: write seconds, or a number with a unit such as 90s", key)
+		return
+	}
+	d = min(d, maxTimeout)
+	if start {
+		p.def.StartTimeout = d
+	} else {
+		p.def.CallTimeout = d
+	}
 }

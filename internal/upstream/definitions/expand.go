@@ -10,57 +10,203 @@ import (
 // Environment looks a variable up; ok is false when it is not set.
 type Environment func(name string) (value string, ok bool)
 
+// syntax says which of the clients' ways to write variables an entry knows.
+// What it does not know stays as it is written.
+type syntax struct {
+	braces     bool // ${NAME} and ${NAME:-default}
+	dollar     bool // $NAME
+	editor     bool // ${env:NAME}, ${userHome}, ${workspaceFolder} and so on
+	inputs     bool // ${input:ID}
+	opencode   bool // {env:NAME} and {file:PATH}
+	tilde      bool // a leading ~
+	references bool // ${file:PATH} and ${keyring:NAME}
+}
+
 // expander replaces variables in the values of one entry.
 type expander struct {
-	env  Environment
-	home string
+	syntax
+	env    Environment
+	home   string
+	folder string           // the project's, for editors
+	base   string           // what relative paths of secrets start from
+	asked  map[string]input // the file's inputs, for VS Code
+
 	used map[string]string   // variables that were put in
 	miss map[string]struct{} // variables that are not set
+	// refers: something is left for Resolve.
+	refers bool
+	uses   []string // what Resolve will read
 }
 
-func newExpander(env Environment, home string) *expander {
-	return &expander{env: env, home: home, used: make(map[string]string), miss: make(map[string]struct{})}
+// input is a value that VS Code asks a person for.
+type input struct{ description, fallback string }
+
+func newExpander(env Environment, home string, s syntax) *expander {
+	return &expander{syntax: s, env: env, home: home, used: make(map[string]string), miss: make(map[string]struct{})}
 }
 
-// variables replaces ${NAME} and ${NAME:-default}. What is put in is not
-// looked at again.
+// variables replaces what the syntax knows. What is put in is not looked at
+// again.
 func (e *expander) variables(s string) string {
-	var b strings.Builder
-	for {
-		before, rest, ok := strings.Cut(s, "${")
-		b.WriteString(before)
-		if !ok {
-			return b.String()
-		}
-		inner, after, ok := strings.Cut(rest, "}")
-		if !ok {
-			b.WriteString("${" + rest)
-			return b.String()
-		}
-		name, fallback, hasFallback := strings.Cut(inner, ":-")
-		if !isName(name) {
-			b.WriteString("${")
-			s = rest
-			continue
-		}
-		value, set := e.env(name)
-		switch {
-		case set && (value != "" || !hasFallback):
-			e.used[name] = value
-			b.WriteString(value)
-		case hasFallback:
-			b.WriteString(fallback)
-		default:
-			e.miss[name] = struct{}{}
-			b.WriteString("${" + inner + "}")
-		}
-		s = after
+	if !strings.ContainsAny(s, "${") {
+		return s
 	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		rest := s[i:]
+		text, n := "", 0
+		switch {
+		case strings.HasPrefix(rest, "${"):
+			if end := strings.IndexByte(rest, '}'); end > 0 {
+				if value, ok := e.braced(rest[2:end]); ok {
+					text, n = value, end+1
+				}
+			}
+		case rest[0] == '$' && e.dollar:
+			name := rest[1:]
+			for j := range len(name) {
+				if !isName(name[:j+1]) {
+					name = name[:j]
+					break
+				}
+			}
+			if name != "" {
+				text, n = e.lookup(name, "$"+name), 1+len(name)
+			}
+		case rest[0] == '{' && e.opencode:
+			if end := strings.IndexByte(rest, '}'); end > 0 {
+				if value, ok := e.curly(rest[1:end]); ok {
+					text, n = value, end+1
+				}
+			}
+		}
+		if n == 0 {
+			text, n = rest[:1], 1
+		}
+		b.WriteString(text)
+		i += n
+	}
+	return b.String()
+}
+
+// lookup is a variable's value, or what was written.
+func (e *expander) lookup(name, written string) string {
+	value, set := e.env(name)
+	if !set {
+		e.miss[name] = struct{}{}
+		return written
+	}
+	e.used[name] = value
+	return value
+}
+
+// braced is what ${inner} stands for.
+func (e *expander) braced(inner string) (string, bool) {
+	if kind, name, ok := strings.Cut(inner, ":"); ok && !strings.HasPrefix(name, "-") {
+		switch {
+		case e.editor && kind == "env" && isName(name):
+			// Editors put nothing where nothing is set.
+			value, set := e.env(name)
+			if !set {
+				e.miss[name] = struct{}{}
+			}
+			e.used[name] = value
+			return value, true
+		case e.inputs && kind == "input" && name != "":
+			return e.input(name), true
+		case e.references && (kind == "file" || kind == "keyring") && name != "":
+			return e.reference(kind, name), true
+		}
+		return "", false
+	}
+	if e.editor {
+		switch inner {
+		case "userHome":
+			return e.home, true
+		case "workspaceFolder", "workspaceRoot":
+			return e.folder, e.folder != ""
+		case "workspaceFolderBasename":
+			return filepath.Base(e.folder), e.folder != ""
+		case "pathSeparator", "/":
+			return string(filepath.Separator), true
+		}
+	}
+	if !e.braces {
+		return "", false
+	}
+	name, fallback, hasFallback := strings.Cut(inner, ":-")
+	if !isName(name) {
+		return "", false
+	}
+	if value, set := e.env(name); hasFallback && (!set || value == "") {
+		return fallback, true
+	}
+	return e.lookup(name, "${"+inner+"}"), true
+}
+
+// curly is what OpenCode's {inner} stands for.
+func (e *expander) curly(inner string) (string, bool) {
+	if name, ok := strings.CutPrefix(inner, "env:"); ok && isName(name) {
+		value, set := e.env(name)
+		if !set {
+			e.miss[name] = struct{}{}
+		}
+		e.used[name] = value
+		return value, true
+	}
+	if path, ok := strings.CutPrefix(inner, "file:"); ok && path != "" {
+		return e.reference("file", path), true
+	}
+	return "", false
+}
+
+// reference leaves a secret to Resolve.
+func (e *expander) reference(kind, name string) string {
+	if kind == "file" {
+		if e.home != "" && (name == "~" || strings.HasPrefix(name, "~/")) {
+			name = e.home + name[1:]
+		}
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(e.base, name)
+		}
+	}
+	e.refers = true
+	e.uses = append(e.uses, kind+":"+name)
+	return "${" + kind + ":" + name + "}"
+}
+
+// InputVariable is the environment variable that answers the input of that id
+// where VS Code would ask a person: input and the id, as a variable is spelt.
+func InputVariable(id string) string {
+	return "INPUT_" + strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, id)
+}
+
+// input is a value that VS Code would ask for: from the environment, else the
+// input's own default, else from the keyring when the server is started, whose
+// failure then says what is missing.
+func (e *expander) input(id string) string {
+	name := InputVariable(id)
+	if value, ok := e.env(name); ok {
+		e.used[name] = value
+		return value
+	}
+	if in := e.asked[id]; in.fallback != "" {
+		return in.fallback
+	}
+	return e.reference("keyring", "input/"+id)
 }
 
 // path is variables with a leading ~ for the home directory.
 func (e *expander) path(s string) string {
-	if e.home != "" && (s == "~" || strings.HasPrefix(s, "~/") || runtime.GOOS == "windows" && strings.HasPrefix(s, `~\`)) {
+	if e.tilde && e.home != "" && (s == "~" || strings.HasPrefix(s, "~/") || runtime.GOOS == "windows" && strings.HasPrefix(s, `~\`)) {
 		return e.home + e.variables(s[1:])
 	}
 	return e.variables(s)
@@ -77,9 +223,9 @@ func isName(s string) bool {
 }
 
 // workDir makes dir absolute, and reports whether there is such a directory.
-func workDir(dir, file string) (string, bool) {
+func workDir(dir, base string) (string, bool) {
 	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(filepath.Dir(file), dir)
+		dir = filepath.Join(base, dir)
 	}
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs

@@ -16,64 +16,73 @@ const (
 	MaxFileSize = 16 << 20
 	maxFiles    = 1000
 	maxServers  = 5000
+	maxShadowed = 20
 )
-
-// Source is a file of definitions, or a directory of *.json files, which need
-// not exist.
-type Source struct {
-	File string
-	Dir  string
-}
 
 // Options of Load.
 type Options struct {
-	Env  Environment // for ${NAME}; nil: none is set
+	Env  Environment // for variables; nil: none is set
 	Home string      // for ~
+	Dir  string      // the working directory, for what clients say of a folder
 	Self Self
 	// AllowSelf takes definitions that start this program, too.
 	AllowSelf bool
+	// Offer says what a definition of a project waits for; nil: all are
+	// offered.
+	Offer func(project string, d Definition) Offer
+	// Places are asked for restrictions that stand beside the definitions.
+	Places Places
 }
 
 // Load reads all sources. Of several definitions of one name the first counts:
 // sources in the order given, files of a directory in the order of their names,
-// entries in the order of their file. Definitions come sorted by name.
+// entries in the order of their file; but one that is only offered counts after
+// all others. Definitions come sorted by name, each with those that it hides.
 //
 // What cannot be used is a Problem; Load itself does not fail.
 func Load(sources []Source, opts Options) ([]Definition, []Problem) {
+	l := newLoader(opts)
+	for _, source := range sources {
+		if source.Dir != "" {
+			l.dir(source)
+		}
+		if source.File != "" {
+			l.file(source)
+		}
+	}
+	return l.finish()
+}
+
+func newLoader(opts Options) *loader {
 	if opts.Env == nil {
 		opts.Env = func(string) (string, bool) { return "", false }
 	}
-	l := &loader{opts: opts, byName: make(map[string]Definition)}
-	for _, source := range sources {
-		if source.Dir != "" {
-			l.dir(source.Dir)
-		}
-		if source.File != "" {
-			l.file(source.File)
-		}
-	}
-	slices.SortFunc(l.defs, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
-	return l.defs, l.problems
+	return &loader{opts: opts, byName: make(map[string]int)}
 }
 
 type loader struct {
 	opts     Options
 	defs     []Definition
-	byName   map[string]Definition
+	byName   map[string]int // index into defs
 	problems []Problem
+	// notOfProject are servers of a project that the user switched off.
+	notOfProject []string
+	// paths is what was looked at, in the order of looking.
+	paths []string
 }
 
 func (l *loader) problem(file string, line int, format string, args ...any) {
 	l.problems = append(l.problems, Problem{File: file, Line: line, Reason: fmt.Sprintf(format, args...)})
 }
 
-func (l *loader) dir(dir string) {
-	entries, err := os.ReadDir(dir) // sorted by name
+func (l *loader) dir(source Source) {
+	l.paths = append(l.paths, source.Dir)
+	entries, err := os.ReadDir(source.Dir) // sorted by name
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	if err != nil {
-		l.problem(dir, 0, "cannot be read: %v", reason(err))
+		l.problem(source.Dir, 0, "cannot be read: %v", reason(err))
 		return
 	}
 	n := 0
@@ -84,42 +93,49 @@ func (l *loader) dir(dir string) {
 			continue
 		}
 		if n++; n > maxFiles {
-			l.problem(dir, 0, "more than %d files; the rest is not read", maxFiles)
+			l.problem(source.Dir, 0, "more than %d files; the rest is not read", maxFiles)
 			return
 		}
-		l.file(filepath.Join(dir, name))
+		one := source
+		one.File = filepath.Join(source.Dir, name)
+		l.file(one)
 	}
 }
 
-func (l *loader) file(path string) {
-	data, err := readFile(path)
-	if err != nil {
-		l.problem(path, 0, "cannot be read: %v", reason(err))
+func (l *loader) file(source Source) {
+	l.paths = append(l.paths, source.File)
+	data, err := ReadFile(source.File, MaxFileSize)
+	if source.Optional && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir)) {
 		return
 	}
-	l.parse(path, data)
+	if err != nil {
+		l.problem(source.File, 0, "cannot be read: %v", reason(err))
+		return
+	}
+	l.parse(source, data)
 }
 
-// readFile reads a regular file of bounded size.
-func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+// ReadFile reads a regular file of bounded size. It does not wait for anything,
+// whatever the path leads to.
+func ReadFile(path string, limit int64) ([]byte, error) {
+	f, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("not a regular file")
 	}
-	f, err := os.Open(path)
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > MaxFileSize {
-		return nil, fmt.Errorf("larger than %d MB", MaxFileSize>>20)
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("larger than %d MB", limit>>20)
 	}
 	return data, nil
 }
@@ -134,84 +150,93 @@ func reason(err error) error {
 }
 
 // parse takes the definitions of one file's content.
-func (l *loader) parse(path string, data []byte) {
-	root, err := parseTree(data)
+func (l *loader) parse(source Source, data []byte) {
+	d := source.dialect
+	if d == nil {
+		d = own
+		if guess := dialectOf(source.File); guess != nil && source.Name != NameMCPs {
+			d = guess
+		}
+	}
+	root, err := decode(data, d)
 	var bad *parseError
 	if errors.As(err, &bad) {
-		l.problem(path, bad.line, "%s", bad.reason)
+		l.problem(source.File, bad.line, "%s", bad.reason)
 		return
 	}
 	if err != nil {
-		l.problem(path, 0, "%v", err)
+		l.problem(source.File, 0, "%v", err)
 		return
 	}
 	if root.kind != '{' {
-		l.problem(path, root.line, "must be an object with a member mcpServers, not %s", root.what())
+		l.problem(source.File, root.line, "must be an object with a member %s, not %s", d.paths[0][0], root.what())
 		return
 	}
-	description := ""
-	var servers *node
-	for i := range root.members {
-		m := &root.members[i]
-		switch m.key {
-		case "mcpServers":
-			servers = &m.value
-		case "description":
-			if m.value.kind == '"' {
-				description = m.value.text
-			} else {
-				l.problem(path, m.value.line, "description must be a string, not %s", m.value.what())
+	f := &fileReader{loader: l, source: source, dialect: d, root: &root}
+	f.read()
+}
+
+// finish puts everything into order.
+func (l *loader) finish() ([]Definition, []Problem) {
+	l.claudeRules()
+	for i := range l.defs {
+		d := &l.defs[i]
+		if d.Source == NameProject && slices.Contains(l.notOfProject, d.Name) {
+			d.Disabled = true
+		}
+		// One order, so that two loads of the same files are alike.
+		slices.Sort(d.DenyTools)
+		d.DenyTools = slices.Compact(d.DenyTools)
+	}
+	slices.SortFunc(l.defs, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
+	return l.defs, l.problems
+}
+
+// claudeRules applies what Claude Code's settings forbid to the servers that
+// are defined for it. Such a file never allows anything here, so that it makes
+// no difference who wrote it.
+func (l *loader) claudeRules() {
+	var concerned []*Definition
+	for i := range l.defs {
+		d := &l.defs[i]
+		if d.Source == "claude-code" || d.Source == NameProject && filepath.Base(d.File) == ".mcp.json" {
+			concerned = append(concerned, d)
+		}
+	}
+	for _, path := range l.opts.Places.claudeSettings() {
+		l.paths = append(l.paths, path)
+		if len(concerned) == 0 {
+			continue
+		}
+		data, err := ReadFile(path, MaxFileSize)
+		if err != nil {
+			continue
+		}
+		root, err := decode(data, claudeRulesFile)
+		if err != nil {
+			l.problems = append(l.problems, Problem{File: path, Reason: "cannot be read, and so what it forbids is not known: " + err.Error()})
+			continue
+		}
+		for server, tools := range claudeDenies(&root) {
+			for _, d := range concerned {
+				if claudeName(d.Name) == server || d.Name == server {
+					d.DenyTools = append(d.DenyTools, tools...)
+				}
 			}
-		case "$schema", "version", "name", "inputs", "//", "_comment", "comment":
-		default:
-			l.problems = append(l.problems, Problem{File: path, Line: m.line, Warning: true,
-				Reason: fmt.Sprintf("unknown key %q is ignored%s", clip(m.key), didYouMean(m.key, []string{"mcpServers", "description"}))})
 		}
-	}
-	switch {
-	case servers == nil:
-		hint := ""
-		if _, ok := root.get("servers"); ok {
-			hint = " (its servers must be called mcpServers here)"
-		} else if _, ok := root.get("command"); ok {
-			hint = ` (write {"mcpServers": {"NAME": …}} around the definition)`
-		}
-		l.problem(path, 0, "has no member mcpServers%s", hint)
-		return
-	case servers.kind != '{':
-		l.problem(path, servers.line, "mcpServers must be an object, not %s", servers.what())
-		return
-	}
-	for i := range servers.members {
-		if len(l.defs) >= maxServers {
-			l.problem(path, servers.members[i].line, "more than %d servers; the rest is not read", maxServers)
-			return
-		}
-		l.entry(path, &servers.members[i], description)
 	}
 }
 
-func (l *loader) entry(path string, m *member, description string) {
-	p := &entryParser{file: path, name: m.key, line: m.line, expand: newExpander(l.opts.Env, l.opts.Home)}
-	defer func() { l.problems = append(l.problems, p.problems...) }()
-	if err := checkName(m.key); err != nil {
-		p.fail(m.line, "%v", err)
-		return
-	}
-	if first, taken := l.byName[m.key]; taken {
-		p.warn(m.line, "already defined in %s, line %d; that one counts", first.File, first.Line)
-		return
-	}
-	d, ok := p.parse(&m.value, description)
-	if !ok {
-		return
-	}
-	if why := l.opts.Self.why(d.Name, d.Launch()); why != "" && !l.opts.AllowSelf {
-		p.fail(m.line, "left out, because %s (MCP_BRIDGE_ALLOW_SELF_SERVER=1 allows it)", why)
-		return
-	}
-	l.byName[d.Name] = d
-	l.defs = append(l.defs, d)
+var claudeRulesFile = &dialect{format: formatJSONC, prune: func(path []string) bool { return path[0] == "permissions" }}
+
+// claudeName is a server's name as Claude Code's rules spell it.
+func claudeName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, name)
 }
 
 func checkName(name string) error {
@@ -220,7 +245,7 @@ func checkName(name string) error {
 		return errors.New("a server needs a name")
 	case len(name) > maxName:
 		return fmt.Errorf("a server's name has at most %d bytes", maxName)
-	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }):
 		return errors.New("a server's name has no control characters")
 	}
 	return nil

@@ -138,10 +138,10 @@ func TestProblems(t *testing.T) {
 			"nul": {"command": "x\u0000y"},
 			"bool": {"command": "x", "disabled": "yes"},
 			"also good": {"command": "y"}
-		}}`, "also good good", `f.json:3: server nothing: has no command
-f.json:4: server blank: has no command
+		}}`, "also good good", `f.json:3: server nothing: has no command and no url
+f.json:4: server blank: has no command and no url
 f.json:5: server number: command must be a string, not a number
-f.json:6: server string: must be an object with a command, not a string
+f.json:6: server string: must be an object with a command or a url, not a string
 f.json:7: server args: args must be a list of strings, not a string
 f.json:9: server arg: args[1] must be a string, not null
 f.json:10: server env: env must be an object, not a list
@@ -154,11 +154,23 @@ f.json:13: server bool: disabled must be true or false, not a string
 			"a": {"url": "https://x"},
 			"b": {"type": "http", "command": "x"},
 			"c": {"serverUrl": "https://x", "headers": {}},
-			"d": {"type": "pigeon", "command": "x"}
-		}}`, "", `f.json:2: server a: remote servers are not supported yet
-f.json:3: server b: remote servers are not supported yet
-f.json:4: server c: remote servers are not supported yet
-f.json:5: server d: unknown type "pigeon": only stdio is supported
+			"d": {"type": "pigeon", "command": "x"},
+			"e": {"url": "https://x", "command": "x"},
+			"f": {"url": "file:///etc/passwd"},
+			"g": {"url": "https://x y"},
+			"h": {"url": "https://x", "headers": {"Host": "y"}},
+			"i": {"url": "https://x", "headers": {"X": "a\nb"}},
+			"j": {"url": ""},
+			"k": {"url": "https:///x"}
+		}}`, "a c", `f.json:3: server b: has no url
+f.json:5: server d: unknown type "pigeon": stdio, http and sse are supported
+f.json:6: server e: has both a command and a url: say which with type
+f.json:7: server f: the url must begin with https:// or http://
+f.json:8: server g: the url is not valid
+f.json:9: server h: headers: "Host" cannot be the name of a header
+f.json:10: server i: headers: the value of X has a line break
+f.json:11: server j: url is empty
+f.json:12: server k: the url names no host
 `},
 		{"warnings", `{"mcpServers": {
 			"a": {"comand": "x", "command": "y", "wibble": 1},
@@ -221,7 +233,7 @@ func TestSources(t *testing.T) {
 	write(t, filepath.Join(mcps, "folder.json", "inside"), ``)
 	write(t, filepath.Join(mcps, "huge.json"), `{"mcpServers": {}}`+strings.Repeat(" ", MaxFileSize))
 
-	defs, problems := Load([]Source{{File: first}, {Dir: mcps}, {Dir: filepath.Join(dir, "none")}, {File: filepath.Join(dir, "none.json")}}, Options{})
+	defs, problems := Load([]Source{{Name: "config", File: first}, {Name: "mcps", Dir: mcps}, {Dir: filepath.Join(dir, "none")}, {File: filepath.Join(dir, "none.json")}}, Options{})
 	var got []string
 	for _, d := range defs {
 		got = append(got, d.Name+"="+d.Command)
@@ -230,12 +242,14 @@ func TestSources(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	want := []string{
-		"b.json:1: server x: warning: already defined in " + first + ", line 1; that one counts",
 		"b.json:1: server y: warning: already defined in " + filepath.Join(mcps, "a.JSON"),
 		"broken.json:1: the file ends in the middle of a value",
 		"folder.json: cannot be read: not a regular file",
 		"huge.json: cannot be read: larger than 16 MB",
 		"none.json: cannot be read: no such file or directory",
+	}
+	if x := defs[0]; len(x.Shadowed) != 1 || x.Shadowed[0] != (Origin{"mcps", filepath.Join(mcps, "b.json"), 1}) {
+		t.Errorf("x hides %v", x.Shadowed)
 	}
 	lines := strings.Split(show(problems), "\n")
 	for i, w := range want {
@@ -371,7 +385,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"mcpServers":{"a":{"command":"x","tools":["*"],"enabledTools":[],"comand":null}}} x`))
 	f.Add([]byte("\xef\xbb\xbf[1,2,]\xff"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		root, err := parseTree(data)
+		root, err := parseTree(data, nil)
 		if err == nil {
 			// What is accepted is JSON, and means what encoding/json reads.
 			plain := strings.TrimPrefix(string(data), "\xef\xbb\xbf")
@@ -386,8 +400,8 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		lines := strings.Count(string(data), "\n") + 1
-		l := &loader{opts: Options{Env: environment(map[string]string{"A": "value-of-a"}), Home: "/home/ann"}, byName: map[string]Definition{}}
-		l.parse("f.json", data)
+		l := newLoader(Options{Env: environment(map[string]string{"A": "value-of-a"}), Home: "/home/ann"})
+		l.parse(Source{File: "f.json"}, data)
 		if err != nil && len(l.problems) == 0 {
 			t.Fatalf("%q: no problem, though %v", data, err)
 		}
@@ -397,7 +411,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		for _, d := range l.defs {
-			if d.Name == "" || d.Launch().Command == "" || len(d.Args) != len(d.Launch().Args) {
+			if d.Name == "" || (d.Launch().Command == "") == (d.Remote() == nil) || len(d.Args) != len(d.Launch().Args) {
 				t.Fatalf("%q: %+v", data, d)
 			}
 		}

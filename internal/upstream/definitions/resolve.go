@@ -18,7 +18,7 @@ type Secrets func(ctx context.Context, kind, name string) (string, error)
 // changed counts at the next one. Without such references the definition is
 // returned as it is, and secrets may be nil.
 func (d Definition) Resolve(ctx context.Context, secrets Secrets) (Definition, error) {
-	if d.launch == nil || !d.launch.refers() {
+	if d.launch == nil || !d.launch.references {
 		return d, nil
 	}
 	r := resolver{ctx: ctx, read: secrets, found: d.launch.secrets.clone()}
@@ -48,28 +48,6 @@ func (d Definition) Resolve(ctx context.Context, secrets Secrets) (Definition, e
 	l.redact = r.found.replacer()
 	d.launch = l
 	return d, nil
-}
-
-// refers reports whether there is anything to resolve.
-func (l *launch) refers() bool {
-	some := func(s string) bool { return strings.Contains(s, "${file:") || strings.Contains(s, "${keyring:") }
-	if slices.ContainsFunc(l.Args, some) {
-		return true
-	}
-	for _, value := range l.Env {
-		if some(value) {
-			return true
-		}
-	}
-	if l.remote == nil {
-		return false
-	}
-	for _, value := range l.remote.Headers {
-		if some(value) {
-			return true
-		}
-	}
-	return some(l.remote.URL)
 }
 
 type resolver struct {

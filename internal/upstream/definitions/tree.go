@@ -69,13 +69,18 @@ type treeParser struct {
 	// Lines are counted once, going forward.
 	counted int64
 	line    int
+
+	// prune, if not nil, says which members are looked at; the others are
+	// left out. path is that of the keys.
+	prune func(path []string) bool
+	path  []string
 }
 
 // parseTree reads one strict JSON document. Keys that occur twice in one
 // object are an error: which one counts differs from program to program.
-func parseTree(data []byte) (node, error) {
+func parseTree(data []byte, prune func([]string) bool) (node, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	p := &treeParser{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
+	p := &treeParser{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1, prune: prune}
 	p.dec.UseNumber()
 	if !utf8.Valid(data) {
 		for i, r := range string(data) {
@@ -188,14 +193,63 @@ func (p *treeParser) object(n *node, depth int) error {
 			return &parseError{line, fmt.Sprintf("the key %q occurs twice (first on line %d)", clip(key), first)}
 		}
 		seen[key] = line
+		if p.prune != nil {
+			p.path = append(p.path, key)
+			if !p.prune(p.path) {
+				p.path = p.path[:len(p.path)-1]
+				if err := p.skip(); err != nil {
+					return err
+				}
+				continue
+			}
+		}
 		value, err := p.value(depth + 1)
 		if err != nil {
 			return err
+		}
+		if p.prune != nil {
+			p.path = p.path[:len(p.path)-1]
 		}
 		n.members = append(n.members, member{key: key, line: line, value: value})
 	}
 	_, _, err := p.token()
 	return err
+}
+
+// skip reads one value and forgets it: only its form is checked.
+func (p *treeParser) skip() error {
+	start := p.here()
+	var raw json.RawMessage
+	err := p.dec.Decode(&raw)
+	var syntax *json.SyntaxError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &syntax):
+		return &parseError{p.lineAt(max(syntax.Offset-1, 0)), syntax.Error()}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return &parseError{p.lineAt(int64(len(p.data))), "the file ends in the middle of a value"}
+	}
+	return &parseError{start, err.Error()}
+}
+
+// hash writes all that a node says, without its lines.
+func (n *node) hash(h io.Writer) {
+	hashText(h, n.kind, n.text)
+	for i := range n.members {
+		hashText(h, 'k', n.members[i].key)
+		n.members[i].value.hash(h)
+	}
+	for i := range n.items {
+		n.items[i].hash(h)
+	}
+	hashText(h, ')', "")
+}
+
+// hashText writes a text so that what follows cannot be taken for a part of it.
+func hashText(h io.Writer, kind byte, text string) {
+	// A hash never fails to be written to.
+	_, _ = fmt.Fprintf(h, "%c%d:%s", kind, len(text), text)
 }
 
 // clip shortens what is quoted from a file.

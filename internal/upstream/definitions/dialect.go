@@ -1,0 +1,268 @@
+package definitions
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A dialect is how one client writes definitions down. The keys of an entry
+// have one meaning in all clients, except for what is said here.
+type dialect struct {
+	format format
+	// path leads to the object of servers. Several are tried; all count.
+	paths [][]string
+	vars  syntax
+	// plainURL is what a URL means of which nothing more is said.
+	plainURL Transport
+	// timeout is the unit of the key "timeout", 0 where it is ignored, and
+	// startTimeout says that it bounds the start, not a call.
+	timeout      time.Duration
+	startTimeout bool
+	// emptyAllows: an empty list of tools allows all, as the client has it.
+	emptyAllows bool
+	// skip names entries that are no MCP servers of their own.
+	skip func(*node) bool
+	// after applies what the rest of the file says about servers.
+	after func(l *loader, root *node, defs []*Definition)
+	// prune says which members of a large file are looked at at all.
+	prune func(path []string) bool
+}
+
+// format is how a file is written.
+type format int
+
+const (
+	formatJSON  format = iota // strict
+	formatJSONC               // with comments and commas at the end
+	formatTOML
+	formatYAML
+)
+
+// own is the form of ~/MCPs.
+var own = &dialect{
+	paths: [][]string{{"mcpServers"}}, plainURL: Auto,
+	vars: syntax{braces: true, tilde: true, references: true},
+}
+
+var (
+	claudeDesktop = &dialect{paths: [][]string{{"mcpServers"}}, plainURL: Auto}
+
+	claudeCode = &dialect{
+		paths: [][]string{{"mcpServers"}}, plainURL: Auto,
+		vars:  syntax{braces: true},
+		after: afterClaudeCode,
+		prune: func(path []string) bool {
+			switch len(path) {
+			case 1:
+				return slices.Contains([]string{"mcpServers", "projects", "permissions"}, path[0])
+			case 3:
+				return path[0] != "projects" || strings.Contains(strings.ToLower(path[2]), "mcp")
+			}
+			return true
+		},
+	}
+
+	cursor = &dialect{
+		format: formatJSONC, paths: [][]string{{"mcpServers"}}, plainURL: Auto,
+		vars: syntax{editor: true},
+	}
+
+	vscode = &dialect{
+		format: formatJSONC, paths: [][]string{{"servers"}}, plainURL: Auto,
+		vars: syntax{editor: true, inputs: true},
+	}
+
+	vscodeSettings = &dialect{
+		// The last one is none of VS Code's; people have it all the same.
+		format: formatJSONC, paths: [][]string{{"mcp", "servers"}, {"mcpServers"}}, plainURL: Auto,
+		vars:  syntax{editor: true, inputs: true},
+		prune: func(path []string) bool { return path[0] == "mcp" || path[0] == "mcpServers" },
+	}
+
+	windsurf = &dialect{
+		format: formatJSONC, paths: [][]string{{"mcpServers"}}, plainURL: Auto,
+		vars: syntax{editor: true},
+	}
+
+	zed = &dialect{
+		format: formatJSONC, paths: [][]string{{"context_servers"}}, plainURL: Auto,
+		skip: func(n *node) bool {
+			// The command of an extension's server is in the extension.
+			_, command := n.get("command")
+			_, url := n.get("url")
+			return n.kind == '{' && !command && !url
+		},
+		prune: func(path []string) bool { return path[0] == "context_servers" },
+	}
+
+	cline = &dialect{
+		format: formatJSONC, paths: [][]string{{"mcpServers"}}, plainURL: SSE, timeout: time.Second,
+		vars: syntax{editor: true},
+	}
+
+	codex = &dialect{format: formatTOML, paths: [][]string{{"mcp_servers"}}, plainURL: HTTP}
+
+	gemini = &dialect{
+		format: formatJSONC, paths: [][]string{{"mcpServers"}}, plainURL: SSE, timeout: time.Millisecond,
+		vars:  syntax{braces: true, dollar: true},
+		after: afterGemini,
+	}
+
+	opencode = &dialect{
+		format: formatJSONC, paths: [][]string{{"mcp", "servers"}, {"mcp"}, {"mcpServers"}}, plainURL: Auto,
+		timeout: time.Millisecond, startTimeout: true,
+		vars: syntax{opencode: true},
+		// "servers" is where the second version keeps them, not one of the first.
+		skip:  func(n *node) bool { return n.kind == '{' && len(n.members) > 0 && !looksLikeEntry(n) },
+		after: afterOpenCode,
+	}
+
+	goose = &dialect{
+		format: formatYAML, paths: [][]string{{"extensions"}}, plainURL: HTTP, timeout: time.Second, emptyAllows: true,
+		skip: func(n *node) bool {
+			kind, ok := n.get("type")
+			return ok && !slices.Contains([]string{"stdio", "sse", "streamable_http"}, kind.text)
+		},
+		prune: func(path []string) bool { return path[0] == "extensions" },
+	}
+
+	copilot = &dialect{
+		format: formatJSONC, paths: [][]string{{"mcpServers"}}, plainURL: Auto, timeout: time.Millisecond,
+		vars: syntax{braces: true, dollar: true},
+	}
+)
+
+// clients are the dialects by the name of the client, for an import.
+var clients = map[string]*dialect{
+	"claude-desktop": claudeDesktop, "claude-code": claudeCode, "cursor": cursor, "vscode": vscode, "windsurf": windsurf,
+	"zed": zed, "cline": cline, "codex": codex, "gemini": gemini, "antigravity": windsurf, "opencode": opencode,
+	"goose": goose, "copilot": copilot,
+}
+
+// dialectOf guesses the dialect of a file by its name.
+func dialectOf(path string) *dialect {
+	switch base := strings.ToLower(filepath.Base(path)); {
+	case base == ".claude.json" || base == ".mcp.json":
+		return claudeCode
+	case strings.HasPrefix(base, "opencode.json"), base == ".opencode.json":
+		return opencode
+	case strings.HasSuffix(base, ".toml"):
+		return codex
+	case strings.HasSuffix(base, ".yaml"), strings.HasSuffix(base, ".yml"):
+		return goose
+	}
+	return nil
+}
+
+// looksLikeEntry tells an entry from an object of entries.
+func looksLikeEntry(n *node) bool {
+	for _, key := range []string{"type", "command", "url", "enabled", "disabled"} {
+		if v, ok := n.get(key); ok && v.kind != '{' {
+			return true
+		}
+	}
+	return false
+}
+
+// strings are the texts of a list; anything else counts for none.
+func (n *node) strings() []string {
+	var out []string
+	if n.kind == '[' {
+		for i := range n.items {
+			if n.items[i].kind == '"' {
+				out = append(out, n.items[i].text)
+			}
+		}
+	}
+	return out
+}
+
+// at follows a path of keys.
+func (n *node) at(path ...string) *node {
+	for _, key := range path {
+		next, ok := n.get(key)
+		if !ok {
+			return &node{kind: 'n', line: n.line}
+		}
+		n = next
+	}
+	return n
+}
+
+// afterClaudeCode honours what a person switched off for this project.
+func afterClaudeCode(l *loader, root *node, defs []*Definition) {
+	if l.opts.Dir == "" {
+		return
+	}
+	for _, name := range root.at("projects", l.opts.Dir, "disabledMcpServers").strings() {
+		for _, d := range defs {
+			d.Disabled = d.Disabled || d.Name == name
+		}
+	}
+	l.notOfProject = append(l.notOfProject, root.at("projects", l.opts.Dir, "disabledMcpjsonServers").strings()...)
+}
+
+// afterGemini honours the lists of servers beside mcpServers.
+func afterGemini(_ *loader, root *node, defs []*Definition) {
+	off := slices.Concat(root.at("mcp", "excluded").strings(), root.at("excludeMCPServers").strings())
+	for _, only := range []*node{root.at("mcp", "allowed"), root.at("allowMCPServers")} {
+		for _, d := range defs {
+			d.Disabled = d.Disabled || only.kind == '[' && !slices.Contains(only.strings(), d.Name)
+		}
+	}
+	for _, d := range defs {
+		d.Disabled = d.Disabled || slices.Contains(off, d.Name)
+	}
+}
+
+// afterOpenCode honours "tools": {"server_tool": false, "server_*": false}.
+func afterOpenCode(_ *loader, root *node, defs []*Definition) {
+	tools := root.at("tools")
+	for i := range tools.members {
+		m := &tools.members[i]
+		if m.value.kind != 'f' {
+			continue
+		}
+		for _, d := range defs {
+			prefix := d.Name + "_"
+			if tool, ok := strings.CutPrefix(m.key, prefix); ok && tool != "" {
+				d.DenyTools = append(d.DenyTools, tool)
+			} else if start, ok := strings.CutSuffix(m.key, "*"); ok && strings.HasPrefix(prefix, start) {
+				d.DenyTools = append(d.DenyTools, "*")
+			}
+		}
+	}
+}
+
+// claudeSettings are files of Claude Code that can forbid tools.
+func (p Places) claudeSettings() []string {
+	var out []string
+	dir := p.variable("CLAUDE_CONFIG_DIR", p.under(p.Home, ".claude"))
+	for _, base := range []string{dir, p.under(p.Dir, ".claude")} {
+		for _, name := range []string{"settings.json", "settings.local.json"} {
+			if base != "" {
+				out = append(out, filepath.Join(base, name))
+			}
+		}
+	}
+	return out
+}
+
+// claudeDenies reads permissions.deny: "mcp__server", "mcp__server__tool".
+func claudeDenies(root *node) map[string][]string {
+	out := map[string][]string{}
+	for _, rule := range root.at("permissions", "deny").strings() {
+		rest, ok := strings.CutPrefix(rule, "mcp__")
+		if !ok {
+			continue
+		}
+		server, tool, ok := strings.Cut(rest, "__")
+		if !ok || tool == "" {
+			tool = "*"
+		}
+		out[server] = append(out[server], tool)
+	}
+	return out
+}

@@ -1,0 +1,194 @@
+package definitions
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+)
+
+// fileReader takes what one file says of servers.
+type fileReader struct {
+	loader  *loader
+	source  Source
+	dialect *dialect
+	root    *node
+
+	description string
+	inputs      map[string]input
+}
+
+func (f *fileReader) read() {
+	if f.dialect == own {
+		f.header()
+	}
+	f.inputs = f.readInputs()
+	groups := 0
+	if f.dialect == claudeCode && f.loader.opts.Dir != "" && f.source.Project == "" {
+		// What Claude Code keeps for this folder comes before what it has for
+		// all, as it does there.
+		for _, dir := range f.folders() {
+			if servers := f.root.at("projects", dir, "mcpServers"); servers.kind == '{' {
+				f.group(servers)
+			}
+		}
+	}
+	for _, path := range f.dialect.paths {
+		servers := f.root.at(path...)
+		switch servers.kind {
+		case 'n':
+		case '{':
+			groups++
+			f.group(servers)
+		default:
+			groups++
+			f.loader.problem(f.source.File, servers.line, "%s must be an object, not %s", path[len(path)-1], servers.what())
+		}
+	}
+	if groups == 0 && f.dialect == own && !f.source.Optional {
+		hint := ""
+		if _, ok := f.root.get("servers"); ok {
+			hint = " (its servers must be called mcpServers here)"
+		} else if _, ok := f.root.get("command"); ok {
+			hint = ` (write {"mcpServers": {"NAME": …}} around the definition)`
+		}
+		f.loader.problem(f.source.File, 0, "has no member mcpServers%s", hint)
+	}
+	if f.dialect.after != nil {
+		// Only now: pointers into a slice that grows would be lost.
+		var defs []*Definition
+		for i := range f.loader.defs {
+			if d := &f.loader.defs[i]; d.File == f.source.File {
+				defs = append(defs, d)
+			}
+		}
+		f.dialect.after(f.loader, f.root, defs)
+	}
+}
+
+// header reads what stands beside mcpServers in our own form.
+func (f *fileReader) header() {
+	for i := range f.root.members {
+		m := &f.root.members[i]
+		switch m.key {
+		case "mcpServers":
+		case "description":
+			if m.value.kind == '"' {
+				f.description = m.value.text
+			} else {
+				f.loader.problem(f.source.File, m.value.line, "description must be a string, not %s", m.value.what())
+			}
+		case "$schema", "version", "name", "inputs", "//", "_comment", "comment":
+		default:
+			f.loader.problems = append(f.loader.problems, Problem{File: f.source.File, Line: m.line, Warning: true,
+				Reason: fmt.Sprintf("unknown key %q is ignored%s", clip(m.key), didYouMean(m.key, []string{"mcpServers", "description"}))})
+		}
+	}
+}
+
+// folders are the names under which the working directory may be known.
+func (f *fileReader) folders() []string {
+	dir := f.loader.opts.Dir
+	return slices.Compact([]string{dir, filepath.ToSlash(dir)})
+}
+
+// readInputs reads VS Code's list of what it asks for.
+func (f *fileReader) readInputs() map[string]input {
+	list := f.root.at("inputs")
+	if !f.dialect.vars.inputs || list.kind != '[' {
+		list = f.root.at("mcp", "inputs")
+	}
+	if !f.dialect.vars.inputs || list.kind != '[' {
+		return nil
+	}
+	out := make(map[string]input)
+	for i := range list.items {
+		n := &list.items[i]
+		if n.kind != '{' || n.at("id").text == "" {
+			continue
+		}
+		in := input{description: clip(n.at("description").text)}
+		if n.at("password").kind != 't' {
+			in.fallback = n.at("default").text
+		}
+		out[n.at("id").text] = in
+	}
+	return out
+}
+
+// group takes the servers of one object.
+func (f *fileReader) group(servers *node) {
+	l := f.loader
+	for i := range servers.members {
+		m := &servers.members[i]
+		if f.dialect.skip != nil && f.dialect.skip(&m.value) || f.dialect == opencode && m.value.kind != '{' {
+			continue
+		}
+		if len(l.defs) >= maxServers {
+			l.problem(f.source.File, m.line, "more than %d servers; the rest is not read", maxServers)
+			return
+		}
+		f.entry(m)
+	}
+}
+
+// entry takes one server, unless its name is taken.
+func (f *fileReader) entry(m *member) {
+	l := f.loader
+	e := newExpander(l.opts.Env, l.opts.Home, f.dialect.vars)
+	e.folder, e.asked, e.base = l.opts.Dir, f.inputs, filepath.Dir(f.source.File)
+	if f.source.Project != "" {
+		e.folder, e.base = f.source.Project, f.source.Project
+	}
+	p := &entryParser{source: f.source, dialect: f.dialect, name: m.key, line: m.line, expand: e, strict: f.dialect == own}
+	defer func() { l.problems = append(l.problems, p.problems...) }()
+	if err := checkName(m.key); err != nil {
+		p.fail(m.line, "%v", err)
+		return
+	}
+	index, taken := l.byName[m.key]
+	if taken && l.defs[index].Offer == "" {
+		first := &l.defs[index]
+		if first.Source == f.source.Name && f.dialect == own {
+			p.warn(m.line, "already defined in %s, line %d; that one counts", first.File, first.Line)
+		}
+		shadow(first, Origin{f.source.Name, f.source.File, m.line})
+		return
+	}
+	d, ok := p.parse(&m.value, f.description)
+	if !ok {
+		return
+	}
+	if why := l.opts.Self.why(d.Name, d.Launch()); why != "" && !l.opts.AllowSelf {
+		p.problems = nil
+		// That Sallyport is one of a client's servers is how it is used.
+		if f.dialect == own {
+			p.fail(m.line, "left out, because %s (MCP_BRIDGE_ALLOW_SELF_SERVER=1 allows it)", why)
+		}
+		return
+	}
+	if f.source.Project != "" {
+		d.Offer = Offered
+		if l.opts.Offer != nil {
+			d.Offer = l.opts.Offer(f.source.Project, d)
+		}
+	}
+	if !taken {
+		l.byName[d.Name] = len(l.defs)
+		l.defs = append(l.defs, d)
+		return
+	}
+	if hidden := l.defs[index]; d.Offer == "" { // what is only offered gives way
+		l.defs[index] = d
+		for _, o := range append(hidden.Shadowed, Origin{hidden.Source, hidden.File, hidden.Line}) {
+			shadow(&l.defs[index], o)
+		}
+		return
+	}
+	shadow(&l.defs[index], Origin{d.Source, d.File, d.Line})
+}
+
+func shadow(d *Definition, o Origin) {
+	if len(d.Shadowed) < maxShadowed {
+		d.Shadowed = append(d.Shadowed, o)
+	}
+}

@@ -1,0 +1,181 @@
+package definitions
+
+import (
+	"crypto/sha256"
+	"maps"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// maxURL bounds a URL.
+const maxURL = 16 << 10
+
+func (p *entryParser) setURL(key string, v *node) {
+	if p.url != "" {
+		// Gemini has two keys; the newer transport counts.
+		if key == "httpUrl" {
+			p.url = ""
+		} else {
+			return
+		}
+	}
+	p.url = p.string(key, v)
+	if p.url == "" && !p.failed {
+		p.fail(v.line, "%s is empty", key)
+	}
+	p.remote.URL = p.expand.variables(p.url)
+	if key == "httpUrl" {
+		p.kind = HTTP
+	}
+}
+
+// checkURL wants an absolute http or https URL. References are not known yet.
+func (p *entryParser) checkURL(n *node) {
+	line := n.line
+	for _, key := range []string{"url", "serverUrl", "httpUrl", "uri"} {
+		if v, ok := n.get(key); ok {
+			line = v.line
+		}
+	}
+	text := p.remote.URL
+	u, err := url.Parse(text)
+	switch {
+	case len(text) > maxURL:
+		p.fail(line, "the url is longer than %d bytes", maxURL)
+	case err != nil || u.Opaque != "" || strings.ContainsAny(text, " \t\r\n"):
+		// The error would show the URL, and what is secret in it.
+		p.fail(line, "the url is not valid")
+	case u.Scheme != "http" && u.Scheme != "https":
+		p.fail(line, "the url must begin with https:// or http://")
+	case u.Host == "":
+		p.fail(line, "the url names no host")
+	}
+}
+
+// isHeader: a token of HTTP, and none of those that make up the connection.
+func isHeader(name string) bool {
+	if name == "" || slices.Contains([]string{"host", "content-length", "transfer-encoding", "connection", "upgrade"}, strings.ToLower(name)) {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		if c <= ' ' || c >= 0x7f || strings.IndexByte("()<>@,;:\\\"/[]?={}", c) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *entryParser) headers(key string, v *node) map[string]string {
+	headers := p.pairs(key, v, isHeader, "header")
+	for name, value := range headers {
+		if strings.ContainsAny(value, "\r\n\x00") {
+			p.fail(v.line, "%s: the value of %s has a line break", key, clip(name))
+		}
+	}
+	return headers
+}
+
+// headersFromEnvironment are Codex's: headers whose values are variables, and a
+// bearer token.
+func (p *entryParser) headersFromEnvironment(key string, v *node) {
+	names := map[string]string{}
+	prefix := ""
+	if key == "env_http_headers" {
+		names = p.pairs(key, v, isHeader, "header")
+	} else if name := p.string(key, v); name != "" {
+		names["Authorization"], prefix = name, "Bearer "
+	}
+	headers := map[string]string{}
+	for header, name := range names {
+		value, ok := p.expand.env(name)
+		if !ok || value == "" {
+			p.expand.miss[clip(name)] = struct{}{}
+			continue
+		}
+		if strings.ContainsAny(value, "\r\n\x00") {
+			p.fail(v.line, "%s: the value of %s has a line break", key, clip(name))
+			continue
+		}
+		p.expand.used[name] = value
+		headers[header] = prefix + value
+	}
+	p.merge(&p.remote.Headers, headers)
+}
+
+func (p *entryParser) tls(v *node) {
+	if v.kind != '{' {
+		p.fail(v.line, "tls must be an object, not %s", v.what())
+		return
+	}
+	file := func(key string, v *node) string {
+		path := p.expand.path(p.string("tls."+key, v))
+		if path != "" && !filepath.IsAbs(path) {
+			path = filepath.Join(p.expand.base, path)
+		}
+		return path
+	}
+	t := &p.remote.TLS
+	for i := range v.members {
+		switch m := &v.members[i]; m.key {
+		case "caFile":
+			t.CAFile = file(m.key, &m.value)
+		case "certFile":
+			t.CertFile = file(m.key, &m.value)
+		case "keyFile":
+			t.KeyFile = file(m.key, &m.value)
+		case "serverName":
+			t.ServerName = p.string("tls.serverName", &m.value)
+		case "insecure":
+			t.Insecure = p.bool("tls.insecure", &m.value)
+		default:
+			p.warn(m.line, "unknown key tls.%s is ignored%s", clip(m.key),
+				didYouMean(m.key, []string{"caFile", "certFile", "keyFile", "serverName", "insecure"}))
+		}
+	}
+}
+
+// Same reports whether a server that runs may go on running when its
+// definition is replaced by another one: nothing that it was started with, nor
+// what may be called, nor how long it may take, differs.
+func (d Definition) Same(other Definition) bool {
+	if d.Name != other.Name || d.Disabled != other.Disabled || d.Offer != other.Offer ||
+		d.StartTimeout != other.StartTimeout || d.CallTimeout != other.CallTimeout ||
+		!slices.Equal(d.DenyTools, other.DenyTools) ||
+		(d.AllowTools == nil) != (other.AllowTools == nil) || !slices.Equal(d.AllowTools, other.AllowTools) {
+		return false
+	}
+	a, b := d.launch, other.launch
+	if a == nil || b == nil {
+		return a == b
+	}
+	return reflect.DeepEqual(a.Launch, b.Launch) && reflect.DeepEqual(a.remote, b.remote) && a.references == b.references
+}
+
+// Digest is a digest of what was written: the entry, secrets included, and the
+// file of variables that it names, but not of what variables stand for.
+func (d Definition) Digest() [sha256.Size]byte {
+	if d.launch == nil {
+		return [sha256.Size]byte{}
+	}
+	return d.launch.digest
+}
+
+// digest covers the entry and its form, so that nothing that is started goes by
+// unseen.
+func (p *entryParser) digest(n *node) [sha256.Size]byte {
+	h := sha256.New()
+	n.hash(h)
+	for _, name := range slices.Sorted(maps.Keys(p.fileEnv)) {
+		hashText(h, 'e', name)
+		hashText(h, '=', p.fileEnv[name])
+	}
+	for _, id := range slices.Sorted(maps.Keys(p.expand.asked)) {
+		hashText(h, 'i', id)
+		hashText(h, '=', p.expand.asked[id].fallback)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
