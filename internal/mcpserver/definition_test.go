@@ -114,7 +114,10 @@ func TestWhatAnAgentReads(t *testing.T) {
 			if n > most {
 				t.Errorf("tools/list and instructions measure %d tokens, more than %d", n, most)
 			}
-			for _, word := range []string{"persistent", "runtime.discovered_servers()", "runtime.search_tool_docs(", "await mcp_", "servers=[", "last expression"} {
+			for _, word := range []string{
+				"persistent", "Discover", "discovered_servers()", "search_tool_docs(", "Call", "await mcp_", "servers=[",
+				"Persist", "save_memory(", "load_memory(", "save_tool(", "last expression is echoed", "capability_summary()",
+			} {
 				if !strings.Contains(string(list)+hello.Instructions, word) {
 					t.Errorf("an agent is not told of %q", word)
 				}
@@ -129,8 +132,8 @@ func TestTheManual(t *testing.T) {
 		c.open(version)
 		var list struct {
 			Resources []struct {
-				URI  string
-				Size int
+				URI, Name, Title, MIMEType string
+				Size                       int
 			}
 		}
 		if err := json.Unmarshal(c.ask(version, "1", "resources/list", ""), &list); err != nil {
@@ -139,7 +142,10 @@ func TestTheManual(t *testing.T) {
 		if len(list.Resources) != len(capabilityURIs) {
 			t.Fatalf("%s: resources %v", version, list)
 		}
-		for _, r := range list.Resources {
+		for i, r := range list.Resources {
+			if r.URI != capabilityURIs[1-i] || r.Name != "code-execution-capabilities" || r.Title != "Code Execution Sandbox Helpers" || r.MIMEType != "text/markdown" {
+				t.Errorf("%s: %+v", version, r)
+			}
 			var read struct {
 				Contents []struct{ URI, MIMEType, Text string }
 			}
@@ -149,7 +155,10 @@ func TestTheManual(t *testing.T) {
 			if len(read.Contents) != 1 || read.Contents[0].URI != r.URI || len(read.Contents[0].Text) != r.Size {
 				t.Errorf("%s: %s: %v", version, r.URI, read)
 			}
-			for _, want := range []string{"# Code Execution MCP Capabilities", "## Quick usage", "cwd"} {
+			if !strings.HasPrefix(read.Contents[0].Text, "# Code Execution MCP Capabilities\n") || read.Contents[0].MIMEType != "text/markdown" {
+				t.Errorf("%s: %+v", r.URI, read.Contents[0])
+			}
+			for _, want := range []string{toolDescription, "## Quick usage", "cwd"} {
 				if !strings.Contains(read.Contents[0].Text, want) {
 					t.Errorf("%s: the manual lacks %q", r.URI, want)
 				}

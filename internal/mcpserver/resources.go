@@ -2,9 +2,40 @@ package mcpserver
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
+
+// ErrNoResource is what a source of resources says of one that it does not
+// have.
+var ErrNoResource = errors.New("no such resource")
+
+// Resources is a source of resources beside the manual, for example the files
+// that sessions have left. It must be safe for concurrent use.
+type Resources interface {
+	// List names what there is now, in an order that stays. What is beyond
+	// maxResources of all sources together is not shown.
+	List(context.Context) ([]Resource, error)
+	// Read returns the content of one resource, or an error that wraps
+	// ErrNoResource if uri is not one of this source's.
+	Read(ctx context.Context, uri string) (*Content, error)
+}
+
+const maxResources = 1000
+
+// Resource is what a client may read.
+type Resource struct {
+	URI, Name, Title, Description, MIMEType string
+	Size                                    int64 // in bytes; 0: unknown
+}
+
+// Content is what a client has read. Blob counts if it is not nil, else Text.
+type Content struct {
+	MIMEType, Text string
+	Blob           []byte
+}
 
 // The manual answers under our own name and under the one that clients of the
 // first code-execution bridge know.
@@ -14,6 +45,8 @@ var capabilityURIs = []string{
 }
 
 const capabilityManual = `# Code Execution MCP Capabilities
+
+` + toolDescription + `
 
 One tool, run_python(code, servers, timeout). The code runs in a sandbox without
 network, with a writable /workspace, as an ordinary Python module's top level
@@ -30,6 +63,11 @@ echoed.
 - Call: await mcp_x.tool(arg=1), or await mcp_servers['x'].tool(arg=1), or
   from mcp.servers.x import *. A call returns the tool's value and raises when
   the tool fails. await asyncio.gather(...) runs calls side by side.
+- Keep: save_memory('key', value), load_memory('key'), list_memories() and
+  update_memory('key', function) for data of any later session;
+  save_tool(function), and from user_tools import function there.
+- Look up: print(runtime.capability_summary()) has every helper, and
+  runtime.describe_server('x')['cwd'] is where a server runs.
 
 ## Limits
 
@@ -43,7 +81,7 @@ func (s *Server) addResources(sdk *mcp.Server) {
 		sdk.AddResource(&mcp.Resource{
 			URI:      uri,
 			Name:     "code-execution-capabilities",
-			Title:    "Python sandbox manual",
+			Title:    "Code Execution Sandbox Helpers",
 			MIMEType: "text/markdown",
 			Size:     int64(len(capabilityManual)) + int64(len("\nResource URI: ")+len(uri)),
 		}, func(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
@@ -52,4 +90,57 @@ func (s *Server) addResources(sdk *mcp.Server) {
 			}}}, nil
 		})
 	}
+	if len(s.config.Resources) > 0 {
+		sdk.AddReceivingMiddleware(s.withResources)
+	}
+}
+
+// withResources adds what the configured sources have to what the SDK lists,
+// and reads it.
+func (s *Server) withResources(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		switch params := req.GetParams().(type) {
+		case *mcp.ListResourcesParams:
+			result, err := next(ctx, method, req)
+			list, ok := result.(*mcp.ListResourcesResult)
+			// What follows the SDK's own stands on its last page.
+			if err != nil || !ok || list.NextCursor != "" {
+				return result, err
+			}
+			list.TTLMs = 0 // it may change at any time
+			return list, s.listResources(ctx, list)
+		case *mcp.ReadResourceParams:
+			for _, source := range s.config.Resources {
+				content, err := source.Read(ctx, params.URI)
+				if errors.Is(err, ErrNoResource) {
+					continue
+				}
+				if err != nil {
+					return nil, fmt.Errorf("resource %s: %w", params.URI, err)
+				}
+				return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{
+					URI: params.URI, MIMEType: content.MIMEType, Text: content.Text, Blob: content.Blob,
+				}}, Cacheable: mcp.Cacheable{CacheScope: "private"}}, nil
+			}
+		}
+		return next(ctx, method, req)
+	}
+}
+
+func (s *Server) listResources(ctx context.Context, list *mcp.ListResourcesResult) error {
+	for _, source := range s.config.Resources {
+		resources, err := source.List(ctx)
+		if err != nil {
+			return fmt.Errorf("resources: %w", err)
+		}
+		for _, r := range resources {
+			if len(list.Resources) == maxResources {
+				return nil
+			}
+			list.Resources = append(list.Resources, &mcp.Resource{
+				URI: r.URI, Name: r.Name, Title: r.Title, Description: r.Description, MIMEType: r.MIMEType, Size: r.Size,
+			})
+		}
+	}
+	return nil
 }

@@ -38,6 +38,9 @@ type Config struct {
 	Version  string       // of the program
 	// Output is the form of results; empty is Compact.
 	Output Output
+	// Resources are sources of resources beside the manual. The first that
+	// has one is read.
+	Resources []Resources
 	// SDKOnly sends every request through the SDK.
 	SDKOnly bool
 	// MaxLine bounds one incoming message; 0 is 16 MiB.

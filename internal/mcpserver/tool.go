@@ -16,10 +16,12 @@ const toolName = "run_python"
 // toolDescription is all that an agent is told before it begins. Together with
 // the schema it stays under 200 tokens, however many servers there are; a test
 // measures it in every protocol revision.
-const toolDescription = "Run Python in a persistent sandbox without network: variables, imports and files in /workspace stay for the next call. " +
-	"The last expression is echoed; top-level await works. " +
-	"MCP servers are modules. Discover: runtime.discovered_servers(), await runtime.search_tool_docs('query'). " +
-	"Call: pass servers=['x'], then await mcp_x.tool(arg=1) returns the value or raises."
+const toolDescription = "Run Python in a persistent sandbox without network: variables, imports and /workspace stay between calls; " +
+	"the last expression is echoed; await works. " +
+	"Discover MCP servers: discovered_servers(), await search_tool_docs('query'). " +
+	"Call: pass servers=['x'], then await mcp_x.tool(arg=1) returns the value or raises. " +
+	"Persist across sessions: save_memory(key, value), load_memory(key), save_tool(func). " +
+	"Manual: capability_summary()."
 
 // toolSchema has no additionalProperties and no bounds: what is wrong with the
 // arguments is answered by the tool, where the agent sees it.
@@ -29,9 +31,10 @@ const toolSchema = `{"type":"object","properties":{` +
 	`"timeout":{"type":"integer","description":"seconds"}},` +
 	`"required":["code"]}`
 
-// addTool registers run_python with the SDK. The tool makes no claim about
-// being read-only, idempotent or closed: code may do anything that its servers
-// allow, which is what a client assumes of a tool without annotations.
+// addTool registers run_python with the SDK. It has no annotations, because
+// those that would be true say what a client assumes without them: code may do
+// anything that its servers allow, so the tool is not read-only, may destroy, is
+// not idempotent, and reaches an open world.
 func (s *Server) addTool(sdk *mcp.Server, stop context.Context) {
 	sdk.AddTool(&mcp.Tool{
 		Name:        toolName,
