@@ -45,8 +45,12 @@ func ServerAliases(names []string) []string { return distinct(names, ServerAlias
 func ToolAliases(names []string) []string { return distinct(names, ToolAlias) }
 
 func distinct(names []string, alias func(string) string) []string {
+	return distinctFrom(names, alias, make(map[string]bool, len(names)))
+}
+
+// distinctFrom is distinct where some aliases are taken already.
+func distinctFrom(names []string, alias func(string) string, taken map[string]bool) []string {
 	out := make([]string, len(names))
-	taken := make(map[string]bool, len(names))
 	// next spares a thousand tools of one name a million look-ups.
 	next := make(map[string]int)
 	for i, name := range names {

@@ -14,6 +14,8 @@ var (
 	ErrUnknownServer = errors.New("unknown MCP server")
 	// ErrDisabled: the definition is disabled.
 	ErrDisabled = errors.New("the server is disabled in its definition")
+	// ErrOffered: the definition is of a project that is not trusted.
+	ErrOffered = errors.New("the server is of a project that you have not trusted: see sallyport servers trust")
 	// ErrClosed: the Manager is closed.
 	ErrClosed = errors.New("servers are shut down")
 	// ErrStart: the server did not come up.

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sallyport/internal/upstream/child"
@@ -49,11 +50,11 @@ const (
 
 // Manager owns the servers. Its methods are safe for concurrent use.
 type Manager struct {
-	opts    Options
-	client  Implementation
-	keeper  *child.Keeper
-	entries map[string]*entry
-	defs    []Definition
+	opts      Options
+	client    Implementation
+	keeper    *child.Keeper
+	set       atomic.Pointer[configured]
+	replacing sync.Mutex
 
 	base   context.Context // ends when the Manager is closed
 	cancel context.CancelCauseFunc
@@ -64,11 +65,15 @@ type Manager struct {
 
 	mu     sync.Mutex
 	closed bool
+	// retiring are entries that are in force no more and not yet at an end.
+	retiring map[*entry]struct{}
 }
 
 // entry is a definition and what runs of it.
 type entry struct {
 	def Definition
+	// retired: another definition has taken its place.
+	retired atomic.Bool
 
 	mu       sync.Mutex
 	current  *Server // nil, running or ended
@@ -102,26 +107,15 @@ func NewManager(defs []Definition, opts Options) *Manager {
 		opts.ClientVersion = "0"
 	}
 	m := &Manager{
-		opts:    opts,
-		client:  Implementation{Name: opts.ClientName, Version: opts.ClientVersion},
-		keeper:  child.NewKeeper(opts.Log),
-		entries: make(map[string]*entry, len(defs)),
+		opts:     opts,
+		client:   Implementation{Name: opts.ClientName, Version: opts.ClientVersion},
+		keeper:   child.NewKeeper(opts.Log),
+		retiring: make(map[*entry]struct{}),
 	}
 	m.base, m.cancel = context.WithCancelCause(context.Background())
 	m.patience, m.hurry = context.WithCancel(context.Background())
 
-	sorted := slices.Clone(defs)
-	slices.SortStableFunc(sorted, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
-	sorted = slices.CompactFunc(sorted, func(a, b Definition) bool { return a.Name == b.Name })
-	names := make([]string, len(sorted))
-	for i := range sorted {
-		names[i] = sorted[i].Name
-	}
-	for i, alias := range ServerAliases(names) {
-		sorted[i].Alias = alias
-		m.entries[names[i]] = &entry{def: sorted[i]}
-	}
-	m.defs = sorted
+	m.set.Store(configure(defs, nil))
 	if opts.IdleStop > 0 {
 		m.running.Go(m.stopIdle)
 	}
@@ -136,16 +130,17 @@ func setDefault(d *time.Duration, value time.Duration) {
 
 // Definitions returns all definitions, disabled ones too, sorted by name, with
 // their aliases. Aliases are given over all definitions, so that they do not
-// depend on what is used.
-func (m *Manager) Definitions() []Definition { return slices.Clone(m.defs) }
+// depend on what is used, and are kept by Replace.
+func (m *Manager) Definitions() []Definition { return slices.Clone(m.set.Load().defs) }
 
 // Definition returns one of them.
 func (m *Manager) Definition(name string) (Definition, bool) {
-	e, ok := m.entries[name]
-	if !ok {
-		return Definition{}, false
+	for _, d := range m.set.Load().defs {
+		if d.Name == name {
+			return d, true
+		}
 	}
-	return e.def, true
+	return Definition{}, false
 }
 
 // Server returns the running server of this name and starts it if need be. All
@@ -154,15 +149,30 @@ func (m *Manager) Definition(name string) (Definition, bool) {
 // in which the last error is returned at once;
 // what remains of a pause, when it is short, is waited for.
 //
-// Errors are *Error; the kinds are ErrUnknownServer, ErrDisabled, ErrClosed and
-// ErrStart.
+// Errors are *Error; the kinds are ErrUnknownServer, ErrDisabled, ErrOffered,
+// ErrClosed and ErrStart.
 func (m *Manager) Server(ctx context.Context, name string) (*Server, error) {
-	e, ok := m.entries[name]
-	if !ok {
-		return nil, &Error{Server: name, Kind: ErrUnknownServer}
+	for {
+		e, ok := m.set.Load().entries[name]
+		if !ok {
+			return nil, &Error{Server: name, Kind: ErrUnknownServer}
+		}
+		s, err := m.serverOf(ctx, e)
+		// Another definition may have come meanwhile.
+		if !e.retired.Load() || ctx.Err() != nil || m.base.Err() != nil {
+			return s, err
+		}
 	}
+}
+
+// serverOf is Server for one entry.
+func (m *Manager) serverOf(ctx context.Context, e *entry) (*Server, error) {
+	name := e.def.Name
 	if e.def.Disabled {
 		return nil, &Error{Server: name, Kind: ErrDisabled}
+	}
+	if e.def.Offer != "" {
+		return nil, &Error{Server: name, Kind: ErrOffered}
 	}
 	var a *attempt
 	for waited := false; ; waited = true {
@@ -226,6 +236,9 @@ func (m *Manager) starting(e *entry) (*attempt, time.Duration, error) {
 	if m.closed {
 		return nil, 0, &Error{Server: e.def.Name, Kind: ErrClosed}
 	}
+	if e.retired.Load() {
+		return nil, 0, &Error{Server: e.def.Name, Kind: ErrUnknownServer}
+	}
 	e.starting = a
 	known := e.era
 	m.running.Go(func() {
@@ -257,8 +270,9 @@ func (e *entry) failed(err error) {
 // Running returns the servers that run now, sorted by name.
 func (m *Manager) Running() []*Server {
 	var out []*Server
-	for _, d := range m.defs {
-		e := m.entries[d.Name]
+	set := m.set.Load()
+	for _, d := range set.defs {
+		e := set.entries[d.Name]
 		e.mu.Lock()
 		if e.current != nil && e.current.Alive() {
 			out = append(out, e.current)
@@ -278,7 +292,7 @@ func (m *Manager) stopIdle() {
 		case <-m.base.Done():
 			return
 		}
-		for _, e := range m.entries {
+		for _, e := range m.set.Load().entries {
 			if s := e.takeIdle(m.opts.IdleStop); s != nil {
 				s.log.Info("MCP server stopped: it was not used", "for", m.opts.IdleStop)
 				m.running.Go(func() {
@@ -314,10 +328,20 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Unlock()
 	m.cancel(ErrClosed)
 	defer context.AfterFunc(ctx, m.hurry)()
-	errs := make([]error, len(m.defs))
+	// Nothing takes the place of what is in force now.
+	m.replacing.Lock()
+	defer m.replacing.Unlock()
+	var all []*entry
+	set := m.set.Load()
+	for _, d := range set.defs {
+		all = append(all, set.entries[d.Name])
+	}
+	m.mu.Lock()
+	all = slices.AppendSeq(all, maps.Keys(m.retiring))
+	m.mu.Unlock()
+	errs := make([]error, len(all))
 	var wait sync.WaitGroup
-	for i, d := range m.defs {
-		e := m.entries[d.Name]
+	for i, e := range all {
 		e.mu.Lock()
 		s, a := e.current, e.starting
 		e.mu.Unlock()

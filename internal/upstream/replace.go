@@ -1,0 +1,132 @@
+package upstream
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// configured are the definitions in force at a time. It is not changed; a new
+// one takes its place.
+type configured struct {
+	entries map[string]*entry
+	defs    []Definition // sorted by name, with aliases
+}
+
+// configure makes entries of definitions; those of before whose server may go
+// on running are kept, and every name keeps its alias.
+func configure(defs []Definition, before *configured) *configured {
+	sorted := slices.Clone(defs)
+	slices.SortStableFunc(sorted, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
+	sorted = slices.CompactFunc(sorted, func(a, b Definition) bool { return a.Name == b.Name })
+	c := &configured{entries: make(map[string]*entry, len(sorted)), defs: sorted}
+	names := make([]string, len(sorted))
+	for i := range sorted {
+		names[i] = sorted[i].Name
+	}
+	var known map[string]string
+	if before != nil {
+		known = make(map[string]string, len(before.defs))
+		for _, d := range before.defs {
+			known[d.Name] = d.Alias
+		}
+	}
+	for i, alias := range keepAliases(names, known) {
+		sorted[i].Alias = alias
+		name := names[i]
+		if before != nil {
+			if old := before.entries[name]; old != nil && old.def.Same(sorted[i]) {
+				c.entries[name] = old
+				continue
+			}
+		}
+		c.entries[name] = &entry{def: sorted[i]}
+	}
+	return c
+}
+
+// keepAliases is ServerAliases, but a name that has an alias keeps it.
+func keepAliases(names []string, known map[string]string) []string {
+	if len(known) == 0 {
+		return ServerAliases(names)
+	}
+	out := make([]string, len(names))
+	taken := make(map[string]bool, len(names))
+	var fresh []string
+	for i, name := range names {
+		if alias, ok := known[name]; ok {
+			out[i] = alias
+			taken[alias] = true
+		} else {
+			fresh = append(fresh, name)
+		}
+	}
+	for i, alias := range distinctFrom(fresh, ServerAlias, taken) {
+		out[slices.Index(names, fresh[i])] = alias
+	}
+	return out
+}
+
+// Replace puts other definitions into force. Servers whose definition did not
+// change go on running; those that changed or are gone are stopped, once the
+// calls that they work on have ended or drain is over, and the next use of a
+// name starts what it stands for now. Names keep their aliases.
+func (m *Manager) Replace(defs []Definition, drain time.Duration) {
+	m.replacing.Lock()
+	defer m.replacing.Unlock()
+	before := m.set.Load()
+	after := configure(defs, before)
+	m.set.Store(after)
+	for _, name := range slices.Sorted(maps.Keys(before.entries)) {
+		old := before.entries[name]
+		if after.entries[name] == old {
+			continue
+		}
+		m.mu.Lock()
+		if !m.closed { // Close ends everything anyway
+			old.retired.Store(true)
+			m.retiring[old] = struct{}{}
+			m.running.Go(func() { m.retire(old, drain) })
+		}
+		m.mu.Unlock()
+	}
+}
+
+// retire ends what runs of an entry that is in force no more.
+func (m *Manager) retire(e *entry, drain time.Duration) {
+	defer func() {
+		m.mu.Lock()
+		delete(m.retiring, e)
+		m.mu.Unlock()
+	}()
+	e.mu.Lock()
+	a := e.starting
+	e.mu.Unlock()
+	if a != nil {
+		<-a.done // a start ends with the Manager, too
+	}
+	e.mu.Lock()
+	s := e.current
+	e.mu.Unlock()
+	if s == nil {
+		return
+	}
+	over := time.NewTimer(drain)
+	defer over.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for s.inFlight.Load() > 0 && s.Alive() {
+		select {
+		case <-tick.C:
+			continue
+		case <-over.C:
+		case <-m.base.Done():
+		}
+		break
+	}
+	s.log.Info("MCP server stopped: its definition changed")
+	if err := s.stop(m.patience); err != nil {
+		s.log.Error("MCP server cannot be ended", "err", err)
+	}
+}
