@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,7 +46,12 @@ func CheckDepth(env Environment, allowSelf bool) error {
 var ownNames = []string{"sallyport", "mcp-server-code-execution-mode", "mcp_server_code_execution_mode"}
 
 // launchers run what an argument names.
-var launchers = []string{"npx", "pnpx", "bunx", "uvx", "uv", "pipx", "env", "sudo", "nohup", "nice", "sh", "bash", "zsh", "cmd", "powershell", "pwsh", "go", "python", "python3"}
+var launchers = []string{
+	"npx", "npm", "pnpx", "pnpm", "yarn", "bun", "bunx", "deno", "node", "uvx", "uv", "pipx", "pip", "python", "python3", "go",
+	"docker", "podman", "nerdctl", "docker-compose", "kubectl", "nix", "mise", "asdf", "brew", "flatpak", "snap", "wsl", "ssh",
+	"env", "sudo", "doas", "nohup", "nice", "ionice", "setsid", "stdbuf", "timeout", "time", "xargs", "systemd-run", "bwrap", "firejail",
+	"sh", "bash", "dash", "zsh", "fish", "busybox", "cmd", "powershell", "pwsh",
+}
 
 // Self recognises definitions that would start this program again.
 type Self struct {
@@ -61,6 +67,9 @@ func (s Self) why(name string, l *Launch) string {
 	if isOwnName(program(l.Command)) || s.same(l.Command) {
 		return "its command is Sallyport itself"
 	}
+	if s.wraps(l.Command) {
+		return "its command is a script that starts Sallyport itself"
+	}
 	launcher := slices.Contains(launchers, program(l.Command))
 	for _, arg := range l.Args {
 		// The seed's name says enough wherever it stands. Our own name may be
@@ -72,13 +81,55 @@ func (s Self) why(name string, l *Launch) string {
 		if strings.ContainsAny(arg, `/\`) && s.same(arg) {
 			return "its arguments start Sallyport itself"
 		}
-		if launcher && slices.ContainsFunc(strings.Fields(arg), func(word string) bool {
-			return isOwnName(program(word)) && !isDir(word)
+		if launcher && slices.ContainsFunc(words(arg), func(word string) bool {
+			return isOwnName(program(word)) && !(strings.ContainsAny(word, `/\`) && isDir(word))
 		}) {
 			return "its arguments start Sallyport itself"
 		}
 	}
 	return ""
+}
+
+// words are what an argument of a launcher may name: a command line of a shell,
+// or the value of a flag.
+func words(arg string) []string {
+	return strings.FieldsFunc(arg, func(r rune) bool {
+		return r == ' ' || r == '\t' || r == '\n' || r == ';' || r == '&' || r == '|' ||
+			r == '"' || r == '\'' || r == '=' && strings.HasPrefix(arg, "-")
+	})
+}
+
+// wraps reports whether command is a shell script with a line that runs this
+// program. What such a line hides well, [CheckDepth] finds.
+func (s Self) wraps(command string) bool {
+	path, err := exec.LookPath(command)
+	if err != nil {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	const most = 16 << 10 // a wrapper is short
+	text := make([]byte, most)
+	n, _ := io.ReadFull(f, text)
+	if !strings.HasPrefix(string(text[:n]), "#!") {
+		return false
+	}
+	for line := range strings.Lines(string(text[:n])) {
+		fields := strings.Fields(line)
+		for len(fields) > 0 && (fields[0] == "exec" || slices.Contains(launchers, program(fields[0])) || strings.Contains(fields[0], "=")) {
+			fields = fields[1:]
+		}
+		if len(fields) > 0 && (isOwnName(program(strings.Trim(fields[0], `"'`))) || strings.ContainsAny(fields[0], `/\`) && s.same(strings.Trim(fields[0], `"'`))) {
+			return true
+		}
+	}
+	return false
 }
 
 func isOwnName(name string) bool {
@@ -91,7 +142,8 @@ func program(path string) string {
 	if i := strings.LastIndexAny(path, `/\`); i >= 0 {
 		path = path[i+1:]
 	}
-	if i := strings.Index(path, "@"); i > 0 {
+	// Versions, tags, extras: name@1, name:1, name==1, name[x].
+	if i := strings.IndexAny(path, "@:=[<>~"); i > 0 {
 		path = path[:i]
 	}
 	for _, suffix := range []string{".exe", ".cmd", ".py", ".git"} {
