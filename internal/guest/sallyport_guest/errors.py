@@ -36,3 +36,11 @@ for _class in (MCPError, NotLoaded, ArgumentError):
 def from_host(error):
     """The exception for a failed call, from the reply's error."""
     return MCPError(str(error.get("message", "the call failed")), kind=error.get("kind"))
+
+
+def similar(name, names):
+    """What a message adds about a name that is not among the names."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, names, 1)
+    return "; did you mean %r?" % found[0] if found else ""

@@ -8,8 +8,8 @@ attribute is a tool, list_tools excepted and names that Python itself uses
 from . import BUILTINS as __builtins__
 
 from . import codec, values
-from .errors import MCPError
-from .schema import Parameters, similar
+from .errors import MCPError, similar
+from .schema import Parameters
 
 
 class Server:
@@ -154,11 +154,7 @@ class Tool:
         text = "await %s" % self._signature()
         if self._description:
             text += "\n\n" + self._description
-        details = [
-            "  %s: %s" % (name, schema["description"])
-            for name, schema in self.parameters.properties.items()
-            if isinstance(schema, dict) and isinstance(schema.get("description"), str)
-        ]
+        details = self.parameters.described()
         return text + ("\n\nArguments:\n" + "\n".join(details) if details else "")
 
     @property

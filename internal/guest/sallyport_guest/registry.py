@@ -5,7 +5,7 @@ from . import BUILTINS as __builtins__
 import sys
 
 from . import codec
-from .errors import MCPError
+from .errors import MCPError, similar
 from .proxy import Server, is_pythons
 
 Module = type(sys)
@@ -129,8 +129,6 @@ class Registry:
         known = self.exists(name)
         if known is None:
             names = sorted(info["name"] for info in self.discovered) or sorted(self.servers)
-            from .schema import similar
-
             text = "Server %r is not available: there is none of that name" % (name,)
             return text + similar(str(name), names) + (" (there are: %s)" % ", ".join(names[:50]) if names else "")
         return "Server %r is not available in this execution: pass servers=[%r] to run_python, or await runtime.load_server(%r)" % (

@@ -1,24 +1,31 @@
-"""The arguments of a tool, by its input schema: order, checks, signature.
-
-The checks are those that catch a mistake before a round trip. What they do not
-understand they let pass: the server has the last word.
-"""
+"""The arguments of a tool, by its input schema: order, names, signature."""
 
 from . import BUILTINS as __builtins__
 
-from .errors import ArgumentError
+from .errors import ArgumentError, similar
+from .validate import COMBINED, NAMES, Checker, short
 
-TYPES = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list, tuple),
-    "object": (dict,),
-    "null": (type(None),),
-}
-NAMES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list", "object": "dict", "null": "None"}
-PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
+MAX_SHOWN = 60  # characters of a default, and of the values of an enum
+MAX_MERGED = 20  # schemas that make up the root
+MAX_FIELDS = 200  # lines about arguments
+
+
+class Omitted:
+    """The default of an argument that may be left out, where the schema does
+    not say what that means."""
+
+    def __repr__(self):
+        return "..."
+
+
+OMITTED = Omitted()
+
+
+class Annotation(str):
+    """A type as text, which inspect shows without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
 
 
 class Parameters:
@@ -27,172 +34,241 @@ class Parameters:
     def __init__(self, schema):
         if not isinstance(schema, dict):
             schema = {}
-        properties = schema.get("properties")
-        self.properties = properties if isinstance(properties, dict) else {}
-        required = schema.get("required")
-        required = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+        self.schema = schema
+        self.checker = Checker(schema)
+        self.properties = {}
+        required = []
+        self.gather(schema, required, True, [])
         self.required = [name for name in self.properties if name in required]
         self.required += [name for name in required if name not in self.properties]
         self.order = self.required + [name for name in self.properties if name not in self.required]
         self.closed = (
             schema.get("additionalProperties") is False
             and not schema.get("patternProperties")
-            and not any(key in schema for key in ("allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas"))
+            and not any(key in schema for key in COMBINED)
         )
+        self.written = written_names(self.order)  # as Python has them, where the names are none
+        self.meant = {written: name for name, written in self.written.items()}
+
+    def gather(self, schema, required, always, seen):
+        """Take over the properties that a schema names, and those of the ones
+        that it is made of. always says whether it holds for every call."""
+        if not isinstance(schema, dict) or any(schema is s for s in seen) or len(seen) > MAX_MERGED:
+            return
+        seen.append(schema)
+        properties = schema.get("properties")
+        if isinstance(properties, dict):
+            for name, of in properties.items():
+                self.properties.setdefault(name, of)
+        names = schema.get("required")
+        if always and isinstance(names, list):
+            required += [name for name in names if isinstance(name, str) and name not in required]
+        if "$ref" in schema:
+            self.gather(self.checker.references.resolve(schema["$ref"]), required, always, seen)
+        for key in ("allOf", "anyOf", "oneOf"):
+            parts = schema.get(key)
+            for part in parts if isinstance(parts, list) else ():
+                self.gather(part, required, always and key == "allOf", seen)
 
     def bind(self, label, args, kwargs):
         """The arguments object of a call. label is the tool's name for people."""
         if len(args) > len(self.order):
-            raise self.error(
-                label,
-                "%d positional arguments, where %s" % (len(args), "at most %d can be" % len(self.order) if self.order else "none can be"),
-            )
-        arguments = {}
-        for name, value in zip(self.order, args):
-            if name in kwargs:
+            most = "at most %d can be" % len(self.order) if self.order else "none can be"
+            raise self.error(label, "%d positional arguments, where %s" % (len(args), most))
+        arguments = dict(zip(self.order, args))
+        for name, value in kwargs.items():
+            if name not in self.properties:
+                name = self.meant.get(name, name)
+            if name in arguments:
                 raise self.error(label, "argument %r is given twice" % name)
             arguments[name] = value
-        arguments.update(kwargs)
-        unknown = [name for name in kwargs if name not in self.order]
         missing = [name for name in self.required if name not in arguments]
-        if missing or unknown and self.closed:
+        unknown = [name for name in arguments if name not in self.order] if self.closed or missing else ()
+        if missing or unknown:
             problems = ["there is no argument %r%s" % (name, similar(name, self.order)) for name in unknown]
             if missing:
                 problems.append("missing %s" % ", ".join(map(repr, missing)))
             raise self.error(label, "; ".join(problems))
-        for name, value in arguments.items():
-            problem = check(value, self.properties.get(name))
-            if problem:
-                if value is None and name not in self.required:
-                    problem += "; leave it out instead"
-                raise self.error(label, "argument %r %s" % (name, problem))
+        problem = self.checker.problem(arguments, self.schema)
+        if problem is not None:
+            raise self.error(label, self.told(problem, arguments))
         return arguments
+
+    def told(self, problem, arguments):
+        if not problem.path:
+            return "the arguments object %s" % problem.text
+        text = "argument %r %s" % (problem.place(), problem.text)
+        name = problem.path[-1]
+        if len(problem.path) == 1 and arguments.get(name, ...) is None and name not in self.required:
+            text += "; leave it out instead"
+        return text
 
     def error(self, label, problem):
         return ArgumentError("%s: %s. Signature: %s" % (label, problem, self.signature(label)), kind="invalid")
 
+    # For people.
+
     def signature(self, label):
+        """The call as text. Arguments whose names are no Python stand as they
+        have to be written."""
         parts = []
         for name in self.order:
-            kind = type_name(self.properties.get(name))
-            text = "%s: %s" % (name, kind) if kind else name
+            kind = self.type_name(self.properties.get(name))
+            written = self.written.get(name, name)
+            text = "%s: %s" % (written, kind) if kind else written
             if name not in self.required:
-                default = self.default(name)
-                text += " = " + ("..." if default is ... else repr(default))
+                text += " = " + shown_default(self.default(name))
             parts.append(text)
         return "%s(%s)" % (label, ", ".join(parts))
 
     def default(self, name):
-        """What the schema says that leaving the argument out means, or ..."""
+        """What the schema says that leaving the argument out means, or OMITTED."""
         schema = self.properties.get(name)
-        return schema.get("default", ...) if isinstance(schema, dict) else ...
+        return schema.get("default", OMITTED) if isinstance(schema, dict) else OMITTED
 
     def inspected(self):
         """The same as inspect.signature gives it."""
         from inspect import Parameter, Signature
-        from keyword import iskeyword
 
         parameters = []
+        skipped = False
         for name in self.order:
-            if not name.isidentifier() or iskeyword(name):
-                continue  # only by **{"name": value}
-            default = Parameter.empty if name in self.required else self.default(name)
-            annotation = annotation_of(self.properties.get(name))
+            written = self.written.get(name, name)
+            if not is_name(written):
+                skipped = True  # only by **{"name": value}
+                continue
+            kind = self.type_name(self.properties.get(name))
             parameters.append(
                 Parameter(
-                    name,
+                    written,
                     Parameter.POSITIONAL_OR_KEYWORD,
-                    default=default,
-                    annotation=Parameter.empty if annotation is None else annotation,
+                    default=Parameter.empty if name in self.required else self.default(name),
+                    annotation=PLAIN.get(kind, Annotation(kind)) if kind else Parameter.empty,
                 )
             )
-        if not self.closed:
-            parameters.append(Parameter("more" if "more" not in self.order else "_more", Parameter.VAR_KEYWORD))
+        if skipped or not self.closed:
+            taken = {p.name for p in parameters}
+            more = "more"
+            while more in taken:
+                more = "_" + more
+            parameters.append(Parameter(more, Parameter.VAR_KEYWORD))
         return Signature(parameters)
 
+    def described(self):
+        """Lines about the arguments, and about what is in them."""
+        lines = []
+        for name in self.order:
+            self.describe(name, self.properties.get(name), "  ", name in self.required, lines, ())
+        if len(lines) > MAX_FIELDS:
+            lines[MAX_FIELDS:] = ["  ..."]
+        return lines
 
-def kinds(schema):
-    """The types that a schema names, or None."""
-    if not isinstance(schema, dict):
-        return None
-    kind = schema.get("type")
-    if isinstance(kind, str):
-        return [kind]
-    if isinstance(kind, list):
-        return [k for k in kind if isinstance(k, str)]
-    for key in ("anyOf", "oneOf"):
-        options = schema.get(key)
-        if isinstance(options, list):
-            found = []
-            for option in options:
-                more = kinds(option)
-                if more is None:
-                    return None
-                found += [k for k in more if k not in found]
-            return found
-    return None
+    def describe(self, name, schema, indent, required, lines, within):
+        if len(lines) > MAX_FIELDS:
+            return
+        target = self.target(schema)
+        kind = self.type_name(schema)
+        text = "%s%s%s" % (indent, name, ": " + kind if kind else "")
+        default = target.get("default", OMITTED) if isinstance(target, dict) else OMITTED
+        if not required:
+            text += " = " + shown_default(default)
+        for said in (schema, target):
+            if isinstance(said, dict) and isinstance(said.get("description"), str):
+                text += " -- " + " ".join(said["description"].split())
+                break
+        lines.append(text)
+        inner = self.target(target.get("items")) if isinstance(target, dict) and isinstance(target.get("items"), dict) else target
+        if not isinstance(inner, dict) or len(within) >= 3 or any(inner is s for s in within):
+            return
+        properties, names = inner.get("properties"), inner.get("required")
+        names = names if isinstance(names, list) else ()
+        if isinstance(properties, dict):
+            for member, of in properties.items():
+                self.describe(member, of, indent + "    ", member in names, lines, (*within, inner))
+
+    def target(self, schema):
+        """The schema that a reference leads to; any other as it is."""
+        for _ in range(10):
+            if not isinstance(schema, dict) or "$ref" not in schema:
+                break
+            schema = self.checker.references.resolve(schema["$ref"])
+        return schema
+
+    def type_name(self, schema, depth=0):
+        """A schema's type as Python would write it, or nothing."""
+        schema = self.target(schema)
+        if not isinstance(schema, dict) or depth > 4:
+            return ""
+        options = schema.get("enum") if "enum" in schema else [schema["const"]] if "const" in schema else None
+        if isinstance(options, list) and options:
+            shown = ", ".join(map(repr, options)) if len(options) <= 20 else ""
+            if shown and len(shown) <= MAX_SHOWN:
+                return "Literal[%s]" % shown
+            return " | ".join(dict.fromkeys("None" if o is None else type(o).__name__ for o in options))
+        kind = schema.get("type")
+        kinds = [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else []
+        names = [self.named(k, schema, depth) for k in kinds if isinstance(k, str)]
+        if not names:
+            for key in ("anyOf", "oneOf", "allOf"):
+                options = schema.get(key)
+                if isinstance(options, list) and options:
+                    names = [self.type_name(option, depth + 1) for option in options]
+                    if key == "allOf":
+                        names = [n for n in names if n][:1]
+                    elif not all(names):
+                        return ""
+                    break
+            else:
+                if isinstance(schema.get("properties"), dict):
+                    names = ["dict"]
+                elif "items" in schema:
+                    names = [self.named("array", schema, depth)]
+        if schema.get("nullable") is True and names:
+            names.append("None")
+        parts = [part for name in names for part in split(name)]
+        return " | ".join(dict.fromkeys(parts))
+
+    def named(self, kind, schema, depth):
+        if kind == "array":
+            inner = self.type_name(schema.get("items"), depth + 1)
+            return "list[%s]" % inner if inner and len(inner) <= MAX_SHOWN else "list"
+        if kind == "object" and not schema.get("properties"):
+            inner = self.type_name(schema.get("additionalProperties"), depth + 1)
+            return "dict[str, %s]" % inner if inner and len(inner) <= MAX_SHOWN else "dict"
+        return NAMES.get(kind, kind)
 
 
-def type_name(schema):
-    found = kinds(schema)
-    if not found:
-        return ""
-    return " | ".join(NAMES.get(kind, kind) for kind in found)
+PLAIN = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict}
 
 
-def annotation_of(schema):
-    found = kinds(schema)
-    if not found or len(found) != 1 or found[0] not in NAMES:
-        return None
-    return {"string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict}.get(found[0])
+def split(name):
+    """The parts of a union, not those within brackets."""
+    return name.split(" | ") if "[" not in name else [name]
 
 
-def check(value, schema):
-    """What is wrong with a value, or ""."""
-    if not isinstance(schema, dict) or not isinstance(value, PLAIN):
-        return ""  # of a type that is converted on its way
-    options = schema.get("enum")
-    if isinstance(options, list) and options:
-        if not any(same(value, option) for option in options):
-            return "must be one of %s, not %s" % (", ".join(map(short, options)), short(value))
-        return ""
-    if "const" in schema and not same(value, schema["const"]):
-        return "must be %s, not %s" % (short(schema["const"]), short(value))
-    for key in ("anyOf", "oneOf"):
-        if isinstance(schema.get(key), list) and schema[key]:
-            problems = [check(value, option) for option in schema[key]]
-            if all(problems):
-                return problems[0] if len(problems) == 1 else "fits none of the %d forms that it may have: it %s" % (
-                    len(problems),
-                    ", or ".join(dict.fromkeys(problems)),
-                )
-    found = kinds(schema) if "type" in schema else None
-    if found and not any(fits(value, kind) for kind in found):
-        return "must be %s, not %s %s" % (" or ".join(NAMES.get(k, k) for k in found), type(value).__name__, short(value))
-    return ""
+def shown_default(default):
+    return short(default) if default is not OMITTED else "..."
 
 
-def fits(value, kind):
-    if kind not in TYPES:
-        return True
-    if isinstance(value, bool):
-        return kind == "boolean"
-    if kind == "integer" and isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, TYPES[kind])
+def is_name(name):
+    from keyword import iskeyword
+
+    return name.isidentifier() and not iskeyword(name)
 
 
-def same(a, b):
-    return a == b and isinstance(a, bool) == isinstance(b, bool)
-
-
-def short(value):
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def similar(name, names):
-    from difflib import get_close_matches
-
-    found = get_close_matches(name, names, 1)
-    return "; did you mean %r?" % found[0] if found else ""
+def written_names(names):
+    """For names that are no Python the identifiers that stand for them: class_
+    for class, a_b for a-b. One that would mean two names stands for none."""
+    found = {}
+    for name in names:
+        if is_name(name):
+            continue
+        written = "".join(c if c == "_" or c.isalnum() else "_" for c in name) or "_"
+        if written[0].isdigit():
+            written = "_" + written
+        if not is_name(written):
+            written += "_"
+        if is_name(written) and written not in names:
+            found[name] = written
+    counts = list(found.values())
+    return {name: written for name, written in found.items() if counts.count(written) == 1}

@@ -38,7 +38,10 @@ def test_order(parameters):
 
 
 def test_signature(parameters):
-    assert parameters.signature("f").startswith("f(path: str, opt: int = 5, mode = ..., list: list = ..., any = ...")
+    assert parameters.signature("f") == (
+        "f(path: str, opt: int = 5, mode: Literal['a', 'b', 1, None] = ..., list: list = ..., any = ..., "
+        "either: str | None = ..., both: float | bool = ..., ref = ..., fixed: Literal[3] = ...)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,9 +101,76 @@ def test_hostile_schemas(schema):
 
 
 def test_inspected(parameters):
-    assert str(parameters.inspected()).startswith("(path: str, opt: int = 5, mode=Ellipsis")
-    odd = Parameters({"properties": {"class": {}, "a-b": {}, "c": {}}, "additionalProperties": False})
-    assert list(odd.inspected().parameters) == ["c"]
+    assert str(parameters.inspected()) == (
+        "(path: str, opt: int = 5, mode: Literal['a', 'b', 1, None] = ..., list: list = ..., any=..., "
+        "either: str | None = ..., both: float | bool = ..., ref=..., fixed: Literal[3] = ...)"
+    )
+
+
+def test_names_that_are_no_python():
+    odd = Parameters({"properties": {"class": {"type": "string"}, "a-b": {}, "3d": {}, "$x": {}, "c": {}}, "additionalProperties": False})
+    assert list(odd.inspected().parameters) == ["class_", "a_b", "_3d", "_x", "c"]
+    assert odd.signature("f").startswith("f(class_: str = ..., a_b = ..., _3d = ...")
+    assert bound(odd, class_="x", **{"a-b": 1}) == {"class": "x", "a-b": 1}
+    with pytest.raises(ArgumentError, match="'class' is given twice"):
+        bound(odd, class_="x", **{"class": "y"})
+
+
+def test_a_written_name_that_means_two_stands_for_none():
+    p = Parameters({"properties": {"a-b": {}, "a.b": {}, "class": {}, "class_": {}}, "additionalProperties": False})
+    assert list(p.inspected().parameters) == ["class_", "more"]
+    assert bound(p, class_=1, **{"class": 2, "a.b": 3}) == {"class_": 1, "class": 2, "a.b": 3}
+    with pytest.raises(ArgumentError, match="there is no argument 'a_b'"):
+        bound(p, a_b=1)
+
+
+def test_arguments_of_all_names_keep_the_order_of_the_call():
+    p = Parameters({"properties": {"self": {}, "args": {}, "kwargs": {}, "label": {}, "class": {}, "timeout": {}}})
+    given = {"timeout": 1, "kwargs": 2, "self": 3, "from": 4, "_target": 5, "args": 6, "label": 7, "class": 8, "name": 9}
+    assert list(bound(p, **given).items()) == list(given.items())
+
+
+@pytest.mark.parametrize(
+    "schema, shown",
+    [
+        ({"type": "array", "items": {"type": "string"}}, "list[str]"),
+        ({"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}, "list[str | int]"),
+        ({"type": "object", "additionalProperties": {"type": "number"}}, "dict[str, float]"),
+        ({"type": ["string", "null"]}, "str | None"),
+        ({"type": "string", "nullable": True}, "str | None"),
+        ({"allOf": [{"description": "x"}, {"type": "integer"}]}, "int"),
+        ({"$ref": "#/$defs/a"}, "list[str]"),
+        ({"$ref": "#/$defs/loop"}, ""),
+        ({"properties": {"a": {}}}, "dict"),
+        ({"enum": ["x" * 100, 1]}, "str | int"),
+        ({"anyOf": [{"type": "string"}, {}]}, ""),
+    ],
+    ids=repr,
+)
+def test_types(schema, shown):
+    root = {"properties": {"x": schema}, "$defs": {"a": {"type": "array", "items": {"type": "string"}}, "loop": {"$ref": "#/$defs/loop"}}}
+    assert Parameters(root).type_name(schema) == shown
+
+
+def test_properties_of_a_schema_made_of_others():
+    p = Parameters(
+        {
+            "$ref": "#/$defs/base",
+            "allOf": [{"properties": {"b": {"type": "integer"}}, "required": ["b"]}, {"$ref": "#"}],
+            "anyOf": [{"properties": {"c": {}}, "required": ["c"]}, {"properties": {"d": {}}, "required": ["d"]}],
+            "$defs": {"base": {"properties": {"a": {"type": "string"}}, "required": ["a"]}},
+        }
+    )
+    assert p.signature("f") == "f(a: str, b: int, c = ..., d = ...)"
+    assert bound(p, "x", 1, c=1) == {"a": "x", "b": 1, "c": 1}
+    with pytest.raises(ArgumentError, match="the arguments object fits none of the 2 forms .* lacks 'c', or lacks 'd'"):
+        bound(p, "x", 1)
+
+
+def test_described():
+    edit = {"type": "object", "properties": {"old": {"type": "string", "description": "what\n was"}, "again": {"$ref": "#/$defs/edit"}}, "required": ["old"]}
+    p = Parameters({"properties": {"edits": {"type": "array", "items": {"$ref": "#/$defs/edit"}}, "dry": {"default": False}}, "$defs": {"edit": edit}})
+    assert p.described() == ["  edits: list[dict] = ...", "      old: str -- what was", "      again: dict = ...", "  dry = False"]
 
 
 def test_required_without_a_property():
