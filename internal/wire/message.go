@@ -79,6 +79,49 @@ const (
 	// MethodSearchToolDocs: params {"query","limit","detail"}; the result is
 	// an array of documents.
 	MethodSearchToolDocs = "search_tool_docs"
+	// MethodSessionFacts: params {}; the result is what holds for the session:
+	// {"timeout","maxTimeout"} in seconds, {"memory","workspace","output"} in
+	// bytes, {"processes"}. What is unknown or unlimited is left out.
+	MethodSessionFacts = "session_facts"
+	// MethodListResources, MethodListResourceTemplates and MethodListPrompts:
+	// params {"server"}; the result is an array of what the server has, all
+	// pages of it, each as the server sent it.
+	MethodListResources         = "list_resources"
+	MethodListResourceTemplates = "list_resource_templates"
+	MethodListPrompts           = "list_prompts"
+	// MethodReadResource: params {"server","uri"}; the result is the server's
+	// raw ReadResourceResult.
+	MethodReadResource = "read_resource"
+	// MethodGetPrompt: params {"server","name","arguments"}; the result is the
+	// server's raw GetPromptResult.
+	MethodGetPrompt = "get_prompt"
+	// MethodFindServers: params {"query"}; the result is an array of
+	// {"name","alias"?,"description"?,"state","how"}.
+	MethodFindServers = "find_servers"
+	// MethodRequestServer: params {"name","definition"}; the result is a
+	// [Server], granted from now on. [KindDenied]: it was noted for the user.
+	MethodRequestServer = "request_server"
+
+	// MethodMemoryGet: params {"key","info"}; the result is null, or {"key",
+	// "metadata","created_at","updated_at","version"} and, unless info is
+	// true, "value".
+	MethodMemoryGet = "memory_get"
+	// MethodMemoryPut: params {"key","value","metadata"?,"version"?}; with a
+	// version (empty: nothing is there) only in place of that one, keeping
+	// its metadata. The result is true, or false for another version.
+	MethodMemoryPut = "memory_put"
+	// MethodMemoryDelete: params {"key"}; the result is whether it was there.
+	MethodMemoryDelete = "memory_delete"
+	// MethodMemoryList: the result is an array of {"key","metadata",
+	// "created_at","updated_at"} or {"key","error"}.
+	MethodMemoryList = "memory_list"
+	// MethodToolSave: params [SavedTool]; the result is the version's number.
+	MethodToolSave = "tool_save"
+	// MethodToolLoad: params {"name"}; the result is null, or {"name",
+	// "version","servers","source"}.
+	MethodToolLoad = "tool_load"
+	// MethodToolNames: the result is an array of the saved tools' names.
+	MethodToolNames = "tool_names"
 )
 
 // Call asks something of the host on behalf of the code of execution Run.
@@ -88,6 +131,19 @@ type Call struct {
 	Run    uint64          `json:"run"`
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params"`
+}
+
+// SavedTool is a function that code saves for later sessions, as a module's
+// text.
+type SavedTool struct {
+	Name      string          `json:"name"`
+	Source    string          `json:"source"`
+	Signature string          `json:"signature"`
+	Doc       string          `json:"doc"`
+	Async     bool            `json:"async"`
+	Servers   []string        `json:"servers"` // aliases
+	Python    string          `json:"python"`
+	Schema    json.RawMessage `json:"schema,omitempty"` // of the arguments
 }
 
 // Cancel says that nobody waits for the reply to call ID any more.

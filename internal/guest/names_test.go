@@ -1,0 +1,152 @@
+//go:build unix
+
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"sallyport/internal/wire"
+)
+
+// oddServers have the names that Python, or the guest, has other uses for.
+var oddServers = []wire.Server{
+	{Name: "class", Alias: "class", Tools: []wire.Tool{
+		{Name: "__class__", Alias: "__class__"},
+		{Name: "__all__", Alias: "__all__"},
+		{Name: "__path__", Alias: "__path__"},
+		{Name: "list_tools", Alias: "list_tools"},
+		{Name: "@tools", Alias: "_tools"},
+		{Name: "_name", Alias: "_name"},
+		{Name: "by_name", Alias: "by_name"},
+		{Name: "import", Alias: "import_"},
+		{Name: "TOOLS", Alias: "tools"},
+		{Name: "__private", Alias: "__private"},
+		{Name: "Read", Alias: "read"},
+		{Name: "read", Alias: "read_2"},
+		{Name: "getThing", Alias: "getthing"},
+		{Name: "größe", Alias: "gr_e"},
+		{Name: "3d.render", Alias: "_3d_render"},
+	}},
+	{Name: "import_", Alias: "import_", Tools: []wire.Tool{{Name: "a", Alias: "a"}}},
+	{Name: "runtime", Alias: "runtime", Tools: []wire.Tool{{Name: "a", Alias: "a"}}},
+	{Name: "Servers!", Alias: "servers_", Tools: []wire.Tool{}},
+}
+
+// which answers call_tool with the server's and the tool's name.
+func which(_ context.Context, c wire.Call) (json.RawMessage, error) {
+	var p struct{ Server, Tool string }
+	if err := json.Unmarshal(c.Params, &p); err != nil {
+		return nil, err
+	}
+	return json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": p.Server + " " + p.Tool}}})
+}
+
+func TestNames(t *testing.T) {
+	programs := []struct{ name, code, stdout, stderr string }{
+		{"alias", `await mcp_class.getthing()`, "'class getThing'\n", ""},
+		{"original name", `await mcp_class.getThing()`, "'class getThing'\n", ""},
+		{"a name of the guest's", `await mcp_class._tools(), await mcp_class._name(), await mcp_class.by_name()`, "('class @tools', 'class _name', 'class by_name')\n", ""},
+		{"two underscores", `await mcp_class.__private()`, "'class __private'\n", ""},
+		{"two underscores in a class", "class A:\n    async def f(self): return await mcp_class._3d_render()\nawait A().f()", "'class 3d.render'\n", ""},
+		{"keyword", `await mcp_class.import_()`, "'class import'\n", ""},
+		{"an alias that is another's name", `await mcp_class.read(), await mcp_class.read_2(), await mcp_class.Read()`, "('class Read', 'class read', 'class Read')\n", ""},
+		{"items go by the name", `await mcp_class["read"](), await mcp_class["Read"](), await mcp_class["read_2"]()`, "('class read', 'class Read', 'class read')\n", ""},
+		{"unicode", `await mcp_class.größe(), await mcp_class.gr_e()`, "('class größe', 'class größe')\n", ""},
+		{"Python's own", `type(mcp_class).__name__, mcp_class.__class__ is type(mcp_class), await mcp_class["__class__"](), await mcp_class["__all__"]()`, "('Server', True, 'class __class__', 'class __all__')\n", ""},
+		{"Python's own, called", `mcp_class["__class__"]`, "<MCP tool mcp_class['__class__']()>\n", ""},
+		{"list_tools", `[t["name"] for t in await mcp_class.list_tools()][3], await mcp_class["list_tools"]()`, "('list_tools', 'class list_tools')\n", ""},
+		{"no such item", `mcp_class["nothing"]`, "", "KeyError: \"server 'class' has no tool 'nothing'\""},
+		{"dir", `"__class__" in dir(mcp_class), "_tools" in dir(mcp_class)`, "(False, True)\n", ""},
+		{"module of a keyword", "from mcp.servers.class_ import *\nawait read(), await import_(), await list_tools(), TOOLS[0], TOOL_MAP['__class__']", "('class Read', 'class import', 'class list_tools', '__class__', '__class__')\n", ""},
+		{"the same module", "import mcp.servers.class_ as c, importlib\nc is importlib.import_module('mcp.servers.class'), c.__name__, isinstance(c.__all__, list)", "(True, 'mcp.servers.class', True)\n", ""},
+		{"original names in the module", "from mcp.servers.class_ import getThing, größe\nawait getThing()", "'class getThing'\n", ""},
+		{"no path", "c.__path__", "", "AttributeError"},
+		{"a server that is named so", "from mcp.servers.import_ import a\nawait a()", "'import_ a'\n", ""},
+		{"a server named runtime", "await mcp_runtime.a(), runtime.list_servers_sync()", "('runtime a', ('Servers!', 'class', 'import_', 'runtime'))\n", ""},
+		{"without tools", "from mcp.servers.servers_ import *\nmcp_servers_, mcp_servers['Servers!'] is mcp_servers_", "(<MCP server Servers!: no tools>, True)\n", ""},
+		{"not copied", "import copy\ncopy.deepcopy(mcp_class)", "", "TypeError: a server cannot be pickled"},
+		{"signature", "import inspect\nstr(inspect.signature(mcp_class.read)), inspect.isroutine(mcp_class.read)", "('(**more)', True)\n", ""},
+		{"help of a server", "help(mcp_class)", "Help on Server in module mcp.runtime", ""},
+	}
+	p := launch(t)
+	var grants []string
+	for _, s := range oddServers {
+		grants = append(grants, s.Name)
+	}
+	if r := p.run(t, Exec{Code: "1", Grants: grants, Define: oddServers}, which); r.err != nil || r.stdout != "1\n" {
+		t.Fatal(r.stdout, r.stderr, r.err)
+	}
+	for _, prog := range programs {
+		t.Run(prog.name, func(t *testing.T) {
+			r := p.run(t, Exec{Code: prog.code, Grants: grants}, func(ctx context.Context, c wire.Call) (json.RawMessage, error) {
+				if c.Method != wire.MethodCallTool {
+					return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: "no " + c.Method}
+				}
+				return which(ctx, c)
+			})
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			if r.stdout != prog.stdout && (strings.HasSuffix(prog.stdout, "\n") || prog.stdout == "" || !strings.HasPrefix(r.stdout, prog.stdout)) {
+				t.Errorf("stdout %.600q, want %q", r.stdout, prog.stdout)
+			}
+			if !strings.Contains(r.stderr, prog.stderr) || prog.stderr == "" && r.stderr != "" {
+				t.Errorf("stderr %.600q, want %q in it", r.stderr, prog.stderr)
+			}
+		})
+	}
+}
+
+// TestNotGranted: a module of a keyword's name that is not granted says so.
+func TestNotGranted(t *testing.T) {
+	p := launch(t)
+	p.run(t, Exec{Code: "1", Define: oddServers}, which)
+	if r := p.exec(t, "import mcp.servers.class_"); !strings.Contains(r.stderr, "ModuleNotFoundError: Server 'class' is not available in this execution") {
+		t.Error(r.stderr)
+	}
+}
+
+// TestManual: the manual names each helper once, and is true
+// for the session.
+func TestManual(t *testing.T) {
+	p := launch(t)
+	facts := func(_ context.Context, c wire.Call) (json.RawMessage, error) {
+		if c.Method == wire.MethodSessionFacts {
+			return json.RawMessage(`{"timeout":30,"maxTimeout":120,"memory":536870912,"workspace":134217728,"processes":128}`), nil
+		}
+		return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: "no " + c.Method}
+	}
+	code := "t = capability_summary()\nprint(t)\nm = [n for n in runtime.__all__ if n != 'MCPError' and n + '(' not in t and '(' + n + ':' not in t]"
+	r := p.run(t, Exec{Code: code + "\nm", Grants: []string{"my-echo"}, Define: []wire.Server{echoServer},
+		Discovered: []wire.ServerInfo{{Name: "my-echo"}, {Name: "other"}}}, facts)
+	if r.Status != wire.StatusOK || !strings.HasPrefix(r.stdout, "--- PYTHON SANDBOX MANUAL ---\nPython 3.") || !strings.HasSuffix(r.stdout, "\n[]\n") {
+		t.Fatalf("%+v\n%s%s", r.Outcome, r.stdout, r.stderr)
+	}
+	for _, want := range []string{
+		"\nLimits: 30 s of the code's own time for a call (argument timeout, at most 120 s), 512 MiB of memory, 128 MiB of files in /workspace, 128 processes.\n",
+		"\nMCP servers loaded now: mcp_my_echo (5 tools).\nConfigured, not loaded: other (",
+		"\n  await query_tool_docs(server, tool=None, detail='summary'): ",
+		"\n  await search_tool_docs(query, *, limit=5, detail='summary'): Find tools of all servers by what they do, best first. (search_tool_docs_sync: without await)\n",
+	} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("the manual lacks %q:\n%s", want, r.stdout)
+		}
+	}
+	if len(r.stdout) > 6000 {
+		t.Errorf("the manual is %d bytes long", len(r.stdout))
+	}
+	// What is importable is looked for, not remembered.
+	has := "open('polars.py', 'w').write(''); capability_summary().count('polars'), capability_summary().count('wonderland')"
+	r = p.run(t, Exec{Code: has}, facts)
+	if !strings.HasSuffix(r.stdout, "(1, 0)\n") {
+		t.Error(r.stdout, r.stderr)
+	}
+	// A host that says nothing of limits.
+	r = p.exec(t, "'Limits' in capability_summary(), 'loaded now: none' in capability_summary(), 'polars' in __import__('sys').modules")
+	if r.stdout != "(False, True, False)\n" {
+		t.Error(r.stdout, r.stderr)
+	}
+}
