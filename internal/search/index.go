@@ -1,0 +1,224 @@
+package search
+
+import (
+	"math"
+	"slices"
+	"strings"
+)
+
+// A field is a part of a document whose words count alike.
+type field int
+
+const (
+	nameField field = iota
+	serverField
+	descriptionField
+	argumentField
+	argumentTextField
+	serverTextField
+	fields
+)
+
+// fieldWeight is how much a word of a field counts, and fieldLength how much
+// a field that is longer than others is held against it (BM25's b).
+var (
+	fieldWeight = [fields]float64{nameField: 3, serverField: 1.5, descriptionField: 1, argumentField: .6, argumentTextField: .3, serverTextField: .3}
+	fieldLength = [fields]float64{nameField: .3, serverField: .3, descriptionField: .55, argumentField: .55, argumentTextField: .55, serverTextField: .55}
+)
+
+// saturation is BM25's k1: how soon more of the same word stops to count.
+const saturation = 1.3
+
+// unit is 1 in the integers that scores are made of. Sums of integers do not
+// depend on their order, nor on whether a machine fuses multiply and add.
+const unit = 1 << 12
+
+// posting says how much a term counts for a document, in units.
+type posting struct {
+	doc   int32
+	score int32
+}
+
+// Index finds documents. It does not change after New, and any number of
+// goroutines may search it.
+type Index struct {
+	docs []entry
+	// rank orders documents of equal score: by server, name and place.
+	rank []int32
+
+	terms map[string]int32
+	// postings of term t are lists[starts[t]:starts[t+1]], by document.
+	starts []int32
+	lists  []posting
+}
+
+// entry is what stays of a document.
+type entry struct {
+	server, name string
+	readOnly     bool
+}
+
+// New makes an index of docs. What it keeps of them are strings' copies: the
+// caller may let go of the rest.
+func New(docs []Doc) *Index {
+	x := &Index{terms: map[string]int32{}}
+	b := builder{x: x, stems: map[string]int32{}}
+	for i := range docs {
+		x.docs = append(x.docs, entry{strings.Clone(docs[i].Server), strings.Clone(docs[i].Name), docs[i].ReadOnly})
+		b.add(&docs[i])
+	}
+	b.finish()
+	x.order()
+	return x
+}
+
+// Len is the number of documents.
+func (x *Index) Len() int { return len(x.docs) }
+
+func (x *Index) order() {
+	places := make([]int32, len(x.docs))
+	for i := range places {
+		places[i] = int32(i)
+	}
+	slices.SortStableFunc(places, func(a, b int32) int {
+		p, q := &x.docs[a], &x.docs[b]
+		if c := strings.Compare(p.server, q.server); c != 0 {
+			return c
+		}
+		return strings.Compare(p.name, q.name)
+	})
+	x.rank = make([]int32, len(places))
+	for r, i := range places {
+		x.rank[i] = int32(r)
+	}
+}
+
+// posts are the documents that have a term.
+func (x *Index) posts(term int32) []posting {
+	return x.lists[x.starts[term]:x.starts[term+1]]
+}
+
+// count is how often a term stands in each field of a document.
+type count struct {
+	term   int32
+	counts [fields]uint16
+}
+
+// builder collects what New needs only until the index is made.
+type builder struct {
+	x *Index
+	// stems has the term of every word seen, -1 for a stop word.
+	stems  map[string]int32
+	counts [][]count
+	length [][fields]int32
+	// seen has, for a term, its place in the counts of the document at hand,
+	// plus one.
+	seen []int32
+}
+
+func (b *builder) term(word string) int32 {
+	t, known := b.stems[word]
+	if known {
+		return t
+	}
+	t = -1
+	if !stopWords[word] {
+		s := stem(word)
+		var old bool
+		if t, old = b.x.terms[s]; !old {
+			t = int32(len(b.x.terms))
+			b.x.terms[strings.Clone(s)] = t
+		}
+	}
+	b.stems[strings.Clone(word)] = t
+	return t
+}
+
+func (b *builder) add(d *Doc) {
+	b.counts = append(b.counts, nil)
+	b.length = append(b.length, [fields]int32{})
+	b.field(d.Name, nameField)
+	b.field(d.Server, serverField)
+	b.field(d.Description, descriptionField)
+	b.field(d.ServerDescription, serverTextField)
+	for _, a := range d.Arguments {
+		b.field(a.Name, argumentField)
+		b.field(a.Description, argumentTextField)
+	}
+	for _, c := range b.counts[len(b.counts)-1] {
+		b.seen[c.term] = 0
+	}
+}
+
+func (b *builder) field(text string, f field) {
+	i := len(b.counts) - 1
+	words(text, func(word string) {
+		t := b.term(word)
+		if t < 0 {
+			return
+		}
+		for int(t) >= len(b.seen) {
+			b.seen = append(b.seen, 0)
+		}
+		if b.seen[t] == 0 {
+			b.counts[i] = append(b.counts[i], count{term: t})
+			b.seen[t] = int32(len(b.counts[i]))
+		}
+		if n := &b.counts[i][b.seen[t]-1].counts[f]; *n < math.MaxUint16 {
+			*n++
+		}
+		b.length[i][f]++
+	})
+}
+
+// finish turns the counts into scores.
+func (b *builder) finish() {
+	x, n := b.x, len(b.counts)
+	var mean [fields]float64
+	for f := range fields {
+		sum, having := 0, 0
+		for i := range b.length {
+			if l := b.length[i][f]; l > 0 {
+				sum, having = sum+int(l), having+1
+			}
+		}
+		mean[f] = float64(sum) / float64(max(having, 1))
+	}
+	x.starts = make([]int32, len(x.terms)+1)
+	for _, counts := range b.counts {
+		for _, c := range counts {
+			x.starts[c.term+1]++
+		}
+	}
+	rare := make([]float64, len(x.terms))
+	for t := range rare {
+		rare[t] = rarity(int(x.starts[t+1]), n)
+		x.starts[t+1] += x.starts[t]
+	}
+	x.lists = make([]posting, x.starts[len(x.terms)])
+	next := slices.Clone(x.starts)
+	for i, counts := range b.counts {
+		for _, c := range counts {
+			x.lists[next[c.term]] = posting{int32(i), impact(&c.counts, &b.length[i], &mean, rare[c.term])}
+			next[c.term]++
+		}
+	}
+}
+
+// rarity is BM25's weight of a term that having of n documents have.
+func rarity(having, n int) float64 {
+	return math.Log(1 + (float64(n-having)+.5)/(float64(having)+.5))
+}
+
+// impact is BM25F's score of a term in a document. The conversions keep a
+// compiler from fusing operations, which would round otherwise.
+func impact(counts *[fields]uint16, length *[fields]int32, mean *[fields]float64, rare float64) int32 {
+	sum := 0.0
+	for f := range fields {
+		if counts[f] > 0 {
+			long := float64(fieldLength[f] * (float64(length[f]) / mean[f]))
+			sum += float64(fieldWeight[f] * float64(counts[f]) / (1 - fieldLength[f] + long))
+		}
+	}
+	return int32(math.Round(unit * rare * (saturation + 1) * sum / (saturation + sum)))
+}

@@ -1,0 +1,112 @@
+// Package search ranks tools by how well they answer a request in plain words.
+//
+// An Index is a pure value made of documents, one per tool. Nothing here reads
+// files, the clock or the network, and the same documents and query give the
+// same hits in the same order on every machine: scores are sums of integers,
+// and equal scores are ordered by server and name.
+//
+// Two methods are added up. The lexical one knows words: where they stand,
+// their stems, their neighbours in meaning and their misspellings. The vectors
+// know what a whole text is about. Figures of both, and of what
+// was tried and left out, are in docs/RATIONALE.md.
+package search
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Argument is one argument of a tool.
+type Argument struct {
+	Name, Description string
+}
+
+// Doc is what is known of one tool. Every field may be empty.
+type Doc struct {
+	Server            string
+	ServerDescription string
+	Name              string
+	Description       string
+	Arguments         []Argument
+	// ReadOnly says that the tool changes nothing. A search may ask for such
+	// tools alone.
+	ReadOnly bool
+}
+
+// Method is a way of ranking. The zero value is the best one.
+type Method int
+
+// The methods.
+const (
+	Both Method = iota
+	Lexical
+	Vectors
+)
+
+var methodNames = [...]string{"both", "lexical", "vectors"}
+
+// String is the method's name.
+func (m Method) String() string {
+	if m < 0 || int(m) >= len(methodNames) {
+		return "unknown"
+	}
+	return methodNames[m]
+}
+
+// MethodNamed finds a method by its name.
+func MethodNamed(name string) (Method, bool) {
+	for i, n := range methodNames {
+		if n == name {
+			return Method(i), true
+		}
+	}
+	return 0, false
+}
+
+// Options narrow a search. The zero value ranks all documents by Both.
+type Options struct {
+	// Limit is how many hits are wanted; 0 or less means all.
+	Limit int
+	// Servers, if not empty, are the only servers whose tools are wanted.
+	Servers []string
+	// ReadOnly leaves out what may change something.
+	ReadOnly bool
+	Method   Method
+}
+
+// Hit is a document that was found.
+type Hit struct {
+	// Doc is the document's place in what New was given.
+	Doc int
+	// Score is above 0 and falls from hit to hit. It compares hits of one
+	// search only.
+	Score float64
+}
+
+// Search returns what answers query, best first. A query without a word finds
+// nothing.
+func (x *Index) Search(query string, o Options) []Hit {
+	scores := x.lexical(query)
+	var hits []Hit
+	for i, s := range scores {
+		if s > 0 && x.wanted(i, &o) {
+			hits = append(hits, Hit{Doc: i, Score: float64(s) / unit})
+		}
+	}
+	slices.SortFunc(hits, func(a, b Hit) int {
+		if c := cmp.Compare(b.Score, a.Score); c != 0 {
+			return c
+		}
+		return cmp.Compare(x.rank[a.Doc], x.rank[b.Doc])
+	})
+	if o.Limit > 0 && len(hits) > o.Limit {
+		hits = hits[:o.Limit]
+	}
+	return hits
+}
+
+// wanted says whether the options leave a document in.
+func (x *Index) wanted(doc int, o *Options) bool {
+	d := &x.docs[doc]
+	return (d.readOnly || !o.ReadOnly) && (len(o.Servers) == 0 || slices.Contains(o.Servers, d.server))
+}
