@@ -50,6 +50,7 @@ var layers = []layer{
 
 	{"internal/guest", 12, []string{"internal/wire"}},
 	{"internal/sandbox", 11, nil},
+	{"internal/search", 10, nil},
 	{"internal/settings", 10, nil},
 	{"internal/state", 10, nil},
 	{"internal/toon", 10, nil},
@@ -62,10 +63,14 @@ var layers = []layer{
 var programs = map[string][]string{
 	"bench":            nil,
 	"bench/echoserver": nil,
-	"scripts/notice":   nil,
-	"scripts/report":   nil,
-	"test/engines":     {"internal/sandbox", "internal/sandbox/gvisor", "internal/sandbox/sandboxtest"},
-	"test/faults":      {"internal/sandbox/sandboxtest"},
+	"bench/search":     {"internal/search"},
+
+	"bench/search/convert": nil,
+
+	"scripts/notice": nil,
+	"scripts/report": nil,
+	"test/engines":   {"internal/sandbox", "internal/sandbox/gvisor", "internal/sandbox/sandboxtest"},
+	"test/faults":    {"internal/sandbox/sandboxtest"},
 
 	"scripts/configuration": {"internal/settings"},
 }
