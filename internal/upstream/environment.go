@@ -34,6 +34,8 @@ var inherited = []string{
 	"NIX_PROFILES", "NIX_SSL_CERT_FILE", "HOMEBREW_PREFIX",
 	"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "CONTAINER_HOST",
 	"DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS", "__CF_USER_TEXT_ENCODING",
+	// Who allows a Sallyport as a server allows it to run.
+	"MCP_BRIDGE_ALLOW_SELF_SERVER", "SALLYPORT_SERVERS_ALLOW_SELF",
 }
 
 // inheritedWindows comes in addition on Windows, where names have no case.
