@@ -79,9 +79,7 @@ const (
 	// MethodSearchToolDocs: params {"query","limit","detail"}; the result is
 	// an array of documents.
 	MethodSearchToolDocs = "search_tool_docs"
-	// MethodSessionFacts: params {}; the result is what holds for the session:
-	// {"timeout","maxTimeout"} in seconds, {"memory","workspace","output"} in
-	// bytes, {"processes"}. What is unknown or unlimited is left out.
+	// MethodSessionFacts: params {}; the result is [SessionFacts].
 	MethodSessionFacts = "session_facts"
 	// MethodListResources, MethodListResourceTemplates and MethodListPrompts:
 	// params {"server"}; the result is an array of what the server has, all
@@ -123,6 +121,17 @@ const (
 	// MethodToolNames: the result is an array of the saved tools' names.
 	MethodToolNames = "tool_names"
 )
+
+// SessionFacts are the limits that hold for the code of a session. Zero is
+// unlimited, or not known.
+type SessionFacts struct {
+	Timeout    float64 `json:"timeout,omitempty"` // of one execution's own time, unless it asks for another; seconds
+	MaxTimeout float64 `json:"maxTimeout,omitempty"`
+	Memory     int64   `json:"memory,omitempty"` // bytes
+	Workspace  int64   `json:"workspace,omitempty"`
+	Output     int64   `json:"output,omitempty"` // of one execution
+	Processes  int     `json:"processes,omitempty"`
+}
 
 // Call asks something of the host on behalf of the code of execution Run.
 // Params is whatever the guest sent: hostile until checked.

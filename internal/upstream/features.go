@@ -1,0 +1,166 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"sallyport/internal/upstream/jsonrpc"
+)
+
+// ErrNotOffered: the server has nothing of what was asked for, resources for
+// instance.
+var ErrNotOffered = errors.New("the server does not offer this")
+
+// Bounds of what a server may list.
+const (
+	maxListed      = 20_000
+	maxListedBytes = 32 << 20
+)
+
+// Resources returns a JSON array of all the resources that the server lists,
+// each as the server sent it. Nothing is kept. Failures are those of CallTool,
+// and ErrNotOffered.
+func (s *Server) Resources(ctx context.Context) (json.RawMessage, error) {
+	return s.list(ctx, "resources/list", "resources")
+}
+
+// ResourceTemplates is Resources for templates of addresses.
+func (s *Server) ResourceTemplates(ctx context.Context) (json.RawMessage, error) {
+	return s.list(ctx, "resources/templates/list", "resourceTemplates")
+}
+
+// Prompts is Resources for prompts.
+func (s *Server) Prompts(ctx context.Context) (json.RawMessage, error) {
+	return s.list(ctx, "prompts/list", "prompts")
+}
+
+// ReadResource returns the ReadResourceResult as the server sent it.
+func (s *Server) ReadResource(ctx context.Context, uri string) (json.RawMessage, error) {
+	quoted, err := json.Marshal(uri)
+	if err != nil {
+		return nil, &Error{Server: s.def.Name, Op: "resources/read", Err: err}
+	}
+	return s.ask(ctx, "resources/read", append([]byte(`"uri":`), quoted...))
+}
+
+// GetPrompt returns the GetPromptResult as the server sent it. args is one JSON
+// object, or empty for none.
+func (s *Server) GetPrompt(ctx context.Context, name string, args json.RawMessage) (json.RawMessage, error) {
+	if len(args) == 0 {
+		args = json.RawMessage(`{}`)
+	}
+	if jsonrpc.Kind(args) != '{' || !jsonrpc.Valid(args) {
+		return nil, &Error{Server: s.def.Name, Op: "prompts/get", Kind: ErrInvalidArguments}
+	}
+	quoted, err := json.Marshal(name)
+	if err != nil {
+		return nil, &Error{Server: s.def.Name, Op: "prompts/get", Err: err}
+	}
+	members := append(append(append([]byte(`"name":`), quoted...), `,"arguments":`...), args...)
+	return s.ask(ctx, "prompts/get", members)
+}
+
+// ask makes one request.
+func (s *Server) ask(ctx context.Context, method string, members []byte) (json.RawMessage, error) {
+	ctx, cancel := s.callContext(ctx)
+	defer cancel()
+	done := s.begin()
+	result, err := s.conn.Call(ctx, method, s.session.params(members))
+	if err == nil {
+		err = s.checkResult(result)
+	}
+	done(err)
+	if err != nil {
+		return nil, s.refused(method, err)
+	}
+	return result, nil
+}
+
+// list asks for page after page and joins what is under key.
+func (s *Server) list(ctx context.Context, method, key string) (json.RawMessage, error) {
+	ctx, cancel := s.callContext(ctx)
+	defer cancel()
+	done := s.begin()
+	joined, err := s.pages(ctx, method, key)
+	done(err)
+	if err != nil {
+		return nil, s.refused(method, err)
+	}
+	return joined, nil
+}
+
+func (s *Server) pages(ctx context.Context, method, key string) (json.RawMessage, error) {
+	joined := []byte{'['}
+	listed := 0
+	seen := map[string]bool{} // cursors
+	var cursor json.RawMessage
+	for page := 1; ; page++ {
+		var members []byte
+		if cursor != nil {
+			members = append([]byte(`"cursor":`), cursor...)
+		}
+		raw, err := s.conn.Call(ctx, method, s.session.params(members))
+		if err != nil {
+			return nil, err
+		}
+		entries, next, err := pageOf(raw, method, key)
+		if err != nil {
+			return nil, err
+		}
+		full := false
+		err = jsonrpc.Elements(entries, func(value json.RawMessage) bool {
+			if full = listed >= maxListed || len(joined)+len(value) > maxListedBytes; full {
+				return false
+			}
+			if listed++; listed > 1 {
+				joined = append(joined, ',')
+			}
+			joined = append(joined, value...)
+			return true
+		})
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%w: %s is not a list", ErrBadAnswer, key)
+		case full || page >= maxPages:
+			s.log.Warn("the server lists too much; the first entries count", "method", method, "entries", listed)
+			return append(joined, ']'), nil
+		case next == nil || seen[string(next)]:
+			return append(joined, ']'), nil
+		}
+		seen[string(next)] = true
+		cursor = next
+	}
+}
+
+// pageOf takes one answer apart. next is nil on the last page.
+func pageOf(raw json.RawMessage, method, key string) (entries, next json.RawMessage, err error) {
+	err = jsonrpc.Members(raw, func(name string, value json.RawMessage) bool {
+		switch name {
+		case key:
+			entries = value
+		case "nextCursor":
+			if jsonrpc.Kind(value) != 'n' && string(value) != `""` {
+				next = value
+			}
+		}
+		return true
+	})
+	if err != nil || entries == nil {
+		return nil, nil, fmt.Errorf("%w: %s without %s", ErrBadAnswer, method, key)
+	}
+	if len(next) > 64<<10 {
+		return nil, nil, fmt.Errorf("%w: a cursor of %d bytes", ErrBadAnswer, len(next))
+	}
+	return entries, next, nil
+}
+
+// refused is failure, where not to know a method is to offer nothing.
+func (s *Server) refused(method string, err error) error {
+	var answered *jsonrpc.Error
+	if errors.As(err, &answered) && answered.Code == jsonrpc.CodeMethodNotFound {
+		return &Error{Server: s.def.Name, Op: method, Kind: ErrNotOffered}
+	}
+	return s.failure(method, err)
+}
