@@ -31,6 +31,16 @@ NAMES = (
     "capability_summary",
     "load_server",
     "load_server_sync",
+    "list_resources",
+    "list_resources_sync",
+    "list_resource_templates",
+    "list_resource_templates_sync",
+    "read_resource",
+    "read_resource_sync",
+    "list_prompts",
+    "list_prompts_sync",
+    "get_prompt",
+    "get_prompt_sync",
 )
 
 
@@ -168,6 +178,70 @@ class Runtime:
         params, limit = docs.search_params(query, limit, detail)
         found = self._ask_sync("search_tool_docs", params)
         return docs.search(self._registry, query, limit, detail) if found is None else found
+
+    # What servers have besides tools.
+
+    async def list_resources(self, server):
+        """A server's resources: {uri, name, mimeType, ...} of each."""
+        from . import features
+
+        return await features.ask(self._session, "list_resources", features.Lists, server)
+
+    def list_resources_sync(self, server):
+        """The same."""
+        from . import features
+
+        return features.ask_sync(self._session, "list_resources", features.Lists, server)
+
+    async def list_resource_templates(self, server):
+        """A server's templates of resource addresses."""
+        from . import features
+
+        return await features.ask(self._session, "list_resource_templates", features.Lists, server)
+
+    def list_resource_templates_sync(self, server):
+        """The same."""
+        from . import features
+
+        return features.ask_sync(self._session, "list_resource_templates", features.Lists, server)
+
+    async def read_resource(self, server, uri):
+        """What an address leads to, a list: each has .text or .data, .mime_type, .uri, .save(path)."""
+        from . import features
+
+        return await features.ask(self._session, "read_resource", features.Reading, server, uri)
+
+    def read_resource_sync(self, server, uri):
+        """The same."""
+        from . import features
+
+        return features.ask_sync(self._session, "read_resource", features.Reading, server, uri)
+
+    async def list_prompts(self, server):
+        """A server's prompts: {name, description, arguments} of each."""
+        from . import features
+
+        return await features.ask(self._session, "list_prompts", features.Lists, server)
+
+    def list_prompts_sync(self, server):
+        """The same."""
+        from . import features
+
+        return features.ask_sync(self._session, "list_prompts", features.Lists, server)
+
+    async def get_prompt(self, server, name, arguments=None):
+        """A prompt filled in: {description, messages}."""
+        from . import features
+
+        return await features.ask(self._session, "get_prompt", features.Prompting, server, name, arguments)
+
+    def get_prompt_sync(self, server, name, arguments=None):
+        """The same."""
+        from . import features
+
+        return features.ask_sync(self._session, "get_prompt", features.Prompting, server, name, arguments)
+
+    # The manual.
 
     def capability_summary(self):
         """This text."""
