@@ -1,0 +1,332 @@
+package catalog
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"sallyport/internal/state"
+)
+
+// Server is a server that may be listed. Key names its definition: it changes
+// with everything that may change the tools, and is fit for a file's name.
+type Server struct {
+	Name, Alias, Description string
+	Key                      string
+	// Program names what runs, without its secrets: what a pin is for.
+	Program string
+}
+
+// Source is where servers come from. Its methods are safe for concurrent use.
+type Source interface {
+	// Servers are those that code may be granted now, sorted by name. It
+	// starts nothing.
+	Servers() []Server
+	// List asks a server what it has. A server that was started for it is
+	// ended again if nobody else uses it.
+	List(ctx context.Context, name string) (*Listing, error)
+}
+
+// Refresh says when servers are started only to be listed.
+type Refresh string
+
+// The ways to refresh.
+const (
+	// Auto: in the background, and when somebody asks for one.
+	Auto Refresh = "auto"
+	// Manual: when somebody asks for one.
+	Manual Refresh = "manual"
+	// Off: never. What a server that runs anyway has is kept all the same.
+	Off Refresh = "off"
+)
+
+// Config is what a Catalog needs. Zero values mean the defaults.
+type Config struct {
+	Source  Source // required
+	Dir     state.Dir
+	Log     *slog.Logger
+	Refresh Refresh // Auto
+	// MaxAge is when a list is old (24 h).
+	MaxAge time.Duration
+	// Timeout bounds the listing of one server, its start included (90 s).
+	Timeout time.Duration
+	// Quiet is how long nothing must have been asked for, after Start, until
+	// the background work begins (5 s).
+	Quiet time.Duration
+	// Observe is told of every list that is taken from a server.
+	Observe func(Server, *Listing)
+}
+
+// parallel is how many servers are listed at a time in the background. A start
+// takes a core for a second or two.
+const parallel = 2
+
+// keep is how long what was read stays in memory after its last use.
+const keep = 2 * time.Minute
+
+// A Catalog is safe for concurrent use.
+type Catalog struct {
+	config Config
+	log    *slog.Logger
+	store  store
+
+	base    context.Context // ends with Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	wake    chan struct{} // has one token when there may be work
+
+	mu      sync.Mutex
+	closed  bool
+	started bool
+	eager   bool               // the first background work is still to be done
+	entries map[string]*cached // by key
+	flights map[string]*flight // by key
+	stale   map[string]bool    // keys whose list is known to be old
+	index   *index
+	forget  *time.Timer
+	busy    int           // executions that run
+	idle    chan struct{} // closed when busy is 0 again; nil while it is
+}
+
+// cached are a definition's files in memory, as of a version of each.
+type cached struct {
+	listing, failure          *record
+	listingStamp, failedStamp stamp
+}
+
+// flight is a listing that callers wait for.
+type flight struct {
+	done chan struct{}
+	err  error
+}
+
+// New returns a catalog. It reads and starts nothing.
+func New(config Config) *Catalog {
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
+	if config.Refresh == "" {
+		config.Refresh = Auto
+	}
+	setDefault(&config.MaxAge, 24*time.Hour)
+	setDefault(&config.Timeout, 90*time.Second)
+	setDefault(&config.Quiet, 5*time.Second)
+	c := &Catalog{
+		config: config, log: config.Log, store: store{config.Dir},
+		wake: make(chan struct{}, 1), eager: true,
+		entries: map[string]*cached{}, flights: map[string]*flight{}, stale: map[string]bool{},
+	}
+	c.base, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = value
+	}
+}
+
+// Close ends the background work and all listings, and waits for them. It is
+// idempotent.
+func (c *Catalog) Close() {
+	c.mu.Lock()
+	c.closed = true
+	if c.forget != nil {
+		c.forget.Stop()
+	}
+	c.mu.Unlock()
+	c.cancel()
+	c.running.Wait()
+}
+
+// Entry is what is known of one server. It is shared and must not be changed.
+type Entry struct {
+	Server
+	// Listing is nil for a server that was never listed.
+	Listing *Listing
+	Listed  time.Time
+	// Failure is why it could not be listed the last time, after Listed.
+	Failure *Failure
+}
+
+// About is what a server is for: as the user says, or else as it says itself.
+func (e *Entry) About() string {
+	if e.Description != "" || e.Listing == nil {
+		return Line(e.Description)
+	}
+	return e.Listing.About
+}
+
+// Entries returns what is known of every server, sorted by name.
+func (c *Catalog) Entries() []Entry {
+	servers := c.config.Source.Servers()
+	entries := make([]Entry, len(servers))
+	for i, s := range servers {
+		entries[i] = c.entry(s)
+	}
+	return entries
+}
+
+// Entry returns what is known of one server; ok says whether there is one.
+func (c *Catalog) Entry(name string) (e Entry, ok bool) {
+	s, ok := c.server(name)
+	if !ok {
+		return Entry{}, false
+	}
+	return c.entry(s), true
+}
+
+func (c *Catalog) server(name string) (Server, bool) {
+	servers := c.config.Source.Servers()
+	i := slices.IndexFunc(servers, func(s Server) bool { return s.Name == name })
+	if i < 0 {
+		return Server{}, false
+	}
+	return servers[i], true
+}
+
+func (c *Catalog) entry(s Server) Entry {
+	e := Entry{Server: s}
+	k := c.load(s)
+	if k.listing != nil {
+		e.Listing, e.Listed = k.listing.Listing, k.listing.Listed
+	}
+	if k.failure != nil {
+		e.Failure = k.failure.Failure
+	}
+	return e
+}
+
+// load returns what is known of a definition, from memory when the files are
+// as they were.
+func (c *Catalog) load(s Server) cached {
+	listing, failed := c.store.stamp(listingFile(s.Key)), c.store.stamp(failureFile(s.Key))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.used()
+	k := c.entries[s.Key]
+	if k == nil {
+		k = &cached{}
+		c.entries[s.Key] = k
+	}
+	if !c.store.none() {
+		c.reload(s, &k.listing, &k.listingStamp, listingFile(s.Key), listing)
+		c.reload(s, &k.failure, &k.failedStamp, failureFile(s.Key), failed)
+	}
+	return *k
+}
+
+// reload reads a file that is not as it was. c.mu is held.
+func (c *Catalog) reload(s Server, r **record, known *stamp, name string, now stamp) {
+	if *known == now {
+		return
+	}
+	fresh, err := c.store.read(name)
+	if err != nil {
+		c.log.Warn("catalog: a file is not usable and will be made anew", "server", s.Name, "error", err)
+		fresh = nil
+		c.stale[s.Key] = true
+	}
+	*r, *known = fresh, now
+}
+
+// used puts off the moment at which memory is given back. c.mu is held.
+func (c *Catalog) used() {
+	switch {
+	case c.closed:
+	case c.forget == nil:
+		c.forget = time.AfterFunc(keep, c.drop)
+	default:
+		c.forget.Reset(keep)
+	}
+}
+
+// drop forgets what can be read again.
+func (c *Catalog) drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.index = nil
+	if !c.store.none() {
+		clear(c.entries)
+	}
+}
+
+// put stores a list and forgets why there was none, or the other way about.
+func (c *Catalog) put(s Server, r *record) {
+	r.Server = s.Name
+	name := listingFile(s.Key)
+	if r.Failure != nil {
+		name = failureFile(s.Key)
+	}
+	at, err := c.store.write(name, r)
+	if err != nil {
+		c.log.Warn("catalog: cannot be written", "server", s.Name, "error", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.entries[s.Key]
+	if k == nil {
+		k = &cached{}
+		c.entries[s.Key] = k
+	}
+	if r.Failure != nil {
+		k.failure, k.failedStamp = r, at
+	} else {
+		k.listing, k.listingStamp = r, at
+		k.failure, k.failedStamp = nil, stamp{}
+		c.store.remove(failureFile(s.Key))
+	}
+	c.used()
+}
+
+// Learn takes the list of a server that runs anyway. It does not wait until it
+// is stored.
+func (c *Catalog) Learn(name string, l *Listing) {
+	s, ok := c.server(name)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	delete(c.stale, s.Key)
+	c.mu.Unlock()
+	c.goes(func() { c.took(s, l) })
+}
+
+// took keeps a list, with what only the last one of the same version told.
+func (c *Catalog) took(s Server, l *Listing) {
+	l.bound()
+	if old := c.entry(s).Listing; old != nil && old.Version == l.Version {
+		if l.Resources == nil {
+			l.Resources = old.Resources
+		}
+		if l.Prompts == nil {
+			l.Prompts = old.Prompts
+		}
+	}
+	c.put(s, &record{Listed: time.Now(), Listing: l})
+}
+
+// Stale says that a server's tools have changed.
+func (c *Catalog) Stale(name string) {
+	s, ok := c.server(name)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	c.stale[s.Key] = true
+	c.mu.Unlock()
+	c.Wake()
+}
+
+// goes runs f beside, unless the catalog is closed.
+func (c *Catalog) goes(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.running.Go(f)
+	return true
+}

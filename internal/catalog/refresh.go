@@ -1,0 +1,326 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ErrUnknown: there is no such server.
+var ErrUnknown = errors.New("unknown MCP server")
+
+// ErrNotListed: a server's tools are not known, and it may not be started to
+// ask.
+var ErrNotListed = errors.New("its tools are not known, and catalog.refresh is off")
+
+// errClosed: the program ends.
+var errClosed = errors.New("the catalog is closed")
+
+// Start lets the background work begin: after the first Wake, or when the
+// program has been idle for a moment. With another way to refresh than Auto it
+// does nothing.
+func (c *Catalog) Start() {
+	c.mu.Lock()
+	again := c.started
+	c.started = true
+	c.mu.Unlock()
+	if again || c.config.Refresh != Auto {
+		return
+	}
+	c.goes(c.background)
+}
+
+// Wake says that there may be work, or that now is the time for it.
+func (c *Catalog) Wake() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Busy says that code runs, which background work does not begin beside. What
+// it returns ends that, and must be called once.
+func (c *Catalog) Busy() func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy++; c.busy == 1 {
+		c.idle = make(chan struct{})
+	}
+	return func() {
+		c.mu.Lock()
+		if c.busy--; c.busy == 0 {
+			close(c.idle)
+			c.idle = nil
+		}
+		eager := c.eager
+		c.mu.Unlock()
+		if eager {
+			c.Wake()
+		}
+	}
+}
+
+// quiet waits until no code runs.
+func (c *Catalog) quiet() bool {
+	for {
+		c.mu.Lock()
+		idle := c.idle
+		c.mu.Unlock()
+		if idle == nil {
+			return c.base.Err() == nil
+		}
+		select {
+		case <-idle:
+		case <-c.base.Done():
+			return false
+		}
+	}
+}
+
+// background lists servers as long as the catalog is open.
+func (c *Catalog) background() {
+	// When nothing woke it before, a moment without requests does.
+	pause := time.NewTimer(c.config.Quiet)
+	defer pause.Stop()
+	for first := true; ; first = false {
+		select {
+		case <-c.wake:
+		case <-pause.C:
+		case <-c.base.Done():
+			return
+		}
+		if !c.quiet() {
+			return
+		}
+		c.pass()
+		if first {
+			c.mu.Lock()
+			c.eager = false
+			c.mu.Unlock()
+			used := map[string]bool{}
+			for _, s := range c.config.Source.Servers() {
+				used[s.Key] = true
+			}
+			c.store.sweep(used, time.Now())
+		}
+		pause.Reset(c.untilDue())
+	}
+}
+
+// pass lists every server whose list is old, a few at a time.
+func (c *Catalog) pass() {
+	var all sync.WaitGroup
+	defer all.Wait()
+	slots := make(chan struct{}, parallel)
+	for _, s := range c.config.Source.Servers() {
+		if c.due(s, time.Now()) > 0 {
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+		case <-c.base.Done():
+			return
+		}
+		if !c.quiet() {
+			return
+		}
+		all.Go(func() {
+			defer func() { <-slots }()
+			_ = c.wait(c.base, s, false) // kept with the entry
+		})
+	}
+}
+
+// due is how long a server need not be listed. It does not read the list.
+func (c *Catalog) due(s Server, now time.Time) time.Duration {
+	if c.store.stamp(failureFile(s.Key)) != (stamp{}) || c.store.none() {
+		if f := c.failure(s); f != nil {
+			return f.Retry.Sub(now)
+		}
+	}
+	c.mu.Lock()
+	stale := c.stale[s.Key]
+	var listed time.Time
+	if k := c.entries[s.Key]; k != nil && k.listing != nil {
+		listed = k.listing.Listed
+	}
+	c.mu.Unlock()
+	if !c.store.none() {
+		listed = c.store.stamp(listingFile(s.Key)).modified
+	}
+	if listed.IsZero() || stale || listed.After(now) {
+		return 0
+	}
+	return listed.Add(c.config.MaxAge).Sub(now)
+}
+
+// failure is why a server could not be listed the last time, or nil.
+func (c *Catalog) failure(s Server) *Failure {
+	at := c.store.stamp(failureFile(s.Key))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.entries[s.Key]
+	if k == nil {
+		k = &cached{}
+		c.entries[s.Key] = k
+	}
+	if !c.store.none() {
+		c.reload(s, &k.failure, &k.failedStamp, failureFile(s.Key), at)
+	}
+	if k.failure == nil {
+		return nil
+	}
+	return k.failure.Failure
+}
+
+// untilDue is when to look again. Definitions may come meanwhile.
+func (c *Catalog) untilDue() time.Duration {
+	const least, most = time.Second, 10 * time.Minute
+	now, wait := time.Now(), most
+	for _, s := range c.config.Source.Servers() {
+		wait = min(wait, c.due(s, now))
+	}
+	return max(wait, least)
+}
+
+// Want returns what is known of a server, which it lists when that is nothing,
+// or old because the server said so. It waits for that until ctx ends; the
+// listing goes on. A server that has failed is tried again.
+func (c *Catalog) Want(ctx context.Context, name string) (Entry, error) {
+	s, ok := c.server(name)
+	if !ok {
+		return Entry{}, fmt.Errorf("%w: %s", ErrUnknown, clip(name, 100))
+	}
+	c.mu.Lock()
+	stale := c.stale[s.Key]
+	c.mu.Unlock()
+	e := c.entry(s)
+	if e.Listing != nil && !stale {
+		return e, nil
+	}
+	err := c.list(ctx, s)
+	if e = c.entry(s); e.Listing != nil {
+		return e, nil // an old list is better than none
+	}
+	return e, err
+}
+
+// List lists a server now, whatever is known of it.
+func (c *Catalog) List(ctx context.Context, name string) (Entry, error) {
+	s, ok := c.server(name)
+	if !ok {
+		return Entry{}, fmt.Errorf("%w: %s", ErrUnknown, clip(name, 100))
+	}
+	err := c.wait(ctx, s, true)
+	return c.entry(s), err
+}
+
+func (c *Catalog) list(ctx context.Context, s Server) error {
+	if c.config.Refresh == Off {
+		return ErrNotListed
+	}
+	return c.wait(ctx, s, false)
+}
+
+// wait begins the listing of a server, or finds the one that is under way, and
+// waits until ctx ends. With force, what another process has just found out is
+// no answer.
+func (c *Catalog) wait(ctx context.Context, s Server, force bool) error {
+	c.mu.Lock()
+	f := c.flights[s.Key]
+	if f == nil {
+		if c.closed {
+			c.mu.Unlock()
+			return errClosed
+		}
+		f = &flight{done: make(chan struct{})}
+		c.flights[s.Key] = f
+		c.running.Go(func() {
+			f.err = c.fly(s, force)
+			c.mu.Lock()
+			delete(c.flights, s.Key)
+			c.mu.Unlock()
+			close(f.done)
+		})
+	}
+	c.mu.Unlock()
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fly lists a server, unless another process does or just did.
+func (c *Catalog) fly(s Server, force bool) error {
+	ctx, cancel := context.WithTimeout(c.base, c.config.Timeout)
+	defer cancel()
+	began := time.Now()
+	unlock, err := c.alone(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if known := c.entry(s); !force && known.looked().After(began) {
+		return known.err()
+	}
+	listing, err := c.config.Source.List(ctx, s.Name)
+	if c.base.Err() != nil {
+		return errClosed
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("it was not listed within %s", c.config.Timeout)
+		}
+		c.put(s, &record{Failure: c.failure(s).next(err, time.Now())})
+		return err
+	}
+	c.mu.Lock()
+	delete(c.stale, s.Key)
+	c.mu.Unlock()
+	c.took(s, listing)
+	if c.config.Observe != nil {
+		c.config.Observe(s, listing)
+	}
+	return nil
+}
+
+// looked is when the server was last asked.
+func (e *Entry) looked() time.Time {
+	if e.Failure != nil {
+		return e.Failure.At
+	}
+	return e.Listed
+}
+
+func (e *Entry) err() error {
+	if e.Failure != nil {
+		return errors.New(e.Failure.Reason)
+	}
+	return nil
+}
+
+// alone waits until no other process lists the server.
+func (c *Catalog) alone(ctx context.Context, s Server) (unlock func(), err error) {
+	const look = 100 * time.Millisecond
+	for {
+		unlock, ok, err := c.store.dir.TryLock(s.Key)
+		switch {
+		case err != nil:
+			return func() {}, nil // without a place there is nothing to share
+		case ok:
+			return unlock, nil
+		}
+		select {
+		case <-time.After(look):
+		case <-ctx.Done():
+			if c.base.Err() != nil {
+				return nil, errClosed
+			}
+			return nil, errors.New("another Sallyport is listing it and does not come to an end")
+		}
+	}
+}
