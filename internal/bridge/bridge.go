@@ -66,6 +66,8 @@ type Definition struct {
 type Config struct {
 	Source Source         // required
 	Policy *policy.Policy // required
+	Memory Memory         // nil: code is told that it is switched off
+	Tools  SavedTools     // as Memory
 	// MaxCalls bounds the calls of one execution that servers work on at a
 	// time; more wait. 0 is 128.
 	MaxCalls int

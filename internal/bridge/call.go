@@ -28,6 +28,10 @@ func (x *Execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, 
 		result, err = x.queryDocs(ctx, call.Params)
 	case wire.MethodSearchToolDocs:
 		result, err = x.searchDocs(ctx, call.Params)
+	case wire.MethodMemoryGet, wire.MethodMemoryPut, wire.MethodMemoryDelete, wire.MethodMemoryList:
+		result, err = x.memoryCall(call)
+	case wire.MethodToolSave, wire.MethodToolLoad, wire.MethodToolNames:
+		result, err = x.toolCall(call)
 	default:
 		err = &wire.CallError{Kind: wire.KindUnsupported, Message: "Unknown RPC type: " + clip(call.Method, 100)}
 	}

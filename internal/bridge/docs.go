@@ -67,10 +67,13 @@ func (x *Execution) queryDocs(ctx context.Context, raw json.RawMessage) (json.Ra
 	if err != nil {
 		return nil, err
 	}
-	if err := x.bridge.Check(p.Server); err != nil {
-		return nil, x.refusal(p.Server, err)
+	definition, saved, err := x.bridge.savedDefinition(p.Server)
+	if !saved {
+		if err := x.bridge.Check(p.Server); err != nil {
+			return nil, x.refusal(p.Server, err)
+		}
+		definition, err = x.bridge.describe(ctx, p.Server)
 	}
-	definition, err := x.bridge.describe(ctx, p.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +106,11 @@ func (x *Execution) searchDocs(ctx context.Context, raw json.RawMessage) (json.R
 	if p.Limit != nil {
 		limit = int(max(1, min(maxFound, *p.Limit)))
 	}
-	found := search(x.bridge.known(), words, p.Detail == "full")
+	known := x.bridge.known()
+	if saved, ok, err := x.bridge.savedDefinition(SavedServer); ok && err == nil {
+		known = append(known, saved)
+	}
+	found := search(known, words, p.Detail == "full")
 	if len(found) == 0 {
 		found = search(x.bridge.describeAll(ctx), words, p.Detail == "full")
 	}

@@ -38,6 +38,9 @@ type Config struct {
 	Background float64
 	// MaxCalls is bridge.Config's.
 	MaxCalls int
+	// Memory and Tools are bridge.Config's.
+	Memory bridge.Memory
+	Tools  bridge.SavedTools
 }
 
 // A Broker executes requests. It is safe for concurrent use.
@@ -71,7 +74,10 @@ func New(config Config) (*Broker, error) {
 	}
 	b := &Broker{config: config, log: config.Logger}
 	var err error
-	b.bridge, err = bridge.New(bridge.Config{Source: config.Servers, Policy: config.Policy, MaxCalls: config.MaxCalls})
+	b.bridge, err = bridge.New(bridge.Config{
+		Source: config.Servers, Policy: config.Policy, MaxCalls: config.MaxCalls,
+		Memory: config.Memory, Tools: config.Tools,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -44,12 +44,14 @@ type grammar struct {
 	LogLevel   *string  `help:"Least level of log lines on standard error: debug, info, warn or error (${log_level})." placeholder:"LEVEL"`
 	LogFormat  *string  `help:"Form of log lines: text or json (${log_format})." placeholder:"FORM"`
 
-	Serve   serveCmd   `cmd:"" help:"Serve run_python to an MCP client on standard input and output."`
-	Run     runCmd     `cmd:"" help:"Run a Python program in a sandbox, without a client."`
-	Doctor  doctorCmd  `cmd:"" help:"Check whether sandboxes run here, how isolation and limits are enforced, and what to mend."`
-	Servers serversCmd `cmd:"" help:"Show and test the MCP servers that code can use."`
-	Config  configCmd  `cmd:"" help:"Print the settings in force and where each came from."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Serve      serveCmd      `cmd:"" help:"Serve run_python to an MCP client on standard input and output."`
+	Run        runCmd        `cmd:"" help:"Run a Python program in a sandbox, without a client."`
+	Doctor     doctorCmd     `cmd:"" help:"Check whether sandboxes run here, how isolation and limits are enforced, and what to mend."`
+	Servers    serversCmd    `cmd:"" help:"Show and test the MCP servers that code can use."`
+	Memory     memoryCmd     `cmd:"" help:"Show and change what code has kept for later sessions."`
+	SavedTools savedToolsCmd `cmd:"" help:"Show and move the functions that code has saved for later sessions."`
+	Config     configCmd     `cmd:"" help:"Print the settings in force and where each came from."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 
 // exitError makes a command end with a status. A message, if any, has been

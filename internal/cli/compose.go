@@ -90,7 +90,7 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 	})
 	s.definitions = s.servers.Definitions()
 
-	s.broker, err = broker.New(broker.Config{
+	config := broker.Config{
 		Backend:        backend,
 		Policy:         s.policy,
 		Servers:        bridge.Upstream(s.servers),
@@ -103,7 +103,14 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		StartTimeout:   set.Timeouts.Start,
 		Background:     set.Sessions.BackgroundCPU,
 		MaxCalls:       set.Servers.MaxCalls,
-	})
+	}
+	if set.Memory.Enabled {
+		config.Memory = memoryOf(set)
+	}
+	if set.Saved.Enabled {
+		config.Tools = savedToolsOf(set)
+	}
+	s.broker, err = broker.New(config)
 	s.close = func() {
 		if s.broker != nil {
 			s.broker.Close()

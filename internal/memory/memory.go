@@ -93,7 +93,13 @@ type Store struct {
 	// writing is held by whoever waits for the directory's lock: one thread
 	// of this process, not one for each caller.
 	writing sync.Mutex
+	// reading bounds how many files are read at a time.
+	reading chan struct{}
 }
+
+// maxReading bounds the files that one Store reads at a time: what is read may
+// be large, and who asks may be hostile.
+const maxReading = 4
 
 // Open returns the memory in a directory, which need not be there.
 func Open(dir state.Dir, limits Limits) *Store {
@@ -106,7 +112,7 @@ func Open(dir state.Dir, limits Limits) *Store {
 	if limits.Total == 0 {
 		limits.Total = 256 << 20
 	}
-	return &Store{dir: dir, limits: limits, now: time.Now}
+	return &Store{dir: dir, limits: limits, now: time.Now, reading: make(chan struct{}, maxReading)}
 }
 
 // Get returns what is kept under a key, or ErrMissing.
@@ -326,16 +332,18 @@ func (s *Store) room(name string, size int64) error {
 		}
 	}
 	if keys > s.limits.Keys {
-		return fmt.Errorf("%w: there are %d keys already (setting memory.maxKeys)", ErrLimit, s.limits.Keys)
+		return fmt.Errorf("%w: there are %d keys already (setting memories.maxKeys)", ErrLimit, s.limits.Keys)
 	}
 	if total > s.limits.Total {
-		return fmt.Errorf("%w: all memories together would take %s, at most %s can be kept (setting memory.maxTotal)",
+		return fmt.Errorf("%w: all memories together would take %s, at most %s can be kept (setting memories.maxTotal)",
 			ErrLimit, size10(total), size10(s.limits.Total))
 	}
 	return nil
 }
 
 func (s *Store) read(name string) (Entry, error) {
+	s.reading <- struct{}{}
+	defer func() { <-s.reading }()
 	data, err := s.dir.Read(name, MaxFile)
 	if err != nil {
 		return Entry{}, err
@@ -351,7 +359,7 @@ func (s *Store) check(key string, value json.RawMessage) error {
 		return fmt.Errorf("%w: it is not JSON", ErrInvalid)
 	}
 	if int64(len(value)) > s.limits.Value {
-		return fmt.Errorf("%w: the value takes %s as JSON, at most %s can be kept (setting memory.maxValue)",
+		return fmt.Errorf("%w: the value takes %s as JSON, at most %s can be kept (setting memories.maxValue)",
 			ErrLimit, size10(int64(len(value))), size10(s.limits.Value))
 	}
 	return nil

@@ -79,7 +79,7 @@ var enforcement = []string{"absent", "soft", "hard"}
 func declare(s *Settings) []*setting {
 	return slices.Concat(
 		declareWhole(s), declareTimeouts(&s.Timeouts), declareLimits(&s.Limits),
-		declarePolicy(&s.Policy), declareServers(&s.Servers), declareRest(s),
+		declarePolicy(&s.Policy), declareServers(&s.Servers), declareKept(s), declareRest(s),
 	)
 }
 
@@ -181,6 +181,27 @@ func declareServers(s *Servers) []*setting {
 			help: "The largest message that is read from a server."},
 		{key: "servers.maxCalls", value: integer(&s.MaxCalls, 1, 1<<14), initial: "128",
 			help: "Calls of one execution that servers work on at a time; more wait."},
+	}
+}
+
+func declareKept(s *Settings) []*setting {
+	m, t := &s.Memory, &s.Saved
+	return []*setting{
+		{key: "memories.enabled", value: boolean(&m.Enabled), initial: "true",
+			help: "Whether code can keep values for later sessions (`save_memory` and the like). All sessions share them."},
+		{key: "memories.maxValue", value: size(&m.MaxValue, 1<<10, 24*mib), initial: "4m",
+			help: "The largest value, as JSON."},
+		{key: "memories.maxKeys", value: integer(&m.MaxKeys, 1, 1<<17), initial: "10000",
+			help: "How many values are kept."},
+		{key: "memories.maxTotal", value: size(&m.MaxTotal, mib, 64*gib), initial: "256m",
+			help: "What all values together may take on disk."},
+
+		{key: "savedTools.enabled", value: boolean(&t.Enabled), initial: "true",
+			help: "Whether code can save functions for later sessions (`save_tool`), and use them. All sessions share them; they run in sandboxes only."},
+		{key: "savedTools.maxTools", value: integer(&t.MaxTools, 1, 10000), initial: "1000",
+			help: "How many functions are kept."},
+		{key: "savedTools.versions", value: integer(&t.Versions, 1, 100), initial: "20",
+			help: "Versions of one function that are kept; the oldest are dropped."},
 	}
 }
 

@@ -22,6 +22,8 @@ var sections = []struct{ name, title, text string }{
 	{"policy.require", "", ""},
 	{"servers", "MCP servers", ""},
 	{"sessions", "Between calls", ""},
+	{"memories", "Values that code keeps", "Each is a file in the folder `memory` of the state folder; `sallyport memory` shows them."},
+	{"savedTools", "Functions that code saves", "Each is a file in the folder `user_tools` of the state folder; `sallyport saved-tools` shows them."},
 	{"container", "Container engines", ""},
 	{"output", "Results", ""},
 	{"log", "Log lines", ""},

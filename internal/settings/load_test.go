@@ -73,6 +73,8 @@ func TestDefaults(t *testing.T) {
 	want.Servers = settings.Servers{
 		StartTimeout: time.Minute, CallTimeout: 10 * time.Minute, StopGrace: 2 * time.Second, MaxMessage: 256 << 20, MaxCalls: 128,
 	}
+	want.Memory = settings.Memory{Enabled: true, MaxValue: 4 << 20, MaxKeys: 10000, MaxTotal: 256 << 20}
+	want.Saved = settings.SavedTools{Enabled: true, MaxTools: 1000, Versions: 20}
 	want.Output.Mode = "compact"
 	want.Log = settings.Log{Level: slog.LevelWarn, Format: "text"}
 	compare(t, *s, want)
@@ -149,6 +151,8 @@ servers:
   stopGrace: 1s
   maxMessage: 64m
   maxCalls: 4
+memories: {enabled: true, maxValue: 1m, maxKeys: 5, maxTotal: 2m}
+savedTools: {enabled: true, maxTools: 6, versions: 7}
 output:
   mode: TOON
 log:
@@ -186,6 +190,8 @@ func TestWholeFile(t *testing.T) {
 		AllowSelf: true, Inherit: []string{"GITHUB_TOKEN", "AWS_*"},
 		StartTimeout: 10 * time.Second, CallTimeout: -1, IdleStop: 5 * time.Minute, StopGrace: time.Second, MaxMessage: 64 << 20, MaxCalls: 4,
 	}
+	want.Memory = settings.Memory{Enabled: true, MaxValue: 1 << 20, MaxKeys: 5, MaxTotal: 2 << 20}
+	want.Saved = settings.SavedTools{Enabled: true, MaxTools: 6, Versions: 7}
 	want.Output.Mode = "toon"
 	want.Log = settings.Log{Level: slog.LevelInfo, Format: "json"}
 	want.Debug.GVisor = filepath.Join(dir, "logs")

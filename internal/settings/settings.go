@@ -33,6 +33,8 @@ type Settings struct {
 	Sessions  Sessions
 	Container Container
 	Servers   Servers
+	Memory    Memory
+	Saved     SavedTools
 	Output    Output
 	Log       Log
 	Debug     Debug
@@ -92,6 +94,21 @@ type Servers struct {
 	StopGrace      time.Duration
 	MaxMessage     int64
 	MaxCalls       int
+}
+
+// Memory is what code keeps under keys for later sessions.
+type Memory struct {
+	Enabled  bool
+	MaxValue int64
+	MaxKeys  int
+	MaxTotal int64
+}
+
+// SavedTools are functions that code saves for later sessions.
+type SavedTools struct {
+	Enabled  bool
+	MaxTools int
+	Versions int
 }
 
 // Output is the form of results.

@@ -1,0 +1,135 @@
+package bridge
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+
+	"sallyport/internal/usertools"
+	"sallyport/internal/wire"
+)
+
+// SavedServer is the name by which documentation of the saved tools is asked
+// for, as if they were a server's. A server of that name comes first.
+const SavedServer = "user_tools"
+
+// SavedTools keeps functions for all sessions of a user, as text. Errors wrap
+// those of package usertools, or are the file system's. Methods are safe for
+// concurrent use. [usertools.Store] has them.
+type SavedTools interface {
+	// Save keeps a new version and returns its number.
+	Save(name string, v usertools.Version) (version int, err error)
+	// Get returns usertools.ErrMissing for a name that nothing has.
+	Get(name string) (usertools.Tool, error)
+	// Names is sorted.
+	Names() ([]string, error)
+	// List is sorted by name, and names those that cannot be read.
+	List() (tools []usertools.Tool, broken []string, err error)
+}
+
+// toolCall answers the methods of saved tools.
+func (x *Execution) toolCall(call wire.Call) (json.RawMessage, error) {
+	kept := x.bridge.config.Tools
+	if kept == nil {
+		return nil, &wire.CallError{Kind: wire.KindDenied, Message: "saved tools are switched off here (setting savedTools.enabled)"}
+	}
+	var p wire.SavedTool
+	if err := json.Unmarshal(call.Params, &p); err != nil {
+		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "this is no saved tool"}
+	}
+	result, err := toolAnswer(kept, call.Method, &p)
+	if err != nil {
+		return nil, keepError(err)
+	}
+	return result, nil
+}
+
+func toolAnswer(kept SavedTools, method string, p *wire.SavedTool) (json.RawMessage, error) {
+	switch method {
+	case wire.MethodToolSave:
+		version, err := kept.Save(p.Name, usertools.Version{
+			Python: p.Python, Signature: p.Signature, Doc: p.Doc, Async: p.Async,
+			Servers: p.Servers, Schema: p.Schema, Source: p.Source,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(version)
+	case wire.MethodToolLoad:
+		t, err := kept.Get(p.Name)
+		if errors.Is(err, usertools.ErrMissing) {
+			return json.RawMessage("null"), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		v := t.Current()
+		return json.Marshal(struct {
+			Name    string   `json:"name"`
+			Version int      `json:"version"`
+			Servers []string `json:"servers"`
+			Source  string   `json:"source"`
+		}{t.Name, v.Version, v.Servers, v.Source})
+	default:
+		names, err := kept.Names()
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(names)
+	}
+}
+
+// savedDefinition is the definition of a server whose tools are the saved ones.
+// saved is false for another name, for a server that is called so, and where
+// no tools are kept at all.
+func (b *Bridge) savedDefinition(name string) (d Definition, saved bool, err error) {
+	if name != SavedServer || b.config.Tools == nil {
+		return Definition{}, false, nil
+	}
+	for _, other := range b.config.Source.Definitions() {
+		if other.Name == SavedServer {
+			return Definition{}, false, nil
+		}
+	}
+	tools, _, err := b.config.Tools.List()
+	if err != nil {
+		return Definition{}, true, keepError(err)
+	}
+	d.Name, d.Alias = SavedServer, SavedServer
+	d.Description = "Tools that earlier sessions saved with save_tool: from user_tools import NAME."
+	for i := range tools {
+		t := &tools[i]
+		v := t.Current()
+		d.Tools = append(d.Tools, wire.Tool{Name: t.Name, Alias: t.Name, Description: describeSaved(t.Name, v), InputSchema: v.Schema})
+	}
+	encoded, err := json.Marshal(d.Tools)
+	if err != nil {
+		return Definition{}, true, err
+	}
+	sum := sha256.Sum256(encoded)
+	d.Version = hex.EncodeToString(sum[:12])
+	return d, true, nil
+}
+
+// describeSaved says how a saved tool is called, and what it says of itself.
+func describeSaved(name string, v *usertools.Version) string {
+	text := "from user_tools import " + name + "; "
+	if v.Async {
+		text += "await "
+	}
+	text += name + v.Signature
+	for i, alias := range v.Servers {
+		if i == 0 {
+			text += " (needs the servers"
+		}
+		text += " mcp_" + alias
+		if i == len(v.Servers)-1 {
+			text += ")"
+		}
+	}
+	if v.Doc != "" {
+		text += ": " + v.Doc
+	}
+	return text
+}
