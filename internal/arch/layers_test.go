@@ -31,16 +31,20 @@ var layers = []layer{
 	}},
 	{"internal/session", 51, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 	{"internal/bridge", 50, []string{
-		"internal/memory", "internal/usertools", "internal/state",
-		"internal/policy", "internal/upstream", "internal/upstream/jsonrpc", "internal/wire",
+		"internal/memory", "internal/usertools", "internal/state", "internal/policy", "internal/upstream", "internal/upstream/jsonrpc", "internal/wire",
 	}},
 
+	{"internal/catalog", 45, []string{"internal/hidden", "internal/search", "internal/signature", "internal/state"}},
+	{"internal/pins", 44, []string{"internal/hidden", "internal/state"}},
+	{"internal/signature", 44, []string{"internal/hidden", "internal/upstream/jsonrpc"}},
 	{"internal/memory", 40, []string{"internal/state"}},
 	{"internal/usertools", 40, []string{"internal/state"}},
 	{"internal/policy", 40, []string{"internal/sandbox"}},
-	{"internal/upstream", 41, []string{
+	{"internal/upstream", 42, []string{
 		"internal/upstream/definitions", "internal/upstream/child", "internal/upstream/jsonrpc",
+		"internal/upstream/remote", "internal/state",
 	}},
+	{"internal/upstream/remote", 41, []string{"internal/upstream/jsonrpc", "internal/upstream/tail"}},
 	{"internal/upstream/definitions", 40, nil},
 	{"internal/upstream/child", 40, []string{"internal/upstream/tail"}},
 	{"internal/upstream/jsonrpc", 40, []string{"internal/upstream/tail"}},
@@ -53,6 +57,7 @@ var layers = []layer{
 
 	{"internal/guest", 12, []string{"internal/wire"}},
 	{"internal/sandbox", 11, nil},
+	{"internal/hidden", 10, nil},
 	{"internal/search", 10, nil},
 	{"internal/settings", 10, nil},
 	{"internal/state", 10, nil},
@@ -76,6 +81,8 @@ var programs = map[string][]string{
 	"test/faults":    {"internal/sandbox/sandboxtest"},
 
 	"scripts/configuration": {"internal/settings"},
+
+	"test/clients/goclient": nil,
 }
 
 // testImports are what tests of any package may import. The fake engine and

@@ -1,9 +1,10 @@
 // Command report adds up what the tests of a run said. It reads files of
 // `go test -json` events (NAME.json) and of JUnit XML (NAME.xml), shows every
 // failure with its output and every skip, holds the results against a list of
-// tests that must not be skipped, and ends with one line of counts.
+// tests that must not be skipped and against the tests that a list of
+// requirements names, and ends with one line of counts.
 //
-//	go run ./scripts/report -must .ci/must-run.txt -failed-checks 0 DIR
+//	go run ./scripts/report -must .ci/must-run.txt -mapped docs/COMPATIBILITY.md -failed-checks 0 DIR
 //
 // NAME is the label of a run ("root", "user", "race"). A line of the list is a
 // label and a pattern, matched against "package.Test/subtest" (of pytest, against
@@ -50,6 +51,7 @@ func main() {
 	must := flag.String("must", "", "the list of tests that must have passed")
 	checksPassed := flag.Int("passed-checks", 0, "checks other than tests that passed")
 	checksFailed := flag.Int("failed-checks", 0, "checks other than tests that failed")
+	requirements := flag.String("mapped", "", "a list of requirements; the tests that it names must have passed")
 	list := flag.Bool("list-failed", false, "only list the failed tests of one file of events that are worth running again")
 	flag.Parse()
 	if *list {
@@ -62,7 +64,7 @@ func main() {
 		}
 		return
 	}
-	ok, err := run(os.Stdout, flag.Arg(0), *must, *checksPassed, *checksFailed)
+	ok, err := run(os.Stdout, flag.Arg(0), *must, *requirements, *checksPassed, *checksFailed)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 	}
@@ -71,7 +73,7 @@ func main() {
 	}
 }
 
-func run(w io.Writer, dir, must string, checksPassed, checksFailed int) (bool, error) {
+func run(w io.Writer, dir, must, requirements string, checksPassed, checksFailed int) (bool, error) {
 	results, err := readAll(dir)
 	if err != nil {
 		return false, err
@@ -102,6 +104,16 @@ func run(w io.Writer, dir, must string, checksPassed, checksFailed int) (bool, e
 		}
 		for _, m := range missing {
 			fmt.Fprintln(w, "--- FAIL: must run:", m)
+			count[failed]++
+		}
+	}
+	if requirements != "" {
+		missing, err := unproved(requirements, results)
+		if err != nil {
+			return false, err
+		}
+		for _, m := range missing {
+			fmt.Fprintln(w, "--- FAIL: requirement:", m)
 			count[failed]++
 		}
 	}

@@ -149,7 +149,7 @@ func TestReport(t *testing.T) {
 				write(t, must, c.must)
 			}
 			var b strings.Builder
-			ok, err := run(&b, dir, must, 0, 0)
+			ok, err := run(&b, dir, must, "", 0, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,7 +170,7 @@ func TestChecksCount(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "root.json"), events)
 	var b strings.Builder
-	if ok, err := run(&b, dir, "", 4, 1); err != nil || ok {
+	if ok, err := run(&b, dir, "", "", 4, 1); err != nil || ok {
 		t.Errorf("a failed check: ok %v, error %v", ok, err)
 	}
 	if !strings.HasSuffix(b.String(), "\n7 passed, 1 failed, 1 skipped\n") {

@@ -1,5 +1,11 @@
-// Plays one scenario through the official TypeScript client and prints what it
-// saw as one JSON object. Arguments: the mode, then the server's command line.
+// Plays the conversations of a script through the official TypeScript client and
+// prints what it saw as JSON, for test_session.py to judge.
+//
+//     node typescript_client.mjs MODE SCRIPT SERVER [ARGUMENT...]
+//
+// MODE is auto, legacy or a protocol revision. A script of "cancel" cancels a
+// call instead.
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 
@@ -8,32 +14,56 @@ const load = (name) => import(pathToFileURL(require.resolve(name)).href);
 const { Client } = await load("@modelcontextprotocol/client");
 const { StdioClientTransport } = await load("@modelcontextprotocol/client/stdio");
 
-const [mode, command, ...args] = process.argv.slice(2);
+const [mode, script, command, ...args] = process.argv.slice(2);
 const negotiation = mode === "auto" || mode === "legacy" ? { mode } : { mode: { pin: mode } };
-const client = new Client({ name: "sallyport-test", version: "1" }, { versionNegotiation: negotiation });
-await client.connect(new StdioClientTransport({ command, args, env: process.env, stderr: "inherit" }));
 
-const python = (code, more = {}, options) =>
-  client.callTool({ name: "run_python", arguments: { code, ...more } }, options);
+const connect = async () => {
+  const client = new Client({ name: "sallyport-test", version: "1" }, { versionNegotiation: negotiation });
+  await client.connect(new StdioClientTransport({ command, args, env: process.env, stderr: "inherit" }));
+  return client;
+};
 
-const seen = {};
-seen.tools = (await client.listTools()).tools.map((t) => t.name);
-seen.success = await python("value = 6 * 7\nprint(value)");
-seen.state = await python("print(value + 1)");
-seen.exception = await python("[][1]");
-seen.timeout = await python("while True: pass", { timeout: 1 });
-seen.server = await python("print(await mcp_everything.echo(message='hello'))", { servers: ["everything"] });
+const call = (client, code, options) =>
+  client.callTool({ name: "run_python", arguments: typeof code === "string" ? { code } : code }, options);
 
-const stop = new AbortController();
-setTimeout(() => stop.abort(), 1000);
-try {
-  await python("import time\ntime.sleep(60)", {}, { signal: stop.signal });
-  seen.cancelled = false;
-} catch {
-  seen.cancelled = true;
+const play = (client, step) => {
+  if (step.list === "tools") return client.listTools();
+  if (step.list === "resources") return client.listResources();
+  if (step.read) return client.readResource({ uri: step.read });
+  return call(client, step.call);
+};
+
+const cancel = async () => {
+  const client = await connect();
+  const seen = { before: await call(client, "value = 42") };
+  const stop = new AbortController();
+  setTimeout(() => stop.abort(), 1000);
+  try {
+    await call(client, "import time\ntime.sleep(60)", { signal: stop.signal });
+    seen.cancelled = false;
+  } catch {
+    seen.cancelled = true;
+  }
+  const begin = Date.now();
+  seen.after = await call(client, "print('after', value)");
+  seen.afterMs = Date.now() - begin;
+  await client.close();
+  return seen;
+};
+
+const converse = async (steps) => {
+  const client = await connect();
+  const answers = [];
+  for (const step of steps) answers.push(await play(client, step));
+  await client.close();
+  return answers;
+};
+
+let seen;
+if (script === "cancel") {
+  seen = await cancel();
+} else {
+  seen = [];
+  for (const steps of JSON.parse(readFileSync(script, "utf8")).conversations) seen.push(await converse(steps));
 }
-const begin = Date.now();
-seen.after = await python("print('after', value)");
-seen.afterMs = Date.now() - begin;
-await client.close();
 console.log(JSON.stringify(seen));

@@ -10,6 +10,7 @@ Standard library only, so that a start costs little.
 """
 
 import json
+import os
 import sys
 
 STRING = {"type": "string"}
@@ -117,8 +118,18 @@ ROLES = {
         {"echo": ("Echo the provided message", {"message": STRING}, {}, lambda message: text(message))},
     ),
     # Names that have to change to become Python's.
-    "server": ("Anything", {"ping": ("Answer", {}, {}, lambda: text("pong"))}),
+    "server": (
+        "Anything",
+        {
+            "ping": ("Answer", {}, {}, lambda: text("pong")),
+            "process": ("The server's process", {}, {}, lambda: text(f"process {os.getpid()}")),
+        },
+    ),
     "server-name": ("Anything else", {"ping": ("Answer", {}, {}, lambda: text("pong too"))}),
+    "large": (
+        "A tool that takes long to describe",
+        {f"tool_{n}": ("x" * 10_000, {"text": STRING}, {}, lambda text: None) for n in range(120)},
+    ),
     "Odd.Names": (
         "Tools whose names are no identifiers",
         {
