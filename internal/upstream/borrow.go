@@ -1,0 +1,59 @@
+package upstream
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// claims counts how often a server was handed out.
+type claims struct{ n atomic.Int64 }
+
+// claim notes that a server is handed out, and says whether it can be: one that
+// is being ended, because it was only borrowed, cannot.
+func (c *claims) claim(s *Server) bool {
+	c.n.Add(1)
+	return !s.stopping.Load()
+}
+
+// Borrow is Server for a look: a server that was started for it is ended again
+// when use returns, unless somebody else has got it meanwhile.
+func (m *Manager) Borrow(ctx context.Context, name string, use func(*Server) error) error {
+	e, ok := m.set.Load().entries[name]
+	if !ok {
+		return &Error{Server: name, Kind: ErrUnknownServer}
+	}
+	before := e.claims.n.Load()
+	running := false
+	for _, each := range e.all() {
+		each.mu.Lock()
+		running = running || each.starting != nil || each.current != nil && each.current.Alive()
+		each.mu.Unlock()
+	}
+	s, err := m.serverOf(ctx, e)
+	if err != nil {
+		return err
+	}
+	err = use(s)
+	if running {
+		return err
+	}
+	e.mu.Lock()
+	if e.current != s { // it has ended, or somebody ends it
+		e.mu.Unlock()
+		return err
+	}
+	// Said first and looked at then; who gets the server does it the other way
+	// round, so that one of the two sees the other.
+	s.stopping.Store(true)
+	if e.claims.n.Load() != before || s.inFlight.Load() > 0 {
+		s.stopping.Store(false)
+		e.mu.Unlock()
+		return err
+	}
+	e.current = nil
+	e.mu.Unlock()
+	if err := s.stop(m.patience); err != nil {
+		s.log.Error("MCP server cannot be ended", "err", err)
+	}
+	return err
+}
