@@ -13,8 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"sallyport/internal/policy"
 	"sallyport/internal/upstream"
@@ -24,10 +26,20 @@ import (
 // Source is where servers come from: [Upstream] of the servers that a user
 // has, or a test's.
 type Source interface {
-	// Definitions lists the servers, sorted by name. It does not change.
+	// Definitions lists the servers, sorted by name. It changes only with the
+	// Version of a [Live] source.
 	Definitions() []upstream.Definition
 	// Open returns the running server, which it starts if need be.
 	Open(ctx context.Context, name string) (Server, error)
+}
+
+// Live is a Source whose servers may change while the program runs.
+type Live interface {
+	Source
+	// Version changes with Definitions, and is zero at no time. It is asked for
+	// with every execution, so that it has to be cheap; again says that what
+	// was true a moment ago is not good enough.
+	Version(again bool) uint64
 }
 
 // Server is a running MCP server, as [upstream.Server] describes it.
@@ -68,6 +80,8 @@ type Config struct {
 	Policy *policy.Policy // required
 	Memory Memory         // nil: code is told that it is switched off
 	Tools  SavedTools     // as Memory
+	// Facts are what code is told of its limits.
+	Facts wire.SessionFacts
 	// MaxCalls bounds the calls of one execution that servers work on at a
 	// time; more wait. 0 is 128.
 	MaxCalls int
@@ -75,12 +89,19 @@ type Config struct {
 
 // A Bridge grants servers to executions. It is safe for concurrent use.
 type Bridge struct {
-	config     Config
-	servers    map[string]upstream.Definition
-	discovered []wire.ServerInfo
+	config Config
+	view   atomic.Pointer[view]
 
 	mu    sync.Mutex
 	cache map[string]*described
+}
+
+// view is what there is at one time. It is not changed; a new one takes its
+// place.
+type view struct {
+	version    uint64
+	servers    map[string]upstream.Definition
+	discovered []wire.ServerInfo
 }
 
 // described is the definition made of one list of tools.
@@ -97,31 +118,67 @@ func New(config Config) (*Bridge, error) {
 	if config.MaxCalls == 0 {
 		config.MaxCalls = 128
 	}
-	b := &Bridge{config: config, servers: map[string]upstream.Definition{}, cache: map[string]*described{}}
-	for _, d := range config.Source.Definitions() {
-		b.servers[d.Name] = d
-		if !d.Disabled && config.Policy.CheckServer(d.Name) == nil {
-			b.discovered = append(b.discovered, wire.ServerInfo{Name: d.Name, Alias: d.Alias, Description: d.Description})
-		}
-	}
+	b := &Bridge{config: config, cache: map[string]*described{}}
+	b.current(false)
 	return b, nil
 }
 
-// Discovered lists the servers that code may be granted.
-func (b *Bridge) Discovered() []wire.ServerInfo { return b.discovered }
+// current is what there is now.
+func (b *Bridge) current(again bool) *view {
+	have := b.view.Load()
+	version := uint64(1)
+	if live, ok := b.config.Source.(Live); ok {
+		version = live.Version(again)
+	}
+	if have != nil && have.version == version {
+		return have
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if have = b.view.Load(); have != nil && have.version == version {
+		return have
+	}
+	v := &view{version: version, servers: map[string]upstream.Definition{}}
+	for _, d := range b.config.Source.Definitions() {
+		v.servers[d.Name] = d
+		if !d.Disabled && d.Offer == "" && b.config.Policy.CheckServer(d.Name) == nil {
+			v.discovered = append(v.discovered, wire.ServerInfo{Name: d.Name, Alias: d.Alias, Description: d.Description})
+		}
+	}
+	for name := range b.cache {
+		if _, ok := v.servers[name]; !ok {
+			delete(b.cache, name)
+		}
+	}
+	b.view.Store(v)
+	return v
+}
+
+// Discovered lists the servers that code may be granted, and a text that
+// changes with the list.
+func (b *Bridge) Discovered() ([]wire.ServerInfo, string) {
+	v := b.current(false)
+	return v.discovered, strconv.FormatUint(v.version, 10)
+}
 
 // Check answers whether an execution may be granted the server, without
 // starting it.
 func (b *Bridge) Check(name string) error {
-	d, ok := b.servers[name]
+	d, ok := b.current(false).servers[name]
 	if !ok {
-		return b.unknown(name)
+		// It may have been added this very moment.
+		if d, ok = b.current(true).servers[name]; !ok {
+			return b.unknown(name)
+		}
 	}
 	if err := b.config.Policy.CheckServer(name); err != nil {
 		return err
 	}
-	if d.Disabled {
-		return fmt.Errorf("MCP server %q is disabled in its definition", name)
+	switch {
+	case d.Disabled:
+		return fmt.Errorf("MCP server %q is disabled (%s)", name, wayTo(d))
+	case d.Offer != "":
+		return fmt.Errorf("MCP server %q is of a project that the user has not trusted (%s)", name, wayTo(d))
 	}
 	return nil
 }
@@ -129,11 +186,12 @@ func (b *Bridge) Check(name string) error {
 // unknown is the error for a name that is not configured.
 func (b *Bridge) unknown(name string) error {
 	message := "Unknown MCP server: " + clip(name, 100)
-	if len(b.discovered) == 0 {
+	discovered := b.current(false).discovered
+	if len(discovered) == 0 {
 		return errors.New(message + " (no MCP server is configured)")
 	}
-	names := make([]string, len(b.discovered))
-	for i, s := range b.discovered {
+	names := make([]string, len(discovered))
+	for i, s := range discovered {
 		names[i] = s.Name
 	}
 	return fmt.Errorf("%s (nearest: %s)", message, strings.Join(nearest(name, names, 3), ", "))
@@ -154,12 +212,16 @@ func (b *Bridge) describe(ctx context.Context, name string) (Definition, error) 
 	if err != nil {
 		return Definition{}, err
 	}
+	d, ok := b.current(false).servers[name]
+	if !ok { // taken away while it started
+		return Definition{}, b.unknown(name)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c := b.cache[name]; c != nil && same(c.tools, tools) {
+	if c := b.cache[name]; c != nil && same(c.tools, tools) &&
+		c.definition.Alias == d.Alias && c.definition.Description == d.Description && c.definition.Cwd == d.Dir {
 		return c.definition, nil
 	}
-	d := b.servers[name]
 	definition := Definition{Server: wire.Server{
 		Name: d.Name, Alias: d.Alias, Description: d.Description, Cwd: d.Dir,
 		Tools: make([]wire.Tool, len(tools)),
@@ -189,6 +251,9 @@ func version(s *wire.Server) string {
 		h.Write(n[:])
 		h.Write(p)
 	}
+	add([]byte(s.Alias))
+	add([]byte(s.Description))
+	add([]byte(s.Cwd))
 	for _, t := range s.Tools {
 		add([]byte(t.Name))
 		add([]byte(t.Alias))

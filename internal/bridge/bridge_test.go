@@ -124,8 +124,8 @@ func TestCheck(t *testing.T) {
 	if err := none.Check("fs"); err == nil || !strings.Contains(err.Error(), "no MCP server is configured") {
 		t.Errorf("without servers: %v", err)
 	}
-	if got := len(b.Discovered()); got != 3 {
-		t.Errorf("%d servers are told to the code: %v", got, b.Discovered())
+	if got, _ := b.Discovered(); len(got) != 3 {
+		t.Errorf("%d servers are told to the code: %v", len(got), got)
 	}
 }
 

@@ -24,6 +24,10 @@ func (x *Execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, 
 		result, err = x.listTools(ctx, call.Params)
 	case wire.MethodLoadServer:
 		result, err = x.loadServer(ctx, call.Params)
+	case wire.MethodFindServers:
+		result, err = x.findServers(call.Params)
+	case wire.MethodRequestServer:
+		result, err = x.requestServer(ctx, call.Params)
 	case wire.MethodQueryToolDocs:
 		result, err = x.queryDocs(ctx, call.Params)
 	case wire.MethodSearchToolDocs:
@@ -99,7 +103,7 @@ func (x *Execution) open(ctx context.Context, name string) (Server, error) {
 // refusal gives a failed Check its kind.
 func (x *Execution) refusal(name string, err error) error {
 	kind := wire.KindDenied
-	if _, known := x.bridge.servers[name]; !known {
+	if _, known := x.bridge.current(false).servers[name]; !known {
 		kind = wire.KindNotFound
 	}
 	return &wire.CallError{Kind: kind, Message: err.Error()}
@@ -158,10 +162,16 @@ func (x *Execution) loadServer(ctx context.Context, raw json.RawMessage) (json.R
 	if err != nil {
 		return nil, err
 	}
-	if err := x.bridge.Check(p.name); err != nil {
-		return nil, x.refusal(p.name, err)
+	return x.grantServer(ctx, p.name)
+}
+
+// grantServer checks, starts and grants a server, and returns what the sandbox
+// has to know of it.
+func (x *Execution) grantServer(ctx context.Context, name string) (json.RawMessage, error) {
+	if err := x.bridge.Check(name); err != nil {
+		return nil, x.refusal(name, err)
 	}
-	definition, err := x.bridge.describe(ctx, p.name)
+	definition, err := x.bridge.describe(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +179,7 @@ func (x *Execution) loadServer(ctx context.Context, raw json.RawMessage) (json.R
 	if err != nil {
 		return nil, fmt.Errorf("encoding a server's definition: %w", err)
 	}
-	x.grant(p.name)
+	x.grant(name)
 	return encoded, nil
 }
 
@@ -185,7 +195,7 @@ func callError(ctx context.Context, err error) *wire.CallError {
 	var answered *jsonrpc.Error
 	kind := wire.KindUnavailable
 	switch {
-	case errors.Is(err, upstream.ErrToolNotAllowed), errors.Is(err, upstream.ErrDisabled):
+	case errors.Is(err, upstream.ErrToolNotAllowed), errors.Is(err, upstream.ErrDisabled), errors.Is(err, upstream.ErrOffered):
 		kind = wire.KindDenied
 	case errors.Is(err, upstream.ErrInvalidArguments):
 		kind = wire.KindInvalid

@@ -155,10 +155,11 @@ func search(servers []Definition, words []string, full bool) []document {
 
 // known are the definitions of servers that have been described before.
 func (b *Bridge) known() []Definition {
+	discovered := b.current(false).discovered
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var known []Definition
-	for _, s := range b.discovered {
+	for _, s := range discovered {
 		if d := b.cache[s.Name]; d != nil {
 			known = append(known, d.definition)
 		}
@@ -171,11 +172,12 @@ func (b *Bridge) known() []Definition {
 func (b *Bridge) describeAll(ctx context.Context) []Definition {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
-	definitions := make([]Definition, len(b.discovered))
-	ok := make([]bool, len(b.discovered))
+	discovered := b.current(false).discovered
+	definitions := make([]Definition, len(discovered))
+	ok := make([]bool, len(discovered))
 	var all sync.WaitGroup
 	slots := make(chan struct{}, parallelStarts)
-	for i, s := range b.discovered {
+	for i, s := range discovered {
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()

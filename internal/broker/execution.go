@@ -55,12 +55,8 @@ func (x *execution) prepare(ctx context.Context) (*session.Preparation, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &session.Preparation{
-		Grants:     x.servers.Names(),
-		Discovered: x.broker.bridge.Discovered(),
-		// The configured servers are the same as long as this process lives.
-		DiscoveredVersion: "1",
-	}
+	p := &session.Preparation{Grants: x.servers.Names()}
+	p.Discovered, p.DiscoveredVersion = x.broker.bridge.Discovered()
 	for _, d := range definitions {
 		p.Define = append(p.Define, session.Definition{Server: d.Server, Version: d.Version})
 	}
