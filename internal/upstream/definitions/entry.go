@@ -36,6 +36,10 @@ type entryParser struct {
 	kind          Transport
 	def           Definition
 	fileEnv       map[string]string // what envFile said: part of the content
+	read          []string          // files beside the one of the entry
+	envFilePath   string            // for Translate
+	// blind: whoever wrote the entry must learn nothing of this machine.
+	blind bool
 }
 
 func (p *entryParser) warn(line int, format string, args ...any) {
@@ -244,7 +248,9 @@ func (p *entryParser) passOn(key string, v *node) {
 			p.fail(item.line, "%s: %q cannot be the name of a variable", key, clip(name))
 			continue
 		}
-		if value, ok := p.expand.env(name); ok {
+		if value, ok := p.expand.env(name); p.expand.translate {
+			env[name] = "${" + name + "}"
+		} else if ok {
 			p.expand.used[name] = value
 			env[name] = value
 		} else if key == "env_keys" {

@@ -33,6 +33,10 @@ type expander struct {
 
 	used map[string]string   // variables that were put in
 	miss map[string]struct{} // variables that are not set
+	// translate: variables are not put in but written in our own way.
+	translate bool
+	// literal: something was left as it is that our own form would not leave.
+	literal bool
 	// refers: something is left for Resolve.
 	refers bool
 	uses   []string // what Resolve will read
@@ -81,6 +85,7 @@ func (e *expander) variables(s string) string {
 			}
 		}
 		if n == 0 {
+			e.literal = e.literal || e.translate && ours(rest)
 			text, n = rest[:1], 1
 		}
 		b.WriteString(text)
@@ -89,12 +94,38 @@ func (e *expander) variables(s string) string {
 	return b.String()
 }
 
+// ours reports whether our own form would put something in place of what the
+// text begins with.
+func ours(s string) bool {
+	inner, ok := strings.CutPrefix(s, "${")
+	inner, _, closed := strings.Cut(inner, "}")
+	name, _, _ := strings.Cut(inner, ":-")
+	return ok && closed && (isName(name) || strings.HasPrefix(inner, "file:") || strings.HasPrefix(inner, "keyring:"))
+}
+
 // lookup is a variable's value, or what was written.
 func (e *expander) lookup(name, written string) string {
+	if e.translate {
+		return "${" + name + "}"
+	}
 	value, set := e.env(name)
 	if !set {
 		e.miss[name] = struct{}{}
 		return written
+	}
+	e.used[name] = value
+	return value
+}
+
+// orNothing is a variable's value where nothing is put in for one that is not
+// set, as editors do it.
+func (e *expander) orNothing(name string) string {
+	if e.translate {
+		return "${" + name + ":-}"
+	}
+	value, set := e.env(name)
+	if !set {
+		e.miss[name] = struct{}{}
 	}
 	e.used[name] = value
 	return value
@@ -105,13 +136,7 @@ func (e *expander) braced(inner string) (string, bool) {
 	if kind, name, ok := strings.Cut(inner, ":"); ok && !strings.HasPrefix(name, "-") {
 		switch {
 		case e.editor && kind == "env" && isName(name):
-			// Editors put nothing where nothing is set.
-			value, set := e.env(name)
-			if !set {
-				e.miss[name] = struct{}{}
-			}
-			e.used[name] = value
-			return value, true
+			return e.orNothing(name), true
 		case e.inputs && kind == "input" && name != "":
 			return e.input(name), true
 		case e.references && (kind == "file" || kind == "keyring") && name != "":
@@ -138,6 +163,9 @@ func (e *expander) braced(inner string) (string, bool) {
 	if !isName(name) {
 		return "", false
 	}
+	if hasFallback && e.translate {
+		return "${" + inner + "}", true
+	}
 	if value, set := e.env(name); hasFallback && (!set || value == "") {
 		return fallback, true
 	}
@@ -147,12 +175,7 @@ func (e *expander) braced(inner string) (string, bool) {
 // curly is what OpenCode's {inner} stands for.
 func (e *expander) curly(inner string) (string, bool) {
 	if name, ok := strings.CutPrefix(inner, "env:"); ok && isName(name) {
-		value, set := e.env(name)
-		if !set {
-			e.miss[name] = struct{}{}
-		}
-		e.used[name] = value
-		return value, true
+		return e.orNothing(name), true
 	}
 	if path, ok := strings.CutPrefix(inner, "file:"); ok && path != "" {
 		return e.reference("file", path), true
@@ -194,6 +217,12 @@ func InputVariable(id string) string {
 // failure then says what is missing.
 func (e *expander) input(id string) string {
 	name := InputVariable(id)
+	if e.translate {
+		if in := e.asked[id]; in.fallback != "" && !strings.ContainsAny(in.fallback, "{}") {
+			return "${" + name + ":-" + in.fallback + "}"
+		}
+		return e.reference("keyring", "input/"+id)
+	}
 	if value, ok := e.env(name); ok {
 		e.used[name] = value
 		return value

@@ -135,6 +135,7 @@ func (f *fileReader) group(servers *node) {
 func (f *fileReader) entry(m *member) {
 	l := f.loader
 	e := newExpander(l.opts.Env, l.opts.Home, f.dialect.vars)
+	e.translate = l.opts.translate
 	e.folder, e.asked, e.base = l.opts.Dir, f.inputs, filepath.Dir(f.source.File)
 	if f.source.Project != "" {
 		e.folder, e.base = f.source.Project, f.source.Project
@@ -155,8 +156,12 @@ func (f *fileReader) entry(m *member) {
 		return
 	}
 	d, ok := p.parse(&m.value, f.description)
+	l.paths = append(l.paths, p.read...)
 	if !ok {
 		return
+	}
+	if l.opts.translate {
+		f.translate(p, d)
 	}
 	if why := l.opts.Self.why(d.Name, d.Launch()); why != "" && !l.opts.AllowSelf {
 		p.problems = nil

@@ -32,6 +32,17 @@ type Options struct {
 	Offer func(project string, d Definition) Offer
 	// Places are asked for restrictions that stand beside the definitions.
 	Places Places
+	Cache  *Cache // nil: every file is read
+
+	translate bool // see Translate
+}
+
+// Result is what Read found.
+type Result struct {
+	Definitions []Definition
+	Problems    []Problem
+	// Paths is every file and directory that had a say, there or not.
+	Paths []string
 }
 
 // Load reads all sources. Of several definitions of one name the first counts:
@@ -41,6 +52,12 @@ type Options struct {
 //
 // What cannot be used is a Problem; Load itself does not fail.
 func Load(sources []Source, opts Options) ([]Definition, []Problem) {
+	r := Read(sources, opts)
+	return r.Definitions, r.Problems
+}
+
+// Read is Load, and says where it looked.
+func Read(sources []Source, opts Options) Result {
 	l := newLoader(opts)
 	for _, source := range sources {
 		if source.Dir != "" {
@@ -50,7 +67,8 @@ func Load(sources []Source, opts Options) ([]Definition, []Problem) {
 			l.file(source)
 		}
 	}
-	return l.finish()
+	l.finish()
+	return Result{l.defs, l.problems, l.paths}
 }
 
 func newLoader(opts Options) *loader {
@@ -67,6 +85,7 @@ type loader struct {
 	problems []Problem
 	// notOfProject are servers of a project that the user switched off.
 	notOfProject []string
+	translated   []Translated
 	// paths is what was looked at, in the order of looking.
 	paths []string
 }
@@ -104,40 +123,54 @@ func (l *loader) dir(source Source) {
 
 func (l *loader) file(source Source) {
 	l.paths = append(l.paths, source.File)
-	data, err := ReadFile(source.File, MaxFileSize)
-	if source.Optional && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir)) {
-		return
+	d := source.dialect
+	if d == nil {
+		d = own
+		if guess := dialectOf(source.File); guess != nil && source.Name != NameMCPs {
+			d = guess
+		}
 	}
-	if err != nil {
+	root, err := l.opts.Cache.tree(source.File, d)
+	var bad *parseError
+	switch {
+	case source.Optional && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir)):
+	case errors.As(err, &bad):
+		l.problem(source.File, bad.line, "%s", bad.reason)
+	case err != nil:
 		l.problem(source.File, 0, "cannot be read: %v", reason(err))
-		return
+	default:
+		l.take(source, d, root)
 	}
-	l.parse(source, data)
 }
 
 // ReadFile reads a regular file of bounded size. It does not wait for anything,
 // whatever the path leads to.
 func ReadFile(path string, limit int64) ([]byte, error) {
+	data, _, err := readFile(path, limit)
+	return data, err
+}
+
+func readFile(path string, limit int64) ([]byte, os.FileInfo, error) {
 	f, err := openFile(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
+		return nil, nil, errors.New("not a regular file")
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("larger than %d MB", limit>>20)
+		return nil, nil, fmt.Errorf("larger than %d MB", limit>>20)
 	}
-	return data, nil
+	return data, info, nil
 }
 
 // reason leaves out the path, which a Problem names already.
@@ -149,35 +182,18 @@ func reason(err error) error {
 	return err
 }
 
-// parse takes the definitions of one file's content.
-func (l *loader) parse(source Source, data []byte) {
-	d := source.dialect
-	if d == nil {
-		d = own
-		if guess := dialectOf(source.File); guess != nil && source.Name != NameMCPs {
-			d = guess
-		}
-	}
-	root, err := decode(data, d)
-	var bad *parseError
-	if errors.As(err, &bad) {
-		l.problem(source.File, bad.line, "%s", bad.reason)
-		return
-	}
-	if err != nil {
-		l.problem(source.File, 0, "%v", err)
-		return
-	}
+// take takes the definitions of one file.
+func (l *loader) take(source Source, d *dialect, root *node) {
 	if root.kind != '{' {
 		l.problem(source.File, root.line, "must be an object with a member %s, not %s", d.paths[0][0], root.what())
 		return
 	}
-	f := &fileReader{loader: l, source: source, dialect: d, root: &root}
+	f := &fileReader{loader: l, source: source, dialect: d, root: root}
 	f.read()
 }
 
 // finish puts everything into order.
-func (l *loader) finish() ([]Definition, []Problem) {
+func (l *loader) finish() {
 	l.claudeRules()
 	for i := range l.defs {
 		d := &l.defs[i]
@@ -189,7 +205,6 @@ func (l *loader) finish() ([]Definition, []Problem) {
 		d.DenyTools = slices.Compact(d.DenyTools)
 	}
 	slices.SortFunc(l.defs, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
-	return l.defs, l.problems
 }
 
 // claudeRules applies what Claude Code's settings forbid to the servers that
@@ -208,16 +223,15 @@ func (l *loader) claudeRules() {
 		if len(concerned) == 0 {
 			continue
 		}
-		data, err := ReadFile(path, MaxFileSize)
-		if err != nil {
+		root, err := l.opts.Cache.tree(path, claudeRulesFile)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
 			continue
 		}
-		root, err := decode(data, claudeRulesFile)
 		if err != nil {
-			l.problems = append(l.problems, Problem{File: path, Reason: "cannot be read, and so what it forbids is not known: " + err.Error()})
+			l.problem(path, 0, "cannot be read, so that what it forbids is not known: %v", reason(err))
 			continue
 		}
-		for server, tools := range claudeDenies(&root) {
+		for server, tools := range claudeDenies(root) {
 			for _, d := range concerned {
 				if claudeName(d.Name) == server || d.Name == server {
 					d.DenyTools = append(d.DenyTools, tools...)

@@ -92,6 +92,14 @@ func (p *entryParser) headersFromEnvironment(key string, v *node) {
 	headers := map[string]string{}
 	for header, name := range names {
 		value, ok := p.expand.env(name)
+		if p.expand.translate && isName(name) {
+			headers[header] = prefix + "${" + name + "}"
+			continue
+		}
+		if p.blind {
+			p.fail(v.line, "%s: variables cannot be asked for", key)
+			continue
+		}
 		if !ok || value == "" {
 			p.expand.miss[clip(name)] = struct{}{}
 			continue

@@ -106,6 +106,9 @@ func (p *entryParser) workDir(v *node) string {
 	if text == "" {
 		return ""
 	}
+	if p.blind { // whether a directory exists is nobody's business
+		return text
+	}
 	base := filepath.Dir(p.source.File)
 	if p.source.Project != "" {
 		base = p.source.Project
@@ -128,6 +131,15 @@ func (p *entryParser) envFile(key string, v *node) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(p.expand.base, path)
 	}
+	if p.blind {
+		p.fail(v.line, "a file of variables cannot be asked for")
+		return
+	}
+	if p.expand.translate {
+		p.envFilePath = path
+		return
+	}
+	p.read = append(p.read, path)
 	data, err := ReadFile(path, maxEnvFile)
 	if err != nil {
 		p.fail(v.line, "the file of variables %s cannot be read: %v", clip(text), reason(err))

@@ -1,0 +1,70 @@
+package definitions
+
+import (
+	"os"
+	"sync"
+	"time"
+)
+
+// Only large files are worth being remembered, and only those that were not
+// changed just now.
+const (
+	cacheFrom = 64 << 10
+	cacheAge  = 2 * time.Second
+)
+
+// Cache remembers what stood in files that did not change since. Nil remembers
+// nothing.
+type Cache struct {
+	mu    sync.Mutex
+	files map[string]cached
+}
+
+type cached struct {
+	info    os.FileInfo
+	dialect *dialect
+	root    node
+	err     error
+}
+
+// NewCache returns an empty Cache.
+func NewCache() *Cache { return &Cache{files: make(map[string]cached)} }
+
+// tree reads a file of a dialect.
+func (c *Cache) tree(path string, d *dialect) (*node, error) {
+	if c == nil {
+		root, _, err := readTree(path, d)
+		return root, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	have, ok := c.files[path]
+	if ok && have.dialect == d {
+		if info, err := os.Stat(path); err == nil && os.SameFile(info, have.info) &&
+			info.Size() == have.info.Size() && info.ModTime().Equal(have.info.ModTime()) {
+			return &have.root, have.err
+		}
+	}
+	delete(c.files, path)
+	root, info, err := readTree(path, d)
+	if info != nil && info.Size() >= cacheFrom && time.Since(info.ModTime()) > cacheAge {
+		entry := cached{info: info, dialect: d, err: err}
+		if root != nil {
+			entry.root = *root
+		}
+		c.files[path] = entry
+	}
+	return root, err
+}
+
+func readTree(path string, d *dialect) (*node, os.FileInfo, error) {
+	data, info, err := readFile(path, MaxFileSize)
+	if err != nil {
+		return nil, nil, err
+	}
+	root, err := decode(data, d)
+	if err != nil {
+		return nil, info, err
+	}
+	return &root, info, nil
+}

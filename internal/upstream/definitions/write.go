@@ -1,0 +1,274 @@
+package definitions
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tailscale/hujson"
+)
+
+// Translated is a server of another client in our own form, variables of the
+// user's not put in.
+type Translated struct {
+	Name  string
+	Entry json.RawMessage
+	// From is what it was made of.
+	From Definition
+}
+
+// Translate reads sources as Load does and says their servers in our own form,
+// for a file in ~/MCPs.
+func Translate(sources []Source, opts Options) ([]Translated, []Problem) {
+	opts.translate = true
+	l := newLoader(opts)
+	for _, source := range sources {
+		if source.Dir != "" {
+			l.dir(source)
+		}
+		if source.File != "" {
+			l.file(source)
+		}
+	}
+	l.finish()
+	// What the rest of a file says of its servers is known only now.
+	var out []Translated
+	for _, t := range l.translated {
+		for _, d := range l.defs {
+			if d.Name == t.Name {
+				t.From = d
+				out = append(out, t)
+			}
+		}
+	}
+	for i := range out {
+		var e entryText
+		if json.Unmarshal(out[i].Entry, &e) != nil {
+			continue // we wrote it
+		}
+		d := &out[i].From
+		e.Disabled, e.EnabledTools, e.DisabledTools = d.Disabled, d.AllowTools, d.DenyTools
+		if text, err := encode(e); err == nil {
+			out[i].Entry = text
+		}
+	}
+	return out, l.problems
+}
+
+// entryText is an entry in our own form. Lists that are there and empty say
+// something.
+type entryText struct {
+	Type          Transport         `json:"type,omitempty"`
+	Description   string            `json:"description,omitempty"`
+	Command       string            `json:"command,omitempty"`
+	Args          []string          `json:"args,omitempty"`
+	Env           map[string]string `json:"env,omitempty"`
+	EnvFile       string            `json:"envFile,omitempty"`
+	Cwd           string            `json:"cwd,omitempty"`
+	URL           string            `json:"url,omitempty"`
+	Headers       map[string]string `json:"headers,omitempty"`
+	TLS           map[string]any    `json:"tls,omitempty"`
+	Disabled      bool              `json:"disabled,omitempty"`
+	EnabledTools  []string          `json:"enabledTools,omitzero"`
+	DisabledTools []string          `json:"disabledTools,omitempty"`
+	StartTimeout  string            `json:"startTimeout,omitempty"`
+	CallTimeout   string            `json:"callTimeout,omitempty"`
+}
+
+// translate writes an entry down that was read without putting anything in.
+func (f *fileReader) translate(p *entryParser, d Definition) {
+	e := entryText{
+		Description: d.Description, Disabled: d.Disabled, EnabledTools: d.AllowTools, DisabledTools: d.DenyTools,
+		StartTimeout: seconds(d.StartTimeout), CallTimeout: seconds(d.CallTimeout),
+	}
+	if r := d.Remote(); r != nil {
+		e.URL, e.Headers = r.URL, r.Headers
+		if r.Transport != Auto {
+			e.Type = r.Transport
+		}
+		e.TLS = tlsText(r.TLS)
+	} else {
+		e.Command, e.Args, e.Env, e.Cwd, e.EnvFile = d.Launch().Command, d.Launch().Args, d.Launch().Env, d.Launch().Dir, p.envFilePath
+	}
+	if p.expand.literal {
+		p.warn(p.line, "it has ${…} as a text, which would be a variable in our own form: left out")
+		return
+	}
+	text, err := encode(e)
+	if err != nil {
+		p.warn(p.line, "cannot be written: %v", err)
+		return
+	}
+	f.loader.translated = append(f.loader.translated, Translated{Name: d.Name, Entry: text})
+}
+
+func seconds(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}
+
+func tlsText(t TLS) map[string]any {
+	out := map[string]any{}
+	for key, value := range map[string]string{"caFile": t.CAFile, "certFile": t.CertFile, "keyFile": t.KeyFile, "serverName": t.ServerName} {
+		if value != "" {
+			out[key] = value
+		}
+	}
+	if t.Insecure {
+		out["insecure"] = true
+	}
+	return out
+}
+
+// encode writes JSON as people do, without escapes for the sake of HTML.
+func encode(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSpace(b.Bytes()), err
+}
+
+// Parse reads one entry in our own form. With variables it is what a file in
+// ~/MCPs would be. Without, nothing is put in, nothing of this machine is
+// looked at, and what nobody knows is an error: the text comes from somebody
+// who may know nothing of this machine.
+func Parse(name string, entry json.RawMessage, opts Options, variables bool) (Definition, error) {
+	if err := checkName(name); err != nil {
+		return Definition{}, err
+	}
+	root, err := parseTree(entry, nil)
+	if err != nil {
+		var bad *parseError
+		if errors.As(err, &bad) {
+			err = errors.New(bad.reason)
+		}
+		return Definition{}, err
+	}
+	if opts.Env == nil || !variables {
+		opts.Env = func(string) (string, bool) { return "", false }
+	}
+	vars := own.vars
+	if !variables {
+		vars = syntax{}
+	}
+	p := &entryParser{dialect: own, name: name, line: 1, strict: true, blind: !variables, expand: newExpander(opts.Env, opts.Home, vars)}
+	d, ok := p.parse(&root, "")
+	for _, problem := range p.problems {
+		if !problem.Warning || !variables {
+			return Definition{}, errors.New(problem.Reason)
+		}
+	}
+	if !ok {
+		return Definition{}, errors.New("it cannot be read")
+	}
+	if why := opts.Self.why(name, d.Launch()); why != "" && !opts.AllowSelf {
+		return Definition{}, errors.New(why)
+	}
+	return d, nil
+}
+
+// File is the text of a file in ~/MCPs with one server.
+func File(name string, entry json.RawMessage) ([]byte, error) {
+	var b bytes.Buffer
+	quoted, err := encode(name)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(&b, `{"mcpServers": {%s: %s}}`, quoted, entry)
+	var out bytes.Buffer
+	if err := json.Indent(&out, b.Bytes(), "", "  "); err != nil {
+		return nil, err
+	}
+	out.WriteByte('\n')
+	return out.Bytes(), nil
+}
+
+// Without returns the text of a file of our own form without one server, and
+// whether another one is left in it. Everything else stays as it was written.
+func Without(text []byte, name string) (rest []byte, more bool, err error) {
+	root, err := parseTree(text, nil)
+	if err != nil {
+		return nil, false, err
+	}
+	servers := root.at("mcpServers")
+	if _, ok := servers.get(name); !ok {
+		return nil, false, fmt.Errorf("there is no server %q in it", clip(name))
+	}
+	if len(servers.members) == 1 {
+		return nil, false, nil
+	}
+	value, err := hujson.Parse(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")))
+	if err != nil {
+		return nil, false, err
+	}
+	pointer, err := encode("/mcpServers/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
+	if err != nil {
+		return nil, false, err
+	}
+	if err := value.Patch([]byte(`[{"op": "remove", "path": ` + string(pointer) + `}]`)); err != nil {
+		return nil, false, err
+	}
+	return value.Pack(), true, nil
+}
+
+// Entry is what New needs, in our own form.
+type Entry struct {
+	Command     string
+	Args        []string
+	Env         map[string]string
+	Dir         string
+	URL         string
+	Transport   Transport // of the URL; empty: not said
+	Headers     map[string]string
+	Description string
+}
+
+// Text is the entry as it is written.
+func (e Entry) Text() (json.RawMessage, error) {
+	return encode(entryText{
+		Type: e.Transport, Description: e.Description, Command: e.Command, Args: e.Args, Env: e.Env,
+		Cwd: e.Dir, URL: e.URL, Headers: e.Headers,
+	})
+}
+
+// ClientSources are the places of one client's own definitions, by its name, or
+// none.
+func (p Places) ClientSources(client string) []Source {
+	if clients[client] == nil {
+		return nil
+	}
+	return p.Sources([]string{client})
+}
+
+// FileSource is a file of any client, whose form its name tells.
+func FileSource(path string) Source {
+	return Source{Name: NameConfig, File: path, dialect: formOf(path)}
+}
+
+// formOf guesses more than dialectOf: the user names the file.
+func formOf(path string) *dialect {
+	if d := dialectOf(path); d != nil {
+		return d
+	}
+	slashed := strings.ToLower(strings.ReplaceAll(path, `\`, "/"))
+	for _, known := range []struct {
+		end string
+		d   *dialect
+	}{
+		{".vscode/mcp.json", vscode}, {"/code/user/mcp.json", vscode}, {"/user/settings.json", vscodeSettings}, {".vscode/settings.json", vscodeSettings},
+		{"zed/settings.json", zed}, {".gemini/settings.json", gemini}, {".cursor/mcp.json", cursor},
+		{"cline_mcp_settings.json", cline}, {"claude_desktop_config.json", claudeDesktop}, {"windsurf/mcp_config.json", windsurf},
+		{".copilot/mcp-config.json", copilot},
+	} {
+		if strings.HasSuffix(slashed, known.end) {
+			return known.d
+		}
+	}
+	return own
+}

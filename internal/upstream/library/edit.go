@@ -1,0 +1,139 @@
+package library
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sallyport/internal/upstream/definitions"
+)
+
+// ErrExists: there is a definition of that name in the user's own folder.
+var ErrExists = errors.New("already there")
+
+// Add writes a definition into a file of its own in ~/MCPs and returns the
+// file. It takes the place of nothing.
+func (l *Library) Add(name string, entry json.RawMessage) (string, error) {
+	dir := l.config.Places.MCPs()
+	if dir == "" {
+		return "", errors.New("there is no home directory, and so no ~/MCPs")
+	}
+	if d, ok := l.Current(true).Get(name); ok && d.Source == definitions.NameMCPs {
+		return "", fmt.Errorf("server %q is %w, in %s", name, ErrExists, d.File)
+	}
+	if _, err := definitions.Parse(name, entry, l.parseOptions(), true); err != nil {
+		return "", fmt.Errorf("server %q: %w", name, err)
+	}
+	text, err := definitions.File(name, entry)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	for n := 1; n < 100; n++ {
+		path := filepath.Join(dir, fileName(name, n))
+		err := create(path, text)
+		if errors.Is(err, os.ErrExist) {
+			continue // with other servers in it
+		}
+		return path, err
+	}
+	return "", fmt.Errorf("%s has no room for a file for %q", dir, name)
+}
+
+// fileName is the name of a file for a server.
+func fileName(name string, n int) string {
+	base := strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, name)
+	base = strings.TrimLeft(base, ".")
+	if base == "" || reserved[strings.ToLower(strings.SplitN(base, ".", 2)[0])] {
+		base = "_" + base
+	}
+	if n > 1 {
+		base = fmt.Sprintf("%s-%d", base, n)
+	}
+	return base + ".json"
+}
+
+// reserved are names that Windows does not let files have.
+var reserved = map[string]bool{"con": true, "prn": true, "aux": true, "nul": true, "com1": true, "com2": true, "com3": true, "lpt1": true, "lpt2": true}
+
+// create writes a whole file that must not be there.
+func create(path string, text []byte) error {
+	temporary, err := temporaryFile(path, text)
+	if err != nil {
+		return err
+	}
+	// A link, unlike a rename, takes the place of nothing.
+	return errors.Join(os.Link(temporary, path), os.Remove(temporary))
+}
+
+// temporaryFile writes a file that nobody reads yet: its name is a hidden one.
+func temporaryFile(path string, text []byte) (string, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".sallyport-*") // 0600: it may hold keys
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}
+
+// Remove takes a definition out of ~/MCPs, and the file with it when nothing is
+// left in it, and returns the file. What other programs' files define is theirs.
+func (l *Library) Remove(name string) (string, error) {
+	d, ok := l.Current(true).Get(name)
+	switch {
+	case !ok:
+		return "", fmt.Errorf("there is no server %q", name)
+	case d.Source != definitions.NameMCPs:
+		return "", fmt.Errorf("server %q is defined in %s, line %d, which is not ours to change: take it out there, or switch it off with: sallyport servers disable %s", name, d.File, d.Line, name)
+	}
+	text, err := definitions.ReadFile(d.File, definitions.MaxFileSize)
+	if err != nil {
+		return "", err
+	}
+	rest, more, err := definitions.Without(text, name)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", d.File, err)
+	}
+	if !more {
+		err = os.Remove(d.File)
+	} else {
+		err = l.rewrite(d.File, rest)
+	}
+	return d.File, errors.Join(err, l.Unswitch(name))
+}
+
+// rewrite replaces a file, keeping its mode; a link stays a link.
+func (l *Library) rewrite(path string, text []byte) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	temporary, err := temporaryFile(path, text)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.Chmod(temporary, info.Mode().Perm()), os.Rename(temporary, path)); err != nil {
+		return errors.Join(err, os.Remove(temporary))
+	}
+	return nil
+}
