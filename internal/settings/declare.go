@@ -154,6 +154,8 @@ func declarePolicy(p *Policy) []*setting {
 		require("cpu", &p.Require.CPU, "absent", "cores"),
 		{key: "policy.servers", value: list(&p.Servers, isServerPattern, "names of servers; `*` stands for any characters"), initial: "*",
 			help: "MCP servers that code may be granted. An empty list grants none."},
+		{key: "policy.requests", value: list(&p.Requests, isRequestPattern, "command lines or URLs; `*` stands for letters, digits, dots, dashes and underscores, and `...` at the end for further words"), defaults: "none",
+			help: "What code may add by itself with `runtime.request_server`, such as `npx -y @modelcontextprotocol/server-*` or `https://*.example.com/mcp`. Whatever else it asks for waits for `sallyport servers approve`. A server with variables of its own always waits."},
 	}
 }
 
@@ -164,6 +166,8 @@ func declareServers(s *Servers) []*setting {
 		{key: "servers.fallbackConfig", value: file(&s.FallbackConfig),
 			legacy: "MCP_SERVERS_CONFIG", defaults: "none",
 			help: "A file of MCP server definitions that counts last."},
+		{key: "servers.sources", value: list(&s.Sources, isSource, "`*` for all, or of `"+strings.Join(ServerSources(), "`, `")+"`"), initial: "*",
+			help: "Where MCP servers are looked for: `mcps` is `~/MCPs/*.json`, `mcp` is `~/.config/mcp/servers/*.json`, `project` is the files of all clients in the working directory, and the others are the files of that client. Files that are named here in `servers.config` and `servers.fallbackConfig` are read in any case."},
 		{key: "servers.allowSelf", value: boolean(&s.AllowSelf),
 			legacy: "MCP_BRIDGE_ALLOW_SELF_SERVER", initial: "false",
 			help: "Also take definitions that start Sallyport again."},
@@ -206,9 +210,22 @@ func declareKept(s *Settings) []*setting {
 }
 
 func declareRest(s *Settings) []*setting {
+	const day = 24 * time.Hour
 	return []*setting{
 		{key: "sessions.backgroundCpu", value: number(&s.Sessions.BackgroundCPU, 0.001, 1024).or("unlimited", -1), initial: "0.1",
 			help: "Cores that what code left running may use between calls. A sandbox that uses more is paused until the next call."},
+		{key: "sessions.snapshots", value: choice(&s.Sessions.Snapshots, SnapshotsAuto, SnapshotsOff), initial: SnapshotsAuto,
+			help: "Restore new sandboxes from a prepared snapshot, which takes less time than a start. It is kept in the state directory, and made in the background when there is none."},
+		{key: "sessions.preload", value: list(&s.Sessions.Preload, isModule, "names of Python modules"), defaults: "none",
+			help: "Modules that new sandboxes have imported already. They are in the prepared snapshot, and so in memory, of every sandbox; `numpy` and `pandas` are worth it where most code uses them."},
+		{key: "sessions.idle", value: duration(&s.Sessions.Idle, time.Second, 30*day).or("never", 0), initial: "15m",
+			help: "Lay a session to sleep on disk that was not used for so long: its memory is freed, and the next call wakes it with all its variables."},
+		{key: "sessions.keep", value: duration(&s.Sessions.Keep, time.Minute, 3650*day).or("forever", 0), initial: "168h",
+			help: "How long a named session that sleeps is kept."},
+		{key: "sessions.maxAwake", value: integer(&s.Sessions.MaxAwake, 1, 256), initial: "16",
+			help: "Sandboxes of one Sallyport at a time. For one more, the session that has rested longest is laid to sleep."},
+		{key: "sessions.maxDisk", value: size(&s.Sessions.MaxDisk, 16*mib, 1024*gib), initial: "4g",
+			help: "Room on disk for all sessions that sleep, together. Those that have slept longest go first; their next use says so."},
 
 		{key: "container.user", value: matching(&s.Container.User, isUser, "a uid, or uid:gid"),
 			legacy: "MCP_BRIDGE_CONTAINER_USER", initial: DefaultUser,

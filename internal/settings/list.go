@@ -98,3 +98,38 @@ func isVariablePattern(s string) bool {
 	}
 	return s != "" && len(s) <= 256
 }
+
+// ServerSources are the places where servers are looked for, in the order in
+// which they count.
+func ServerSources() []string {
+	return []string{
+		"mcps", "mcp", "claude-desktop", "claude-code", "cursor", "vscode", "windsurf", "zed", "cline",
+		"codex", "gemini", "antigravity", "opencode", "goose", "copilot", "project",
+	}
+}
+
+func isSource(s string) bool { return s == "*" || slices.Contains(ServerSources(), s) }
+
+// isRequestPattern: a command line or a URL. An asterisk alone, or one for the
+// whole of a host, would let code start or reach anything.
+func isRequestPattern(s string) bool {
+	words := strings.Fields(s)
+	if len(words) == 0 || len(s) > 4096 || isPrintable(s) != nil {
+		return false
+	}
+	host := words[0]
+	if _, after, ok := strings.Cut(host, "://"); ok {
+		host, _, _ = strings.Cut(after, "/")
+	}
+	return strings.Trim(host, "*.") != ""
+}
+
+// isModule: the name of a Python module, perhaps in packages.
+func isModule(s string) bool {
+	for part := range strings.SplitSeq(s, ".") {
+		if strings.Contains(part, "*") || !isVariablePattern(part) {
+			return false
+		}
+	}
+	return len(s) <= 256
+}

@@ -68,10 +68,12 @@ func TestDefaults(t *testing.T) {
 	want.Policy.Require.Memory, want.Policy.Require.Processes, want.Policy.Require.OpenFiles = "soft", "soft", "soft"
 	want.Policy.Require.Disk, want.Policy.Require.CPU = "hard", "absent"
 	want.Policy.Servers = []string{"*"}
-	want.Sessions.BackgroundCPU = 0.1
+	want.Sessions = settings.Sessions{
+		BackgroundCPU: 0.1, Snapshots: "auto", Idle: 15 * time.Minute, Keep: 168 * time.Hour, MaxAwake: 16, MaxDisk: 4 << 30,
+	}
 	want.Container = settings.Container{User: "65534:65534", IdleTimeout: 5 * time.Minute}
 	want.Servers = settings.Servers{
-		StartTimeout: time.Minute, CallTimeout: 10 * time.Minute, StopGrace: 2 * time.Second, MaxMessage: 256 << 20, MaxCalls: 128,
+		Sources: []string{"*"}, StartTimeout: time.Minute, CallTimeout: 10 * time.Minute, StopGrace: 2 * time.Second, MaxMessage: 256 << 20, MaxCalls: 128,
 	}
 	want.Memory = settings.Memory{Enabled: true, MaxValue: 4 << 20, MaxKeys: 10000, MaxTotal: 256 << 20}
 	want.Saved = settings.SavedTools{Enabled: true, MaxTools: 1000, Versions: 20}
@@ -135,14 +137,22 @@ policy:
   minIsolation: container
   require: {memory: hard, processes: hard, disk: soft, openFiles: absent, cpu: soft}
   servers: [git*, "a,b"]
+  requests: [npx -y @x/server-* ..., "https://*.example.com/mcp"]
 sessions:
   backgroundCpu: unlimited
+  snapshots: "off"
+  preload: [numpy, os.path]
+  idle: 1h
+  keep: 48h
+  maxAwake: 3
+  maxDisk: 1g
 container:
   user: 1000:1000
   idleTimeout: 10m
 servers:
   config: [one.json]
   fallbackConfig: ~/two.json
+  sources: [mcps, cursor]
   allowSelf: true
   inherit: [GITHUB_TOKEN, AWS_*]
   startTimeout: 10s
@@ -183,11 +193,12 @@ func TestWholeFile(t *testing.T) {
 	want.Policy.Require.Memory, want.Policy.Require.Processes, want.Policy.Require.Disk = "hard", "hard", "soft"
 	want.Policy.Require.OpenFiles, want.Policy.Require.CPU = "absent", "soft"
 	want.Policy.Servers = []string{"git*", "a,b"}
-	want.Sessions.BackgroundCPU = -1
+	want.Policy.Requests = []string{"npx -y @x/server-* ...", "https://*.example.com/mcp"}
+	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxAwake: 3, MaxDisk: 1 << 30}
 	want.Container = settings.Container{User: "1000:1000", IdleTimeout: 10 * time.Minute}
 	want.Servers = settings.Servers{
 		Config: []string{filepath.Join(dir, "one.json")}, FallbackConfig: filepath.Join(home, "two.json"),
-		AllowSelf: true, Inherit: []string{"GITHUB_TOKEN", "AWS_*"},
+		Sources: []string{"mcps", "cursor"}, AllowSelf: true, Inherit: []string{"GITHUB_TOKEN", "AWS_*"},
 		StartTimeout: 10 * time.Second, CallTimeout: -1, IdleStop: 5 * time.Minute, StopGrace: time.Second, MaxMessage: 64 << 20, MaxCalls: 4,
 	}
 	want.Memory = settings.Memory{Enabled: true, MaxValue: 1 << 20, MaxKeys: 5, MaxTotal: 2 << 20}

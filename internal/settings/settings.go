@@ -19,6 +19,12 @@ const (
 	OutputTOON    = "toon"
 )
 
+// Whether fresh sandboxes are restored from a snapshot.
+const (
+	SnapshotsAuto = "auto"
+	SnapshotsOff  = "off"
+)
+
 // Settings are all settings, in the types that the program uses. [Load] makes
 // them; they are not modified afterwards.
 type Settings struct {
@@ -69,11 +75,19 @@ type Policy struct {
 	// Require has words as sandbox.Enforcement prints itself.
 	Require struct{ Memory, Processes, CPU, Disk, OpenFiles string }
 	Servers []string
+	// Requests are patterns of servers that code may add by itself.
+	Requests []string
 }
 
 // Sessions is about what lives between executions.
 type Sessions struct {
-	BackgroundCPU float64 // cores; negative: unlimited
+	BackgroundCPU float64       // cores; negative: unlimited
+	Snapshots     string        // SnapshotsAuto or SnapshotsOff
+	Preload       []string      // modules
+	Idle          time.Duration // 0: never
+	Keep          time.Duration // 0: for ever
+	MaxAwake      int
+	MaxDisk       int64
 }
 
 // Container is for engines that run containers.
@@ -86,6 +100,7 @@ type Container struct {
 type Servers struct {
 	Config         []string // absolute paths where the program's place is known
 	FallbackConfig string
+	Sources        []string // of ServerSources, or "*"
 	AllowSelf      bool
 	Inherit        []string
 	StartTimeout   time.Duration
