@@ -1,0 +1,176 @@
+"""Every block of README.md is tried: what it gives to clients is read as each
+client reads it, and started by an official one."""
+
+import asyncio
+import json
+import re
+import shlex
+import subprocess
+
+import pytest
+import yaml
+from conftest import ROOT
+from mcp import Client, StdioServerParameters
+
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    from pip._vendor import tomli as tomllib
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = [
+    (heading.split("\n", 1)[0], language, body)
+    for heading in re.split(r"^## ", README, flags=re.M)[1:]
+    for language, body in re.findall(r"^```(\w+)\n(.*?)^```", heading, re.M | re.S)
+]
+PATH = "/path/to/sallyport"
+
+
+def entry(server):
+    """The member forms that most clients share."""
+    assert server.pop("type", "stdio") == "stdio"
+    assert set(server) == {"command", "args"}
+    return [server["command"], *server["args"]]
+
+
+# How a client reads the command line that starts a server, by the member at the
+# top of its file.
+def opencode(server):
+    assert server.pop("type") == "local" and server.pop("enabled") is True and set(server) == {"command"}
+    return server["command"]
+
+
+def goose(server):
+    assert server["type"] == "stdio" and server["enabled"] is True and server["name"] == "sallyport" and server["timeout"] > 0
+    return [server["cmd"], *server["args"]]
+
+
+FILES = {
+    ("json", "mcpServers"): entry,
+    ("json", "servers"): entry,
+    ("json", "context_servers"): entry,
+    ("json", "mcp"): opencode,
+    ("toml", "mcp_servers"): entry,
+    ("yaml", "extensions"): goose,
+}
+READERS = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}
+
+
+def of_a_file(language, body):
+    (top, servers), *more = READERS[language](body).items()
+    assert not more and list(servers) == ["sallyport"]
+    return FILES[language, top](servers["sallyport"])
+
+
+def of_a_command(line):
+    """The server's command line in a client's own command."""
+    words = shlex.split(line)
+    if words[:2] == ["code", "--add-mcp"]:
+        (definition,) = words[2:]
+        definition = json.loads(definition)
+        assert definition.pop("name") == "sallyport"
+        return entry(definition)
+    assert words[1:4] == ["mcp", "add", "sallyport"], line
+    if words[0] in ("claude", "codex"):
+        assert words[4] == "--"
+        return words[5:]
+    assert words[0] == "gemini", f"nobody knows how {words[0]} reads this"
+    return words[4:]
+
+
+def snippets():
+    """(name, command line) of everything under "Connect a client"."""
+    for heading, language, body in BLOCKS:
+        if heading != "Connect a client":
+            continue
+        if language == "sh":
+            for line in body.splitlines():
+                yield line.split()[0], of_a_command(line)
+        else:
+            yield next(iter(READERS[language](body))), of_a_file(language, body)
+
+
+SNIPPETS = dict(snippets())
+
+
+def test_main_clients_are_there():
+    assert set(SNIPPETS) == {
+        "claude", "codex", "gemini", "code",
+        "mcpServers", "servers", "context_servers", "mcp", "mcp_servers", "extensions",
+    }  # fmt: skip
+    section = README.split("## Connect a client", 1)[1].split("\n## ", 1)[0]
+    for client in ("Claude Code", "Claude Desktop", "Cursor", "VS Code", "Windsurf", "Zed", "Cline", "Codex", "Gemini CLI", "OpenCode", "Goose", "Copilot"):
+        assert client in section
+
+
+@pytest.mark.parametrize("name", SNIPPETS)
+def test_snippet_starts(name, sallyport, environment, tmp_path):
+    command, *arguments = SNIPPETS[name]
+    assert command == PATH and arguments, "a reader could not tell what to put there"
+
+    async def main():
+        parameters = StdioServerParameters(command=sallyport, args=arguments, env=environment, cwd=str(tmp_path))
+        async with Client(parameters) as client:
+            return await client.call_tool("run_python", {"code": "print(6 * 7)"})
+
+    result = asyncio.run(asyncio.wait_for(main(), 60))
+    assert [block.text for block in result.content] == ["42"]
+
+
+def block(heading, language):
+    (found,) = (body for h, l, body in BLOCKS if (h, l) == (heading, language))
+    return found
+
+
+def test_servers(sallyport, environment, npm, tmp_path):
+    """The definition and the code under "Give it servers", with the server that
+    is installed."""
+    definition = json.loads(block("Give it servers", "json"))
+    server = definition["mcpServers"]["filesystem"]
+    assert server["command"] == "npx" and server["args"][:2] == ["-y", "@modelcontextprotocol/server-filesystem"]
+    (tmp_path / "notes.txt").write_text("seen")
+    assert server["args"][2:] == ["/tmp"]
+    server |= {"command": str(npm / ".bin/mcp-server-filesystem"), "args": [str(tmp_path)]}
+    folder = tmp_path / "home/MCPs"
+    folder.mkdir()
+    (folder / "filesystem.json").write_text(json.dumps(definition))
+    (tmp_path / "code.py").write_text(block("Give it servers", "python").replace("/tmp", str(tmp_path)))
+    done = subprocess.run(
+        [sallyport, "run", "--server", "filesystem", "code.py"],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "[FILE] notes.txt\n"), done.stderr
+
+
+def test_console(sallyport, environment, tmp_path):
+    """Commands without files, and what they print."""
+    lines = block("Without a client", "console").splitlines()
+    shown = [(line[2:], lines[i + 1 : i + 2]) for i, line in enumerate(lines) if line.startswith("$ ")]
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/sallyport").symlink_to(sallyport)
+    environment = environment | {"PATH": f"{tmp_path}/bin:{environment['PATH']}"}
+    tried = 0
+    for command, output in shown:
+        if "examples/" in command or command.endswith("doctor"):
+            continue  # test_examples.py, and the scripts of internal/cli
+        done = subprocess.run(["bash", "-c", command], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout.splitlines()) == (0, output), command
+        tried += 1
+    assert tried >= 1
+
+
+# Blocks that are tried elsewhere, or are pictures.
+ELSEWHERE = {
+    ("Try it", "sh"): "test_documents.py::test_readme_main_job, and .ci/run is what runs this",
+}
+
+
+def test_no_block_is_untried():
+    for heading, language, body in BLOCKS:
+        tried = (
+            language == "mermaid"
+            or heading == "Connect a client"
+            or (heading, language) in ELSEWHERE
+            or (heading, language) in {("Give it servers", "json"), ("Give it servers", "python"), ("Without a client", "console")}
+        )
+        assert tried, f"nothing tries this block of {heading!r}:\n{body}"
