@@ -23,13 +23,13 @@ var layers = []layer{
 	{"internal/cli", 80, []string{
 		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/policy",
 		"internal/upstream", "internal/upstream/definitions", "internal/sandbox/gvisor",
-		"internal/sandbox", "internal/settings", "internal/memory", "internal/usertools", "internal/state",
+		"internal/sandbox", "internal/settings", "internal/snapshot", "internal/memory", "internal/usertools", "internal/state",
 	}},
 	{"internal/mcpserver", 70, []string{"internal/broker", "internal/upstream/jsonrpc", "internal/toon"}},
 	{"internal/broker", 60, []string{
-		"internal/bridge", "internal/session", "internal/policy", "internal/sandbox", "internal/wire",
+		"internal/bridge", "internal/session", "internal/policy", "internal/sandbox", "internal/snapshot", "internal/state", "internal/wire",
 	}},
-	{"internal/session", 51, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
+	{"internal/session", 51, []string{"internal/sandbox", "internal/snapshot", "internal/state", "internal/guest", "internal/wire"}},
 	{"internal/bridge", 50, []string{
 		"internal/memory", "internal/usertools", "internal/state", "internal/policy", "internal/upstream", "internal/upstream/jsonrpc", "internal/wire",
 	}},
@@ -60,6 +60,7 @@ var layers = []layer{
 	{"internal/hidden", 10, nil},
 	{"internal/search", 10, nil},
 	{"internal/settings", 10, nil},
+	{"internal/snapshot", 10, nil},
 	{"internal/state", 10, nil},
 	{"internal/toon", 10, nil},
 	{"internal/wire", 10, nil},

@@ -17,6 +17,9 @@ import (
 	"sallyport/internal/policy"
 	"sallyport/internal/sandbox"
 	"sallyport/internal/session"
+	"sallyport/internal/snapshot"
+	"sallyport/internal/state"
+	"sallyport/internal/wire"
 )
 
 // DefaultSession is the session of requests that name none.
@@ -36,6 +39,15 @@ type Config struct {
 	WholeRun, Grace, StartTimeout time.Duration
 	// Background is session.Config's.
 	Background float64
+	// Snapshots, Restore and Preload are session.Config's.
+	Snapshots *snapshot.Store
+	Restore   bool
+	Preload   []string
+	// Records, Idle, Keep, MaxAwake and MaxDisk are session.Config's.
+	Records    state.Dir
+	Idle, Keep time.Duration
+	MaxAwake   int
+	MaxDisk    int64
 	// MaxCalls is bridge.Config's.
 	MaxCalls int
 	// Memory and Tools are bridge.Config's.
@@ -76,7 +88,7 @@ func New(config Config) (*Broker, error) {
 	var err error
 	b.bridge, err = bridge.New(bridge.Config{
 		Source: config.Servers, Policy: config.Policy, MaxCalls: config.MaxCalls,
-		Memory: config.Memory, Tools: config.Tools,
+		Memory: config.Memory, Tools: config.Tools, Facts: facts(config),
 	})
 	if err != nil {
 		return nil, err
@@ -86,7 +98,9 @@ func New(config Config) (*Broker, error) {
 			Backend: config.Backend, Spec: config.Spec, Logger: config.Logger,
 			Grace: config.Grace, WholeRun: config.WholeRun, StartTimeout: config.StartTimeout,
 			Background: config.Background,
-		})
+			Snapshots:  config.Snapshots, Restore: config.Restore, Preload: config.Preload,
+			Records: config.Records, Idle: config.Idle, Keep: config.Keep, MaxAwake: config.MaxAwake, MaxDisk: config.MaxDisk,
+		}, DefaultSession)
 	}
 	return b, nil
 }
@@ -248,4 +262,13 @@ func unusable(report *sandbox.Report) error {
 	}
 	s.WriteString(". `sallyport doctor` says more")
 	return &sandbox.Error{Op: "probe", Backend: report.Backend, Kind: sandbox.ErrUnavailable, Err: errors.New(s.String())}
+}
+
+// facts are what code is told of its limits.
+func facts(config Config) wire.SessionFacts {
+	limits := config.Spec.Limits.WithDefaults()
+	return wire.SessionFacts{
+		Timeout: config.DefaultTimeout.Seconds(), MaxTimeout: config.MaxTimeout.Seconds(),
+		Memory: limits.MemoryBytes, Workspace: limits.WorkspaceBytes, Output: limits.OutputBytes, Processes: limits.Processes,
+	}
 }

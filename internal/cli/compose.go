@@ -13,6 +13,9 @@ import (
 	"sallyport/internal/broker"
 	"sallyport/internal/policy"
 	"sallyport/internal/sandbox"
+	"sallyport/internal/settings"
+	"sallyport/internal/snapshot"
+	"sallyport/internal/state"
 	"sallyport/internal/upstream"
 	"sallyport/internal/upstream/definitions"
 )
@@ -102,6 +105,14 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		Grace:          set.Timeouts.Grace,
 		StartTimeout:   set.Timeouts.Start,
 		Background:     set.Sessions.BackgroundCPU,
+		Snapshots:      snapshots(set.StateDir),
+		Restore:        set.Sessions.Snapshots == settings.SnapshotsAuto,
+		Preload:        set.Sessions.Preload,
+		Records:        state.At(set.StateDir).Sub("sessions"),
+		Idle:           set.Sessions.Idle,
+		Keep:           set.Sessions.Keep,
+		MaxAwake:       set.Sessions.MaxAwake,
+		MaxDisk:        set.Sessions.MaxDisk,
 		MaxCalls:       set.Servers.MaxCalls,
 	}
 	if set.Memory.Enabled {
@@ -127,6 +138,15 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// snapshots is where snapshots of sandboxes are kept; nil where there is no
+// place for them.
+func snapshots(stateDir string) *snapshot.Store {
+	if stateDir == "" {
+		return nil
+	}
+	return snapshot.At(filepath.Join(stateDir, "snapshots"))
 }
 
 func sameFile(a, b string) bool {

@@ -29,6 +29,11 @@ type Options struct {
 	// Stray takes output that arrives between executions, from the goroutine
 	// that also calls Handler.Output. Nil discards. b is valid during the call.
 	Stray func(s Stream, b []byte)
+	// Restored is what a guest said when it was ready, for one that was
+	// restored since: it does not say it again. Executions is how many it had
+	// been given before.
+	Restored   *wire.Ready
+	Executions uint64
 	// MaxCalls bounds the calls of one guest that are under way or wait for
 	// their turn; more are refused. Zero is 1024.
 	MaxCalls int
@@ -93,6 +98,11 @@ func Open(stdin io.WriteCloser, stdout, stderr io.ReadCloser, opts Options) *Con
 		calls:        make(map[uint64]context.CancelFunc),
 		dead:         make(chan struct{}),
 	}
+	c.lastID = opts.Executions
+	if opts.Restored != nil {
+		c.ready = *opts.Restored
+		close(c.readied)
+	}
 	go c.readControl()
 	go c.readOutput()
 	go c.supervise()
@@ -115,6 +125,13 @@ func (c *Conn) Ready(ctx context.Context) (wire.Ready, error) {
 	case <-ctx.Done():
 		return wire.Ready{}, ctx.Err()
 	}
+}
+
+// Executions is how many executions the guest has been given.
+func (c *Conn) Executions() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lastID
 }
 
 // Dead is closed when the conversation is over, for whatever reason. No

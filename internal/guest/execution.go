@@ -19,6 +19,7 @@ type Exec struct {
 	Grants     []string
 	Define     []wire.Server
 	Discovered []wire.ServerInfo
+	Reseed     string // hexadecimal randomness for a guest with copies
 }
 
 // A Handler serves one execution.
@@ -84,7 +85,7 @@ func (c *Conn) Start(e Exec, h Handler) (*Execution, error) {
 
 	f, err := wire.EncodeExec(&wire.Exec{
 		ID: x.id, Nonce: x.nonce, Code: e.Code, Filename: e.Filename, Script: e.Script,
-		Grants: e.Grants, Define: e.Define, Discovered: e.Discovered,
+		Grants: e.Grants, Define: e.Define, Discovered: e.Discovered, Reseed: e.Reseed,
 	})
 	if err != nil {
 		c.mu.Lock()

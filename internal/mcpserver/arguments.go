@@ -43,6 +43,14 @@ func parseArguments(raw json.RawMessage) (broker.Request, *broker.Result) {
 				req.Servers = append(req.Servers, text(item))
 				return true
 			})
+		case "session":
+			req.Session = ""
+			if null {
+				break
+			}
+			if jsonrpc.Kind(value) != '"' || json.Unmarshal(value, &req.Session) != nil {
+				invalid = broker.Invalid("'session' must be a string")
+			}
 		case "timeout":
 			req.Timeout = 0
 			if null {

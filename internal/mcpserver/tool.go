@@ -28,7 +28,8 @@ const toolDescription = "Run Python in a persistent sandbox without network: var
 const toolSchema = `{"type":"object","properties":{` +
 	`"code":{"type":"string"},` +
 	`"servers":{"type":"array","items":{"type":"string"}},` +
-	`"timeout":{"type":"integer","description":"seconds"}},` +
+	`"timeout":{"type":"integer","description":"seconds"},` +
+	`"session":{"type":"string"}},` +
 	`"required":["code"]}`
 
 // addTool registers run_python with the SDK. It has no annotations, because

@@ -114,7 +114,14 @@ type Snapshotter interface {
 // A Restorer is a Backend that can start a run from a snapshot. The spec is
 // the one that the snapshot was taken with, but for ID and Owner.
 type Restorer interface {
+	// Restore starts a run that goes on where the snapshot was taken, with
+	// new streams in the place of the old ones. The directory may be removed
+	// when it has returned. The caller vouches for its content.
 	Restore(ctx context.Context, spec *Spec, dir string) (Run, error)
+
+	// Binding names all that a snapshot of the spec depends on, a line
+	// "what: value" each: it can be restored where the text is the same.
+	Binding(ctx context.Context, spec *Spec) (string, error)
 }
 
 // A BatchResulter is a Run of an engine without a channel: it takes Spec.Code

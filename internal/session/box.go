@@ -38,6 +38,10 @@ type box struct {
 	stray stray
 	rest  *rest // what watches it between executions; nil during them
 
+	// fresh says that it was restored from the base, and reseed that it has
+	// not been told so yet.
+	fresh, reseed bool
+
 	// What the guest has been told, to be told once.
 	known      map[string]string // server's name: version
 	discovered string
@@ -47,9 +51,24 @@ type box struct {
 	gone sync.Once
 }
 
-// start starts a sandbox and waits until its guest is ready. On error nothing
+// start gets a fresh sandbox: from the base, or else anew. On error nothing is
+// left behind.
+func start(ctx context.Context, config Config, base *base, log *slog.Logger, life <-chan struct{}) (*box, error) {
+	spec := config.Spec
+	spec.ID = newID()
+	if run, note := base.restore(ctx, &spec); run != nil {
+		b, err := open(config, spec.ID, run, log, life, guest.Options{Restored: &note.Ready})
+		if err == nil {
+			b.fresh, b.reseed = true, true
+		}
+		return b, err
+	}
+	return launch(ctx, config, log, life)
+}
+
+// launch starts a sandbox and waits until its guest is ready. On error nothing
 // is left behind.
-func start(ctx context.Context, config Config, log *slog.Logger, life <-chan struct{}) (_ *box, err error) {
+func launch(ctx context.Context, config Config, log *slog.Logger, life <-chan struct{}) (_ *box, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, config.StartTimeout,
 		fmt.Errorf("no answer within %v", config.StartTimeout))
 	defer cancel()
@@ -59,25 +78,15 @@ func start(ctx context.Context, config Config, log *slog.Logger, life <-chan str
 	if err != nil {
 		return nil, because(ctx, err)
 	}
-	b := &box{id: spec.ID, run: run, log: log.With("run", spec.ID), life: life, known: map[string]string{}}
+	b, err := open(config, spec.ID, run, log, life, guest.Options{})
+	if err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			b.destroy()
 		}
 	}()
-	duplex, ok := sandbox.As[sandbox.Duplexer](run)
-	if !ok {
-		return nil, &sandbox.Error{Op: "start", Backend: config.Backend.Name(), Kind: sandbox.ErrUnsupported,
-			Err: errors.New("this engine has no channel to running code, which a session needs")}
-	}
-	b.meter, _ = sandbox.As[sandbox.Meter](run)
-	b.interrupter, _ = sandbox.As[sandbox.Interrupter](run)
-	b.pauser, _ = sandbox.As[sandbox.Pauser](run)
-	ch := duplex.Channel()
-	b.conn = guest.Open(ch.Stdin, ch.Stdout, ch.Stderr, guest.Options{
-		Log:   b.log,
-		Stray: func(_ guest.Stream, p []byte) { b.stray.write(p) },
-	})
 	if _, err := b.conn.Ready(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil, because(ctx, fmt.Errorf("%w: the guest did not get ready: %w", sandbox.ErrStart, err))
@@ -88,6 +97,25 @@ func start(ctx context.Context, config Config, log *slog.Logger, life <-chan str
 		}
 		return nil, startError(fmt.Errorf("%w: %w", sandbox.ErrStart, err), exit.Detail, logs)
 	}
+	return b, nil
+}
+
+// open begins the conversation with the guest of a run, which it takes over.
+func open(config Config, id string, run sandbox.Run, log *slog.Logger, life <-chan struct{}, opts guest.Options) (*box, error) {
+	b := &box{id: id, run: run, log: log.With("run", id), life: life, known: map[string]string{}}
+	duplex, ok := sandbox.As[sandbox.Duplexer](run)
+	if !ok {
+		b.destroy()
+		return nil, &sandbox.Error{Op: "start", Backend: config.Backend.Name(), Kind: sandbox.ErrUnsupported,
+			Err: errors.New("this engine has no channel to running code, which a session needs")}
+	}
+	b.meter, _ = sandbox.As[sandbox.Meter](run)
+	b.interrupter, _ = sandbox.As[sandbox.Interrupter](run)
+	b.pauser, _ = sandbox.As[sandbox.Pauser](run)
+	opts.Log = b.log
+	opts.Stray = func(_ guest.Stream, p []byte) { b.stray.write(p) }
+	ch := duplex.Channel()
+	b.conn = guest.Open(ch.Stdin, ch.Stdout, ch.Stderr, opts)
 	return b, nil
 }
 

@@ -92,6 +92,9 @@ func (b *box) exec(ctx context.Context, config Config, req Request, prep *Prepar
 // frame is the request as the guest gets it: without what it knows already.
 func (b *box) frame(req Request, prep *Preparation) guest.Exec {
 	e := guest.Exec{Code: req.Code, Filename: req.Filename, Script: req.Script, Grants: prep.Grants}
+	if b.reseed {
+		e.Reseed = entropy()
+	}
 	for _, d := range prep.Define {
 		if version, ok := b.known[d.Name]; !ok || version != d.Version {
 			e.Define = append(e.Define, d.Server)
@@ -109,6 +112,7 @@ func (b *box) told(prep *Preparation) {
 		b.known[d.Name] = d.Version
 	}
 	b.discovered = prep.DiscoveredVersion
+	b.reseed = false
 }
 
 // wait follows an execution to its end, ends it when its time is up or its

@@ -221,6 +221,7 @@ type frame struct {
 	Nonce      string
 	Code       string
 	Grants     []string
+	Reseed     string
 	Define     []wire.Server
 	Discovered []wire.ServerInfo
 	OK         bool

@@ -12,9 +12,12 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sallyport/internal/sandbox"
+	"sallyport/internal/snapshot"
+	"sallyport/internal/state"
 	"sallyport/internal/wire"
 )
 
@@ -37,6 +40,25 @@ type Config struct {
 	// executions before it is paused until the next one, where the engine can
 	// measure and pause; 0 is a tenth, negative is no bound.
 	Background float64
+	// Snapshots is where snapshots are kept; nil: none are taken.
+	Snapshots *snapshot.Store
+	// Restore says that fresh sandboxes are restored from a prepared snapshot
+	// where the engine can. Preload are modules that it has imported.
+	Restore bool
+	Preload []string
+	// Records is where sessions that outlive the process are written down.
+	Records state.Dir
+	// Idle is how long a session rests before it is laid to sleep on disk,
+	// where the engine can; 0: for ever.
+	Idle time.Duration
+	// Keep is how long a session that sleeps is kept; 0: for ever.
+	Keep time.Duration
+	// MaxAwake bounds the sandboxes of a Set; 0 is 16. The one that has
+	// rested longest makes room.
+	MaxAwake int
+	// MaxDisk bounds the snapshots of sessions, of all processes together, in
+	// bytes; 0 is 4 GiB. Those that have slept longest go first.
+	MaxDisk int64
 }
 
 func (c Config) withDefaults() Config {
@@ -51,6 +73,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Background == 0 {
 		c.Background = 0.1
+	}
+	if c.MaxAwake == 0 {
+		c.MaxAwake = 16
+	}
+	if c.MaxDisk == 0 {
+		c.MaxDisk = 4 << 30
 	}
 	c.Spec.Limits = c.Spec.Limits.WithDefaults()
 	return c
@@ -145,15 +173,22 @@ type Usage struct {
 type Session struct {
 	name   string
 	config Config
+	base   *base // nil: fresh sandboxes are started anew
 	log    *slog.Logger
 	queue  queue
 
 	life context.Context // done when the session is closed
 	end  context.CancelFunc
 
-	// box and lost belong to whoever has the turn.
+	room func(*Session) error // makes room for one more sandbox; nil: there is
+
+	// box, nap and lost belong to whoever has the turn.
 	box  *box
+	nap  *nap   // nil: the session lives in memory alone
 	lost string // why the last box is gone; empty: there was none
+
+	awake atomic.Bool  // box is not nil, or soon will be
+	used  atomic.Int64 // when the last execution ended, in nanoseconds
 
 	mu     sync.Mutex
 	closed bool
@@ -191,6 +226,7 @@ func (s *Session) Waiting() int { return s.queue.length() }
 // survives that; with ErrStop as the cause it is killed.
 func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, error) {
 	defer s.queue.leave(t)
+	defer func() { s.used.Store(time.Now().UnixNano()) }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.life, func() { cancel(ErrStop) })()
@@ -224,6 +260,9 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 			out.Lost = out.Reason
 		} else {
 			s.box.idle(s.config.Background)
+			if !s.box.fresh {
+				s.base.want()
+			}
 		}
 		return out, nil
 	}
@@ -256,8 +295,8 @@ func (s *Session) ready(ctx context.Context, req Request) (*Preparation, error) 
 		defer close(done)
 		prep, prepErr = prepare(prepCtx)
 	}()
-	started := time.Now()
-	b, err := start(ctx, s.config, s.log, s.life.Done())
+	b, err := s.begin(ctx)
+	s.awake.Store(err == nil)
 	if err != nil {
 		cancel()
 	}
@@ -266,14 +305,50 @@ func (s *Session) ready(ctx context.Context, req Request) (*Preparation, error) 
 		return nil, err
 	}
 	s.box = b
-	s.log.Debug("sandbox started", "run", b.id, "duration", time.Since(started))
 	return prep, prepErr
+}
+
+// begin gets a sandbox for a session that has none: the one that sleeps, or
+// else a fresh one.
+func (s *Session) begin(ctx context.Context) (*box, error) {
+	lost, err := s.nap.claim()
+	if err != nil {
+		return nil, err
+	}
+	if lost != "" {
+		s.lost = lost
+	}
+	if s.room != nil {
+		if err := s.room(s); err != nil {
+			return nil, err
+		}
+	}
+	started := time.Now()
+	if s.nap != nil && s.nap.asleep {
+		b, err := s.nap.wake(ctx, s)
+		if err == nil {
+			s.log.Debug("session woken", "run", b.id, "duration", time.Since(started))
+			return b, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		s.lost = "the sleeping session could not be woken: " + err.Error()
+		s.log.Warn("session lost", "reason", s.lost)
+	}
+	b, err := start(ctx, s.config, s.base, s.log, s.life.Done())
+	if err != nil {
+		return nil, err
+	}
+	s.log.Debug("sandbox started", "run", b.id, "restored", b.fresh, "duration", time.Since(started))
+	return b, nil
 }
 
 // drop destroys the sandbox and remembers why its state is gone.
 func (s *Session) drop(reason string) {
 	b := s.box
 	s.box, s.lost = nil, reason
+	s.awake.Store(false)
 	s.log.Info("sandbox dropped", "run", b.id, "reason", reason)
 	b.destroy()
 }
@@ -291,9 +366,24 @@ func (s *Session) Close() {
 	t := s.queue.enter()
 	defer s.queue.leave(t)
 	_ = s.queue.wait(context.Background(), t)
+	if s.box != nil && s.nap != nil && !s.nap.own {
+		ctx, cancel := context.WithTimeout(context.Background(), sleepTimeout)
+		defer cancel()
+		if err := s.layDown(ctx); err != nil {
+			s.log.Warn("the session could not be saved", "error", err)
+			s.lost = "it could not be saved when its Sallyport ended: " + err.Error()
+		}
+	}
 	if s.box != nil {
 		s.box.destroy()
 		s.box = nil
+	}
+	switch {
+	case s.nap == nil:
+	case s.nap.own:
+		_ = s.nap.forget()
+	default:
+		s.nap.leave(s.lost)
 	}
 }
 

@@ -510,7 +510,7 @@ func TestCloseEndsWhatRunsAndWhatWaits(t *testing.T) {
 func TestSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &scripted{guest: each(words)}
-		set := NewSet(Config{Backend: e, Logger: discard})
+		set := NewSet(Config{Backend: e, Logger: discard}, "")
 		a, err := set.Get("a")
 		if err != nil {
 			t.Fatal(err)

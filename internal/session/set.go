@@ -1,28 +1,53 @@
 package session
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 	"sync"
+	"time"
+
+	"sallyport/internal/snapshot"
 )
 
-// maxSessions bounds how many sandboxes one process can be made to start.
-const maxSessions = 64
+// maxSessions bounds how many sessions one process knows.
+const maxSessions = 256
+
+const (
+	// lookEvery is how often resting sessions are looked at.
+	lookEvery = 5 * time.Second
+	// tidyEvery is how often those that sleep are.
+	tidyEvery = 10 * time.Minute
+)
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // A Set holds sessions by name. It is safe for concurrent use.
 type Set struct {
 	config Config
+	own    string // the name of the session that ends with the process
+	base   *base
+	keeper *keeper
+
+	life context.Context
+	end  context.CancelFunc
+	all  sync.WaitGroup
 
 	mu       sync.Mutex
 	sessions map[string]*Session
+	looking  bool
 	closed   bool
 }
 
-// NewSet returns a set that makes its sessions from config.
-func NewSet(config Config) *Set {
-	return &Set{config: config, sessions: map[string]*Session{}}
+// NewSet returns a set that makes its sessions from config. The session named
+// own ends with the set; others sleep on where the engine can save them.
+func NewSet(config Config, own string) *Set {
+	s := &Set{config: config.withDefaults(), own: own, base: newBase(config), keeper: newKeeper(config), sessions: map[string]*Session{}}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s
 }
 
 // Get returns the session of that name, which it makes where there is none.
@@ -45,19 +70,160 @@ func (s *Set) Get(name string) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	made.base, made.room = s.base, s.room
+	made.nap = s.keeper.nap(name, name == s.own)
 	s.sessions[name] = made
+	if !s.looking && s.keeper != nil {
+		s.looking = true
+		s.all.Go(s.look)
+	}
 	return made, nil
 }
 
 // Close closes every session, side by side, and returns when they are closed.
-// It is idempotent.
+// Those that can be saved sleep then. It is idempotent.
 func (s *Set) Close() {
 	s.mu.Lock()
 	s.closed = true
+	s.end()
 	var all sync.WaitGroup
 	for _, one := range s.sessions {
 		all.Go(one.Close)
 	}
 	s.mu.Unlock()
+	s.base.close()
 	all.Wait()
+	s.all.Wait()
+	s.keeper.close()
+}
+
+// resting lists the sessions that are awake and that nobody uses, the one that
+// has rested longest first.
+func (s *Set) resting() []*Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []*Session
+	for _, one := range s.sessions {
+		if one.awake.Load() && one.Waiting() == 0 {
+			list = append(list, one)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Session) int { return int(a.used.Load() - b.used.Load()) })
+	return list
+}
+
+// room makes room for one more sandbox, which then counts as awake.
+func (s *Set) room(newcomer *Session) error {
+	for {
+		s.mu.Lock()
+		awake := 0
+		for _, one := range s.sessions {
+			if one != newcomer && one.awake.Load() {
+				awake++
+			}
+		}
+		if awake < s.config.MaxAwake {
+			newcomer.awake.Store(true)
+		}
+		s.mu.Unlock()
+		if awake < s.config.MaxAwake {
+			return nil
+		}
+		list := s.resting()
+		if len(list) == 0 {
+			return fmt.Errorf("%d sessions run code, as many as may be awake at a time (sessions.maxAwake); wait until one has ended", awake)
+		}
+		if err := s.rest(list[0]); err != nil {
+			return err
+		}
+	}
+}
+
+// rest lays a session down, or ends it where it cannot sleep; what it lost is
+// said at its next execution.
+func (s *Set) rest(one *Session) error {
+	ctx, cancel := context.WithTimeout(s.life, sleepTimeout)
+	defer cancel()
+	err := one.sleepIf(ctx, time.Now())
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if !errors.Is(err, errNoSleep) {
+		s.config.Logger.Warn("a session that was to sleep could not be saved", "session", one.name, "error", err)
+	}
+	return one.dropIf(ctx, "it was ended to make room for another session, and could not be saved: "+err.Error())
+}
+
+// look lays resting sessions down and keeps order on the disk.
+func (s *Set) look() {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	tidied := time.Time{}
+	for {
+		select {
+		case <-s.life.Done():
+			return
+		case <-ticker.C:
+		}
+		if s.config.Idle > 0 {
+			for _, one := range s.resting() {
+				since := time.Now().Add(-s.config.Idle)
+				if time.Unix(0, one.used.Load()).After(since) {
+					continue
+				}
+				ctx, cancel := context.WithTimeout(s.life, sleepTimeout)
+				err := one.sleepIf(ctx, since)
+				if err == nil {
+					tidied = time.Time{} // the disk holds more now
+				} else if s.life.Err() == nil {
+					one.used.Store(time.Now().UnixNano()) // not at once again
+					s.config.Logger.Warn("a resting session could not be saved, and stays in memory", "session", one.name, "error", err)
+				}
+				cancel()
+			}
+		}
+		if time.Since(tidied) > tidyEvery {
+			tidied = time.Now()
+			if err := s.keeper.tidy(time.Now()); err != nil {
+				s.config.Logger.Warn("keeping order among saved sessions", "error", err)
+			}
+		}
+	}
+}
+
+// tidy removes what dead processes left, what has slept too long, and what is
+// more than the disk is to hold.
+func (k *keeper) tidy(now time.Time) error {
+	list, err := k.store.List()
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(list, func(a, b snapshot.Entry) int { return a.Time.Compare(b.Time) })
+	var total int64
+	for _, e := range list {
+		if !strings.HasPrefix(e.Name, basePrefix) {
+			total += e.Size
+		}
+	}
+	var errs []error
+	for _, e := range list {
+		name, named := strings.CutPrefix(e.Name, sessionPrefix)
+		switch {
+		case named && k.config.Keep > 0 && now.Sub(e.Time) > k.config.Keep:
+			errs = append(errs, k.expire(name, fmt.Sprintf("it slept for more than %v (sessions.keep)", k.config.Keep)))
+		case named && total > k.config.MaxDisk:
+			errs = append(errs, k.expire(name, "saved sessions took more room than sessions.maxDisk allows"))
+		case strings.HasPrefix(e.Name, processPrefix):
+			unlock, err := k.try(e.Name)
+			if err != nil {
+				continue // that process lives
+			}
+			errs = append(errs, k.store.Remove(e.Name))
+			unlock()
+		default:
+			continue
+		}
+		total -= e.Size
+	}
+	return errors.Join(errs...)
 }

@@ -25,7 +25,8 @@
 //
 //	exec      {"type":"exec","id":1,"nonce":"…","code":"…","filename":"<cell 1>",
 //	           "script":true,"grants":["fs"],"define":[Server…],
-//	           "discovered":[{"name":"fs","alias":"fs","description":"…"}]}
+//	           "discovered":[{"name":"fs","alias":"fs","description":"…"}],
+//	           "reseed":"9f…"}
 //	reply     {"type":"reply","id":7,"ok":true,"result":ANY}
 //	          {"type":"reply","id":7,"ok":false,"error":{"kind":"tool","message":"…"}}
 //	shutdown  {"type":"shutdown"}
@@ -46,7 +47,9 @@
 // A server that is named in "grants" has been defined in this or an earlier
 // exec of the same guest; defining it again replaces the definition.
 // "discovered", when it is there, replaces what the guest knew of the servers
-// that exist. Optional members are left out when they are empty. The methods of
+// that exist. "reseed" is for a guest that was restored from a snapshot of which
+// there are other copies: it makes what is random in it its own, before anything
+// else. Optional members are left out when they are empty. The methods of
 // a call and the kinds of an error are the constants of this package.
 //
 // The guest sends "ready" once, before anything else. The host may send "exec"

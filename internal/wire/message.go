@@ -28,6 +28,7 @@ type Exec struct {
 	Grants     []string     `json:"grants,omitempty"`
 	Define     []Server     `json:"define,omitempty"`
 	Discovered []ServerInfo `json:"discovered,omitempty"`
+	Reseed     string       `json:"reseed,omitempty"` // hexadecimal; fresh randomness for a guest that others were copied from too
 }
 
 // Server is the definition of a server that the guest makes a module of.

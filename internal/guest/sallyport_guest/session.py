@@ -162,6 +162,10 @@ class Session:
         self.prepare()
         self.channel.run = run = frame["id"]
         self.error = None
+        if "reseed" in frame:
+            from .reseed import reseed
+
+            reseed(bytes.fromhex(frame["reseed"]))
         if self._registry is not None or "grants" in frame or "define" in frame or "discovered" in frame:
             self.registry.update(frame)
         filename = frame.get("filename") or "<cell %d>" % run

@@ -20,6 +20,7 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 		Usable:    true,
 		Isolation: sandbox.KernelIsolation,
 		Duplex:    true,
+		Snapshots: true,
 		Limits:    b.groups.limitsOn(b.userns && b.scopes.available(ctx)),
 	}
 	rep.Limits[sandbox.Processes] = sandbox.LimitReport{Enforcement: sandbox.Hard, By: "gVisor RLIMIT_NPROC"}

@@ -35,6 +35,9 @@ type CellConfig struct {
 	// OwnUserNamespace says that the cell was started in a user namespace
 	// that maps only its creator.
 	OwnUserNamespace bool `json:"ownUserNamespace"`
+	// Restore is the directory of a snapshot to go on from instead of
+	// starting Args; empty is none.
+	Restore string `json:"restore,omitempty"`
 }
 
 // Rootfs describes a read-only root file system, put together in the cell's
@@ -64,12 +67,16 @@ const (
 	OpUsage     = "usage"
 	OpPause     = "pause"
 	OpResume    = "resume"
+	OpSnapshot  = "snapshot" // into Command.Dir
 )
 
 // Command asks a cell to do something; the Event with the same ID answers.
 type Command struct {
-	ID int64  `json:"id"`
-	Op string `json:"op"`
+	ID  int64  `json:"id"`
+	Op  string `json:"op"`
+	Dir string `json:"dir,omitempty"` // of a snapshot: exists and is empty
+	// Keep says that the sandbox goes on after a snapshot.
+	Keep bool `json:"keep,omitempty"`
 }
 
 // Kinds of Event.

@@ -278,7 +278,8 @@ func (r *run) Destroy(context.Context) error {
 }
 
 // command asks the cell and waits for its answer.
-func (r *run) command(ctx context.Context, op string) (Event, error) {
+func (r *run) command(ctx context.Context, cmd Command) (Event, error) {
+	op := cmd.Op
 	ch := make(chan Event, 1)
 	r.mu.Lock()
 	if r.waiting == nil {
@@ -288,10 +289,11 @@ func (r *run) command(ctx context.Context, op string) (Event, error) {
 	r.nextID++
 	id := r.nextID
 	r.waiting[id] = ch
+	cmd.ID = id
 	r.mu.Unlock()
 
 	r.writeMu.Lock()
-	err := r.enc.Encode(Command{ID: id, Op: op})
+	err := r.enc.Encode(cmd)
 	r.writeMu.Unlock()
 	if err != nil {
 		err = &sandbox.Error{Op: op, Backend: Name, Kind: sandbox.ErrGone, Err: err}
@@ -316,25 +318,25 @@ func (r *run) command(ctx context.Context, op string) (Event, error) {
 
 // Interrupt implements sandbox.Interrupter.
 func (r *run) Interrupt(ctx context.Context) error {
-	_, err := r.command(ctx, OpInterrupt)
+	_, err := r.command(ctx, Command{Op: OpInterrupt})
 	return err
 }
 
 // Pause implements sandbox.Pauser.
 func (r *run) Pause(ctx context.Context) error {
-	_, err := r.command(ctx, OpPause)
+	_, err := r.command(ctx, Command{Op: OpPause})
 	return err
 }
 
 // Resume implements sandbox.Pauser.
 func (r *run) Resume(ctx context.Context) error {
-	_, err := r.command(ctx, OpResume)
+	_, err := r.command(ctx, Command{Op: OpResume})
 	return err
 }
 
 // Usage implements sandbox.Meter.
 func (r *run) Usage(ctx context.Context) (sandbox.Usage, error) {
-	e, err := r.command(ctx, OpUsage)
+	e, err := r.command(ctx, Command{Op: OpUsage})
 	if err != nil {
 		return sandbox.Usage{CPU: -1, MemoryBytes: -1, PeakBytes: -1}, err
 	}

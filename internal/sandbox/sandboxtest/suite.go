@@ -44,6 +44,7 @@ func Run(t *testing.T, cfg Config) {
 	t.Run("transfer", s.transfer)
 	t.Run("limits", s.limits)
 	t.Run("accounting", s.accounting)
+	t.Run("snapshots", s.snapshots)
 	t.Run("hostile", s.hostile)
 	t.Run("isolation", s.isolation)
 	if cfg.Leftovers != nil {

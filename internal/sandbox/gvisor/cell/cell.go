@@ -57,6 +57,7 @@ func Main(args []string) (code int, ok bool) {
 // cell is one running sandbox, seen from its first process.
 type cell struct {
 	cfg       gvisor.CellConfig
+	conf      *config.Config
 	container *container.Container
 	panicLog  string
 
@@ -134,6 +135,8 @@ func (c *cell) serve(in *json.Decoder) {
 			err = c.container.Pause()
 		case gvisor.OpResume:
 			err = c.container.Resume()
+		case gvisor.OpSnapshot:
+			err = c.snapshot(cmd.Dir, cmd.Keep)
 		case gvisor.OpUsage:
 			var u usage
 			if u, err = measure(); err == nil {
@@ -183,6 +186,13 @@ func (c *cell) start() error {
 	})
 	if err != nil {
 		return fmt.Errorf("creating the sandbox: %w", err)
+	}
+	c.conf = conf
+	if c.cfg.Restore != "" {
+		if err := c.restore(); err != nil {
+			return fmt.Errorf("restoring the sandbox: %w", err)
+		}
+		return nil
 	}
 	if err := c.container.Start(conf); err != nil {
 		return fmt.Errorf("starting the sandbox: %w", err)

@@ -1,0 +1,401 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"sallyport/internal/guest"
+	"sallyport/internal/sandbox"
+	"sallyport/internal/snapshot"
+	"sallyport/internal/state"
+	"sallyport/internal/wire"
+)
+
+const (
+	// sessionPrefix begins the names of snapshots of named sessions, and
+	// processPrefix those of sessions that end with their process.
+	sessionPrefix = "session-"
+	processPrefix = "process-"
+	recordSuffix  = ".json"
+	maxRecord     = 64 << 10
+)
+
+// ErrElsewhere: the session is awake in another process of this user.
+var ErrElsewhere = errors.New("the session is in use by another Sallyport")
+
+// Status says where a session's state is.
+type Status string
+
+// The states of a session.
+const (
+	Awake  Status = "awake"  // in a sandbox
+	Asleep Status = "asleep" // on disk
+	Gone   Status = "gone"   // lost; the next execution says why
+)
+
+// Record is what is written of a named session, for other processes and for
+// people.
+type Record struct {
+	Name    string    `json:"name"`
+	Created time.Time `json:"created"`
+	Used    time.Time `json:"used"`
+	Status  Status    `json:"status"`
+	// Lost says why the state is gone.
+	Lost string `json:"lost,omitempty"`
+	// Process is the one in which it is awake, or was.
+	Process int `json:"process,omitempty"`
+	// Bytes is the size of its snapshot.
+	Bytes int64 `json:"bytes,omitempty"`
+	// Background is what went on in it when it fell asleep.
+	Background wire.Background `json:"background,omitzero"`
+}
+
+// keeper lays sessions to sleep and wakes them.
+type keeper struct {
+	config   Config
+	restorer sandbox.Restorer
+	store    *snapshot.Store
+	records  state.Dir
+	process  string // names what this process has for itself
+
+	mu   sync.Mutex
+	mark func() // set: says that this process lives
+}
+
+// newKeeper returns nil where sessions live in memory alone.
+func newKeeper(config Config) *keeper {
+	restorer, ok := sandbox.As[sandbox.Restorer](config.Backend)
+	if !ok || config.Snapshots == nil {
+		return nil
+	}
+	return &keeper{
+		config: config.withDefaults(), restorer: restorer, store: config.Snapshots, records: config.Records,
+		process: fmt.Sprintf("%s%d-%s", processPrefix, os.Getpid(), strings.TrimPrefix(newID(), "sp-")[:8]),
+	}
+}
+
+// sleepNote is what the next host must know of a guest.
+type sleepNote struct {
+	Ready        wire.Ready        `json:"ready"`
+	Executions   uint64            `json:"executions"`
+	Known        map[string]string `json:"known"`
+	Background   wire.Background   `json:"background"`
+	Stray        string            `json:"stray"`
+	StrayOmitted int64             `json:"strayOmitted"`
+}
+
+// A nap is one session's place on disk, and what it holds there.
+type nap struct {
+	keeper *keeper
+	name   string // of the session
+	own    bool   // it ends with this process: nobody else may know of it
+	unlock func() // nil: this process does not have it
+	record Record
+	asleep bool
+}
+
+func (k *keeper) nap(name string, own bool) *nap {
+	if k == nil {
+		return nil
+	}
+	return &nap{keeper: k, name: name, own: own}
+}
+
+// snapshotName is where the session sleeps.
+func (n *nap) snapshotName() string {
+	if n.own {
+		return n.keeper.process
+	}
+	return sessionPrefix + n.name
+}
+
+// claim makes the session this process's, and says why state that it had is
+// gone, if it is. It is ErrElsewhere while another one has it awake.
+func (n *nap) claim() (lost string, err error) {
+	if n == nil || n.own || n.unlock != nil {
+		return "", nil
+	}
+	unlock, err := n.keeper.try(n.name)
+	if err != nil {
+		return "", err
+	}
+	record, err := n.keeper.read(n.name)
+	if err != nil {
+		unlock()
+		return "", err
+	}
+	now := time.Now().UTC()
+	if record == nil {
+		record = &Record{Name: n.name, Created: now}
+	}
+	n.asleep = record.Status == Asleep
+	switch record.Status {
+	case Awake:
+		lost = "the Sallyport that ran this session ended without saving it"
+	case Gone:
+		lost = record.Lost
+	}
+	n.unlock, n.record = unlock, *record
+	if !n.asleep {
+		err = n.write(Awake, "")
+	}
+	return lost, err
+}
+
+// write updates the record.
+func (n *nap) write(status Status, lost string) error {
+	if n.own {
+		return nil
+	}
+	n.record.Status, n.record.Lost, n.record.Used = status, lost, time.Now().UTC()
+	n.record.Process = os.Getpid()
+	if status != Asleep {
+		n.record.Bytes, n.record.Background = 0, wire.Background{}
+	}
+	data, err := json.MarshalIndent(n.record, "", "  ")
+	if err != nil {
+		return err
+	}
+	return n.keeper.records.Write(state.FileName(n.name, recordSuffix), append(data, '\n'))
+}
+
+// release lets other processes have the session.
+func (n *nap) release() {
+	if n != nil && n.unlock != nil {
+		n.unlock()
+		n.unlock = nil
+	}
+}
+
+// leave releases a session that has no sandbox any more, and writes down what
+// became of its state.
+func (n *nap) leave(lost string) {
+	if n == nil || n.unlock == nil {
+		return
+	}
+	var err error
+	switch {
+	case n.asleep:
+		err = n.write(Asleep, "")
+	case lost != "":
+		err = n.write(Gone, lost)
+	default: // it had none
+		err = n.keeper.records.Remove(state.FileName(n.name, recordSuffix))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		n.keeper.config.Logger.Warn("a session's record could not be written", "session", n.name, "error", err)
+	}
+	n.release()
+}
+
+// sleep writes the sandbox's state to disk and ends it. On error it goes on,
+// unless it is dead.
+func (n *nap) sleep(ctx context.Context, b *box) error {
+	k := n.keeper
+	snapshotter, ok := sandbox.As[sandbox.Snapshotter](b.run)
+	if !ok {
+		return errors.New("this engine cannot save a running sandbox")
+	}
+	if n.own {
+		if err := k.live(); err != nil {
+			return err
+		}
+	}
+	spec := k.config.Spec
+	spec.ID = b.id
+	binding, err := k.restorer.Binding(ctx, &spec)
+	if err != nil {
+		return err
+	}
+	ready, err := b.conn.Ready(ctx)
+	if err != nil {
+		return err
+	}
+	note := &sleepNote{Ready: ready, Executions: b.conn.Executions(), Known: b.known, Background: b.background}
+	err = k.store.Write(n.snapshotName(), binding, note, func(dir string) error {
+		if err := snapshotter.Snapshot(ctx, dir, false); err != nil {
+			return err
+		}
+		// Its last output is in the pipes.
+		select {
+		case <-b.conn.Dead():
+		case <-ctx.Done():
+		}
+		note.Stray, note.StrayOmitted = b.stray.take()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	n.asleep = true
+	n.record.Bytes, n.record.Background = k.size(n.snapshotName()), b.background
+	return nil
+}
+
+func (k *keeper) size(name string) int64 {
+	list, err := k.store.List()
+	if err != nil {
+		return 0
+	}
+	for _, e := range list {
+		if e.Name == name {
+			return e.Size
+		}
+	}
+	return 0
+}
+
+// wake continues what sleeps. When it cannot, the state is lost, and the error
+// says why.
+func (n *nap) wake(ctx context.Context, s *Session) (_ *box, err error) {
+	k := n.keeper
+	name := n.snapshotName()
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			return // the caller gave up: it sleeps on
+		}
+		n.asleep = false
+		if e := n.write(Awake, ""); e != nil {
+			k.config.Logger.Warn("a session's record could not be written", "session", n.name, "error", e)
+		}
+		// From now on it would be an old state.
+		if e := k.store.Remove(name); e != nil && !errors.Is(e, snapshot.ErrNone) {
+			k.config.Logger.Warn("an old snapshot could not be removed", "session", n.name, "error", e)
+		}
+	}()
+	spec := k.config.Spec
+	spec.ID = newID()
+	binding, err := k.restorer.Binding(ctx, &spec)
+	if err != nil {
+		return nil, err
+	}
+	found, err := k.store.Read(name, binding)
+	if err != nil {
+		return nil, err
+	}
+	var note sleepNote
+	if err := json.Unmarshal(found.Note, &note); err != nil {
+		return nil, err
+	}
+	run, err := k.restorer.Restore(ctx, &spec, found.Dir)
+	if err != nil {
+		return nil, err
+	}
+	b, err := open(s.config, spec.ID, run, s.log, s.life.Done(), guest.Options{Restored: &note.Ready, Executions: note.Executions})
+	if err != nil {
+		return nil, err
+	}
+	if note.Known != nil {
+		b.known = note.Known
+	}
+	b.background = note.Background
+	b.stray.write([]byte(note.Stray))
+	return b, nil
+}
+
+// forget removes all that is on disk of a session that this process has.
+func (n *nap) forget() error {
+	if n == nil {
+		return nil
+	}
+	n.asleep = false
+	err := n.keeper.store.Remove(n.snapshotName())
+	if errors.Is(err, snapshot.ErrNone) {
+		err = nil
+	}
+	if n.own {
+		return err
+	}
+	if e := n.keeper.records.Remove(state.FileName(n.name, recordSuffix)); e != nil && !errors.Is(e, fs.ErrNotExist) {
+		err = errors.Join(err, e)
+	}
+	n.release()
+	return err
+}
+
+// live marks this process as one that lives, before something on disk depends
+// on it.
+func (k *keeper) live() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mark != nil {
+		return nil
+	}
+	mark, err := k.try(k.process)
+	k.mark = mark
+	return err
+}
+
+// close takes the mark back.
+func (k *keeper) close() {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mark != nil {
+		k.mark()
+		k.mark = nil
+	}
+}
+
+// try takes a session's lock; ErrElsewhere when another process has it.
+func (k *keeper) try(name string) (unlock func(), err error) {
+	unlock, ok, err := k.records.TryLock(state.FileName(name, ""))
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		if r, err := k.read(name); err == nil && r != nil && r.Process != 0 {
+			return nil, fmt.Errorf("%w (process %d), where it is awake; use another name, or wait until it sleeps there", ErrElsewhere, r.Process)
+		}
+		return nil, ErrElsewhere
+	}
+	return unlock, nil
+}
+
+// read returns the record of a session; nil when there is none.
+func (k *keeper) read(name string) (*Record, error) {
+	data, err := k.records.Read(state.FileName(name, recordSuffix), maxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var r Record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, fmt.Errorf("%s: %w", k.records.Path(state.FileName(name, recordSuffix)), err)
+	}
+	return &r, nil
+}
+
+// expire removes a sleeping session's state. Its next execution is told why.
+func (k *keeper) expire(name, reason string) error {
+	unlock, err := k.try(name)
+	if errors.Is(err, ErrElsewhere) {
+		return nil // it wakes, or is being saved
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	record, err := k.read(name)
+	if err != nil || record == nil || record.Status != Asleep {
+		return err
+	}
+	n := &nap{keeper: k, name: name, unlock: unlock, record: *record}
+	used := record.Used
+	if err := n.write(Gone, reason); err != nil {
+		return err
+	}
+	n.record.Used = used
+	return k.store.Remove(sessionPrefix + name)
+}

@@ -1,0 +1,138 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"sallyport/internal/sandbox"
+	"sallyport/internal/wire"
+)
+
+// saving is a scripted engine whose guests remember words, and whose runs can
+// be saved: what a guest remembers is the snapshot.
+type saving struct {
+	scripted
+	binding            string
+	saveErr, dieOnSave error
+
+	mu       sync.Mutex
+	restored int
+	saves    int
+	memories map[*scriptedRun]map[string]string
+	starting map[string]string // what the run that starts next remembers; nil: it starts anew
+}
+
+func newSaving() *saving {
+	e := &saving{binding: "engine: saving", memories: map[*scriptedRun]map[string]string{}}
+	e.guest = e.remember
+	return e
+}
+
+// remember is a guest. "set K V" and "get K" are its words beside the others';
+// "reseeded" says whether it was told to be.
+func (e *saving) remember(g *guestEnd) {
+	e.mu.Lock()
+	memory := e.starting
+	e.starting = nil
+	fresh := memory == nil
+	if fresh {
+		memory = map[string]string{}
+	}
+	e.memories[g.run] = memory
+	e.mu.Unlock()
+	if fresh {
+		g.ready()
+	}
+	for {
+		f, ok := g.next()
+		if !ok {
+			return
+		}
+		if f.Type != "exec" {
+			continue
+		}
+		if f.Reseed != "" {
+			memory["reseed"] = f.Reseed
+		}
+		verb, rest, _ := strings.Cut(f.Code, " ")
+		switch verb {
+		case "set":
+			k, v, _ := strings.Cut(rest, " ")
+			memory[k] = v
+			g.done(f, "ok", 0)
+		case "get":
+			g.output(wire.KindStdout, memory[rest])
+			g.done(f, "ok", 0)
+		case "leave": // output after the end
+			g.done(f, "ok", 0)
+			g.output(wire.KindStdout, rest)
+		default:
+			if !words(g, f) {
+				return
+			}
+		}
+	}
+}
+
+func (e *saving) Binding(context.Context, *sandbox.Spec) (string, error) { return e.binding, nil }
+
+func (e *saving) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, error) {
+	run, err := e.scripted.Start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return savedRun{run.(*scriptedRun), e}, nil
+}
+
+func (e *saving) Restore(ctx context.Context, spec *sandbox.Spec, dir string) (sandbox.Run, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "memory"))
+	if err != nil {
+		return nil, err
+	}
+	memory := map[string]string{}
+	if err := json.Unmarshal(data, &memory); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	e.starting = memory
+	e.restored++
+	e.mu.Unlock()
+	return e.Start(ctx, spec)
+}
+
+func (e *saving) counts() (restored, saves int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.restored, e.saves
+}
+
+type savedRun struct {
+	*scriptedRun
+	engine *saving
+}
+
+func (r savedRun) Snapshot(_ context.Context, dir string, keep bool) error {
+	e := r.engine
+	if e.saveErr != nil {
+		return e.saveErr
+	}
+	if e.dieOnSave != nil {
+		r.kill()
+		<-r.ended
+		return e.dieOnSave
+	}
+	e.mu.Lock()
+	data, err := json.Marshal(e.memories[r.scriptedRun])
+	e.saves++
+	e.mu.Unlock()
+	if err = errors.Join(err, os.WriteFile(filepath.Join(dir, "memory"), data, 0o600)); err == nil && !keep {
+		r.kill()
+		<-r.ended
+	}
+	return err
+}
