@@ -80,6 +80,7 @@ var programs = map[string][]string{
 	"scripts/report": nil,
 	"test/engines":   {"internal/sandbox", "internal/sandbox/gvisor", "internal/sandbox/sandboxtest"},
 	"test/faults":    {"internal/sandbox/sandboxtest"},
+	"test/proxies":   nil,
 
 	"scripts/configuration": {"internal/settings"},
 

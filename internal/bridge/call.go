@@ -32,10 +32,16 @@ func (x *Execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, 
 		result, err = x.queryDocs(ctx, call.Params)
 	case wire.MethodSearchToolDocs:
 		result, err = x.searchDocs(ctx, call.Params)
+	case wire.MethodServers:
+		result, err = x.discovered()
 	case wire.MethodMemoryGet, wire.MethodMemoryPut, wire.MethodMemoryDelete, wire.MethodMemoryList:
 		result, err = x.memoryCall(call)
 	case wire.MethodToolSave, wire.MethodToolLoad, wire.MethodToolNames:
 		result, err = x.toolCall(call)
+	case wire.MethodListResources, wire.MethodListResourceTemplates, wire.MethodListPrompts, wire.MethodReadResource, wire.MethodGetPrompt:
+		result, err = x.offered(ctx, call)
+	case wire.MethodSessionFacts:
+		result, err = x.facts()
 	default:
 		err = &wire.CallError{Kind: wire.KindUnsupported, Message: "Unknown RPC type: " + clip(call.Method, 100)}
 	}
@@ -48,8 +54,8 @@ func (x *Execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, 
 // params are those that the methods here know. Texts are decoded, arguments
 // stay the code's own bytes.
 type params struct {
-	server, tool, name string
-	arguments          json.RawMessage
+	server, tool, name, uri string
+	arguments               json.RawMessage
 }
 
 func parseParams(raw json.RawMessage) (params, error) {
@@ -68,6 +74,8 @@ func parseParams(raw json.RawMessage) (params, error) {
 			text(&p.tool, key, value)
 		case "name":
 			text(&p.name, key, value)
+		case "uri":
+			text(&p.uri, key, value)
 		case "arguments":
 			switch jsonrpc.Kind(value) {
 			case '{':
@@ -116,6 +124,9 @@ func (x *Execution) callTool(ctx context.Context, raw json.RawMessage) (json.Raw
 	}
 	if p.tool == "" {
 		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "Missing tool name"}
+	}
+	if err := x.bridge.permit(p.server, p.tool); err != nil {
+		return nil, err
 	}
 	server, err := x.open(ctx, p.server)
 	if err != nil {
@@ -203,7 +214,7 @@ func callError(ctx context.Context, err error) *wire.CallError {
 		kind = wire.KindNotFound
 	case errors.Is(err, upstream.ErrTimeout):
 		kind = wire.KindTimeout
-	case errors.Is(err, upstream.ErrInputRequired):
+	case errors.Is(err, upstream.ErrInputRequired), errors.Is(err, upstream.ErrNotOffered):
 		kind = wire.KindUnsupported
 	case errors.As(err, &answered), errors.Is(err, upstream.ErrBadAnswer):
 		kind = wire.KindServer
