@@ -194,6 +194,13 @@ func removePlace(dir string) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
+	// Under a name that sweepers leave alone: one that came to the directory
+	// after its lock was removed would make another there.
+	away := filepath.Join(filepath.Dir(dir), unfinished+strings.ToLower(rand.Text()[:10]))
+	now := time.Now()
+	if os.Chtimes(dir, now, now) == nil && os.Rename(dir, away) == nil {
+		dir = away
+	}
 	// Not RemoveAll from the start: if a cell still has its tmpfs mounted, it
 	// is in a namespace of its own and not seen from here.
 	return os.RemoveAll(dir)

@@ -222,7 +222,7 @@ func (c *collector) Output(s guest.Stream, b []byte) {
 	if s == guest.Stderr {
 		buf = &c.stderr
 	}
-	if room := c.limit - buf.Len(); len(b) > room {
+	if room := max(0, c.limit-buf.Len()); len(b) > room {
 		b, c.truncated = b[:room], true
 	}
 	buf.Write(b)
