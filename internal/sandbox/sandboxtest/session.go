@@ -31,6 +31,9 @@ type suite struct {
 	cfg    *Config
 	report *sandbox.Report
 	mark   string // begins the ID of every run
+	// restores has start give out sandboxes that were restored from a
+	// snapshot of the one that it started.
+	restores bool
 }
 
 // backend makes a backend that is closed when t ends.
@@ -97,6 +100,9 @@ func (s *suite) start(t *testing.T, b sandbox.Backend, spec *sandbox.Spec) *sess
 			logs, _ = l.Logs(ctx)
 		}
 		t.Fatalf("Ready: %v\n%s", err, logs)
+	}
+	if s.restores {
+		return s.restore(t, b, s.take(t, sess, spec, false))
 	}
 	return sess
 }

@@ -47,6 +47,13 @@ func Run(t *testing.T, cfg Config) {
 	t.Run("snapshots", s.snapshots)
 	t.Run("hostile", s.hostile)
 	t.Run("isolation", s.isolation)
+	if report.Snapshots {
+		t.Run("isolation of restored ones", func(t *testing.T) {
+			s.restores = true
+			defer func() { s.restores = false }()
+			s.isolation(t)
+		})
+	}
 	if cfg.Leftovers != nil {
 		t.Run("nothing left", s.nothingLeft)
 	}
