@@ -31,6 +31,9 @@ var (
 	// ErrInputRequired: the server asks a question of the user, which is not
 	// supported yet.
 	ErrInputRequired = errors.New("the server asks for input from the user, which is not supported")
+	// ErrUnauthorized: the server wants to know who we are, or knows and does
+	// not want us.
+	ErrUnauthorized = errors.New("the server wants authorization")
 	// ErrBadAnswer: the server's answer is not what the protocol says.
 	ErrBadAnswer = errors.New("the server's answer is not valid")
 )

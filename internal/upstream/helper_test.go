@@ -8,7 +8,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/signal"
 	"strconv"
@@ -21,6 +23,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
+	"sallyport/internal/upstream/child"
 	"sallyport/internal/upstream/definitions"
 )
 
@@ -399,6 +402,9 @@ func manage(t testing.TB, opts Options, defs ...Definition) *Manager {
 	return m
 }
 
+// processOf is the process of a server that is a program.
+func processOf(s *Server) *child.Process { return s.conn.(*program).proc }
+
 func running(t testing.TB, m *Manager, name string) *Server {
 	t.Helper()
 	s, err := m.Server(t.Context(), name)
@@ -437,4 +443,18 @@ func (l *logBuffer) String() string {
 
 func (l *logBuffer) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// peekMethod is the method of the message in a request, which can still be read.
+func peekMethod(r *http.Request) string {
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		return "?"
+	}
+	r.Body = io.NopCloser(bytes.NewReader(data))
+	var m request
+	if json.Unmarshal(data, &m) != nil {
+		return "?"
+	}
+	return m.Method
 }

@@ -11,8 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sallyport/internal/state"
 	"sallyport/internal/upstream/child"
 	"sallyport/internal/upstream/definitions"
+	"sallyport/internal/upstream/remote"
 )
 
 // Definition is one server that the user has.
@@ -36,6 +38,16 @@ type Options struct {
 	StopGrace time.Duration
 	// MaxLine bounds a message of a server in bytes (256 MiB).
 	MaxLine int
+	// Connections says how many processes or connections a server may have at
+	// a time; nil, and what is below 1, mean one.
+	Connections func(name string) int
+	// Secrets reads what definitions name and do not hold; nil: nothing.
+	Secrets definitions.Secrets
+	// PlainHTTP are patterns of hosts to which plain HTTP is allowed besides
+	// this machine.
+	PlainHTTP []string
+	// Eras is where it is remembered how servers want to be spoken to.
+	Eras state.Dir
 }
 
 // Bounds of the wait between starts of a server that does not stay up.
@@ -53,6 +65,7 @@ type Manager struct {
 	opts      Options
 	client    Implementation
 	keeper    *child.Keeper
+	network   *remote.Network
 	set       atomic.Pointer[configured]
 	replacing sync.Mutex
 
@@ -74,6 +87,9 @@ type entry struct {
 	def Definition
 	// retired: another definition has taken its place.
 	retired atomic.Bool
+	// more are entries of the same definition, for further connections.
+	more   []*entry
+	claims claims
 
 	mu       sync.Mutex
 	current  *Server // nil, running or ended
@@ -110,12 +126,13 @@ func NewManager(defs []Definition, opts Options) *Manager {
 		opts:     opts,
 		client:   Implementation{Name: opts.ClientName, Version: opts.ClientVersion},
 		keeper:   child.NewKeeper(opts.Log),
+		network:  remote.NewNetwork(opts.Environ, opts.PlainHTTP),
 		retiring: make(map[*entry]struct{}),
 	}
 	m.base, m.cancel = context.WithCancelCause(context.Background())
 	m.patience, m.hurry = context.WithCancel(context.Background())
 
-	m.set.Store(configure(defs, nil))
+	m.set.Store(m.configure(defs, nil))
 	if opts.IdleStop > 0 {
 		m.running.Go(m.stopIdle)
 	}
@@ -157,7 +174,10 @@ func (m *Manager) Server(ctx context.Context, name string) (*Server, error) {
 		if !ok {
 			return nil, &Error{Server: name, Kind: ErrUnknownServer}
 		}
-		s, err := m.serverOf(ctx, e)
+		s, err := m.leastBusy(ctx, e)
+		if err == nil && !e.claims.claim(s) && m.base.Err() == nil && ctx.Err() == nil {
+			continue
+		}
 		// Another definition may have come meanwhile.
 		if !e.retired.Load() || ctx.Err() != nil || m.base.Err() != nil {
 			return s, err
@@ -242,7 +262,13 @@ func (m *Manager) starting(e *entry) (*attempt, time.Duration, error) {
 	e.starting = a
 	known := e.era
 	m.running.Go(func() {
+		if known == eraUnknown {
+			known = m.recall(e.def)
+		}
 		a.server, a.err = m.start(m.base, e.def, known)
+		if a.err == nil && a.server.session.era != known {
+			m.remember(e.def, a.server.session.era)
+		}
 		e.mu.Lock()
 		e.starting = nil
 		if a.err != nil {
@@ -272,12 +298,11 @@ func (m *Manager) Running() []*Server {
 	var out []*Server
 	set := m.set.Load()
 	for _, d := range set.defs {
-		e := set.entries[d.Name]
-		e.mu.Lock()
-		if e.current != nil && e.current.Alive() {
-			out = append(out, e.current)
+		for _, e := range set.entries[d.Name].all() {
+			if s := e.alive(); s != nil {
+				out = append(out, s)
+			}
 		}
-		e.mu.Unlock()
 	}
 	return out
 }
@@ -292,14 +317,16 @@ func (m *Manager) stopIdle() {
 		case <-m.base.Done():
 			return
 		}
-		for _, e := range m.set.Load().entries {
-			if s := e.takeIdle(m.opts.IdleStop); s != nil {
-				s.log.Info("MCP server stopped: it was not used", "for", m.opts.IdleStop)
-				m.running.Go(func() {
-					if err := s.stop(m.patience); err != nil {
-						s.log.Error("MCP server cannot be ended", "err", err)
-					}
-				})
+		for _, first := range m.set.Load().entries {
+			for _, e := range first.all() {
+				if s := e.takeIdle(m.opts.IdleStop); s != nil {
+					s.log.Info("MCP server stopped: it was not used", "for", m.opts.IdleStop)
+					m.running.Go(func() {
+						if err := s.stop(m.patience); err != nil {
+							s.log.Error("MCP server cannot be ended", "err", err)
+						}
+					})
+				}
 			}
 		}
 	}
@@ -334,7 +361,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	var all []*entry
 	set := m.set.Load()
 	for _, d := range set.defs {
-		all = append(all, set.entries[d.Name])
+		all = append(all, set.entries[d.Name].all()...)
 	}
 	m.mu.Lock()
 	all = slices.AppendSeq(all, maps.Keys(m.retiring))

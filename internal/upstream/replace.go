@@ -16,7 +16,7 @@ type configured struct {
 
 // configure makes entries of definitions; those of before whose server may go
 // on running are kept, and every name keeps its alias.
-func configure(defs []Definition, before *configured) *configured {
+func (m *Manager) configure(defs []Definition, before *configured) *configured {
 	sorted := slices.Clone(defs)
 	slices.SortStableFunc(sorted, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
 	sorted = slices.CompactFunc(sorted, func(a, b Definition) bool { return a.Name == b.Name })
@@ -41,7 +41,7 @@ func configure(defs []Definition, before *configured) *configured {
 				continue
 			}
 		}
-		c.entries[name] = &entry{def: sorted[i]}
+		c.entries[name] = m.newEntry(sorted[i])
 	}
 	return c
 }
@@ -76,7 +76,7 @@ func (m *Manager) Replace(defs []Definition, drain time.Duration) {
 	m.replacing.Lock()
 	defer m.replacing.Unlock()
 	before := m.set.Load()
-	after := configure(defs, before)
+	after := m.configure(defs, before)
 	m.set.Store(after)
 	for _, name := range slices.Sorted(maps.Keys(before.entries)) {
 		old := before.entries[name]
@@ -85,9 +85,11 @@ func (m *Manager) Replace(defs []Definition, drain time.Duration) {
 		}
 		m.mu.Lock()
 		if !m.closed { // Close ends everything anyway
-			old.retired.Store(true)
-			m.retiring[old] = struct{}{}
-			m.running.Go(func() { m.retire(old, drain) })
+			for _, e := range old.all() {
+				e.retired.Store(true)
+				m.retiring[e] = struct{}{}
+				m.running.Go(func() { m.retire(e, drain) })
+			}
 		}
 		m.mu.Unlock()
 	}

@@ -60,7 +60,7 @@ func TestReplace(t *testing.T) {
 	}
 	for _, name := range []string{"changed", "gone"} {
 		select {
-		case <-first[name].proc.Exited():
+		case <-processOf(first[name]).Exited():
 		case <-time.After(30 * time.Second):
 			t.Errorf("%s still runs", name)
 		}

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sallyport/internal/upstream/child"
 	"sallyport/internal/upstream/jsonrpc"
+	"sallyport/internal/upstream/remote"
 )
 
 // Server is one running server. It is good until the server ends; the Manager
@@ -18,8 +18,7 @@ import (
 type Server struct {
 	def         Definition
 	log         *slog.Logger
-	proc        *child.Process
-	conn        *jsonrpc.Conn
+	conn        transport
 	session     *session
 	tools       *toolCache
 	callTimeout time.Duration
@@ -29,13 +28,18 @@ type Server struct {
 
 	calls, failed, inFlight atomic.Int64
 	lastUse                 atomic.Int64 // nanoseconds since the epoch
-	stopping                atomic.Bool
+	stopping, suspected     atomic.Bool
+
+	progress progressListeners
+	// background runs what must end with the Manager.
+	background func(func(context.Context))
 }
 
 // Info describes a running server.
 type Info struct {
 	Name            string
-	PID             int
+	Transport       string // stdio, streamable HTTP or HTTP with SSE
+	PID             int    // 0 where it is no program of this machine
 	ProtocolVersion string
 	Server          Implementation // as the server calls itself
 	Instructions    string
@@ -45,15 +49,23 @@ type Info struct {
 
 // Info returns what is known since the start.
 func (s *Server) Info() Info {
-	return Info{
+	i := Info{
 		Name:            s.def.Name,
-		PID:             s.proc.PID(),
 		ProtocolVersion: s.session.version,
 		Server:          s.session.server,
 		Instructions:    s.session.instructions,
 		Started:         s.started,
 		StartTook:       s.took,
 	}
+	switch t := s.conn.(type) {
+	case *program:
+		i.Transport, i.PID = "stdio", t.proc.PID()
+	case *remote.Streamable:
+		i.Transport = "streamable HTTP"
+	case *remote.Legacy:
+		i.Transport = "HTTP with SSE"
+	}
+	return i
 }
 
 // Stats counts what happened on a server's connection.
@@ -84,11 +96,11 @@ type Diagnosis struct {
 
 // Diagnosis returns what is known now.
 func (s *Server) Diagnosis() Diagnosis {
-	return Diagnosis{
-		Exit:   s.proc.ExitStatus(),
-		Stderr: s.def.Redact(string(s.proc.Stderr())),
-		Stdout: s.def.Redact(string(s.conn.Junk())),
+	d := Diagnosis{Stdout: s.def.Redact(string(s.conn.Junk()))}
+	if p, ok := s.conn.(*program); ok {
+		d.Exit, d.Stderr = p.proc.ExitStatus(), s.def.Redact(string(p.proc.Stderr()))
 	}
+	return d
 }
 
 // Alive reports whether calls can still succeed.
@@ -101,76 +113,25 @@ func (s *Server) Alive() bool {
 	}
 }
 
-// CallTool calls a tool and returns the CallToolResult as the server sent it,
-// also one that says isError. args is one JSON object, or empty for none.
-//
-// Failures are *Error; the kinds are ErrInvalidArguments, ErrToolNotAllowed,
-// ErrGone, ErrTimeout, ErrInputRequired and none, when the server answered with
-// a protocol error (a *jsonrpc.Error within) or the caller's context ended.
-// Ending ctx tells the server to stop the call.
-func (s *Server) CallTool(ctx context.Context, name string, args json.RawMessage) (json.RawMessage, error) {
-	op := "tools/call " + name
-	if !s.def.ToolAllowed(name) {
-		return nil, &Error{Server: s.def.Name, Op: op, Kind: ErrToolNotAllowed}
-	}
-	if len(args) == 0 {
-		args = json.RawMessage(`{}`)
-	}
-	// The arguments are put between other members: they must be one value.
-	if jsonrpc.Kind(args) != '{' || !jsonrpc.Valid(args) {
-		return nil, &Error{Server: s.def.Name, Op: op, Kind: ErrInvalidArguments}
-	}
-	quoted, err := json.Marshal(name)
-	if err != nil {
-		return nil, &Error{Server: s.def.Name, Op: op, Err: err}
-	}
-	members := make([]byte, 0, len(quoted)+len(args)+24)
-	members = append(append(members, `"name":`...), quoted...)
-	members = append(append(members, `,"arguments":`...), args...)
-
-	ctx, cancel := s.callContext(ctx)
-	defer cancel()
-	done := s.begin()
-	result, err := s.conn.Call(ctx, "tools/call", s.session.params(members))
-	if err == nil {
-		err = s.checkResult(result)
-	}
-	done(err)
-	if err != nil {
-		return nil, s.failure(op, err)
-	}
-	return result, nil
-}
-
-// checkResult refuses what is no CallToolResult at all, and the question that a
-// server of the second era may answer with.
-func (s *Server) checkResult(result json.RawMessage) error {
-	if jsonrpc.Kind(result) != '{' {
-		return fmt.Errorf("%w: the result is not an object", ErrBadAnswer)
-	}
-	if s.session.era != eraStateless {
-		return nil
-	}
-	var asks bool
-	_ = jsonrpc.Members(result, func(key string, value json.RawMessage) bool { // valid since it arrived
-		if key == "resultType" {
-			asks = string(value) == `"input_required"`
-		}
-		return true
-	})
-	if asks {
-		return ErrInputRequired
-	}
-	return nil
-}
-
-// callContext bounds a call by the setting.
+// callContext bounds a call by the setting, or the definition.
 func (s *Server) callContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	if s.callTimeout <= 0 {
+	return bounded(ctx, s.callTimeout)
+}
+
+// bounded is ctx with a limit, of which there is none below 1. Its cause is an
+// ErrTimeout that says the limit.
+func bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit <= 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, s.callTimeout, fmt.Errorf("%w after %s", ErrTimeout, s.callTimeout))
+	return context.WithTimeoutCause(ctx, limit, timeoutError{limit})
 }
+
+// timeoutError is an ErrTimeout.
+type timeoutError struct{ limit time.Duration }
+
+func (e timeoutError) Error() string { return fmt.Sprintf("no answer within %s", e.limit) }
+func (timeoutError) Unwrap() error   { return ErrTimeout }
 
 // begin counts a call; what it returns ends it.
 func (s *Server) begin() func(error) {
@@ -202,19 +163,20 @@ func (s *Server) failure(op string, err error) error {
 			e.Err = errors.New("it was stopped")
 			break
 		}
-		fillDiagnosis(e, s.def, s.proc, s.conn)
+		diagnose(e, s.def, s.conn)
 		if e.Exit == "" {
-			e.Err = err
+			e.Err = redactError(s.def, err)
 		}
+	case errors.Is(err, remote.ErrLost):
+		e.Kind, e.Err = ErrGone, redactError(s.def, err)
 	case errors.Is(err, ErrTimeout):
-		e.Kind = ErrTimeout
-		e.Err = fmt.Errorf("no answer within %s", s.callTimeout)
+		e.Kind, e.Err = ErrTimeout, err
 	case errors.Is(err, ErrInputRequired):
 		e.Kind = ErrInputRequired
 	case errors.Is(err, jsonrpc.ErrNotJSON), errors.Is(err, jsonrpc.ErrMalformed):
-		e.Kind, e.Err = ErrBadAnswer, err
+		e.Kind, e.Err = ErrBadAnswer, redactError(s.def, err)
 	default:
-		e.Err = err
+		e.Err = redactError(s.def, withAdvice(err))
 	}
 	return e
 }
@@ -228,35 +190,15 @@ func (s *Server) redactAnswer(answered *jsonrpc.Error) *jsonrpc.Error {
 	return clean
 }
 
-// fillDiagnosis adds how a server ended, if it did, and its last words.
-func fillDiagnosis(e *Error, def Definition, proc *child.Process, conn *jsonrpc.Conn) {
-	select {
-	case <-conn.Done():
-		// The end of its output is often seen before the end of the process.
-		soon, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
-		defer cancel()
-		for _, event := range []<-chan struct{}{proc.Exited(), conn.Drained()} {
-			select {
-			case <-event:
-			case <-soon.Done():
-			}
-		}
-	default:
-	}
-	e.Exit = proc.ExitStatus()
-	e.LastText = lastLines([]byte(def.Redact(string(proc.Stderr()))), 20, 2<<10)
-	if e.LastText == "" {
-		e.LastText = lastLines([]byte(def.Redact(string(conn.Junk()))), 20, 2<<10)
-	}
-}
-
-// notified handles what the server says unasked. It runs on the reading
+// notified handles what the server says unasked. It runs on a reading
 // goroutine.
 func (s *Server) notified(method string, params json.RawMessage) {
 	switch method {
 	case "notifications/tools/list_changed":
 		s.tools.invalidate()
-	case "notifications/message", "notifications/progress":
+	case "notifications/progress":
+		s.progress.tell(params)
+	case "notifications/message":
 		if s.log.Enabled(context.Background(), slog.LevelDebug) {
 			s.log.Debug("from the server", "method", method, "params", s.def.Redact(string(params[:min(len(params), 2<<10)])))
 		}
@@ -281,15 +223,36 @@ func answer(method string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) 
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: message}
 }
 
+// Waits before a server is asked again to say when its tools change.
+const (
+	firstListen = time.Second
+	maxListen   = time.Minute
+)
+
 // listen asks a server of the second era to say when its tools change, which
-// one of the first era does by itself. The request stays open.
+// one of the first era does by itself. The request stays open; over HTTP it is
+// sent again when it breaks, until ctx ends.
 func (s *Server) listen(ctx context.Context) {
 	if s.session.era != eraStateless || !s.session.listChanged {
 		return
 	}
-	_, err := s.conn.Call(ctx, "subscriptions/listen", s.session.params([]byte(`"notifications":{"toolsListChanged":true}`)))
-	var answered *jsonrpc.Error
-	if errors.As(err, &answered) {
-		s.log.Debug("changes of the tools are not announced", "err", answered)
+	for wait := firstListen; ; wait = min(2*wait, maxListen) {
+		begun := time.Now()
+		_, err := s.conn.Call(ctx, "subscriptions/listen", s.session.params([]byte(`"notifications":{"toolsListChanged":true}`)))
+		if !errors.Is(err, remote.ErrLost) && !errors.Is(err, remote.ErrUnreachable) {
+			s.log.Debug("changes of the tools are not announced any more", "err", err)
+			return
+		}
+		if time.Since(begun) > maxListen {
+			wait = firstListen
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		case <-s.conn.Done():
+			return
+		}
+		s.tools.invalidate() // a change may have been missed
 	}
 }

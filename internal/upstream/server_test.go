@@ -395,7 +395,7 @@ func TestHostileCalls(t *testing.T) {
 	}
 	s = running(t, m, "flood")
 	fine()
-	waitFor(t, func() bool { return len(s.proc.Stderr()) == 64<<10 })
+	waitFor(t, func() bool { return len(processOf(s).Stderr()) == 64<<10 })
 	fine()
 	if strings.Contains(logged.String(), "s3cr3t") {
 		t.Error("a secret was logged")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"sallyport/internal/upstream/jsonrpc"
@@ -31,6 +32,8 @@ const (
 	eraUnknown era = iota
 	eraHandshake
 	eraStateless
+	// eraEvents is the handshake, over HTTP with server-sent events.
+	eraEvents
 )
 
 // Implementation names a program, as the protocol does.
@@ -48,6 +51,7 @@ type session struct {
 	instructions string
 	hasTools     bool // it says that it has tools
 	listChanged  bool // it says when they change
+	announces    bool // it says when anything changes
 	meta         json.RawMessage
 }
 
@@ -56,14 +60,14 @@ type session struct {
 var errFreshProcess = errors.New("the server refused initialize and ended")
 
 type serverCapabilities struct {
-	Tools *struct {
+	Tools, Resources, Prompts *struct {
 		ListChanged bool `json:"listChanged"`
-	} `json:"tools"`
+	}
 }
 
 // negotiate agrees on a session. patience bounds initialize, which may have to
 // wait until a package has been downloaded.
-func negotiate(ctx context.Context, conn *jsonrpc.Conn, client Implementation, known era, patience time.Duration) (*session, error) {
+func negotiate(ctx context.Context, conn transport, client Implementation, known era, patience time.Duration) (*session, error) {
 	if known == eraStateless {
 		s, err := discover(ctx, conn, client, patience)
 		var answered *jsonrpc.Error
@@ -101,7 +105,7 @@ func negotiate(ctx context.Context, conn *jsonrpc.Conn, client Implementation, k
 // errSpeaksStateless: the answer to initialize names a version without one.
 var errSpeaksStateless = errors.New("the server speaks a newer version of the protocol")
 
-func initialize(ctx context.Context, conn *jsonrpc.Conn, client Implementation, patience time.Duration) (*session, error) {
+func initialize(ctx context.Context, conn transport, client Implementation, patience time.Duration) (*session, error) {
 	params, err := json.Marshal(map[string]any{
 		"protocolVersion": newestHandshake,
 		"capabilities":    struct{}{},
@@ -132,6 +136,7 @@ func initialize(ctx context.Context, conn *jsonrpc.Conn, client Implementation, 
 	default:
 		return nil, fmt.Errorf("initialize: %w: protocol version %.40q is not supported", ErrBadAnswer, result.ProtocolVersion)
 	}
+	conn.Speaks(result.ProtocolVersion)
 	if err := conn.Notify(ctx, "notifications/initialized", nil); err != nil {
 		return nil, fmt.Errorf("initialize: %w", err)
 	}
@@ -140,7 +145,7 @@ func initialize(ctx context.Context, conn *jsonrpc.Conn, client Implementation, 
 	return s, nil
 }
 
-func discover(ctx context.Context, conn *jsonrpc.Conn, client Implementation, patience time.Duration) (*session, error) {
+func discover(ctx context.Context, conn transport, client Implementation, patience time.Duration) (*session, error) {
 	meta, err := json.Marshal(map[string]any{
 		"io.modelcontextprotocol/protocolVersion":    stateless,
 		"io.modelcontextprotocol/clientInfo":         client,
@@ -152,6 +157,7 @@ func discover(ctx context.Context, conn *jsonrpc.Conn, client Implementation, pa
 	s := &session{era: eraStateless, version: stateless, meta: meta}
 	callCtx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	conn.Speaks(stateless)
 	raw, err := conn.Call(callCtx, "server/discover", s.params(nil))
 	if err != nil {
 		return nil, fmt.Errorf("server/discover: %w", err)
@@ -181,18 +187,34 @@ func discover(ctx context.Context, conn *jsonrpc.Conn, client Implementation, pa
 func (s *session) takeCapabilities(c serverCapabilities) {
 	s.hasTools = c.Tools != nil
 	s.listChanged = c.Tools != nil && c.Tools.ListChanged
+	s.announces = s.listChanged || c.Resources != nil && c.Resources.ListChanged || c.Prompts != nil && c.Prompts.ListChanged
 }
 
 // params makes a request's parameters of JSON members without their braces.
-func (s *session) params(members []byte) json.RawMessage {
-	out := make([]byte, 0, len(members)+len(s.meta)+16)
+func (s *session) params(members []byte) json.RawMessage { return s.paramsWithToken(members, 0) }
+
+// paramsWithToken is params with a token to hear of progress by, unless it is 0.
+func (s *session) paramsWithToken(members []byte, token int64) json.RawMessage {
+	out := make([]byte, 0, len(members)+len(s.meta)+64)
 	out = append(out, '{')
-	if s.meta != nil {
+	switch {
+	case token != 0:
+		out = append(out, `"_meta":`...)
+		if s.meta != nil {
+			out = append(out, s.meta[:len(s.meta)-1]...) // an object that is not empty
+			out = append(out, ',')
+		} else {
+			out = append(out, '{')
+		}
+		out = append(out, `"progressToken":`...)
+		out = strconv.AppendInt(out, token, 10)
+		out = append(out, '}')
+	case s.meta != nil:
 		out = append(out, `"_meta":`...)
 		out = append(out, s.meta...)
-		if len(members) > 0 {
-			out = append(out, ',')
-		}
+	}
+	if len(out) > 1 && len(members) > 0 {
+		out = append(out, ',')
 	}
 	out = append(out, members...)
 	return append(out, '}')

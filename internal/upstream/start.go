@@ -10,52 +10,84 @@ import (
 	"sallyport/internal/upstream/jsonrpc"
 )
 
-// start starts a server and agrees on a session. The second attempt is for
-// servers that end themselves when they hear initialize.
+// start starts a server, or connects to it, and agrees on a session.
 func (m *Manager) start(ctx context.Context, def Definition, known era) (*Server, error) {
-	s, err := m.attempt(ctx, def, known)
+	failed := &Error{Server: def.Name, Op: "start", Kind: ErrStart, Command: def.CommandLine()}
+	def, err := def.Resolve(ctx, m.opts.Secrets)
+	if err != nil {
+		failed.Err = redactError(def, err)
+		return nil, failed
+	}
+	if def.Remote() != nil {
+		return m.reach(ctx, def, known, failed)
+	}
+	s, err := m.launch(ctx, def, known)
+	// The second attempt is for servers that end themselves when they hear
+	// initialize.
 	if errors.Is(err, errFreshProcess) && ctx.Err() == nil {
-		if second, secondErr := m.attempt(ctx, def, eraStateless); secondErr == nil {
+		if second, secondErr := m.launch(ctx, def, eraStateless); secondErr == nil {
 			return second, nil
 		}
 	}
 	return s, err
 }
 
-// attempt acquires a process, a connection and a session, or nothing.
-func (m *Manager) attempt(ctx context.Context, def Definition, known era) (*Server, error) {
+// newServer is a Server without its transport.
+func (m *Manager) newServer(def Definition) *Server {
+	s := &Server{
+		def: def, log: m.opts.Log.With("server", def.Name),
+		tools: newToolCache(), callTimeout: m.opts.CallTimeout, background: m.background,
+	}
+	if def.CallTimeout > 0 {
+		s.callTimeout = def.CallTimeout
+	}
+	return s
+}
+
+func (m *Manager) startTimeout(def Definition) time.Duration {
+	if def.StartTimeout > 0 {
+		return def.StartTimeout
+	}
+	return m.opts.StartTimeout
+}
+
+// launch acquires a process, a connection and a session, or nothing.
+func (m *Manager) launch(ctx context.Context, def Definition, known era) (*Server, error) {
 	began := time.Now()
-	log := m.opts.Log.With("server", def.Name)
 	failed := &Error{Server: def.Name, Op: "start", Kind: ErrStart, Command: def.CommandLine()}
-	launch := def.Launch()
-	env := childEnvironment(m.opts.Environ, m.opts.Inherit, launch.Env)
-	path, err := child.Find(launch.Command, launch.Dir, env)
+	spec := def.Launch()
+	env := childEnvironment(m.opts.Environ, m.opts.Inherit, spec.Env)
+	path, err := child.Find(spec.Command, spec.Dir, env)
 	if err != nil {
 		failed.Err = redactError(def, err)
 		return nil, failed
 	}
-	proc, err := m.keeper.Start(child.Spec{Path: path, Args: launch.Args, Env: env, Dir: launch.Dir, Grace: m.opts.StopGrace})
+	proc, err := m.keeper.Start(child.Spec{Path: path, Args: spec.Args, Env: env, Dir: spec.Dir, Grace: m.opts.StopGrace})
 	if err != nil {
 		failed.Err = redactError(def, err)
 		return nil, failed
 	}
-	s := &Server{def: def, log: log, proc: proc, tools: newToolCache(), callTimeout: m.opts.CallTimeout}
+	s := m.newServer(def)
 	// Notifications may come before the session is agreed on; they do not
 	// need it.
-	s.conn = jsonrpc.NewConn(proc.Stdout, proc.Stdin, jsonrpc.Options{
-		Log: log, MaxLine: m.opts.MaxLine, OnRequest: answer, OnNotify: s.notified,
+	p := &program{proc: proc, Conn: jsonrpc.NewConn(proc.Stdout, proc.Stdin, jsonrpc.Options{
+		Log: s.log, MaxLine: m.opts.MaxLine, OnRequest: answer, OnNotify: s.notified,
 		Redact: def.Redact,
-	})
+	})}
+	s.conn = p
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.watch()
+		if err := p.watch(); err != nil {
+			s.log.Error("MCP server cannot be ended", "err", err)
+		}
 	}()
 
-	s.session, err = negotiate(ctx, s.conn, m.client, known, m.opts.StartTimeout)
+	patience := m.startTimeout(def)
+	s.session, err = negotiate(ctx, s.conn, m.client, known, patience)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			err = fmt.Errorf("no answer to initialize within %s", m.opts.StartTimeout)
+			err = fmt.Errorf("no answer to initialize within %s", patience)
 		}
 		if ctx.Err() == nil {
 			explain(failed, def, s, err)
@@ -63,27 +95,31 @@ func (m *Manager) attempt(ctx context.Context, def Definition, known era) (*Serv
 			failed.Err = context.Cause(ctx)
 		}
 		if err := s.stop(m.patience); err != nil {
-			log.Error("a server that did not start cannot be ended", "err", err)
+			s.log.Error("a server that did not start cannot be ended", "err", err)
 		} else {
 			<-ended
 		}
 		return nil, failed
 	}
-	s.started, s.took = time.Now(), time.Since(began)
-	s.touch()
-	m.running.Go(func() {
-		s.listen(m.base)
-	})
+	m.up(s, began)
 	m.running.Go(func() {
 		<-ended
 		if !s.stopping.Load() {
 			e := &Error{Server: def.Name, Kind: ErrGone}
-			fillDiagnosis(e, def, s.proc, s.conn)
-			log.Warn("MCP server ended", "exit", e.Exit, "after", time.Since(s.started).Round(time.Millisecond), "output", e.LastText)
+			diagnose(e, def, s.conn)
+			s.log.Warn("MCP server ended", "exit", e.Exit, "after", time.Since(s.started).Round(time.Millisecond), "output", e.LastText)
 		}
 	})
-	log.Info("MCP server started", "pid", proc.PID(), "protocol", s.session.version, "took", s.took.Round(time.Millisecond))
 	return s, nil
+}
+
+// up takes a server into use.
+func (m *Manager) up(s *Server, began time.Time) {
+	s.started, s.took = time.Now(), time.Since(began)
+	s.touch()
+	m.running.Go(func() { s.listen(m.base) })
+	info := s.Info()
+	s.log.Info("MCP server started", "transport", info.Transport, "pid", info.PID, "protocol", s.session.version, "took", s.took.Round(time.Millisecond))
 }
 
 // explain says why a start failed. What the server answered is said; of a
@@ -92,7 +128,7 @@ func explain(failed *Error, def Definition, s *Server, err error) {
 	var answered *jsonrpc.Error
 	isAnswer := errors.As(err, &answered)
 	if !isAnswer || !s.Alive() {
-		fillDiagnosis(failed, def, s.proc, s.conn)
+		diagnose(failed, def, s.conn)
 	}
 	switch {
 	case isAnswer:
@@ -107,36 +143,12 @@ func explain(failed *Error, def Definition, s *Server, err error) {
 	}
 }
 
-// watch ends what is left when either the connection or the process ends, and
-// returns when nothing is.
-func (s *Server) watch() {
-	select {
-	case <-s.conn.Done():
-	case <-s.proc.Exited():
-	}
-	// What it wrote last may still have to be read, also when a message to it
-	// could not be written any more; but something that it started may hold
-	// its output open.
-	select {
-	case <-s.conn.Drained():
-	case <-time.After(200 * time.Millisecond):
-	}
-	s.conn.CloseWrite()
-	if err := s.proc.Stop(context.Background()); err != nil {
-		s.log.Error("MCP server cannot be ended", "err", err)
-		return
-	}
-	s.conn.Wait()
-}
-
 // stop ends the server; when ctx ends, at once. It returns when it is gone.
 func (s *Server) stop(ctx context.Context) error {
 	s.stopping.Store(true)
-	s.conn.CloseWrite()
-	if err := s.proc.Stop(ctx); err != nil {
+	if err := s.conn.Stop(ctx); err != nil {
 		return &Error{Server: s.def.Name, Op: "stop", Err: err}
 	}
-	s.conn.Wait()
 	return nil
 }
 

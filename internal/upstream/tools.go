@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sallyport/internal/upstream/jsonrpc"
+	"sallyport/internal/upstream/remote"
 )
 
 // Bounds of a server's list of tools.
@@ -29,6 +30,8 @@ type Tool struct {
 	OutputSchema       json.RawMessage // nil if there is none
 	Annotations        json.RawMessage // nil if there are none
 	Raw                json.RawMessage // the whole definition
+
+	mirrored []remote.Mirrored // arguments that a call repeats in headers
 }
 
 // toolCache holds a server's tools until they change.
@@ -62,6 +65,21 @@ func (c *toolCache) get() ([]Tool, int, bool) {
 		c.valid = false
 	}
 	return c.tools, c.generation, c.valid
+}
+
+// forget is invalidate, of what last returns too.
+func (c *toolCache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.generation++
+	c.tools, c.valid = nil, false
+}
+
+// last returns the tools that were listed last, also where they are old.
+func (c *toolCache) last() []Tool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tools
 }
 
 // put keeps tools that were asked for at a generation.
@@ -195,6 +213,13 @@ func (l *toolList) add(raw json.RawMessage) {
 	if !ok || l.names[tool.Name] {
 		l.odd++
 		return
+	}
+	if _, ok := l.server.conn.(withHeaders); ok && l.server.session.era == eraStateless {
+		var err error
+		if tool.mirrored, err = remote.MirroredArguments(tool.InputSchema); err != nil {
+			l.server.log.Warn("a tool is left out: its schema says headers that cannot be sent", "tool", tool.Name, "err", err)
+			return
+		}
 	}
 	if l.bytes += len(raw); len(l.tools) >= maxTools || l.bytes > maxToolBytes {
 		l.full = true

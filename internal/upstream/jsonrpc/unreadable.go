@@ -47,7 +47,7 @@ func (c *Conn) notJSON(data []byte, cause error) {
 				waiting <- reply{err: fmt.Errorf("%w: %w", ErrTooLarge, cause)}
 				return
 			}
-			waiting <- reply{err: fmt.Errorf("%w%s", ErrNotJSON, c.place(data))}
+			waiting <- reply{err: fmt.Errorf("%w%s", ErrNotJSON, place(data, c.opts.Redact))}
 			return
 		}
 	}
@@ -135,7 +135,7 @@ const (
 )
 
 // place says where data stops to be JSON.
-func (c *Conn) place(data []byte) string {
+func place(data []byte, redact func(string) string) string {
 	var fault *json.SyntaxError
 	if !errors.As(json.Unmarshal(data, new(struct{})), &fault) || fault.Offset < 1 || fault.Offset > int64(len(data)) {
 		return ""
@@ -145,9 +145,9 @@ func (c *Conn) place(data []byte) string {
 	}
 	at := int(fault.Offset) - 1
 	where := " (byte " + strconv.FormatInt(fault.Offset, 10) + ")"
-	if c.opts.Redact != nil {
+	if redact != nil {
 		around := string(data[max(0, at-searchedForSecrets):min(len(data), at+searchedForSecrets)])
-		if c.opts.Redact(around) != around {
+		if redact(around) != around {
 			return where
 		}
 	}

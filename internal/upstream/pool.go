@@ -1,0 +1,74 @@
+package upstream
+
+import "context"
+
+// maxConnections bounds the connections of one server.
+const maxConnections = 64
+
+// newEntry makes the entries of a definition: as many as it may have
+// connections.
+func (m *Manager) newEntry(def Definition) *entry {
+	e := &entry{def: def}
+	if m.opts.Connections != nil {
+		for range min(m.opts.Connections(def.Name), maxConnections) - 1 {
+			e.more = append(e.more, &entry{def: def})
+		}
+	}
+	return e
+}
+
+// all is the entry and those beside it.
+func (e *entry) all() []*entry {
+	if len(e.more) == 0 {
+		return []*entry{e}
+	}
+	return append([]*entry{e}, e.more...)
+}
+
+// alive returns the server that runs, or nil.
+func (e *entry) alive() *Server {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.current == nil || !e.current.Alive() {
+		return nil
+	}
+	return e.current
+}
+
+// leastBusy is Server for one definition. Where all connections that there are
+// work on something, one more is begun beside, for whoever comes later; the
+// first failure of one is not the caller's.
+func (m *Manager) leastBusy(ctx context.Context, first *entry) (*Server, error) {
+	if len(first.more) == 0 {
+		return m.serverOf(ctx, first)
+	}
+	best, least := (*entry)(nil), int64(0)
+	var idle *entry
+	for _, e := range first.all() {
+		s := e.alive()
+		switch {
+		case s == nil && idle == nil:
+			idle = e
+		case s != nil && (best == nil || s.inFlight.Load() < least):
+			best, least = e, s.inFlight.Load()
+		}
+	}
+	if best == nil {
+		return m.serverOf(ctx, first)
+	}
+	if least > 0 && idle != nil {
+		idle.mu.Lock()
+		_, _, _ = m.starting(idle) // too early, or shut down
+		idle.mu.Unlock()
+	}
+	return m.serverOf(ctx, best)
+}
+
+// background runs what must end with the Manager, unless that has ended.
+func (m *Manager) background(f func(context.Context)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.running.Go(func() { f(m.base) })
+	}
+}

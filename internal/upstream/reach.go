@@ -1,0 +1,201 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"sallyport/internal/upstream/definitions"
+	"sallyport/internal/upstream/jsonrpc"
+	"sallyport/internal/upstream/remote"
+)
+
+// codeUnsupportedVersion is how a server of the second era refuses a version;
+// it says which ones it supports.
+const codeUnsupportedVersion = -32022
+
+// reach connects to a server elsewhere and agrees on a session.
+func (m *Manager) reach(ctx context.Context, def Definition, known era, failed *Error) (*Server, error) {
+	began := time.Now()
+	patience := m.startTimeout(def)
+	bounded, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%w after %s", ErrTimeout, patience))
+	defer cancel()
+	s := m.newServer(def)
+	r := def.Remote()
+	call := approach{
+		manager: m, server: s,
+		target: remote.Target{URL: r.URL, Headers: r.Headers, TLS: remote.TLS(r.TLS)},
+		options: remote.Options{
+			Log: s.log, MaxMessage: m.opts.MaxLine, OnRequest: answer, OnNotify: s.notified,
+			OnGap: s.tools.invalidate, Redact: def.Redact,
+		},
+	}
+	err := call.any(bounded, r.Transport, known)
+	switch {
+	case err == nil:
+		m.up(s, began)
+		return s, nil
+	case ctx.Err() != nil:
+		failed.Err = context.Cause(ctx)
+	case errors.Is(err, ErrTimeout):
+		failed.Err = fmt.Errorf("no answer within %s", patience)
+	default:
+		var answered *jsonrpc.Error
+		if errors.As(err, &answered) {
+			err = fmt.Errorf("initialize: %w", s.redactAnswer(answered))
+		}
+		failed.Err = redactError(def, withAdvice(err))
+	}
+	return nil, failed
+}
+
+// approach tries the ways to a server elsewhere. What has worked is put into
+// the server.
+type approach struct {
+	manager *Manager
+	server  *Server
+	target  remote.Target
+	options remote.Options
+}
+
+// any tries streamable HTTP first, and the older transport where the server
+// does not know it; or first what has worked before.
+func (a *approach) any(ctx context.Context, want definitions.Transport, known era) error {
+	if want == definitions.SSE {
+		return a.events(ctx)
+	}
+	if known == eraEvents {
+		err := a.events(ctx)
+		if err == nil || decisive(ctx, err) {
+			return err
+		}
+	}
+	err := a.streamable(ctx, known)
+	if err == nil || known == eraEvents || !knowsNoPost(err) {
+		return err
+	}
+	if second := a.events(ctx); second != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("%w (and over the older HTTP with server-sent events: %w)", err, second)
+	}
+	return nil
+}
+
+// decisive reports whether an error is the same whatever is asked.
+func decisive(ctx context.Context, err error) bool {
+	var status *remote.StatusError
+	return ctx.Err() != nil || errors.Is(err, remote.ErrRefused) || errors.Is(err, remote.ErrUnreachable) ||
+		errors.As(err, &status) && status.Unauthorized()
+}
+
+// knowsNoPost reports whether a server refused a message in the way in which
+// one refuses it that expects a stream to be opened first.
+func knowsNoPost(err error) bool {
+	var status *remote.StatusError
+	if !errors.As(err, &status) || status.Unauthorized() {
+		return false
+	}
+	return status.Status >= 400 && status.Status < 500 &&
+		status.Status != http.StatusRequestTimeout && status.Status != http.StatusTooManyRequests && status.Status != http.StatusProxyAuthRequired
+}
+
+// streamable agrees on a session over streamable HTTP. Asking first with
+// server/discover harms no server here: a request is a connection of its own,
+// which its deadline disposes of.
+func (a *approach) streamable(ctx context.Context, known era) error {
+	c, err := a.manager.network.NewStreamable(a.target, a.options)
+	if err != nil {
+		return err
+	}
+	session, err := a.agree(ctx, c, known)
+	if err != nil {
+		_ = c.Stop(a.manager.patience)
+		return err
+	}
+	a.server.conn, a.server.session = c, session
+	if session.era == eraHandshake && session.announces {
+		c.Listen()
+	}
+	return nil
+}
+
+func (a *approach) agree(ctx context.Context, c *remote.Streamable, known era) (*session, error) {
+	client := a.manager.client
+	if known != eraHandshake {
+		patience := probeTimeout
+		if known == eraStateless {
+			patience = a.manager.startTimeout(a.server.def)
+		}
+		s, err := discover(ctx, c, client, patience)
+		if refusedVersion(err) {
+			s, err = discover(ctx, c, client, patience)
+		}
+		if err == nil || decisive(ctx, err) {
+			return s, err
+		}
+		a.server.log.Debug("the server does not know server/discover", "err", err)
+	}
+	c.Speaks("")
+	s, err := initialize(ctx, c, client, a.manager.startTimeout(a.server.def))
+	var answered *jsonrpc.Error
+	if known == eraHandshake && (errors.As(err, &answered) || errors.Is(err, errSpeaksStateless)) {
+		// It was another version of the server that spoke so.
+		if s, err := discover(ctx, c, client, probeTimeout); err == nil {
+			return s, nil
+		}
+	}
+	return s, err
+}
+
+// refusedVersion reports whether a server refused our version though it names
+// it among those that it supports.
+func refusedVersion(err error) bool {
+	var answered *jsonrpc.Error
+	if !errors.As(err, &answered) || answered.Code != codeUnsupportedVersion {
+		return false
+	}
+	var data struct {
+		Supported []string `json:"supported"`
+	}
+	_ = json.Unmarshal(answered.Data, &data) // what is none names nothing
+	return slices.Contains(data.Supported, stateless)
+}
+
+// events agrees on a session over HTTP with server-sent events.
+func (a *approach) events(ctx context.Context) error {
+	c, err := a.manager.network.DialLegacy(ctx, a.target, a.options)
+	if err != nil {
+		return err
+	}
+	session, err := initialize(ctx, c, a.manager.client, a.manager.startTimeout(a.server.def))
+	if err != nil {
+		_ = c.Stop(a.manager.patience)
+		return err
+	}
+	session.era = eraEvents
+	a.server.conn, a.server.session = c, session
+	return nil
+}
+
+// withAdvice adds what can be done about an error.
+func withAdvice(err error) error {
+	var status *remote.StatusError
+	if !errors.As(err, &status) || !status.Unauthorized() {
+		return err
+	}
+	switch {
+	case status.Status == http.StatusForbidden:
+		return fmt.Errorf("%w: the server does not accept who we are (%w)", ErrUnauthorized, err)
+	case status.Challenge != "":
+		return fmt.Errorf("%w (%w). Signing in with OAuth is not possible yet: give the server a token in its definition, "+
+			`such as "headers": {"Authorization": "Bearer ${NAME}"}, where ${NAME}, ${file:/path} or ${keyring:NAME} holds it`, ErrUnauthorized, err)
+	}
+	return fmt.Errorf("%w (%w): give it a token in its definition, such as "+
+		`"headers": {"Authorization": "Bearer ${NAME}"}`, ErrUnauthorized, err)
+}

@@ -1,0 +1,169 @@
+package remote
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"time"
+)
+
+const (
+	// maxField bounds an event's name and identifier.
+	maxField = 4 << 10
+	// noRetry is an event that says nothing of it.
+	noRetry = time.Duration(-1)
+	// keptHead is what is kept of a line that is too long.
+	keptHead = 512
+)
+
+// event is one server-sent event. Its data is the caller's to keep.
+type event struct {
+	name  string
+	data  []byte
+	id    string
+	hasID bool
+	retry time.Duration // noRetry: not said
+	// overlong: the data was longer than allowed; only its beginning is here.
+	overlong bool
+}
+
+// eventReader cuts a stream into server-sent events, as the HTML standard says
+// it, with bounds.
+type eventReader struct {
+	r     *bufio.Reader
+	max   int
+	line  []byte
+	begun bool
+	// lf: the last line ended with a CR, so that a LF now belongs to it.
+	lf bool
+}
+
+func newEventReader(r io.Reader, max int) *eventReader {
+	return &eventReader{r: bufio.NewReaderSize(r, 8<<10), max: max}
+}
+
+// next returns the next event that has data, an identifier or a delay. An event
+// that the end of the stream cut off is dropped. At the end it returns io.EOF
+// or what the stream's reader failed with.
+func (e *eventReader) next() (event, error) {
+	out := event{retry: noRetry}
+	some := false
+	for {
+		overlong, err := e.readLine()
+		if err != nil {
+			return event{}, err
+		}
+		if overlong {
+			if out.data == nil {
+				out.data = bytes.TrimPrefix(bytes.TrimPrefix(e.line, []byte("data:")), []byte{' '})
+			}
+			out.overlong, some, e.line = true, true, nil
+			continue
+		}
+		if len(e.line) == 0 {
+			if some {
+				return out, nil
+			}
+			continue
+		}
+		field, value, _ := bytes.Cut(e.line, []byte{':'})
+		value = bytes.TrimPrefix(value, []byte{' '})
+		switch string(field) {
+		case "data":
+			some = true
+			switch {
+			case out.overlong:
+			case len(out.data)+len(value)+1 > e.max:
+				out.overlong = true
+			case out.data == nil:
+				// The line is given away.
+				out.data, e.line = value[:len(value):len(value)], nil
+				if out.data == nil {
+					out.data = []byte{}
+				}
+			default:
+				out.data = append(append(out.data, '\n'), value...)
+			}
+		case "event":
+			if len(value) <= maxField {
+				out.name = string(value)
+			}
+		case "id":
+			if len(value) <= maxField && isHeaderText(value) {
+				out.id, out.hasID, some = string(value), true, true
+			}
+		case "retry":
+			if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
+				out.retry, some = time.Duration(ms)*time.Millisecond, true
+			}
+		}
+	}
+}
+
+// isHeaderText says whether an identifier can be sent back in a header.
+func isHeaderText(value []byte) bool {
+	for _, c := range value {
+		if c < ' ' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+var (
+	byteOrderMark = []byte("\xef\xbb\xbf")
+	errCutOff     = errors.New("the stream ended in the middle of a line")
+)
+
+// readLine reads a line into e.line, without its end: CR, LF or both. What is
+// longer than allowed is passed over and reported.
+func (e *eventReader) readLine() (overlong bool, err error) {
+	e.line = e.line[:0]
+	for {
+		if _, err := e.r.Peek(1); err != nil {
+			if err == io.EOF && (len(e.line) > 0 || overlong) {
+				err = errCutOff
+			}
+			return false, err
+		}
+		chunk, _ := e.r.Peek(e.r.Buffered())
+		if e.lf {
+			e.lf = false
+			if chunk[0] == '\n' {
+				_, _ = e.r.Discard(1)
+				continue
+			}
+		}
+		if !e.begun {
+			// Shorter than a mark is as good as none: nobody sends one so.
+			e.begun = true
+			if bytes.HasPrefix(chunk, byteOrderMark) {
+				_, _ = e.r.Discard(len(byteOrderMark))
+				continue
+			}
+		}
+		end := bytes.IndexByte(chunk, '\n')
+		if end >= 0 {
+			chunk = chunk[:end]
+		}
+		if cr := bytes.IndexByte(chunk, '\r'); cr >= 0 {
+			e.lf = true
+			chunk, end = chunk[:cr], cr
+		}
+		if !overlong && len(e.line)+len(chunk) > e.max+len("data: ") {
+			// What it answers may be told by how it begins.
+			head := append(e.line, chunk[:min(len(chunk), keptHead)]...)
+			overlong, e.line = true, bytes.Clone(head[:min(len(head), keptHead)])
+		}
+		if !overlong {
+			e.line = append(e.line, chunk...)
+		}
+		if end >= 0 {
+			_, _ = e.r.Discard(len(chunk) + 1)
+			return overlong, nil
+		}
+		_, _ = e.r.Discard(len(chunk))
+	}
+}

@@ -1,0 +1,230 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"sallyport/internal/upstream/jsonrpc"
+)
+
+// Legacy is a connection over HTTP with server-sent events, as revision
+// 2024-11-05 has it: requests are posted, and one stream brings all answers.
+// Its methods are safe for concurrent use.
+type Legacy struct {
+	*peer
+	endpoint *url.URL // where messages go; set before the connection is handed out
+
+	pendingMu sync.Mutex
+	pending   map[int64]chan reply
+}
+
+// DialLegacy opens the stream and waits until the server has said where
+// messages go. ctx bounds that.
+func (n *Network) DialLegacy(ctx context.Context, target Target, opts Options) (*Legacy, error) {
+	p, err := newPeer(n, target, opts)
+	if err != nil {
+		return nil, err
+	}
+	c := &Legacy{peer: p, pending: map[int64]chan reply{}}
+	if err := c.open(ctx); err != nil {
+		_ = c.Stop(ctx)
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Legacy) open(ctx context.Context) error {
+	request, detach, end := c.request(ctx)
+	defer detach()
+	response, err := c.send(request, http.MethodGet, c.url, nil, onlyEvents, nil)
+	if err != nil {
+		end(context.Canceled)
+		return err
+	}
+	switch {
+	case response.StatusCode < 200 || response.StatusCode > 299:
+		err = c.statusError(response)
+	case mediaType(response) != onlyEvents:
+		err = fmt.Errorf("%w: its type is %.60q", jsonrpc.ErrMalformed, mediaType(response))
+	}
+	if err != nil {
+		_ = response.Body.Close()
+		end(context.Canceled)
+		return err
+	}
+	endpoint := make(chan string, 1)
+	c.begin(func() {
+		defer end(context.Canceled)
+		defer func() { _ = response.Body.Close() }()
+		c.read(request, response.Body, endpoint)
+	})
+	select {
+	case text := <-endpoint:
+		to, err := c.url.Parse(text)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w: the endpoint that it names is no URL", jsonrpc.ErrMalformed)
+		case origin(to) != origin(c.url):
+			return refuse("the server wants messages at %s, another place than it is at", origin(to))
+		}
+		to.User = nil
+		c.endpoint = to
+		return nil
+	case <-c.Done():
+		return c.Err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// read handles the stream until it ends, and the connection with it.
+func (c *Legacy) read(ctx context.Context, body io.Reader, endpoint chan<- string) {
+	reader := newEventReader(body, c.opts.MaxMessage)
+	for {
+		e, err := reader.next()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = errors.New("the server ended the stream")
+			} else {
+				err = clean(ctx, err, true)
+			}
+			c.fail(err)
+			return
+		}
+		switch {
+		case e.overlong:
+			c.overlong.Add(1)
+			if id, ok := jsonrpc.AnsweredID(e.data); ok {
+				if take, ok := c.wanted(id, false); ok {
+					take(reply{err: c.tooLarge()})
+				}
+			}
+		case e.name == "endpoint":
+			select {
+			case endpoint <- string(e.data):
+			default: // it was told already
+			}
+		case len(e.data) > 0 && (e.name == "" || e.name == "message"):
+			c.receive(e.data, c, c.answer)
+		}
+	}
+}
+
+// wanted implements inbox.
+func (c *Legacy) wanted(id int64, null bool) (func(reply), bool) {
+	c.pendingMu.Lock()
+	defer c.pendingMu.Unlock()
+	waiting, ok := c.pending[id]
+	if !ok || null {
+		return nil, false
+	}
+	delete(c.pending, id)
+	return func(r reply) { waiting <- r }, true
+}
+
+// Call sends a request and waits for its answer, as [Streamable.Call] does it.
+// There is no session to replace: what was lost ends the connection.
+func (c *Legacy) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	id := c.nextID.Add(1)
+	message, err := jsonrpc.AppendRequest(make([]byte, 0, len(method)+len(params)+64), id, method, params)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", jsonrpc.ErrInvalidParams, err)
+	}
+	answer := make(chan reply, 1)
+	c.pendingMu.Lock()
+	c.pending[id] = answer
+	c.pendingMu.Unlock()
+	defer func() {
+		c.pendingMu.Lock()
+		delete(c.pending, id)
+		c.pendingMu.Unlock()
+	}()
+	c.calls.Add(1)
+	// A server may take the message for as long as it works on it.
+	failed := make(chan error, 1)
+	if !c.begin(func() {
+		if err := c.post(ctx, message); err != nil {
+			failed <- err
+		}
+	}) {
+		return nil, c.Err()
+	}
+	select {
+	case r := <-answer:
+		return r.result, r.err
+	case err := <-failed:
+		if ctx.Err() == nil {
+			return nil, err
+		}
+	case <-ctx.Done():
+	case <-c.Done():
+		select {
+		case r := <-answer: // it arrived before the end
+			return r.result, r.err
+		default:
+			return nil, c.Err()
+		}
+	}
+	if method != "initialize" {
+		if note := cancelled(id, context.Cause(ctx)); note != nil {
+			c.begin(func() { c.answer(note) })
+		}
+	}
+	return nil, context.Cause(ctx)
+}
+
+// Notify sends a notification and waits until it has arrived.
+func (c *Legacy) Notify(ctx context.Context, method string, params json.RawMessage) error {
+	note, err := jsonrpc.AppendRequest(nil, 0, method, params)
+	if err != nil {
+		return fmt.Errorf("%w: %w", jsonrpc.ErrInvalidParams, err)
+	}
+	return c.post(ctx, note)
+}
+
+func (c *Legacy) answer(message []byte) {
+	ctx, cancel := context.WithTimeout(c.ctx, aside)
+	defer cancel()
+	if err := c.post(ctx, message); err != nil {
+		c.dropped.Add(1)
+		c.opts.Log.Debug("a message could not be sent", "err", err)
+	}
+}
+
+func (c *Legacy) post(ctx context.Context, message []byte) error {
+	request, detach, end := c.request(ctx)
+	defer detach()
+	response, err := c.send(request, http.MethodPost, c.endpoint, message, "", nil)
+	if err != nil {
+		end(context.Canceled)
+		return err
+	}
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		err = c.statusError(response)
+		if response.StatusCode == http.StatusNotFound || response.StatusCode == http.StatusGone {
+			// The stream is there and leads nowhere.
+			c.fail(fmt.Errorf("%w: %w", errSessionLost, err))
+			err = c.Err()
+		}
+	}
+	detach()
+	c.leave(response, end)
+	return err
+}
+
+// Stop ends the connection and returns when nothing is left.
+func (c *Legacy) Stop(context.Context) error {
+	c.fail(errors.New("closed by us"))
+	c.work.Wait()
+	c.client.CloseIdleConnections()
+	return nil
+}

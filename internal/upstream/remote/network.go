@@ -1,0 +1,237 @@
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/http/httpproxy"
+)
+
+const (
+	dialTimeout      = 30 * time.Second
+	maxHeaderBytes   = 256 << 10
+	maxRedirects     = 5
+	idleConnections  = 16
+	idleConnection   = 90 * time.Second
+	maxCertificates  = 4 << 20
+	handshakeTimeout = 30 * time.Second
+)
+
+// TLS are options of a definition. The zero value checks a server's certificate
+// against the system's authorities.
+type TLS struct {
+	CAFile            string // authorities to trust besides the system's
+	CertFile, KeyFile string // what we show to the server
+	ServerName        string
+	Insecure          bool // the certificate is not checked
+}
+
+// Network makes connections to the user's servers.
+type Network struct {
+	proxy     func(*url.URL) (*url.URL, error)
+	plainHTTP []string
+	resolver  *net.Resolver // nil: the system's
+
+	mu      sync.Mutex
+	proxies map[string]bool // host:port of proxies that were used
+}
+
+// NewNetwork takes proxies from environ ("NAME=value"). plainHTTP are patterns
+// of hosts to which plain HTTP is allowed besides loopback.
+func NewNetwork(environ, plainHTTP []string) *Network {
+	get := func(names ...string) string {
+		value := ""
+		for _, name := range names {
+			for _, entry := range environ {
+				if v, ok := strings.CutPrefix(entry, name+"="); ok && v != "" {
+					value = v
+				}
+			}
+			if value != "" {
+				return value
+			}
+		}
+		return value
+	}
+	config := &httpproxy.Config{
+		HTTPProxy:  get("HTTP_PROXY", "http_proxy"),
+		HTTPSProxy: get("HTTPS_PROXY", "https_proxy"),
+		NoProxy:    get("NO_PROXY", "no_proxy"),
+		CGI:        get("REQUEST_METHOD") != "",
+	}
+	return &Network{proxy: config.ProxyFunc(), plainHTTP: plainHTTP, proxies: map[string]bool{}}
+}
+
+// parse takes a server's URL apart and refuses what cannot or must not be used.
+func (n *Network) parse(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil: // its text is the URL
+		return nil, refuse("the URL cannot be read")
+	case u.Scheme != "https" && u.Scheme != "http":
+		return nil, refuse("the URL must begin with https:// or http://")
+	case u.Host == "" || u.Hostname() == "":
+		return nil, refuse("the URL names no host")
+	case strings.Contains(u.Hostname(), "${") || strings.Contains(text, "${"):
+		return nil, refuse("the URL contains a variable that is not set")
+	}
+	u.Fragment, u.RawFragment = "", ""
+	if err := checkHost(u.Hostname()); err != nil {
+		return nil, err
+	}
+	if u.Scheme == "http" && !isLoopback(u.Hostname()) && !n.allowsPlain(u.Hostname()) {
+		return nil, refuse("plain http to %s would send everything readable over the network: use https, or name the host in servers.plainHttp", u.Hostname())
+	}
+	return u, nil
+}
+
+func (n *Network) allowsPlain(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	for _, pattern := range n.plainHTTP {
+		if ok, err := path.Match(strings.ToLower(pattern), host); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// client makes the HTTP client of one server. The caller closes its idle
+// connections.
+func (n *Network) client(endpoint *url.URL, options TLS) (*http.Client, error) {
+	config, err := options.config()
+	if err != nil {
+		return nil, err
+	}
+	// A name such as localhost could lead anywhere.
+	onlyLoopback := endpoint.Scheme == "http" && !n.allowsPlain(endpoint.Hostname())
+	guarded := &net.Dialer{Timeout: dialTimeout, Resolver: n.resolver, Control: func(_, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return refuse("address %s cannot be read", address)
+		}
+		if onlyLoopback && !to.Addr().Unmap().IsLoopback() {
+			return refuse("plain http to %s, which is not this machine", to.Addr())
+		}
+		return checkAddress(to.Addr())
+	}}
+	toProxy := &net.Dialer{Timeout: dialTimeout, Resolver: n.resolver}
+	transport := &http.Transport{
+		Proxy: n.proxyFor,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if n.isProxy(address) {
+				return toProxy.DialContext(ctx, network, address)
+			}
+			return guarded.DialContext(ctx, network, address)
+		},
+		TLSClientConfig:        config,
+		TLSHandshakeTimeout:    handshakeTimeout,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConnsPerHost:    idleConnections,
+		IdleConnTimeout:        idleConnection,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		ExpectContinueTimeout:  time.Second,
+	}
+	return &http.Client{Transport: transport, CheckRedirect: sameOrigin}, nil
+}
+
+// proxyFor chooses a proxy and remembers its address, which the user chose and
+// the guard does not look at.
+func (n *Network) proxyFor(r *http.Request) (*url.URL, error) {
+	proxy, err := n.proxy(r.URL)
+	if proxy == nil || err != nil {
+		if err != nil {
+			return nil, errors.New("the proxy of the environment is not a usable URL") // it may hold a password
+		}
+		return nil, nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.proxies[hostPort(proxy)] = true
+	return proxy, nil
+}
+
+func (n *Network) isProxy(address string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.proxies[strings.ToLower(address)]
+}
+
+var ports = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
+
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = ports[u.Scheme]
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+func origin(u *url.URL) string { return u.Scheme + "://" + hostPort(u) }
+
+// sameOrigin follows redirects only to where the request went already, and only
+// those that repeat it as it was.
+func sameOrigin(next *http.Request, before []*http.Request) error {
+	first := before[0]
+	switch {
+	case origin(next.URL) != origin(first.URL):
+		return refuse("the server redirects to %s, another place: put that address into the definition if it is right", origin(next.URL))
+	case next.Method != first.Method:
+		return refuse("the server redirects in a way that loses the request")
+	case len(before) > maxRedirects:
+		return refuse("the server redirects in circles")
+	}
+	return nil
+}
+
+func (t TLS) config() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.Insecure}
+	if t.CAFile != "" {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		pem, err := readBounded(t.CAFile, maxCertificates)
+		if err != nil {
+			return nil, fmt.Errorf("caFile: %w", err)
+		}
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("caFile: %s holds no certificate in PEM form", t.CAFile)
+		}
+		config.RootCAs = pool
+	}
+	if t.CertFile != "" || t.KeyFile != "" {
+		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("certFile and keyFile: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// readBounded reads a small regular file.
+func readBounded(name string, limit int64) ([]byte, error) {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	case info.Size() > limit:
+		return nil, fmt.Errorf("%s is larger than %d bytes", name, limit)
+	}
+	return os.ReadFile(name)
+}

@@ -1,0 +1,464 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sallyport/internal/upstream/jsonrpc"
+	"sallyport/internal/upstream/tail"
+)
+
+// Target is where a server is and what it is shown, secrets included.
+type Target struct {
+	URL     string
+	Headers map[string]string
+	TLS     TLS
+}
+
+// Options of a connection. The zero value is usable.
+type Options struct {
+	Log *slog.Logger
+	// MaxMessage bounds a message in bytes, decompressed; MaxDepth its nesting.
+	MaxMessage, MaxDepth int
+	// OnRequest answers a request of the server; nil answers "method not
+	// found". OnNotify receives notifications. Both may be called by several
+	// goroutines at a time, must not block, and may use the bytes that they
+	// get during the call only.
+	OnRequest func(method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error)
+	OnNotify  func(method string, params json.RawMessage)
+	// OnGap is told that notifications may have been missed.
+	OnGap func()
+	// Redact removes secrets from a text; nil removes nothing.
+	Redact func(string) string
+}
+
+const (
+	// answersAtOnce bounds the requests of a server that are answered at a
+	// time; what is more gets no answer.
+	answersAtOnce = 8
+	// aside bounds what is sent beside calls: answers, cancellations, the end
+	// of a session.
+	aside = 5 * time.Second
+	// maxErrorBody is what is read of an answer that is an HTTP error.
+	maxErrorBody = 64 << 10
+	// maxErrorText is what is shown of it.
+	maxErrorText = 300
+	// lingering is how long an HTTP answer may take to end after what was
+	// waited for.
+	lingering = 500 * time.Millisecond
+)
+
+// ownHeaders are ours to set, or the transport's.
+var ownHeaders = []string{
+	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Host", "Last-Event-Id",
+	"Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Mcp-Session-Id", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// peer is what both transports have in common.
+type peer struct {
+	opts    Options
+	client  *http.Client
+	url     *url.URL
+	headers http.Header
+	version atomic.Value // string: what MCP-Protocol-Version says; empty: nothing
+	nextID  atomic.Int64
+	junk    *tail.Buffer
+	answers chan struct{} // a token for each answer under way
+
+	ctx    context.Context // ends with the connection
+	cancel context.CancelCauseFunc
+	mu     sync.Mutex
+	err    error // why the connection has ended
+	work   sync.WaitGroup
+
+	calls, requests, notifications, unknown, junkMessages, overlong, dropped atomic.Int64
+}
+
+func newPeer(n *Network, target Target, opts Options) (*peer, error) {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if opts.MaxMessage <= 0 {
+		opts.MaxMessage = jsonrpc.DefaultMaxLine
+	}
+	if opts.MaxDepth <= 0 {
+		opts.MaxDepth = jsonrpc.DefaultMaxDepth
+	}
+	u, err := n.parse(target.URL)
+	if err != nil {
+		return nil, err
+	}
+	headers := http.Header{"User-Agent": {"sallyport"}}
+	for name, value := range target.Headers {
+		headers.Set(name, value)
+	}
+	for _, name := range ownHeaders {
+		headers.Del(name)
+	}
+	if password, ok := u.User.Password(); ok || u.User.Username() != "" {
+		// As a header it does not appear in any text that shows the URL.
+		r := http.Request{Header: headers}
+		if headers.Get("Authorization") == "" {
+			r.SetBasicAuth(u.User.Username(), password)
+		}
+		u.User = nil
+	}
+	client, err := n.client(u, target.TLS)
+	if err != nil {
+		return nil, err
+	}
+	p := &peer{opts: opts, client: client, url: u, headers: headers, junk: tail.New(jsonrpc.DefaultKeepJunk), answers: make(chan struct{}, answersAtOnce)}
+	p.version.Store("")
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	return p, nil
+}
+
+// Speaks sets the revision of the protocol that everything says from now on,
+// empty while it is not agreed on.
+func (p *peer) Speaks(version string) { p.version.Store(version) }
+
+// Done is closed when no further call can succeed.
+func (p *peer) Done() <-chan struct{} { return p.ctx.Done() }
+
+// Err says why Done is closed, nil before. It wraps jsonrpc.ErrClosed.
+func (p *peer) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// Junk returns the last of what was no message.
+func (p *peer) Junk() []byte { return p.junk.Bytes() }
+
+// Stats returns the counters.
+func (p *peer) Stats() jsonrpc.Stats {
+	return jsonrpc.Stats{
+		Calls: p.calls.Load(), Requests: p.requests.Load(), Notifications: p.notifications.Load(),
+		Unknown: p.unknown.Load(), Junk: p.junkMessages.Load(), Overlong: p.overlong.Load(), Dropped: p.dropped.Load(),
+	}
+}
+
+// fail ends the connection; the first reason stays.
+func (p *peer) fail(reason error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.err = fmt.Errorf("%w: %w", jsonrpc.ErrClosed, reason)
+		p.cancel(p.err)
+	}
+}
+
+// begin starts work that ends with the connection, if that has not ended.
+func (p *peer) begin(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return false
+	}
+	p.work.Go(f)
+	return true
+}
+
+// within is a context that ends with ctx and with the connection.
+func (p *peer) within(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })
+	return ctx, func() {
+		stop()
+		cancel(context.Canceled)
+	}
+}
+
+// pause waits, and reports whether ctx still goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// send makes one HTTP request. The error is fit to be shown.
+func (p *peer) send(ctx context.Context, method string, to *url.URL, body []byte, accept string, more http.Header) (*http.Response, error) {
+	var reader io.Reader
+	if body != nil {
+		reader = bytes.NewReader(body)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, to.String(), reader)
+	if err != nil {
+		return nil, refuse("the URL cannot be used")
+	}
+	for name, values := range p.headers {
+		r.Header[name] = values
+	}
+	for name, values := range more {
+		r.Header[name] = values
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if accept != "" {
+		r.Header.Set("Accept", accept)
+	}
+	if v, _ := p.version.Load().(string); v != "" && r.Header.Get("Mcp-Protocol-Version") == "" {
+		r.Header.Set("Mcp-Protocol-Version", v)
+	}
+	response, err := p.client.Do(r)
+	if err != nil {
+		if response != nil {
+			_ = response.Body.Close()
+		}
+		return nil, clean(ctx, err, true)
+	}
+	return response, nil
+}
+
+// leave ends an answer and its request. A little of the rest is waited for
+// beside, so that the connection can be used again: streams end right after
+// what one waits for.
+func (p *peer) leave(response *http.Response, end context.CancelCauseFunc) {
+	if !p.begin(func() {
+		timer := time.AfterFunc(lingering, func() { end(context.Canceled) })
+		defer timer.Stop()
+		_, _ = io.CopyN(io.Discard, response.Body, 4<<10)
+		_ = response.Body.Close()
+		end(context.Canceled)
+	}) {
+		end(context.Canceled)
+		_ = response.Body.Close()
+	}
+}
+
+// request is the context of an HTTP request, which ends with ctx until it is
+// detached, and with the connection.
+func (p *peer) request(ctx context.Context) (request context.Context, detach func() bool, end context.CancelCauseFunc) {
+	request, end = context.WithCancelCause(p.ctx)
+	return request, context.AfterFunc(ctx, func() { end(context.Cause(ctx)) }), end
+}
+
+func mediaType(response *http.Response) string {
+	kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(kind)
+}
+
+// body reads the whole of an answer. What is longer than allowed is
+// jsonrpc.ErrTooLarge.
+func (p *peer) body(ctx context.Context, response *http.Response) ([]byte, error) {
+	var buffer bytes.Buffer
+	if n := response.ContentLength; n > 0 && n <= int64(p.opts.MaxMessage) {
+		buffer.Grow(int(min(n, 1<<20)) + bytes.MinRead)
+	}
+	n, err := buffer.ReadFrom(io.LimitReader(response.Body, int64(p.opts.MaxMessage)+1))
+	switch {
+	case n > int64(p.opts.MaxMessage):
+		p.overlong.Add(1)
+		return nil, p.tooLarge()
+	case err != nil:
+		return nil, clean(ctx, err, true)
+	}
+	return buffer.Bytes(), nil
+}
+
+func (p *peer) tooLarge() error {
+	return fmt.Errorf("%w: %d bytes are allowed", jsonrpc.ErrTooLarge, p.opts.MaxMessage)
+}
+
+// statusError makes an error of an answer whose status is one: the JSON-RPC
+// error in it, or a *StatusError.
+func (p *peer) statusError(response *http.Response) error {
+	data, _ := io.ReadAll(io.LimitReader(response.Body, maxErrorBody))
+	e := &StatusError{
+		Status:     response.StatusCode,
+		Challenge:  clip(response.Header.Get("WWW-Authenticate"), 1<<10),
+		RetryAfter: clip(response.Header.Get("Retry-After"), 64),
+	}
+	if !e.Unauthorized() {
+		if m, err := jsonrpc.Parse(jsonrpc.ValidUTF8(bytes.TrimSpace(data))); err == nil && m.Method == nil && jsonrpc.Kind(m.Failure) == '{' {
+			return jsonrpc.DecodeError(m.Failure)
+		}
+	}
+	if kind := mediaType(response); kind == "text/plain" || kind == "application/json" {
+		e.Text = clip(printable(string(data)), maxErrorText)
+	}
+	return e
+}
+
+// printable is one line without anything that controls a terminal.
+func printable(s string) string {
+	clean := strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case r < ' ' || r >= 0x7f && r < 0xa0:
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
+	return strings.Join(strings.Fields(clean), " ")
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}
+
+type reply struct {
+	result json.RawMessage
+	err    error
+}
+
+// inbox says what to do with answers. wanted is asked with an answer's id, and
+// takes the reply if that is one it waits for; null stands for an error that
+// names no request.
+type inbox interface {
+	wanted(id int64, null bool) (take func(reply), ok bool)
+}
+
+// receive handles one message, or a batch of them, whose bytes it may keep.
+// answer sends answers to the server's requests, in a goroutine of its own.
+func (p *peer) receive(data []byte, in inbox, answer func([]byte)) {
+	data = bytes.TrimPrefix(bytes.TrimSpace(data), byteOrderMark)
+	if len(data) == 0 {
+		return
+	}
+	if data[0] == '[' && jsonrpc.Valid(data) {
+		_ = jsonrpc.Elements(data, func(value json.RawMessage) bool {
+			p.receiveOne(value, in, answer)
+			return true
+		})
+		return
+	}
+	p.receiveOne(data, in, answer)
+}
+
+func (p *peer) receiveOne(data []byte, in inbox, answer func([]byte)) {
+	data = jsonrpc.ValidUTF8(data)
+	m, err := jsonrpc.Parse(data)
+	switch {
+	case err != nil:
+		if id, ok := jsonrpc.AnsweredID(data); ok {
+			if take, ok := in.wanted(id, false); ok {
+				take(reply{err: notJSON(data, p.opts.Redact)})
+				return
+			}
+		}
+		p.keepJunk(data)
+	case m.Method != nil && m.ID == nil:
+		p.notifications.Add(1)
+		if p.opts.OnNotify != nil {
+			p.opts.OnNotify(m.MethodName(), m.Params)
+		}
+	case m.Method != nil:
+		p.asked(m, answer)
+	case m.ID != nil && (m.Result != nil || m.Failure != nil):
+		id, ok := m.CallID()
+		null := jsonrpc.Kind(m.ID) == 'n' && m.Failure != nil
+		if ok || null {
+			if take, ok := in.wanted(id, null); ok {
+				take(p.decode(m))
+				return
+			}
+		}
+		p.unknown.Add(1)
+	default:
+		p.keepJunk(data)
+	}
+}
+
+func notJSON(data []byte, redact func(string) string) error {
+	if where := jsonrpc.Fault(data, redact); where != "" {
+		return fmt.Errorf("%w: %s", jsonrpc.ErrNotJSON, where)
+	}
+	return jsonrpc.ErrNotJSON
+}
+
+func (p *peer) decode(m jsonrpc.Message) reply {
+	switch {
+	case m.Failure != nil && jsonrpc.Kind(m.Failure) != 'n':
+		return reply{err: jsonrpc.DecodeError(m.Failure)}
+	case m.Result == nil:
+		return reply{err: jsonrpc.ErrMalformed}
+	case m.Depth > p.opts.MaxDepth:
+		return reply{err: fmt.Errorf("%w: nested %d levels deep, %d are allowed", jsonrpc.ErrTooLarge, m.Depth, p.opts.MaxDepth)}
+	}
+	return reply{result: m.Result}
+}
+
+func (p *peer) keepJunk(data []byte) {
+	p.junkMessages.Add(1)
+	_, _ = p.junk.Write(data[:min(len(data), 4<<10)])
+	_, _ = p.junk.Write([]byte{'\n'})
+}
+
+// asked answers a request of the server.
+func (p *peer) asked(m jsonrpc.Message, answer func([]byte)) {
+	p.requests.Add(1)
+	if kind := jsonrpc.Kind(m.ID); len(m.ID) > 1024 || kind == '{' || kind == '[' {
+		return
+	}
+	method := m.MethodName()
+	var result json.RawMessage
+	failure := &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "Method not found: " + clip(method, 128)}
+	if p.opts.OnRequest != nil {
+		result, failure = p.opts.OnRequest(method, m.Params)
+	}
+	message, err := jsonrpc.AppendAnswer(nil, m.ID, result, failure)
+	if err != nil {
+		p.opts.Log.Warn("answer to a server's request could not be encoded", "method", clip(method, 128), "err", err)
+		return
+	}
+	select {
+	case p.answers <- struct{}{}:
+	default:
+		p.dropped.Add(1)
+		return
+	}
+	if !p.begin(func() {
+		defer func() { <-p.answers }()
+		answer(message)
+	}) {
+		<-p.answers
+	}
+}
+
+// cancelled is the notification that gives a call up.
+func cancelled(id int64, cause error) []byte {
+	reason, err := json.Marshal(cause.Error())
+	if err != nil {
+		reason = []byte(`""`)
+	}
+	note, err := jsonrpc.AppendRequest(nil, 0, "notifications/cancelled", fmt.Appendf(nil, `{"requestId":%d,"reason":%s}`, id, reason))
+	if err != nil {
+		return nil
+	}
+	return note
+}
+
+// isTransient reports whether a stream may be asked for once more.
+func isTransient(err error) bool {
+	var status *StatusError
+	if errors.As(err, &status) {
+		return status.Status >= 500 || status.Status == http.StatusTooManyRequests || status.Status == http.StatusRequestTimeout
+	}
+	return errors.Is(err, ErrUnreachable) || errors.Is(err, ErrLost)
+}

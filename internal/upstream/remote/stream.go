@@ -1,0 +1,194 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"sallyport/internal/upstream/jsonrpc"
+)
+
+// Waits before a stream is asked for again, where the server does not say.
+const (
+	firstDelay = time.Second
+	maxDelay   = 30 * time.Second
+	// maxResumptions in a row that bring nothing new.
+	maxResumptions = 5
+)
+
+// place is how far a stream has been read.
+type place struct {
+	last  string        // the identifier of the last event that had one
+	delay time.Duration // that the server wants before it is asked again
+}
+
+// events reads a stream until in has what it waits for, or the stream ends.
+// It reports whether there was any event.
+func (c *Streamable) events(ctx context.Context, body io.Reader, at *place, in inbox, enough func() bool) (some bool, err error) {
+	reader := newEventReader(body, c.opts.MaxMessage)
+	for {
+		e, err := reader.next()
+		if err != nil {
+			return some, err
+		}
+		if e.hasID {
+			some = some || e.id != at.last
+			at.last = e.id
+		}
+		if e.retry != noRetry {
+			at.delay = e.retry
+		}
+		switch {
+		case e.overlong:
+			c.overlong.Add(1)
+			if take, ok := in.wanted(0, true); ok {
+				take(reply{err: c.tooLarge()})
+			}
+		case len(e.data) > 0 && (e.name == "" || e.name == "message"):
+			some = true
+			c.receive(e.data, in, c.answer)
+		}
+		if enough() {
+			return some, nil
+		}
+		if ctx.Err() != nil {
+			return some, context.Cause(ctx)
+		}
+	}
+}
+
+// follow reads the stream of a call, and resumes it when it breaks.
+func (c *Streamable) follow(ctx context.Context, id int64, response **http.Response, session string) (json.RawMessage, error) {
+	at := place{delay: noRetry}
+	in := one{id: id}
+	idle := 0
+	for {
+		some, err := c.events(ctx, (*response).Body, &at, &in, func() bool { return in.got })
+		if in.got {
+			return in.reply.result, in.reply.err
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err == io.EOF {
+			err = errors.New("the server ended the stream")
+		} else {
+			err = clean(ctx, err, true)
+		}
+		if at.last == "" || c.speaks() >= standardHeaders {
+			if errors.Is(err, ErrLost) {
+				return nil, err
+			}
+			return nil, fmt.Errorf("%w: %w", ErrLost, err)
+		}
+		if some {
+			idle = 0
+		}
+		_ = (*response).Body.Close()
+		next, err := c.resume(ctx, &at, &idle, session)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			return nil, fmt.Errorf("%w: its stream could not be resumed: %w", ErrLost, err)
+		}
+		*response = next
+	}
+}
+
+// resume asks for the rest of a stream, until it is there or has been asked for
+// too often.
+func (c *Streamable) resume(ctx context.Context, at *place, idle *int, session string) (*http.Response, error) {
+	var err error
+	for *idle < maxResumptions {
+		*idle++
+		delay := at.delay
+		if delay == noRetry {
+			delay = min(firstDelay<<(*idle-1), maxDelay)
+		}
+		if !pause(ctx, delay) {
+			return nil, context.Cause(ctx)
+		}
+		var response *http.Response
+		if response, err = c.get(ctx, at.last, session); err == nil {
+			return response, nil
+		}
+		if !isTransient(err) {
+			return nil, err
+		}
+	}
+	if err == nil {
+		err = errors.New("it ended again and again without anything new")
+	}
+	return nil, err
+}
+
+// get asks for a stream of events.
+func (c *Streamable) get(ctx context.Context, last, session string) (*http.Response, error) {
+	more := http.Header{}
+	if session != "" {
+		more.Set("Mcp-Session-Id", session)
+	}
+	if last != "" {
+		more.Set("Last-Event-Id", last)
+	}
+	response, err := c.send(ctx, http.MethodGet, c.url, nil, onlyEvents, more)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case response.StatusCode < 200 || response.StatusCode > 299:
+		err = c.statusError(response)
+	case mediaType(response) != onlyEvents:
+		err = fmt.Errorf("%w: its type is %.60q", jsonrpc.ErrMalformed, mediaType(response))
+	default:
+		return response, nil
+	}
+	_ = response.Body.Close()
+	return nil, err
+}
+
+// nobody waits for no answer.
+type nobody struct{}
+
+func (nobody) wanted(int64, bool) (func(reply), bool) { return nil, false }
+
+// stream reads what the server says unasked until ctx ends or the server does
+// not offer it.
+func (c *Streamable) stream(ctx context.Context) {
+	at := place{delay: noRetry}
+	idle := 0
+	for opened := false; ; {
+		response, err := c.get(ctx, at.last, c.sessionID())
+		if err == nil {
+			if opened && at.last == "" && c.opts.OnGap != nil {
+				c.opts.OnGap()
+			}
+			opened = true
+			var some bool
+			some, err = c.events(ctx, response.Body, &at, nobody{}, func() bool { return false })
+			_ = response.Body.Close()
+			if some {
+				idle = 0
+			}
+		} else if !isTransient(err) {
+			c.opts.Log.Debug("the server offers no stream of its own", "err", err)
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		delay := at.delay
+		if delay == noRetry || idle > 0 {
+			delay = max(delay, min(firstDelay<<min(idle, 10), maxDelay))
+		}
+		idle++
+		if !pause(ctx, delay) {
+			return
+		}
+	}
+}

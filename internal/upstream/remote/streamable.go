@@ -1,0 +1,397 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	"sallyport/internal/upstream/jsonrpc"
+)
+
+const (
+	bothTypes  = "application/json, text/event-stream"
+	onlyEvents = "text/event-stream"
+
+	// standardHeaders is the revision since which requests name their method
+	// in headers, and since which there are no sessions.
+	standardHeaders = "2026-07-28"
+	maxSessionID    = 1 << 10
+)
+
+// errSessionLost: the server does not know our session any more, and did not
+// look at the request.
+var errSessionLost = errors.New("the server has forgotten the session")
+
+// Streamable is a connection over streamable HTTP. Its methods are safe for
+// concurrent use.
+type Streamable struct {
+	*peer
+
+	renewing sync.Mutex // held while a lost session is replaced
+
+	session struct {
+		sync.Mutex
+		id      string
+		hello   []byte // the initialize request, to send it again
+		helloID int64
+		version string // that was agreed on
+		listen  bool   // a stream for what the server says unasked is wanted
+		stop    context.CancelFunc
+	}
+}
+
+// NewStreamable makes no connection yet.
+func (n *Network) NewStreamable(target Target, opts Options) (*Streamable, error) {
+	p, err := newPeer(n, target, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Streamable{peer: p}, nil
+}
+
+// Call sends a request and waits for its answer, whose bytes are the caller's.
+//
+// An error is a *jsonrpc.Error when the server answered with one, and otherwise
+// ErrUnreachable, ErrRefused, ErrLost, a *StatusError, one of package jsonrpc
+// or the context's cause. Ending the context tells the server to stop. A
+// session that the server has lost is replaced, and the request sent again.
+func (c *Streamable) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	return c.CallWith(ctx, method, params, nil)
+}
+
+// CallWith is Call with more headers, which are part of the request's meaning.
+func (c *Streamable) CallWith(ctx context.Context, method string, params json.RawMessage, headers map[string]string) (json.RawMessage, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.Err(); err != nil {
+		return nil, err
+	}
+	id := c.nextID.Add(1)
+	message, err := jsonrpc.AppendRequest(make([]byte, 0, len(method)+len(params)+64), id, method, params)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", jsonrpc.ErrInvalidParams, err)
+	}
+	c.calls.Add(1)
+	more := c.headersOf(method, params)
+	for name, value := range headers {
+		more.Set(name, value)
+	}
+	inner, release := c.within(ctx)
+	defer release()
+	session := c.sessionID()
+	result, err := c.exchange(inner, id, method, message, more, session)
+	if errors.Is(err, errSessionLost) {
+		if err = c.renew(inner, session); err == nil {
+			result, err = c.exchange(inner, id, method, message, more, c.sessionID())
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		if session != "" || c.speaks() < standardHeaders {
+			c.tell(method, cancelled(id, context.Cause(ctx)))
+		}
+		return nil, context.Cause(ctx)
+	}
+	if err == nil && method == "initialize" {
+		c.session.Lock()
+		c.session.hello, c.session.helloID, c.session.version = message, id, protocolVersion(result)
+		c.session.Unlock()
+	}
+	return result, err
+}
+
+// tell sends a cancellation, which nobody waits for. Since 2026-07-28 closing
+// the request is what cancels it.
+func (c *Streamable) tell(method string, note []byte) {
+	if method == "initialize" || note == nil {
+		return
+	}
+	c.begin(func() {
+		ctx, cancel := context.WithTimeout(c.ctx, aside)
+		defer cancel()
+		if err := c.post(ctx, "notifications/cancelled", note); err != nil {
+			c.opts.Log.Debug("a call could not be cancelled", "err", err)
+		}
+	})
+}
+
+// Notify sends a notification and waits until it has arrived.
+func (c *Streamable) Notify(ctx context.Context, method string, params json.RawMessage) error {
+	note, err := jsonrpc.AppendRequest(nil, 0, method, params)
+	if err != nil {
+		return fmt.Errorf("%w: %w", jsonrpc.ErrInvalidParams, err)
+	}
+	if err := c.Err(); err != nil {
+		return err
+	}
+	ctx, release := c.within(ctx)
+	defer release()
+	return c.post(ctx, method, note)
+}
+
+// Listen opens a stream for what the server says unasked, in revisions that
+// have one, and keeps it open.
+func (c *Streamable) Listen() {
+	c.session.Lock()
+	defer c.session.Unlock()
+	c.session.listen = true
+	c.openStream()
+}
+
+// openStream is called with the session locked.
+func (c *Streamable) openStream() {
+	if c.session.stop != nil {
+		c.session.stop()
+	}
+	ctx, stop := context.WithCancel(c.ctx)
+	c.session.stop = stop
+	if !c.begin(func() { c.stream(ctx) }) {
+		stop()
+	}
+}
+
+// Stop ends the connection: calls fail, and a session is given back. It returns
+// when nothing is left; ctx bounds what the server is told.
+func (c *Streamable) Stop(ctx context.Context) error {
+	session := c.sessionID()
+	first := c.Err() == nil
+	c.fail(errors.New("closed by us"))
+	if first && session != "" {
+		ctx, cancel := context.WithTimeout(ctx, aside)
+		defer cancel()
+		response, err := c.send(ctx, http.MethodDelete, c.url, nil, "", http.Header{"Mcp-Session-Id": {session}})
+		if err != nil {
+			c.opts.Log.Debug("the session could not be given back", "err", err)
+		} else {
+			_ = response.Body.Close()
+		}
+	}
+	c.work.Wait()
+	c.client.CloseIdleConnections()
+	return nil
+}
+
+func (c *Streamable) speaks() string {
+	v, _ := c.version.Load().(string)
+	return v
+}
+
+func (c *Streamable) sessionID() string {
+	c.session.Lock()
+	defer c.session.Unlock()
+	return c.session.id
+}
+
+// headersOf are the headers that a request has since 2026-07-28.
+func (c *Streamable) headersOf(method string, params json.RawMessage) http.Header {
+	h := http.Header{}
+	if c.speaks() < standardHeaders {
+		return h
+	}
+	h.Set("Mcp-Method", method)
+	key := ""
+	switch method {
+	case "tools/call", "prompts/get":
+		key = "name"
+	case "resources/read":
+		key = "uri"
+	default:
+		return h
+	}
+	_ = jsonrpc.Members(params, func(name string, value json.RawMessage) bool {
+		var text string
+		if name != key || json.Unmarshal(value, &text) != nil {
+			return true
+		}
+		h.Set("Mcp-Name", EncodeHeader(text))
+		return false
+	})
+	return h
+}
+
+// exchange posts a request and reads its answer.
+func (c *Streamable) exchange(ctx context.Context, id int64, method string, message []byte, more http.Header, session string) (json.RawMessage, error) {
+	if session != "" {
+		more.Set("Mcp-Session-Id", session)
+	}
+	request, detach, end := c.request(ctx)
+	defer detach()
+	response, err := c.send(request, http.MethodPost, c.url, message, bothTypes, more)
+	if err != nil {
+		end(context.Canceled)
+		return nil, err
+	}
+	defer func() {
+		detach()
+		c.leave(response, end)
+	}()
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return nil, c.refusedBy(response, session)
+	}
+	if method == "initialize" {
+		if err := c.takeSession(response); err != nil {
+			return nil, err
+		}
+	}
+	switch kind := mediaType(response); kind {
+	case "application/json", "":
+		data, err := c.body(request, response)
+		if err != nil {
+			return nil, err
+		}
+		return c.whole(data, id)
+	case onlyEvents:
+		return c.follow(request, id, &response, session)
+	default:
+		return nil, fmt.Errorf("%w: its type is %.60q", jsonrpc.ErrMalformed, kind)
+	}
+}
+
+// refusedBy makes an error of a status. A session that the server does not know
+// is to be answered with 404; some servers say 400.
+func (c *Streamable) refusedBy(response *http.Response, session string) error {
+	err := c.statusError(response)
+	if session == "" {
+		return err
+	}
+	if response.StatusCode == http.StatusNotFound ||
+		response.StatusCode == http.StatusBadRequest && strings.Contains(strings.ToLower(err.Error()), "session") {
+		return fmt.Errorf("%w: %w", errSessionLost, err)
+	}
+	return err
+}
+
+// takeSession keeps the session that an answer to initialize names.
+func (c *Streamable) takeSession(response *http.Response) error {
+	id := response.Header.Get("Mcp-Session-Id")
+	if len(id) > maxSessionID {
+		return fmt.Errorf("%w: a session of %d bytes", jsonrpc.ErrMalformed, len(id))
+	}
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] > '~' {
+			return fmt.Errorf("%w: the session has characters that it must not have", jsonrpc.ErrMalformed)
+		}
+	}
+	c.session.Lock()
+	defer c.session.Unlock()
+	c.session.id = id
+	return nil
+}
+
+// one waits for the answer to a call in an HTTP answer of its own, where an
+// error that names no request can only mean this one.
+type one struct {
+	id    int64
+	got   bool
+	reply reply
+}
+
+func (o *one) wanted(id int64, null bool) (func(reply), bool) {
+	if o.got || !null && id != o.id {
+		return nil, false
+	}
+	return func(r reply) { o.got, o.reply = true, r }, true
+}
+
+// whole reads an answer that came in one piece.
+func (c *Streamable) whole(data []byte, id int64) (json.RawMessage, error) {
+	if !jsonrpc.Valid(data) {
+		c.keepJunk(data)
+		return nil, notJSON(data, c.opts.Redact)
+	}
+	in := one{id: id}
+	c.receive(data, &in, c.answer)
+	if !in.got {
+		return nil, fmt.Errorf("%w: it is not the answer to this request", jsonrpc.ErrMalformed)
+	}
+	return in.reply.result, in.reply.err
+}
+
+// answer sends our answer to a request of the server.
+func (c *Streamable) answer(message []byte) {
+	ctx, cancel := context.WithTimeout(c.ctx, aside)
+	defer cancel()
+	if err := c.post(ctx, "", message); err != nil {
+		c.dropped.Add(1)
+		c.opts.Log.Debug("the server's request could not be answered", "err", err)
+	}
+}
+
+// post sends what has no answer.
+func (c *Streamable) post(ctx context.Context, method string, message []byte) error {
+	more := http.Header{}
+	if method != "" {
+		more = c.headersOf(method, nil)
+	}
+	if session := c.sessionID(); session != "" {
+		more.Set("Mcp-Session-Id", session)
+	}
+	request, detach, end := c.request(ctx)
+	defer detach()
+	response, err := c.send(request, http.MethodPost, c.url, message, bothTypes, more)
+	if err != nil {
+		end(context.Canceled)
+		return err
+	}
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		err = c.statusError(response)
+	}
+	detach()
+	c.leave(response, end)
+	return err
+}
+
+func protocolVersion(result json.RawMessage) string {
+	var r struct {
+		ProtocolVersion string `json:"protocolVersion"`
+	}
+	_ = json.Unmarshal(result, &r) // what is none is empty
+	return r.ProtocolVersion
+}
+
+// renew replaces a session that the server has lost. Callers that lost the same
+// one share it.
+func (c *Streamable) renew(ctx context.Context, lost string) error {
+	c.renewing.Lock()
+	defer c.renewing.Unlock()
+	c.session.Lock()
+	now, hello, id, version := c.session.id, c.session.hello, c.session.helloID, c.session.version
+	c.session.Unlock()
+	if now != lost {
+		return nil // somebody was faster
+	}
+	if hello == nil {
+		return errSessionLost
+	}
+	result, err := c.exchange(ctx, id, "initialize", hello, http.Header{}, "")
+	if err != nil {
+		return fmt.Errorf("%w, and a new one cannot be had: %w", errSessionLost, err)
+	}
+	if got := protocolVersion(result); got != version {
+		// What was agreed on does not hold any more: a fresh start.
+		err := fmt.Errorf("%w, and speaks %.40q now instead of %s", errSessionLost, got, version)
+		c.fail(err)
+		return c.Err()
+	}
+	note, err := jsonrpc.AppendRequest(nil, 0, "notifications/initialized", nil)
+	if err == nil {
+		err = c.post(ctx, "notifications/initialized", note)
+	}
+	if err != nil {
+		return fmt.Errorf("%w, and a new one cannot be had: %w", errSessionLost, err)
+	}
+	c.session.Lock()
+	if c.session.listen {
+		c.openStream()
+	}
+	c.session.Unlock()
+	if c.opts.OnGap != nil {
+		c.opts.OnGap()
+	}
+	c.opts.Log.Info("the server had forgotten the session; a new one was begun")
+	return nil
+}
