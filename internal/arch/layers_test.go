@@ -27,10 +27,12 @@ var layers = []layer{
 	}},
 	{"internal/mcpserver", 70, []string{"internal/broker", "internal/upstream/jsonrpc", "internal/toon"}},
 	{"internal/broker", 60, []string{
+		"internal/catalog", "internal/pins",
 		"internal/bridge", "internal/session", "internal/policy", "internal/sandbox", "internal/snapshot", "internal/state", "internal/wire",
 	}},
 	{"internal/session", 51, []string{"internal/sandbox", "internal/snapshot", "internal/state", "internal/guest", "internal/wire"}},
 	{"internal/bridge", 50, []string{
+		"internal/catalog", "internal/hidden", "internal/pins", "internal/signature",
 		"internal/memory", "internal/usertools", "internal/state", "internal/policy", "internal/upstream", "internal/upstream/jsonrpc", "internal/wire",
 	}},
 

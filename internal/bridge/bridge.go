@@ -12,12 +12,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"sallyport/internal/catalog"
+	"sallyport/internal/pins"
 	"sallyport/internal/policy"
 	"sallyport/internal/upstream"
 	"sallyport/internal/wire"
@@ -85,15 +88,27 @@ type Config struct {
 	// MaxCalls bounds the calls of one execution that servers work on at a
 	// time; more wait. 0 is 128.
 	MaxCalls int
+	// Catalog knows the servers of Source, as a [Listable]; nil: one in memory.
+	Catalog *catalog.Catalog
+	// Pins are the forms of tools that the user accepted; nil: all are.
+	Pins *pins.Book
+	// RefuseChanged: a tool that is not as it was accepted cannot be called.
+	RefuseChanged bool
+	Log           *slog.Logger // nil: nothing is logged
 }
 
 // A Bridge grants servers to executions. It is safe for concurrent use.
 type Bridge struct {
-	config Config
-	view   atomic.Pointer[view]
+	config  Config
+	catalog *catalog.Catalog
+	own     bool // the catalog is nobody else's
+	log     *slog.Logger
+	view    atomic.Pointer[view]
 
-	mu    sync.Mutex
-	cache map[string]*described
+	mu           sync.Mutex
+	cache        map[string]*described
+	saved        *catalog.Listing // the saved tools, as of savedVersion
+	savedVersion string
 }
 
 // view is what there is at one time. It is not changed; a new one takes its
@@ -107,6 +122,7 @@ type view struct {
 // described is the definition made of one list of tools.
 type described struct {
 	tools      []upstream.Tool
+	report     pins.Report // of the same tools
 	definition Definition
 }
 
@@ -118,10 +134,29 @@ func New(config Config) (*Bridge, error) {
 	if config.MaxCalls == 0 {
 		config.MaxCalls = 128
 	}
-	b := &Bridge{config: config, cache: map[string]*described{}}
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
+	own := config.Catalog == nil
+	if own {
+		config.Catalog = catalog.New(catalog.Config{Source: NewListable(config.Source, config.Policy, nil), Log: config.Log})
+	}
+	b := &Bridge{config: config, catalog: config.Catalog, own: own, log: config.Log, cache: map[string]*described{}}
 	b.current(false)
 	return b, nil
 }
+
+// Close ends what the Bridge began by itself. Calls of executions fail from then
+// on, or end with their contexts. It is idempotent.
+func (b *Bridge) Close() {
+	if b.own {
+		b.catalog.Close()
+	}
+}
+
+// Busy says that an execution runs, which the catalog does not work beside.
+// What it returns ends that, and must be called once.
+func (b *Bridge) Busy() func() { return b.catalog.Busy() }
 
 // current is what there is now.
 func (b *Bridge) current(again bool) *view {
@@ -217,11 +252,14 @@ func (b *Bridge) describe(ctx context.Context, name string) (Definition, error) 
 		return Definition{}, b.unknown(name)
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if c := b.cache[name]; c != nil && same(c.tools, tools) &&
-		c.definition.Alias == d.Alias && c.definition.Description == d.Description && c.definition.Cwd == d.Dir {
+	c := b.cache[name]
+	b.mu.Unlock()
+	if c != nil && same(c.tools, tools) &&
+		c.definition.Alias == d.Alias && c.definition.Description == d.Description && c.definition.Cwd == d.Dir &&
+		(c.report.Quiet() || c.report.Same(b.status(Pinned(d)))) {
 		return c.definition, nil
 	}
+	report := b.observe(d, server, tools)
 	definition := Definition{Server: wire.Server{
 		Name: d.Name, Alias: d.Alias, Description: d.Description, Cwd: d.Dir,
 		Tools: make([]wire.Tool, len(tools)),
@@ -232,8 +270,11 @@ func (b *Bridge) describe(ctx context.Context, name string) (Definition, error) 
 			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema,
 		}
 	}
+	definition.Tools = b.acceptedTools(Pinned(d), report, definition.Tools)
 	definition.Version = version(&definition.Server)
-	b.cache[name] = &described{tools, definition}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cache[name] = &described{tools, report, definition}
 	return definition, nil
 }
 
@@ -274,6 +315,7 @@ type Execution struct {
 	mu      sync.Mutex
 	granted map[string]bool
 	loaded  []string // by the code itself, in order
+	notes   []string // see Notes
 }
 
 // Begin grants servers to one execution. The names must have passed Check.

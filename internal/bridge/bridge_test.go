@@ -96,6 +96,7 @@ func newBridge(t *testing.T, s *stub, maxCalls int) *Bridge {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(b.Close)
 	return b
 }
 
@@ -193,8 +194,8 @@ func TestCalls(t *testing.T) {
 		{"load what is disabled", "load_server", `{"name":"off"}`, "denied: disabled"},
 		{"load what is unknown", "load_server", `{"name":"gi"}`, "not_found: nearest: git"},
 		{"load what does not start", "load_server", `{"name":"broken"}`, "unavailable: did not start"},
-		{"documents", "query_tool_docs", `{"server":"git","detail":"summary"}`, `[{"server":"git","serverAlias":"git","tool":"log","toolAlias":"log","description":"lists commits; reads"}]`},
-		{"one document in full", "query_tool_docs", `{"server":"fs","tool":"read_file","detail":"full"}`, `[{"server":"fs","serverAlias":"fs","tool":"read-file","toolAlias":"read_file","description":"reads a file","inputSchema":{"type":"object"}}]`},
+		{"documents", "query_tool_docs", `{"server":"git","detail":"summary"}`, `[{"server":"git","serverAlias":"git","tool":"log","toolAlias":"log","description":"lists commits; reads","signature":"()","load":"await runtime.load_server('git')"}]`},
+		{"one document in full", "query_tool_docs", `{"server":"fs","tool":"read_file","detail":"full"}`, `[{"server":"fs","serverAlias":"fs","tool":"read-file","toolAlias":"read_file","description":"reads a file","signature":"()","inputSchema":{"type":"object"}}]`},
 		{"documents of an unknown tool", "query_tool_docs", `{"server":"fs","tool":"nope"}`, "not_found: Tool 'nope' not found for server fs"},
 		{"documents of an unknown server", "query_tool_docs", `{"server":"nope"}`, "not_found: Unknown MCP server: nope"},
 		{"documents with a wrong form", "query_tool_docs", `{"server":7}`, "invalid: must be strings"},
@@ -270,75 +271,6 @@ func TestKindsOfFailure(t *testing.T) {
 			t.Errorf("%.100v: %.300v, want kind %s", tt.err, err, tt.kind)
 		}
 	}
-}
-
-func TestSearch(t *testing.T) {
-	s := newStub()
-	b := newBridge(t, s, 0)
-	x := b.Begin(nil)
-	search := func(params string) []document {
-		t.Helper()
-		result, err := x.Call(t.Context(), wire.Call{Method: "search_tool_docs", Params: json.RawMessage(params)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var docs []document
-		if err := json.Unmarshal(result, &docs); err != nil || docs == nil {
-			t.Fatalf("%s: %v", result, err)
-		}
-		return docs
-	}
-	names := func(docs []document) string {
-		var out []string
-		for _, d := range docs {
-			out = append(out, d.Server+"."+d.Tool)
-		}
-		return strings.Join(out, " ")
-	}
-	if got := names(search(`{"query":"READS"}`)); got != "fs.read-file git.log" {
-		t.Errorf("found %s", got)
-	}
-	opened := s.opened.Load()
-	for _, tt := range []struct{ params, want string }{
-		{`{"query":"file"}`, "fs.read-file fs.write_file"},
-		{`{"query":"file","limit":1}`, "fs.read-file"},
-		{`{"query":"file","limit":-7}`, "fs.read-file"},
-		{`{"query":"file","limit":1e99}`, "fs.read-file fs.write_file"},
-		{`{"query":"log reads"}`, "git.log"},
-		{`{"query":"files write"}`, "fs.write_file"},
-	} {
-		if got := names(search(tt.params)); got != tt.want {
-			t.Errorf("%s: found %s, want %s", tt.params, got, tt.want)
-		}
-	}
-	if s.opened.Load() != opened {
-		t.Error("a search over known tools opened servers")
-	}
-	if got := search(`{"query":"nothing of the kind"}`); len(got) != 0 {
-		t.Errorf("found %v", got)
-	}
-	for _, params := range []string{`{"query":" "}`, `{}`, `{"query":7}`, `{"query":"a","limit":"x"}`, `[]`} {
-		_, err := x.Call(t.Context(), wire.Call{Method: "search_tool_docs", Params: json.RawMessage(params)})
-		var ce *wire.CallError
-		if !errors.As(err, &ce) || ce.Kind != wire.KindInvalid {
-			t.Errorf("%s: %v", params, err)
-		}
-	}
-}
-
-func TestSearchDoesNotWaitForASilentServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub()
-		s.silent = "broken"
-		began := time.Now()
-		result, err := newBridge(t, s, 0).Begin(nil).Call(t.Context(), wire.Call{Method: "search_tool_docs", Params: json.RawMessage(`{"query":"log"}`)})
-		if err != nil || !strings.Contains(string(result), `"tool":"log"`) {
-			t.Errorf("%s, %v", result, err)
-		}
-		if took := time.Since(began); took != searchTimeout {
-			t.Errorf("took %v", took)
-		}
-	})
 }
 
 func TestCallsOfOneExecutionAreBounded(t *testing.T) {

@@ -1,14 +1,17 @@
 package bridge
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"slices"
+	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
 
+	"sallyport/internal/catalog"
+	"sallyport/internal/hidden"
+	"sallyport/internal/signature"
 	"sallyport/internal/upstream/jsonrpc"
 	"sallyport/internal/wire"
 )
@@ -16,30 +19,80 @@ import (
 const (
 	// defaultFound and maxFound bound the answer to a search.
 	defaultFound, maxFound = 5, 20
-	// searchTimeout is how long a search waits for servers that have to be
-	// started, of which parallelStarts start side by side. A start goes on
-	// after it, so that a later search finds the server running.
+	// searchTimeout is how long a search that found nothing waits for servers
+	// that were never listed, of which parallelStarts start side by side.
+	// Listing goes on after it, so that a later search knows more.
 	searchTimeout  = 3 * time.Second
 	parallelStarts = 8
+	// queryTimeout is how long a question about one server waits for it.
+	queryTimeout = 30 * time.Second
 )
 
 // document describes one tool, in the form that clients of the first
-// code-execution bridge know.
+// code-execution bridge know, with a signature. A summary is what a model
+// needs to choose and to call: a name, a line, the signature.
 type document struct {
-	Server      string          `json:"server"`
-	ServerAlias string          `json:"serverAlias"`
-	Tool        string          `json:"tool"`
-	ToolAlias   string          `json:"toolAlias"`
-	Description string          `json:"description,omitempty"`
+	Server      string `json:"server"`
+	ServerAlias string `json:"serverAlias"`
+	Tool        string `json:"tool"`
+	ToolAlias   string `json:"toolAlias"`
+	Description string `json:"description,omitempty"`
+	Signature   string `json:"signature,omitempty"`
+	// Load is what makes the server's module, where there is none yet.
+	Load string `json:"load,omitempty"`
+	// Warning: the tool is not as it was when the user accepted it.
+	Warning     string          `json:"warning,omitempty"`
 	InputSchema json.RawMessage `json:"inputSchema,omitempty"` // detail "full"
 }
 
-func describeTool(s *wire.Server, t *wire.Tool, full bool) document {
-	d := document{Server: s.Name, ServerAlias: s.Alias, Tool: t.Name, ToolAlias: t.Alias, Description: t.Description}
-	if full {
+// detail is how much of a tool is told.
+type detail int
+
+const (
+	brief detail = iota // of one among several
+	whole               // of the only one: the whole signature
+	full                // and description and schema as they are
+)
+
+// describeTool writes the document of a tool. A saved one is described by
+// itself.
+func (x *Execution) describeTool(s catalog.Server, t *catalog.Tool, how detail) document {
+	d := document{Server: s.Name, ServerAlias: s.Alias, Tool: t.Name, ToolAlias: t.Alias}
+	saved := s.Key == savedKey
+	if saved || how == full {
+		d.Description = hidden.Strip(t.Description)
+	} else {
+		d.Description = t.Summary()
+	}
+	switch {
+	case saved && len(t.InputSchema) == 0:
+	case how == brief:
+		d.Signature = signature.Brief(t.InputSchema)
+	default:
+		d.Signature = signature.Whole(t.InputSchema, t.OutputSchema)
+	}
+	if how == full {
 		d.InputSchema = t.InputSchema
 	}
+	if !saved {
+		d.Warning = x.bridge.warning(s, t.Name)
+		if !x.isGranted(s.Name) {
+			d.Load = fmt.Sprintf("await runtime.load_server(%s)", pythonString(s.Name))
+		}
+	}
 	return d
+}
+
+// pythonString quotes the name of a server. JSON's form is Python's, too.
+func pythonString(s string) string {
+	if !strings.ContainsAny(s, `'"\`) && len(hidden.In(s)) == 0 {
+		return "'" + s + "'"
+	}
+	quoted, err := json.Marshal(s)
+	if err != nil { // cannot happen: a string
+		return "''"
+	}
+	return string(quoted)
 }
 
 // docsParams are the parameters of both methods.
@@ -61,27 +114,29 @@ func parseDocsParams(raw json.RawMessage) (docsParams, error) {
 }
 
 // queryDocs answers with the documents of one server's tools, or of one tool.
-// Reading about a server needs no grant, only the policy's leave.
+// Reading about a server needs no grant, only the policy's leave. A server that
+// was never listed is listed now.
 func (x *Execution) queryDocs(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	p, err := parseDocsParams(raw)
 	if err != nil {
 		return nil, err
 	}
-	definition, saved, err := x.bridge.savedDefinition(p.Server)
-	if !saved {
-		if err := x.bridge.Check(p.Server); err != nil {
-			return nil, x.refusal(p.Server, err)
-		}
-		definition, err = x.bridge.describe(ctx, p.Server)
-	}
+	entry, err := x.known(ctx, p.Server)
 	if err != nil {
 		return nil, err
 	}
+	how := brief
+	switch {
+	case p.Detail == "full":
+		how = full
+	case p.Tool != nil:
+		how = whole
+	}
 	docs := []document{}
-	for i := range definition.Tools {
-		t := &definition.Tools[i]
+	for i := range entry.Listing.Tools {
+		t := &entry.Listing.Tools[i]
 		if p.Tool == nil || *p.Tool == t.Name || *p.Tool == t.Alias {
-			docs = append(docs, describeTool(&definition.Server, t, p.Detail == "full"))
+			docs = append(docs, x.describeTool(entry.Server, t, how))
 		}
 	}
 	if p.Tool != nil && len(docs) == 0 {
@@ -90,107 +145,149 @@ func (x *Execution) queryDocs(ctx context.Context, raw json.RawMessage) (json.Ra
 	return json.Marshal(docs)
 }
 
-// searchDocs answers with the tools in whose words all words of the query
-// occur, those with more of them in the name first. It looks at the servers
-// whose tools are known, and starts the others only when those have nothing.
+// known is what is known of a server, or of the saved tools.
+func (x *Execution) known(ctx context.Context, name string) (catalog.Entry, error) {
+	b := x.bridge
+	saved, ok, err := b.savedEntry(name)
+	if ok || err != nil {
+		return saved, err
+	}
+	if err := b.Check(name); err != nil {
+		return catalog.Entry{}, x.refusal(name, err)
+	}
+	if x.isGranted(name) {
+		// It runs, and says so when something has changed.
+		if _, err := b.describe(ctx, name); err != nil {
+			return catalog.Entry{}, err
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("its tools are not known yet: it did not list them within %s", queryTimeout))
+	defer cancel()
+	entry, err := b.catalog.Want(ctx, name)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) != nil:
+		err = context.Cause(ctx)
+	case errors.Is(err, catalog.ErrUnknown): // taken away this moment
+		return entry, b.unknown(name)
+	}
+	if err != nil {
+		return entry, &wire.CallError{Kind: wire.KindUnavailable, Message: fmt.Sprintf("MCP server %q: %s", clip(name, 100), clip(err.Error(), 4<<10))}
+	}
+	return b.accepted(entry), nil
+}
+
+// searchDocs answers with the tools that fit the query best, of all servers
+// that are known, loaded or not. The servers that it could not look at are
+// named in the result's notes.
 func (x *Execution) searchDocs(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	p, err := parseDocsParams(raw)
 	if err != nil {
 		return nil, err
 	}
-	words := strings.Fields(strings.ToLower(clip(p.Query, 1000)))
-	if len(words) == 0 {
+	q := catalog.Query{Text: clip(p.Query, 1000), Limit: defaultFound, Server: p.Server}
+	if strings.TrimSpace(q.Text) == "" {
 		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "Missing 'query' value"}
 	}
-	limit := defaultFound
 	if p.Limit != nil {
-		limit = int(max(1, min(maxFound, *p.Limit)))
+		q.Limit = int(max(1, min(maxFound, *p.Limit)))
 	}
-	known := x.bridge.known()
-	if saved, ok, err := x.bridge.savedDefinition(SavedServer); ok && err == nil {
-		known = append(known, saved)
+	var saved []catalog.Entry
+	if s, ok, err := x.bridge.savedEntry(SavedServer); ok && err == nil {
+		saved = append(saved, s)
 	}
-	found := search(known, words, p.Detail == "full")
-	if len(found) == 0 {
-		found = search(x.bridge.describeAll(ctx), words, p.Detail == "full")
-	}
-	return json.Marshal(found[:min(limit, len(found))])
-}
-
-// search ranks; the order of servers and their tools breaks ties.
-func search(servers []Definition, words []string, full bool) []document {
-	type hit struct {
-		document
-		inName int
-	}
-	var hits []hit
-	for i := range servers {
-		s := &servers[i].Server
-		for j := range s.Tools {
-			t := &s.Tools[j]
-			name := strings.ToLower(t.Name + " " + t.Alias)
-			all := name + " " + strings.ToLower(s.Name+" "+s.Alias+" "+s.Description+" "+t.Description)
-			inName := 0
-			for _, w := range words {
-				if !strings.Contains(all, w) {
-					inName = -1
-					break
-				}
-				if strings.Contains(name, w) {
-					inName++
-				}
-			}
-			if inName >= 0 {
-				hits = append(hits, hit{describeTool(s, t, full), inName})
-			}
+	hits, missing := x.bridge.catalog.Search(q, saved...)
+	if len(hits) == 0 && len(missing) > 0 {
+		if x.bridge.listMissing(ctx, missing) {
+			hits, missing = x.bridge.catalog.Search(q, saved...)
 		}
 	}
-	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(b.inName, a.inName) })
-	docs := make([]document, len(hits))
-	for i, h := range hits {
-		docs[i] = h.document
+	x.leftOut(missing)
+	how := brief
+	if p.Detail == "full" {
+		how = full
 	}
-	return docs
-}
-
-// known are the definitions of servers that have been described before.
-func (b *Bridge) known() []Definition {
-	discovered := b.current(false).discovered
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var known []Definition
-	for _, s := range discovered {
-		if d := b.cache[s.Name]; d != nil {
-			known = append(known, d.definition)
+	docs := []document{}
+	for _, h := range hits {
+		if t := x.bridge.acceptedTool(h.Server, h.Tool); t != nil {
+			docs = append(docs, x.describeTool(h.Server, t, how))
 		}
 	}
-	return known
+	return json.Marshal(docs)
 }
 
-// describeAll describes every server that may be used. Those that do not start
-// in time, or at all, are left out: a search is no place to fail for them.
-func (b *Bridge) describeAll(ctx context.Context) []Definition {
+// listMissing lists servers that were never listed, for a moment. It says
+// whether there was one.
+func (b *Bridge) listMissing(ctx context.Context, missing []catalog.Missing) bool {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
-	discovered := b.current(false).discovered
-	definitions := make([]Definition, len(discovered))
-	ok := make([]bool, len(discovered))
 	var all sync.WaitGroup
 	slots := make(chan struct{}, parallelStarts)
-	for i, s := range discovered {
+	any := false
+	for _, m := range missing {
+		if m.Failure != nil {
+			continue
+		}
+		any = true
 		all.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			d, err := b.describe(ctx, s.Name)
-			definitions[i], ok[i] = d, err == nil
+			select {
+			case slots <- struct{}{}:
+				defer func() { <-slots }()
+				_, _ = b.catalog.Want(ctx, m.Server.Name) // the next search says what came of it
+			case <-ctx.Done():
+			}
 		})
 	}
 	all.Wait()
-	var described []Definition
-	for i, d := range definitions {
-		if ok[i] {
-			described = append(described, d)
-		}
+	return any
+}
+
+// leftOut notes which servers a search did not look at.
+func (x *Execution) leftOut(missing []catalog.Missing) {
+	if len(missing) == 0 {
+		return
 	}
-	return described
+	const most = 5
+	var parts []string
+	for _, m := range missing[:min(most, len(missing))] {
+		why := "its tools are not known yet"
+		if m.Failure != nil {
+			why = reason(m.Server.Name, m.Failure)
+		}
+		parts = append(parts, hidden.Line(m.Server.Name)+" ("+why+")")
+	}
+	if more := len(missing) - most; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	x.note("the search left out " + strings.Join(parts, ", "))
+}
+
+// reason is why a server could not be listed, in a line that need not name it.
+func reason(server string, f *catalog.Failure) string {
+	return catalog.Line(strings.TrimPrefix(f.Reason, fmt.Sprintf("MCP server %q ", server)))
+}
+
+// serverLine is a server as discovered_servers(detailed=True) shows it.
+type serverLine struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Tools       *int   `json:"tools,omitempty"`
+	// Problem is why its tools are not known, or may be others by now.
+	Problem string `json:"problem,omitempty"`
+}
+
+// discovered answers with a line on every server that code may be granted.
+func (x *Execution) discovered() (json.RawMessage, error) {
+	lines := []serverLine{}
+	for _, e := range x.bridge.catalog.Entries() {
+		line := serverLine{Name: e.Name, Description: e.About()}
+		if e.Listing != nil {
+			n := len(e.Listing.Tools)
+			line.Tools = &n
+		}
+		if e.Failure != nil {
+			line.Problem = reason(e.Name, e.Failure)
+		}
+		lines = append(lines, line)
+	}
+	return json.Marshal(lines)
 }

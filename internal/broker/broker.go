@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"sallyport/internal/bridge"
+	"sallyport/internal/catalog"
+	"sallyport/internal/pins"
 	"sallyport/internal/policy"
 	"sallyport/internal/sandbox"
 	"sallyport/internal/session"
@@ -43,6 +45,8 @@ type Config struct {
 	Snapshots *snapshot.Store
 	Restore   bool
 	Preload   []string
+	// Pool is session.Config's.
+	Pool int
 	// Records, Idle, Keep, MaxAwake and MaxDisk are session.Config's.
 	Records    state.Dir
 	Idle, Keep time.Duration
@@ -53,6 +57,10 @@ type Config struct {
 	// Memory and Tools are bridge.Config's.
 	Memory bridge.Memory
 	Tools  bridge.SavedTools
+	// Catalog, Pins and RefuseChanged are bridge.Config's.
+	Catalog       *catalog.Catalog
+	Pins          *pins.Book
+	RefuseChanged bool
 }
 
 // A Broker executes requests. It is safe for concurrent use.
@@ -89,6 +97,7 @@ func New(config Config) (*Broker, error) {
 	b.bridge, err = bridge.New(bridge.Config{
 		Source: config.Servers, Policy: config.Policy, MaxCalls: config.MaxCalls,
 		Memory: config.Memory, Tools: config.Tools, Facts: facts(config),
+		Catalog: config.Catalog, Pins: config.Pins, RefuseChanged: config.RefuseChanged, Log: config.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -98,7 +107,7 @@ func New(config Config) (*Broker, error) {
 			Backend: config.Backend, Spec: config.Spec, Logger: config.Logger,
 			Grace: config.Grace, WholeRun: config.WholeRun, StartTimeout: config.StartTimeout,
 			Background: config.Background,
-			Snapshots:  config.Snapshots, Restore: config.Restore, Preload: config.Preload,
+			Snapshots:  config.Snapshots, Restore: config.Restore, Preload: config.Preload, Pool: config.Pool,
 			Records: config.Records, Idle: config.Idle, Keep: config.Keep, MaxAwake: config.MaxAwake, MaxDisk: config.MaxDisk,
 		}, DefaultSession)
 	}
@@ -111,6 +120,7 @@ func (b *Broker) Close() {
 	if b.sessions != nil {
 		b.sessions.Close()
 	}
+	b.bridge.Close()
 }
 
 // Execute runs a request and returns its result, which is never nil. When ctx

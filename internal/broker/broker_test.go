@@ -390,7 +390,7 @@ func TestTools(t *testing.T) {
 	if !strings.Contains(r.Error, `MCP server "broken" did not start`) {
 		t.Errorf("%+v", r)
 	}
-	want(t, run(t, b, "[d['tool'] for d in await runtime.search_tool_docs('sle')]"), Success, 0, "['sleep']")
+	want(t, run(t, b, "[d['tool'] for d in await runtime.search_tool_docs('sleep')]"), Success, 0, "['sleep']")
 }
 
 func TestArtifactsAndStrayOutput(t *testing.T) {

@@ -28,6 +28,7 @@ func (x *execution) run(ctx context.Context) *Result {
 		x.session.Leave(x.ticket)
 		return x.broker.finish(x.req, x.failed(ctx, err))
 	}
+	defer x.broker.bridge.Busy()()
 	out, err := x.session.Exec(ctx, x.ticket, session.Request{
 		Code:     x.req.Code,
 		Filename: x.req.Filename,
@@ -42,6 +43,7 @@ func (x *execution) run(ctx context.Context) *Result {
 	}
 	r := x.broker.finish(x.req, x.result(out))
 	r.Servers = x.servers.Granted() // with those that the code loaded itself
+	r.Notes = append(r.Notes, x.servers.Notes()...)
 	return r
 }
 

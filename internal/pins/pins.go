@@ -49,6 +49,11 @@ type Report struct {
 // Quiet says that there is nothing to tell of changes.
 func (r Report) Quiet() bool { return len(r.Changed) == 0 && len(r.New) == 0 }
 
+// Same says that two reports tell the same of changes.
+func (r Report) Same(other Report) bool {
+	return slices.Equal(r.Changed, other.Changed) && slices.Equal(r.New, other.New)
+}
+
 // Book is the pins of all servers. It is safe for concurrent use, also by
 // several processes.
 type Book struct {

@@ -80,6 +80,10 @@ const (
 	// MethodSearchToolDocs: params {"query","limit","detail"}; the result is
 	// an array of documents.
 	MethodSearchToolDocs = "search_tool_docs"
+	// MethodServers: no params; the result is an array of {"name",
+	// "description","tools"?,"problem"?}: every server that may be granted,
+	// with how many tools it is known to have.
+	MethodServers = "servers"
 	// MethodSessionFacts: params {}; the result is [SessionFacts].
 	MethodSessionFacts = "session_facts"
 	// MethodListResources, MethodListResourceTemplates and MethodListPrompts:
