@@ -2,6 +2,7 @@
 with the whole program. Cells run in the order of this file and share a session."""
 
 import json
+import subprocess
 
 import pytest
 from live import INTERPRETER, Live
@@ -242,6 +243,18 @@ def test_servers_stay_warm(live):
 def test_schemas_of_any_size(live):
     result = live.run("print(len(str(runtime.list_tools_sync('large'))) > 1_000_000, len(mcp_large.list_tools.__doc__ or 'x') > 0)", servers=["large"])
     assert result.text == "True True", result
+
+
+def test_packages_of_a_virtual_environment(sallyport, tmp_path):
+    """The packages of the environment that `python` names are there, as agents
+    that analyse data need them."""
+    subprocess.run([INTERPRETER, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True, timeout=60)
+    (packages,) = (tmp_path / "venv/lib").glob("python3.*/site-packages")
+    (packages / "parcel.py").write_text("content = 'in a package'\n")
+    live = Live(sallyport, tmp_path, {"SALLYPORT_PYTHON": str(tmp_path / "venv/bin/python3")})
+    result = live.run("import parcel\nprint(parcel.content)\ntry:\n    open(parcel.__file__, 'a')\nexcept OSError as e:\n    print('read-only')")
+    live.close()
+    assert result.text == "in a package\nread-only", result
 
 
 def test_what_outlives_a_session(sallyport, tmp_path):

@@ -33,6 +33,10 @@ type Interpreter struct {
 	Executable string // with symbolic links resolved
 	Prefix     string // the directory that holds its bin and lib
 	Version    Version
+	// Packages is the folder of packages of the virtual environment that was
+	// asked for, empty if it was none. It takes the place of the interpreter's
+	// own packages.
+	Packages string
 }
 
 // Library is the directory of the standard library.
@@ -43,7 +47,7 @@ func (p Interpreter) Library() string {
 // FindInterpreter finds the interpreter that name means: an absolute path, or
 // a name that is looked up in path. A script (a shim, as pyenv's) is asked
 // which interpreter it stands for; a virtual environment stands for the
-// interpreter that it was made from.
+// interpreter that it was made from, with the environment's packages.
 func FindInterpreter(ctx context.Context, name, path string) (*Interpreter, error) {
 	file, err := lookPath(name, path)
 	if err != nil {
@@ -53,17 +57,34 @@ func FindInterpreter(ctx context.Context, name, path string) (*Interpreter, erro
 	if err != nil {
 		return nil, err
 	}
-	if isELF(resolved) {
-		if p, err := interpreterAt(resolved); err == nil {
-			return p, checkVersion(p)
+	p, err := interpreterAt(resolved)
+	if err != nil || !isELF(resolved) {
+		// A shim, or an installation laid out in a way of its own.
+		if p, err = askInterpreter(ctx, file, path); err != nil {
+			return nil, fmt.Errorf("%s is not a usable Python: %w", file, err)
 		}
 	}
-	// A shim, or an installation laid out in a way of its own.
-	p, err := askInterpreter(ctx, file, path)
-	if err != nil {
-		return nil, fmt.Errorf("%s is not a usable Python: %w", file, err)
-	}
+	p.Packages = packagesOf(file, p.Version)
 	return p, checkVersion(p)
+}
+
+// packagesOf is the folder of packages if file is the interpreter of a virtual
+// environment, as site finds it: by the pyvenv.cfg beside it or one above.
+func packagesOf(file string, v Version) string {
+	bin, err := filepath.EvalSymlinks(filepath.Dir(file))
+	if err != nil {
+		return ""
+	}
+	for _, dir := range []string{bin, filepath.Dir(bin)} {
+		if _, err := os.Stat(filepath.Join(dir, "pyvenv.cfg")); err != nil {
+			continue
+		}
+		packages := filepath.Join(dir, "lib", "python"+v.String(), "site-packages")
+		if fi, err := os.Stat(packages); err == nil && fi.IsDir() {
+			return packages
+		}
+	}
+	return ""
 }
 
 func checkVersion(p *Interpreter) error {

@@ -72,6 +72,53 @@ func TestFindInterpreter(t *testing.T) {
 	}
 }
 
+// TestVirtualEnvironment: it is its interpreter, with packages of its own,
+// however it is named.
+func TestVirtualEnvironment(t *testing.T) {
+	real := hostPython(t)
+	p, err := FindInterpreter(t.Context(), real, os.Getenv("PATH"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Packages != "" {
+		t.Skipf("the host's Python is of a virtual environment: %s", p.Packages)
+	}
+	venv := filepath.Join(t.TempDir(), "venv")
+	packages := filepath.Join(venv, "lib", "python"+p.Version.String(), "site-packages")
+	for _, dir := range []string{filepath.Join(venv, "bin"), packages} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	python := filepath.Join(venv, "bin", "python3")
+	if err := os.Symlink(real, python); err != nil {
+		t.Fatal(err)
+	}
+	linked := filepath.Join(t.TempDir(), "linked")
+	if err := os.Symlink(venv, linked); err != nil {
+		t.Fatal(err)
+	}
+	find := func(name, want string) {
+		t.Helper()
+		got, err := FindInterpreter(t.Context(), name, os.Getenv("PATH"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Executable != p.Executable || got.Prefix != p.Prefix || got.Packages != want {
+			t.Errorf("%s: %+v, want packages %q", name, got, want)
+		}
+	}
+	find(python, "") // nothing says that it is one
+	if err := os.WriteFile(filepath.Join(venv, "pyvenv.cfg"), []byte("home = /usr/bin\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if resolved, err := filepath.EvalSymlinks(packages); err == nil {
+		packages = resolved
+	}
+	find(python, packages)
+	find(filepath.Join(linked, "bin", "python3"), packages)
+}
+
 func TestFindInterpreterTooOld(t *testing.T) {
 	dir := t.TempDir()
 	lib := filepath.Join(dir, "lib", "python3.8")

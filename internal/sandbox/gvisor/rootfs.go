@@ -63,10 +63,18 @@ func hostRootfs(p *Interpreter, home, guestDir, guestTarget string) (fsys Rootfs
 		}
 	}
 	python = p.Executable
+	packages := filepath.Join(p.Library(), "site-packages") // where the sandbox looks for them
 	switch {
 	case p.Prefix == "/" || p.Prefix == "/usr":
-		// Debian's interpreter also looks for what pip installed for all.
-		err = fsys.addHostPath(filepath.Join("/usr/local/lib/python"+p.Version.String(), "dist-packages"))
+		// Debian's interpreter looks for packages here first: what pip
+		// installed for all, or a virtual environment's.
+		installed := filepath.Join("/usr/local/lib/python"+p.Version.String(), "dist-packages")
+		switch fi, statErr := os.Stat("/usr/lib/python3/dist-packages"); {
+		case p.Packages == "":
+			err = fsys.addHostPath(installed)
+		case statErr == nil && fi.IsDir():
+			packages = installed
+		}
 	case filepath.Clean(home) == p.Prefix:
 		return fsys, "", nil, fmt.Errorf("the interpreter %s has the home directory itself as its prefix; choose another with --python", p.Executable)
 	case private(p.Prefix, home):
@@ -78,12 +86,17 @@ func hostRootfs(p *Interpreter, home, guestDir, guestTarget string) (fsys Rootfs
 		}
 		fsys.addPrefix(p.Prefix, sandboxPython)
 		python = filepath.Join(sandboxPython, rel)
+		packages = filepath.Join(sandboxPython, "lib", "python"+p.Version.String(), "site-packages")
 		env = append(env, "LD_LIBRARY_PATH="+sandboxPython+"/lib")
 	default:
 		fsys.addPrefix(p.Prefix, p.Prefix)
 	}
 	if err != nil {
 		return fsys, "", nil, err
+	}
+	if p.Packages != "" {
+		// After what it may lie in.
+		fsys.Binds = append(fsys.Binds, Bind{Source: p.Packages, Target: packages})
 	}
 	fsys.Binds = append(fsys.Binds, Bind{Source: guestDir, Target: guestTarget})
 	return fsys, python, env, nil

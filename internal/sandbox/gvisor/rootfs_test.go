@@ -68,6 +68,46 @@ func TestHostRootfsShowsNothingPrivate(t *testing.T) {
 	}
 }
 
+// TestHostRootfsShowsAnEnvironmentsPackages: where the interpreter looks for
+// its own, and after the folder that they lie in; nothing else of it.
+func TestHostRootfsShowsAnEnvironmentsPackages(t *testing.T) {
+	home := t.TempDir()
+	for prefix, want := range map[string]string{
+		filepath.Join(home, ".pyenv"): "/opt/python/lib/python3.12/site-packages",
+		"/opt/somewhere-else":         "/opt/somewhere-else/lib/python3.12/site-packages",
+		"/usr":                        "/python3.12/",
+	} {
+		p := &Interpreter{Executable: filepath.Join(prefix, "bin/python3.12"), Prefix: prefix, Version: Version{3, 12},
+			Packages: filepath.Join(home, "venv/lib/python3.12/site-packages")}
+		if prefix != "/usr" && strings.HasPrefix(prefix, home) {
+			p = makePrefix(t, prefix)
+			p.Packages = filepath.Join(home, "venv/lib/python3.12/site-packages")
+		}
+		fsys, _, _, err := hostRootfs(p, home, t.TempDir(), "/opt/sallyport")
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := 0
+		for i, b := range fsys.Binds {
+			if !strings.HasPrefix(b.Source, filepath.Join(home, "venv")) {
+				continue
+			}
+			shown++
+			if b.Source != p.Packages || !strings.Contains(b.Target, want) {
+				t.Errorf("%s: %s is shown as %s", prefix, b.Source, b.Target)
+			}
+			for _, later := range fsys.Binds[i+1:] {
+				if strings.HasPrefix(b.Target, later.Target+"/") {
+					t.Errorf("%s: %s hides it", prefix, later.Target)
+				}
+			}
+		}
+		if shown != 1 {
+			t.Errorf("%s: shown %d times", prefix, shown)
+		}
+	}
+}
+
 func TestHostRootfsRefusesHomeAsPrefix(t *testing.T) {
 	home := t.TempDir()
 	p := makePrefix(t, home)
