@@ -79,7 +79,7 @@ var enforcement = []string{"absent", "soft", "hard"}
 func declare(s *Settings) []*setting {
 	return slices.Concat(
 		declareWhole(s), declareTimeouts(&s.Timeouts), declareLimits(&s.Limits),
-		declarePolicy(&s.Policy), declareServers(&s.Servers), declareKept(s), declareRest(s),
+		declarePolicy(&s.Policy), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareKept(s), declareRest(s),
 	)
 }
 
@@ -185,6 +185,17 @@ func declareServers(s *Servers) []*setting {
 			help: "The largest message that is read from a server."},
 		{key: "servers.maxCalls", value: integer(&s.MaxCalls, 1, 1<<14), initial: "128",
 			help: "Calls of one execution that servers work on at a time; more wait."},
+		{key: "servers.changedTools", value: choice(&s.ChangedTools, ChangedNote, ChangedRefuse), initial: ChangedNote,
+			help: "What becomes of a tool that its server describes otherwise than when it was first seen: results say so (`note`), or it cannot be called, and code reads the first description, until `sallyport tools approve` accepts the new one (`refuse`; new tools of a known server, too)."},
+	}
+}
+
+func declareCatalog(c *Catalog) []*setting {
+	return []*setting{
+		{key: "catalog.refresh", value: choice(&c.Refresh, "auto", "manual", "off"), initial: "auto",
+			help: "When servers are started only to list their tools, for searches: in the background while no code runs (`auto`), when somebody asks about a server whose tools are not known (`manual`, and with `auto`, too), or never (`off`). What a server that runs anyway lists is kept in any case."},
+		{key: "catalog.maxAge", value: duration(&c.MaxAge, time.Minute, 365*24*time.Hour), initial: "24h",
+			help: "When the list of a server's tools is old and made anew in the background."},
 	}
 }
 

@@ -22,6 +22,7 @@ var sections = []struct{ name, title, text string }{
 	{"policy.require", "", ""},
 	{"servers", "MCP servers", ""},
 	{"sessions", "Between calls", ""},
+	{"catalog", "What is known of servers' tools", "Lists of tools are kept in the folder `catalog` of the state folder, so that they are found without starting the servers; `sallyport tools` shows them."},
 	{"memories", "Values that code keeps", "Each is a file in the folder `memory` of the state folder; `sallyport memory` shows them."},
 	{"savedTools", "Functions that code saves", "Each is a file in the folder `user_tools` of the state folder; `sallyport saved-tools` shows them."},
 	{"container", "Container engines", ""},

@@ -73,8 +73,9 @@ func TestDefaults(t *testing.T) {
 	}
 	want.Container = settings.Container{User: "65534:65534", IdleTimeout: 5 * time.Minute}
 	want.Servers = settings.Servers{
-		Sources: []string{"*"}, StartTimeout: time.Minute, CallTimeout: 10 * time.Minute, StopGrace: 2 * time.Second, MaxMessage: 256 << 20, MaxCalls: 128,
+		Sources: []string{"*"}, StartTimeout: time.Minute, CallTimeout: 10 * time.Minute, StopGrace: 2 * time.Second, MaxMessage: 256 << 20, MaxCalls: 128, ChangedTools: "note",
 	}
+	want.Catalog = settings.Catalog{Refresh: "auto", MaxAge: 24 * time.Hour}
 	want.Memory = settings.Memory{Enabled: true, MaxValue: 4 << 20, MaxKeys: 10000, MaxTotal: 256 << 20}
 	want.Saved = settings.SavedTools{Enabled: true, MaxTools: 1000, Versions: 20}
 	want.Output.Mode = "compact"
@@ -145,6 +146,7 @@ sessions:
   idle: 1h
   keep: 48h
   maxAwake: 3
+  pool: auto
   maxDisk: 1g
 container:
   user: 1000:1000
@@ -161,6 +163,8 @@ servers:
   stopGrace: 1s
   maxMessage: 64m
   maxCalls: 4
+  changedTools: refuse
+catalog: {refresh: manual, maxAge: 1h}
 memories: {enabled: true, maxValue: 1m, maxKeys: 5, maxTotal: 2m}
 savedTools: {enabled: true, maxTools: 6, versions: 7}
 output:
@@ -194,13 +198,14 @@ func TestWholeFile(t *testing.T) {
 	want.Policy.Require.OpenFiles, want.Policy.Require.CPU = "absent", "soft"
 	want.Policy.Servers = []string{"git*", "a,b"}
 	want.Policy.Requests = []string{"npx -y @x/server-* ...", "https://*.example.com/mcp"}
-	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxAwake: 3, MaxDisk: 1 << 30}
+	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxAwake: 3, MaxDisk: 1 << 30, Pool: settings.PoolAuto}
 	want.Container = settings.Container{User: "1000:1000", IdleTimeout: 10 * time.Minute}
 	want.Servers = settings.Servers{
 		Config: []string{filepath.Join(dir, "one.json")}, FallbackConfig: filepath.Join(home, "two.json"),
 		Sources: []string{"mcps", "cursor"}, AllowSelf: true, Inherit: []string{"GITHUB_TOKEN", "AWS_*"},
-		StartTimeout: 10 * time.Second, CallTimeout: -1, IdleStop: 5 * time.Minute, StopGrace: time.Second, MaxMessage: 64 << 20, MaxCalls: 4,
+		StartTimeout: 10 * time.Second, CallTimeout: -1, IdleStop: 5 * time.Minute, StopGrace: time.Second, MaxMessage: 64 << 20, MaxCalls: 4, ChangedTools: "refuse",
 	}
+	want.Catalog = settings.Catalog{Refresh: "manual", MaxAge: time.Hour}
 	want.Memory = settings.Memory{Enabled: true, MaxValue: 1 << 20, MaxKeys: 5, MaxTotal: 2 << 20}
 	want.Saved = settings.SavedTools{Enabled: true, MaxTools: 6, Versions: 7}
 	want.Output.Mode = "toon"

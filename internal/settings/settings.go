@@ -25,6 +25,9 @@ const (
 	SnapshotsOff  = "off"
 )
 
+// PoolAuto keeps a sandbox ready while sessions are being opened.
+const PoolAuto = -1
+
 // Settings are all settings, in the types that the program uses. [Load] makes
 // them; they are not modified afterwards.
 type Settings struct {
@@ -39,6 +42,7 @@ type Settings struct {
 	Sessions  Sessions
 	Container Container
 	Servers   Servers
+	Catalog   Catalog
 	Memory    Memory
 	Saved     SavedTools
 	Output    Output
@@ -87,6 +91,7 @@ type Sessions struct {
 	Idle          time.Duration // 0: never
 	Keep          time.Duration // 0: for ever
 	MaxAwake      int
+	Pool          int // PoolAuto, or how many
 	MaxDisk       int64
 }
 
@@ -109,6 +114,19 @@ type Servers struct {
 	StopGrace      time.Duration
 	MaxMessage     int64
 	MaxCalls       int
+	ChangedTools   string // ChangedNote or ChangedRefuse
+}
+
+// What becomes of a tool that is not as it was when it was first seen.
+const (
+	ChangedNote   = "note"
+	ChangedRefuse = "refuse"
+)
+
+// Catalog is what is known of the servers' tools without running them.
+type Catalog struct {
+	Refresh string // auto, manual or off
+	MaxAge  time.Duration
 }
 
 // Memory is what code keeps under keys for later sessions.
