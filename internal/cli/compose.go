@@ -3,10 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"sallyport/internal/bridge"
@@ -18,6 +15,7 @@ import (
 	"sallyport/internal/state"
 	"sallyport/internal/upstream"
 	"sallyport/internal/upstream/definitions"
+	"sallyport/internal/upstream/library"
 )
 
 // composeFlags are those of every command that needs the whole system.
@@ -27,15 +25,19 @@ type composeFlags struct {
 	DebugGvisor   *string  `help:"Directory for gVisor's own debug logs." hidden:""`
 }
 
+// drainTime is how long a server whose definition changed may work on the calls
+// that it has.
+const drainTime = 30 * time.Second
+
 // system is everything that runs code, put together.
 type system struct {
-	backend     sandbox.Backend
-	policy      *policy.Policy
-	servers     *upstream.Manager
-	broker      *broker.Broker
-	definitions []upstream.Definition
-	problems    []string // of the definitions, for people
-	close       func()
+	backend  sandbox.Backend
+	policy   *policy.Policy
+	servers  *upstream.Manager
+	library  *library.Library
+	broker   *broker.Broker
+	problems []string // of the definitions, for people
+	close    func()
 }
 
 // compose constructs the system. It starts nothing.
@@ -44,11 +46,7 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		return nil, err
 	}
 	set := a.settings
-	lookup := func(name string) (string, bool) {
-		v, ok := a.env[name]
-		return v, ok
-	}
-	if err := definitions.CheckDepth(lookup, set.Servers.AllowSelf); err != nil {
+	if err := definitions.CheckDepth(a.env.lookup, set.Servers.AllowSelf); err != nil {
 		return nil, err
 	}
 	rules, err := policyOf(set.Policy)
@@ -61,25 +59,16 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 	}
 	s := &system{backend: backend, policy: rules}
 
-	executable, err := os.Executable()
+	s.library, s.problems, err = a.library(f.ServersConfig, func(now *library.Snapshot) {
+		s.servers.Replace(now.Definitions, drainTime)
+	})
 	if err != nil {
 		return nil, err
 	}
-	defs, problems := definitions.Load(a.env.definitionSources(set.Servers), definitions.Options{
-		Env:       lookup,
-		Home:      a.env.home(),
-		Self:      definitions.Self{Executable: executable},
-		AllowSelf: set.Servers.AllowSelf,
-	})
-	for _, p := range problems {
-		if !p.Warning && p.Server == "" && slices.ContainsFunc(f.ServersConfig, func(name string) bool { return sameFile(name, p.File) }) {
-			// The user named this file: going on without it is no answer.
-			return nil, errors.New(p.String())
-		}
-		a.log.Warn("server definitions", "problem", p.String())
-		s.problems = append(s.problems, p.String())
+	for _, problem := range s.problems {
+		a.log.Warn("server definitions", "problem", problem)
 	}
-	s.servers = upstream.NewManager(defs, upstream.Options{
+	s.servers = upstream.NewManager(s.library.Snapshot().Definitions, upstream.Options{
 		Log:           a.log,
 		ClientName:    "sallyport",
 		ClientVersion: readVersion().Version,
@@ -91,12 +80,11 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		StopGrace:     set.Servers.StopGrace,
 		MaxLine:       int(set.Servers.MaxMessage),
 	})
-	s.definitions = s.servers.Definitions()
 
 	config := broker.Config{
 		Backend:        backend,
 		Policy:         s.policy,
-		Servers:        bridge.Upstream(s.servers),
+		Servers:        userServers{bridge.Upstream(s.servers), s.library},
 		Logger:         a.log,
 		Spec:           sandbox.Spec{Limits: limitsOf(set.Limits)},
 		DefaultTimeout: set.Timeouts.Default,
@@ -108,6 +96,7 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		Snapshots:      snapshots(set.StateDir),
 		Restore:        set.Sessions.Snapshots == settings.SnapshotsAuto,
 		Preload:        set.Sessions.Preload,
+		Pool:           set.Sessions.Pool,
 		Records:        state.At(set.StateDir).Sub("sessions"),
 		Idle:           set.Sessions.Idle,
 		Keep:           set.Sessions.Keep,
@@ -126,6 +115,7 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		if s.broker != nil {
 			s.broker.Close()
 		}
+		s.library.Close()
 		// Not the command's context: it may be what ended the command.
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
@@ -153,45 +143,4 @@ func sameFile(a, b string) bool {
 	absA, errA := filepath.Abs(a)
 	absB, errB := filepath.Abs(b)
 	return errA == nil && errB == nil && absA == absB
-}
-
-func (s *system) serverLines() []serverLine {
-	lines := []serverLine{}
-	for _, d := range s.definitions {
-		lines = append(lines, serverLine{
-			Name:        d.Name,
-			Module:      "mcp_" + d.Alias,
-			Command:     d.Command,
-			Args:        d.Args,
-			Env:         d.EnvNames,
-			Cwd:         d.Dir,
-			Description: d.Description,
-			Source:      d.File,
-			Disabled:    d.Disabled,
-		})
-	}
-	return lines
-}
-
-// testServer starts a server and lists its tools.
-func (s *system) testServer(ctx context.Context, name string) (*serverTest, error) {
-	start := time.Now()
-	server, err := s.servers.Server(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	t := &serverTest{Name: name, StartMs: time.Since(start).Milliseconds(), Tools: []toolLine{}}
-	info := server.Info()
-	t.Protocol = info.ProtocolVersion
-	t.Server = fmt.Sprintf("%s %s", info.Server.Name, info.Server.Version)
-	start = time.Now()
-	tools, err := server.Tools(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t.ListMs = time.Since(start).Milliseconds()
-	for _, tool := range tools {
-		t.Tools = append(t.Tools, toolLine{Name: tool.Name, Function: tool.Alias, Description: tool.Description})
-	}
-	return t, nil
 }

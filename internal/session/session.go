@@ -46,6 +46,9 @@ type Config struct {
 	// where the engine can. Preload are modules that it has imported.
 	Restore bool
 	Preload []string
+	// Pool is how many fresh sandboxes wait for new sessions of a Set, from
+	// its first execution on; PoolAuto keeps one while sessions are opened.
+	Pool int
 	// Records is where sessions that outlive the process are written down.
 	Records state.Dir
 	// Idle is how long a session rests before it is laid to sleep on disk,
@@ -60,6 +63,9 @@ type Config struct {
 	// bytes; 0 is 4 GiB. Those that have slept longest go first.
 	MaxDisk int64
 }
+
+// PoolAuto keeps a sandbox ready for some minutes after a session was opened.
+const PoolAuto = -1
 
 func (c Config) withDefaults() Config {
 	if c.Grace == 0 {
@@ -174,6 +180,7 @@ type Session struct {
 	name   string
 	config Config
 	base   *base // nil: fresh sandboxes are started anew
+	pool   *pool // nil: none are ready
 	log    *slog.Logger
 	queue  queue
 
@@ -263,6 +270,7 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 			if !s.box.fresh {
 				s.base.want()
 			}
+			s.pool.fill()
 		}
 		return out, nil
 	}
@@ -335,6 +343,10 @@ func (s *Session) begin(ctx context.Context) (*box, error) {
 		}
 		s.lost = "the sleeping session could not be woken: " + err.Error()
 		s.log.Warn("session lost", "reason", s.lost)
+	}
+	if b := s.pool.take(s); b != nil {
+		s.log.Debug("ready sandbox taken", "run", b.id, "duration", time.Since(started))
+		return b, nil
 	}
 	b, err := start(ctx, s.config, s.base, s.log, s.life.Done())
 	if err != nil {

@@ -30,6 +30,7 @@ type Set struct {
 	config Config
 	own    string // the name of the session that ends with the process
 	base   *base
+	pool   *pool
 	keeper *keeper
 
 	life context.Context
@@ -46,6 +47,7 @@ type Set struct {
 // own ends with the set; others sleep on where the engine can save them.
 func NewSet(config Config, own string) *Set {
 	s := &Set{config: config.withDefaults(), own: own, base: newBase(config), keeper: newKeeper(config), sessions: map[string]*Session{}}
+	s.pool = newPool(s.config, s.base)
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }
@@ -70,7 +72,7 @@ func (s *Set) Get(name string) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	made.base, made.room = s.base, s.room
+	made.base, made.pool, made.room = s.base, s.pool, s.room
 	made.nap = s.keeper.nap(name, name == s.own)
 	s.sessions[name] = made
 	if !s.looking && s.keeper != nil {
@@ -91,6 +93,7 @@ func (s *Set) Close() {
 		all.Go(one.Close)
 	}
 	s.mu.Unlock()
+	s.pool.close()
 	s.base.close()
 	all.Wait()
 	s.all.Wait()

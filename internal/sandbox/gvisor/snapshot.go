@@ -70,6 +70,10 @@ func (b *Backend) Binding(ctx context.Context, spec *sandbox.Spec) (string, erro
 	if err != nil {
 		return fail(err)
 	}
+	interpreter, err := b.interpreter(ctx, spec.Root.Python)
+	if err != nil {
+		return fail(err)
+	}
 	limits, err := json.Marshal(spec.Limits.WithDefaults())
 	if err != nil {
 		return fail(err)
@@ -84,7 +88,7 @@ func (b *Backend) Binding(ctx context.Context, spec *sandbox.Spec) (string, erro
 		"python: " + python,
 		"environment: " + digestOf(environment...),
 		"limits: " + string(limits),
-		"root: " + digestOf(fingerprint(rootfs)...),
+		"root: " + digestOf(fingerprint(rootfs, interpreter)...),
 	}
 	return strings.Join(lines, "\n"), nil
 }
@@ -140,7 +144,7 @@ var packageRecords = []string{
 }
 
 // fingerprint describes the root file system by what changes with it.
-func fingerprint(rootfs Rootfs) []string {
+func fingerprint(rootfs Rootfs, p *Interpreter) []string {
 	var out []string
 	stat := func(path string) {
 		var st unix.Stat_t
@@ -156,12 +160,17 @@ func fingerprint(rootfs Rootfs) []string {
 	for _, b := range rootfs.Binds {
 		out = append(out, b.Target)
 		stat(b.Source)
-		// An interpreter's own directories, wherever it lies.
-		for _, pattern := range []string{"python3*", "python3*/lib-dynload", "python3*/site-packages", "python3*/dist-packages", "python3", "libpython3*", "site-packages"} {
-			found, _ := filepath.Glob(filepath.Join(b.Source, pattern))
-			for _, path := range found {
-				stat(path)
-			}
+	}
+	// The interpreter's own files, wherever it lies.
+	stat(p.Executable)
+	stat(p.Packages)
+	version := "python" + p.Version.String()
+	for _, lib := range []string{filepath.Join(p.Prefix, "lib"), filepath.Join(p.Prefix, "lib64"), "/usr/lib", "/usr/local/lib"} {
+		for _, path := range []string{
+			version, version + "/lib-dynload", version + "/site-packages", version + "/dist-packages",
+			"python3/dist-packages", "lib" + version + ".so.1.0",
+		} {
+			stat(filepath.Join(lib, path))
 		}
 	}
 	for path, target := range rootfs.Links {
