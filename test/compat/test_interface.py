@@ -200,6 +200,7 @@ print([load_memory(key) for key in keys], [delete_memory(key)[-8:] for key in ke
         "import sys\nprint(sys.stdout.encoding, sys.dont_write_bytecode)\nsys.stdout.write('no line feed')\nNone",
         ["utf-8 True", "no line feed"],
     ),
+    "no-metadata-in-the-environment": ("print([n for n in os.environ if n.startswith('MCP_')])", ["[]"]),
     "big-frames": ("print(len(await mcp_stub.echo(message='x' * 1_000_000)))", ["1000000"]),
 }
 
