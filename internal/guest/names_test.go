@@ -119,7 +119,7 @@ func TestManual(t *testing.T) {
 		}
 		return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: "no " + c.Method}
 	}
-	code := "t = capability_summary()\nprint(t)\nm = [n for n in runtime.__all__ if n != 'MCPError' and n + '(' not in t and '(' + n + ':' not in t]"
+	code := "t = capability_summary()\nprint(t)\nm = [n for n in runtime.__all__ if n != 'MCPError' and n + '(' not in t and not (n.endswith('_sync') and '[_sync' in t.partition('\\n  await ' + n[:-5] + '(')[2].partition('\\n')[0])]"
 	r := p.run(t, Exec{Code: code + "\nm", Grants: []string{"my-echo"}, Define: []wire.Server{echoServer},
 		Discovered: []wire.ServerInfo{{Name: "my-echo"}, {Name: "other"}}}, facts)
 	if r.Status != wire.StatusOK || !strings.HasPrefix(r.stdout, "--- PYTHON SANDBOX MANUAL ---\nPython 3.") || !strings.HasSuffix(r.stdout, "\n[]\n") {
@@ -129,7 +129,7 @@ func TestManual(t *testing.T) {
 		"\nLimits: 30 s of the code's own time for a call (argument timeout, at most 120 s), 512 MiB of memory, 128 MiB of files in /workspace, 128 processes.\n",
 		"\nMCP servers loaded now: mcp_my_echo (5 tools).\nConfigured, not loaded: other (",
 		"\n  await query_tool_docs(server, tool=None, detail='summary'): ",
-		"\n  await search_tool_docs(query, *, limit=5, detail='summary'): Find tools of all servers by what they do, best first. (search_tool_docs_sync: without await)\n",
+		"\n  await search_tool_docs(query, *, limit=5, detail='summary'): Find tools of all servers by what they do, best first. [_sync]\n",
 	} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("the manual lacks %q:\n%s", want, r.stdout)

@@ -30,7 +30,8 @@ def manual(session, ask):
             "A server's tool: await mcp_<alias>.<tool>(name=value, ...), await mcp_servers['name']['tool'](...), or "
             "from mcp.servers.<alias> import *. It returns the value itself and raises MCPError when it fails; "
             "help(mcp_<alias>.<tool>) describes it. An argument named like a keyword: class_=..., or **{'class': ...}.",
-            "Helpers, by these names, as runtime.<name>, or from mcp.runtime import <name>:",
+            "Helpers, by these names, as runtime.<name>, or from mcp.runtime import <name> "
+            "([_sync]: <name>_sync(...) does the same without await):",
             *helpers(),
         ]
     )
@@ -137,7 +138,7 @@ def helpers():
         twin = name + "_sync"
         if twin in twins:
             rest = documented[twin].__doc__.partition("\n")[0].rstrip(".")[len("The same") :]
-            line += " (%s: without await%s)" % (twin, rest)
+            line += " [_sync%s]" % rest
         lines.append(line)
     return lines
 
