@@ -82,7 +82,7 @@ func (c *doctorCmd) Run(a *app) error {
 	} else {
 		d.Trial.Skipped = true
 	}
-	d.Servers = serverSummary{Count: len(sys.definitions), Problems: sys.problems}
+	d.Servers = serverSummary{Count: len(sys.servers.Definitions()), Problems: sys.problems}
 	d.Usable = d.Engine.Usable && d.Policy == "ok" && d.Trial.OK
 	if c.JSON {
 		err = a.printJSON(d)

@@ -6,9 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"sallyport/internal/settings"
-	"sallyport/internal/upstream/definitions"
 )
 
 // environment is the process's environment, read once.
@@ -102,22 +99,6 @@ func (e environment) userBus() string {
 		}
 	}
 	return ""
-}
-
-// definitionSources are where MCP servers are defined: the files that the user
-// names, then the user's own folder, then the file that counts last.
-func (e environment) definitionSources(s settings.Servers) []definitions.Source {
-	var out []definitions.Source
-	for _, f := range s.Config {
-		out = append(out, definitions.Source{File: f})
-	}
-	if h := e.home(); h != "" {
-		out = append(out, definitions.Source{Dir: filepath.Join(h, "MCPs")})
-	}
-	if s.FallbackConfig != "" {
-		out = append(out, definitions.Source{File: s.FallbackConfig})
-	}
-	return out
 }
 
 // list is the environment in the form of os.Environ.

@@ -1,140 +1,285 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"text/tabwriter"
-	"time"
+
+	"sallyport/internal/settings"
+	"sallyport/internal/upstream"
+	"sallyport/internal/upstream/definitions"
+	"sallyport/internal/upstream/library"
 )
 
 type serversCmd struct {
-	List serversListCmd `cmd:"" default:"withargs" help:"List the configured servers."`
-	Test serversTestCmd `cmd:"" help:"Start a server, list its tools, and say how long it took."`
+	List    serversListCmd    `cmd:"" default:"withargs" help:"List the servers: configured, disabled, offered by this project, asked for by code."`
+	Show    serversShowCmd    `cmd:"" help:"Show everything about one server."`
+	Test    serversTestCmd    `cmd:"" help:"Start a server, list its tools, and say how long it took."`
+	Add     serversAddCmd     `cmd:"" help:"Define a server in ~/MCPs."`
+	Import  serversImportCmd  `cmd:"" help:"Copy another client's servers, or a file's, into ~/MCPs."`
+	Remove  serversRemoveCmd  `cmd:"" name:"remove" aliases:"rm" help:"Take a server out of ~/MCPs."`
+	Enable  serversEnableCmd  `cmd:"" help:"Switch servers on, whatever their file says."`
+	Disable serversDisableCmd `cmd:"" help:"Switch servers off, whatever their file says."`
+	Trust   serversTrustCmd   `cmd:"" help:"Look at the servers that this folder's files offer, and trust them."`
+	Approve serversApproveCmd `cmd:"" help:"Look at the servers that code asked for, and grant one."`
+}
+
+// serversFlags are those of the commands that need no sandbox.
+type serversFlags struct {
+	ServersConfig []string `help:"File of MCP server definitions, before those in ~/MCPs. Can be repeated." placeholder:"FILE"`
+}
+
+func (f *serversFlags) flags() []settings.Flag {
+	if len(f.ServersConfig) == 0 {
+		return nil
+	}
+	return []settings.Flag{{Name: "--servers-config", Key: "servers.config", Values: f.ServersConfig}}
 }
 
 type serversListCmd struct {
-	composeFlags
+	serversFlags
 	JSON bool `help:"Print JSON." name:"json"`
 }
 
 // Help implements kong's HelpProvider.
 func (*serversListCmd) Help() string {
-	return `Servers are defined in ~/MCPs/*.json, {"mcpServers": {"name": {"command": "…", "args": ["…"]}}}, and in the file that --servers-config names.
+	return `Servers are defined in ~/MCPs/*.json, {"mcpServers": {"name": {"command": "…", "args": ["…"]}}}, in the files of the other clients that you have, and in the file that --servers-config names. Of several definitions of a name, the first counts; 'servers show NAME' names the others. What this folder's files define is only offered until you trust it.
 
 Example:
   sallyport servers
+  sallyport servers show filesystem
   sallyport servers test filesystem`
 }
 
-// serverLine is one server as list prints it. Values of environment variables
-// are never shown.
+// serverLine is one server as list and show print it. Values of environment
+// variables and headers are never shown.
 type serverLine struct {
-	Name        string   `json:"name"`
-	Module      string   `json:"module"`
-	Command     string   `json:"command"`
-	Args        []string `json:"args,omitempty"`
-	Env         []string `json:"env,omitempty"` // names
-	Cwd         string   `json:"cwd,omitempty"`
-	Description string   `json:"description,omitempty"`
-	Source      string   `json:"source"`
-	Disabled    bool     `json:"disabled,omitempty"`
+	Name         string               `json:"name"`
+	Module       string               `json:"module,omitempty"`
+	State        string               `json:"state"` // ready, disabled, offered, changed or requested
+	Transport    string               `json:"transport,omitempty"`
+	Command      string               `json:"command,omitempty"`
+	Args         []string             `json:"args,omitempty"`
+	URL          string               `json:"url,omitempty"`
+	Env          []string             `json:"env,omitempty"`     // names
+	Headers      []string             `json:"headers,omitempty"` // names
+	Uses         []string             `json:"uses,omitempty"`
+	Cwd          string               `json:"cwd,omitempty"`
+	Description  string               `json:"description,omitempty"`
+	From         string               `json:"from,omitempty"` // the client
+	Source       string               `json:"source,omitempty"`
+	Line         int                  `json:"line,omitempty"`
+	Disabled     bool                 `json:"disabled,omitempty"`
+	Shadowed     []definitions.Origin `json:"shadowed,omitempty"`
+	AllowTools   []string             `json:"allowTools,omitzero"`
+	DenyTools    []string             `json:"denyTools,omitempty"`
+	StartTimeout string               `json:"startTimeout,omitempty"`
+	CallTimeout  string               `json:"callTimeout,omitempty"`
+}
+
+func serverLineOf(d upstream.Definition, alias string) serverLine {
+	l := serverLine{
+		Name: d.Name, State: d.State(), Transport: string(d.Transport), Command: d.Command, Args: d.Args, URL: d.URL,
+		Env: d.EnvNames, Headers: d.HeaderNames, Uses: d.Uses, Cwd: d.Dir, Description: d.Description,
+		From: d.Source, Source: d.File, Line: d.Line, Disabled: d.Disabled, Shadowed: d.Shadowed,
+		AllowTools: d.AllowTools, DenyTools: d.DenyTools,
+	}
+	if alias != "" {
+		l.Module = "mcp_" + alias
+	}
+	if d.StartTimeout > 0 {
+		l.StartTimeout = d.StartTimeout.String()
+	}
+	if d.CallTimeout > 0 {
+		l.CallTimeout = d.CallTimeout.String()
+	}
+	return l
+}
+
+// serverLines are all servers, then what code asked for.
+func serverLines(lib *library.Library) []serverLine {
+	lines := []serverLine{}
+	snapshot := lib.Snapshot()
+	alias := aliases(snapshot.Definitions)
+	for _, d := range snapshot.Definitions {
+		lines = append(lines, serverLineOf(d, alias[d.Name]))
+	}
+	for _, r := range lib.Requests() {
+		if _, defined := snapshot.Get(r.Name); !defined {
+			l := serverLineOf(r.Parsed, "")
+			l.State = "requested"
+			lines = append(lines, l)
+		}
+	}
+	return lines
 }
 
 // Run implements the command.
 func (c *serversListCmd) Run(a *app) error {
-	sys, err := a.compose(&c.composeFlags)
+	lib, problems, err := a.openLibrary(&c.serversFlags)
 	if err != nil {
 		return err
 	}
-	defer sys.close()
-	lines := sys.serverLines()
+	defer lib.Close()
+	lines := serverLines(lib)
 	if c.JSON {
 		return a.printJSON(struct {
 			Servers  []serverLine `json:"servers"`
 			Problems []string     `json:"problems,omitempty"`
-		}{lines, sys.problems})
+		}{lines, problems})
 	}
 	if len(lines) == 0 {
-		fmt.Fprintln(a.stdio.Out, "No MCP servers are defined. Put definitions into ~/MCPs/NAME.json, or name a file with --servers-config.")
-	} else {
-		w := tabwriter.NewWriter(a.stdio.Out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(w, "NAME\tMODULE\tCOMMAND\tFROM")
-		for _, l := range lines {
-			command := strings.Join(append([]string{l.Command}, l.Args...), " ")
-			if l.Disabled {
-				command = "(disabled) " + command
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", l.Name, l.Module, command, l.Source)
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
+		fmt.Fprintln(a.stdio.Out, "No MCP servers are defined. Add one with 'sallyport servers add', put definitions into ~/MCPs/NAME.json, or name a file with --servers-config.")
+	} else if err := c.table(a, lines); err != nil {
+		return err
 	}
-	for _, p := range sys.problems {
-		fmt.Fprintln(a.stdio.Err, "sallyport: warning:", p)
+	a.warn(problems)
+	return nil
+}
+
+// table prints one line for each server, and below what waits for the user.
+func (c *serversListCmd) table(a *app, lines []serverLine) error {
+	w := tabwriter.NewWriter(a.stdio.Out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tMODULE\tCOMMAND\tSTATE\tFROM")
+	waiting := map[string]int{}
+	for _, l := range lines {
+		waiting[l.State]++
+		from := l.Source
+		if l.From != "" && l.From != definitions.NameMCPs {
+			from += " (" + l.From + ")"
+		}
+		if n := len(l.Shadowed); n > 0 {
+			from += fmt.Sprintf(", hides %d more", n)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", printable(l.Name), l.Module, cut(l.commandLine(), 60), l.State, printable(from))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if n := waiting["offered"] + waiting["changed"]; n > 0 {
+		fmt.Fprintf(a.stdio.Out, "\n%d of them are offered by files in this folder and are not started: look at them with 'sallyport servers trust'.\n", n)
+	}
+	if n := waiting["requested"]; n > 0 {
+		fmt.Fprintf(a.stdio.Out, "\n%d of them were asked for by code and are not started: look at them with 'sallyport servers approve'.\n", n)
 	}
 	return nil
 }
 
-type serversTestCmd struct {
-	composeFlags
-	Name    string        `arg:"" help:"The server's name."`
-	Timeout time.Duration `help:"How long it may take to start." default:"60s" type:"seconds"`
-	JSON    bool          `help:"Print JSON." name:"json"`
+func (l *serverLine) commandLine() string {
+	if l.URL != "" {
+		return printable(l.URL)
+	}
+	words := make([]string, 0, len(l.Args)+1)
+	for _, word := range append([]string{l.Command}, l.Args...) {
+		words = append(words, printable(word))
+	}
+	return strings.Join(words, " ")
 }
 
-// Help implements kong's HelpProvider.
-func (*serversTestCmd) Help() string {
-	return `Example:
-  sallyport servers test filesystem`
+// warn prints what is wrong with the definitions.
+func (a *app) warn(problems []string) {
+	for _, p := range problems {
+		fmt.Fprintln(a.stdio.Err, "sallyport: warning:", p)
+	}
 }
 
-type serverTest struct {
-	Name     string     `json:"name"`
-	Protocol string     `json:"protocol,omitempty"`
-	Server   string     `json:"server,omitempty"`
-	StartMs  int64      `json:"startMs"`
-	ListMs   int64      `json:"listMs"`
-	Tools    []toolLine `json:"tools"`
-}
-
-type toolLine struct {
-	Name        string `json:"name"`
-	Function    string `json:"function"`
-	Description string `json:"description,omitempty"`
-}
-
-// Run implements the command.
-func (c *serversTestCmd) Run(a *app) error {
-	sys, err := a.compose(&c.composeFlags)
-	if err != nil {
-		return err
+// cut shortens a text to n characters.
+func cut(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
 	}
-	defer sys.close()
-	ctx, cancel := context.WithTimeout(a.ctx, c.Timeout)
-	defer cancel()
-	t, err := sys.testServer(ctx, c.Name)
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return a.printJSON(t)
-	}
-	fmt.Fprintf(a.stdio.Out, "%s: %s, protocol %s; started in %d ms, listed %d tools in %d ms\n",
-		t.Name, t.Server, t.Protocol, t.StartMs, len(t.Tools), t.ListMs)
-	w := tabwriter.NewWriter(a.stdio.Out, 0, 4, 2, ' ', 0)
-	for _, tool := range t.Tools {
-		fmt.Fprintf(w, "  %s\t%s\n", tool.Function, firstLine(tool.Description, 90))
-	}
-	return w.Flush()
+	return s
 }
 
 // firstLine is the first line of s, cut to n characters.
 func firstLine(s string, n int) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
+	return cut(s, n)
+}
+
+type serversShowCmd struct {
+	serversFlags
+	Name string `arg:"" help:"The server's name."`
+	JSON bool   `help:"Print JSON." name:"json"`
+}
+
+// Help implements kong's HelpProvider.
+func (*serversShowCmd) Help() string {
+	return `Values of variables and headers are not shown, only their names.
+
+Example:
+  sallyport servers show filesystem`
+}
+
+// Run implements the command.
+func (c *serversShowCmd) Run(a *app) error {
+	lib, _, err := a.openLibrary(&c.serversFlags)
+	if err != nil {
+		return err
 	}
-	return s
+	defer lib.Close()
+	d, err := find(lib, c.Name)
+	if err != nil {
+		return err
+	}
+	l := serverLineOf(d, aliases(lib.Snapshot().Definitions)[d.Name])
+	if c.JSON {
+		return a.printJSON(l)
+	}
+	w := tabwriter.NewWriter(a.stdio.Out, 0, 4, 2, ' ', 0)
+	say := func(what, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%s\t%s\n", what, value)
+		}
+	}
+	list := func(values []string) string {
+		out := make([]string, len(values))
+		for i, v := range values {
+			out[i] = printable(v)
+		}
+		return strings.Join(out, ", ")
+	}
+	say("name", printable(l.Name))
+	say("state", l.State+wayOut(l))
+	say("module", l.Module)
+	if l.Description != "" {
+		say("description", printable(l.Description))
+	}
+	say("transport", l.Transport)
+	if l.URL != "" {
+		say("url", l.commandLine())
+	} else {
+		say("command", l.commandLine())
+	}
+	if l.Cwd != "" {
+		say("runs in", printable(l.Cwd))
+	}
+	say("variables", list(l.Env))
+	say("headers", list(l.Headers))
+	say("uses of yours", list(l.Uses))
+	switch {
+	case l.AllowTools != nil && len(l.AllowTools) == 0:
+		say("only tools", "none")
+	default:
+		say("only tools", list(l.AllowTools))
+	}
+	say("not tools", list(l.DenyTools))
+	say("start timeout", l.StartTimeout)
+	say("call timeout", l.CallTimeout)
+	say("defined in", fmt.Sprintf("%s, line %d (%s)", printable(l.Source), l.Line, l.From))
+	for _, o := range l.Shadowed {
+		say("hides", fmt.Sprintf("%s, line %d (%s)", printable(o.File), o.Line, o.Source))
+	}
+	return w.Flush()
+}
+
+// wayOut says how a server that is not ready becomes it.
+func wayOut(l serverLine) string {
+	switch l.State {
+	case "disabled":
+		return ": sallyport servers enable " + printable(l.Name)
+	case "offered", "changed":
+		return ": sallyport servers trust " + printable(l.Name)
+	}
+	return ""
 }

@@ -85,6 +85,9 @@ type launch struct {
 	redact  *strings.Replacer
 	// digest is of all that was written, secrets included.
 	digest [32]byte
+	// written is the entry's text, of a project only: it holds no secret of the
+	// user's.
+	written string
 	// references: Resolve has something to do. What looks like a reference in
 	// a definition of a form that has none is none.
 	references bool
@@ -197,6 +200,15 @@ func (d Definition) Remote() *Remote {
 		return nil
 	}
 	return d.launch.remote
+}
+
+// Written is the whole entry as it stands in a project's file, for the eyes of
+// whoever is to trust it; of other definitions it is empty.
+func (d Definition) Written() string {
+	if d.launch == nil {
+		return ""
+	}
+	return d.launch.written
 }
 
 // Redact replaces every secret of the definition in a text by the name of the

@@ -173,6 +173,9 @@ func (p *entryParser) finish(n *node) {
 	}
 	p.def.launch.references = p.expand.refers
 	p.def.launch.digest = p.digest(n)
+	if p.source.Project != "" {
+		p.def.launch.written = n.json()
+	}
 	uses := slices.Clone(p.expand.uses)
 	for name := range used {
 		if !slices.Contains(everyday, name) {

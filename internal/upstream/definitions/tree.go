@@ -233,6 +233,48 @@ func (p *treeParser) skip() error {
 	return &parseError{start, err.Error()}
 }
 
+// json is the node as JSON, in the file's order.
+func (n *node) json() string {
+	var b strings.Builder
+	n.write(&b)
+	return b.String()
+}
+
+func (n *node) write(b *strings.Builder) {
+	quote := func(s string) {
+		text, err := encode(s)
+		if err == nil { // a string always can be
+			b.Write(text)
+		}
+	}
+	switch n.kind {
+	case '{':
+		b.WriteByte('{')
+		for i := range n.members {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			quote(n.members[i].key)
+			b.WriteByte(':')
+			n.members[i].value.write(b)
+		}
+		b.WriteByte('}')
+	case '[':
+		b.WriteByte('[')
+		for i := range n.items {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			n.items[i].write(b)
+		}
+		b.WriteByte(']')
+	case '"':
+		quote(n.text)
+	default:
+		b.WriteString(n.text)
+	}
+}
+
 // hash writes all that a node says, without its lines.
 func (n *node) hash(h io.Writer) {
 	hashText(h, n.kind, n.text)

@@ -179,6 +179,22 @@ func didYouMean(key string, known []string) string {
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
+// Near returns the names that are most like a wrong one, at most n.
+func Near(name string, names []string, n int) []string {
+	wrong := strings.ToLower(clip(name))
+	distance := func(s string) int {
+		s = strings.ToLower(clip(s))
+		d := editDistance(wrong, s)
+		if wrong != "" && (strings.Contains(s, wrong) || strings.Contains(wrong, s)) {
+			d = min(d, 1)
+		}
+		return d
+	}
+	out := slices.Clone(names)
+	slices.SortStableFunc(out, func(a, b string) int { return distance(a) - distance(b) })
+	return out[:min(n, len(out))]
+}
+
 // editDistance counts insertions, deletions, replacements; it stops caring
 // beyond short words.
 func editDistance(a, b string) int {

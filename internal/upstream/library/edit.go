@@ -137,3 +137,33 @@ func (l *Library) rewrite(path string, text []byte) error {
 	}
 	return nil
 }
+
+// Translate says the servers of a client, by its name, or of a file in our own
+// form. Servers of a project's file are whatever their project is: who imports
+// them has chosen to.
+func (l *Library) Translate(from string) ([]definitions.Translated, []string, error) {
+	sources := l.config.Places.ClientSources(from)
+	if sources == nil {
+		path := from
+		if rest, ok := strings.CutPrefix(path, "~/"); ok {
+			path = filepath.Join(l.config.Places.Home, rest)
+		}
+		path, err := filepath.Abs(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		if _, err := os.Stat(path); err != nil {
+			names := definitions.SourceNames()
+			return nil, nil, fmt.Errorf("%q is neither a file nor a client that is known; the nearest client: %s", from, strings.Join(definitions.Near(from, names, 3), ", "))
+		}
+		sources = []definitions.Source{definitions.FileSource(path)}
+	}
+	opts := l.parseOptions()
+	opts.Dir, opts.Places = l.config.Places.Dir, l.config.Places
+	found, problems := definitions.Translate(sources, opts)
+	var texts []string
+	for _, p := range problems {
+		texts = append(texts, p.String())
+	}
+	return found, texts, nil
+}

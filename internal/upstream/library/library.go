@@ -135,6 +135,9 @@ func (l *Library) Current(again bool) *Snapshot {
 	return l.reload()
 }
 
+// Snapshot is what was in force when somebody last looked.
+func (l *Library) Snapshot() *Snapshot { return l.current.Load() }
+
 // changed reports whether a file is not what it was, and whether one of those
 // is large.
 func (s *Snapshot) changed() (changed, big bool) {
