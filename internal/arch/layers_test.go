@@ -22,7 +22,7 @@ var layers = []layer{
 
 	{"internal/cli", 80, []string{
 		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/policy",
-		"internal/upstream", "internal/upstream/definitions", "internal/sandbox/gvisor",
+		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/sandbox/gvisor",
 		"internal/sandbox", "internal/settings", "internal/snapshot", "internal/memory", "internal/usertools", "internal/state",
 	}},
 	{"internal/mcpserver", 70, []string{"internal/broker", "internal/upstream/jsonrpc", "internal/toon"}},
@@ -47,6 +47,7 @@ var layers = []layer{
 		"internal/upstream/remote", "internal/state",
 	}},
 	{"internal/upstream/remote", 41, []string{"internal/upstream/jsonrpc", "internal/upstream/tail"}},
+	{"internal/upstream/library", 41, []string{"internal/state", "internal/upstream/definitions"}},
 	{"internal/upstream/definitions", 40, nil},
 	{"internal/upstream/child", 40, []string{"internal/upstream/tail"}},
 	{"internal/upstream/jsonrpc", 40, []string{"internal/upstream/tail"}},
