@@ -79,11 +79,12 @@ var programs = map[string][]string{
 
 	"bench/search/convert": nil,
 
-	"scripts/notice": nil,
-	"scripts/report": nil,
-	"test/engines":   {"internal/sandbox", "internal/sandbox/gvisor", "internal/sandbox/sandboxtest"},
-	"test/faults":    {"internal/sandbox/sandboxtest"},
-	"test/proxies":   nil,
+	"scripts/notice":          nil,
+	"scripts/report":          nil,
+	"test/conformance/client": {"internal/upstream", "internal/upstream/definitions"},
+	"test/engines":            {"internal/sandbox", "internal/sandbox/gvisor", "internal/sandbox/sandboxtest"},
+	"test/faults":             {"internal/sandbox/sandboxtest"},
+	"test/proxies":            nil,
 
 	"scripts/configuration": {"internal/settings"},
 
