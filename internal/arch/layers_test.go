@@ -21,6 +21,7 @@ var layers = []layer{
 	{"cmd/sallyport", 90, []string{"internal/cli", "internal/sandbox/gvisor/cell"}},
 
 	{"internal/cli", 80, []string{
+		"internal/catalog", "internal/hidden", "internal/pins", "internal/signature",
 		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/policy",
 		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/sandbox/gvisor",
 		"internal/sandbox", "internal/settings", "internal/snapshot", "internal/memory", "internal/usertools", "internal/state",

@@ -36,6 +36,7 @@ type system struct {
 	servers  *upstream.Manager
 	library  *library.Library
 	broker   *broker.Broker
+	known    knowledge
 	problems []string // of the definitions, for people
 	close    func()
 }
@@ -81,10 +82,15 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		MaxLine:       int(set.Servers.MaxMessage),
 	})
 
+	source := userServers{bridge.Upstream(s.servers), s.library}
+	s.known = a.remember(s, source)
 	config := broker.Config{
 		Backend:        backend,
 		Policy:         s.policy,
-		Servers:        userServers{bridge.Upstream(s.servers), s.library},
+		Servers:        source,
+		Catalog:        s.known.catalog,
+		Pins:           s.known.pins,
+		RefuseChanged:  set.Servers.ChangedTools == settings.ChangedRefuse,
 		Logger:         a.log,
 		Spec:           sandbox.Spec{Limits: limitsOf(set.Limits)},
 		DefaultTimeout: set.Timeouts.Default,
@@ -119,9 +125,16 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		// Not the command's context: it may be what ended the command.
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
+		// A server that is being listed ends with the others.
+		listed := make(chan struct{})
+		go func() {
+			defer close(listed)
+			s.known.catalog.Close()
+		}()
 		if err := errors.Join(s.servers.Close(ctx), backend.Close()); err != nil {
 			a.log.Warn("cleaning up", "error", err)
 		}
+		<-listed
 	}
 	if err != nil {
 		s.close()

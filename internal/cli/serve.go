@@ -37,6 +37,7 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	sys.known.catalog.Start()
 	err = server.Serve(a.ctx, a.stdio.In, a.stdio.Out)
 	if err != nil && a.ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil // SIGINT or SIGTERM: a regular end
