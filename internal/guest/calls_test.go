@@ -324,6 +324,21 @@ func TestCallsOfOtherTimes(t *testing.T) {
 	}
 }
 
+// TestGivenUp: a call that nobody awaits is given up at the end of the code,
+// and that is said.
+func TestGivenUp(t *testing.T) {
+	p := launch(t)
+	code := "import asyncio\nasync def work():\n    try: await mcp_my_echo.order(1, 2)\n    except Exception as e: return str(e)\nt = asyncio.create_task(work())\nu = asyncio.create_task(work())\nawait asyncio.sleep(0)\nawait asyncio.sleep(0)"
+	r := p.run(t, Exec{Code: code, Grants: []string{"my-echo"}, Define: []wire.Server{echoServer}}, never)
+	if r.Status != wire.StatusOK || r.stderr != "sallyport: 2 tool calls of background tasks were given up: await them before the code ends\n" {
+		t.Errorf("%+v %q %q", r.Outcome, r.stdout, r.stderr)
+	}
+	r = p.run(t, Exec{Code: "await t == await u, await t", Grants: []string{"my-echo"}}, never)
+	if r.stdout != "(True, 'the code that made this call ended before the answer came: await a background task before the code ends')\n" {
+		t.Errorf("%+v %q %q", r.Outcome, r.stdout, r.stderr)
+	}
+}
+
 // never answers no call before its execution ends.
 func never(ctx context.Context, c wire.Call) (json.RawMessage, error) {
 	<-ctx.Done()

@@ -366,7 +366,7 @@ class Channel:
         if self.run == 0:
             from .errors import MCPError
 
-            raise MCPError("tools can only be called while run_python runs")
+            raise MCPError("tools can only be called while run_python runs: await a background task before the code ends")
         if len(params) + 128 > MAX_FROM_GUEST:
             from .errors import MCPError
 
@@ -457,14 +457,18 @@ class Channel:
         return self.execs.pop(0)
 
     def end_run(self):
-        """The execution is over: what it still waits for never comes."""
+        """The execution is over: what it still waits for never comes. How many
+        calls that were."""
         self.run = 0
         self.outbox, self.outbox_size = [], 0
+        given_up = len(self.pending)
         while self.pending:
             _, slot = self.pending.popitem()
-            slot.deliver(False, {"kind": "cancelled", "message": "the execution that made this call has ended"})
+            slot.deliver(False, {"kind": "cancelled", "message": GIVEN_UP})
+        return given_up
 
 
+GIVEN_UP = "the code that made this call ended before the answer came: await a background task before the code ends"
 PROTOCOL = 1
 
 

@@ -169,20 +169,28 @@ class Session:
         if self._registry is not None or "grants" in frame or "define" in frame or "discovered" in frame:
             self.registry.update(frame)
         filename = frame.get("filename") or "<cell %d>" % run
-        if "script" in frame:
+        if "task" in frame:
+            from . import tasks
+
+            status, code = tasks.run(self, frame["task"])
+        elif "script" in frame:
             from . import script
 
             status, code = script.run(self, frame["code"], filename)
         else:
             status, code = execute.run(self, frame["code"], filename, True)
-        self.channel.end_run()
+        given_up = self.channel.end_run()
+        if given_up:
+            self.streams.say("sallyport: %d tool calls of background tasks were given up: await them before the code ends\n" % given_up)
         self.streams.flush()
         # First, because what init does with it takes longer than the rest.
         try:
             write(NONCE, frame["nonce"].encode() + b"\n")
         except OSError:
             raise Gone from None
-        more = execute.error_member(self.error) + self.workspace.report() + self.background()
+        more = execute.error_member(self.error) + self.background()
+        if "task" not in frame:
+            more += self.workspace.report()
         self.channel.send(channel.done_frame(run, status, code, more))
 
     def background(self):
@@ -195,7 +203,12 @@ class Session:
             from .children import count
 
             children = count()
-        return background_member(threads, tasks, children)
+        member = background_member(threads, tasks, children)
+        if member:
+            from . import children as running
+
+            member += running.member(self.asyncio)
+        return member
 
 
 def background_member(threads, tasks, children):
