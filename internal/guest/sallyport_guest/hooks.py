@@ -5,6 +5,7 @@ from . import BUILTINS as __builtins__
 import sys
 
 SERVERS = "mcp.servers."
+SAVED = "user_tools"
 
 
 class Imports:
@@ -32,6 +33,10 @@ class Imports:
             module = self.session.registry.module(name[len(SERVERS) :])
             if module is not None:
                 return spec_of(name, Ready(module))
+        elif name == SAVED or name.startswith(SAVED + "."):
+            from . import saved
+
+            return saved.find_spec(self.session, name)
         return None
 
 

@@ -22,6 +22,7 @@ class Package:
         self.mcp = Module("mcp", "The MCP servers of this sandbox, and what helps to use them.")
         self.runtime = Module("mcp.runtime")
         self.servers = Module("mcp.servers", "One module for each loaded server.")
+        self.user_tools = Module("user_tools", "The functions that save_tool has kept, in this session and earlier ones.")
         vars(self.mcp).update(
             __path__=[],
             __all__=["runtime", "servers"],
@@ -30,12 +31,14 @@ class Package:
             servers=self.servers,
         )
         vars(self.servers).update(__path__=[], __getattr__=self.server_module)
+        vars(self.user_tools).update(__path__=[], __getattr__=self.saved_tool, __dir__=self.saved_tools)
         attributes = runtime.names(session)
         vars(self.runtime).update(attributes)
         session.namespace.update(
             {name: attributes[name] for name in attributes["__all__"]},
             mcp=self.mcp,
             runtime=self.runtime,
+            user_tools=self.user_tools,
             mcp_servers=Loaded(session),
             LOADED_MCP_SERVERS=(),
         )
@@ -50,6 +53,7 @@ class Package:
         modules["mcp"] = self.mcp
         modules["mcp.runtime"] = self.runtime
         modules["mcp.servers"] = self.servers
+        modules["user_tools"] = self.user_tools
 
     def mcp_attribute(self, name):
         """from mcp import mcp_github"""
@@ -67,6 +71,18 @@ class Package:
                 sys.modules["mcp.servers." + name] = module
                 return module
         raise AttributeError("module 'mcp.servers' has no attribute %r" % name)
+
+    def saved_tool(self, name):
+        """user_tools.f"""
+        from . import saved
+
+        return saved.attribute(self.session, name)
+
+    def saved_tools(self):
+        """dir(user_tools)"""
+        from . import saved
+
+        return saved.names(self.session)
 
 
 class Loaded(dict):

@@ -56,13 +56,17 @@ def prune(shown):
 
 
 def hint(session, e):
-    """What to do about a name that only lacks a server."""
+    """What to do about a name that only lacks a server, or an import."""
     if not isinstance(e, NameError):
         return ""
     name = getattr(e, "name", None)
     if name is None:  # before 3.10
         parts = str(e).split("'")
         name = parts[1] if len(parts) > 1 else ""
-    if not isinstance(name, str) or not name.startswith("mcp_"):
+    if not isinstance(name, str):
         return ""
-    return session.registry.hint(name[4:])
+    if name.startswith("mcp_"):
+        return session.registry.hint(name[4:])
+    from . import saved
+
+    return saved.hint(session, name)

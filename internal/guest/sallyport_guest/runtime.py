@@ -29,6 +29,14 @@ NAMES = (
     "search_tool_docs_sync",
     "search_tool_docs",
     "capability_summary",
+    "save_tool",
+    "save_memory",
+    "load_memory",
+    "delete_memory",
+    "list_memories",
+    "update_memory",
+    "memory_exists",
+    "get_memory_info",
     "load_server",
     "load_server_sync",
     "list_resources",
@@ -248,6 +256,56 @@ class Runtime:
         from .manual import manual
 
         return manual(self._session, self._ask_sync)
+
+    # What outlives the session.
+
+    def save_tool(self, func):
+        """Keep a function for every later session: from user_tools import <name>."""
+        from . import saved
+
+        return saved.save(self._session, func)
+
+    def save_memory(self, key, value, *, metadata=None):
+        """Keep a JSON value under a key for every later session."""
+        from . import memory
+
+        return memory.save(self._session, key, value, metadata)
+
+    def load_memory(self, key, *, default=None):
+        """The value, or default."""
+        from . import memory
+
+        return memory.load(self._session, key, default)
+
+    def delete_memory(self, key):
+        """Remove a key; says whether it was there."""
+        from . import memory
+
+        return memory.delete(self._session, key)
+
+    def list_memories(self):
+        """All keys: [{key, metadata, created_at, updated_at}]."""
+        from . import memory
+
+        return memory.listed(self._session)
+
+    def update_memory(self, key, updater):
+        """Replace a value by updater(value), atomically; a missing one is None. Returns the new one."""
+        from . import memory
+
+        return memory.update(self._session, key, updater)
+
+    def memory_exists(self, key):
+        """Whether there is such a key."""
+        from . import memory
+
+        return memory.exists(self._session, key)
+
+    def get_memory_info(self, key):
+        """{key, value, metadata, created_at, updated_at}, or None."""
+        from . import memory
+
+        return memory.info(self._session, key)
 
     # Help.
 

@@ -1,0 +1,192 @@
+"""user_tools: functions that save_tool keeps for later sessions.
+
+The host keeps the text of a module for each. It is fetched and compiled when
+somebody asks for the function, and stays for the session; importlib.reload
+forgets it.
+"""
+
+from . import BUILTINS as __builtins__
+
+import builtins
+import sys
+
+from . import codec
+from .errors import MCPError, similar
+
+MODULE = "user_tools"
+
+
+class Tools:
+    """The saved tools that a session has used."""
+
+    def __init__(self, session):
+        self.session = session
+        self.loading = []
+        self.servers = {}  # alias -> Late
+        self.made = {}  # name -> the namespace of its module
+
+    def ask(self, method, params):
+        return self.session.channel.request_sync(method, params)
+
+    def names(self):
+        return self.ask("tool_names", "{}") or []
+
+    def load(self, name):
+        """The function of that name, or None."""
+        if name in self.loading:
+            raise ImportError("the saved tools %s need each other when they are imported" % " and ".join(self.loading), name=MODULE)
+        found = self.ask("tool_load", '{"name":%s}' % codec.quote(name))
+        if found is None:
+            return None
+        self.loading.append(name)
+        try:
+            filename = "<user_tools.%s version %d>" % (name, found["version"])
+            namespace = self.run(filename, found["source"], found.get("servers") or ())
+        finally:
+            self.loading.remove(name)
+        try:
+            function = namespace[name]
+        except KeyError:
+            raise ImportError("the saved tool %r does not define %s" % (name, name), name=MODULE) from None
+        self.made[name] = namespace
+        vars(self.session.package.user_tools)[name] = function
+        return function
+
+    def run(self, filename, source, servers):
+        """Run a saved module's text; its namespace."""
+        namespace = {"__name__": MODULE, "__builtins__": builtins}
+        namespace.update(("mcp_" + alias, self.server(alias)) for alias in servers)
+        self.session.sources.add(filename, source)
+        exec(compile(source, filename, "exec", 0, True), namespace)
+        return namespace
+
+    def server(self, alias):
+        late = self.servers.get(alias)
+        if late is None:
+            late = self.servers[alias] = Late(self.session, alias)
+        return late
+
+    def forget(self, names=None):
+        attributes = vars(self.session.package.user_tools)
+        for name in list(self.made if names is None else names):
+            self.made.pop(name, None)
+            attributes.pop(name, None)
+
+
+class Late:
+    """mcp_<alias> in a saved tool: whatever server has that alias, once it is
+    used, and has been granted to the execution."""
+
+    def __init__(self, session, alias):
+        self.__late__ = (session, alias)
+
+    def __getattr__(self, name):
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return LateTool(self, name, getattr)
+
+    def __getitem__(self, name):
+        return LateTool(self, name, lambda server, name: server[name])
+
+    def __repr__(self):
+        return "<MCP server mcp_%s, in a saved tool>" % self.__late__[1]
+
+
+class LateTool:
+    def __init__(self, late, name, get):
+        self.late = late
+        self.name = name
+        self.get = get
+
+    def __call__(self, /, *args, **kwargs):
+        return self.get(granted(self.late), self.name)(*args, **kwargs)
+
+    def __repr__(self):
+        return "<MCP tool mcp_%s.%s, in a saved tool>" % (self.late.__late__[1], self.name)
+
+
+def granted(late):
+    session, alias = late.__late__
+    try:
+        return session.registry.by_alias(alias)
+    except AttributeError:
+        raise MCPError(session.registry.not_available(alias), kind="denied", server=alias) from None
+
+
+def tools(session):
+    found = vars(session).get("tools")
+    if found is None:
+        found = session.tools = Tools(session)
+    return found
+
+
+# The module user_tools.
+
+
+def attribute(session, name):
+    """An attribute that it does not have yet."""
+    if name == "__all__":
+        return names(session)
+    if not name.startswith("__"):
+        function = tools(session).load(name)
+        if function is not None:
+            return function
+    raise AttributeError("module 'user_tools' has no attribute %r" % name)
+
+
+def names(session):
+    return tools(session).names()
+
+
+class Loader:
+    """For the import system, which finds the module in sys.modules as a rule."""
+
+    def __init__(self, session):
+        self.session = session
+
+    def create_module(self, spec):
+        return self.session.package.user_tools
+
+    def exec_module(self, module):
+        tools(self.session).forget()
+
+
+def find_spec(session, name):
+    if name == MODULE:
+        return type(sys.__spec__)(name, Loader(session), is_package=True)
+    # Somebody wants to import what was not found as an attribute.
+    wanted, found = name[len(MODULE) + 1 :], names(session)
+    if wanted in found:
+        raise ModuleNotFoundError("%s is no module: write from user_tools import %s" % (name, wanted), name=MODULE)
+    known = " (there are: %s)" % ", ".join(found[:50]) if found else ": none is saved"
+    raise ImportError("there is no saved tool %r%s%s" % (wanted, similar(wanted, found), known), name=MODULE)
+
+
+def hint(session, name):
+    """What to add to a NameError, if it is a saved tool's name."""
+    try:
+        found = name in names(session)
+    except MCPError:
+        found = False
+    return "Hint: it is a saved tool: from user_tools import %s\n" % name if found else ""
+
+
+# save_tool.
+
+
+def save(session, func):
+    from . import extract
+
+    made = extract.tool(session, func)
+    kept = tools(session)
+    try:
+        namespace = kept.run("<user_tools.%s, as it is saved>" % made["name"], made["source"], made["servers"])
+    except Exception as e:
+        raise ValueError(
+            "save_tool(%s): it could not be imported later: %s: %s" % (made["name"], type(e).__name__, e)
+        ) from e
+    if not callable(namespace.get(made["name"])):
+        raise ValueError("save_tool(%s): its decorators make no function of it" % made["name"])
+    kept.ask("tool_save", codec.encode(made))
+    kept.forget([made["name"]])
+    return "Tool '%s' saved. It will be available in future sessions." % made["name"]
