@@ -149,10 +149,16 @@ func (c *client) request(method string, params any) <-chan answer {
 }
 
 // runPython calls the tool.
-func (c *client) runPython(code string) <-chan answer {
-	return c.request("tools/call", map[string]any{
-		"name": "run_python", "arguments": map[string]any{"code": code, "timeout": 60},
-	})
+func (c *client) runPython(code string) <-chan answer { return c.runIn("", code) }
+
+// runIn calls the tool in a named session, or for an empty name in the process's
+// own.
+func (c *client) runIn(session, code string) <-chan answer {
+	arguments := map[string]any{"code": code, "timeout": 60}
+	if session != "" {
+		arguments["session"] = session
+	}
+	return c.request("tools/call", map[string]any{"name": "run_python", "arguments": arguments})
 }
 
 // cancelLast gives up the last request.

@@ -120,8 +120,34 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-func (c *chain) rounds(t *testing.T) {
-	n := 50
+// prepare has the snapshot made that sandboxes are restored from: what makes it
+// would be one more sandbox, at any moment.
+func (c *chain) prepare(t *testing.T) {
+	t.Helper()
+	s := dial(t, c.host.Executable, c.env, c.who, c.home)
+	if a := wait(s.runPython("1"), time.Minute); a.err != nil || a.IsError {
+		t.Fatalf("%v\n%s", a, s.logs)
+	}
+	eventuallyWithin(t, "no snapshot is made", 2*time.Minute, func() []string {
+		if found, _ := filepath.Glob(filepath.Join(c.snapshots(), "base-*")); len(found) == 0 {
+			return []string{"nothing in " + c.snapshots()}
+		}
+		return nil
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), answerWithin)
+	defer cancel()
+	if err := s.hangUp(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *chain) snapshots() string {
+	return filepath.Join(filepath.Dir(c.home), "state", "sallyport", "snapshots")
+}
+
+// begin reads how much is to be done, and makes it random.
+func (c *chain) begin(t *testing.T, n int) int {
+	t.Helper()
 	if v := os.Getenv("SALLYPORT_FAULT_ROUNDS"); v != "" {
 		var err error
 		if n, err = strconv.Atoi(v); err != nil {
@@ -137,6 +163,12 @@ func (c *chain) rounds(t *testing.T) {
 	}
 	t.Logf("SALLYPORT_FAULT_SEED=%d", seed)
 	c.rng = rand.New(rand.NewPCG(seed, 0))
+	c.prepare(t)
+	return n
+}
+
+func (c *chain) rounds(t *testing.T) {
+	n := c.begin(t, 50)
 	killed := map[string]int{}
 	for i := range n {
 		what := c.round(t, i)
@@ -419,14 +451,19 @@ func (c *chain) cgroups() []string {
 // eventually waits until list is empty.
 func eventually(t *testing.T, what string, list func() []string) {
 	t.Helper()
-	deadline := time.Now().Add(goneWithin)
+	eventuallyWithin(t, what, goneWithin, list)
+}
+
+func eventuallyWithin(t *testing.T, what string, limit time.Duration, list func() []string) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
 	for {
 		left := list()
 		if len(left) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Errorf("%s after %v:\n%s", what, goneWithin, fmt.Sprint(strings.Join(left, "\n")))
+			t.Errorf("%s after %v:\n%s", what, limit, fmt.Sprint(strings.Join(left, "\n")))
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
