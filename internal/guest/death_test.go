@@ -154,6 +154,12 @@ func TestBackground(t *testing.T) {
 	if r.err != nil || r.Background != (wire.Background{Threads: 1, Tasks: 1, Children: 1}) {
 		t.Errorf("%+v %v %s", r.Background, r.err, r.stderr)
 	}
+	said := strings.Join(r.Running, "\n")
+	for _, want := range []string{"thread Thread-1", "task Task-", " tock", "process ", " sleep 30"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is not named among what runs: %q", want, said)
+		}
+	}
 	time.Sleep(200 * time.Millisecond)
 	if s := p.stray.stdout(); !strings.Contains(s, "tick") || !strings.Contains(s, "tock") {
 		t.Errorf("between executions: %q", s)

@@ -20,6 +20,7 @@ type Exec struct {
 	Define     []wire.Server
 	Discovered []wire.ServerInfo
 	Reseed     string // hexadecimal randomness for a guest with copies
+	Task       string // work of the host's own, in place of Code
 }
 
 // A Handler serves one execution.
@@ -85,7 +86,7 @@ func (c *Conn) Start(e Exec, h Handler) (*Execution, error) {
 
 	f, err := wire.EncodeExec(&wire.Exec{
 		ID: x.id, Nonce: x.nonce, Code: e.Code, Filename: e.Filename, Script: e.Script,
-		Grants: e.Grants, Define: e.Define, Discovered: e.Discovered, Reseed: e.Reseed,
+		Grants: e.Grants, Define: e.Define, Discovered: e.Discovered, Reseed: e.Reseed, Task: e.Task,
 	})
 	if err != nil {
 		c.mu.Lock()

@@ -22,6 +22,8 @@ const (
 	maxArtifacts = 1000
 	maxPath      = 4096
 	maxException = 4096
+	maxRunning   = 100
+	maxJob       = 1024
 )
 
 // DecodeFromGuest decodes the body of a control frame from the guest. What it
@@ -45,6 +47,7 @@ func DecodeFromGuest(b []byte) (FromGuest, error) {
 		Artifacts          json.RawMessage `json:"artifacts"`
 		ArtifactsTruncated bool            `json:"artifactsTruncated"`
 		Background         Background      `json:"background"`
+		Running            json.RawMessage `json:"running"`
 		Error              *Exception      `json:"error"`
 	}
 	if err := json.Unmarshal(b, &m); err != nil {
@@ -72,7 +75,10 @@ func DecodeFromGuest(b []byte) (FromGuest, error) {
 			ArtifactsTruncated: m.ArtifactsTruncated, Background: m.Background, Error: m.Error,
 		}
 		var err error
-		if d.Artifacts, err = decodeArtifacts(m.Artifacts); err != nil {
+		if d.Artifacts, err = decodeList[Artifact](m.Artifacts, "artifacts", maxArtifacts); err != nil {
+			return FromGuest{}, err
+		}
+		if d.Running, err = decodeList[string](m.Running, "running", maxRunning); err != nil {
 			return FromGuest{}, err
 		}
 		if err := d.check(); err != nil {
@@ -90,26 +96,26 @@ func malformed(err error) error {
 	return fmt.Errorf("%w: %.200s", ErrFrame, err.Error())
 }
 
-// decodeArtifacts decodes one by one: a frame has room for ten million empty
-// ones, which would cost much more memory than the frame did.
-func decodeArtifacts(b json.RawMessage) ([]Artifact, error) {
+// decodeList decodes one by one: a frame has room for ten million empty ones,
+// which would cost much more memory than the frame did.
+func decodeList[T any](b json.RawMessage, what string, most int) ([]T, error) {
 	if b == nil || string(b) == "null" {
 		return nil, nil
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
-		return nil, fmt.Errorf("%w: artifacts that are no array", ErrFrame)
+		return nil, fmt.Errorf("%w: %s that are no array", ErrFrame, what)
 	}
-	var list []Artifact
+	var list []T
 	for dec.More() {
-		if len(list) == maxArtifacts {
-			return nil, fmt.Errorf("%w: more than %d artifacts", ErrFrame, maxArtifacts)
+		if len(list) == most {
+			return nil, fmt.Errorf("%w: more than %d %s", ErrFrame, most, what)
 		}
-		var a Artifact
-		if err := dec.Decode(&a); err != nil {
+		var one T
+		if err := dec.Decode(&one); err != nil {
 			return nil, malformed(err)
 		}
-		list = append(list, a)
+		list = append(list, one)
 	}
 	return list, nil
 }
@@ -123,6 +129,11 @@ func (d *Done) check() error {
 	for _, a := range d.Artifacts {
 		if len(a.Path) > maxPath || a.Size < 0 {
 			return fmt.Errorf("%w: an artifact of %d bytes with a path of %d", ErrFrame, a.Size, len(a.Path))
+		}
+	}
+	for _, r := range d.Running {
+		if len(r) > maxJob {
+			return fmt.Errorf("%w: %d bytes about one thing that runs", ErrFrame, len(r))
 		}
 	}
 	if e := d.Error; e != nil && len(e.Type)+len(e.Message) > maxException {

@@ -41,6 +41,7 @@ func TestGoldensToGuest(t *testing.T) {
 	}{
 		{"exec", frame(EncodeExec(&Exec{ID: 1, Nonce: "0123abcd", Code: "print(1+1)"}))},
 		{"exec-script", frame(EncodeExec(&Exec{ID: 3, Nonce: "n", Code: "1", Filename: "a.py", Script: true}))},
+		{"exec-task", frame(EncodeExec(&Exec{ID: 4, Nonce: "n", Task: TaskTakeOut}))},
 		{"exec-servers", frame(EncodeExec(&Exec{
 			ID: 2, Nonce: "n", Code: "x = \"ä\U0001F600<&>\"\n", Filename: "<cell 2>", Grants: []string{"my-fs"},
 			Define: []Server{{Name: "my-fs", Alias: "my_fs", Description: "Files.", Cwd: "/srv", Tools: []Tool{{
@@ -90,6 +91,8 @@ func TestGoldensFromGuest(t *testing.T) {
 		{"done-full", FromGuest{Done: &Done{ID: 2, Status: StatusExit, ExitCode: 3,
 			Artifacts: []Artifact{{Path: "a/b.png", Size: 5}}, ArtifactsTruncated: true,
 			Background: Background{Threads: 1, Tasks: 2, Children: 3}}}},
+		{"done-running", FromGuest{Done: &Done{ID: 4, Status: StatusOK, Background: Background{Threads: 1, Children: 1},
+			Running: []string{"thread Thread-1 (tick)", "process 34 sleep 60"}}}},
 		{"done-error", FromGuest{Done: &Done{ID: 3, Status: StatusError, ExitCode: 1,
 			Error: &Exception{Type: "ValueError", Message: "é \"x\""}}}},
 	}

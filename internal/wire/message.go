@@ -29,6 +29,7 @@ type Exec struct {
 	Define     []Server     `json:"define,omitempty"`
 	Discovered []ServerInfo `json:"discovered,omitempty"`
 	Reseed     string       `json:"reseed,omitempty"` // hexadecimal; fresh randomness for a guest that others were copied from too
+	Task       string       `json:"task,omitempty"`   // work of the host's own, in place of Code
 }
 
 // Server is the definition of a server that the guest makes a module of.
@@ -127,6 +128,30 @@ const (
 	MethodToolNames = "tool_names"
 )
 
+// Tasks of an [Exec], and the methods of the calls that serve them. No other
+// execution has these.
+const (
+	// TaskTakeOut sends the files of /workspace by MethodTaskFile: params
+	// [TaskFile]; the result is null.
+	TaskTakeOut    = "take_out"
+	MethodTaskFile = "task_file"
+	// TaskPutIn makes files in /workspace that it asks for by MethodTaskNext:
+	// the result is a [TaskFile], or null when there are no more.
+	TaskPutIn      = "put_in"
+	MethodTaskNext = "task_next"
+)
+
+// TaskFile is a file, a part of one or a directory that a task moves.
+type TaskFile struct {
+	Path      string `json:"path"` // relative
+	Mode      uint32 `json:"mode,omitempty"`
+	Directory bool   `json:"directory,omitempty"`
+	Data      []byte `json:"data,omitempty"`
+	More      bool   `json:"more,omitempty"` // of this file, in the next call
+	// LeftOut says why a file is not sent.
+	LeftOut string `json:"leftOut,omitempty"`
+}
+
 // SessionFacts are the limits that hold for the code of a session. Zero is
 // unlimited, or not known.
 type SessionFacts struct {
@@ -184,7 +209,8 @@ type Done struct {
 	Artifacts          []Artifact `json:"artifacts,omitempty"`
 	ArtifactsTruncated bool       `json:"artifactsTruncated,omitempty"` // there were more
 	Background         Background `json:"background,omitzero"`
-	Error              *Exception `json:"error,omitempty"` // with StatusError, where the guest could tell
+	Running            []string   `json:"running,omitempty"` // some of it, in words
+	Error              *Exception `json:"error,omitempty"`   // with StatusError, where the guest could tell
 }
 
 // Exception is what ended an execution: the name of its class, and the first

@@ -10,6 +10,7 @@ from sallyport_guest import artifacts, channel, codec, execute, init, session
 EXPECTED = {
     "exec": {"type": "exec", "id": 1, "nonce": "0123abcd", "code": "print(1+1)"},
     "exec-script": {"type": "exec", "id": 3, "nonce": "n", "code": "1", "filename": "a.py", "script": True},
+    "exec-task": {"type": "exec", "id": 4, "nonce": "n", "code": "", "task": "take_out"},
     "reply": {"type": "reply", "id": 7, "ok": True, "result": {"z": 9007199254740993, "a": None, "u": "\ud800"}},
     "reply-null": {"type": "reply", "id": 8, "ok": True, "result": None},
     "reply-error": {"type": "reply", "id": 9, "ok": False, "error": {"kind": "denied", "message": 'no "x"'}},
@@ -65,6 +66,9 @@ def test_done(golden):
     assert more.endswith(',"artifactsTruncated":true')
     frame = channel.done_frame(2, "exit", 3, one + session.background_member(1, 2, 3))
     assert channel.framed(frame) == golden("from-guest-done-full")
+    running = ',"running":["thread Thread-1 (tick)","process 34 sleep 60"]'
+    frame = channel.done_frame(4, "ok", 0, session.background_member(1, 0, 1) + running)
+    assert channel.framed(frame) == golden("from-guest-done-running")
     frame = channel.done_frame(3, "error", 1, execute.error_member(("ValueError", 'é "x"')))
     assert channel.framed(frame) == golden("from-guest-done-error")
 
@@ -164,7 +168,7 @@ def test_end_of_a_run_fails_its_calls(wired):
     slot = channel.Slot()
     c.begin(slot, "x", "{}")
     c.end_run()
-    with pytest.raises(RuntimeError, match="has ended"):
+    with pytest.raises(RuntimeError, match="ended before the answer came"):
         slot.result()
     with pytest.raises(RuntimeError, match="only be called while"):
         c.begin(channel.Slot(), "x", "{}")
