@@ -23,7 +23,7 @@ var layers = []layer{
 	{"internal/cli", 80, []string{
 		"internal/catalog", "internal/hidden", "internal/pins", "internal/signature",
 		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/policy",
-		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/sandbox/gvisor",
+		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/upstream/secret", "internal/sandbox/gvisor",
 		"internal/sandbox", "internal/settings", "internal/snapshot", "internal/memory", "internal/usertools", "internal/state",
 	}},
 	{"internal/mcpserver", 70, []string{"internal/broker", "internal/upstream/jsonrpc", "internal/toon"}},
@@ -50,6 +50,7 @@ var layers = []layer{
 	{"internal/upstream/remote", 41, []string{"internal/upstream/jsonrpc", "internal/upstream/tail"}},
 	{"internal/upstream/library", 41, []string{"internal/state", "internal/upstream/definitions"}},
 	{"internal/upstream/definitions", 40, nil},
+	{"internal/upstream/secret", 40, nil},
 	{"internal/upstream/child", 40, []string{"internal/upstream/tail"}},
 	{"internal/upstream/jsonrpc", 40, []string{"internal/upstream/tail"}},
 	{"internal/upstream/tail", 39, nil},

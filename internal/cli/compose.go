@@ -16,6 +16,7 @@ import (
 	"sallyport/internal/upstream"
 	"sallyport/internal/upstream/definitions"
 	"sallyport/internal/upstream/library"
+	"sallyport/internal/upstream/secret"
 )
 
 // composeFlags are those of every command that needs the whole system.
@@ -80,6 +81,10 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		IdleStop:      set.Servers.IdleStop,
 		StopGrace:     set.Servers.StopGrace,
 		MaxLine:       int(set.Servers.MaxMessage),
+		Connections:   set.Servers.ConnectionsOf,
+		PlainHTTP:     set.Servers.PlainHTTP,
+		Secrets:       secret.Reader{}.Read,
+		Eras:          state.At(set.StateDir).Sub("eras"),
 	})
 
 	source := userServers{bridge.Upstream(s.servers), s.library}

@@ -111,6 +111,8 @@ type Servers struct {
 	StartTimeout   time.Duration
 	CallTimeout    time.Duration // negative: unlimited
 	IdleStop       time.Duration // 0: never
+	Connections    []string      // of NAME=N
+	PlainHTTP      []string      // patterns of hosts
 	StopGrace      time.Duration
 	MaxMessage     int64
 	MaxCalls       int
