@@ -83,6 +83,11 @@ class Registry:
             self.granted.append(server.name)
         self.bind()
 
+    def added(self, definition):
+        """add, and the proxy."""
+        self.add(definition)
+        return self.servers[definition["name"]].proxy
+
     def known(self):
         """{name, description} of every server that exists, by name."""
         infos = {info["name"]: info.get("description") or "" for info in self.discovered}

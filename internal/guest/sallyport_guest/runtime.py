@@ -39,6 +39,9 @@ NAMES = (
     "get_memory_info",
     "load_server",
     "load_server_sync",
+    "find_servers",
+    "request_server",
+    "request_server_sync",
     "list_resources",
     "list_resources_sync",
     "list_resource_templates",
@@ -142,6 +145,26 @@ class Runtime:
     def load_server_sync(self, name):
         """The same."""
         return self._registry.load_sync(name)
+
+    def find_servers(self, query=""):
+        """All servers: also disabled, offered by the project, or asked for: [{name, state, how, ...}]."""
+        from . import find
+
+        return find.find(self._session, query)
+
+    async def request_server(self, name, definition):
+        """Ask for a server that is not configured: {"command", "args"} or {"url"}; the user may have to grant it."""
+        from . import find
+
+        params = find.request_params(name, definition)
+        return self._registry.added(await self._session.channel.request("request_server", params))
+
+    def request_server_sync(self, name, definition):
+        """The same."""
+        from . import find
+
+        params = find.request_params(name, definition)
+        return self._registry.added(self._session.channel.request_sync("request_server", params))
 
     # Documentation of tools.
 
