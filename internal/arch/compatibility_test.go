@@ -121,8 +121,8 @@ func requirements(document string) (lines []requirement, problems []string) {
 	return lines, problems
 }
 
-// postponed are what a requirement may wait for: a later engine, or client files.
-var postponed = []string{"container engines", "images", "client files"}
+// postponed are what a requirement may wait for: engines that are to come.
+var postponed = []string{"container engines", "images"}
 
 // unmapped says why a requirement is not shown.
 func (r requirement) unmapped(known *testIndex) (why []string) {
