@@ -138,6 +138,12 @@ func TestManual(t *testing.T) {
 	if len(r.stdout) > 6000 {
 		t.Errorf("the manual is %d bytes long", len(r.stdout))
 	}
+	documented := "MCPError call_tool list_tools list_tools_sync list_servers list_servers_sync discovered_servers describe_server " +
+		"list_loaded_server_metadata query_tool_docs_sync query_tool_docs search_tool_docs_sync search_tool_docs capability_summary " +
+		"save_tool save_memory load_memory delete_memory list_memories update_memory memory_exists get_memory_info "
+	if r := p.exec(t, "print(*runtime.__all__)"); !strings.HasPrefix(r.stdout, documented) {
+		t.Errorf("__all__ begins otherwise than documented: %s%s", r.stdout, r.stderr)
+	}
 	// What is importable is looked for, not remembered.
 	has := "open('polars.py', 'w').write(''); capability_summary().count('polars'), capability_summary().count('wonderland')"
 	r = p.run(t, Exec{Code: has}, facts)

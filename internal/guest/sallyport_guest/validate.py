@@ -24,7 +24,7 @@ PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
 # names there are.
 COMBINED = ("allOf", "anyOf", "oneOf", "$ref", "$dynamicRef", "if", "dependentSchemas", "dependencies")
 
-MAX_STEPS = 200_000
+MAX_STEPS = 50_000
 MAX_DEPTH = 64
 LONG = 64 << 10  # no pattern is tried on such a text
 
@@ -280,7 +280,7 @@ class Checker:
                 if name not in value:
                     continue
                 if isinstance(rule, list):
-                    missing = [n for n in rule if n not in value]
+                    missing = [n for n in rule if isinstance(n, str) and n not in value]
                     if missing:
                         return Problem("has %r and lacks %s" % (name, ", ".join(map(repr, missing))))
                 else:

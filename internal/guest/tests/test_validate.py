@@ -2,9 +2,12 @@
 
 import datetime
 import pathlib
+from random import Random
 
 import pytest
 
+from sallyport_guest.errors import ArgumentError
+from sallyport_guest.schema import Parameters
 from sallyport_guest.validate import Checker
 
 DRAFT7 = "http://json-schema.org/draft-07/schema#"
@@ -122,3 +125,42 @@ def test_bounded():
         value = value[0]
     assert problem({"items": {"$ref": "#"}}, deep) is None
     assert problem({"items": {"type": "integer"}}, [1] * 300_000 + ["x"]) is None
+
+
+KEYWORDS = (
+    "$ref $dynamicRef $anchor $id $schema type enum const properties required additionalProperties patternProperties propertyNames "
+    "items prefixItems additionalItems contains minContains maxContains uniqueItems minItems maxItems minLength maxLength pattern "
+    "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minProperties maxProperties dependentRequired dependentSchemas "
+    "dependencies allOf anyOf oneOf not if then else nullable default description"
+).split()
+SCALARS = (None, True, False, 0, 1, -1, 2.5, 1e308, 2**70, "", "a", "string", "object", "array", "#", "#/$defs/a", "#a", "(", "^a", [], {}, "\ud800")
+
+
+def anything(random, depth):
+    """A schema, or something where one should be."""
+    kind = random.random()
+    if depth == 0 or kind < 0.25:
+        return random.choice(SCALARS)
+    if kind < 0.4:
+        return [anything(random, depth - 1) for _ in range(random.randrange(4))]
+    if kind < 0.5:
+        return {random.choice(("a", "b", "class", "a-b", "", "ä")): anything(random, depth - 1) for _ in range(random.randrange(4))}
+    return {random.choice(KEYWORDS): anything(random, depth - 1) for _ in range(random.randrange(6))}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_schema_breaks_it(seed):
+    random = Random(seed)
+    for _ in range(100):
+        schema = anything(random, 5)
+        root = {**schema, "$defs": {"a": anything(random, 3)}} if isinstance(schema, dict) else schema
+        found = Checker(root).problem(anything(random, 3), root)
+        assert found is None or isinstance(found.text, str) and isinstance(found.place(), str)
+        parameters = Parameters(root)
+        try:
+            parameters.bind("f", (), {"a": anything(random, 3), "class": 1})
+        except ArgumentError as e:
+            assert str(e).startswith("f: ")
+        assert parameters.signature("f").startswith("f(")
+        parameters.inspected()
+        assert all(isinstance(line, str) for line in parameters.described())
