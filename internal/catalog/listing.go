@@ -60,7 +60,7 @@ func (t *Tool) Summary() string {
 // Line is the first sentence of a text, without what is not seen, and cut where
 // it is long.
 func Line(text string) string {
-	const most = 90
+	const most = 80
 	const read = 4 << 10
 	if len(text) > read {
 		text = strings.ToValidUTF8(text[:read], "")

@@ -38,9 +38,9 @@ func TestLine(t *testing.T) {
 		{"# Heading\ntext", "Heading"},
 		{"a\tb   c", "a b c"},
 		{"ig\u200bnore \x1b[31mred", "ignore [31mred"},
-		{strings.Repeat("word ", 30), strings.TrimRight(strings.Repeat("word ", 18), " ") + "…"},
-		{strings.Repeat("x", 200), strings.Repeat("x", 90) + "…"},
-		{strings.Repeat("ü", 5000), strings.Repeat("ü", 90) + "…"},
+		{strings.Repeat("word ", 30), strings.TrimRight(strings.Repeat("word ", 16), " ") + "…"},
+		{strings.Repeat("x", 200), strings.Repeat("x", 80) + "…"},
+		{strings.Repeat("ü", 5000), strings.Repeat("ü", 80) + "…"},
 	}
 	for _, tt := range tests {
 		if got := Line(tt.text); got != tt.want {
@@ -55,7 +55,7 @@ func FuzzLine(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		line := Line(s)
-		if strings.ContainsAny(line, "\n\r\t") || len(hidden.In(line)) > 0 || utf8.RuneCountInString(line) > 91 {
+		if strings.ContainsAny(line, "\n\r\t") || len(hidden.In(line)) > 0 || utf8.RuneCountInString(line) > 81 {
 			t.Errorf("%q became %q", s, line)
 		}
 	})

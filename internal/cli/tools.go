@@ -265,7 +265,7 @@ func (c *toolsListCmd) Run(a *app) error {
 	for _, s := range servers {
 		head := hidden.Line(s.Server)
 		if s.Version != "" {
-			head += hidden.Line(" (" + s.Name + " " + s.Version + ")")
+			head += " (" + hidden.Line(s.Name+" "+s.Version) + ")"
 		}
 		if s.Listed != nil {
 			head += ": " + count(len(s.Tools), "tool")

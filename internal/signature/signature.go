@@ -92,10 +92,10 @@ func Whole(input, output json.RawMessage) string {
 }
 
 // Brief is the signature for a list: the required arguments, and as many of the
-// others as about fifty characters hold. What is left out is told by "...".
+// others as about thirty characters hold. What is left out is told by "...".
 func Brief(input json.RawMessage) string {
 	w := writer{document: input, values: 5, valueText: 60, defaultText: 16, terse: true}
-	return w.parameters(Arguments(input), 160, 50)
+	return w.parameters(Arguments(input), 160, 30)
 }
 
 // parameters writes the required arguments up to so many characters, and
