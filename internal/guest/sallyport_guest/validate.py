@@ -122,12 +122,49 @@ class References:
         return None
 
 
+# A schema of nothing else says a type only.
+HARMLESS = frozenset(
+    ("type", "description", "title", "default", "examples", "format", "$comment", "deprecated", "readOnly", "writeOnly", "x-order")
+)
+EXACT = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "null": (type(None),)}
+
+
+def exact_types(schema):
+    """The types that a value may have, where no more is to be checked then."""
+    if isinstance(schema, dict) and isinstance(schema.get("type"), str) and HARMLESS.issuperset(schema):
+        return EXACT.get(schema["type"], ())
+    return ()
+
+
+class Members:
+    """What a schema says of an object's members, taken apart once."""
+
+    __slots__ = ("properties", "consts", "required", "patterns", "more", "names")
+
+    def __init__(self, schema):
+        properties = schema.get("properties")
+        self.properties = properties if isinstance(properties, dict) else {}
+        # Those that tell which of several forms is meant.
+        self.consts = [name for name, of in self.properties.items() if isinstance(of, dict) and "const" in of]
+        required = schema.get("required")
+        self.required = [name for name in required if isinstance(name, str)] if isinstance(required, list) else ()
+        patterns = schema.get("patternProperties")
+        self.patterns = list(patterns.items()) if isinstance(patterns, dict) else ()
+        self.more = schema.get("additionalProperties", True)
+        if self.more is False and any(key in schema for key in COMBINED):
+            self.more = True
+        self.names = schema.get("propertyNames")
+
+
 class Checker:
     """Checks values against a document and the schemas in it."""
 
     def __init__(self, root):
         self.references = References(root)
         self.steps = 0
+        # By the identity of schemas, which the document keeps alive.
+        self.exact = {}
+        self.taken_apart = {}
 
     def problem(self, value, schema):
         """The Problem of a value, or None."""
@@ -138,6 +175,11 @@ class Checker:
             return None
 
     def check(self, value, schema, depth):
+        exact = self.exact.get(id(schema))
+        if exact is None:
+            self.exact[id(schema)] = exact = exact_types(schema)
+        if type(value) in exact:
+            return None
         if schema is False:
             return Problem("is not allowed here")
         if not isinstance(schema, dict) or not schema:
@@ -155,11 +197,12 @@ class Checker:
                 return None
             if not isinstance(value, PLAIN):
                 return None
-        for key in ("$ref", "$dynamicRef"):
-            if key in schema:
-                found = self.check(value, self.references.resolve(schema[key]), depth + 1)
-                if found or self.references.alone:
-                    return found
+        if "$ref" in schema or "$dynamicRef" in schema:
+            for key in ("$ref", "$dynamicRef"):
+                if key in schema:
+                    found = self.check(value, self.references.resolve(schema[key]), depth + 1)
+                    if found or self.references.alone:
+                        return found
         if value is None and (schema.get("nullable") is True or schema.get("default", ...) is None):
             return None
         found = simple(value, schema)
@@ -173,7 +216,9 @@ class Checker:
             found = self.items(value, schema, depth)
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             found = number(value, schema)
-        return found or self.combined(value, schema, depth)
+        if found is None and not HARMLESS.issuperset(schema):
+            found = self.combined(value, schema, depth)
+        return found
 
     def combined(self, value, schema, depth):
         options = schema.get("allOf")
@@ -229,25 +274,19 @@ class Checker:
         )
 
     def members(self, value, schema, depth):
-        properties = schema.get("properties")
-        if not isinstance(properties, dict):
-            properties = {}
-        for name, of in properties.items():  # which of several forms is meant
-            if isinstance(of, dict) and "const" in of and name in value:
-                found = self.check(value[name], of, depth + 1)
+        says = self.taken_apart.get(id(schema))
+        if says is None:
+            self.taken_apart[id(schema)] = says = Members(schema)
+        properties = says.properties
+        for name in says.consts:
+            if name in value:
+                found = self.check(value[name], properties[name], depth + 1)
                 if found:
                     return found.under(name)
-        required = schema.get("required")
-        if isinstance(required, list):
-            missing = [name for name in required if isinstance(name, str) and name not in value]
-            if missing:
-                return Problem("lacks %s" % ", ".join(map(repr, missing)))
-        patterns = schema.get("patternProperties")
-        patterns = list(patterns.items()) if isinstance(patterns, dict) else []
-        more = schema.get("additionalProperties", True)
-        if more is False and any(key in schema for key in COMBINED):
-            more = True
-        names = schema.get("propertyNames")
+        missing = [name for name in says.required if name not in value]
+        if missing:
+            return Problem("lacks %s" % ", ".join(map(repr, missing)))
+        patterns, more, names = says.patterns, says.more, says.names
         for name, member in value.items():
             found = None
             known = name in properties
@@ -320,6 +359,8 @@ def simple(value, schema):
     if "const" in schema and not same(value, schema["const"]):
         return Problem("must be %s, not %s" % (short(schema["const"]), short(value)), form="value")
     kind = schema.get("type")
+    if kind is None or isinstance(kind, str) and fits(value, kind):
+        return None
     kinds = [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else ()
     kinds = [k for k in kinds if isinstance(k, str)]
     if kinds and not any(fits(value, k) for k in kinds):
@@ -364,6 +405,8 @@ def bound(schema, key):
 
 
 def count(n, schema, least, most, of):
+    if least not in schema and most not in schema:
+        return None
     low, high = bound(schema, least), bound(schema, most)
     if low is not None and n < low:
         return Problem("must have at least %s %s, not %d" % (low, of, n))

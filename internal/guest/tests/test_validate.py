@@ -124,7 +124,8 @@ def test_bounded():
         value.append([])
         value = value[0]
     assert problem({"items": {"$ref": "#"}}, deep) is None
-    assert problem({"items": {"type": "integer"}}, [1] * 300_000 + ["x"]) is None
+    assert problem({"items": {"type": "integer", "minimum": 0}}, [1] * 300_000 + ["x"]) is None
+    assert problem({"items": {"type": "integer"}}, [1] * 300_000 + ["x"]) == "[300000]: must be int, not str 'x'"
 
 
 KEYWORDS = (
