@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"runtime"
 	"slices"
@@ -33,7 +34,10 @@ func (a *app) library(serversConfig []string, changed func(*library.Snapshot)) (
 	if err != nil {
 		dir = "" // a folder that is gone offers nothing
 	}
-	set := a.settings
+	set, log := a.settings, a.log
+	if changed == nil { // the command says itself what is wrong
+		log = slog.New(slog.DiscardHandler)
+	}
 	lib := library.New(library.Config{
 		Places:    definitions.Places{OS: runtime.GOOS, Home: a.env.home(), Dir: dir, Env: a.env.lookup},
 		Names:     set.Servers.Sources,
@@ -43,7 +47,7 @@ func (a *app) library(serversConfig []string, changed func(*library.Snapshot)) (
 		AllowSelf: set.Servers.AllowSelf,
 		State:     state.At(set.StateDir),
 		Grant:     set.Policy.Requests,
-		Log:       a.log,
+		Log:       log,
 		Changed:   changed,
 	})
 	var problems []string

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -144,7 +145,7 @@ func (c *serversListCmd) table(a *app, lines []serverLine) error {
 	waiting := map[string]int{}
 	for _, l := range lines {
 		waiting[l.State]++
-		from := l.Source
+		from := cmp.Or(l.Source, "asked for by code")
 		if l.From != "" && l.From != definitions.NameMCPs {
 			from += " (" + l.From + ")"
 		}

@@ -182,6 +182,9 @@ func (p *entryParser) finish(n *node) {
 			uses = append(uses, name)
 		}
 	}
+	for name := range p.expand.miss { // one day it may be set
+		uses = append(uses, name)
+	}
 	slices.Sort(uses)
 	p.def.Uses = slices.Compact(uses)
 }
