@@ -270,7 +270,6 @@ func reason(server string, f *catalog.Failure) string {
 type serverLine struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
-	Tools       *int   `json:"tools,omitempty"`
 	// Problem is why its tools are not known, or may be others by now.
 	Problem string `json:"problem,omitempty"`
 }
@@ -280,10 +279,6 @@ func (x *Execution) discovered() (json.RawMessage, error) {
 	lines := []serverLine{}
 	for _, e := range x.bridge.catalog.Entries() {
 		line := serverLine{Name: e.Name, Description: e.About()}
-		if e.Listing != nil {
-			n := len(e.Listing.Tools)
-			line.Tools = &n
-		}
 		if e.Failure != nil {
 			line.Problem = reason(e.Name, e.Failure)
 		}

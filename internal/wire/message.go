@@ -82,8 +82,8 @@ const (
 	// an array of documents.
 	MethodSearchToolDocs = "search_tool_docs"
 	// MethodServers: no params; the result is an array of {"name",
-	// "description","tools"?,"problem"?}: every server that may be granted,
-	// with how many tools it is known to have.
+	// "description","problem"?}: every server that may be granted, with why its
+	// tools are not known, where that is so.
 	MethodServers = "servers"
 	// MethodSessionFacts: params {}; the result is [SessionFacts].
 	MethodSessionFacts = "session_facts"

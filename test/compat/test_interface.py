@@ -88,7 +88,7 @@ print(shape(runtime.search_tool_docs), shape(runtime.search_tool_docs_sync))
     ),
     "docs": (
         "d = await runtime.query_tool_docs('stub')\nprint(type(d).__name__, d == runtime.query_tool_docs_sync('stub'), list(d[0]))",
-        ["list True ['server', 'serverAlias', 'tool', 'toolAlias', 'description']"],
+        ["list True ['server', 'serverAlias', 'tool', 'toolAlias', 'description', 'signature']"],
     ),
     "docs-of-one-tool": (
         "d = await runtime.query_tool_docs('stub', tool='echo')\nl = runtime.query_tool_docs_sync('stub', tool='echo')\nprint(type(d).__name__, type(l).__name__, l == [d])",

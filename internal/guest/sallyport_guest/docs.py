@@ -42,9 +42,7 @@ def not_found(tool, server):
 
 
 def local(registry, name, tool, detail):
-    """The documents of a loaded server, or None."""
-    if tool is not None and not isinstance(tool, str):
-        raise MCPError("'tool' must be a string when provided", kind="invalid")
+    """The documents of a loaded server, or None. For a host that has none."""
     try:
         server = registry.get(name)
     except MCPError:
@@ -73,7 +71,13 @@ def search(registry, query, limit, detail):
     return [document(tool, detail) for _, _, tool in sorted(found)[:limit]]
 
 
-def query_params(server, tool, detail):
+def query_params(registry, server, tool, detail):
+    if tool is not None and not isinstance(tool, str):
+        raise MCPError("'tool' must be a string when provided", kind="invalid")
+    try:
+        server = registry.get(server).name  # it may be an alias
+    except MCPError:
+        pass
     params = {"server": str(server), "detail": detail if detail in DETAILS else "summary"}
     if tool is not None:
         params["tool"] = tool

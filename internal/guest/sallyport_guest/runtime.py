@@ -121,7 +121,10 @@ class Runtime:
     def discovered_servers(self, detailed=False):
         """Every server that is configured, loaded or not; detailed=True adds descriptions."""
         infos = self._registry.known()
-        return tuple(infos) if detailed else tuple(info["name"] for info in infos)
+        if not detailed:
+            return tuple(info["name"] for info in infos)
+        told = {info["name"]: info for info in self._ask_sync("servers", "{}") or ()}
+        return tuple(told.get(info["name"], info) for info in infos)
 
     def describe_server(self, name):
         """{name, alias, tools, cwd} of a loaded server."""
@@ -172,9 +175,9 @@ class Runtime:
         """What a server's tools do, or one tool; detail="full" adds schemas."""
         from . import docs
 
-        found = docs.local(self._registry, server, tool, detail)
+        found = await self._ask("query_tool_docs", docs.query_params(self._registry, server, tool, detail))
         if found is None:
-            found = await self._ask("query_tool_docs", docs.query_params(server, tool, detail))
+            found = docs.local(self._registry, server, tool, detail)
         if found is None:
             raise self._unknown(server)
         if tool is None:
@@ -187,9 +190,9 @@ class Runtime:
         """The same, but always a list."""
         from . import docs
 
-        found = docs.local(self._registry, server, tool, detail)
+        found = self._ask_sync("query_tool_docs", docs.query_params(self._registry, server, tool, detail))
         if found is None:
-            found = self._ask_sync("query_tool_docs", docs.query_params(server, tool, detail))
+            found = docs.local(self._registry, server, tool, detail)
         if found is None:
             raise self._unknown(server)
         return found
