@@ -59,6 +59,7 @@ func (e *eventReader) next() (event, error) {
 			if out.data == nil {
 				out.data = bytes.TrimPrefix(bytes.TrimPrefix(e.line, []byte("data:")), []byte{' '})
 			}
+			out.data = out.data[:min(len(out.data), keptHead)]
 			out.overlong, some, e.line = true, true, nil
 			continue
 		}
@@ -75,8 +76,11 @@ func (e *eventReader) next() (event, error) {
 			some = true
 			switch {
 			case out.overlong:
-			case len(out.data)+len(value)+1 > e.max:
+			case len(value) > e.max, out.data != nil && len(out.data)+1+len(value) > e.max:
 				out.overlong = true
+				if out.data == nil {
+					out.data = bytes.Clone(value[:min(len(value), keptHead)])
+				}
 			case out.data == nil:
 				// The line is given away.
 				out.data, e.line = value[:len(value):len(value)], nil
@@ -121,6 +125,12 @@ var (
 // longer than allowed is passed over and reported.
 func (e *eventReader) readLine() (overlong bool, err error) {
 	e.line = e.line[:0]
+	if !e.begun {
+		e.begun = true
+		if mark, _ := e.r.Peek(len(byteOrderMark)); bytes.Equal(mark, byteOrderMark) {
+			_, _ = e.r.Discard(len(mark))
+		}
+	}
 	for {
 		if _, err := e.r.Peek(1); err != nil {
 			if err == io.EOF && (len(e.line) > 0 || overlong) {
@@ -136,14 +146,6 @@ func (e *eventReader) readLine() (overlong bool, err error) {
 				continue
 			}
 		}
-		if !e.begun {
-			// Shorter than a mark is as good as none: nobody sends one so.
-			e.begun = true
-			if bytes.HasPrefix(chunk, byteOrderMark) {
-				_, _ = e.r.Discard(len(byteOrderMark))
-				continue
-			}
-		}
 		end := bytes.IndexByte(chunk, '\n')
 		if end >= 0 {
 			chunk = chunk[:end]
@@ -152,12 +154,15 @@ func (e *eventReader) readLine() (overlong bool, err error) {
 			e.lf = true
 			chunk, end = chunk[:cr], cr
 		}
-		if !overlong && len(e.line)+len(chunk) > e.max+len("data: ") {
+		switch {
+		case overlong:
 			// What it answers may be told by how it begins.
+			e.line = append(e.line, chunk[:min(len(chunk), keptHead-len(e.line))]...)
+		case len(e.line)+len(chunk) > max(e.max, maxField)+len("data: "):
+			overlong = true
 			head := append(e.line, chunk[:min(len(chunk), keptHead)]...)
-			overlong, e.line = true, bytes.Clone(head[:min(len(head), keptHead)])
-		}
-		if !overlong {
+			e.line = bytes.Clone(head[:min(len(head), keptHead)])
+		default:
 			e.line = append(e.line, chunk...)
 		}
 		if end >= 0 {

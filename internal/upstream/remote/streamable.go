@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -299,13 +300,13 @@ func (o *one) wanted(id int64, null bool) (func(reply), bool) {
 
 // whole reads an answer that came in one piece.
 func (c *Streamable) whole(data []byte, id int64) (json.RawMessage, error) {
-	if !jsonrpc.Valid(data) {
-		c.keepJunk(data)
-		return nil, notJSON(data, c.opts.Redact)
-	}
+	data = bytes.TrimPrefix(bytes.TrimSpace(data), byteOrderMark)
 	in := one{id: id}
 	c.receive(data, &in, c.answer)
 	if !in.got {
+		if !jsonrpc.Valid(data) {
+			return nil, notJSON(data, c.opts.Redact)
+		}
 		return nil, fmt.Errorf("%w: it is not the answer to this request", jsonrpc.ErrMalformed)
 	}
 	return in.reply.result, in.reply.err
