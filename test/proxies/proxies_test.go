@@ -1,13 +1,12 @@
 package proxies
 
 import (
-	"bufio"
 	"bytes"
 	_ "embed"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -174,47 +173,27 @@ func executable(t *testing.T) string {
 //go:embed testdata/program.py
 var program string
 
-// TestEveryTool has the whole program, with a real sandbox, call every tool of
-// servers that record what they are asked.
-func TestEveryTool(t *testing.T) {
+// definition is how a server is started.
+type definition struct {
+	Command string            `json:"command"`
+	Env     map[string]string `json:"env"`
+}
+
+// sallyport has the whole program run Python code, with a real sandbox, and
+// grants it the servers. It answers what the code printed.
+func sallyport(t *testing.T, dir string, servers map[string]definition, code string) string {
+	t.Helper()
 	bin := executable(t)
-	dir := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	type definition struct {
-		Command string            `json:"command"`
-		Env     map[string]string `json:"env"`
-	}
-	definitions := map[string]definition{}
-	args := []string{"run", "--timeout", "110", "--servers-config", filepath.Join(dir, "servers.json")}
-	record := func(s server) string { return filepath.Join(dir, filepath.Base(s.file)+".record") }
-	for _, s := range servers(t) {
-		tools, err := filepath.Abs(s.file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		definitions[s.Name] = definition{self, map[string]string{recordVariable: record(s), toolsVariable: tools}}
-		args = append(args, "--server", s.Name)
-	}
-	config, err := json.Marshal(map[string]any{"mcpServers": definitions})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := calls(t)
-	cases, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The cases are ASCII, so that a JSON text of theirs is a Python one too.
-	literal, err := json.Marshal(string(cases))
+	config, err := json.Marshal(map[string]any{"mcpServers": servers})
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "servers.json"), config)
-	write(t, filepath.Join(dir, "program.py"), []byte("CASES = "+string(literal)+"\n"+program))
-
+	write(t, filepath.Join(dir, "program.py"), []byte(code))
+	args := []string{"run", "--timeout", "110", "--servers-config", filepath.Join(dir, "servers.json")}
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		args = append(args, "--server", name)
+	}
 	cmd := exec.CommandContext(t.Context(), bin, append(args, filepath.Join(dir, "program.py"))...)
 	cmd.Dir = dir
 	for _, kv := range os.Environ() {
@@ -226,8 +205,41 @@ func TestEveryTool(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.Output()
-	if want := fmt.Sprintf("%d calls\n", len(all)); err != nil || string(stdout) != want {
-		t.Fatalf("%v\n%.4000s\n%.4000s\nwant %s", err, stdout, stderr.String(), want)
+	if err != nil || stderr.Len() > 0 {
+		t.Fatalf("%v\n%.4000s\n%.4000s", err, stdout, stderr.String())
+	}
+	return string(stdout)
+}
+
+// TestEveryTool calls every tool of servers that record what they are asked.
+func TestEveryTool(t *testing.T) {
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions := map[string]definition{}
+	record := func(s server) string { return filepath.Join(dir, filepath.Base(s.file)+".record") }
+	for _, s := range servers(t) {
+		tools, err := filepath.Abs(s.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		definitions[s.Name] = definition{self, map[string]string{recordVariable: record(s), toolsVariable: tools}}
+	}
+	all := calls(t)
+	cases, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The cases are ASCII, so that a JSON text of theirs is a Python one too.
+	literal, err := json.Marshal(string(cases))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout := sallyport(t, dir, definitions, "CASES = "+string(literal)+"\n"+program)
+	if want := fmt.Sprintf("%d calls\n", len(all)); stdout != want {
+		t.Fatalf("%.4000s\nwant %s", stdout, want)
 	}
 
 	recorded := map[string][]string{}
@@ -264,82 +276,18 @@ func write(t *testing.T, name string, b []byte) {
 	}
 }
 
-// Variables that make the test binary a server that lists the tools of one
-// file, and writes the parameters of calls into another, a line each.
-const (
-	toolsVariable  = "PROXIES_TEST_TOOLS"
-	recordVariable = "PROXIES_TEST_RECORD"
-)
+//go:embed testdata/carry.py
+var carryProgram string
 
-func TestMain(m *testing.M) {
-	if file := os.Getenv(toolsVariable); file != "" {
-		if err := serve(file, os.Getenv(recordVariable), os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
-
-// serve is the recording server.
-func serve(tools, record string, in io.Reader, out io.Writer) error {
-	b, err := os.ReadFile(tools)
+// TestWhatResultsCarry: images, resources and prompts of a server, as code in a
+// sandbox has them; and the helpers, by the names that they are bound to.
+func TestWhatResultsCarry(t *testing.T) {
+	self, err := os.Executable()
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	var list struct {
-		Tools json.RawMessage `json:"tools"`
-	}
-	if err := json.Unmarshal(b, &list); err != nil {
-		return err
-	}
-	log, err := os.OpenFile(record, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, list.Tools); err != nil {
-		return err
-	}
-	lines := bufio.NewReader(in)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		var request struct {
-			ID     json.RawMessage `json:"id"`
-			Method string          `json:"method"`
-			Params json.RawMessage `json:"params"`
-		}
-		if err := json.Unmarshal(line, &request); err != nil {
-			return err
-		}
-		if request.ID == nil {
-			continue
-		}
-		answer := `"result":{}`
-		switch request.Method {
-		case "initialize":
-			answer = `"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"recorder","version":"1"}}`
-		case "tools/list":
-			answer = `"result":{"tools":` + compact.String() + `}`
-		case "tools/call":
-			if _, err := fmt.Fprintf(log, "%s\n", request.Params); err != nil {
-				return err
-			}
-			answer = `"result":{"content":[{"type":"text","text":"recorded"}]}`
-		case "ping":
-		default:
-			answer = `"error":{"code":-32601,"message":"Method not found"}`
-		}
-		if _, err := fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,%s}`+"\n", request.ID, answer); err != nil {
-			return err
-		}
+	servers := map[string]definition{"carrier": {self, map[string]string{carryVariable: "1"}}}
+	if got := sallyport(t, t.TempDir(), servers, carryProgram); got != "all of it\n" {
+		t.Error(got)
 	}
 }
