@@ -101,6 +101,8 @@ func TestCalls(t *testing.T) {
 		{name: "image saved", code: "i = _[0]\nprint(i.save('deep/x.png'), open('deep/x.png', 'rb').read() == i.data == bytes(3))\ni", stdout: "deep/x.png True\n<image image/png, 3 bytes: .save(path), .data>\n"},
 		{name: "image, raw", code: `(await runtime.call_tool("my-echo", "say", {"result": {"content": [{"type": "image", "data": "AAAA"}]}}))`, stdout: "{'content': [<image, 3 bytes: .save(path), .data>]}\n"},
 		{name: "a link leads on", code: `(await mcp_my_echo.say(result={"content": [{"type": "resource_link", "uri": "a://b", "name": "n"}]}))[0].data`, stderr: "MCPError: this is a link: (await runtime.read_resource('my-echo', 'a://b'))[0] is what it leads to"},
+		{name: "raw, by alias", code: `(await runtime.call_tool("my_echo", "getuserprofile", {"a": 1}))["content"][0]["text"]`, stdout: quoted(`{"a":1}`)},
+		{name: "raw, no tool", code: `await runtime.call_tool("my-echo", None)`, stderr: "MCPError: Missing tool name"},
 		{name: "raw arguments", code: `await runtime.call_tool("my-echo", "say", [1])`, stderr: "MCPError: Arguments must be an object"},
 		{name: "raw arguments not sendable", code: `await runtime.call_tool("my-echo", "say", {"a": object()})`, stderr: "ArgumentError: runtime.call_tool: the arguments cannot be sent"},
 		{name: "no content", code: `await mcp_my_echo.say(result={"content": []})`, stdout: "[]\n"},

@@ -86,15 +86,19 @@ class Runtime:
         """A tool's raw result as a dict; isError is for you to look at."""
         from . import values
 
-        name = self._registry.get(server).name
+        model = self._registry.get(server)
+        if not tool:
+            raise MCPError("Missing tool name", kind="invalid", server=model.name)
         if not isinstance(arguments, (dict, type(None))):
-            raise MCPError("Arguments must be an object", kind="invalid", server=name, tool=tool)
+            raise MCPError("Arguments must be an object", kind="invalid", server=model.name, tool=tool)
+        if tool not in model.by_name and tool in model.by_alias:
+            tool = model.by_alias[tool]._name
         params = '{"server":%s,"tool":%s,"arguments":%s}' % (
-            codec.quote(name),
+            codec.quote(model.name),
             codec.quote(str(tool)),
             values.encode("runtime.call_tool", arguments or {}),
         )
-        return values.raw(await self._session.channel.request("call_tool", params), name)
+        return values.raw(await self._session.channel.request("call_tool", params), model.name)
 
     async def list_tools(self, server):
         """Its tools as it describes them itself, schemas included."""
