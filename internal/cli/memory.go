@@ -89,7 +89,7 @@ func (c *memoryListCmd) Run(a *app) error {
 // printable is a text of code's as a terminal can show it: quoted, if there is
 // in it what moves the cursor.
 func printable(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) || s == "" {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)
 	}
 	return s

@@ -89,7 +89,7 @@ func (c *savedToolsListCmd) Run(a *app) error {
 		w := tabwriter.NewWriter(a.stdio.Out, 0, 4, 2, ' ', 0)
 		fmt.Fprintln(w, "TOOL\tVERSION\tSAVED\tDOES")
 		for _, l := range lines {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", printable(firstLine(l.Name+l.Signature, 60)), versions(l.Versions), l.SavedAt, printable(firstLine(l.Doc, 60)+" "))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", printable(firstLine(l.Name+l.Signature, 60)), versions(l.Versions), printable(l.SavedAt), printable(firstLine(l.Doc, 60)))
 		}
 		if err := w.Flush(); err != nil {
 			return err
