@@ -31,6 +31,7 @@ type bench struct {
 	echoserver string
 	self       string // a copy of this program
 	python     string
+	root       bool   // the measured user is
 	dir        string // owned by the measured user
 	launch     launch
 	progress   io.Writer
@@ -86,6 +87,8 @@ func run(o options, stdout, stderr io.Writer) (err error) {
 	rep.Rows = append(rep.Rows, b.newSession(f))
 	b.say("new processes")
 	rep.Rows = append(rep.Rows, b.fromProcessStart(f))
+	b.say("sessions that sleep")
+	rep.Rows = append(rep.Rows, b.sleeping(f)...)
 	b.say("memory")
 	rep.Rows = append(rep.Rows, b.idleMemory())
 	b.say("context")
@@ -129,7 +132,7 @@ func prepare(o options, progress io.Writer) (*bench, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	b := &bench{n: max(o.n, 1), dir: dir, progress: progress, python: "/usr/bin/python3"}
+	b := &bench{root: uid == 0, n: max(o.n, 1), dir: dir, progress: progress, python: "/usr/bin/python3"}
 	if _, err := os.Stat(b.python); err != nil {
 		if b.python, err = exec.LookPath("python3"); err != nil {
 			return nil, "", errors.Join(err, os.RemoveAll(dir))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ func (b *bench) liveSession(f floors) []row {
 	big := row{What: "a 10 MB result, then its len", Reach: "<= 250 ms",
 		Floor: "direct " + show(f.big.p50())}
 
-	err := b.serving(b.configs.one, func(c *client) error {
+	err := b.fresh(b.configs.one, func(c *client) error {
 		s, err := repeat(50, b.n, func() error { return onePlusOne(c) })
 		print11.fill(s, err)
 		print11.judge(err == nil && s.p50() <= ms/2 && s.p95() <= 3*ms/2)
@@ -125,11 +126,11 @@ func onePlusOne(c *client) error {
 // newSession measures the first result of a session, from its request. Each
 // repetition is a process of its own, so that nothing is prepared.
 func (b *bench) newSession(f floors) row {
-	r := row{What: "first result of a new session, from the request", Reach: "<= 250 ms",
+	r := row{What: "first result of a new session, nothing prepared", Reach: "<= 250 ms",
 		Floor: "python3 -S -c pass " + show(f.python.p50())}
 	var s sample
 	_, err := repeat(1, b.some(), func() error {
-		return b.serving(b.configs.none, func(c *client) error {
+		return b.fresh(b.configs.none, func(c *client) error {
 			// The process has answered initialize; let its start be over.
 			time.Sleep(100 * ms)
 			begin := time.Now()
@@ -148,12 +149,12 @@ func (b *bench) newSession(f floors) row {
 
 // fromProcessStart measures from the start of sallyport to its first result.
 func (b *bench) fromProcessStart(f floors) row {
-	r := row{What: "process start to first result", Reach: "<= 400 ms",
+	r := row{What: "process start to first result, nothing prepared", Reach: "<= 400 ms",
 		Floor: "python3 -S -c pass " + show(f.python.p50())}
 	var s sample
 	_, err := repeat(1, b.some(), func() error {
 		begin := time.Now()
-		return b.serving(b.configs.none, func(c *client) error {
+		return b.fresh(b.configs.none, func(c *client) error {
 			err := onePlusOne(c)
 			s = append(s, time.Since(begin))
 			return err
@@ -176,7 +177,7 @@ func (b *bench) idleMemory() row {
 		r.Error = err.Error()
 		return r
 	}
-	err = b.serving(b.configs.two, func(c *client) error {
+	err = b.fresh(b.configs.two, func(c *client) error {
 		if _, err := request[json.RawMessage](c, "tools/list", struct{}{}); err != nil {
 			return err
 		}
@@ -255,7 +256,7 @@ func (b *bench) contextCost() row {
 
 // advertised returns the whole tools/list answer and the instructions.
 func (b *bench) advertised(config, version string) (list, instructions string, err error) {
-	err = b.launched(config, func(c *client) error {
+	err = b.launched(nil, config, func(c *client) error {
 		if version != newestRevision {
 			if instructions, err = c.initialize(version); err != nil {
 				return err
@@ -281,9 +282,12 @@ func (b *bench) advertised(config, version string) (list, instructions string, e
 	return list, instructions, err
 }
 
-// launched runs f with a new `sallyport serve`, and ends it.
-func (b *bench) launched(config string, f func(*client) error) error {
-	c, err := start(b.launch, b.sallyport, "serve", "--servers-config", config)
+// launched runs f with a new `sallyport serve`, and ends it. env is added to its
+// environment.
+func (b *bench) launched(env []string, config string, f func(*client) error) error {
+	l := b.launch
+	l.env = slices.Concat(l.env, env)
+	c, err := start(l, b.sallyport, "serve", "--servers-config", config)
 	if err != nil {
 		return err
 	}
@@ -293,7 +297,16 @@ func (b *bench) launched(config string, f func(*client) error) error {
 
 // serving is launched with the handshake done.
 func (b *bench) serving(config string, f func(*client) error) error {
-	return b.launched(config, func(c *client) error {
+	return b.servingWith(nil, config, f)
+}
+
+// fresh is serving without snapshots: nothing is prepared.
+func (b *bench) fresh(config string, f func(*client) error) error {
+	return b.servingWith([]string{anew}, config, f)
+}
+
+func (b *bench) servingWith(env []string, config string, f func(*client) error) error {
+	return b.launched(env, config, func(c *client) error {
 		if _, err := c.initialize("2025-11-25"); err != nil {
 			return err
 		}

@@ -31,9 +31,7 @@ type tool struct {
 	Schema     any  `json:"schema"`
 	Parameters any  `json:"parameters"`
 
-	Annotations struct {
-		ReadOnlyHint any `json:"readOnlyHint"`
-	} `json:"annotations"`
+	Annotations any `json:"annotations"`
 }
 
 // text is a string, or empty where the file has something else.
@@ -161,7 +159,8 @@ func toolsOf(list []json.RawMessage, server, about string) []search.Doc {
 		if t.Title != "" && !strings.Contains(d.Description, string(t.Title)) {
 			d.Description = string(t.Title) + ". " + d.Description
 		}
-		d.ReadOnly = t.Annotations.ReadOnlyHint == true
+		hints, _ := t.Annotations.(map[string]any)
+		d.ReadOnly = hints["readOnlyHint"] == true
 		for _, schema := range []any{t.InputSchema, t.Schema, t.Parameters} {
 			if d.Arguments = arguments(schema); d.Arguments != nil {
 				break

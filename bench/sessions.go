@@ -1,0 +1,260 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// anew keeps sandboxes from being restored from a prepared snapshot.
+const anew = "SALLYPORT_SESSIONS_SNAPSHOTS=off"
+
+// limit is what a figure is to reach, for root or for an ordinary user.
+func (b *bench) limit(root, user time.Duration) time.Duration {
+	if b.root {
+		return root
+	}
+	return user
+}
+
+// sleeping measures what snapshots bring: sandboxes that are restored, that
+// wait ready, and sessions that come back from disk.
+func (b *bench) sleeping(f floors) []row {
+	python := "python3 -S -c pass " + show(f.python.p50())
+	restored := b.limit(120*ms, 250*ms)
+	rows := []row{
+		{What: "first result of a new session, restored", Reach: "<= " + show(restored), Floor: python},
+		{What: "process start to first result, snapshot on disk", Reach: "<= " + show(b.limit(200*ms, 300*ms)), Floor: python},
+		{What: "first result of a new session, warm pool", Reach: "<= 5 ms", Floor: "pipe echo " + show(f.pipe.p50())},
+		{What: "print(1+1), live session, p99 while the pool refills", Reach: "<= twice its p99 at rest"},
+		{What: "a sleeping session with 64 MB of variables back", Reach: "<= " + show(b.limit(250*ms, 400*ms))},
+	}
+	rows[0].measure(b.limit(120*ms, 250*ms), func() (sample, error) { return b.restoredSessions(1) })
+	rows[1].measure(b.limit(200*ms, 300*ms), func() (sample, error) {
+		return repeat(2, b.some(), func() error {
+			return b.serving(b.configs.none, func(c *client) error { return onePlusOne(c) })
+		})
+	})
+	rows[1].Note = "with the process's end"
+	rows[2].measure(5*ms, b.pooled)
+	rows[3].refilling(b)
+	rows[4].measure(b.limit(250*ms, 400*ms), b.woken)
+	return append(rows, b.withPandas(), b.manySessions())
+}
+
+// measure fills in a row whose p50 is to stay below the limit.
+func (r *row) measure(limit time.Duration, f func() (sample, error)) {
+	s, err := f()
+	r.fill(s, err)
+	r.judge(err == nil && s.p50() <= limit)
+}
+
+// prepared has a snapshot made for the environment, and waits until there are
+// so many.
+func (b *bench) prepared(n int, env ...string) error {
+	return b.servingWith(env, b.configs.none, func(c *client) error {
+		if err := onePlusOne(c); err != nil {
+			return err
+		}
+		for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * ms) {
+			if b.bases() >= n {
+				return nil
+			}
+		}
+		return errors.New("no snapshot was made")
+	})
+}
+
+func (b *bench) bases() int {
+	found, _ := filepath.Glob(filepath.Join(b.state(), "snapshots", "base-*"))
+	return len(found)
+}
+
+func (b *bench) state() string { return filepath.Join(b.launch.dir, ".local", "state", "sallyport") }
+
+// restoredSessions measures the first result of each of many sessions.
+func (b *bench) restoredSessions(bases int, env ...string) (sample, error) {
+	if err := b.prepared(bases, env...); err != nil {
+		return nil, err
+	}
+	env = append(env, "SALLYPORT_SESSIONS_MAX_AWAKE=100")
+	var s sample
+	err := b.servingWith(env, b.configs.none, func(c *client) error {
+		for i := range b.some() + 1 {
+			name := fmt.Sprintf("s%d", i)
+			begin := time.Now()
+			if err := c.inSession(name, "print(1+1)", "2"); err != nil {
+				return err
+			}
+			if i > 0 {
+				s = append(s, time.Since(begin))
+			}
+		}
+		return nil
+	})
+	return s, err
+}
+
+// inSession runs code in a named session and compares what it prints.
+func (c *client) inSession(session, code, want string) error {
+	text, err := c.tool("run_python", map[string]any{"code": code, "session": session, "timeout": 60})
+	if err == nil && strings.TrimSpace(text) != want {
+		err = fmt.Errorf("session %s answered %.200q", session, text)
+	}
+	return err
+}
+
+// pooled measures new sessions that find a sandbox ready.
+func (b *bench) pooled() (sample, error) {
+	var s sample
+	err := b.servingWith([]string{"SALLYPORT_SESSIONS_POOL=1", "SALLYPORT_SESSIONS_MAX_AWAKE=100"}, b.configs.none, func(c *client) error {
+		if err := onePlusOne(c); err != nil {
+			return err
+		}
+		for i := range b.some() {
+			time.Sleep(700 * ms) // it refills
+			begin := time.Now()
+			if err := c.inSession(fmt.Sprintf("p%d", i), "print(1+1)", "2"); err != nil {
+				return err
+			}
+			s = append(s, time.Since(begin))
+		}
+		return nil
+	})
+	return s, err
+}
+
+// refilling compares calls in a session that lives, at rest and while the pool
+// is being refilled.
+func (r *row) refilling(b *bench) {
+	var rest, busy sample
+	err := b.servingWith([]string{"SALLYPORT_SESSIONS_POOL=1", "SALLYPORT_SESSIONS_MAX_AWAKE=100"}, b.configs.none, func(c *client) error {
+		if err := onePlusOne(c); err != nil {
+			return err
+		}
+		time.Sleep(2 * time.Second)
+		var err error
+		if rest, err = repeat(50, b.n, func() error { return onePlusOne(c) }); err != nil {
+			return err
+		}
+		for i := range b.some() {
+			if err := c.inSession(fmt.Sprintf("p%d", i), "print(1+1)", "2"); err != nil {
+				return err
+			}
+			for begin := time.Now(); time.Since(begin) < 200*ms; {
+				s, err := repeat(0, 1, func() error { return onePlusOne(c) })
+				if err != nil {
+					return err
+				}
+				busy = append(busy, s...)
+			}
+			time.Sleep(300 * ms)
+		}
+		return nil
+	})
+	if err != nil {
+		r.Error = err.Error()
+		return
+	}
+	r.P50, r.N = show(busy.quantile(0.99)), len(busy)
+	r.Floor = "at rest " + show(rest.quantile(0.99))
+	r.judge(busy.quantile(0.99) <= 2*rest.quantile(0.99))
+}
+
+// woken measures the first call to a session that sleeps, in a process that
+// runs already.
+func (b *bench) woken() (sample, error) {
+	const session = "big"
+	err := b.serving(b.configs.none, func(c *client) error {
+		return c.inSession(session, "import os; big = os.urandom(64 << 20); print(len(big) >> 20)", "64")
+	})
+	if err != nil {
+		return nil, err
+	}
+	var s sample
+	for range b.some() {
+		err := b.serving(b.configs.none, func(c *client) error {
+			time.Sleep(200 * ms)
+			begin := time.Now()
+			err := c.inSession(session, "print(len(big) >> 20)", "64")
+			s = append(s, time.Since(begin))
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// withPandas measures sessions that have numpy and pandas imported, where the
+// interpreter has them.
+func (b *bench) withPandas() row {
+	limit := b.limit(250*ms, 400*ms)
+	r := row{What: "first result, numpy and pandas imported, restored", Reach: "<= " + show(limit)}
+	if err := b.launch.command(b.python, "-c", "import numpy, pandas").Run(); err != nil {
+		r.Note = b.python + " has no pandas"
+		return r
+	}
+	r.measure(limit, func() (sample, error) {
+		const preload = "SALLYPORT_SESSIONS_PRELOAD=numpy,pandas"
+		return b.restoredSessions(2, preload)
+	})
+	return r
+}
+
+// manySessions has 120 sessions of which 20 are awake, and measures memory and
+// disk.
+func (b *bench) manySessions() row {
+	r := row{What: "100 sessions asleep and 20 awake: PSS / on disk", Reach: "on 4 GB"}
+	exe, err := filepath.EvalSymlinks(b.sallyport)
+	if err == nil {
+		err = b.servingWith([]string{"SALLYPORT_SESSIONS_MAX_AWAKE=20"}, b.configs.none, func(c *client) error {
+			const all = 120
+			for i := range all {
+				if err := c.inSession(fmt.Sprintf("many%d", i), fmt.Sprintf("x = %d; print(x)", i), fmt.Sprint(i)); err != nil {
+					return err
+				}
+			}
+			pss, processes, err := treePSS(c.cmd.Process.Pid, exe)
+			if err != nil {
+				return err
+			}
+			disk, asleep := b.diskOf("session-many")
+			r.P50, r.N = fmt.Sprintf("%.0f / %.0f MB", float64(pss)/1e6, float64(disk)/1e6), all
+			r.Note = fmt.Sprintf("%d processes, %d snapshots", processes, asleep)
+			r.judge(pss < 3<<30 && asleep == all-20)
+			for _, i := range []int{0, 57, all - 1} {
+				if err := c.inSession(fmt.Sprintf("many%d", i), "print(x)", fmt.Sprint(i)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r
+}
+
+// diskOf adds up the snapshots whose names begin so.
+func (b *bench) diskOf(prefix string) (total int64, n int) {
+	found, _ := filepath.Glob(filepath.Join(b.state(), "snapshots", prefix+"*"))
+	for _, dir := range found {
+		n++
+		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				if info, err := os.Stat(path); err == nil {
+					total += info.Size()
+				}
+			}
+			return nil
+		})
+	}
+	return total, n
+}
