@@ -33,6 +33,7 @@ var oddServers = []wire.Server{
 	{Name: "import_", Alias: "import_", Tools: []wire.Tool{{Name: "a", Alias: "a"}}},
 	{Name: "runtime", Alias: "runtime", Tools: []wire.Tool{{Name: "a", Alias: "a"}}},
 	{Name: "Servers!", Alias: "servers_", Tools: []wire.Tool{}},
+	{Name: "servers", Alias: "servers", Tools: []wire.Tool{{Name: "a", Alias: "a"}}},
 }
 
 // which answers call_tool with the server's and the tool's name.
@@ -65,8 +66,9 @@ func TestNames(t *testing.T) {
 		{"original names in the module", "from mcp.servers.class_ import getThing, größe\nawait getThing()", "'class getThing'\n", ""},
 		{"no path", "c.__path__", "", "AttributeError"},
 		{"a server that is named so", "from mcp.servers.import_ import a\nawait a()", "'import_ a'\n", ""},
-		{"a server named runtime", "await mcp_runtime.a(), runtime.list_servers_sync()", "('runtime a', ('Servers!', 'class', 'import_', 'runtime'))\n", ""},
+		{"a server named runtime", "await mcp_runtime.a(), runtime.list_servers_sync()", "('runtime a', ('Servers!', 'class', 'import_', 'runtime', 'servers'))\n", ""},
 		{"without tools", "from mcp.servers.servers_ import *\nmcp_servers_, mcp_servers['Servers!'] is mcp_servers_", "(<MCP server Servers!: no tools>, True)\n", ""},
+		{"a server named servers", "import mcp.servers.servers as s\nfrom mcp import mcp_servers as m\nm is mcp_servers, await mcp_servers['servers'].a(), await s.a()", "(True, 'servers a', 'servers a')\n", ""},
 		{"not copied", "import copy\ncopy.deepcopy(mcp_class)", "", "TypeError: a server cannot be pickled"},
 		{"signature", "import inspect\nstr(inspect.signature(mcp_class.read)), inspect.isroutine(mcp_class.read)", "('(**more)', True)\n", ""},
 		{"help of a server", "help(mcp_class)", "Help on Server in module mcp.runtime", ""},

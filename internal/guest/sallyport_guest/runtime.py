@@ -87,7 +87,7 @@ class Runtime:
         from . import values
 
         model = self._registry.get(server)
-        if not tool:
+        if not isinstance(tool, str) or not tool:
             raise MCPError("Missing tool name", kind="invalid", server=model.name)
         if not isinstance(arguments, (dict, type(None))):
             raise MCPError("Arguments must be an object", kind="invalid", server=model.name, tool=tool)
