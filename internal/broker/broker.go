@@ -52,6 +52,9 @@ type Config struct {
 	Idle, Keep time.Duration
 	MaxAwake   int
 	MaxDisk    int64
+	// Logs and LogBytes are session.Config's.
+	Logs     string
+	LogBytes int64
 	// MaxCalls is bridge.Config's.
 	MaxCalls int
 	// Memory and Tools are bridge.Config's.
@@ -108,7 +111,7 @@ func New(config Config) (*Broker, error) {
 			Grace: config.Grace, WholeRun: config.WholeRun, StartTimeout: config.StartTimeout,
 			Background: config.Background,
 			Snapshots:  config.Snapshots, Restore: config.Restore, Preload: config.Preload, Pool: config.Pool,
-			Records: config.Records, Idle: config.Idle, Keep: config.Keep, MaxAwake: config.MaxAwake, MaxDisk: config.MaxDisk,
+			Records: config.Records, Idle: config.Idle, Keep: config.Keep, MaxAwake: config.MaxAwake, MaxDisk: config.MaxDisk, Logs: config.Logs, LogBytes: config.LogBytes,
 		}, DefaultSession)
 	}
 	return b, nil
@@ -151,7 +154,7 @@ func (b *Broker) Submit(req Request) func(context.Context) *Result {
 		}
 	}
 	if b.sessions == nil {
-		return answer(b.finish(req, failure(errors.New("no sandbox engine is built into this program for this system; install Podman or Docker"))))
+		return answer(b.finish(req, failure(errNoEngine)))
 	}
 	name := req.Session
 	if name == "" {

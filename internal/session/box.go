@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sallyport/internal/guest"
@@ -36,7 +37,8 @@ type box struct {
 	pauser      sandbox.Pauser      // nil: it cannot be paused
 
 	stray stray
-	rest  *rest // what watches it between executions; nil during them
+	book  atomic.Pointer[book] // of the session that has it
+	rest  *rest                // what watches it between executions; nil during them
 
 	// fresh says that it was restored from the base, and reseed that it has
 	// not been told so yet.
@@ -47,6 +49,7 @@ type box struct {
 	discovered string
 
 	background wire.Background // after the last execution
+	running    []string        // some of it, in words
 
 	gone sync.Once
 }
@@ -113,7 +116,10 @@ func open(config Config, id string, run sandbox.Run, log *slog.Logger, life <-ch
 	b.interrupter, _ = sandbox.As[sandbox.Interrupter](run)
 	b.pauser, _ = sandbox.As[sandbox.Pauser](run)
 	opts.Log = b.log
-	opts.Stray = func(_ guest.Stream, p []byte) { b.stray.write(p) }
+	opts.Stray = func(s guest.Stream, p []byte) {
+		b.stray.write(p)
+		b.book.Load().output(0, streamOf(s), p)
+	}
 	ch := duplex.Channel()
 	b.conn = guest.Open(ch.Stdin, ch.Stdout, ch.Stderr, opts)
 	return b, nil

@@ -26,15 +26,23 @@ type execution struct {
 	out   *output
 	clock *ownTime
 	stop  context.Context // done: calls are of no use any more
+
+	book   *book
+	number uint64 // in it
 }
 
 // Output implements guest.Handler.
 func (x *execution) Output(s guest.Stream, p []byte) {
-	stream := Stdout
-	if s == guest.Stderr {
-		stream = Stderr
-	}
+	stream := streamOf(s)
 	x.out.write(stream, p)
+	x.book.output(x.number, stream, p)
+}
+
+func streamOf(s guest.Stream) Stream {
+	if s == guest.Stderr {
+		return Stderr
+	}
+	return Stdout
 }
 
 // Call implements guest.Handler.
@@ -67,7 +75,9 @@ func (b *box) exec(ctx context.Context, config Config, req Request, prep *Prepar
 	x := &execution{
 		req: req, out: newOutput(config.Spec.Limits.OutputBytes, req.Output),
 		clock: newOwnTime(time.Now()), stop: calls,
+		book: b.book.Load(), number: b.conn.Executions() + 1,
 	}
+	x.book.begin(x.number, req.Code)
 	running, err := b.conn.Start(b.frame(req, prep), x)
 	if err != nil {
 		if b.dead() || b.conn.Err() != nil {
@@ -86,12 +96,13 @@ func (b *box) exec(ctx context.Context, config Config, req Request, prep *Prepar
 	}
 	kept := x.out.close()
 	out.Stdout, out.Stderr = kept[Stdout], kept[Stderr]
+	x.book.end(x.number, &out)
 	return &out, nil
 }
 
 // frame is the request as the guest gets it: without what it knows already.
 func (b *box) frame(req Request, prep *Preparation) guest.Exec {
-	e := guest.Exec{Code: req.Code, Filename: req.Filename, Script: req.Script, Grants: prep.Grants}
+	e := guest.Exec{Code: req.Code, Filename: req.Filename, Script: req.Script, Args: req.Args, Grants: prep.Grants}
 	if b.reseed {
 		e.Reseed = entropy()
 	}
@@ -213,7 +224,7 @@ func (b *box) left(result guest.Outcome, out *Outcome) {
 	if result.Background != b.background {
 		out.Background = result.Background
 	}
-	b.background = result.Background
+	b.background, b.running = result.Background, result.Running
 }
 
 // terminate ends an execution whose end out.End already says: an interrupt,

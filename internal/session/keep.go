@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -55,6 +56,10 @@ type Record struct {
 	Bytes int64 `json:"bytes,omitempty"`
 	// Background is what went on in it when it fell asleep.
 	Background wire.Background `json:"background,omitzero"`
+	// Running names some of it.
+	Running []string `json:"running,omitempty"`
+	// Executions is how many it has had in all.
+	Executions uint64 `json:"executions,omitempty"`
 }
 
 // keeper lays sessions to sleep and wakes them.
@@ -87,6 +92,7 @@ type sleepNote struct {
 	Executions   uint64            `json:"executions"`
 	Known        map[string]string `json:"known"`
 	Background   wire.Background   `json:"background"`
+	Running      []string          `json:"running,omitempty"`
 	Stray        string            `json:"stray"`
 	StrayOmitted int64             `json:"strayOmitted"`
 }
@@ -157,7 +163,7 @@ func (n *nap) write(status Status, lost string) error {
 	n.record.Status, n.record.Lost, n.record.Used = status, lost, time.Now().UTC()
 	n.record.Process = os.Getpid()
 	if status != Asleep {
-		n.record.Bytes, n.record.Background = 0, wire.Background{}
+		n.record.Bytes, n.record.Background, n.record.Running = 0, wire.Background{}, nil
 	}
 	data, err := json.MarshalIndent(n.record, "", "  ")
 	if err != nil {
@@ -218,7 +224,7 @@ func (n *nap) sleep(ctx context.Context, b *box) error {
 	if err != nil {
 		return err
 	}
-	note := &sleepNote{Ready: ready, Executions: b.conn.Executions(), Known: b.known, Background: b.background}
+	note := &sleepNote{Ready: ready, Executions: b.conn.Executions(), Known: b.known, Background: b.background, Running: b.running}
 	err = k.store.Write(n.snapshotName(), binding, note, func(dir string) error {
 		if err := snapshotter.Snapshot(ctx, dir, false); err != nil {
 			return err
@@ -235,7 +241,7 @@ func (n *nap) sleep(ctx context.Context, b *box) error {
 		return err
 	}
 	n.asleep = true
-	n.record.Bytes, n.record.Background = k.size(n.snapshotName()), b.background
+	n.record.Bytes, n.record.Background, n.record.Running = k.size(n.snapshotName()), b.background, b.running
 	return nil
 }
 
@@ -270,13 +276,19 @@ func (n *nap) wake(ctx context.Context, s *Session) (_ *box, err error) {
 			k.config.Logger.Warn("an old snapshot could not be removed", "session", n.name, "error", e)
 		}
 	}()
+	return n.restore(ctx, s.config, s.log, s.life.Done())
+}
+
+// restore makes a sandbox of what sleeps, which goes on sleeping.
+func (n *nap) restore(ctx context.Context, config Config, log *slog.Logger, life <-chan struct{}) (*box, error) {
+	k := n.keeper
 	spec := k.config.Spec
 	spec.ID = newID()
 	binding, err := k.restorer.Binding(ctx, &spec)
 	if err != nil {
 		return nil, err
 	}
-	found, err := k.store.Read(name, binding)
+	found, err := k.store.Read(n.snapshotName(), binding)
 	if err != nil {
 		return nil, err
 	}
@@ -288,14 +300,14 @@ func (n *nap) wake(ctx context.Context, s *Session) (_ *box, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := open(s.config, spec.ID, run, s.log, s.life.Done(), guest.Options{Restored: &note.Ready, Executions: note.Executions})
+	b, err := open(config, spec.ID, run, log, life, guest.Options{Restored: &note.Ready, Executions: note.Executions})
 	if err != nil {
 		return nil, err
 	}
 	if note.Known != nil {
 		b.known = note.Known
 	}
-	b.background = note.Background
+	b.background, b.running = note.Background, note.Running
 	b.stray.write([]byte(note.Stray))
 	return b, nil
 }

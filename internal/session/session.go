@@ -59,6 +59,10 @@ type Config struct {
 	// MaxAwake bounds the sandboxes of a Set; 0 is 16. The one that has
 	// rested longest makes room.
 	MaxAwake int
+	// Logs is the directory of the sessions' logs, and LogBytes bounds each;
+	// without either none are kept.
+	Logs     string
+	LogBytes int64
 	// MaxDisk bounds the snapshots of sessions, of all processes together, in
 	// bytes; 0 is 4 GiB. Those that have slept longest go first.
 	MaxDisk int64
@@ -111,6 +115,7 @@ type Request struct {
 	Code     string
 	Filename string        // in tracebacks; empty: the guest's own
 	Script   bool          // see guest.Exec
+	Args     []string      // of a script
 	Timeout  time.Duration // of the agent's own time
 	// Prepare is called when the request's turn has come, perhaps while the
 	// sandbox starts; its error is the execution's. Nil: no servers.
@@ -194,6 +199,9 @@ type Session struct {
 	nap  *nap   // nil: the session lives in memory alone
 	lost string // why the last box is gone; empty: there was none
 
+	book *book // what is kept of its output; nil: nothing
+	view view  // what others are told
+
 	awake atomic.Bool  // box is not nil, or soon will be
 	used  atomic.Int64 // when the last execution ended, in nanoseconds
 
@@ -211,6 +219,7 @@ func New(name string, config Config) (*Session, error) {
 		s.config.Spec.Owner = name
 	}
 	s.log = config.Logger.With("session", name)
+	s.view.created = time.Now()
 	s.life, s.end = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -251,6 +260,9 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 		if err != nil {
 			return nil, err
 		}
+		if s.lost != "" {
+			s.book.mark(Entry{Lost: s.lost})
+		}
 		out, err := s.box.exec(ctx, s.config, req, prep)
 		if errors.Is(err, errNotStarted) && attempt == 0 {
 			// It died between two executions, unnoticed until now.
@@ -262,6 +274,7 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 		}
 		out.Lost = s.lost
 		s.lost = ""
+		s.view.executed(s.box)
 		if out.Reason != "" {
 			s.drop(out.Reason)
 			out.Lost = out.Reason
@@ -313,6 +326,7 @@ func (s *Session) ready(ctx context.Context, req Request) (*Preparation, error) 
 		return nil, err
 	}
 	s.box = b
+	s.opened(b)
 	return prep, prepErr
 }
 
@@ -361,6 +375,7 @@ func (s *Session) drop(reason string) {
 	b := s.box
 	s.box, s.lost = nil, reason
 	s.awake.Store(false)
+	s.view.closed(Gone, reason)
 	s.log.Info("sandbox dropped", "run", b.id, "reason", reason)
 	b.destroy()
 }
@@ -390,6 +405,7 @@ func (s *Session) Close() {
 		s.box.destroy()
 		s.box = nil
 	}
+	s.book.flush()
 	switch {
 	case s.nap == nil:
 	case s.nap.own:

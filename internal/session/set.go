@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,6 +34,9 @@ type Set struct {
 	base   *base
 	pool   *pool
 	keeper *keeper
+	books  *books
+
+	made time.Time
 
 	life context.Context
 	end  context.CancelFunc
@@ -47,8 +52,9 @@ type Set struct {
 // own ends with the set; others sleep on where the engine can save them.
 func NewSet(config Config, own string) *Set {
 	s := &Set{config: config.withDefaults(), own: own, base: newBase(config), keeper: newKeeper(config), sessions: map[string]*Session{}}
-	s.pool = newPool(s.config, s.base)
+	s.pool, s.books = newPool(s.config, s.base), newBooks(s.config)
 	s.life, s.end = context.WithCancel(context.Background())
+	s.made = time.Now().UTC()
 	return s
 }
 
@@ -74,8 +80,9 @@ func (s *Set) Get(name string) (*Session, error) {
 	}
 	made.base, made.pool, made.room = s.base, s.pool, s.room
 	made.nap = s.keeper.nap(name, name == s.own)
+	made.book = s.books.book(name, s.keeper != nil && name != s.own)
 	s.sessions[name] = made
-	if !s.looking && s.keeper != nil {
+	if !s.looking && (s.keeper != nil || s.books != nil) {
 		s.looking = true
 		s.all.Go(s.look)
 	}
@@ -97,6 +104,7 @@ func (s *Set) Close() {
 	s.base.close()
 	all.Wait()
 	s.all.Wait()
+	s.books.close()
 	s.keeper.close()
 }
 
@@ -187,11 +195,25 @@ func (s *Set) look() {
 		}
 		if time.Since(tidied) > tidyEvery {
 			tidied = time.Now()
-			if err := s.keeper.tidy(time.Now()); err != nil {
+			if err := s.tidy(time.Now()); err != nil {
 				s.config.Logger.Warn("keeping order among saved sessions", "error", err)
 			}
 		}
 	}
+}
+
+// tidy keeps order among snapshots and logs.
+func (s *Set) tidy(now time.Time) error {
+	if s.books != nil {
+		s.books.tidy(func(file string) bool {
+			_, err := os.Lstat(s.config.Records.Path(file + recordSuffix))
+			return !errors.Is(err, fs.ErrNotExist)
+		})
+	}
+	if s.keeper == nil {
+		return nil
+	}
+	return s.keeper.tidy(now)
 }
 
 // tidy removes what dead processes left, what has slept too long, and what is

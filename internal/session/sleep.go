@@ -50,6 +50,7 @@ func (s *Session) layDown(ctx context.Context) error {
 	if err := s.box.wake(ctx); err != nil {
 		return err
 	}
+	s.nap.record.Executions = s.view.count()
 	if err := s.nap.sleep(ctx, s.box); err != nil {
 		if s.box.dead() {
 			s.drop("the session could not be saved: " + err.Error())
@@ -62,6 +63,8 @@ func (s *Session) layDown(ctx context.Context) error {
 	s.box.destroy()
 	s.box = nil
 	s.awake.Store(false)
+	s.view.closed(Asleep, "")
+	s.book.flush() // while it is this process's
 	s.nap.leave("")
 	s.log.Debug("session asleep", "duration", time.Since(began), "bytes", s.nap.record.Bytes)
 	return nil
@@ -84,6 +87,9 @@ func (s *Session) Reset(ctx context.Context) error {
 		s.awake.Store(false)
 	}
 	s.lost = ""
+	s.view.closed("", "")
+	s.book.mark(Entry{Reset: true})
+	s.book.flush()
 	return s.nap.forget()
 }
 

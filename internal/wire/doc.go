@@ -27,6 +27,7 @@
 //	           "script":true,"grants":["fs"],"define":[Server…],
 //	           "discovered":[{"name":"fs","alias":"fs","description":"…"}],
 //	           "reseed":"9f…"}
+//	          {"type":"exec","id":2,"nonce":"…","code":"","task":"take_out"}
 //	reply     {"type":"reply","id":7,"ok":true,"result":ANY}
 //	          {"type":"reply","id":7,"ok":false,"error":{"kind":"tool","message":"…"}}
 //	shutdown  {"type":"shutdown"}

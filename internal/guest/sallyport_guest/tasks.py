@@ -106,13 +106,13 @@ def put_in(session):
             path = root + "/" + part["path"]
             if part.get("directory"):
                 try:
-                    mkdir(path, part["mode"])
+                    mkdir(path, part.get("mode", 0))
                 except FileExistsError:
                     pass
                 continue
             if fd < 0:
                 fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0o600)
-                fchmod(fd, part["mode"])
+                fchmod(fd, part.get("mode", 0))
             rest = memoryview(a2b_base64(part.get("data", "")))
             while rest:
                 rest = rest[write(fd, rest) :]

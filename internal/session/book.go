@@ -1,0 +1,391 @@
+package session
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gofrs/flock"
+
+	"sallyport/internal/state"
+)
+
+const (
+	// flushEvery is how long an entry may wait to be written.
+	flushEvery = 250 * time.Millisecond
+	// bookRoom is what may wait for the disk; more is counted and left out,
+	// because code is not to wait for it.
+	bookRoom = 4 << 20
+	// maxLoggedCode bounds the code of one execution in the book.
+	maxLoggedCode = 1 << 20
+)
+
+// Names in a directory of books.
+const (
+	outputFile = "output" // output and ends; with ".1" what came before
+	codeFile   = "code"
+	olderFile  = ".1"
+	lockFile   = "lock"
+	namedBooks = "named"
+)
+
+// An Entry of a session's log is what happened at one moment. In a log of
+// output, Start begins an execution; in one of code, Code has what it ran.
+type Entry struct {
+	Time      time.Time `json:"time"`
+	Execution uint64    `json:"execution,omitempty"` // as in "<cell 3>"; 0: between two
+	Start     bool      `json:"start,omitempty"`
+	Code      string    `json:"code,omitempty"`
+	Stream    string    `json:"stream,omitempty"` // of Text or Bytes: stdout, stderr
+	Text      string    `json:"text,omitempty"`
+	Bytes     []byte    `json:"bytes,omitempty"`   // in place of Text, where it is none
+	LeftOut   int64     `json:"leftOut,omitempty"` // bytes that are not here, because the disk was too slow
+	End       string    `json:"end,omitempty"`
+	Lost      string    `json:"lost,omitempty"`  // why the state of earlier executions is gone
+	Reset     bool      `json:"reset,omitempty"` // somebody asked for that
+}
+
+// books are the logs of a process's sessions. What a named session's say stays
+// when the process ends, if the session does.
+type books struct {
+	dir   string
+	limit int64
+	log   *slog.Logger
+	own   string // the directory of what ends with this process
+
+	mu   sync.Mutex
+	open []*book
+	mark *flock.Flock // of own; nil: nothing is in it
+}
+
+// newBooks returns nil where no logs are kept.
+func newBooks(config Config) *books {
+	if config.Logs == "" || config.LogBytes <= 0 {
+		return nil
+	}
+	return &books{
+		dir: config.Logs, limit: config.LogBytes, log: config.Logger,
+		own: fmt.Sprintf("%s%d-%s", processPrefix, os.Getpid(), strings.TrimPrefix(newID(), "sp-")[:8]),
+	}
+}
+
+// bookDir is where a named session's book lies.
+func bookDir(logs, name string) string {
+	return filepath.Join(logs, namedBooks, state.FileName(name, ""))
+}
+
+// book returns a session's. Lasting says that the session may outlive the
+// process.
+func (k *books) book(name string, lasting bool) *book {
+	if k == nil {
+		return nil
+	}
+	b := &book{books: k, name: name, dir: bookDir(k.dir, name)}
+	if !lasting {
+		b.own, b.dir = true, filepath.Join(k.dir, k.own, state.FileName(name, ""))
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.open = append(k.open, b)
+	return b
+}
+
+// live marks the directory of this process as one in use.
+func (k *books) live() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mark != nil {
+		return nil
+	}
+	dir := filepath.Join(k.dir, k.own)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	mark := flock.New(filepath.Join(dir, lockFile))
+	ok, err := mark.TryLock()
+	if err == nil && !ok {
+		err = errors.New("the log's lock is taken")
+	}
+	if err != nil {
+		return err
+	}
+	k.mark = mark
+	return nil
+}
+
+// close writes what waits and removes what ends with the process.
+func (k *books) close() {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	open := k.open
+	k.mu.Unlock()
+	for _, b := range open {
+		b.close()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mark != nil {
+		_ = os.RemoveAll(filepath.Join(k.dir, k.own))
+		_ = k.mark.Unlock() // its end frees it in any case
+		k.mark = nil
+	}
+}
+
+// tidy removes the logs of dead processes, and those of named sessions for
+// which kept says that nothing else is there.
+func (k *books) tidy(kept func(name string) bool) {
+	entries, _ := os.ReadDir(k.dir)
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), processPrefix) || e.Name() == k.own {
+			continue
+		}
+		if info, err := e.Info(); err != nil || time.Since(info.ModTime()) < tidyEvery {
+			continue // it may be about to be marked
+		}
+		dir := filepath.Join(k.dir, e.Name())
+		lock := flock.New(filepath.Join(dir, lockFile))
+		if ok, err := lock.TryLock(); err == nil && ok {
+			_ = os.RemoveAll(dir)
+			_ = lock.Unlock()
+		}
+	}
+	entries, _ = os.ReadDir(filepath.Join(k.dir, namedBooks))
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && time.Since(info.ModTime()) > tidyEvery && !kept(e.Name()) {
+			_ = os.RemoveAll(filepath.Join(k.dir, namedBooks, e.Name()))
+		}
+	}
+}
+
+// book is one session's log of what its executions ran and wrote. Writing to it
+// costs an execution a copy; a timer brings it to disk. A nil book takes
+// everything.
+type book struct {
+	books *books
+	name  string
+	dir   string
+	own   bool // it ends with the process
+
+	mu      sync.Mutex
+	pending []Entry
+	last    []byte // the text of the last of them, which grows
+	size    int
+	leftOut int64
+	armed   bool
+	closed  bool
+
+	writing sync.Mutex
+	failed  bool // which was said
+}
+
+// begin notes that an execution starts.
+func (b *book) begin(execution uint64, code string) {
+	if b == nil {
+		return
+	}
+	if len(code) > maxLoggedCode {
+		code = code[:maxLoggedCode]
+	}
+	b.add(Entry{Execution: execution, Start: true, Code: code}, len(code))
+}
+
+// output notes what was written; execution 0 is between two.
+func (b *book) output(execution uint64, s Stream, p []byte) {
+	if b == nil || len(p) == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	if b.size+len(p) > b.room() {
+		b.leftOut += int64(len(p))
+		b.arm()
+		return
+	}
+	b.size += len(p)
+	if n := len(b.pending); n > 0 {
+		if e := &b.pending[n-1]; e.Execution == execution && e.Stream == s.String() && len(b.last)+len(p) <= maxChunk {
+			b.last = append(b.last, p...)
+			return
+		}
+	}
+	b.settle()
+	b.pending = append(b.pending, Entry{Time: time.Now(), Execution: execution, Stream: s.String()})
+	b.last = append(make([]byte, 0, max(256, len(p))), p...)
+	b.arm()
+}
+
+// end notes how an execution ended.
+func (b *book) end(execution uint64, out *Outcome) {
+	if b == nil {
+		return
+	}
+	b.add(Entry{Execution: execution, End: out.End.String(), Lost: out.Reason}, 0)
+}
+
+// mark notes what is not of an execution.
+func (b *book) mark(e Entry) {
+	if b != nil {
+		b.add(e, 0)
+	}
+}
+
+func (b *book) add(e Entry, size int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	if e.Code != "" && b.size+size > b.room() {
+		b.leftOut += int64(size)
+		e.Code = ""
+		size = 0
+	}
+	e.Time = time.Now()
+	b.settle()
+	b.pending = append(b.pending, e)
+	b.size += size
+	b.arm()
+}
+
+// room is what may wait: less than a file may hold.
+func (b *book) room() int { return int(min(bookRoom, b.books.limit/8)) }
+
+// settle gives the last entry its text. Held: mu.
+func (b *book) settle() {
+	if n := len(b.pending); n > 0 && b.last != nil {
+		if e := &b.pending[n-1]; utf8.Valid(b.last) {
+			e.Text = string(b.last)
+		} else {
+			e.Bytes = b.last
+		}
+	}
+	b.last = nil
+	if b.leftOut > 0 {
+		b.pending = append(b.pending, Entry{Time: time.Now(), LeftOut: b.leftOut})
+		b.leftOut = 0
+	}
+}
+
+// arm has what waits written soon. Held: mu.
+func (b *book) arm() {
+	if !b.armed {
+		b.armed = true
+		time.AfterFunc(flushEvery, b.flush)
+	}
+}
+
+// flush writes what waits.
+func (b *book) flush() {
+	if b == nil {
+		return
+	}
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	b.mu.Lock()
+	b.settle()
+	pending := b.pending
+	b.pending, b.size, b.armed = nil, 0, false
+	b.mu.Unlock()
+	if len(pending) == 0 {
+		return
+	}
+	if err := b.write(pending); err != nil && !b.failed {
+		b.failed = true // once is enough: the code is not to suffer
+		b.books.log.Warn("a session's log cannot be written", "session", b.name, "error", err)
+	}
+}
+
+func (b *book) write(entries []Entry) error {
+	if b.own {
+		if err := b.books.live(); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(b.dir, 0o700); err != nil {
+		return err
+	}
+	var output, code bytes.Buffer
+	for _, e := range entries {
+		if e.Code != "" || e.Reset || e.Lost != "" {
+			if err := line(&code, Entry{Time: e.Time, Execution: e.Execution, Code: e.Code, Reset: e.Reset, Lost: e.Lost}); err != nil {
+				return err
+			}
+		}
+		e.Code = ""
+		if err := line(&output, e); err != nil {
+			return err
+		}
+	}
+	// Each is two files, of which the older one goes when the newer is full.
+	return errors.Join(
+		appendTo(filepath.Join(b.dir, outputFile), output.Bytes(), b.books.limit*3/8),
+		appendTo(filepath.Join(b.dir, codeFile), code.Bytes(), b.books.limit/8),
+	)
+}
+
+func line(w *bytes.Buffer, e Entry) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(e)
+}
+
+// appendTo appends to a file, which is put aside first where it would grow
+// larger than limit.
+func appendTo(path string, data []byte, limit int64) error {
+	if len(data) == 0 {
+		return nil
+	}
+	info, err := os.Lstat(path)
+	if err == nil && info.Size() > 0 && info.Size()+int64(len(data)) > limit {
+		if err := os.Rename(path, path+olderFile); err != nil {
+			return err
+		}
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
+
+// remove forgets everything.
+func (b *book) remove() error {
+	if b == nil {
+		return nil
+	}
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	b.mu.Lock()
+	b.pending, b.last, b.size, b.leftOut = nil, nil, 0, 0
+	b.mu.Unlock()
+	return os.RemoveAll(b.dir)
+}
+
+// close writes what waits, of what somebody may still read, and takes no more.
+func (b *book) close() {
+	b.mu.Lock()
+	b.closed = true
+	if b.own {
+		b.pending, b.last, b.size, b.leftOut = nil, nil, 0, 0
+	}
+	b.mu.Unlock()
+	b.flush()
+}
