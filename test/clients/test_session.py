@@ -29,7 +29,8 @@ def server(sallyport, environment, tmp_path):
     definitions = tmp_path / "servers.json"
     live.write_definitions(definitions, tmp_path / "calls.jsonl")
     return (
-        [sallyport, "serve", "--servers-config", str(definitions)],
+        # A busy machine may take long to interrupt what has timed out.
+        [sallyport, "serve", "--servers-config", str(definitions), "--set", "timeouts.grace=30s"],
         environment | {"SALLYPORT_STATE_DIR": str(tmp_path / "state")},
     )
 

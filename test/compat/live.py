@@ -7,11 +7,14 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 
 import roles
 
 HERE = pathlib.Path(__file__).resolve().parent
 INTERPRETER = sys.executable
+# How long an answer may take, in seconds: far more than it does.
+PATIENCE = 200
 
 
 class Live:
@@ -51,13 +54,18 @@ class Live:
     def ask(self, method, **params):
         """The whole answer to a request: result or error."""
         number = next(self.ids)
-        self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-        while True:
-            line = self.process.stdout.readline()
-            assert line, f"the server has gone: {self.stderr()}"
-            message = json.loads(line)
-            if message.get("id") == number:
-                return message
+        patience = threading.Timer(PATIENCE, self.process.kill)
+        patience.start()
+        try:
+            self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            while True:
+                line = self.process.stdout.readline()
+                assert line, f"the server has gone, or did not answer for {PATIENCE} s: {self.stderr()}"
+                message = json.loads(line)
+                if message.get("id") == number:
+                    return message
+        finally:
+            patience.cancel()
 
     def run(self, code, **arguments):
         """One call of run_python."""
