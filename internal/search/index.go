@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"sallyport/internal/search/vectors"
 )
 
 // A field is a part of a document whose words count alike.
@@ -47,9 +49,13 @@ type Index struct {
 	rank []int32
 
 	terms map[string]int32
+	// spellings are the words that the terms are stems of, in their order.
+	spellings []spelling
 	// postings of term t are lists[starts[t]:starts[t+1]], by document.
 	starts []int32
 	lists  []posting
+
+	vectors []vectors.Vector
 }
 
 // entry is what stays of a document.
@@ -62,14 +68,29 @@ type entry struct {
 // caller may let go of the rest.
 func New(docs []Doc) *Index {
 	x := &Index{terms: map[string]int32{}}
-	b := builder{x: x, stems: map[string]int32{}}
+	b := builder{x: x, known: map[string]*known{}, oneServer: oneServer(docs)}
 	for i := range docs {
 		x.docs = append(x.docs, entry{strings.Clone(docs[i].Server), strings.Clone(docs[i].Name), docs[i].ReadOnly})
 		b.add(&docs[i])
 	}
+	b.apart()
 	b.finish()
+	x.vectors = make([]vectors.Vector, len(docs))
+	for i := range docs {
+		x.vectors[i] = vectors.Of(about(&docs[i], b.oneServer))
+	}
+	slices.SortFunc(x.spellings, func(a, b spelling) int { return strings.Compare(a.word, b.word) })
 	x.order()
 	return x
+}
+
+func oneServer(docs []Doc) bool {
+	for i := range docs {
+		if docs[i].Server != docs[0].Server {
+			return false
+		}
+	}
+	return true
 }
 
 // Len is the number of documents.
@@ -107,8 +128,11 @@ type count struct {
 // builder collects what New needs only until the index is made.
 type builder struct {
 	x *Index
-	// stems has the term of every word seen, -1 for a stop word.
-	stems  map[string]int32
+	// oneServer says that all documents have the same: it tells none apart.
+	oneServer bool
+
+	known  map[string]*known
+	joined []joined
 	counts [][]count
 	length [][fields]int32
 	// seen has, for a term, its place in the counts of the document at hand,
@@ -116,59 +140,92 @@ type builder struct {
 	seen []int32
 }
 
-func (b *builder) term(word string) int32 {
-	t, known := b.stems[word]
-	if known {
-		return t
+// known is what was seen of a word.
+type known struct {
+	term int32 // -1 for a stop word
+	said bool  // stands in running text, not only in names
+}
+
+func (b *builder) word(word string) *known {
+	k := b.known[word]
+	if k != nil {
+		return k
 	}
-	t = -1
+	k = &known{term: -1}
 	if !stopWords[word] {
 		s := stem(word)
 		var old bool
-		if t, old = b.x.terms[s]; !old {
-			t = int32(len(b.x.terms))
-			b.x.terms[strings.Clone(s)] = t
+		if k.term, old = b.x.terms[s]; !old {
+			k.term = int32(len(b.x.terms))
+			b.x.terms[strings.Clone(s)] = k.term
+			b.seen = append(b.seen, 0)
 		}
 	}
-	b.stems[strings.Clone(word)] = t
-	return t
+	word = strings.Clone(word)
+	if k.term >= 0 {
+		b.x.spellings = append(b.x.spellings, spelling{word, letterSet(word), k.term})
+	}
+	b.known[word] = k
+	return k
 }
 
 func (b *builder) add(d *Doc) {
 	b.counts = append(b.counts, nil)
 	b.length = append(b.length, [fields]int32{})
 	b.field(d.Name, nameField)
-	b.field(d.Server, serverField)
 	b.field(d.Description, descriptionField)
-	b.field(d.ServerDescription, serverTextField)
+	if !b.oneServer {
+		b.field(d.Server, serverField)
+		b.field(d.ServerDescription, serverTextField)
+	}
 	for _, a := range d.Arguments {
 		b.field(a.Name, argumentField)
 		b.field(a.Description, argumentTextField)
 	}
-	for _, c := range b.counts[len(b.counts)-1] {
-		b.seen[c.term] = 0
-	}
+	b.leave(len(b.counts) - 1)
 }
 
 func (b *builder) field(text string, f field) {
-	i := len(b.counts) - 1
+	doc := len(b.counts) - 1
 	words(text, func(word string) {
-		t := b.term(word)
-		if t < 0 {
-			return
+		k := b.word(word)
+		switch f {
+		case descriptionField, argumentTextField, serverTextField:
+			k.said = true
+		case nameField, serverField:
+			if len(word) >= shortestJoined {
+				b.joined = append(b.joined, joined{doc, f, word})
+			}
 		}
-		for int(t) >= len(b.seen) {
-			b.seen = append(b.seen, 0)
+		if k.term >= 0 {
+			b.count(doc, k.term, f)
 		}
-		if b.seen[t] == 0 {
-			b.counts[i] = append(b.counts[i], count{term: t})
-			b.seen[t] = int32(len(b.counts[i]))
-		}
-		if n := &b.counts[i][b.seen[t]-1].counts[f]; *n < math.MaxUint16 {
-			*n++
-		}
-		b.length[i][f]++
 	})
+}
+
+// count adds a term to a field of a document, which is the one at hand until
+// leave is called.
+func (b *builder) count(doc int, term int32, f field) {
+	if b.seen[term] == 0 {
+		b.counts[doc] = append(b.counts[doc], count{term: term})
+		b.seen[term] = int32(len(b.counts[doc]))
+	}
+	if n := &b.counts[doc][b.seen[term]-1].counts[f]; *n < math.MaxUint16 {
+		*n++
+	}
+	b.length[doc][f]++
+}
+
+func (b *builder) enter(doc int) {
+	for i, c := range b.counts[doc] {
+		b.seen[c.term] = int32(i) + 1
+	}
+}
+
+func (b *builder) leave(doc int) {
+	for _, c := range b.counts[doc] {
+		b.seen[c.term] = 0
+	}
 }
 
 // finish turns the counts into scores.

@@ -78,19 +78,52 @@ type Options struct {
 type Hit struct {
 	// Doc is the document's place in what New was given.
 	Doc int
-	// Score is above 0 and falls from hit to hit. It compares hits of one
-	// search only.
+	// Score falls from hit to hit. It compares hits of one search only.
 	Score float64
 }
 
-// Search returns what answers query, best first. A query without a word finds
-// nothing.
+// How much the two methods weigh when they are added.
+const (
+	lexicalShare = 0.4
+	vectorShare  = 0.6
+)
+
+// alike is the least likeness at which a document that has no word of a query
+// is a hit all the same.
+const alike = fine * 25 / 100
+
+// Search returns what answers query, best first.
 func (x *Index) Search(query string, o Options) []Hit {
-	scores := x.lexical(query)
+	var lexical, likeness []int32
+	if o.Method != Vectors {
+		lexical = x.lexical(query)
+	}
+	if o.Method != Lexical {
+		likeness = x.likenesses(query)
+	}
 	var hits []Hit
-	for i, s := range scores {
-		if s > 0 && x.wanted(i, &o) {
-			hits = append(hits, Hit{Doc: i, Score: float64(s) / unit})
+	for i := range x.docs {
+		if !x.wanted(i, &o) {
+			continue
+		}
+		if lexical != nil && lexical[i] > 0 || likeness != nil && likeness[i] >= alike {
+			hits = append(hits, Hit{Doc: i})
+		}
+	}
+	switch o.Method {
+	case Lexical:
+		for i := range hits {
+			hits[i].Score = float64(lexical[hits[i].Doc]) / unit
+		}
+	case Vectors:
+		for i := range hits {
+			hits[i].Score = float64(likeness[hits[i].Doc]) / fine
+		}
+	default:
+		words, sense := standard(lexical), standard(likeness)
+		for i := range hits {
+			doc := hits[i].Doc
+			hits[i].Score = float64(lexicalShare*words[doc]) + float64(vectorShare*sense[doc])
 		}
 	}
 	slices.SortFunc(hits, func(a, b Hit) int {

@@ -1,0 +1,180 @@
+// Package vectors gives short texts a direction, such that texts about the
+// same have nearly the same.
+//
+// A text's vector is the sum of its word pieces' vectors, which stand in a
+// table in the executable. tools/searchmodel fitted that table to a sentence
+// model and says how. Nothing is unpacked: rows are read where they lie, so the
+// table costs a process the pages that its texts touch. All is done in
+// integers; the same text gives the same vector on every machine.
+package vectors
+
+import (
+	_ "embed"
+	"math"
+	"sync"
+)
+
+// Dim is the length of a vector.
+const Dim = 256
+
+//go:embed table.bin
+var raw string
+
+// A table lies in memory as tools/searchmodel wrote it, little-endian:
+//
+//	count                uint32   rows
+//	offsets  [count+1]   uint32   where a row's piece stands in the text
+//	scales   [count]     uint16   what a row's numbers are multiplied by
+//	numbers  [count*Dim/2] byte   two numbers from -7 to 7 each, plus 8; low half first
+//	text                          pieces in the order of their bytes
+type table struct {
+	count   int
+	offsets string
+	scales  string
+	numbers string
+	text    string
+	unknown int
+}
+
+// embedded is the table of this executable: slices of the executable's own
+// data.
+var embedded = sync.OnceValue(func() *table { return open(raw) })
+
+func open(raw string) *table {
+	t := &table{count: int(u32(raw, 0))}
+	raw = raw[4:]
+	cut := func(n int) string {
+		part := raw[:n]
+		raw = raw[n:]
+		return part
+	}
+	t.offsets = cut(4 * (t.count + 1))
+	t.scales = cut(2 * t.count)
+	t.numbers = cut(t.count * Dim / 2)
+	t.text = raw
+	t.unknown = t.row(false, "[UNK]")
+	return t
+}
+
+func u32(s string, at int) uint32 {
+	s = s[at : at+4]
+	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
+}
+
+// row finds a piece, -1 where there is none. A piece that goes on a word is
+// written with ## before it.
+func (t *table) row(goesOn bool, piece string) int {
+	low, high := 0, t.count
+	for low < high {
+		mid := int(uint(low+high) / 2)
+		switch compare(t.piece(mid), goesOn, piece) {
+		case 0:
+			return mid
+		case -1:
+			low = mid + 1
+		default:
+			high = mid
+		}
+	}
+	return -1
+}
+
+// compare compares at with piece, or with "##" and piece.
+func compare(at string, goesOn bool, piece string) int {
+	if goesOn {
+		switch {
+		case len(at) >= 2 && at[:2] == "##":
+			at = at[2:]
+		case at < "##":
+			return -1
+		default:
+			return 1
+		}
+	}
+	switch {
+	case at < piece:
+		return -1
+	case at > piece:
+		return 1
+	}
+	return 0
+}
+
+// Vector is a text's direction. The zero Vector is that of no text: it is
+// like nothing.
+type Vector struct {
+	at [Dim]int8
+	// one is one over the vector's length.
+	one float64
+}
+
+// maxPieces bounds what of a text is looked at.
+const maxPieces = 512
+
+// Of is the vector of a text.
+func Of(text string) Vector {
+	var sum [Dim]int32
+	t, n := embedded(), 0
+	t.pieces(text, func(row int) {
+		if n++; n <= maxPieces && row != t.unknown {
+			t.add(row, &sum)
+		}
+	})
+	return scaled(&sum)
+}
+
+// add adds a row to a sum.
+func (t *table) add(row int, sum *[Dim]int32) {
+	scale := int32(t.scales[2*row]) | int32(t.scales[2*row+1])<<8
+	numbers := t.numbers[row*Dim/2:][:Dim/2]
+	for i := range Dim / 2 {
+		b := int32(numbers[i])
+		sum[2*i] += (b&15 - 8) * scale
+		sum[2*i+1] += (b>>4 - 8) * scale
+	}
+}
+
+// scaled keeps a sum's direction in few bits.
+func scaled(sum *[Dim]int32) Vector {
+	var v Vector
+	most := int64(0)
+	for _, s := range sum {
+		most = max(most, int64(s), -int64(s))
+	}
+	if most == 0 {
+		return v
+	}
+	square := int64(0)
+	for i, s := range sum {
+		// Rounded to the nearest, halves away from 0.
+		n := 2*127*int64(s) + most
+		if s < 0 {
+			n = 2*127*int64(s) - most
+		}
+		v.at[i] = int8(n / (2 * most))
+		square += int64(v.at[i]) * int64(v.at[i])
+	}
+	v.one = 1 / math.Sqrt(float64(square))
+	return v
+}
+
+// Likeness is the cosine of two vectors, from -1 to 1.
+func Likeness(a, b *Vector) float64 {
+	var s0, s1, s2, s3 int32
+	for i := 0; i < Dim; i += 4 {
+		s0 += int32(a.at[i]) * int32(b.at[i])
+		s1 += int32(a.at[i+1]) * int32(b.at[i+1])
+		s2 += int32(a.at[i+2]) * int32(b.at[i+2])
+		s3 += int32(a.at[i+3]) * int32(b.at[i+3])
+	}
+	return float64(s0+s1+s2+s3) * a.one * b.one
+}
+
+// Known says whether a word in lower case is one of the table's own, rather
+// than made of pieces: a common word or name.
+func Known(word string) bool { return embedded().row(false, word) >= 0 }
+
+// piece is what stands in a row.
+func (t *table) piece(row int) string {
+	return t.text[u32(t.offsets, 4*row):u32(t.offsets, 4*row+4)]
+}
