@@ -31,6 +31,7 @@ var layers = []layer{
 		"internal/catalog", "internal/pins",
 		"internal/bridge", "internal/session", "internal/policy", "internal/sandbox", "internal/snapshot", "internal/state", "internal/wire",
 	}},
+	{"internal/control", 52, []string{"internal/session"}},
 	{"internal/session", 51, []string{"internal/sandbox", "internal/snapshot", "internal/state", "internal/guest", "internal/wire"}},
 	{"internal/bridge", 50, []string{
 		"internal/catalog", "internal/hidden", "internal/pins", "internal/signature",

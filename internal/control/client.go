@@ -1,0 +1,186 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"sallyport/internal/session"
+)
+
+// maxAnswer bounds what a process may answer.
+const maxAnswer = 4 << 20
+
+// A Client speaks with one process.
+type Client struct {
+	dir, name string
+	http      *http.Client
+}
+
+// Find returns a client for each socket in dir, and removes those that dead
+// processes left. A process that does not answer is found when it is asked.
+func Find(dir string) ([]*Client, error) {
+	if !supported {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := private(dir); err != nil {
+		return nil, err
+	}
+	var list []*Client
+	for _, e := range entries {
+		if e.Type() != fs.ModeSocket || !strings.HasSuffix(e.Name(), suffix) {
+			continue
+		}
+		if strings.HasPrefix(e.Name(), ".") {
+			// One that is about to get its name, unless its process has died.
+			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > bindTimeout {
+				_ = os.Remove(filepath.Join(dir, e.Name()))
+			}
+			continue
+		}
+		c := &Client{dir: dir, name: e.Name()}
+		// A connection for each request: nothing is left open.
+		c.http = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: c.dial}}
+		conn, err := c.dial(context.Background(), "", "")
+		if err == nil {
+			_ = conn.Close()
+			list = append(list, c)
+			continue
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+	return list, nil
+}
+
+func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	path, done, err := address(c.dir, c.name)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	dialer := net.Dialer{Timeout: time.Second}
+	conn, err := dialer.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := samePeer(conn.(*net.UnixConn)); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), conn.Close())
+	}
+	return conn, nil
+}
+
+// PID is the process's number, as its socket's name has it.
+func (c *Client) PID() int {
+	var pid int
+	_, _ = fmt.Sscanf(c.name, "%d-", &pid) // 0 where it has none
+	return pid
+}
+
+// Process asks what the process is and has.
+func (c *Client) Process(ctx context.Context) (Process, error) {
+	var p Process
+	err := c.ask(ctx, http.MethodGet, "/process", nil, &p)
+	return p, err
+}
+
+// Hibernate lays a session to sleep. For this and the following methods an
+// empty name is the process's own session, and the error is session.ErrUnknown
+// or session.ErrElsewhere where that is the reason.
+func (c *Client) Hibernate(ctx context.Context, name string) error {
+	return c.ask(ctx, http.MethodPost, "/hibernate", request{Name: name}, nil)
+}
+
+// Wake wakes a session in that process.
+func (c *Client) Wake(ctx context.Context, name string) error {
+	return c.ask(ctx, http.MethodPost, "/wake", request{Name: name}, nil)
+}
+
+// Reset forgets a session's state.
+func (c *Client) Reset(ctx context.Context, name string) error {
+	return c.ask(ctx, http.MethodPost, "/reset", request{Name: name}, nil)
+}
+
+// Remove forgets a session's state and its log.
+func (c *Client) Remove(ctx context.Context, name string) error {
+	return c.ask(ctx, http.MethodPost, "/remove", request{Name: name}, nil)
+}
+
+// Export has the process write a session's archive to a new file.
+func (c *Client) Export(ctx context.Context, name, file string) error {
+	return c.ask(ctx, http.MethodPost, "/export", request{Name: name, File: file}, nil)
+}
+
+// Import has the process make a session of an archive.
+func (c *Client) Import(ctx context.Context, name, file string) error {
+	return c.ask(ctx, http.MethodPost, "/import", request{Name: name, File: file}, nil)
+}
+
+func (c *Client) ask(ctx context.Context, method, path string, asked, answer any) error {
+	var body io.Reader
+	if asked != nil {
+		data, err := json.Marshal(asked)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(data)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://sallyport"+path, body)
+	if err != nil {
+		return err
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return fmt.Errorf("process %d does not answer: %w", c.PID(), err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err == nil && len(data) > maxAnswer {
+		err = fmt.Errorf("an answer of more than %d bytes", maxAnswer)
+	}
+	if err != nil {
+		return fmt.Errorf("process %d: %w", c.PID(), err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		var f failure
+		if json.Unmarshal(data, &f) != nil || f.Error == "" {
+			return fmt.Errorf("process %d answered %s", c.PID(), resp.Status)
+		}
+		return &refused{f}
+	}
+	if answer == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, answer); err != nil {
+		return fmt.Errorf("process %d: %w", c.PID(), err)
+	}
+	return nil
+}
+
+// refused is a failure that the process told.
+type refused struct{ failure }
+
+func (r *refused) Error() string { return r.failure.Error }
+
+func (r *refused) Is(target error) bool {
+	return target == session.ErrUnknown && r.Kind == kindUnknown || target == session.ErrElsewhere && r.Kind == kindElsewhere
+}

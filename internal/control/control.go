@@ -1,0 +1,82 @@
+// Package control is how the command line speaks with the Sallyports that serve
+// clients: each listens on a socket of its own, in a directory that belongs to
+// the user, and answers requests of the same user alone. What it can be asked
+// for is what a person does with sessions. It runs no code.
+//
+// The protocol is HTTP with JSON. Both ends check who the other one is by what
+// the kernel says of the socket's peer.
+package control
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"sallyport/internal/session"
+)
+
+// ErrUnsupported: there are no sockets of the kind that is needed here.
+var ErrUnsupported = errors.New("this system has no sockets whose peers can be told")
+
+// Sessions is what a process lets others do. An empty name is the process's own
+// session.
+type Sessions interface {
+	// Sessions lists what the process has.
+	Sessions() []session.Info
+	Hibernate(ctx context.Context, name string) error
+	Wake(ctx context.Context, name string) error
+	Reset(ctx context.Context, name string) error
+	Remove(ctx context.Context, name string) error
+	// Export writes a tar archive.
+	Export(ctx context.Context, name string, w io.Writer) error
+	// Import reads one.
+	Import(ctx context.Context, name string, r io.Reader) error
+}
+
+// Process is what a Sallyport says of itself.
+type Process struct {
+	PID      int            `json:"pid"`
+	Version  string         `json:"version"`
+	Client   string         `json:"client,omitempty"` // who it serves, in the client's own words
+	Started  time.Time      `json:"started"`
+	StateDir string         `json:"stateDir,omitempty"`
+	Sessions []session.Info `json:"sessions"`
+}
+
+// suffix ends the names of sockets.
+const suffix = ".sock"
+
+// bindTimeout is the age at which a socket is left over that never got its
+// name.
+const bindTimeout = time.Minute
+
+// maxPath is how long the address of a socket may be everywhere.
+const maxPath = 100
+
+// private makes the directory, and checks that nobody else has a hand in it.
+func private(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || !ours(info) {
+		return &os.PathError{Op: "use", Path: dir, Err: errors.New("it is not a directory of this user's alone")}
+	}
+	return nil
+}
+
+// address is where a socket is bound or found. The kernel takes short names
+// only: through an open directory every name is short.
+func address(dir, name string) (path string, done func(), err error) {
+	path = filepath.Join(dir, name)
+	if len(path) <= maxPath {
+		return path, func() {}, nil
+	}
+	return throughDirectory(dir, name)
+}

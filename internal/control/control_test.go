@@ -1,0 +1,323 @@
+//go:build linux || darwin
+
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"sallyport/internal/session"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var discard = slog.New(slog.DiscardHandler)
+
+// noted is what a process was asked for.
+type noted struct {
+	mu    sync.Mutex
+	asked []string
+	err   error
+	// during is called while something is done; nil: nothing happens.
+	during func(context.Context) error
+}
+
+func (n *noted) note(ctx context.Context, what, name string) error {
+	n.mu.Lock()
+	n.asked = append(n.asked, what+" "+name)
+	n.mu.Unlock()
+	if n.during != nil {
+		return n.during(ctx)
+	}
+	return n.err
+}
+
+func (n *noted) Sessions() []session.Info {
+	return []session.Info{{Name: "work", Status: session.Awake, Executions: 3}}
+}
+func (n *noted) Hibernate(ctx context.Context, name string) error {
+	return n.note(ctx, "hibernate", name)
+}
+func (n *noted) Wake(ctx context.Context, name string) error   { return n.note(ctx, "wake", name) }
+func (n *noted) Reset(ctx context.Context, name string) error  { return n.note(ctx, "reset", name) }
+func (n *noted) Remove(ctx context.Context, name string) error { return n.note(ctx, "remove", name) }
+func (n *noted) Export(ctx context.Context, name string, w io.Writer) error {
+	if _, err := io.WriteString(w, "the archive"); err != nil {
+		return err
+	}
+	return n.note(ctx, "export", name)
+}
+func (n *noted) Import(ctx context.Context, name string, r io.Reader) error {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	return n.note(ctx, "import", name+" "+string(data))
+}
+
+func about() Process { return Process{PID: os.Getpid(), Version: "v", Client: "a client"} }
+
+func listen(t *testing.T, dir string, n *noted) *Server {
+	t.Helper()
+	s, err := Listen(dir, n, about, discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func find(t *testing.T, dir string, want int) []*Client {
+	t.Helper()
+	list, err := Find(dir)
+	if err != nil || len(list) != want {
+		t.Fatalf("%d found, want %d: %v", len(list), want, err)
+	}
+	return list
+}
+
+func runtimeDir(t *testing.T) string {
+	dir := filepath.Join(t.TempDir(), "control")
+	if len(dir) > maxPath/2 {
+		var err error
+		if dir, err = os.MkdirTemp("/tmp", "control"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	}
+	return dir
+}
+
+func TestAsk(t *testing.T) {
+	dir, n := runtimeDir(t), &noted{}
+	if list := find(t, dir, 0); list != nil {
+		t.Error(list)
+	}
+	s := listen(t, dir, n)
+	c := find(t, dir, 1)[0]
+	p, err := c.Process(t.Context())
+	if err != nil || p.PID != os.Getpid() || p.Version != "v" || len(p.Sessions) != 1 || p.Sessions[0].Name != "work" || p.Sessions[0].Client != "a client" {
+		t.Fatalf("%+v %v", p, err)
+	}
+	if c.PID() != os.Getpid() {
+		t.Error(c.PID())
+	}
+	archive := filepath.Join(t.TempDir(), "archive")
+	for _, err := range []error{
+		c.Hibernate(t.Context(), "a"), c.Wake(t.Context(), "b"), c.Reset(t.Context(), ""), c.Remove(t.Context(), "c"),
+		c.Export(t.Context(), "d", archive), c.Import(t.Context(), "e", archive),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if got := strings.Join(n.asked, ", "); got != "hibernate a, wake b, reset , remove c, export d, import e the archive" {
+		t.Error(got)
+	}
+	if err := c.Export(t.Context(), "d", archive); err == nil {
+		t.Error("a file was written over")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Fatal(entries, err)
+	}
+	info, err := entries[0].Info()
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Error(info.Mode(), err)
+	}
+	s.Close()
+	s.Close()
+	find(t, dir, 0)
+	if _, err := c.Process(t.Context()); err == nil || !strings.Contains(err.Error(), "does not answer") {
+		t.Error(err)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	dir, n := runtimeDir(t), &noted{}
+	listen(t, dir, n)
+	c := find(t, dir, 1)[0]
+	for _, err := range []error{session.ErrUnknown, session.ErrElsewhere, errors.New("no room")} {
+		n.err = err
+		got := c.Wake(t.Context(), "x")
+		if got == nil || got.Error() != err.Error() {
+			t.Errorf("%v became %v", err, got)
+		}
+		for _, kind := range []error{session.ErrUnknown, session.ErrElsewhere} {
+			if errors.Is(got, kind) != errors.Is(err, kind) {
+				t.Errorf("%v is %v", got, kind)
+			}
+		}
+		file := filepath.Join(t.TempDir(), "half")
+		if c.Export(t.Context(), "x", file) == nil {
+			t.Error("a failed export succeeded")
+		}
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			t.Error("half a file is left", err)
+		}
+	}
+	if err := c.Wake(t.Context(), strings.Repeat("x", 2*maxRequest)); err == nil || !strings.Contains(err.Error(), "too large") {
+		t.Error(err)
+	}
+}
+
+// A dead process's socket is found and removed, and a living one's is not.
+func TestStale(t *testing.T) {
+	dir := runtimeDir(t)
+	listen(t, dir, &noted{})
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "99999-dead.sock"), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.SetUnlinkOnClose(false)
+	_ = dead.Close()
+	for _, name := range []string{".1-new.sock", ".2-old.sock"} {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		_ = l.Close()
+	}
+	long := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(filepath.Join(dir, ".2-old.sock"), long, long); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "3-file.sock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	find(t, dir, 1)
+	for name, want := range map[string]bool{"99999-dead.sock": false, ".1-new.sock": true, ".2-old.sock": false, "3-file.sock": true} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A directory in which others have a hand is not used, by either end.
+func TestPrivateDirectory(t *testing.T) {
+	dir := runtimeDir(t)
+	listen(t, dir, &noted{})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Find(dir); err == nil {
+		t.Error("it is searched")
+	}
+	if _, err := Listen(dir, &noted{}, about, discard); err == nil {
+		t.Error("a socket was put into it")
+	}
+}
+
+// What is under way ends with the server, which does not wait for what does not
+// end.
+func TestCloseDoesNotWait(t *testing.T) {
+	dir := runtimeDir(t)
+	began, release := make(chan struct{}, 2), make(chan struct{})
+	n := &noted{during: func(ctx context.Context) error {
+		began <- struct{}{}
+		<-ctx.Done()
+		<-release
+		return ctx.Err()
+	}}
+	s := listen(t, dir, n)
+	c := find(t, dir, 1)[0]
+	done := make(chan error, 1)
+	go func() { done <- c.Wake(context.WithoutCancel(t.Context()), "x") }()
+	<-began
+	s.Close()
+	if err := <-done; err == nil {
+		t.Error("it was answered")
+	}
+	close(release)
+	s.working.Wait()
+}
+
+// A client that goes takes its request with it.
+func TestClientGoes(t *testing.T) {
+	dir := runtimeDir(t)
+	began, ended := make(chan struct{}), make(chan struct{})
+	n := &noted{during: func(ctx context.Context) error {
+		close(began)
+		<-ctx.Done()
+		close(ended)
+		return ctx.Err()
+	}}
+	listen(t, dir, n)
+	c := find(t, dir, 1)[0]
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Hibernate(ctx, "x") }()
+	<-began
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	<-ended
+}
+
+// Connections that say nothing do not keep others out for ever, and what is no
+// HTTP is sent away.
+func TestCrowd(t *testing.T) {
+	dir := runtimeDir(t)
+	s := listen(t, dir, &noted{})
+	path, free, err := address(dir, filepath.Base(s.path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free()
+	var crowd []net.Conn
+	for range 2 * maxConnections {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crowd = append(crowd, c)
+	}
+	for _, c := range crowd {
+		_ = c.Close()
+	}
+	c, err := net.Dial("unix", path)
+	for err == nil {
+		_, _ = c.Write([]byte("hello\r\n\r\n"))
+		answer, _ := io.ReadAll(c)
+		_ = c.Close()
+		if bytes.Contains(answer, []byte("400")) {
+			break
+		}
+		c, err = net.Dial("unix", path) // a place gets free when the server has seen the crowd go
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A directory whose name is too long for a socket's address is no obstacle
+// where the kernel lets us go around it.
+func TestLongPath(t *testing.T) {
+	dir := filepath.Join(runtimeDir(t), strings.Repeat("long", 40))
+	s, err := Listen(dir, &noted{}, about, discard)
+	if err != nil {
+		if strings.Contains(err.Error(), "XDG_RUNTIME_DIR") {
+			return // and it says what to do
+		}
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := find(t, dir, 1)[0].Process(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,49 @@
+package control
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const supported = true
+
+// samePeer says whether the other end of a connection is a process of this
+// user.
+func samePeer(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return err
+	}
+	if credErr != nil {
+		return credErr
+	}
+	if int(cred.Uid) != os.Geteuid() {
+		return fmt.Errorf("the peer is process %d of user %d", cred.Pid, cred.Uid)
+	}
+	return nil
+}
+
+func ours(info os.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
+}
+
+func throughDirectory(dir, name string) (string, func(), error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	return filepath.Join("/proc/self/fd", fmt.Sprint(d.Fd()), name), func() { _ = d.Close() }, nil
+}

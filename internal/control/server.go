@@ -1,0 +1,277 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"sallyport/internal/session"
+)
+
+const (
+	// maxConnections bounds who is served at a time.
+	maxConnections = 16
+	maxRequest     = 16 << 10
+	readTimeout    = 5 * time.Second
+	// actTimeout bounds what is done for one request.
+	actTimeout = 5 * time.Minute
+	// closeTimeout is how long the end of a server waits for what it does.
+	closeTimeout = 2 * time.Second
+)
+
+// A Server answers on the socket of a process.
+type Server struct {
+	sessions Sessions
+	about    func() Process
+	log      *slog.Logger
+	path     string
+	http     *http.Server
+	life     context.Context
+	end      context.CancelFunc
+	working  sync.WaitGroup // requests and the server's own
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// Listen serves on a new socket in dir, which is made if it is not there. About
+// says what the process is; its sessions are asked for.
+func Listen(dir string, sessions Sessions, about func() Process, log *slog.Logger) (*Server, error) {
+	if !supported {
+		return nil, ErrUnsupported
+	}
+	if err := private(dir); err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("%d-%s%s", os.Getpid(), strings.ToLower(rand.Text()[:8]), suffix)
+	// Under its name a socket answers: otherwise it is taken for one that a
+	// dead process has left.
+	early, done, err := address(dir, "."+name)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: early, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	listener.SetUnlinkOnClose(false)
+	path := filepath.Join(dir, name)
+	if err = os.Chmod(filepath.Join(dir, "."+name), 0o600); err == nil {
+		err = os.Rename(filepath.Join(dir, "."+name), path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, listener.Close(), os.Remove(filepath.Join(dir, "."+name)))
+	}
+	s := &Server{sessions: sessions, about: about, log: log, path: path}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.http = &http.Server{
+		Handler: s.routes(), BaseContext: func(net.Listener) context.Context { return s.life },
+		ReadHeaderTimeout: readTimeout, IdleTimeout: time.Second, MaxHeaderBytes: maxRequest,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	s.working.Go(func() {
+		guarded := &guard{UnixListener: listener, log: log, places: make(chan struct{}, maxConnections)}
+		if err := s.http.Serve(guarded); !errors.Is(err, http.ErrServerClosed) {
+			log.Warn("the control socket ended", "error", err)
+		}
+	})
+	return s, nil
+}
+
+// Close ends the answering. It waits a moment for what is being done, whose
+// contexts are done. It is idempotent.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.end()
+	_ = os.Remove(s.path)
+	_ = s.http.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.working.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(closeTimeout):
+		s.log.Debug("requests on the control socket are not waited for")
+	}
+}
+
+// guard accepts connections of this user alone, and not too many.
+type guard struct {
+	*net.UnixListener
+	log    *slog.Logger
+	places chan struct{}
+}
+
+func (g *guard) Accept() (net.Conn, error) {
+	for {
+		c, err := g.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if err := samePeer(c); err != nil {
+			g.log.Warn("a stranger on the control socket was sent away", "reason", err)
+			_ = c.Close()
+			continue
+		}
+		select {
+		case g.places <- struct{}{}:
+			return &placed{Conn: c, leave: sync.OnceFunc(func() { <-g.places })}, nil
+		default:
+			_ = c.Close()
+		}
+	}
+}
+
+// placed is a connection that has a place.
+type placed struct {
+	net.Conn
+	leave func()
+}
+
+func (p *placed) Close() error {
+	defer p.leave()
+	return p.Conn.Close()
+}
+
+// begin counts a request, unless the server ends.
+func (s *Server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.working.Add(1)
+	return true
+}
+
+// request is what a session is asked for.
+type request struct {
+	Name string `json:"name"` // empty: the process's own
+	File string `json:"file,omitempty"`
+}
+
+// failure is an answer that says why not.
+type failure struct {
+	Error string `json:"error"`
+	Kind  string `json:"kind,omitempty"`
+}
+
+// Kinds of failures that a client tells apart.
+const (
+	kindUnknown   = "unknown"
+	kindElsewhere = "elsewhere"
+)
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /process", s.handle(func(_ context.Context, _ request, w http.ResponseWriter) error {
+		p := s.about()
+		p.Sessions = s.sessions.Sessions()
+		for i := range p.Sessions {
+			p.Sessions[i].Client = p.Client
+		}
+		return reply(w, http.StatusOK, p)
+	}))
+	for path, do := range map[string]func(context.Context, string) error{
+		"/hibernate": s.sessions.Hibernate, "/wake": s.sessions.Wake, "/reset": s.sessions.Reset, "/remove": s.sessions.Remove,
+	} {
+		mux.HandleFunc("POST "+path, s.handle(func(ctx context.Context, r request, w http.ResponseWriter) error {
+			if err := do(ctx, r.Name); err != nil {
+				return err
+			}
+			return reply(w, http.StatusOK, struct{}{})
+		}))
+	}
+	mux.HandleFunc("POST /export", s.handle(s.export))
+	mux.HandleFunc("POST /import", s.handle(func(ctx context.Context, r request, w http.ResponseWriter) error {
+		f, err := os.Open(filepath.Clean(r.File))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := s.sessions.Import(ctx, r.Name, f); err != nil {
+			return err
+		}
+		return reply(w, http.StatusOK, struct{}{})
+	}))
+	return mux
+}
+
+// export writes an archive to a file that it is given, because a failure in
+// the middle is then told as any other.
+func (s *Server) export(ctx context.Context, r request, w http.ResponseWriter) (err error) {
+	f, err := os.OpenFile(filepath.Clean(r.File), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = s.sessions.Export(ctx, r.Name, f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return reply(w, http.StatusOK, struct{}{})
+}
+
+// handle decodes a request and says how it failed.
+func (s *Server) handle(do func(context.Context, request, http.ResponseWriter) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !s.begin() {
+			return
+		}
+		defer s.working.Done()
+		ctx, cancel := context.WithTimeout(r.Context(), actTimeout)
+		defer cancel()
+		var asked request
+		if r.Method == http.MethodPost {
+			patience := http.NewResponseController(w)
+			_ = patience.SetReadDeadline(time.Now().Add(readTimeout))
+			data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+			if err == nil {
+				err = json.Unmarshal(data, &asked)
+			}
+			_ = patience.SetReadDeadline(time.Time{})
+			if err != nil {
+				_ = reply(w, http.StatusBadRequest, failure{Error: err.Error()})
+				return
+			}
+		}
+		err := do(ctx, asked, w)
+		if err == nil {
+			return
+		}
+		f := failure{Error: err.Error()}
+		switch {
+		case errors.Is(err, session.ErrUnknown):
+			f.Kind = kindUnknown
+		case errors.Is(err, session.ErrElsewhere):
+			f.Kind = kindElsewhere
+		}
+		_ = reply(w, http.StatusConflict, f) // the client has gone, or is told
+	}
+}
+
+func reply(w http.ResponseWriter, status int, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // the client may have gone
+	return nil
+}
