@@ -33,6 +33,7 @@ func (x *execution) run(ctx context.Context) *Result {
 		Code:     x.req.Code,
 		Filename: x.req.Filename,
 		Script:   x.req.Script,
+		Args:     x.req.Args,
 		Timeout:  x.req.Timeout,
 		Prepare:  x.prepare,
 		Call:     x.call,

@@ -23,7 +23,9 @@ type Request struct {
 	Filename string
 	// Script runs the code as python runs a file: __name__ is "__main__" and
 	// the last expression is not echoed.
-	Script  bool
+	Script bool
+	// Args are a script's arguments, after its name.
+	Args    []string
 	Servers []string // MCP servers that the code is granted
 	// Timeout bounds the agent's own time; 0 is the default, and values
 	// outside of what is allowed are moved to its ends.

@@ -28,9 +28,13 @@ func (a *app) configure(own ...settings.Flag) error {
 	}
 	flags = appendFlag(flags, "--log-level", "log.level", a.grammar.LogLevel)
 	flags = appendFlag(flags, "--log-format", "log.format", a.grammar.LogFormat)
+	home := a.env.home()
+	if fi, err := os.Stat(home); err != nil || !fi.IsDir() {
+		home = "" // nothing is read there, and nothing is kept
+	}
 	a.settings, err = settings.Load(settings.Sources{
 		Environ:    a.env,
-		Home:       a.env.home(),
+		Home:       home,
 		Dir:        dir,
 		ConfigFile: a.grammar.ConfigFile,
 		Flags:      append(flags, own...),

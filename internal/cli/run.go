@@ -22,7 +22,9 @@ type runCmd struct {
 	Timeout time.Duration `help:"Limit on the program's own time (a number is seconds); time spent waiting for tools is not counted." placeholder:"DURATION" type:"seconds"`
 	JSON    bool          `help:"Print the whole result as JSON instead of the program's output." name:"json"`
 	Code    string        `help:"The program itself, instead of a file." short:"c" placeholder:"CODE"`
+	Session string        `help:"Run in the session of that name, with the variables that it has, and leave it for the next call." placeholder:"NAME"`
 	File    string        `arg:"" optional:"" help:"The program: a file, or - for standard input."`
+	Args    []string      `arg:"" optional:"" passthrough:"" help:"The program's own arguments."`
 }
 
 // Help implements kong's HelpProvider.
@@ -34,6 +36,8 @@ A file runs as a script (__name__ is "__main__"); with -c the last expression is
 Examples:
   sallyport run -c 'import sys; sys.version'
   sallyport run --server filesystem report.py
+  sallyport run report.py --year 2026
+  sallyport run --session work -c 'total = 42'
   echo 'print(6*7)' | sallyport run -`
 }
 
@@ -49,7 +53,7 @@ func (c *runCmd) Run(a *app) error {
 	}
 	defer sys.close()
 
-	req := broker.Request{Code: code, Servers: c.Server, Timeout: c.Timeout, Script: script}
+	req := broker.Request{Code: code, Servers: c.Server, Timeout: c.Timeout, Script: script, Session: c.Session, Args: c.Args}
 	if script {
 		req.Filename = c.filename()
 	}
@@ -86,7 +90,7 @@ func (c *runCmd) Run(a *app) error {
 func (c *runCmd) program(stdin io.Reader) (code string, script bool, err error) {
 	switch {
 	case c.Code != "" && c.File != "":
-		return "", false, errors.New("give either a file or -c CODE")
+		return "", false, errors.New("give either a file or -c CODE (arguments are for a file)")
 	case c.Code != "":
 		return c.Code, false, nil
 	case c.File == "":

@@ -25,6 +25,7 @@ type Exec struct {
 	Code       string       `json:"code"`
 	Filename   string       `json:"filename,omitempty"` // shown in tracebacks; "<cell ID>" when empty
 	Script     bool         `json:"script,omitempty"`   // __name__ is "__main__", and no value is echoed
+	Args       []string     `json:"args,omitempty"`     // of a script: sys.argv[1:]
 	Grants     []string     `json:"grants,omitempty"`
 	Define     []Server     `json:"define,omitempty"`
 	Discovered []ServerInfo `json:"discovered,omitempty"`

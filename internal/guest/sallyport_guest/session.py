@@ -176,7 +176,7 @@ class Session:
         elif "script" in frame:
             from . import script
 
-            status, code = script.run(self, frame["code"], filename)
+            status, code = script.run(self, frame["code"], filename, frame.get("args", []))
         else:
             status, code = execute.run(self, frame["code"], filename, True)
         given_up = self.channel.end_run()
