@@ -95,6 +95,7 @@ type Store struct {
 	writing sync.Mutex
 	// reading bounds how many files are read at a time.
 	reading chan struct{}
+	items   state.Cache[Item]
 }
 
 // maxReading bounds the files that one Store reads at a time: what is read may
@@ -226,16 +227,11 @@ func (s *Store) Delete(key string) (bool, error) {
 func (s *Store) List() ([]Item, error) {
 	items := []Item{}
 	size := 0
-	err := s.each(func(e Entry, key string, err error) {
-		size += len(e.Metadata)
-		switch {
-		case err != nil:
-			items = append(items, Item{Key: key, Error: unread})
-		case size > maxList:
-			items = append(items, Item{Key: key, Error: unlisted})
-		default:
-			items = append(items, Item{Key: key, Metadata: e.Metadata, CreatedAt: e.CreatedAt, UpdatedAt: e.UpdatedAt})
+	err := s.each(func(i Item) {
+		if size += len(i.Metadata); size > maxList {
+			i = Item{Key: i.Key, Error: unlisted}
 		}
+		items = append(items, i)
 	})
 	slices.SortFunc(items, func(a, b Item) int { return strings.Compare(a.Key, b.Key) })
 	return items, err
@@ -251,11 +247,11 @@ const (
 // the keys of the others.
 func (s *Store) Export(f func(Entry) error) (broken []string, err error) {
 	var keys []string
-	err = s.each(func(_ Entry, key string, err error) {
-		if err != nil {
-			broken = append(broken, key)
+	err = s.each(func(i Item) {
+		if i.Error != "" {
+			broken = append(broken, i.Key)
 		} else {
-			keys = append(keys, key)
+			keys = append(keys, i.Key)
 		}
 	})
 	if err != nil {
@@ -277,9 +273,9 @@ func (s *Store) Export(f func(Entry) error) (broken []string, err error) {
 	return broken, nil
 }
 
-// each calls f with every file: its entry, or an error and the key as far as
-// the file's name tells it.
-func (s *Store) each(f func(e Entry, key string, err error)) error {
+// each calls f with what a list says of every file, in no order. The key is, of
+// a file that cannot be read, what its name tells.
+func (s *Store) each(f func(Item)) error {
 	names, err := s.dir.List()
 	if err != nil {
 		return err
@@ -288,17 +284,27 @@ func (s *Store) each(f func(e Entry, key string, err error)) error {
 		if !strings.HasSuffix(name, extension) {
 			continue
 		}
-		e, err := s.read(name)
+		item, err := s.items.Get(s.dir, name, func() (Item, int64, error) {
+			e, err := s.read(name)
+			if err != nil {
+				return Item{}, 0, err
+			}
+			item := Item{Key: e.Key, Metadata: slices.Clone(e.Metadata), CreatedAt: e.CreatedAt, UpdatedAt: e.UpdatedAt}
+			return item, int64(len(e.Key) + len(e.Metadata) + itemSize), nil
+		})
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
-		case err != nil || state.FileName(e.Key, extension) != name:
-			f(Entry{}, state.TextOf(name, extension), ErrBroken)
+		case err != nil || state.FileName(item.Key, extension) != name:
+			f(Item{Key: state.TextOf(name, extension), Error: unread})
 		default:
-			f(e, e.Key, nil)
+			f(item)
 		}
 	}
 	return nil
 }
+
+// itemSize is what an item takes in memory besides its texts, about.
+const itemSize = 500
 
 // lock waits for the directory's lock.
 func (s *Store) lock() (unlock func(), err error) {

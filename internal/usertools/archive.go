@@ -22,14 +22,16 @@ type Archive struct {
 // ReadArchive reads an archive, which may come from anywhere: it is bounded,
 // nothing in it is unknown, every name is an identifier, and no tool is there
 // twice.
-func ReadArchive(r io.Reader) (*Archive, error) {
-	limited := &io.LimitedReader{R: r, N: MaxArchive + 1}
+func ReadArchive(r io.Reader) (*Archive, error) { return readArchive(r, MaxArchive) }
+
+func readArchive(r io.Reader, most int64) (*Archive, error) {
+	limited := &io.LimitedReader{R: r, N: most + 1}
 	decoder := json.NewDecoder(limited)
 	decoder.DisallowUnknownFields()
 	var a Archive
 	if err := decoder.Decode(&a); err != nil {
 		if limited.N == 0 {
-			return nil, fmt.Errorf("%w: the archive is larger than %d MiB", ErrLimit, MaxArchive>>20)
+			return nil, fmt.Errorf("%w: the archive is larger than %d bytes", ErrLimit, most)
 		}
 		return nil, fmt.Errorf("this is no archive of saved tools: %w", err)
 	}

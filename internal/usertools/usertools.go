@@ -88,6 +88,7 @@ type Store struct {
 	writing sync.Mutex
 	// reading bounds how many files are read at a time.
 	reading chan struct{}
+	tools   state.Cache[Tool]
 }
 
 // maxReading bounds the files that one Store reads at a time: what is read may
@@ -231,16 +232,19 @@ func (s *Store) Names() ([]string, error) {
 }
 
 // List returns all tools, sorted by name, and the names of those that cannot be
-// read.
+// read. What it returns is not to be changed.
 func (s *Store) List() (tools []Tool, broken []string, err error) {
 	names, err := s.Names()
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, name := range names {
-		t, err := s.Get(name)
+		t, err := s.tools.Get(s.dir, state.FileName(name, extension), func() (Tool, int64, error) {
+			t, err := s.Get(name)
+			return t, sizeOf(&t), err
+		})
 		switch {
-		case errors.Is(err, ErrMissing): // removed meanwhile
+		case errors.Is(err, ErrMissing), errors.Is(err, fs.ErrNotExist): // removed meanwhile
 		case err != nil:
 			broken = append(broken, name)
 		default:
@@ -248,6 +252,17 @@ func (s *Store) List() (tools []Tool, broken []string, err error) {
 		}
 	}
 	return tools, broken, nil
+}
+
+// sizeOf is about what a tool takes in memory.
+func sizeOf(t *Tool) int64 {
+	const more = 500
+	size := more
+	for i := range t.Versions {
+		v := &t.Versions[i]
+		size += len(v.Source) + len(v.Doc) + len(v.Schema) + len(v.Signature) + more
+	}
+	return int64(size)
 }
 
 // Remove removes a tool with all its versions, or returns ErrMissing.

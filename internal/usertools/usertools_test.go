@@ -211,10 +211,10 @@ func TestHostileArchives(t *testing.T) {
 		{"version zero", archive(`{"name":"f","versions":[{"version":0,"source":"x"}]}`), "version 0"},
 		{"large source", archive(`{"name":"f","versions":[{"version":1,"source":"` + strings.Repeat("x", MaxSource+1) + `"}]}`), "of at most"},
 		{"terminal escapes", archive(`{"name":"f","versions":[{"version":1,"signature":"\u001b]0;x\u0007","source":"x"}]}`), "single lines"},
-		{"large", archive(`{"name":"f","versions":[{"version":1,"source":"` + strings.Repeat("x", MaxArchive) + `"}]}`), "larger than"},
+		{"large", archive(`{"name":"f","versions":[{"version":1,"source":"` + strings.Repeat("x", 1<<20) + `"}]}`), "larger than"},
 	}
 	for _, tt := range tests {
-		if _, err := ReadArchive(strings.NewReader(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := readArchive(strings.NewReader(tt.text), 1<<20); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %.200v, want %q", tt.name, err, tt.want)
 		}
 	}

@@ -93,7 +93,7 @@ def signature(func):
     """As in (x, y=2) -> int, on one line."""
     try:
         text = str(inspect.signature(func))
-    except (TypeError, ValueError):
+    except Exception:  # an annotation that cannot be evaluated, a default that cannot be shown
         text = "(...)"
     text = re.sub(r"\s+", " ", "".join(c if c.isprintable() else " " for c in clean(text)))
     return text if len(text) <= MAX_SIGNATURE else "(...)"
@@ -105,7 +105,11 @@ TYPES = {"int": "integer", "float": "number", "str": "string", "bool": "boolean"
 def schema(function):
     """A JSON Schema of the arguments."""
     properties, required, more = {}, [], False
-    for p in inspect.signature(function).parameters.values():
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except Exception:
+        return {"type": "object"}
+    for p in parameters:
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
             more = True
             continue
