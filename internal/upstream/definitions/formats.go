@@ -56,7 +56,8 @@ func parseJSONC(data []byte, prune func([]string) bool) (node, error) {
 	if depth(data) > maxDepth {
 		return node{}, strictErr
 	}
-	plain, err := hujson.Standardize(bytes.Clone(data))
+	// A comment on the last line wants an end.
+	plain, err := hujson.Standardize(append(bytes.Clone(data), '\n'))
 	if err != nil {
 		line, reason := 1, err.Error()
 		if m := hujsonLine.FindStringSubmatch(reason); m != nil {
@@ -98,7 +99,8 @@ func parseTOML(data []byte) (n node, err error) {
 	meta, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&doc)
 	var bad toml.ParseError
 	if errors.As(err, &bad) {
-		return node{}, &parseError{max(bad.Position.Line, 1), clip(bad.Message)}
+		at := min(max(bad.Position.Start, 0), len(data))
+		return node{}, &parseError{1 + bytes.Count(data[:at], []byte("\n")), clip(bad.Message)}
 	}
 	if err != nil {
 		return node{}, &parseError{1, clip(err.Error())}

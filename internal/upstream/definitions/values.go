@@ -58,6 +58,10 @@ func (p *entryParser) strings(key string, v *node) []string {
 // allow narrows the tools; several lists allow what all of them allow.
 func (p *entryParser) allow(key string, v *node) {
 	d := &p.def
+	if v.kind == '{' && !p.strict {
+		p.toolTable(v)
+		return
+	}
 	list := p.strings(key, v)
 	switch {
 	case v.kind == 'n' || slices.Contains(list, "*") || len(list) == 0 && p.dialect.emptyAllows:
@@ -65,6 +69,17 @@ func (p *entryParser) allow(key string, v *node) {
 		d.AllowTools = append([]string{}, list...)
 	default:
 		d.AllowTools = slices.DeleteFunc(d.AllowTools, func(name string) bool { return !slices.Contains(list, name) })
+	}
+}
+
+// toolTable reads what Codex and others say of single tools: one that is
+// switched off is denied, the rest is for that client.
+func (p *entryParser) toolTable(v *node) {
+	for i := range v.members {
+		m := &v.members[i]
+		if m.value.kind == 'f' || m.value.at("enabled").kind == 'f' || m.value.at("disabled").kind == 't' {
+			p.def.DenyTools = append(p.def.DenyTools, m.key)
+		}
 	}
 }
 
