@@ -308,16 +308,18 @@ func (c *Catalog) took(s Server, l *Listing) {
 	c.put(s, &record{Listed: time.Now(), Listing: l})
 }
 
-// Stale says that a server's tools have changed.
+// Stale says that a server's tools have changed. It does not wait.
 func (c *Catalog) Stale(name string) {
-	s, ok := c.server(name)
-	if !ok {
-		return
-	}
-	c.mu.Lock()
-	c.stale[s.Key] = true
-	c.mu.Unlock()
-	c.Wake()
+	c.goes(func() {
+		s, ok := c.server(name)
+		if !ok {
+			return
+		}
+		c.mu.Lock()
+		c.stale[s.Key] = true
+		c.mu.Unlock()
+		c.Wake()
+	})
 }
 
 // goes runs f beside, unless the catalog is closed.

@@ -75,6 +75,8 @@ func Line(text string) string {
 	}
 	if end := sentence(line); end > 0 {
 		line = line[:end]
+	} else if !strings.HasSuffix(line, "..") {
+		line = strings.TrimSuffix(line, ".")
 	}
 	if utf8.RuneCountInString(line) <= most {
 		return line

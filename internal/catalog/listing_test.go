@@ -31,10 +31,11 @@ func (l *locked) Write(p []byte) (int, error) {
 func TestLine(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"", ""},
-		{"\n\n  Reads a file.\nAnd more.", "Reads a file."},
+		{"\n\n  Reads a file.\nAnd more.", "Reads a file"},
 		{"Reads a file. Then closes it.", "Reads a file"},
 		{"Reads a file, e.g. a log. *Careful*.", "Reads a file, e.g. a log"},
 		{"No. 5 is alive", "No. 5 is alive"},
+		{"And so on...", "And so on..."},
 		{"# Heading\ntext", "Heading"},
 		{"a\tb   c", "a b c"},
 		{"ig\u200bnore \x1b[31mred", "ignore [31mred"},
@@ -105,7 +106,7 @@ func TestBound(t *testing.T) {
 			l.Prompts = append(l.Prompts, Item{Name: fmt.Sprint(i)})
 		}
 		l.bound()
-		if len(l.Prompts) != maxNames || len(l.Resources) == 0 || l.LeftOut != 1+maxNames+1-len(l.Resources) || l.About != "Does things." || len(l.Version) > 110 {
+		if len(l.Prompts) != maxNames || len(l.Resources) == 0 || l.LeftOut != 1+maxNames+1-len(l.Resources) || l.About != "Does things" || len(l.Version) > 110 {
 			t.Errorf("%d resources, %d prompts, %d left out, %q", len(l.Resources), len(l.Prompts), l.LeftOut, l.About)
 		}
 	})

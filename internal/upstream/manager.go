@@ -48,6 +48,9 @@ type Options struct {
 	PlainHTTP []string
 	// Eras is where it is remembered how servers want to be spoken to.
 	Eras state.Dir
+	// ToolsChanged is told when a running server says so of its tools. It must
+	// not block.
+	ToolsChanged func(server string)
 }
 
 // Bounds of the wait between starts of a server that does not stay up.
@@ -116,6 +119,9 @@ func NewManager(defs []Definition, opts Options) *Manager {
 	setDefault(&opts.StartTimeout, 60*time.Second)
 	setDefault(&opts.CallTimeout, 10*time.Minute)
 	setDefault(&opts.StopGrace, 2*time.Second)
+	if opts.ToolsChanged == nil {
+		opts.ToolsChanged = func(string) {}
+	}
 	if opts.ClientName == "" {
 		opts.ClientName = "sallyport"
 	}

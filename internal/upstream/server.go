@@ -21,6 +21,7 @@ type Server struct {
 	conn        transport
 	session     *session
 	tools       *toolCache
+	changed     func(server string) // of its tools
 	callTimeout time.Duration
 
 	started time.Time
@@ -196,6 +197,7 @@ func (s *Server) notified(method string, params json.RawMessage) {
 	switch method {
 	case "notifications/tools/list_changed":
 		s.tools.invalidate()
+		s.changed(s.def.Name)
 	case "notifications/progress":
 		s.progress.tell(params)
 	case "notifications/message":
