@@ -56,6 +56,8 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"status": status,
 			"spoil":  spoil,
+
+			"spoilcatalog": spoilCatalog,
 		},
 	})
 }
@@ -83,4 +85,15 @@ func spoil(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.MkdirAll(filepath.Join(dir, "cell"), 0o700))
 	ts.Check(os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600))
 	ts.Check(os.WriteFile(filepath.Join(dir, "r1.json"), []byte(`{"cgroups":null}`), 0o600))
+}
+
+// spoilCatalog cuts every file of a folder in half, as no write of ours does.
+func spoilCatalog(ts *testscript.TestScript, neg bool, args []string) {
+	files, err := filepath.Glob(ts.MkAbs(filepath.Join(args[0], "*.json")))
+	ts.Check(err)
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		ts.Check(err)
+		ts.Check(os.WriteFile(name, data[:len(data)/2], 0o600))
+	}
 }
