@@ -96,8 +96,8 @@ func (l *loader) problem(file string, line int, format string, args ...any) {
 
 func (l *loader) dir(source Source) {
 	l.paths = append(l.paths, source.Dir)
-	entries, err := os.ReadDir(source.Dir) // sorted by name
-	if errors.Is(err, fs.ErrNotExist) {
+	names, err := readDir(source.Dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) && source.Project != "" {
 		return
 	}
 	if err != nil {
@@ -105,8 +105,7 @@ func (l *loader) dir(source Source) {
 		return
 	}
 	n := 0
-	for _, entry := range entries {
-		name := entry.Name()
+	for _, name := range names {
 		// Hidden files are editors' and file systems' own.
 		if !strings.EqualFold(filepath.Ext(name), ".json") || strings.HasPrefix(name, ".") {
 			continue
@@ -119,6 +118,22 @@ func (l *loader) dir(source Source) {
 		one.File = filepath.Join(source.Dir, name)
 		l.file(one)
 	}
+}
+
+// readDir returns the names in a directory, sorted, a bounded number of them.
+// It does not wait for anything, whatever the path leads to.
+func readDir(path string) ([]string, error) {
+	f, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	names, err := f.Readdirnames(10 * maxFiles)
+	if errors.Is(err, io.EOF) { // it is empty
+		err = nil
+	}
+	slices.Sort(names)
+	return names, err
 }
 
 func (l *loader) file(source Source) {

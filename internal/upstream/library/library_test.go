@@ -203,6 +203,7 @@ func TestNeitherPipesNorLoopsBlock(t *testing.T) {
 	p.write("MCPs/a.json", serverA)
 	mkfifo(t, filepath.Join(p.home, "MCPs", "pipe.json"))
 	mkfifo(t, filepath.Join(p.project, ".mcp.json"))
+	mkfifo(t, filepath.Join(p.project, "mcp-servers"))
 	loop := filepath.Join(p.home, "MCPs", "loop.json")
 	if err := os.Symlink(loop, loop); err != nil {
 		t.Fatal(err)
