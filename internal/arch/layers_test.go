@@ -22,6 +22,7 @@ var layers = []layer{
 
 	{"internal/cli", 80, []string{
 		"internal/catalog", "internal/hidden", "internal/pins", "internal/signature",
+		"internal/control", "internal/session",
 		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/policy",
 		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/upstream/secret", "internal/sandbox/gvisor",
 		"internal/sandbox", "internal/settings", "internal/snapshot", "internal/memory", "internal/usertools", "internal/state",

@@ -49,6 +49,7 @@ type grammar struct {
 	Doctor     doctorCmd     `cmd:"" help:"Check whether sandboxes run here, how isolation and limits are enforced, and what to mend."`
 	Servers    serversCmd    `cmd:"" help:"Show and test the MCP servers that code can use."`
 	Tools      toolsCmd      `cmd:"" help:"Find and show the tools of all servers."`
+	Sessions   sessionsCmd   `cmd:"" help:"Show and manage sessions: of all your Sallyports, awake and asleep."`
 	Memory     memoryCmd     `cmd:"" help:"Show and change what code has kept for later sessions."`
 	SavedTools savedToolsCmd `cmd:"" help:"Show and move the functions that code has saved for later sessions."`
 	Config     configCmd     `cmd:"" help:"Print the settings in force and where each came from."`

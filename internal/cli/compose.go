@@ -81,6 +81,7 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		IdleStop:      set.Servers.IdleStop,
 		StopGrace:     set.Servers.StopGrace,
 		MaxLine:       int(set.Servers.MaxMessage),
+		ToolsChanged:  func(server string) { s.known.catalog.Stale(server) },
 		Connections:   set.Servers.ConnectionsOf,
 		PlainHTTP:     set.Servers.PlainHTTP,
 		Secrets:       secret.Reader{}.Read,
@@ -113,6 +114,8 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		Keep:           set.Sessions.Keep,
 		MaxAwake:       set.Sessions.MaxAwake,
 		MaxDisk:        set.Sessions.MaxDisk,
+		Logs:           logs(set.StateDir),
+		LogBytes:       set.Sessions.Logs,
 		MaxCalls:       set.Servers.MaxCalls,
 	}
 	if set.Memory.Enabled {
@@ -155,6 +158,14 @@ func snapshots(stateDir string) *snapshot.Store {
 		return nil
 	}
 	return snapshot.At(filepath.Join(stateDir, "snapshots"))
+}
+
+// logs is where the logs of sessions are kept.
+func logs(stateDir string) string {
+	if stateDir == "" {
+		return ""
+	}
+	return filepath.Join(stateDir, "logs")
 }
 
 func sameFile(a, b string) bool {

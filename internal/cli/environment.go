@@ -40,7 +40,11 @@ func (e environment) absolute(name string) string {
 
 // runtimeDir is for what lives as long as the login session or the machine's
 // uptime: sockets, locks, records of live sandboxes.
-func (e environment) runtimeDir() string {
+func (e environment) runtimeDir() string { return firstUsable(e.runtimeDirs()) }
+
+// runtimeDirs are the directories that may be it: of this process, and of one
+// that a client has started with fewer variables.
+func (e environment) runtimeDirs() []string {
 	var dirs []string
 	if d := e.absolute("XDG_RUNTIME_DIR"); d != "" {
 		dirs = append(dirs, filepath.Join(d, "sallyport"))
@@ -49,7 +53,7 @@ func (e environment) runtimeDir() string {
 		dirs = append(dirs, "/run/sallyport")
 	}
 	name := "sallyport-" + strconv.Itoa(os.Geteuid())
-	return firstUsable(append(dirs, filepath.Join(os.TempDir(), name), filepath.Join("/tmp", name)))
+	return append(dirs, filepath.Join(os.TempDir(), name), filepath.Join("/tmp", name))
 }
 
 // cacheDir is for what can be made again.

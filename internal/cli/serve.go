@@ -27,16 +27,19 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	defer sys.close()
+	client := &clientName{}
 	server, err := mcpserver.New(mcpserver.Config{
 		Executor: sys.broker,
 		Logger:   a.log,
 		Version:  readVersion().Version,
 		SDKOnly:  c.SDKOnly,
 		Output:   mcpserver.Output(a.settings.Output.Mode),
+		Client:   client.set,
 	})
 	if err != nil {
 		return err
 	}
+	defer a.answer(sys, client)()
 	sys.known.catalog.Start()
 	err = server.Serve(a.ctx, a.stdio.In, a.stdio.Out)
 	if err != nil && a.ctx.Err() != nil && errors.Is(err, context.Canceled) {

@@ -41,6 +41,9 @@ type Config struct {
 	// Resources are sources of resources beside the manual. The first that
 	// has one is read.
 	Resources []Resources
+	// Client is told what the client calls itself, in its own words. Nil: nobody
+	// asks.
+	Client func(name string)
 	// SDKOnly sends every request through the SDK.
 	SDKOnly bool
 	// MaxLine bounds one incoming message; 0 is 16 MiB.
@@ -93,6 +96,11 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 	stop, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(broker.ErrStop)
 	sdk := mcp.NewServer(s.impl, &mcp.ServerOptions{
+		InitializedHandler: func(_ context.Context, r *mcp.InitializedRequest) {
+			if p := r.Session.InitializeParams(); s.config.Client != nil && p != nil && p.ClientInfo != nil {
+				s.config.Client(p.ClientInfo.Name)
+			}
+		},
 		Logger: slog.New(quiet{s.config.Logger.Handler()}),
 		// What is listed is the same as long as this process lives.
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {

@@ -366,7 +366,7 @@ func (k *keeper) try(name string) (unlock func(), err error) {
 	}
 	if !ok {
 		if r, err := k.read(name); err == nil && r != nil && r.Process != 0 {
-			return nil, fmt.Errorf("%w (process %d), where it is awake; use another name, or wait until it sleeps there", ErrElsewhere, r.Process)
+			return nil, fmt.Errorf("%w (process %d), where it is awake; use another name, or wait until it sleeps there ('sallyport sessions hibernate %s')", ErrElsewhere, r.Process, name)
 		}
 		return nil, ErrElsewhere
 	}

@@ -243,6 +243,8 @@ func declareRest(s *Settings) []*setting {
 			help: "Sandboxes of one Sallyport at a time. For one more, the session that has rested longest is laid to sleep."},
 		{key: "sessions.maxDisk", value: size(&s.Sessions.MaxDisk, 16*mib, 1024*gib), initial: "4g",
 			help: "Room on disk for all sessions that sleep, together. Those that have slept longest go first; their next use says so."},
+		{key: "sessions.logs", value: size(&s.Sessions.Logs, mib, gib).or("off", 0), initial: "16m",
+			help: "What is kept on disk of each session's code and output, for `sallyport sessions logs` and `export`, for as long as the session lives; the oldest goes first."},
 
 		{key: "container.user", value: matching(&s.Container.User, isUser, "a uid, or uid:gid"),
 			legacy: "MCP_BRIDGE_CONTAINER_USER", initial: DefaultUser,

@@ -69,7 +69,7 @@ func TestDefaults(t *testing.T) {
 	want.Policy.Require.Disk, want.Policy.Require.CPU = "hard", "absent"
 	want.Policy.Servers = []string{"*"}
 	want.Sessions = settings.Sessions{
-		BackgroundCPU: 0.1, Snapshots: "auto", Idle: 15 * time.Minute, Keep: 168 * time.Hour, MaxAwake: 16, MaxDisk: 4 << 30,
+		BackgroundCPU: 0.1, Snapshots: "auto", Idle: 15 * time.Minute, Keep: 168 * time.Hour, MaxAwake: 16, MaxDisk: 4 << 30, Logs: 16 << 20,
 	}
 	want.Container = settings.Container{User: "65534:65534", IdleTimeout: 5 * time.Minute}
 	want.Servers = settings.Servers{
@@ -148,6 +148,7 @@ sessions:
   maxAwake: 3
   pool: auto
   maxDisk: 1g
+  logs: 32m
 container:
   user: 1000:1000
   idleTimeout: 10m
@@ -200,7 +201,7 @@ func TestWholeFile(t *testing.T) {
 	want.Policy.Require.OpenFiles, want.Policy.Require.CPU = "absent", "soft"
 	want.Policy.Servers = []string{"git*", "a,b"}
 	want.Policy.Requests = []string{"npx -y @x/server-* ...", "https://*.example.com/mcp"}
-	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxAwake: 3, MaxDisk: 1 << 30, Pool: settings.PoolAuto}
+	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxAwake: 3, MaxDisk: 1 << 30, Logs: 32 << 20, Pool: settings.PoolAuto}
 	want.Container = settings.Container{User: "1000:1000", IdleTimeout: 10 * time.Minute}
 	want.Servers = settings.Servers{
 		Config: []string{filepath.Join(dir, "one.json")}, FallbackConfig: filepath.Join(home, "two.json"),

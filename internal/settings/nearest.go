@@ -10,6 +10,12 @@ type rival struct {
 	score float64
 }
 
+// Nearest is the candidate that comes nearest to a wanted name, and whether it
+// is near enough to be what was meant. Names may have parts between separators.
+func Nearest(wanted string, candidates []string, separator string) (string, bool) {
+	return nearest(wanted, candidates, separator)
+}
+
 // nearest is the candidate that comes nearest, and whether it is near enough
 // to be what was meant. Names have parts between separators; a wanted name
 // that is another's last part ("memory", "limits.memory") comes near.

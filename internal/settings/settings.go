@@ -93,6 +93,7 @@ type Sessions struct {
 	MaxAwake      int
 	Pool          int // PoolAuto, or how many
 	MaxDisk       int64
+	Logs          int64 // bytes of each; 0: off
 }
 
 // Container is for engines that run containers.
