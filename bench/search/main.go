@@ -12,7 +12,8 @@
 // It prints one line: hit@1 (the first hit is relevant), R@1, R@5 and R@10 (the
 // share of the relevant tools among so many hits, the mean over the queries),
 // MRR (the mean of one over the first relevant hit's place), the standard
-// error of R@5, and queries per second on one core.
+// error of R@5, and queries per second on one core. With --speed N it prints
+// instead what a search over N tools takes, time and memory.
 package main
 
 import (
@@ -53,6 +54,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	queries := fs.String("queries", "", "a file of queries, one JSON object a line")
 	method := fs.String("method", "both", "one of "+strings.Join(methods(), ", "))
 	misses := fs.Bool("misses", false, "name on standard error what was not among the first five")
+	over := fs.Int("speed", 0, "time the queries over so many tools, copies included, instead of judging the hits")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -71,6 +73,10 @@ func run(args []string, stdout, stderr io.Writer) error {
 	}
 	asked, err := readQueries(*queries, docs, stderr)
 	if err != nil {
+		return err
+	}
+	if *over > 0 {
+		_, err := fmt.Fprintln(stdout, speed(docs, asked, *method, *over))
 		return err
 	}
 	find := finder(*method, docs)

@@ -178,6 +178,7 @@ func TestRun(t *testing.T) {
 		{"no tools", []string{"--tools", file("none.json", `{"tools":[]}`), "--queries", good}, "", "has no tools", "no tools in"},
 		{"no such file", []string{"--tools", filepath.Join(dir, "gone"), "--queries", good}, "", "", "gone"},
 		{"nothing asked", nil, "", "", "are needed"},
+		{"speed", []string{"--tools", tools, "--queries", good, "--speed", "30"}, "both over 30 tools: p50 ", "", ""},
 		{"misses", []string{"--tools", tools, "--queries", file("miss.jsonl", `{"query":"qqqq","relevant":["disk/remove"]}`), "--misses"}, "hit@1 0.000", "missed [disk/remove]", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

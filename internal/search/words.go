@@ -107,11 +107,11 @@ var stopWords = set(`a an the this that these those it its itself he she his her
 	also s t d m re ve ll don doesn didn isn aren wasn won`)
 
 // requestWords are what a request is wrapped in. They count less, and are not
-// dropped: a tool's whole business may be to help or to show.
-var requestWords = set(`please kindly need want wish like help assist let give tell show provide know look
-	looking hello hi hey thank thanks try able possible possibly maybe someone something anything everything
-	thing things way ways good best great nice new current currently now today via using use used make sure
-	recommend suggest`)
+// dropped: a tool's whole business may be to help. Words that say what a tool
+// does, such as show or make, are none of them.
+var requestWords = set(`please kindly need want wish like help assist let give tell know look looking hello hi
+	hey thank thanks try able possible possibly maybe someone something anything everything thing things way ways
+	good best great nice now today via recommend suggest provide`)
 
 func set(list string) map[string]bool {
 	m := map[string]bool{}

@@ -22,6 +22,22 @@ def text(items):
     return ends.astype("<u4").tobytes(), b"".join(raw)
 
 
+SLOTS = 1 << 16
+
+
+def slots(pieces):
+    """Where each piece stands, by its FNV-1a hash: its row plus one, or 0."""
+    out = np.zeros(SLOTS, "<u2")
+    for row, piece in enumerate(pieces):
+        at = 2166136261
+        for byte in piece.encode():
+            at = (at ^ byte) * 16777619 & 0xffffffff
+        while out[at % SLOTS]:
+            at += 1
+        out[at % SLOTS] = row + 1
+    return out.tobytes()
+
+
 def table(pieces, vectors):
     keep = [i for i, p in enumerate(pieces) if not p.startswith("[") or p in ("[", "[UNK]")]
     keep.sort(key=lambda i: pieces[i].encode())
@@ -31,8 +47,9 @@ def table(pieces, vectors):
     # The largest scale is 65535; what counts is how they compare.
     scales = np.maximum(np.round(most[:, 0] / most.max() * 65535), 1).astype("<u2")
     halves = (numbers[:, 0::2] | numbers[:, 1::2] << 4).astype(np.uint8)
-    ends, words = text([pieces[i] for i in keep])
-    return struct.pack("<I", len(keep)) + ends + scales.tobytes() + halves.tobytes() + words
+    pieces = [pieces[i] for i in keep]
+    ends, words = text(pieces)
+    return struct.pack("<I", len(keep)) + ends + slots(pieces) + scales.tobytes() + halves.tobytes() + words
 
 
 def neighbours(lines):

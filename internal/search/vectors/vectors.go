@@ -24,12 +24,14 @@ var raw string
 //
 //	count                uint32   rows
 //	offsets  [count+1]   uint32   where a row's piece stands in the text
+//	slots    [65536]     uint16   rows by the hash of their piece, plus one; 0 is none
 //	scales   [count]     uint16   what a row's numbers are multiplied by
 //	numbers  [count*Dim/2] byte   two numbers from -7 to 7 each, plus 8; low half first
 //	text                          pieces in the order of their bytes
 type table struct {
 	count   int
 	offsets string
+	slots   string
 	scales  string
 	numbers string
 	text    string
@@ -49,10 +51,11 @@ func open(raw string) *table {
 		return part
 	}
 	t.offsets = cut(4 * (t.count + 1))
+	t.slots = cut(2 * slots)
 	t.scales = cut(2 * t.count)
 	t.numbers = cut(t.count * Dim / 2)
 	t.text = raw
-	t.unknown = t.row(false, "[UNK]")
+	t.unknown = t.find("[UNK]")
 	return t
 }
 
@@ -61,43 +64,52 @@ func u32(s string, at int) uint32 {
 	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
 }
 
-// row finds a piece, -1 where there is none. A piece that goes on a word is
-// written with ## before it.
-func (t *table) row(goesOn bool, piece string) int {
-	low, high := 0, t.count
-	for low < high {
-		mid := int(uint(low+high) / 2)
-		switch compare(t.piece(mid), goesOn, piece) {
-		case 0:
-			return mid
-		case -1:
-			low = mid + 1
-		default:
-			high = mid
+// slots is how many slots the hashes of pieces have. Where one is taken, the
+// next free one is used.
+const slots = 1 << 16
+
+// A hash is FNV-1a of a piece's bytes. A piece that goes on a word is written
+// with ## before it.
+type hash uint32
+
+const (
+	begins hash = 2166136261
+	prime  hash = 16777619
+)
+
+var goesOn = begins.and('#').and('#')
+
+// and is the hash of one byte more.
+func (h hash) and(b byte) hash { return (h ^ hash(b)) * prime }
+
+// row finds the piece that has a hash: text, after ## where it goes on a word.
+// It is -1 where there is none.
+func (t *table) row(h hash, on bool, text string) int {
+	for at := int(h % slots); ; at = (at + 1) % slots {
+		row := int(t.slots[2*at]) | int(t.slots[2*at+1])<<8
+		if row == 0 {
+			return -1
+		}
+		piece := t.piece(row - 1)
+		if on {
+			if len(piece) != len(text)+2 || piece[:2] != "##" {
+				continue
+			}
+			piece = piece[2:]
+		}
+		if piece == text {
+			return row - 1
 		}
 	}
-	return -1
 }
 
-// compare compares at with piece, or with "##" and piece.
-func compare(at string, goesOn bool, piece string) int {
-	if goesOn {
-		switch {
-		case len(at) >= 2 && at[:2] == "##":
-			at = at[2:]
-		case at < "##":
-			return -1
-		default:
-			return 1
-		}
+// find finds a piece as it is written.
+func (t *table) find(piece string) int {
+	h := begins
+	for i := range len(piece) {
+		h = h.and(piece[i])
 	}
-	switch {
-	case at < piece:
-		return -1
-	case at > piece:
-		return 1
-	}
-	return 0
+	return t.row(h, false, piece)
 }
 
 // Vector is a text's direction. The zero Vector is that of no text: it is
@@ -172,7 +184,7 @@ func Likeness(a, b *Vector) float64 {
 
 // Known says whether a word in lower case is one of the table's own, rather
 // than made of pieces: a common word or name.
-func Known(word string) bool { return embedded().row(false, word) >= 0 }
+func Known(word string) bool { return embedded().find(word) >= 0 }
 
 // piece is what stands in a row.
 func (t *table) piece(row int) string {

@@ -49,14 +49,23 @@ func (t *table) word(word string, f func(row int)) {
 	word = strings.ToLower(word)
 	// Rows are reported once the whole word is known to split.
 	var rows [longestWord]int32
+	var hashes [4 * longestWord]hash // of what begins at start and ends after a byte
 	n := 0
 	for start := 0; start < len(word); n++ {
+		h := begins
+		if start > 0 {
+			h = goesOn
+		}
+		for i := start; i < len(word); i++ {
+			h = h.and(word[i])
+			hashes[i] = h
+		}
 		row, end := -1, len(word)
 		for ; end > start; end-- {
 			if end < len(word) && !utf8.RuneStart(word[end]) {
 				continue
 			}
-			if row = t.row(start > 0, word[start:end]); row >= 0 {
+			if row = t.row(hashes[end-1], start > 0, word[start:end]); row >= 0 {
 				break
 			}
 		}
