@@ -87,7 +87,7 @@ func clean(ctx context.Context, err error, sent bool) error {
 		return fmt.Errorf("%w: %w", ErrUnreachable, invalid)
 	case errors.As(err, &verify):
 		return fmt.Errorf("%w: %w", ErrUnreachable, verify)
-	case errors.As(err, &plain):
+	case errors.As(err, &plain), errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("%w: it does not speak TLS (is it http instead of https?)", ErrUnreachable)
 	case errors.As(err, &operation) && (operation.Op == "dial" || operation.Op == "proxyconnect"):
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)

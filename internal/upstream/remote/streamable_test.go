@@ -115,12 +115,12 @@ func TestAnswers(t *testing.T) {
 		{name: "a bomb", kind: jsonrpc.ErrTooLarge, answer: func(w http.ResponseWriter, p posted) {
 			w.Header().Set("Content-Encoding", "gzip")
 			w.Header().Set("Content-Type", "application/json")
-			bomb(w, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":"`, p.ID), `"}`, 200)
+			bomb(w, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":"`, p.ID), `"}`, 16)
 		}},
 		{name: "a bomb of an event", kind: jsonrpc.ErrTooLarge, answer: func(w http.ResponseWriter, p posted) {
 			w.Header().Set("Content-Encoding", "gzip")
 			w.Header().Set("Content-Type", "text/event-stream")
-			bomb(w, fmt.Sprintf(`data: {"jsonrpc":"2.0","id":%s,"result":"`, p.ID), "\"}\n\n", 200)
+			bomb(w, fmt.Sprintf(`data: {"jsonrpc":"2.0","id":%s,"result":"`, p.ID), "\"}\n\n", 16)
 		}},
 		{name: "compressed", want: `{"small":1}`, answer: func(w http.ResponseWriter, p posted) {
 			w.Header().Set("Content-Encoding", "gzip")
@@ -215,7 +215,9 @@ func TestServersThatStall(t *testing.T) {
 		"resumed for ever": func(w http.ResponseWriter, _ *http.Request, _ posted) {
 			stream(w, fmt.Sprintf("id: %d\nretry: 1\ndata:\n\n", time.Now().UnixNano()))
 		},
-		"a long wait": func(w http.ResponseWriter, _ *http.Request, _ posted) { stream(w, "id: 1\nretry: 2000000000\ndata:\n\n") },
+		"a long wait": func(w http.ResponseWriter, _ *http.Request, _ posted) {
+			stream(w, "id: 1\nretry: 2000000000\ndata:\n\n")
+		},
 	}
 	n := NewNetwork(nil, nil)
 	for name, handle := range tests {

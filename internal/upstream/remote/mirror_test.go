@@ -1,0 +1,60 @@
+package remote
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"testing"
+)
+
+func TestMirroredArguments(t *testing.T) {
+	schema := func(properties string) json.RawMessage {
+		return json.RawMessage(`{"type":"object","properties":{` + properties + `}}`)
+	}
+	for text, want := range map[string]string{
+		`"a":{"type":"number","x-mcp-header":"A"}`:                                                               `with the type "number"`,
+		`"a":{"type":["string"],"x-mcp-header":"A"}`:                                                             "with the type",
+		`"a":{"x-mcp-header":"A"}`:                                                                               "with the type",
+		`"a":{"type":"string","x-mcp-header":""}`:                                                                "no name",
+		`"a":{"type":"string","x-mcp-header":7}`:                                                                 "no name",
+		`"a":{"type":"string","x-mcp-header":"A B"}`:                                                             "no name of a header",
+		`"a":{"type":"string","x-mcp-header":"A\r\nX: y"}`:                                                       "no name of a header",
+		`"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}`:                      "twice",
+		`"o":{"type":"object","properties":{"i":{"type":"array","x-mcp-header":"I"}}}`:                           `"o.i"`,
+		`"a":{"type":"string","x-mcp-header":"A"},"o":{"properties":{"b":{"type":"string","x-mcp-header":"A"}}}`: "twice",
+	} {
+		if _, err := MirroredArguments(schema(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	mirrored, err := MirroredArguments(schema(`"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"},` +
+		`"b":{"type":"boolean","x-mcp-header":"B"},"o":{"type":"object","properties":{"deep":{"type":"string","x-mcp-header":"Deep"}}},"plain":{"type":"string"},"odd":true`))
+	if err != nil || len(mirrored) != 4 {
+		t.Fatal(mirrored, err)
+	}
+	for args, want := range map[string]map[string]string{
+		`{"region":"eu","n":42,"b":false,"o":{"deep":"x"},"plain":"p"}`: {"Mcp-Param-Region": "eu", "Mcp-Param-N": "42", "Mcp-Param-B": "false", "Mcp-Param-Deep": "x"},
+		`{"region":null,"n":1.5,"b":"true","o":[]}`:                     {"Mcp-Param-B": "true"},
+		`{"region":" x","n":9007199254740993}`:                          {"Mcp-Param-Region": "=?base64?IHg=?="},
+		`{"region":"=?base64?eA==?=","n":-3.0}`:                         {"Mcp-Param-Region": "=?base64?PT9iYXNlNjQ/ZUE9PT89?=", "Mcp-Param-N": "-3"},
+		`{"region":"a\r\nX: y","n":1e2}`:                                {"Mcp-Param-Region": "=?base64?YQ0KWDogeQ==?=", "Mcp-Param-N": "100"},
+		`{}`:                                                            nil,
+	} {
+		if got := ArgumentHeaders(mirrored, json.RawMessage(args)); !maps.Equal(got, want) {
+			t.Errorf("%s: %v", args, got)
+		}
+	}
+	// Schemas without end are not followed without end.
+	deep := `{"type":"string","x-mcp-header":"Deep"}`
+	for range 1000 {
+		deep = `{"properties":{"a":` + deep + `}}`
+	}
+	if got, err := MirroredArguments(json.RawMessage(deep)); err != nil || len(got) != 0 {
+		t.Error(got, err)
+	}
+	for _, odd := range []string{`true`, `{}`, `{"properties":[]}`, `{"properties":{"a":7}}`} {
+		if got, err := MirroredArguments(json.RawMessage(odd)); err != nil || got != nil {
+			t.Error(odd, got, err)
+		}
+	}
+}
