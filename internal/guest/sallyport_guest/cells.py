@@ -56,6 +56,18 @@ class Cells:
                     return (node, *self.lines(filename, node))
         return NOTHING
 
+    def assignment(self, name):
+        """The expression that was assigned to a name last, outside of functions
+        and classes; or None."""
+        for filename in reversed(list(self.texts)):
+            if name in self.texts[filename]:
+                for node in reversed(self.tree(filename).body):
+                    if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+                        return node.value
+                    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
+                        return node.value
+        return None
+
     def imports(self, name):
         """What was imported as name, last first: the lines that import it, the
         module, and the object as it is now."""

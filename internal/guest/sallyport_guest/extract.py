@@ -201,6 +201,9 @@ class Collected:
             outer = self.cells.enclosing_names(node, function.__code__.co_filename)
             for used in sorted(outer & evaluated(node.decorator_list + left) - set(free) - own):
                 self.fail("%s uses %s of the function around it when it is defined" % (name, used))
+        if value is function:
+            for attribute, held in vars(function).items():
+                text += "\n%s.%s = %s" % (name, attribute, self.expression(name, "its attribute " + attribute, held))
         self.names(text, own, function.__globals__, name, function.__code__.co_flags & FUTURE)
         self.parts.append(text)
         return name
@@ -302,11 +305,34 @@ class Collected:
         if made is not None:
             self.imports.append("import " + made[0])
             return made[1]
+        made = self.assigned(owner, name, value)
+        if made is not None:
+            return made
         kind = article(type(value).__name__)
         self.fail(
             "%s uses %s, %s, which cannot be kept: it can use functions, classes, modules and plain values. "
             "Make it inside of the function, or pass it as an argument" % (owner, name, kind)
         )
+
+    def assigned(self, owner, name, value):
+        """The expression that was assigned to a name, if it is sure to make the
+        same value again: the name of a type, or a value of the library's that
+        never changes. Else None."""
+        node = self.cells.assignment(name)
+        if node is None:
+            return None
+        calls = any(isinstance(n, literals.ACTIVE) for n in ast.walk(node))
+        if calls and type(value).__module__ not in literals.UNCHANGING:
+            return None
+        text, scope = ast.unparse(node), self.session.namespace
+        try:
+            again = eval(text, scope)
+            if not (again == value or type(again) is type(value) and literals.is_variable(value)):
+                return None
+        except Exception:
+            return None
+        self.names(text, set(), scope, owner, False)
+        return text
 
     def plain_text(self, value):
         try:

@@ -2,10 +2,23 @@
 
 from . import BUILTINS as __builtins__
 
+import ast
 import re
 
 MAX_TEXT = 200000
 MAX_DEPTH = 50
+
+
+# What runs code, besides operators.
+ACTIVE = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda)
+
+# Modules of the library whose values never change.
+UNCHANGING = ("datetime", "zoneinfo", "uuid", "ipaddress", "fractions", "decimal", "pathlib", "pathlib._local", "typing")
+
+
+def is_variable(value):
+    """Whether it is a variable for types: each is only equal to itself."""
+    return type(value).__name__ in ("TypeVar", "ParamSpec", "NewType") and type(value).__module__ == "typing"
 
 
 def text(value):
