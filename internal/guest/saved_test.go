@@ -137,6 +137,7 @@ func TestUserTools(t *testing.T) {
 		{"the change is there", "user_tools.f(2)", "2\n", ""},
 		{"one that uses it", "from user_tools import f\ndef g(x): return f(x) + 1\nsave_tool(g)", saved("g"), ""},
 		{"saved again as it is", "save_tool(user_tools.f)", saved("f"), ""},
+		{"in the manual", "print([line for line in capability_summary().splitlines() if 'Saved' in line])", "['Saved tools: f, g (from user_tools import <name>).']\n", ""},
 		{"an older one", "import math\ndef h(x):\n    y = x\n    return math.sqrt(y)\nsave_tool(h)", saved("h"), ""},
 	})
 	if got := k.tools["g"][0].Source; !strings.Contains(got, "from user_tools import f") {

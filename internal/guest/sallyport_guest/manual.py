@@ -27,6 +27,7 @@ def manual(session, ask):
             *limits(facts(ask)),
             packages(session),
             *servers(session.registry),
+            *saved(ask),
             "A server's tool: await mcp_<alias>.<tool>(name=value, ...), await mcp_servers['name']['tool'](...), or "
             "from mcp.servers.<alias> import *. It returns the value itself and raises MCPError when it fails; "
             "help(mcp_<alias>.<tool>) describes it. An argument named like a keyword: class_=..., or **{'class': ...}.",
@@ -46,6 +47,17 @@ def facts(ask):
     except MCPError:  # between executions, in a forked child
         found = None
     return found if isinstance(found, dict) else {}
+
+
+def saved(ask):
+    """The tools that earlier sessions saved."""
+    from .errors import MCPError
+
+    try:
+        found = ask("tool_names", "{}")
+    except MCPError:
+        found = None
+    return ["Saved tools: %s (from user_tools import <name>)." % some(found)] if isinstance(found, list) and found else []
 
 
 def limits(found):
