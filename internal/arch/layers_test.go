@@ -80,6 +80,7 @@ var layers = []layer{
 var programs = map[string][]string{
 	"bench":            nil,
 	"bench/echoserver": nil,
+	"bench/servers":    nil,
 	"bench/search":     {"internal/search"},
 
 	"bench/search/convert": nil,

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -243,13 +244,18 @@ func (c *Catalog) used() {
 	}
 }
 
-// drop forgets what can be read again.
+// drop forgets what can be read again, and gives the memory back at once when
+// no code waits: a program that is idle would keep it for long.
 func (c *Catalog) drop() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	large, busy := c.index != nil, c.busy > 0
 	c.index = nil
 	if !c.store.none() {
 		clear(c.entries)
+	}
+	c.mu.Unlock()
+	if large && !busy {
+		debug.FreeOSMemory()
 	}
 }
 
