@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"sallyport/internal/hidden"
 	"sallyport/internal/upstream"
 	"sallyport/internal/upstream/jsonrpc"
 	"sallyport/internal/wire"
@@ -83,7 +84,7 @@ func (x *Execution) findServers(raw json.RawMessage) (json.RawMessage, error) {
 		}
 		f := serverFound{Name: d.Name, Alias: d.Alias, State: d.State(), How: wayTo(d)}
 		if d.Offer == "" { // nobody has vouched yet for what a project says
-			f.Description = clip(d.Description, 1000)
+			f.Description = clip(hidden.Strip(d.Description), 1000)
 		}
 		all = append(all, f)
 	}

@@ -43,7 +43,7 @@ type serving struct {
 	id   int
 }
 
-func serve(t *testing.T) *serving {
+func serve(t *testing.T, environ ...func(home string) string) *serving {
 	t.Helper()
 	dir := t.TempDir()
 	s := &serving{t: t, home: filepath.Join(dir, "home")}
@@ -56,6 +56,9 @@ func serve(t *testing.T) *serving {
 	cmd := exec.Command(executable(t), "serve")
 	cmd.Dir = filepath.Join(dir, "project")
 	cmd.Env = append(os.Environ(), "HOME="+s.home, "XDG_RUNTIME_DIR="+filepath.Join(dir, "runtime"), "XDG_CONFIG_HOME=", "XDG_STATE_HOME=")
+	for _, e := range environ {
+		cmd.Env = append(cmd.Env, e(s.home))
+	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -187,4 +190,24 @@ func TestDefinitionsChangeUnderARunningServer(t *testing.T) {
 	}
 	settled()
 	s.want(s.run(`1`, "one"), "Unknown MCP server: one")
+}
+
+// TestCodeAddsAServer: what the operator's pattern allows is there at once, for
+// the life of the process; nothing else is.
+func TestCodeAddsAServer(t *testing.T) {
+	s := serve(t, func(home string) string {
+		return "SALLYPORT_POLICY_REQUESTS=python3 " + filepath.Join(home, "echo.py") + " allowed-*"
+	})
+	ask := func(name, says string) string {
+		return s.run(fmt.Sprintf(`await runtime.request_server(%q, {"command": "python3", "args": [%q, %q]})`, name, filepath.Join(s.home, "echo.py"), says))
+	}
+	s.want(ask("other", "x"), "sallyport servers approve other")
+	s.want(ask("other", "allowed-1 2"), "sallyport servers approve other")
+	s.want(ask("new", "allowed-1"), "<MCP server new: who, forbidden>")
+	s.want(s.run(`(await mcp_new.who(), [(f["name"], f["state"]) for f in runtime.find_servers()])`, "new"), "[('new', 'ready'), ('other', 'requested')]")
+	s.want(ask("new", "allowed-2"), "configured already")
+	// A definition of the user's takes its place.
+	s.define("new", "mine", "")
+	settled()
+	s.want(s.run(`await mcp_new.who()`, "new"), "mine ")
 }

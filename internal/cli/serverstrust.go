@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode"
 
+	"sallyport/internal/hidden"
 	"sallyport/internal/upstream"
 	"sallyport/internal/upstream/library"
 )
@@ -143,7 +144,7 @@ func escaped(s string) string {
 			fmt.Fprintf(&b, `\u%04x`, r)
 		}
 	}
-	return b.String()
+	return hidden.Escape(b.String()) // some that print show nothing
 }
 
 // agreed asks a question of whoever sits there. Silence is a no.
