@@ -126,16 +126,33 @@ func (x *Index) Search(query string, o Options) []Hit {
 			hits[i].Score = float64(lexicalShare*words[doc]) + float64(vectorShare*sense[doc])
 		}
 	}
-	slices.SortFunc(hits, func(a, b Hit) int {
+	return x.best(hits, o.Limit)
+}
+
+// best are the first hits of all in their order, limit of them, or all if that
+// is not positive.
+func (x *Index) best(hits []Hit, limit int) []Hit {
+	order := func(a, b Hit) int {
 		if c := cmp.Compare(b.Score, a.Score); c != 0 {
 			return c
 		}
 		return cmp.Compare(x.rank[a.Doc], x.rank[b.Doc])
-	})
-	if o.Limit > 0 && len(hits) > o.Limit {
-		hits = hits[:o.Limit]
 	}
-	return hits
+	if limit <= 0 || limit >= len(hits) {
+		slices.SortFunc(hits, order)
+		return hits
+	}
+	// Few of many: each is put in its place among the best so far, in the
+	// front of the slice that all stand in.
+	top := hits[:0]
+	for _, h := range hits {
+		if len(top) == limit && order(h, top[limit-1]) >= 0 {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(top, h, order)
+		top = slices.Insert(top[:min(len(top), limit-1)], at, h)
+	}
+	return slices.Clip(top)
 }
 
 // wanted says whether the options leave a document in.

@@ -95,6 +95,21 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// TestFewOfMany: a limit takes the first of what there is without one.
+func TestFewOfMany(t *testing.T) {
+	docs := many(200)
+	x := New(docs)
+	for _, m := range []Method{Lexical, Both} {
+		all := x.Search("delete a file and send a message", Options{Method: m})
+		for limit := 1; limit <= len(all)+1; limit += 3 {
+			got := x.Search("delete a file and send a message", Options{Method: m, Limit: limit})
+			if !slices.Equal(got, all[:min(limit, len(all))]) {
+				t.Errorf("%v: the first %d are %v, want %v", m, limit, got, all[:min(limit, len(all))])
+			}
+		}
+	}
+}
+
 // TestOddDocuments: nothing about a document is needed, and none is lost for
 // being odd.
 func TestOddDocuments(t *testing.T) {

@@ -1,6 +1,6 @@
 """Fits one vector per word piece to the sentence model's vectors of texts.
 
-    python3 fit.py --vectors DIR --model DIR --out vectors.npz
+    python3 fit.py --vectors DIR --out fitted.npz
 
 DIR of --vectors is what embed.py wrote. The vector of a text is the sum of its
 pieces' vectors over the number of pieces to the power 0.4. Ridge regression by
@@ -20,8 +20,8 @@ STEPS = 40
 WIDTH = 256
 
 
-def load(folder, limit=None):
-    """The texts as a sparse matrix of pieces, and their vectors."""
+def load(folder):
+    """The texts as a sparse matrix of pieces, their vectors, and how often each piece stands in them."""
     flat, lengths, vectors = [], [], []
     for file in sorted(folder.glob("[0-9]*.npz")):
         if ".part" in file.name:
@@ -35,7 +35,7 @@ def load(folder, limit=None):
     rows = np.repeat(np.arange(len(lengths)), lengths)
     weight = (1 / lengths.clip(1) ** POWER).astype(np.float32)
     m = sparse.csr_matrix((weight[rows], (rows, flat)), shape=(len(lengths), 30522), dtype=np.float32)
-    return m, vectors
+    return m, vectors, np.bincount(flat, minlength=30522)
 
 
 def solve(m, y, start, ridge=RIDGE, steps=STEPS):
@@ -60,7 +60,7 @@ def main():
     parser.add_argument("--vectors", type=pathlib.Path, required=True)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     a = parser.parse_args()
-    m, y = load(a.vectors)
+    m, y, counts = load(a.vectors)
     held = np.arange(len(y)) % 50 == 0
     alone = np.load(a.vectors / "alone.npy").astype(np.float32)
     fit = solve(m[~held], y[~held], alone)
@@ -73,7 +73,7 @@ def main():
     values, directions = np.linalg.eigh(texts.T @ texts)
     keep = directions[:, ::-1][:, :WIDTH]
     print(f"{WIDTH} directions keep {values[::-1][:WIDTH].sum() / values.sum():.4f}")
-    np.save(a.out, (fit @ keep).astype(np.float32))
+    np.savez(a.out, vectors=(fit @ keep).astype(np.float32), counts=counts)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Packs vectors and neighbours into the files that the executable carries.
 
-    python3 pack.py --model DIR --vectors fitted.npy --neighbours neighbours.tsv --to internal/search
+    python3 pack.py --model DIR --vectors fitted.npz --neighbours neighbours.tsv --to internal/search
 
 Writes vectors/table.bin and neighbours.bin there; the forms are described
 beside the Go code that reads them.
@@ -38,9 +38,10 @@ def slots(pieces):
     return out.tobytes()
 
 
-def table(pieces, vectors):
+def table(pieces, vectors, counts):
     keep = [i for i, p in enumerate(pieces) if not p.startswith("[") or p in ("[", "[UNK]")]
-    keep.sort(key=lambda i: pieces[i].encode())
+    # The commonest first: a process needs few pages of the file then.
+    keep.sort(key=lambda i: (-counts[i], i))
     vectors = vectors[keep]
     most = np.abs(vectors).max(1, keepdims=True)
     numbers = np.round(vectors / np.maximum(most, 1e-12) * 7).astype(np.int8) + 8
@@ -72,8 +73,9 @@ def main():
     parser.add_argument("--neighbours", type=pathlib.Path, required=True)
     parser.add_argument("--to", type=pathlib.Path, required=True)
     a = parser.parse_args()
+    fitted = np.load(a.vectors)
     pieces = (a.model / "vocab.txt").read_text("utf-8").split("\n")[:30522]
-    (a.to / "vectors" / "table.bin").write_bytes(table(pieces, np.load(a.vectors)))
+    (a.to / "vectors" / "table.bin").write_bytes(table(pieces, fitted["vectors"], fitted["counts"]))
     (a.to / "neighbours.bin").write_bytes(neighbours(a.neighbours.read_text("utf-8").splitlines()))
 
 

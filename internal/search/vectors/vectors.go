@@ -27,7 +27,7 @@ var raw string
 //	slots    [65536]     uint16   rows by the hash of their piece, plus one; 0 is none
 //	scales   [count]     uint16   what a row's numbers are multiplied by
 //	numbers  [count*Dim/2] byte   two numbers from -7 to 7 each, plus 8; low half first
-//	text                          pieces in the order of their bytes
+//	text                          pieces, in the order of their rows: the commonest first
 type table struct {
 	count   int
 	offsets string
