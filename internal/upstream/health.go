@@ -3,14 +3,9 @@ package upstream
 import (
 	"context"
 	"errors"
-	"time"
 
 	"sallyport/internal/upstream/jsonrpc"
 )
-
-// pingTimeout is how long a server that works on nothing may take to say that
-// it lives.
-const pingTimeout = 10 * time.Second
 
 // errStalled: a server answered neither a call nor a ping.
 var errStalled = errors.New("it answered nothing any more")
@@ -39,9 +34,9 @@ func (s *Server) suspect() {
 	}
 	s.background(func(ctx context.Context) {
 		defer s.suspected.Store(false)
-		ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+		ping, cancel := context.WithTimeout(ctx, s.pingTimeout)
 		defer cancel()
-		err := s.Ping(ctx)
+		err := s.Ping(ping)
 		if err == nil || !errors.Is(err, context.DeadlineExceeded) || s.inFlight.Load() > 0 || !s.Alive() {
 			return
 		}

@@ -95,6 +95,16 @@ func sdkServer() *mcp.Server {
 		add("new-tool", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text("new"), nil })
 		return text("grown"), nil
 	})
+	add("count", func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		token := r.Params.GetProgressToken()
+		for i := 1; i <= 3 && token != nil; i++ {
+			note := &mcp.ProgressNotificationParams{ProgressToken: token, Progress: float64(i), Total: 3, Message: fmt.Sprintf("step %d", i)}
+			if err := r.Session.NotifyProgress(ctx, note); err != nil {
+				return nil, err
+			}
+		}
+		return text("counted"), nil
+	})
 	add("environment", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return text(strings.Join(os.Environ(), "\n")), nil
 	})
@@ -256,6 +266,9 @@ func (h *hostileServer) handle(r request) {
 	modern := strings.HasPrefix(h.role, "modern")
 	if modern && r.Method != "initialize" && r.Params.Meta["io.modelcontextprotocol/clientInfo"] == nil {
 		h.refuse(r, -32602, "no _meta in "+r.Method)
+		return
+	}
+	if h.role == "deaf" && r.Method == "ping" {
 		return
 	}
 	switch r.Method {

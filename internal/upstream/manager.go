@@ -32,6 +32,9 @@ type Options struct {
 	StartTimeout time.Duration
 	// CallTimeout bounds a call (10 min); negative: no bound.
 	CallTimeout time.Duration
+	// Ping is how long a server that let a call time out may take to say that
+	// it lives (10 s).
+	Ping time.Duration
 	// IdleStop ends a server that was not used for this long; 0: never.
 	IdleStop time.Duration
 	// StopGrace is how long each step of ending a server waits (2 s).
@@ -119,6 +122,7 @@ func NewManager(defs []Definition, opts Options) *Manager {
 	setDefault(&opts.StartTimeout, 60*time.Second)
 	setDefault(&opts.CallTimeout, 10*time.Minute)
 	setDefault(&opts.StopGrace, 2*time.Second)
+	setDefault(&opts.Ping, 10*time.Second)
 	if opts.ToolsChanged == nil {
 		opts.ToolsChanged = func(string) {}
 	}

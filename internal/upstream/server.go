@@ -23,6 +23,7 @@ type Server struct {
 	tools       *toolCache
 	changed     func(server string) // of its tools
 	callTimeout time.Duration
+	pingTimeout time.Duration
 
 	started time.Time
 	took    time.Duration

@@ -36,7 +36,7 @@ func (m *Manager) start(ctx context.Context, def Definition, known era) (*Server
 func (m *Manager) newServer(def Definition) *Server {
 	s := &Server{
 		def: def, log: m.opts.Log.With("server", def.Name),
-		tools: newToolCache(), changed: m.opts.ToolsChanged, callTimeout: m.opts.CallTimeout, background: m.background,
+		tools: newToolCache(), changed: m.opts.ToolsChanged, callTimeout: m.opts.CallTimeout, pingTimeout: m.opts.Ping, background: m.background,
 	}
 	if def.CallTimeout > 0 {
 		s.callTimeout = def.CallTimeout
