@@ -361,7 +361,7 @@ func (s *Store) check(key string, value json.RawMessage) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	if !json.Valid(value) {
+	if !json.Valid(value) || !utf8.Valid(value) {
 		return fmt.Errorf("%w: it is not JSON", ErrInvalid)
 	}
 	if int64(len(value)) > s.limits.Value {
@@ -387,7 +387,7 @@ func checkMetadata(metadata json.RawMessage) error {
 	switch {
 	case len(metadata) > MaxMetadata:
 		return fmt.Errorf("%w: metadata of %s, of at most %s", ErrLimit, size10(int64(len(metadata))), size10(MaxMetadata))
-	case !json.Valid(metadata) || !isObject(metadata):
+	case !json.Valid(metadata) || !utf8.Valid(metadata) || !isObject(metadata):
 		return fmt.Errorf("%w: metadata must be an object", ErrInvalid)
 	}
 	return nil

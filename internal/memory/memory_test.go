@@ -192,6 +192,8 @@ func TestRefusals(t *testing.T) {
 		{"longest key", func() error { return put(strings.Repeat("k", 300), text(5), nil) }, nil},
 		{"a key that is no text", func() error { return put("\xff", text(5), nil) }, ErrInvalid},
 		{"no JSON", func() error { return put("k", json.RawMessage(`{`), nil) }, ErrInvalid},
+		{"no UTF-8", func() error { return put("k", json.RawMessage("\"\xff\""), nil) }, ErrInvalid},
+		{"metadata that are no UTF-8", func() error { return put("k", text(5), json.RawMessage("{\"\xff\":1}")) }, ErrInvalid},
 		{"nothing", func() error { return put("k", nil, nil) }, ErrInvalid},
 		{"metadata that are a list", func() error { return put("k", text(5), json.RawMessage(`[]`)) }, ErrInvalid},
 		{"metadata that are no JSON", func() error { return put("k", text(5), json.RawMessage(`{`)) }, ErrInvalid},
