@@ -2,12 +2,18 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"sallyport/internal/bridge"
 	"sallyport/internal/catalog"
 	"sallyport/internal/pins"
 	"sallyport/internal/state"
+	"sallyport/internal/upstream"
+	"sallyport/internal/upstream/library"
 )
 
 // Borrow implements bridge.Lender.
@@ -46,3 +52,64 @@ func (a *app) remember(s *system, source bridge.Source) knowledge {
 
 // pinsOf are the pins of a server of the catalog.
 func pinsOf(s catalog.Server) pins.Server { return pins.Server{Name: s.Name, Key: s.Program} }
+
+// toolChanges is how the tools of a server stand to what the user accepted.
+func (a *app) toolChanges(d upstream.Definition) pins.Report {
+	report, err := pins.Open(state.At(a.settings.StateDir).Sub("pins"), a.log).Status(bridge.Pinned(d))
+	if err != nil {
+		return pins.Report{} // nothing was ever accepted
+	}
+	return report
+}
+
+// markChanges fills in which tools of the servers are not as they were.
+func (a *app) markChanges(lines []serverLine, snapshot *library.Snapshot) {
+	for i := range lines {
+		if d, ok := snapshot.Get(lines[i].Name); ok {
+			report := a.toolChanges(d)
+			lines[i].ChangedTools, lines[i].NewTools = report.Changed, report.New
+		}
+	}
+}
+
+// changes says in a few words what markChanges found.
+func (l *serverLine) changes() string {
+	text := ""
+	if n := len(l.ChangedTools); n > 0 {
+		text += ", " + count(n, "tool") + " changed"
+	}
+	if n := len(l.NewTools); n > 0 {
+		text += ", " + count(n, "tool") + " new"
+	}
+	return text
+}
+
+// approveChanges accepts the changed tools of a server, if it has any. The user
+// is shown what changed.
+func (a *app) approveChanges(snapshot *library.Snapshot, name string, yes bool) (done bool, err error) {
+	d, ok := snapshot.Get(name)
+	if !ok {
+		return false, nil
+	}
+	report := a.toolChanges(d)
+	if report.Quiet() {
+		return false, nil
+	}
+	book := pins.Open(state.At(a.settings.StateDir).Sub("pins"), a.log)
+	for _, tool := range slices.Concat(report.Changed, report.New) {
+		accepted, seen, err := book.Form(bridge.Pinned(d), tool)
+		if err != nil {
+			return false, err
+		}
+		fmt.Fprintf(a.stdio.Out, "%s\n%s\n", printable(tool), pins.Diff(accepted, seen))
+	}
+	if !yes && !a.agreed("Accept this?") {
+		return false, errors.New("nothing was accepted; --yes accepts without a question")
+	}
+	names, err := book.Approve(bridge.Pinned(d))
+	if err != nil {
+		return false, err
+	}
+	fmt.Fprintf(a.stdio.Out, "Accepted: %s\n", printable(strings.Join(names, ", ")))
+	return true, nil
+}

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -76,6 +77,9 @@ type serverLine struct {
 	DenyTools    []string             `json:"denyTools,omitempty"`
 	StartTimeout string               `json:"startTimeout,omitempty"`
 	CallTimeout  string               `json:"callTimeout,omitempty"`
+	// Tools that are not as they were when they were first seen.
+	ChangedTools []string `json:"changedTools,omitempty"`
+	NewTools     []string `json:"newTools,omitempty"`
 }
 
 func serverLineOf(d upstream.Definition, alias string) serverLine {
@@ -123,6 +127,7 @@ func (c *serversListCmd) Run(a *app) error {
 	}
 	defer lib.Close()
 	lines := serverLines(lib)
+	a.markChanges(lines, lib.Snapshot())
 	if c.JSON {
 		return a.printJSON(struct {
 			Servers  []serverLine `json:"servers"`
@@ -152,7 +157,7 @@ func (c *serversListCmd) table(a *app, lines []serverLine) error {
 		if n := len(l.Shadowed); n > 0 {
 			from += fmt.Sprintf(", hides %d more", n)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", printable(l.Name), l.Module, cut(l.commandLine(), 60), l.State, printable(from))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", printable(l.Name), l.Module, cut(l.commandLine(), 60), l.State+l.changes(), printable(from))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -162,6 +167,9 @@ func (c *serversListCmd) table(a *app, lines []serverLine) error {
 	}
 	if n := waiting["requested"]; n > 0 {
 		fmt.Fprintf(a.stdio.Out, "\n%d of them were asked for by code and are not started: look at them with 'sallyport servers approve'.\n", n)
+	}
+	if slices.ContainsFunc(lines, func(l serverLine) bool { return l.changes() != "" }) {
+		fmt.Fprintf(a.stdio.Out, "\nTools that changed since they were first seen: 'sallyport tools list NAME' names them, 'sallyport tools show NAME TOOL' shows the change, 'sallyport servers approve NAME' accepts it.\n")
 	}
 	return nil
 }
@@ -224,6 +232,8 @@ func (c *serversShowCmd) Run(a *app) error {
 		return err
 	}
 	l := serverLineOf(d, aliases(lib.Snapshot().Definitions)[d.Name])
+	report := a.toolChanges(d)
+	l.ChangedTools, l.NewTools = report.Changed, report.New
 	if c.JSON {
 		return a.printJSON(l)
 	}
@@ -243,6 +253,8 @@ func (c *serversShowCmd) Run(a *app) error {
 	say("name", printable(l.Name))
 	say("state", l.State+wayOut(l))
 	say("module", l.Module)
+	say("changed tools", list(l.ChangedTools))
+	say("new tools", list(l.NewTools))
 	if l.Description != "" {
 		say("description", printable(l.Description))
 	}

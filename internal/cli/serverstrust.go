@@ -161,7 +161,7 @@ func (a *app) agreed(question string) bool {
 
 type serversApproveCmd struct {
 	serversFlags
-	Name   string `arg:"" optional:"" help:"The server to grant; where none is named, all that were asked for are shown."`
+	Name   string `arg:"" optional:"" help:"The server to grant, or whose changed tools to accept; where none is named, all that were asked for are shown."`
 	Yes    bool   `help:"Grant it without a question." short:"y"`
 	Refuse bool   `help:"Forget the request instead."`
 	JSON   bool   `help:"Print the requests as JSON, and grant nothing." name:"json"`
@@ -170,6 +170,8 @@ type serversApproveCmd struct {
 // Help implements kong's HelpProvider.
 func (*serversApproveCmd) Help() string {
 	return `Code in a sandbox can ask for a server that is not configured (runtime.request_server). It would run as you, outside of the sandbox; so the wish is only written down, unless the setting policy.requests allows it. Granting one writes it into ~/MCPs/NAME.json.
+
+For a server that is configured, it accepts what the server says of its tools now, where that changed since they were first seen.
 
 Examples:
   sallyport servers approve
@@ -206,6 +208,9 @@ func (c *serversApproveCmd) Run(a *app) error {
 	}
 	i := slices.IndexFunc(requests, func(r library.Request) bool { return r.Name == c.Name })
 	if i < 0 {
+		if done, err := a.approveChanges(lib.Current(true), c.Name, c.Yes); done || err != nil {
+			return err
+		}
 		var names []string
 		for _, r := range requests {
 			names = append(names, printable(r.Name))
