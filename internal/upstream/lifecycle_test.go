@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -225,7 +226,12 @@ func TestTokens(t *testing.T) {
 	})
 	logged := new(logBuffer)
 	def := func(header string) Definition {
-		return definitions.NewRemote("x", "", definitions.Remote{Transport: definitions.Auto, URL: server.URL, Headers: map[string]string{"Authorization": header}})
+		entry := fmt.Sprintf(`{"url":%q,"headers":{"Authorization":%q}}`, server.URL, header)
+		d, err := definitions.Parse("x", json.RawMessage(entry), definitions.Options{}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
 	}
 	start := func(header string) (*Server, error) {
 		secrets := secret.Reader{Keyring: func(service, account string) (string, error) {

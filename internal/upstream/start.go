@@ -15,7 +15,7 @@ func (m *Manager) start(ctx context.Context, def Definition, known era) (*Server
 	failed := &Error{Server: def.Name, Op: "start", Kind: ErrStart, Command: def.CommandLine()}
 	def, err := def.Resolve(ctx, m.opts.Secrets)
 	if err != nil {
-		failed.Err = redactError(def, err)
+		failed.Err = err // it names what could not be read, and holds nothing of it
 		return nil, failed
 	}
 	if def.Remote() != nil {
