@@ -2,8 +2,8 @@
 
     python3 texts.py --sources DIR --gomod DIR --out texts.txt
 
-DIR of --sources holds clones of the repositories named in SOURCES; --gomod is
-a Go module cache with the modules of MODULES. What is taken, from where, and
+DIR of --sources holds clones of the repositories named in SOURCES, under these
+names; --gomod is a Go module cache with the modules of MODULES. What is taken, from where, and
 under which licence is in README.md. Which texts are taken of a source that has
 more than its share is decided by their SHA-256: the same sources give the same
 file.
@@ -43,11 +43,7 @@ class Repository:
 
     def __init__(self, folder, name):
         self.commit = SOURCES[name]
-        found = [p for p in folder.iterdir() if p.name == name or p.name.endswith("+" + name)]
-        if not found:
-            raise SystemExit(f"no clone of {name} in {folder}")
-        inner = found[0] / "repo"
-        self.git = ["git", "-C", str(inner if inner.is_dir() else found[0])]
+        self.git = ["git", "-C", str(folder / name)]
 
     def names(self, pattern):
         out = subprocess.run(self.git + ["ls-tree", "-r", "--name-only", "-z", self.commit],
