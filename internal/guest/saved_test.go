@@ -56,6 +56,8 @@ func TestSavedTools(t *testing.T) {
 		{"counts in a global", []string{"count = 0\ndef f():\n    global count, fresh\n    fresh = count = count + 1\n    return count + fresh"}, "f", "f(), f()", "(2, 4)\n", ""},
 		{"lines of every kind", []string{"x = 'a\\x0cb'  # \x0c a form feed\r\ndef f():\r\n    return 'g\u2028h'\r\n"}, "f", "f()", "'g\\u2028h'\n", ""},
 		{"redefined", []string{"def f(): return 1", "def f(): return 2"}, "f", "f()", "2\n", ""},
+		{"named top", []string{"n = 0\ndef top(limit):\n    global n\n    n += 1\n    x = [limit]\n    return x, n"}, "top", "top(2)", "([2], 1)\n", ""},
+		{"decorated and async", []string{"import functools, contextlib\ndef timed(fn):\n    @functools.wraps(fn)\n    async def inner(*a, **k): return {'r': await fn(*a, **k)}\n    return inner", "@contextlib.contextmanager\ndef cd(p): yield p\n\n@timed\nasync def f(repo: str, limit: int = 5) -> list:\n    with cd(3) as x: return [repo] * limit, x"}, "f", "await f('a', 2)", "{'r': (['a', 'a'], 3)}\n", ""},
 		{"names in letters", []string{"def größe(maß=1): return maß"}, "größe", "größe()", "1\n", ""},
 		{"helpers of the sandbox", []string{"def f():\n    save_memory('k', runtime.load_memory('k', default=0) + 1)\n    return load_memory('k'), len(mcp_servers), list_servers_sync()"}, "f", "f()", "(1, 0, ())\n", "from mcp.runtime import"},
 		{"top-level await beside it", []string{"import asyncio\nawait asyncio.sleep(0)\ndef f(): return 1"}, "f", "f()", "1\n", ""},

@@ -416,7 +416,10 @@ def global_names(text):
         table = pending.pop()
         top = table.get_type() == "module"
         for symbol in table.get_symbols():
-            if symbol.is_referenced() if top else symbol.is_global():
+            # Of a function that is named top, is_global says more than it should:
+            # module symtable takes it for a module.
+            inner = symbol.is_declared_global() or symbol.is_global() and not symbol.is_local()
+            if symbol.is_referenced() if top else inner:
                 found.add(symbol.get_name())
         pending += table.get_children()
     return found
