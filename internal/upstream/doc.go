@@ -4,26 +4,43 @@
 //
 // Results and schemas are handed out as the bytes that the server sent. The
 // parts are in packages of their own: jsonrpc (the wire), child (the
-// processes), definitions (what the user has). Here is what joins them: the
-// handshake of both eras of the protocol, the cache of tools, and the Manager,
-// which owns everything that runs.
+// processes), remote (HTTP), definitions (what the user has), secret (what
+// definitions refer to). Here is what joins them: the handshake of both eras of
+// the protocol, the cache of tools, and the Manager, which owns everything that
+// runs.
 //
 // # Two eras
 //
 // Servers up to revision 2025-11-25 want a handshake (initialize); since
-// 2026-07-28 there is none, and every request says which version it speaks. We
-// begin with the handshake, because many servers of the first era exit or fall
-// silent on anything else. When a server answers that it does not know
-// initialize, or not our version, it is asked with server/discover: on the same
-// connection, or, if it has ended itself after its answer, in a fresh process.
-// Silence is answered with server/discover too, once, when the time for the
-// start is over. What worked is remembered for the next start.
+// 2026-07-28 there is none, and every request says which version it speaks.
 //
-// # Where further transports belong
+// With a program we begin with the handshake, because many servers of the first
+// era exit or fall silent on anything else. When a server answers that it does
+// not know initialize, or not our version, it is asked with server/discover: on
+// the same connection, or, if it has ended itself after its answer, in a fresh
+// process. Silence is answered with server/discover too, once, when the time
+// for the start is over.
 //
-// A Server speaks through a jsonrpc.Conn to a child.Process. A server reached
-// over HTTP will need what those two offer together: Call, Notify, Done, Err,
-// an end, and a diagnosis for errors.
+// Over HTTP a question harms no server: there we begin with server/discover,
+// which has a deadline of its own, then try the handshake, and where a server
+// refuses messages altogether, HTTP with server-sent events.
+//
+// What worked is remembered for the next start, also of another process.
+//
+// # Transports
+//
+// A Server speaks through a transport: a program's standard input and output
+// (program), or a connection of package remote. A connection over streamable
+// HTTP does not end when the network does; calls fail one by one, and what was a
+// session is begun anew.
+//
+// # Life cycle
+//
+// A server is started on first use and shared; where the configuration says so,
+// it has several processes or connections, and a call goes to the least busy.
+// One that ends by itself is started again on the next use, after pauses that
+// grow when it does not stay up. One that let a call time out and does not
+// answer a ping either is ended.
 //
 // # Trust
 //

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// Service is what entries of the keyring belong to that name no other
-	// service.
+	// Service is what entries of the keyring belong to.
 	Service = "sallyport"
 	// maxSecret bounds a secret in bytes.
 	maxSecret = 64 << 10
+	maxName   = 1 << 10
 	// keyringTimeout is how long a keyring may take, which may have to ask the
 	// user to be unlocked.
 	keyringTimeout = time.Minute
@@ -36,8 +36,8 @@ type Reader struct {
 }
 
 // Read returns a secret: kind "file" and an absolute path, or kind "keyring"
-// and the name of an entry, as SERVICE/ACCOUNT or an ACCOUNT of Service. Errors
-// hold nothing of a secret.
+// and the name of an entry: an account of Service, or else, as SERVICE/ACCOUNT,
+// one of another service. Errors hold nothing of a secret.
 func (r Reader) Read(ctx context.Context, kind, name string) (string, error) {
 	var value string
 	var err error
@@ -84,12 +84,8 @@ func readFile(name string) (string, error) {
 }
 
 func (r Reader) keyring(ctx context.Context, name string) (string, error) {
-	service, account, ok := strings.Cut(name, "/")
-	if !ok {
-		service, account = Service, name
-	}
-	if service == "" || account == "" {
-		return "", errors.New("an entry of the keyring is named ACCOUNT or SERVICE/ACCOUNT")
+	if name == "" || len(name) > maxName {
+		return "", errors.New("no entry of a keyring has such a name")
 	}
 	get := r.Keyring
 	if get == nil {
@@ -102,7 +98,11 @@ func (r Reader) keyring(ctx context.Context, name string) (string, error) {
 	// The keyring's own calls cannot be interrupted: one that hangs is left.
 	answer := make(chan found, 1)
 	go func() {
-		value, err := get(service, account)
+		value, err := get(Service, name)
+		service, account, ok := strings.Cut(name, "/")
+		if errors.Is(err, keyring.ErrNotFound) && ok && service != "" && account != "" {
+			value, err = get(service, account)
+		}
 		answer <- found{value, err}
 	}()
 	ctx, cancel := context.WithTimeoutCause(ctx, keyringTimeout, fmt.Errorf("the keyring did not answer within %s", keyringTimeout))
@@ -111,7 +111,7 @@ func (r Reader) keyring(ctx context.Context, name string) (string, error) {
 	case f := <-answer:
 		switch {
 		case errors.Is(f.err, keyring.ErrNotFound):
-			return "", fmt.Errorf("the keyring has no entry for service %q, account %q", service, account)
+			return "", fmt.Errorf("the keyring has no entry for service %q, account %q", Service, name)
 		case errors.Is(f.err, keyring.ErrUnsupportedPlatform):
 			return "", errors.New("there is no keyring on this system that Sallyport knows: use a file or a variable")
 		case f.err != nil:

@@ -20,7 +20,7 @@ func TestRead(t *testing.T) {
 		}
 		return path
 	}
-	entries := map[string]string{"sallyport/github": "t0ken", "other/a/b": "nested", "sallyport/empty": "", "sallyport/binary": "\x00"}
+	entries := map[string]string{"sallyport/github": "t0ken", "other/a/b": "nested", "sallyport/input/key": "asked", "input/key": "another's", "sallyport/empty": "", "sallyport/binary": "\x00"}
 	r := Reader{Keyring: func(service, account string) (string, error) {
 		if account == "locked" {
 			return "", errors.New("org.freedesktop.secrets was not provided")
@@ -41,7 +41,9 @@ func TestRead(t *testing.T) {
 		{"keyring", "github", "t0ken", ""},
 		{"keyring", "other/a/b", "nested", ""},
 		{"keyring", "none", "", `no entry for service "sallyport", account "none"`},
-		{"keyring", "/x", "", "ACCOUNT or SERVICE/ACCOUNT"},
+		{"keyring", "input/key", "asked", ""},
+		{"keyring", "/x", "", "no entry for service"},
+		{"keyring", "", "", "no entry of a keyring"},
 		{"keyring", "empty", "", "empty"},
 		{"keyring", "binary", "", "not text"},
 		{"keyring", "locked", "", "needs a Secret Service"},
