@@ -25,6 +25,8 @@ const (
 	// bookRoom is what may wait for the disk; more is counted and left out,
 	// because code is not to wait for it.
 	bookRoom = 4 << 20
+	// noteCost is what a note takes beside its text.
+	noteCost = 128
 	// maxLoggedCode bounds the code of one execution in the book.
 	maxLoggedCode = 1 << 20
 )
@@ -179,8 +181,8 @@ type book struct {
 	own   bool // it ends with the process
 
 	mu      sync.Mutex
-	pending []Entry
-	last    []byte // the text of the last of them, which grows
+	pending []note
+	spare   []note // to be used again
 	size    int
 	leftOut int64
 	armed   bool
@@ -188,6 +190,61 @@ type book struct {
 
 	writing sync.Mutex
 	failed  bool // which was said
+}
+
+// note is an entry that waits. Executions make three of them each, so they are
+// small.
+type note struct {
+	at        int64 // nanoseconds
+	execution uint64
+	kind      noteKind
+	end       End
+	data      []byte // of output: it grows while nothing else comes
+	text      string // of what was run, or why something was lost
+}
+
+type noteKind uint8
+
+const (
+	noteStart noteKind = iota
+	noteStdout
+	noteStderr
+	noteEnd
+	noteLost
+	noteReset
+	noteLeftOut
+)
+
+// reused is how many notes' room is kept for the next ones.
+const reused = 4096
+
+// entry is the note as it is written.
+func (n *note) entry() Entry {
+	e := Entry{Time: time.Unix(0, n.at).UTC(), Execution: n.execution}
+	switch n.kind {
+	case noteStart:
+		e.Start, e.Code = true, n.text
+	case noteStdout, noteStderr:
+		e.Stream = Stdout.String()
+		if n.kind == noteStderr {
+			e.Stream = Stderr.String()
+		}
+		if utf8.Valid(n.data) {
+			e.Text = string(n.data)
+		} else {
+			e.Bytes = n.data
+		}
+	case noteEnd:
+		e.End, e.Lost = n.end.String(), n.text
+	case noteLost:
+		e.Lost = n.text
+	case noteReset:
+		e.Reset = true
+	case noteLeftOut:
+		e.LeftOut = int64(n.execution)
+		e.Execution = 0
+	}
+	return e
 }
 
 // begin notes that an execution starts.
@@ -198,7 +255,7 @@ func (b *book) begin(execution uint64, code string) {
 	if len(code) > maxLoggedCode {
 		code = code[:maxLoggedCode]
 	}
-	b.add(Entry{Execution: execution, Start: true, Code: code}, len(code))
+	b.add(note{execution: execution, kind: noteStart, text: code})
 }
 
 // output notes what was written; execution 0 is between two.
@@ -217,16 +274,17 @@ func (b *book) output(execution uint64, s Stream, p []byte) {
 		return
 	}
 	b.size += len(p)
+	kind := noteStdout
+	if s == Stderr {
+		kind = noteStderr
+	}
 	if n := len(b.pending); n > 0 {
-		if e := &b.pending[n-1]; e.Execution == execution && e.Stream == s.String() && len(b.last)+len(p) <= maxChunk {
-			b.last = append(b.last, p...)
+		if last := &b.pending[n-1]; last.execution == execution && last.kind == kind && len(last.data)+len(p) <= maxChunk {
+			last.data = append(last.data, p...)
 			return
 		}
 	}
-	b.settle()
-	b.pending = append(b.pending, Entry{Time: time.Now(), Execution: execution, Stream: s.String()})
-	b.last = append(make([]byte, 0, max(256, len(p))), p...)
-	b.arm()
+	b.put(note{execution: execution, kind: kind, data: append([]byte(nil), p...)})
 }
 
 // end notes how an execution ended.
@@ -234,52 +292,54 @@ func (b *book) end(execution uint64, out *Outcome) {
 	if b == nil {
 		return
 	}
-	b.add(Entry{Execution: execution, End: out.End.String(), Lost: out.Reason}, 0)
+	b.add(note{execution: execution, kind: noteEnd, end: out.End, text: out.Reason})
 }
 
-// mark notes what is not of an execution.
-func (b *book) mark(e Entry) {
+// lost notes that the state of earlier executions is gone, and reset that
+// somebody wanted that.
+func (b *book) lost(why string) {
 	if b != nil {
-		b.add(e, 0)
+		b.add(note{kind: noteLost, text: why})
 	}
 }
 
-func (b *book) add(e Entry, size int) {
+func (b *book) reset() {
+	if b != nil {
+		b.add(note{kind: noteReset})
+	}
+}
+
+func (b *book) add(n note) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return
 	}
-	if e.Code != "" && b.size+size > b.room() {
-		b.leftOut += int64(size)
-		e.Code = ""
-		size = 0
+	if n.kind == noteStart && b.size+len(n.text) > b.room() {
+		b.leftOut += int64(len(n.text))
+		n.text = ""
 	}
-	e.Time = time.Now()
-	b.settle()
-	b.pending = append(b.pending, e)
-	b.size += size
+	b.size += len(n.text)
+	b.put(n)
+}
+
+// put appends a note and has it written soon. Held: mu.
+func (b *book) put(n note) {
+	if b.pending == nil {
+		b.pending, b.spare = b.spare, nil
+	}
+	n.at = time.Now().UnixNano()
+	if b.leftOut > 0 {
+		b.pending = append(b.pending, note{at: n.at, kind: noteLeftOut, execution: uint64(b.leftOut)})
+		b.leftOut = 0
+	}
+	b.pending = append(b.pending, n)
+	b.size += noteCost
 	b.arm()
 }
 
 // room is what may wait: less than a file may hold.
 func (b *book) room() int { return int(min(bookRoom, b.books.limit/8)) }
-
-// settle gives the last entry its text. Held: mu.
-func (b *book) settle() {
-	if n := len(b.pending); n > 0 && b.last != nil {
-		if e := &b.pending[n-1]; utf8.Valid(b.last) {
-			e.Text = string(b.last)
-		} else {
-			e.Bytes = b.last
-		}
-	}
-	b.last = nil
-	if b.leftOut > 0 {
-		b.pending = append(b.pending, Entry{Time: time.Now(), LeftOut: b.leftOut})
-		b.leftOut = 0
-	}
-}
 
 // arm has what waits written soon. Held: mu.
 func (b *book) arm() {
@@ -297,20 +357,31 @@ func (b *book) flush() {
 	b.writing.Lock()
 	defer b.writing.Unlock()
 	b.mu.Lock()
-	b.settle()
+	if b.leftOut > 0 {
+		b.pending = append(b.pending, note{at: time.Now().UnixNano(), kind: noteLeftOut, execution: uint64(b.leftOut)})
+		b.leftOut = 0
+	}
 	pending := b.pending
 	b.pending, b.size, b.armed = nil, 0, false
 	b.mu.Unlock()
 	if len(pending) == 0 {
 		return
 	}
+	defer func() {
+		if cap(pending) <= reused {
+			clear(pending)
+			b.mu.Lock()
+			b.spare = pending[:0]
+			b.mu.Unlock()
+		}
+	}()
 	if err := b.write(pending); err != nil && !b.failed {
 		b.failed = true // once is enough: the code is not to suffer
 		b.books.log.Warn("a session's log cannot be written", "session", b.name, "error", err)
 	}
 }
 
-func (b *book) write(entries []Entry) error {
+func (b *book) write(pending []note) error {
 	if b.own {
 		if err := b.books.live(); err != nil {
 			return err
@@ -320,7 +391,8 @@ func (b *book) write(entries []Entry) error {
 		return err
 	}
 	var output, code bytes.Buffer
-	for _, e := range entries {
+	for i := range pending {
+		e := pending[i].entry()
 		if e.Code != "" || e.Reset || e.Lost != "" {
 			if err := line(&code, Entry{Time: e.Time, Execution: e.Execution, Code: e.Code, Reset: e.Reset, Lost: e.Lost}); err != nil {
 				return err
@@ -374,7 +446,7 @@ func (b *book) remove() error {
 	b.writing.Lock()
 	defer b.writing.Unlock()
 	b.mu.Lock()
-	b.pending, b.last, b.size, b.leftOut = nil, nil, 0, 0
+	b.pending, b.size, b.leftOut = nil, 0, 0
 	b.mu.Unlock()
 	return os.RemoveAll(b.dir)
 }
@@ -384,7 +456,7 @@ func (b *book) close() {
 	b.mu.Lock()
 	b.closed = true
 	if b.own {
-		b.pending, b.last, b.size, b.leftOut = nil, nil, 0, 0
+		b.pending, b.size, b.leftOut = nil, 0, 0
 	}
 	b.mu.Unlock()
 	b.flush()

@@ -142,6 +142,18 @@ func (b *box) dead() bool {
 	}
 }
 
+// ends says whether the sandbox is dead, or soon will be.
+func (b *box) ends(within time.Duration) bool {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-b.conn.Dead():
+		return true
+	case <-timer.C:
+		return b.dead()
+	}
+}
+
 // exit asks the engine how the sandbox ended. The guest's streams end a moment
 // before an engine knows.
 func (b *box) exit() sandbox.Exit {

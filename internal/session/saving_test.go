@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"sallyport/internal/sandbox"
 	"sallyport/internal/wire"
@@ -19,6 +20,7 @@ type saving struct {
 	scripted
 	binding            string
 	saveErr, dieOnSave error
+	sends              []string // parts of files, in place of what is remembered
 
 	mu       sync.Mutex
 	restored int
@@ -60,6 +62,16 @@ func (e *saving) remember(g *guestEnd) {
 			memory["reseed"] = f.Reseed
 		}
 		verb, rest, _ := strings.Cut(f.Code, " ")
+		switch f.Task {
+		case wire.TaskTakeOut:
+			e.takeOut(g, f, memory)
+			continue
+		case wire.TaskPutIn:
+			if !putIn(g, f, memory) {
+				return
+			}
+			continue
+		}
 		switch verb {
 		case "set":
 			k, v, _ := strings.Cut(rest, " ")
@@ -70,12 +82,65 @@ func (e *saving) remember(g *guestEnd) {
 			g.done(f, "ok", 0)
 		case "leave": // output after the end
 			g.done(f, "ok", 0)
+			time.Sleep(time.Millisecond) // the host has seen the end when time goes on
 			g.output(wire.KindStdout, rest)
 		default:
 			if !words(g, f) {
 				return
 			}
 		}
+	}
+}
+
+// takeOut sends what the guest remembers as files, or what the test wants sent.
+func (e *saving) takeOut(g *guestEnd, f frame, memory map[string]string) {
+	parts := e.sends
+	if parts == nil {
+		for k, v := range memory {
+			data, _ := json.Marshal(wire.TaskFile{Path: k, Mode: 0o644, Data: []byte(v)})
+			parts = append(parts, string(data))
+		}
+	}
+	for i, p := range parts {
+		g.control(`{"type":"call","id":%d,"run":%d,"method":"task_file","params":%s}`, i+1, f.ID, p)
+		for {
+			reply, ok := g.next()
+			if !ok {
+				return
+			}
+			if reply.Type == "reply" {
+				if !reply.OK {
+					g.done(f, "error", 1)
+					return
+				}
+				break
+			}
+		}
+	}
+	g.done(f, "ok", 0)
+}
+
+// putIn remembers the files that it is given.
+func putIn(g *guestEnd, f frame, memory map[string]string) bool {
+	for id := 1; ; id++ {
+		g.control(`{"type":"call","id":%d,"run":%d,"method":"task_next","params":{}}`, id, f.ID)
+		reply, ok := g.next()
+		if !ok {
+			return false
+		}
+		if !reply.OK {
+			g.done(f, "error", 1)
+			return true
+		}
+		var part *wire.TaskFile
+		if err := json.Unmarshal(reply.Result, &part); err != nil {
+			panic(err)
+		}
+		if part == nil {
+			g.done(f, "ok", 0)
+			return true
+		}
+		memory[part.Path] += string(part.Data)
 	}
 }
 

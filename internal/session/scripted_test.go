@@ -222,6 +222,7 @@ type frame struct {
 	Code       string
 	Grants     []string
 	Reseed     string
+	Task       string
 	Define     []wire.Server
 	Discovered []wire.ServerInfo
 	OK         bool

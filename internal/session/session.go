@@ -261,7 +261,7 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 			return nil, err
 		}
 		if s.lost != "" {
-			s.book.mark(Entry{Lost: s.lost})
+			s.book.lost(s.lost)
 		}
 		out, err := s.box.exec(ctx, s.config, req, prep)
 		if errors.Is(err, errNotStarted) && attempt == 0 {

@@ -8,6 +8,10 @@ import (
 // sleepTimeout bounds the time that a session takes to fall asleep.
 const sleepTimeout = time.Minute
 
+// deathTime is how long a sandbox that could not be saved may take to show that
+// it did not survive that.
+const deathTime = 200 * time.Millisecond
+
 // Sleep lays the session down when its turn comes, if it is awake: its state
 // goes to disk and its memory is freed. The next execution wakes it.
 func (s *Session) Sleep(ctx context.Context) error {
@@ -52,7 +56,7 @@ func (s *Session) layDown(ctx context.Context) error {
 	}
 	s.nap.record.Executions = s.view.count()
 	if err := s.nap.sleep(ctx, s.box); err != nil {
-		if s.box.dead() {
+		if s.box.ends(deathTime) {
 			s.drop("the session could not be saved: " + err.Error())
 			s.nap.leave(s.lost)
 		} else {
@@ -88,7 +92,7 @@ func (s *Session) Reset(ctx context.Context) error {
 	}
 	s.lost = ""
 	s.view.closed("", "")
-	s.book.mark(Entry{Reset: true})
+	s.book.reset()
 	s.book.flush()
 	return s.nap.forget()
 }

@@ -1,0 +1,266 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sallyport/internal/snapshot"
+	"sallyport/internal/state"
+	"sallyport/internal/wire"
+)
+
+// names is a list in short.
+func names(list []Info) string {
+	var out []string
+	for _, i := range list {
+		out = append(out, fmt.Sprintf("%s %s %d", i.Name, i.Status, i.Executions))
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+func shelf(dir string) *Shelf {
+	return NewShelf(Config{Logger: discard, Snapshots: snapshot.At(dir + "/snapshots"), Records: state.At(dir + "/sessions"), Logs: dir + "/logs"})
+}
+
+func onShelf(t *testing.T, f *Shelf) []Info {
+	t.Helper()
+	list, err := f.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func TestList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newSaving()
+		open, dir := sets(t, logged(1<<20))
+		set := open(e)
+		f := shelf(dir)
+		if got := names(set.List()); got != "own unused 0" {
+			t.Error(got)
+		}
+		if list := set.List(); !list[0].Unnamed || list[0].Process == 0 || list[0].Created.IsZero() {
+			t.Errorf("%+v", list[0])
+		}
+		exec(t, get(t, set, "Work"), "say x")
+		exec(t, get(t, set, "Work"), "say x")
+		exec(t, get(t, set, "own"), "say x")
+		get(t, set, "idle")
+		busy := begin(t, set, "busy", "sleep 10s")
+		synctest.Wait()
+		waits := begin(t, set, "busy", "say x")
+		synctest.Wait()
+		if got := names(set.List()); got != "Work awake 2, busy awake 0, own awake 1" {
+			t.Error(got)
+		}
+		for _, i := range set.List() {
+			if waiting := map[bool]int{true: 2}[i.Name == "busy"]; i.Waiting != waiting || i.Log == "" || i.Used.Before(i.Created) {
+				t.Errorf("%+v", i)
+			}
+		}
+		<-busy
+		<-waits
+		if got := names(onShelf(t, f)); got != "Work awake 0, busy awake 0" {
+			t.Error(got)
+		}
+		for _, name := range []string{"Work", ""} {
+			if err := set.Sleep(t.Context(), name); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := names(set.List()); got != "busy awake 2, own asleep 1" {
+			t.Error(got)
+		}
+		if got := names(onShelf(t, f)); got != "Work asleep 2, busy awake 0" {
+			t.Error(got)
+		}
+		list := set.List()
+		if i := list[slices.IndexFunc(list, func(i Info) bool { return i.Unnamed })]; i.Disk == 0 {
+			t.Errorf("%+v", i)
+		}
+		disk := onShelf(t, f)
+		if i := disk[slices.IndexFunc(disk, func(i Info) bool { return i.Name == "Work" })]; i.Disk == 0 || i.Process != 0 || i.Log == "" {
+			t.Errorf("%+v", i)
+		}
+		if total, err := f.Total(); err != nil || total <= 0 {
+			t.Error(total, err)
+		}
+		// It wakes with its count, here or elsewhere.
+		if err := set.Wake(t.Context(), "Work"); err != nil {
+			t.Error(err)
+		}
+		if err := set.Wake(t.Context(), ""); err != nil {
+			t.Error(err)
+		}
+		if got := names(set.List()); got != "Work awake 2, busy awake 2, own awake 1" {
+			t.Error(got)
+		}
+		set.Close()
+		if got := names(onShelf(t, f)); got != "Work asleep 2, busy asleep 2" {
+			t.Error(got)
+		}
+		set = open(e)
+		exec(t, get(t, set, "Work"), "say x")
+		if got := names(set.List()); got != "Work awake 3, own unused 0" {
+			t.Error(got)
+		}
+		if err := set.Reset(t.Context(), "Work"); err != nil {
+			t.Error(err)
+		}
+		if got := names(set.List()) + "; " + names(onShelf(t, f)); got != "own unused 0; busy asleep 2" {
+			t.Error(got)
+		}
+		exec(t, get(t, set, "Work"), "vanish")
+		list = set.List()
+		if got := names(list); got != "Work gone 1, own unused 0" || list[0].Lost == "" {
+			t.Errorf("%s %+v", got, list)
+		}
+		set.Close()
+		if got := names(onShelf(t, f)); got != "Work gone 0, busy asleep 2" {
+			t.Error(got)
+		}
+	})
+}
+
+// A process that died without a word is found out.
+func TestShelfAfterACrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newSaving()
+		open, dir := sets(t, nil)
+		dead := open(e)
+		exec(t, get(t, dead, "work"), "say x")
+		get(t, dead, "work").nap.unlock()
+		if list := onShelf(t, shelf(dir)); len(list) != 1 || list[0].Status != Gone || list[0].Process != 0 || !strings.Contains(list[0].Lost, "without saving") {
+			t.Errorf("%+v", list)
+		}
+		if err := shelf(dir).Reset("work", true); err != nil {
+			t.Error(err)
+		}
+		if list := onShelf(t, shelf(dir)); len(list) != 0 {
+			t.Errorf("%+v", list)
+		}
+		get(t, dead, "work").nap = nil
+		dead.Close()
+	})
+}
+
+func TestShelfReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newSaving()
+		open, dir := sets(t, logged(1<<20))
+		set := open(e)
+		f := shelf(dir)
+		for _, all := range []bool{false, true} {
+			exec(t, get(t, set, "work"), "set x 1")
+			if err := f.Reset("work", all); !errors.Is(err, ErrElsewhere) {
+				t.Errorf("awake: %v", err)
+			}
+			if err := set.Sleep(t.Context(), "work"); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Reset("work", all); err != nil {
+				t.Fatal(err)
+			}
+			if exists(dir+"/snapshots/session-work") || exists(dir+"/sessions/work.json") {
+				t.Error("something is left")
+			}
+			if exists(dir+"/logs/named/work") == all {
+				t.Errorf("with all %v: the log", all)
+			}
+			if out := exec(t, get(t, set, "work"), "get x"); out.Stdout.Head != "" || out.Lost != "" {
+				t.Errorf("%+v", out)
+			}
+			if err := set.Reset(t.Context(), "work"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.Reset("nobody", true); !errors.Is(err, ErrUnknown) {
+			t.Error(err)
+		}
+		set.Close()
+	})
+}
+
+func TestWakeRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newSaving()
+		open, _ := sets(t, nil)
+		set, other := open(e), open(e)
+		if err := set.Wake(t.Context(), "nobody"); !errors.Is(err, ErrUnknown) {
+			t.Error(err)
+		}
+		if err := set.Wake(t.Context(), ""); !errors.Is(err, ErrUnknown) {
+			t.Error(err)
+		}
+		if err := set.Sleep(t.Context(), "nobody"); !errors.Is(err, ErrUnknown) {
+			t.Error(err)
+		}
+		if err := set.Reset(t.Context(), "nobody"); !errors.Is(err, ErrUnknown) {
+			t.Error(err)
+		}
+		exec(t, get(t, other, "work"), "set x 1")
+		if err := set.Wake(t.Context(), "work"); !errors.Is(err, ErrElsewhere) {
+			t.Error(err)
+		}
+		if err := other.Sleep(t.Context(), "work"); err != nil {
+			t.Error(err)
+		}
+		e.binding = "another"
+		if err := set.Wake(t.Context(), "work"); err == nil || !strings.Contains(err.Error(), "could not be woken") {
+			t.Error(err)
+		}
+		if err := set.Wake(t.Context(), "work"); err == nil || !strings.Contains(err.Error(), "nothing is left to wake") {
+			t.Error(err)
+		}
+		if out := exec(t, get(t, set, "work"), "get x"); !strings.Contains(out.Lost, "could not be woken") {
+			t.Errorf("%+v", out)
+		}
+		set.Close()
+		other.Close()
+	})
+}
+
+// A woken session does not fall asleep before it could be used.
+func TestWokenStaysAwake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newSaving()
+		open, _ := sets(t, nil)
+		set := open(e)
+		defer set.Close()
+		exec(t, get(t, set, "work"), "set x 1")
+		time.Sleep(2 * time.Minute)
+		if err := set.Wake(t.Context(), "work"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		if got := names(set.List()); got != "own unused 0, work awake 1" {
+			t.Error(got)
+		}
+		if out := exec(t, get(t, set, "work"), "get x"); out.Stdout.Head != "1" {
+			t.Errorf("%+v", out)
+		}
+	})
+}
+
+func TestWhatRunsIsTold(t *testing.T) {
+	e := &scripted{metered: true, guest: each(func(g *guestEnd, f frame) bool {
+		g.output(wire.KindNonce, f.Nonce)
+		g.control(`{"type":"done","id":%d,"status":"ok","exitCode":0,"background":{"threads":2},"running":["thread a","thread b"]}`, f.ID)
+		return true
+	})}
+	set := NewSet(Config{Backend: e, Logger: discard}, "own")
+	defer set.Close()
+	exec(t, get(t, set, "work"), "say x")
+	list := set.List()
+	i := list[slices.IndexFunc(list, func(i Info) bool { return i.Name == "work" })]
+	if i.Background.Threads != 2 || !slices.Equal(i.Running, []string{"thread a", "thread b"}) || i.Memory == nil || *i.Memory != 1<<20 || i.CPU == nil {
+		t.Errorf("%+v", i)
+	}
+}

@@ -1,0 +1,327 @@
+package session
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sallyport/internal/wire"
+)
+
+// unpacked is what an archive has, in short.
+func unpacked(t *testing.T, data []byte) map[string]string {
+	t.Helper()
+	a, err := ReadArchive(bytes.NewReader(data), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{"": fmt.Sprintf("%s %d", a.Facts.Name, a.Facts.Executions)}
+	for {
+		i, err := a.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == nil {
+			return found
+		}
+		content, err := io.ReadAll(i.Content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[i.Name] = string(content)
+	}
+}
+
+func TestExportAndImport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newSaving()
+		open, _ := sets(t, logged(1<<20))
+		set := open(e)
+		s := get(t, set, "work")
+		exec(t, s, "set f one")
+		var awake, asleep bytes.Buffer
+		if err := set.Export(t.Context(), "work", &awake); err != nil {
+			t.Fatal(err)
+		}
+		if err := set.Sleep(t.Context(), "work"); err != nil {
+			t.Fatal(err)
+		}
+		if err := set.Export(t.Context(), "work", &asleep); err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range []*bytes.Buffer{&awake, &asleep} {
+			found := unpacked(t, b.Bytes())
+			if found[""] != "work 1" || found["workspace/f"] != "one" || found["code/00001.py"] != "set f one\n" || !strings.Contains(found["left-out.txt"], "variables") || len(found) != 4 {
+				t.Errorf("%q", found)
+			}
+		}
+		// It sleeps on, and was not even noted to be used.
+		if got := names(set.List()); got != "own unused 0" {
+			t.Error(got)
+		}
+		set.Close()
+		set = open(e)
+		a, err := ReadArchive(&asleep, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := set.Import(t.Context(), "again", a); err != nil {
+			t.Fatal(err)
+		}
+		if out := exec(t, get(t, set, "again"), "get f"); out.Stdout.Head != "one" || out.Lost != "" {
+			t.Errorf("%+v", out)
+		}
+		if out := exec(t, get(t, set, "work"), "get f"); out.Stdout.Head != "one" || out.Lost != "" {
+			t.Errorf("%+v", out)
+		}
+		for _, name := range []string{"again", "work", "own", "no name"} {
+			a, err := ReadArchive(bytes.NewReader(awake.Bytes()), 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := set.Import(t.Context(), name, a); err == nil {
+				t.Errorf("imported as %q", name)
+			}
+		}
+		set.Close()
+	})
+}
+
+func TestExportRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newSaving()
+		open, _ := sets(t, nil)
+		set := open(e)
+		defer set.Close()
+		if err := set.Export(t.Context(), "nobody", io.Discard); !errors.Is(err, ErrUnknown) {
+			t.Error(err)
+		}
+		if err := set.Export(t.Context(), "", io.Discard); !errors.Is(err, ErrUnknown) {
+			t.Error(err)
+		}
+		exec(t, get(t, set, "work"), "set x 1")
+		if err := set.Reset(t.Context(), "work"); err != nil {
+			t.Fatal(err)
+		}
+		if err := set.Export(t.Context(), "work", io.Discard); err == nil || !strings.Contains(err.Error(), "nothing to export") {
+			t.Error(err)
+		}
+	})
+}
+
+// What a guest says of its files is checked, and whatever it says the session
+// goes on.
+func TestExportOfAHostileGuest(t *testing.T) {
+	file := func(f wire.TaskFile) string {
+		data, err := json.Marshal(f)
+		if err != nil {
+			panic(err)
+		}
+		return string(data)
+	}
+	whole := file(wire.TaskFile{Path: "good", Mode: 0o7777, Data: []byte("1")})
+	tests := []struct {
+		name  string
+		sends []string
+		want  string // of the error; empty: there is none
+		has   map[string]string
+	}{
+		{"paths", []string{
+			whole, file(wire.TaskFile{Path: "../up"}), file(wire.TaskFile{Path: "/root"}), file(wire.TaskFile{Path: "a//b"}), file(wire.TaskFile{Path: "."}),
+			file(wire.TaskFile{Path: "a\\b"}), file(wire.TaskFile{Path: "a\x1b[2J"}), file(wire.TaskFile{Path: strings.Repeat("x", 2000)}), file(wire.TaskFile{}),
+			file(wire.TaskFile{Path: "C:/x/../../y", Directory: true}),
+		}, "", map[string]string{"workspace/good": "1"}},
+		{"twice", []string{whole, file(wire.TaskFile{Path: "good", Data: []byte("2")})}, "", map[string]string{"workspace/good": "1"}},
+		{"half", []string{file(wire.TaskFile{Path: "a", Data: []byte("1"), More: true}), whole}, "", map[string]string{"workspace/a": "1", "workspace/good": "1"}},
+		{"half at the end", []string{whole, file(wire.TaskFile{Path: "a", Data: []byte("1"), More: true})}, "", map[string]string{"workspace/a": "1", "workspace/good": "1"}},
+		{"parts", []string{file(wire.TaskFile{Path: "a", Data: []byte("1"), More: true}), file(wire.TaskFile{Path: "a", Data: []byte("2")})}, "", map[string]string{"workspace/a": "12"}},
+		{"too large", []string{file(wire.TaskFile{Path: "a", Data: make([]byte, 60<<10), More: true}), file(wire.TaskFile{Path: "a", Data: make([]byte, 60<<10)})}, "larger than the workspace", nil},
+		{"no part", []string{`[1]`}, "no part of a file", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newSaving()
+				open, _ := sets(t, func(c *Config) { c.Spec.Limits.WorkspaceBytes = 100 << 10 })
+				set := open(e)
+				defer set.Close()
+				exec(t, get(t, set, "work"), "set x 1")
+				e.sends = tt.sends
+				var b bytes.Buffer
+				err := set.Export(t.Context(), "work", &b)
+				switch {
+				case tt.want == "" && err != nil, tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+					t.Fatal(err)
+				case err == nil:
+					found := unpacked(t, b.Bytes())
+					for name, want := range tt.has {
+						if found[name] != want {
+							t.Errorf("%s: %q", name, found[name])
+						}
+					}
+					if len(found) != len(tt.has)+2 { // and the facts, and what is left out
+						t.Errorf("%q", found)
+					}
+				}
+				if out := exec(t, get(t, set, "work"), "get x"); out.Stdout.Head != "1" || out.Lost != "" {
+					t.Errorf("%+v", out)
+				}
+			})
+		})
+	}
+}
+
+// A guest that does not answer is waited for until the time is up, also where
+// whoever asked has gone; then it is lost, and that is said.
+func TestExportOfASilentGuest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &scripted{guest: each(func(g *guestEnd, f frame) bool {
+			if f.Task != "" {
+				<-g.run.killed
+				return false
+			}
+			return words(g, f)
+		})}
+		set := NewSet(Config{Backend: e, Logger: discard}, "own")
+		defer set.Close()
+		exec(t, get(t, set, "work"), "say x")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		err := set.Export(ctx, "work", io.Discard)
+		if err == nil || time.Since(began) < taskTimeout {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		if out := exec(t, get(t, set, "work"), "say x"); !strings.Contains(out.Lost, "files were exported") {
+			t.Errorf("%+v", out)
+		}
+	})
+}
+
+// A guest that is late fails at its next call, and lives.
+func TestExportIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &scripted{guest: each(func(g *guestEnd, f frame) bool {
+			if f.Task == "" {
+				return words(g, f)
+			}
+			time.Sleep(10 * time.Second)
+			g.control(`{"type":"call","id":1,"run":%d,"method":"task_file","params":{"path":"a"}}`, f.ID)
+			reply, ok := g.next()
+			if ok && reply.OK {
+				g.done(f, "ok", 0)
+			} else if ok {
+				g.done(f, "error", 1)
+			}
+			return ok
+		})}
+		set := NewSet(Config{Backend: e, Logger: discard}, "own")
+		defer set.Close()
+		exec(t, get(t, set, "work"), "say x")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := set.Export(ctx, "work", io.Discard); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if out := exec(t, get(t, set, "work"), "say x"); out.Lost != "" {
+			t.Errorf("%+v", out)
+		}
+	})
+}
+
+// archive makes one of entries; the first are the facts.
+func archive(t testing.TB, entries ...*tar.Header) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	facts := `{"format":1,"name":"work"}`
+	for _, h := range append([]*tar.Header{{Name: ArchiveFacts, Size: int64(len(facts)), Typeflag: tar.TypeReg, Mode: 0o644}}, entries...) {
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		content := make([]byte, h.Size)
+		if h.Name == ArchiveFacts {
+			copy(content, facts)
+		}
+		if _, err := w.Write(content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestArchiveRefuses(t *testing.T) {
+	file := func(name string, size int64) *tar.Header {
+		return &tar.Header{Name: name, Size: size, Typeflag: tar.TypeReg, Mode: 0o644}
+	}
+	tests := []struct {
+		name string
+		data []byte
+	}{
+		{"nothing", nil},
+		{"no archive", []byte(strings.Repeat("x", 2000))},
+		{"cut off", archive(t, file("workspace/a", 2000))[:2000]},
+		{"upwards", archive(t, file("workspace/../../a", 1))},
+		{"absolute", archive(t, file("/workspace/a", 1))},
+		{"escapes", archive(t, file("workspace/\x1b[2J", 1))},
+		{"twice", archive(t, file("workspace/a", 1), file("workspace/a", 1))},
+		{"a link", archive(t, &tar.Header{Name: "workspace/l", Linkname: "/etc/passwd", Typeflag: tar.TypeSymlink})},
+		{"a hard link", archive(t, &tar.Header{Name: "workspace/l", Linkname: "/etc/passwd", Typeflag: tar.TypeLink})},
+		{"a device", archive(t, &tar.Header{Name: "workspace/d", Typeflag: tar.TypeBlock})},
+		{"too large", archive(t, file("workspace/a", 600), file("workspace/b", 600))},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a, err := ReadArchive(bytes.NewReader(tt.data), 1000)
+			for err == nil {
+				var i *Item
+				if i, err = a.Next(); i == nil && err == nil {
+					t.Fatal("it was accepted")
+				}
+				if err == nil {
+					_, err = io.Copy(io.Discard, i.Content)
+				}
+			}
+		})
+	}
+}
+
+// FuzzArchive: whatever an archive has, what comes out of it is a plain file or
+// directory below its own.
+func FuzzArchive(f *testing.F) {
+	f.Add(archive(f))
+	f.Add(archive(f, &tar.Header{Name: "workspace/d/", Typeflag: tar.TypeDir, Mode: 0o755}, &tar.Header{Name: "workspace/d/f", Size: 3, Typeflag: tar.TypeReg, Mode: 0o4755}))
+	f.Add(archive(f, &tar.Header{Name: "workspace/l", Linkname: "..", Typeflag: tar.TypeSymlink}))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, err := ReadArchive(bytes.NewReader(data), 1<<20)
+		var total int64
+		for err == nil {
+			var i *Item
+			if i, err = a.Next(); i == nil || err != nil {
+				return
+			}
+			if !validPath(i.Name) || strings.HasPrefix(i.Name, "/") || strings.Contains(i.Name, "..") && !validPath(i.Name) || i.Mode > 0o777 {
+				t.Fatalf("%+v", i)
+			}
+			var n int64
+			n, err = io.Copy(io.Discard, i.Content)
+			if strings.HasPrefix(i.Name, ArchiveWorkspace) {
+				total += n
+			}
+			if total > 1<<20 {
+				t.Fatalf("%d bytes", total)
+			}
+		}
+	})
+}
