@@ -3,8 +3,9 @@
 from . import BUILTINS as __builtins__
 
 from .errors import ArgumentError, similar
-from .validate import COMBINED, NAMES, Checker, short
+from .validate import COMBINED, NAMES, Checker, exact_types, short
 
+FLAT = frozenset(("$schema", "$id", "title", "description", "type", "properties", "required", "additionalProperties", "$defs", "definitions"))
 MAX_SHOWN = 60  # characters of a default, and of the values of an enum
 MAX_MERGED = 20  # schemas that make up the root
 MAX_FIELDS = 200  # lines about arguments
@@ -42,11 +43,16 @@ class Parameters:
         self.required = [name for name in self.properties if name in required]
         self.required += [name for name in required if name not in self.properties]
         self.order = self.required + [name for name in self.properties if name not in self.required]
+        self.known = frozenset(self.order)
         self.closed = (
             schema.get("additionalProperties") is False
             and not schema.get("patternProperties")
             and not any(key in schema for key in COMBINED)
         )
+        # Types by name, where a root says no more than that of its properties.
+        self.flat = None
+        if FLAT.issuperset(schema) and schema.get("type") == "object" and isinstance(schema.get("additionalProperties", True), bool):
+            self.flat = {name: exact_types(of) for name, of in self.properties.items()}
         self.written = written_names(self.order)  # as Python has them, where the names are none
         self.meant = {written: name for name, written in self.written.items()}
 
@@ -75,7 +81,7 @@ class Parameters:
         if len(args) > len(self.order):
             most = "at most %d can be" % len(self.order) if self.order else "none can be"
             raise self.error(label, "%d positional arguments, where %s" % (len(args), most))
-        arguments = dict(zip(self.order, args))
+        arguments = dict(zip(self.order, args)) if args else {}
         for name, value in kwargs.items():
             if name not in self.properties:
                 name = self.meant.get(name, name)
@@ -83,12 +89,19 @@ class Parameters:
                 raise self.error(label, "argument %r is given twice" % name)
             arguments[name] = value
         missing = [name for name in self.required if name not in arguments]
-        unknown = [name for name in arguments if name not in self.order] if self.closed or missing else ()
+        unknown = [name for name in arguments if name not in self.known] if self.closed or missing else ()
         if missing or unknown:
             problems = ["there is no argument %r%s" % (name, similar(name, self.order)) for name in unknown]
             if missing:
                 problems.append("missing %s" % ", ".join(map(repr, missing)))
             raise self.error(label, "; ".join(problems))
+        flat = self.flat
+        if flat is not None:
+            for name, value in arguments.items():
+                if name in flat and type(value) not in flat[name]:
+                    break
+            else:
+                return arguments
         problem = self.checker.problem(arguments, self.schema)
         if problem is not None:
             raise self.error(label, self.told(problem, arguments))

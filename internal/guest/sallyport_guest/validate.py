@@ -139,7 +139,7 @@ def exact_types(schema):
 class Members:
     """What a schema says of an object's members, taken apart once."""
 
-    __slots__ = ("properties", "consts", "required", "patterns", "more", "names")
+    __slots__ = ("properties", "consts", "required", "patterns", "more", "names", "plain")
 
     def __init__(self, schema):
         properties = schema.get("properties")
@@ -154,6 +154,8 @@ class Members:
         if self.more is False and any(key in schema for key in COMBINED):
             self.more = True
         self.names = schema.get("propertyNames")
+        others = ("minProperties", "maxProperties", "dependentRequired", "dependentSchemas", "dependencies")
+        self.plain = not any(key in schema for key in others)
 
 
 class Checker:
@@ -307,6 +309,8 @@ class Checker:
                 found = self.check(name, names, depth + 1)
                 if found:
                     return Problem("has the name %r, which %s" % (name, found.text))
+        if says.plain:
+            return None
         found = count(len(value), schema, "minProperties", "maxProperties", "members")
         return found or self.dependent(value, schema, depth)
 
