@@ -180,6 +180,9 @@ func (b *Bridge) current(again bool) *view {
 			v.discovered = append(v.discovered, wire.ServerInfo{Name: d.Name, Alias: d.Alias, Description: d.Description})
 		}
 	}
+	if v.discovered == nil && have != nil && have.discovered != nil {
+		v.discovered = []wire.ServerInfo{} // there were some: a sandbox has to hear that there are none
+	}
 	for name := range b.cache {
 		if _, ok := v.servers[name]; !ok {
 			delete(b.cache, name)

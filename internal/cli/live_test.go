@@ -189,6 +189,7 @@ func TestDefinitionsChangeUnderARunningServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	settled()
+	s.want(s.run(`(x, runtime.discovered_servers())`), "(1, ())")
 	s.want(s.run(`1`, "one"), "Unknown MCP server: one")
 }
 

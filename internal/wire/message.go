@@ -28,9 +28,9 @@ type Exec struct {
 	Args       []string     `json:"args,omitempty"`     // of a script: sys.argv[1:]
 	Grants     []string     `json:"grants,omitempty"`
 	Define     []Server     `json:"define,omitempty"`
-	Discovered []ServerInfo `json:"discovered,omitempty"`
-	Reseed     string       `json:"reseed,omitempty"` // hexadecimal; fresh randomness for a guest that others were copied from too
-	Task       string       `json:"task,omitempty"`   // work of the host's own, in place of Code
+	Discovered []ServerInfo `json:"discovered,omitzero"` // nil: as before
+	Reseed     string       `json:"reseed,omitempty"`    // hexadecimal; fresh randomness for a guest that others were copied from too
+	Task       string       `json:"task,omitempty"`      // work of the host's own, in place of Code
 }
 
 // Server is the definition of a server that the guest makes a module of.

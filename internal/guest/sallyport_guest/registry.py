@@ -18,6 +18,7 @@ class Registry:
         self.servers = {}  # name -> Server, all that were ever defined
         self.granted = []  # names, for the execution under way
         self.discovered = []  # {"name", "description"} of all that exist
+        self.told = False  # whether the host has said which those are
         self.bound = {}  # the servers whose proxies we put into the user's namespace, by name there
         self.modules = {}  # alias -> module
 
@@ -27,6 +28,7 @@ class Registry:
         """Take over what an exec frame says of servers."""
         if "discovered" in frame:
             self.discovered = frame["discovered"] or []
+            self.told = True
         for definition in frame.get("define") or ():
             self.define(definition)
         granted = [name for name in frame.get("grants") or () if name in self.servers]
@@ -91,7 +93,7 @@ class Registry:
     def known(self):
         """{name, description} of every server that exists, by name."""
         infos = {info["name"]: info.get("description") or "" for info in self.discovered}
-        for server in self.servers.values():
+        for server in self.living():
             infos.setdefault(server.name, server.description)
         return [{"name": name, "description": infos[name]} for name in sorted(infos)]
 
@@ -125,15 +127,21 @@ class Registry:
         for info in self.discovered:
             if name in (info.get("name"), info.get("alias")):
                 return info["name"]
-        for server in self.servers.values():
+        for server in self.living():
             if name in (server.name, server.alias):
                 return server.name
         return None
 
+    def living(self):
+        """The servers that were defined, without those that the host has none
+        of any more."""
+        names = self.granted if self.told else self.servers
+        return [self.servers[name] for name in names]
+
     def not_available(self, name):
         known = self.exists(name)
         if known is None:
-            names = sorted(info["name"] for info in self.discovered) or sorted(self.servers)
+            names = sorted(info["name"] for info in self.discovered) or sorted(server.name for server in self.living())
             text = "Server %r is not available: there is none of that name" % (name,)
             return text + similar(str(name), names) + (" (there are: %s)" % ", ".join(names[:50]) if names else "")
         return "Server %r is not available in this execution: pass servers=[%r] to run_python, or await runtime.load_server(%r)" % (
