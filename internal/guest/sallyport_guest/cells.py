@@ -120,10 +120,11 @@ class Cells:
                         found.update((a.asname or a.name).partition(".")[0] for a in inner.names)
         return found
 
-    def with_defaults(self, node, first, lines, function, render):
+    def with_defaults(self, node, first, lines, function, render, without):
         """The text of a function, with its default values as they are: what
         they were made from may be something else by now. And the nodes of those
-        for which render, which is Collected.plain_text, has no text."""
+        for which render, which is Collected.plain_text, has no text. The
+        decorators in without are left out."""
         arguments = node.args
         pairs = []
         if len(function.__defaults__ or ()) == len(arguments.defaults):
@@ -142,6 +143,8 @@ class Cells:
             begin, end = default.lineno - first, default.end_lineno - first
             joined = text[begin][: default.col_offset] + new.encode() + text[end][default.end_col_offset :]
             text[begin : end + 1] = [joined]
+        for decorator in reversed(without):  # they stand before what was replaced
+            del text[decorator.lineno - first : decorator.end_lineno - first + 1]
         return b"\n".join(text).decode("utf-8", "surrogatepass"), left
 
 

@@ -19,6 +19,7 @@ MAX_DOC = 4000
 MAX_SIGNATURE = 1000
 Function = type(lambda: None)
 Module = type(sys)
+SAVING = ("save_tool", "runtime.save_tool", "mcp.runtime.save_tool")
 SESSION = ("__sandbox__", "__main__")
 FUTURE = __future__.annotations.compiler_flag
 
@@ -164,13 +165,16 @@ class Collected:
         node, first, lines = self.cells.function(function.__code__)
         if node is None:
             self.fail(self.no_source(function))
-        if value is not function and not node.decorator_list:
+        # This may be the decorator that is at work.
+        saving = [d for d in node.decorator_list if ast.unparse(d) in SAVING]
+        decorators = [d for d in node.decorator_list if d not in saving]
+        if value is not function and not decorators:
             self.fail("%s was wrapped by a call; write the decorator above its def" % node.name)
         name = node.name
         self.claim(name, value)
         self.defined[id(value)] = self.defined[id(function)] = name
         self.kept += [value, function]
-        text, left = self.cells.with_defaults(node, first, lines, function, self.plain_text)
+        text, left = self.cells.with_defaults(node, first, lines, function, self.plain_text, saving)
         indent = re.match(r"[ \t]*", text).group()
         free = {}
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
@@ -197,9 +201,9 @@ class Collected:
             text = "if True:\n" + text
         if function.__code__.co_flags & FUTURE:
             self.future = True
-        if node.decorator_list or "<locals>" in function.__qualname__:
+        if decorators or "<locals>" in function.__qualname__:
             outer = self.cells.enclosing_names(node, function.__code__.co_filename)
-            for used in sorted(outer & evaluated(node.decorator_list + left) - set(free) - own):
+            for used in sorted(outer & evaluated(decorators + left) - set(free) - own):
                 self.fail("%s uses %s of the function around it when it is defined" % (name, used))
         if value is function:
             for attribute, held in vars(function).items():

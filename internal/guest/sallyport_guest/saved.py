@@ -9,6 +9,7 @@ from . import BUILTINS as __builtins__
 
 import builtins
 import sys
+from _thread import get_ident
 
 from . import codec
 from .errors import MCPError, similar
@@ -22,6 +23,7 @@ class Tools:
     def __init__(self, session):
         self.session = session
         self.loading = []
+        self.saving = None  # the thread that is trying what it saves
         self.servers = {}  # alias -> Late
         self.made = {}  # name -> the namespace of its module
 
@@ -177,14 +179,19 @@ def hint(session, name):
 def save(session, func):
     from . import extract
 
-    made = extract.tool(session, func)
     kept = tools(session)
+    if kept.saving == get_ident():
+        raise ValueError("save_tool was called by what is being saved")
+    made = extract.tool(session, func)
+    kept.saving = get_ident()
     try:
         namespace = kept.run("<user_tools.%s, as it is saved>" % made["name"], made["source"], made["servers"])
     except Exception as e:
         raise ValueError(
             "save_tool(%s): it could not be imported later: %s: %s" % (made["name"], type(e).__name__, e)
         ) from e
+    finally:
+        kept.saving = None
     if not callable(namespace.get(made["name"])):
         raise ValueError("save_tool(%s): its decorators make no function of it" % made["name"])
     kept.ask("tool_save", codec.encode(made))
