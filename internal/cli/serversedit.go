@@ -67,7 +67,7 @@ func (c *serversAddCmd) Run(a *app) error {
 	}
 	fmt.Fprintf(a.stdio.Out, "%s is defined in %s. Try it with: sallyport servers test %s\n", printable(c.Name), path, printable(c.Name))
 	if d, ok := lib.Current(true).Get(c.Name); ok && d.File != path {
-		fmt.Fprintf(a.stdio.Err, "sallyport: warning: %s, line %d, defines it too, and counts before it\n", d.File, d.Line)
+		fmt.Fprintf(a.stdio.Err, "sallyport: warning: %s, line %d, defines it too, and counts before it\n", printable(d.File), d.Line)
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func (c *serversRemoveCmd) Run(a *app) error {
 	}
 	fmt.Fprintf(a.stdio.Out, "%s is removed from %s.\n", printable(c.Name), path)
 	if d, ok := lib.Current(true).Get(c.Name); ok {
-		fmt.Fprintf(a.stdio.Out, "What counts now is %s, line %d (%s).\n", d.File, d.Line, d.Source)
+		fmt.Fprintf(a.stdio.Out, "What counts now is %s, line %d (%s).\n", printable(d.File), d.Line, d.Source)
 	}
 	return nil
 }

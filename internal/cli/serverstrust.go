@@ -108,7 +108,7 @@ func (c *serversTrustCmd) choose(lib *library.Library) ([]upstream.Definition, e
 			if err != nil {
 				return nil, err
 			}
-			return nil, fmt.Errorf("server %q is not offered but %s (%s, line %d)", name, d.State(), d.File, d.Line)
+			return nil, fmt.Errorf("server %q is not offered but %s (%s, line %d)", name, d.State(), printable(d.File), d.Line)
 		}
 		out = append(out, offered[i])
 	}

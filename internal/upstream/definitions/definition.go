@@ -1,12 +1,14 @@
 package definitions
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Transport is how a server is reached.
@@ -295,5 +297,22 @@ func (p Problem) String() string {
 		b.WriteString("warning: ")
 	}
 	b.WriteString(p.Reason)
+	return printable(b.String())
+}
+
+// printable escapes what does more to a terminal than letters do: names of
+// files and servers may be a stranger's.
+func printable(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
 	return b.String()
 }

@@ -94,7 +94,10 @@ var (
 			_, url := n.get("url")
 			return n.kind == '{' && !command && !url
 		},
-		prune: func(path []string) bool { return path[0] == "context_servers" },
+		after: afterZed,
+		prune: func(path []string) bool {
+			return path[0] == "context_servers" || path[0] == "agent" && (len(path) < 2 || path[1] == "profiles" || path[1] == "default_profile")
+		},
 	}
 
 	cline = &dialect{
@@ -193,15 +196,28 @@ func (n *node) at(path ...string) *node {
 
 // afterClaudeCode honours what a person switched off for this project.
 func afterClaudeCode(l *loader, root *node, defs []*Definition) {
-	if l.opts.Dir == "" {
-		return
-	}
-	for _, name := range root.at("projects", l.opts.Dir, "disabledMcpServers").strings() {
-		for _, d := range defs {
-			d.Disabled = d.Disabled || d.Name == name
+	for _, dir := range l.folders() {
+		for _, name := range root.at("projects", dir, "disabledMcpServers").strings() {
+			for _, d := range defs {
+				d.Disabled = d.Disabled || d.Name == name
+			}
 		}
+		l.notOfProject = append(l.notOfProject, root.at("projects", dir, "disabledMcpjsonServers").strings()...)
 	}
-	l.notOfProject = append(l.notOfProject, root.at("projects", l.opts.Dir, "disabledMcpjsonServers").strings()...)
+}
+
+// folders are the names under which clients may know the working directory.
+func (l *loader) folders() []string {
+	dir := l.opts.Dir
+	if dir == "" {
+		return nil
+	}
+	names := []string{dir, filepath.ToSlash(dir)}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		names = append(names, real, filepath.ToSlash(real))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // afterGemini honours the lists of servers beside mcpServers.
@@ -231,6 +247,23 @@ func afterOpenCode(_ *loader, root *node, defs []*Definition) {
 				d.DenyTools = append(d.DenyTools, tool)
 			} else if start, ok := strings.CutSuffix(m.key, "*"); ok && strings.HasPrefix(prefix, start) {
 				d.DenyTools = append(d.DenyTools, "*")
+			}
+		}
+	}
+}
+
+// afterZed honours the tools that are off in the profile that Zed's agent begins
+// with.
+func afterZed(_ *loader, root *node, defs []*Definition) {
+	profile := root.at("agent", "default_profile").text
+	if profile == "" {
+		profile = "write"
+	}
+	for _, d := range defs {
+		tools := root.at("agent", "profiles", profile, "context_servers", d.Name, "tools")
+		for i := range tools.members {
+			if tools.members[i].value.kind == 'f' {
+				d.DenyTools = append(d.DenyTools, tools.members[i].key)
 			}
 		}
 	}

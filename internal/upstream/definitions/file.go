@@ -3,7 +3,6 @@ package definitions
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 )
 
 // fileReader takes what one file says of servers.
@@ -26,7 +25,7 @@ func (f *fileReader) read() {
 	if f.dialect == claudeCode && f.loader.opts.Dir != "" && f.source.Project == "" {
 		// What Claude Code keeps for this folder comes before what it has for
 		// all, as it does there.
-		for _, dir := range f.folders() {
+		for _, dir := range f.loader.folders() {
 			if servers := f.root.at("projects", dir, "mcpServers"); servers.kind == '{' {
 				f.group(servers)
 			}
@@ -83,12 +82,6 @@ func (f *fileReader) header() {
 				Reason: fmt.Sprintf("unknown key %q is ignored%s", clip(m.key), didYouMean(m.key, []string{"mcpServers", "description"}))})
 		}
 	}
-}
-
-// folders are the names under which the working directory may be known.
-func (f *fileReader) folders() []string {
-	dir := f.loader.opts.Dir
-	return slices.Compact([]string{dir, filepath.ToSlash(dir)})
 }
 
 // readInputs reads VS Code's list of what it asks for.

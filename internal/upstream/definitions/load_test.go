@@ -213,6 +213,19 @@ f.json:5: server b: warning: the working directory /nonexistent/dir does not exi
 	}
 }
 
+func TestProblemsAreFitForATerminal(t *testing.T) {
+	_, problems := load(t, `{"mcpServers": {"a\u001b[2J\u202eb": {"command": "x"}, "c": {"type": "\u001b[2J", "command": "x"}, "d": {"command": "x", "env": {"\u001b=": "x"}}}}`)
+	problems = append(problems, Problem{File: "/p/mcp-servers/\x1b[31m\n.json", Reason: "x"})
+	for _, p := range problems {
+		if strings.ContainsAny(p.String(), "\x1b\n\u202e") {
+			t.Errorf("%q", p)
+		}
+	}
+	if len(problems) != 4 {
+		t.Error(show(problems))
+	}
+}
+
 func TestByteOrderMark(t *testing.T) {
 	defs, problems := load(t, "\xef\xbb\xbf{\"mcpServers\": {\"a\": {\"command\": \"x\"}}}")
 	if len(defs) != 1 || len(problems) != 0 {

@@ -155,6 +155,7 @@ func (p *entryParser) envFile(key string, v *node) {
 		return
 	}
 	p.read = append(p.read, path)
+	p.expand.uses = append(p.expand.uses, "file:"+path)
 	data, err := ReadFile(path, maxEnvFile)
 	if err != nil {
 		p.fail(v.line, "the file of variables %s cannot be read: %v", clip(text), reason(err))
