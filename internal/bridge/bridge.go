@@ -105,10 +105,9 @@ type Bridge struct {
 	log     *slog.Logger
 	view    atomic.Pointer[view]
 
-	mu           sync.Mutex
-	cache        map[string]*described
-	saved        *catalog.Listing // the saved tools, as of savedVersion
-	savedVersion string
+	mu    sync.Mutex
+	cache map[string]*described
+	saved *catalog.Listing // the saved tools when they were last looked at
 }
 
 // view is what there is at one time. It is not changed; a new one takes its

@@ -1,8 +1,6 @@
 package bridge
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 
@@ -78,38 +76,6 @@ func toolAnswer(kept SavedTools, method string, p *wire.SavedTool) (json.RawMess
 		}
 		return json.Marshal(names)
 	}
-}
-
-// savedDefinition is the definition of a server whose tools are the saved ones.
-// saved is false for another name, for a server that is called so, and where
-// no tools are kept at all.
-func (b *Bridge) savedDefinition(name string) (d Definition, saved bool, err error) {
-	if name != SavedServer || b.config.Tools == nil {
-		return Definition{}, false, nil
-	}
-	for _, other := range b.config.Source.Definitions() {
-		if other.Name == SavedServer {
-			return Definition{}, false, nil
-		}
-	}
-	tools, _, err := b.config.Tools.List()
-	if err != nil {
-		return Definition{}, true, keepError(err)
-	}
-	d.Name, d.Alias = SavedServer, SavedServer
-	d.Description = "Tools that earlier sessions saved with save_tool: from user_tools import NAME."
-	for i := range tools {
-		t := &tools[i]
-		v := t.Current()
-		d.Tools = append(d.Tools, wire.Tool{Name: t.Name, Alias: t.Name, Description: describeSaved(t.Name, v), InputSchema: v.Schema})
-	}
-	encoded, err := json.Marshal(d.Tools)
-	if err != nil {
-		return Definition{}, true, err
-	}
-	sum := sha256.Sum256(encoded)
-	d.Version = hex.EncodeToString(sum[:12])
-	return d, true, nil
 }
 
 // describeSaved says how a saved tool is called, and what it says of itself.

@@ -53,6 +53,18 @@ func (a *app) remember(s *system, source bridge.Source) knowledge {
 // pinsOf are the pins of a server of the catalog.
 func pinsOf(s catalog.Server) pins.Server { return pins.Server{Name: s.Name, Key: s.Program} }
 
+// savedEntries are the saved tools as the catalog has servers, if there are any.
+func (a *app) savedEntries(sys *system) []catalog.Entry {
+	if _, taken := sys.library.Snapshot().Get(bridge.SavedServer); taken || !a.settings.Saved.Enabled {
+		return nil
+	}
+	e, err := bridge.SavedEntry(savedToolsOf(a.settings))
+	if err != nil || len(e.Listing.Tools) == 0 {
+		return nil // 'sallyport saved-tools' says what is wrong
+	}
+	return []catalog.Entry{e}
+}
+
 // toolChanges is how the tools of a server stand to what the user accepted.
 func (a *app) toolChanges(d upstream.Definition) pins.Report {
 	report, err := pins.Open(state.At(a.settings.StateDir).Sub("pins"), a.log).Status(bridge.Pinned(d))

@@ -83,7 +83,7 @@ type toolFound struct {
 	Tool        string  `json:"tool"`
 	ToolAlias   string  `json:"toolAlias"`
 	Description string  `json:"description,omitempty"`
-	Signature   string  `json:"signature"`
+	Signature   string  `json:"signature,omitempty"`
 	ReadOnly    bool    `json:"readOnly,omitempty"`
 	State       string  `json:"state,omitempty"` // changed or new
 	Hidden      bool    `json:"hidden,omitempty"`
@@ -102,8 +102,19 @@ func (s *system) toolFound(e catalog.Server, t *catalog.Tool) toolFound {
 		Description: t.Summary(), Signature: signature.Brief(t.InputSchema), ReadOnly: t.ReadOnly,
 		Hidden: hides(t),
 	}
+	if e.Program == "" { // saved tools
+		f.Description, f.Signature = hidden.Line(t.Description), ""
+		return f
+	}
 	f.State = s.toolState(e, t.Name)
 	return f
+}
+
+// hasTools says whether there is a server of this name, or saved tools that are
+// called so. No name stands for all.
+func (s *system) hasTools(a *app, server string) bool {
+	_, ok := s.known.catalog.Entry(server)
+	return ok || server == "" || slices.ContainsFunc(a.savedEntries(s), func(e catalog.Entry) bool { return e.Name == server })
 }
 
 // toolState is changed, new or nothing.
@@ -149,6 +160,9 @@ func (f toolFound) mark() string {
 
 // call is how code calls the tool, for a terminal.
 func (f toolFound) call() string {
+	if f.Signature == "" { // a saved one, which says it itself
+		return hidden.Line(f.Server + "." + f.Tool)
+	}
 	return hidden.Line("mcp_" + f.ServerAlias + "." + f.ToolAlias + f.Signature)
 }
 
@@ -177,13 +191,13 @@ func (c *toolsSearchCmd) Run(a *app) error {
 		return err
 	}
 	defer sys.close()
-	if _, ok := sys.known.catalog.Entry(c.Server); c.Server != "" && !ok {
+	if !sys.hasTools(a, c.Server) {
 		return unknownServer(c.Server, sys.library.Snapshot())
 	}
 	c.learn(a, sys, c.Server)
 	hits, missing := sys.known.catalog.Search(catalog.Query{
 		Text: strings.Join(c.Query, " "), Limit: max(1, c.Limit), Server: c.Server, ReadOnly: c.ReadOnly,
-	})
+	}, a.savedEntries(sys)...)
 	out := struct {
 		Tools   []toolFound     `json:"tools"`
 		LeftOut []serverLeftOut `json:"leftOut,omitempty"`
@@ -246,12 +260,12 @@ func (c *toolsListCmd) Run(a *app) error {
 		return err
 	}
 	defer sys.close()
-	if _, ok := sys.known.catalog.Entry(c.Server); c.Server != "" && !ok {
+	if !sys.hasTools(a, c.Server) {
 		return unknownServer(c.Server, sys.library.Snapshot())
 	}
 	c.learn(a, sys, c.Server)
 	servers := []toolsOfServer{}
-	for _, e := range sys.known.catalog.Entries() {
+	for _, e := range append(sys.known.catalog.Entries(), a.savedEntries(sys)...) {
 		if c.Server == "" || c.Server == e.Name {
 			servers = append(servers, sys.toolsOf(&e))
 		}
@@ -300,6 +314,9 @@ func (s *system) toolsOf(e *catalog.Entry) toolsOfServer {
 	}
 	if e.Listing == nil {
 		return out
+	}
+	if e.Program == "" {
+		out.Module = e.Alias // saved tools
 	}
 	out.Name, out.Version, out.Listed = e.Listing.Name, e.Listing.Version, &e.Listed
 	out.Resources, out.Prompts, out.LeftOut = e.Listing.Resources, e.Listing.Prompts, e.Listing.LeftOut

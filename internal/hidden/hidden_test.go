@@ -11,7 +11,7 @@ func TestHidden(t *testing.T) {
 		{"plain", "Reads a file.\n\tAll of it.", "", "Reads a file.\n\tAll of it.", "Reads a file.\n\tAll of it."},
 		{"other scripts", "Größe 大小 размер", "", "Größe 大小 размер", "Größe 大小 размер"},
 		{"emoji", "⚠️ care, 👩‍💻 at work", "", "⚠️ care, 👩‍💻 at work", "⚠️ care, 👩‍💻 at work"},
-		{"Persian", "می‌خواهم", "", "می‌خواهم", "می‌خواهم"},
+		{"Persian", "می\u200cخواهم", "", "می\u200cخواهم", "می\u200cخواهم"},
 		{"escape sequence", "a\x1b[31mb", "U+001B", "a[31mb", `a\u{1b}[31mb`},
 		{"carriage return", "safe\rdanger", "", "safedanger", "safedanger"},
 		{"zero width", "ig\u200bnore", "U+200B", "ignore", `ig\u{200b}nore`},

@@ -48,7 +48,7 @@ func TestSignatures(t *testing.T) {
 		{"a default beside a reference", `{"properties":{"a":{"$ref":"#/$defs/n","default":3},"b":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"integer","default":4}}}`, "",
 			"(a=3, b=4)", "(a: int = 3, b: int = 4)"},
 		{"a cycle", `{"properties":{"a":{"$ref":"#/$defs/node"},"b":{"$ref":"#/$defs/loop"}},"$defs":{"node":{"type":"array","items":{"$ref":"#/$defs/node"}},"loop":{"$ref":"#/$defs/loop"}}}`, "", "", ""},
-		{"names that are none", `{"properties":{"user-id":{"type":"string"},"class":{"type":"string"},"ok":{},"x​y":{"type":"integer"},"größe":{}},"required":["ok","class","größe"]}`, "",
+		{"names that are none", `{"properties":{"user-id":{"type":"string"},"class":{"type":"string"},"ok":{},"x` + "\u200b" + `y":{"type":"integer"},"größe":{}},"required":["ok","class","größe"]}`, "",
 			"(ok, größe, ..., **{'class': str})",
 			`(ok, größe, **{'class': str, 'user-id': str, 'x\u200by': int})`},
 		{"hidden in a default", `{"properties":{"a":{"default":"x\u202ey\u001b"}}}`, "", `(a='x\u202ey\x1b')`, ""},
