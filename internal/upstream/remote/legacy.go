@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"time"
 
 	"sallyport/internal/upstream/jsonrpc"
 )
@@ -149,23 +150,30 @@ func (c *Legacy) Call(ctx context.Context, method string, params json.RawMessage
 		c.pendingMu.Unlock()
 	}()
 	c.calls.Add(1)
-	// A server may take the message for as long as it works on it.
+	// A server may take the message for as long as it works on it, and may
+	// answer before it has said that it took it. What is under way then is
+	// not interrupted: the next message may be on the same connection.
+	sending, giveUp := context.WithCancelCause(c.ctx)
 	failed := make(chan error, 1)
 	if !c.begin(func() {
-		if err := c.post(ctx, message); err != nil {
+		defer giveUp(context.Canceled)
+		if err := c.post(sending, message); err != nil {
 			failed <- err
 		}
 	}) {
+		giveUp(context.Canceled)
 		return nil, c.Err()
 	}
 	select {
 	case r := <-answer:
+		time.AfterFunc(aside, func() { giveUp(context.Canceled) })
 		return r.result, r.err
 	case err := <-failed:
 		if ctx.Err() == nil {
 			return nil, err
 		}
 	case <-ctx.Done():
+		giveUp(context.Cause(ctx))
 	case <-c.Done():
 		select {
 		case r := <-answer: // it arrived before the end
