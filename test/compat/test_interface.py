@@ -2,6 +2,7 @@
 with the whole program. Cells run in the order of this file and share a session."""
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -238,6 +239,16 @@ def test_cell(live, name):
 
 def test_one_tool(live):
     assert [tool["name"] for tool in live.ask("tools/list")["result"]["tools"]] == ["run_python"]
+
+
+def test_what_is_told_is_there(live):
+    """Every helper that the tool's description and the resource name exists."""
+    told = live.ask("tools/list")["result"]["tools"][0]["description"]
+    uri = "resource://mcp-server-code-execution-mode/capabilities"
+    told += live.ask("resources/read", uri=uri)["result"]["contents"][0]["text"]
+    names = set(re.findall(r"(?<![\w.])(?:runtime\.)?([a-z_]+)\(", told)) - {"run_python", "print"}
+    assert {"discovered_servers", "search_tool_docs", "save_memory", "load_memory", "save_tool", "describe_server"} <= names
+    assert live.run(f"print([n for n in {sorted(names)} if not hasattr(runtime, n)])").text == "[]"
 
 
 def test_other_servers_in_the_next_call(live):
