@@ -90,7 +90,7 @@ const (
 
 // alike is the least likeness at which a document that has no word of a query
 // is a hit all the same.
-const alike = fine * 25 / 100
+const alike = fine * 20 / 100
 
 // Search returns what answers query, best first.
 func (x *Index) Search(query string, o Options) []Hit {
