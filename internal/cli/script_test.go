@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +30,13 @@ func executable(t *testing.T) string {
 // TestScripts runs the whole program, with real sandboxes, as a user would.
 func TestScripts(t *testing.T) {
 	bin := executable(t)
+	commands := (&agents{}).commands()
+	maps.Copy(commands, map[string]func(ts *testscript.TestScript, neg bool, args []string){
+		"status": status,
+		"spoil":  spoil,
+
+		"spoilcatalog": spoilCatalog,
+	})
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
@@ -53,12 +61,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_RUNTIME_DIR", filepath.Join(env.WorkDir, "runtime"))
 			return os.Mkdir(filepath.Join(env.WorkDir, "runtime"), 0o700)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"status": status,
-			"spoil":  spoil,
-
-			"spoilcatalog": spoilCatalog,
-		},
+		Cmds: commands,
 	})
 }
 
