@@ -459,16 +459,13 @@ func (l *logBuffer) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// peekMethod is the method of the message in a request, which can still be read.
-func peekMethod(r *http.Request) string {
-	data, err := io.ReadAll(r.Body)
-	if err != nil {
-		return "?"
-	}
-	r.Body = io.NopCloser(bytes.NewReader(data))
+// peekRequest is the message in a request, which can still be read.
+func peekRequest(r *http.Request) request {
 	var m request
-	if json.Unmarshal(data, &m) != nil {
-		return "?"
+	data, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(data))
+	if err != nil || json.Unmarshal(data, &m) != nil {
+		return request{Method: "?"}
 	}
-	return m.Method
+	return m
 }

@@ -61,7 +61,7 @@ func sdkHTTP(t testing.TB, kind, versions string) *sdkOverHTTP {
 	out.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		what := r.Method
 		if r.Method == http.MethodPost {
-			what = peekMethod(r)
+			what = peekRequest(r).Method
 		}
 		out.mu.Lock()
 		out.methods = append(out.methods, what)

@@ -35,6 +35,9 @@ type Options struct {
 	// Ping is how long a server that let a call time out may take to say that
 	// it lives (10 s).
 	Ping time.Duration
+	// Probe is how long a server elsewhere may take to answer the question
+	// that only the second era knows (5 s).
+	Probe time.Duration
 	// IdleStop ends a server that was not used for this long; 0: never.
 	IdleStop time.Duration
 	// StopGrace is how long each step of ending a server waits (2 s).
@@ -123,6 +126,7 @@ func NewManager(defs []Definition, opts Options) *Manager {
 	setDefault(&opts.CallTimeout, 10*time.Minute)
 	setDefault(&opts.StopGrace, 2*time.Second)
 	setDefault(&opts.Ping, 10*time.Second)
+	setDefault(&opts.Probe, probeTimeout)
 	if opts.ToolsChanged == nil {
 		opts.ToolsChanged = func(string) {}
 	}

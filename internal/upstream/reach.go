@@ -128,7 +128,7 @@ func (a *approach) streamable(ctx context.Context, known era) error {
 func (a *approach) agree(ctx context.Context, c *remote.Streamable, known era) (*session, error) {
 	client := a.manager.client
 	if known != eraHandshake {
-		patience := probeTimeout
+		patience := a.manager.opts.Probe
 		if known == eraStateless {
 			patience = a.manager.startTimeout(a.server.def)
 		}
@@ -139,14 +139,14 @@ func (a *approach) agree(ctx context.Context, c *remote.Streamable, known era) (
 		if err == nil || decisive(ctx, err) {
 			return s, err
 		}
-		a.server.log.Debug("the server does not know server/discover", "err", err)
+		a.server.log.Debug("the server does not know server/discover", "err", redactError(a.server.def, err))
 	}
 	c.Speaks("")
 	s, err := initialize(ctx, c, client, a.manager.startTimeout(a.server.def))
 	var answered *jsonrpc.Error
 	if known == eraHandshake && (errors.As(err, &answered) || errors.Is(err, errSpeaksStateless)) {
 		// It was another version of the server that spoke so.
-		if s, err := discover(ctx, c, client, probeTimeout); err == nil {
+		if s, err := discover(ctx, c, client, a.manager.opts.Probe); err == nil {
 			return s, nil
 		}
 	}

@@ -243,7 +243,7 @@ func (s *Server) listen(ctx context.Context) {
 		begun := time.Now()
 		_, err := s.conn.Call(ctx, "subscriptions/listen", s.session.params([]byte(`"notifications":{"toolsListChanged":true}`)))
 		if !errors.Is(err, remote.ErrLost) && !errors.Is(err, remote.ErrUnreachable) {
-			s.log.Debug("changes of the tools are not announced any more", "err", err)
+			s.log.Debug("changes of the tools are not announced any more", "err", redactError(s.def, err))
 			return
 		}
 		if time.Since(begun) > maxListen {

@@ -111,7 +111,7 @@ func TestLegacy(t *testing.T) {
 	// A call that is given up is cancelled.
 	ctx, cancel := context.WithCancel(t.Context())
 	given := callLegacy(t, ctx, c)
-	p = <-s.posts
+	<-s.posts
 	cancel()
 	if o := <-given; !errors.Is(o.err, context.Canceled) {
 		t.Error(o.err)

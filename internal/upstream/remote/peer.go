@@ -160,6 +160,15 @@ func (p *peer) fail(reason error) {
 	}
 }
 
+// hide is an error as it may be logged: what a server says may repeat what it
+// was sent.
+func (p *peer) hide(err error) string {
+	if p.opts.Redact == nil {
+		return err.Error()
+	}
+	return p.opts.Redact(err.Error())
+}
+
 // begin starts work that ends with the connection, if that has not ended.
 func (p *peer) begin(f func()) bool {
 	p.mu.Lock()

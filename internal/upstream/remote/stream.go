@@ -169,14 +169,13 @@ func (c *Streamable) stream(ctx context.Context) {
 				c.opts.OnGap()
 			}
 			opened = true
-			var some bool
-			some, err = c.events(ctx, response.Body, &at, nobody{}, func() bool { return false })
+			some, _ := c.events(ctx, response.Body, &at, nobody{}, func() bool { return false })
 			_ = response.Body.Close()
 			if some {
 				idle = 0
 			}
 		} else if !isTransient(err) {
-			c.opts.Log.Debug("the server offers no stream of its own", "err", err)
+			c.opts.Log.Debug("the server offers no stream of its own", "err", c.hide(err))
 			return
 		}
 		if ctx.Err() != nil {
