@@ -58,3 +58,26 @@ func TestMirroredArguments(t *testing.T) {
 		}
 	}
 }
+
+// FuzzMirroredArguments: whatever a schema and arguments are, what comes out can
+// stand in headers.
+func FuzzMirroredArguments(f *testing.F) {
+	f.Add([]byte(`{"properties":{"a":{"type":"string","x-mcp-header":"A"},"o":{"properties":{"n":{"type":"integer","x-mcp-header":"N"}}}}}`), []byte(`{"a":"ü","o":{"n":1e3}}`))
+	f.Add([]byte(`{"properties":{"a":{"type":"boolean","x-mcp-header":"A"}}}`), []byte(`{"a":true,"a":" =?base64?x?= "}`))
+	f.Fuzz(func(t *testing.T, schema, args []byte) {
+		mirrored, err := MirroredArguments(schema)
+		if err != nil {
+			return
+		}
+		for name, value := range ArgumentHeaders(mirrored, args) {
+			if !isToken(name) {
+				t.Errorf("name %q", name)
+			}
+			for i := range len(value) {
+				if value[i] < ' ' || value[i] > '~' {
+					t.Errorf("value %q", value)
+				}
+			}
+		}
+	})
+}

@@ -373,3 +373,26 @@ func TestParallelCallsShareConnections(t *testing.T) {
 		t.Errorf("50 calls took %d connections", len(from))
 	}
 }
+
+// FuzzAnswer: whatever a server answers with, the call has an outcome, and a
+// result is JSON.
+func FuzzAnswer(f *testing.F) {
+	for _, seed := range []string{
+		`{"jsonrpc":"2.0","id":1,"result":{"a":1}}`, `[{"id":1,"result":[]},{"method":"x","id":2}]`, `{"id":1,"error":{"code":1}}`,
+		`{"id":null,"error":7}`, "\xef\xbb\xbf{\"id\":1.0,\"result\":\"\xff\"}", `{"id":1,"result":NaN}`, `{"method":"m","params":[]}`, ``,
+	} {
+		f.Add([]byte(seed))
+	}
+	n := NewNetwork(nil, nil)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := n.NewStreamable(Target{URL: "http://127.0.0.1:1/"}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.fail(errors.New("nothing is sent"))
+		result, err := c.whole(data, 1)
+		if err == nil && !jsonrpc.Valid(result) {
+			t.Errorf("%q: %q", data, result)
+		}
+	})
+}
