@@ -406,8 +406,11 @@ func (c *conn) learn(resp *sdkrpc.Response) {
 		if json.Unmarshal(resp.Result, &result) == nil {
 			c.protocol = result.ProtocolVersion
 		}
-	case r.modern != "":
+	case r.modern != "" && r.modern != c.modern:
 		c.modern = r.modern
+		if tell := c.server.config.Client; tell != nil {
+			tell(clientOf(r.modern))
+		}
 	}
 }
 

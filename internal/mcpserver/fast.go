@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"strings"
 
 	sdkrpc "github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -143,6 +144,17 @@ func (m requestMeta) key() string {
 		return ""
 	}
 	return string(m.version) + "\n" + string(m.client) + "\n" + string(m.capabilities)
+}
+
+// clientOf is the name of the client in a key.
+func clientOf(key string) string {
+	var client struct {
+		Name string `json:"name"`
+	}
+	if parts := strings.Split(key, "\n"); len(parts) == 3 {
+		_ = json.Unmarshal([]byte(parts[1]), &client) // no name where it is none
+	}
+	return client.Name
 }
 
 // modernKey is the key of a request's params.
