@@ -3,8 +3,10 @@ package session
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -262,5 +264,55 @@ func TestWhatRunsIsTold(t *testing.T) {
 	i := list[slices.IndexFunc(list, func(i Info) bool { return i.Name == "work" })]
 	if i.Background.Threads != 2 || !slices.Equal(i.Running, []string{"thread a", "thread b"}) || i.Memory == nil || *i.Memory != 1<<20 || i.CPU == nil {
 		t.Errorf("%+v", i)
+	}
+}
+
+// Everything at once: nothing waits for ever, and what is left is a session that
+// works.
+func TestManyHands(t *testing.T) {
+	e := newSaving()
+	open, dir := sets(t, func(c *Config) { logged(1 << 20)(c); c.MaxAwake = 2 })
+	set := open(e)
+	defer set.Close()
+	f := shelf(dir)
+	var all sync.WaitGroup
+	for hand := range 4 {
+		all.Go(func() {
+			for i := range 40 {
+				name := []string{"a", "b", "own"}[(hand+i)%3]
+				s, err := set.Get(name)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				switch (hand*7 + i) % 8 {
+				case 0:
+					_ = set.Sleep(t.Context(), name) // it may sleep already
+				case 1:
+					_ = set.Wake(t.Context(), name) // or have nothing to wake
+				case 2:
+					_ = set.Export(t.Context(), name, io.Discard) // or to export
+				case 3:
+					if err := set.Reset(t.Context(), name); err != nil {
+						t.Error(err)
+					}
+				case 4:
+					set.List()
+					if _, err := f.List(); err != nil {
+						t.Error(err)
+					}
+				default:
+					out, err := s.Exec(t.Context(), s.Enter(), Request{Code: "set x 1", Timeout: time.Minute})
+					if err != nil && !strings.Contains(err.Error(), "sessions.maxAwake") || err == nil && (out.End != Finished || out.Lost != "") {
+						t.Errorf("%+v %v", out, err)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	exec(t, get(t, set, "a"), "set x 2")
+	if out := exec(t, get(t, set, "a"), "get x"); out.Stdout.Head != "2" {
+		t.Errorf("%+v", out)
 	}
 }

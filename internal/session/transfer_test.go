@@ -325,3 +325,51 @@ func FuzzArchive(f *testing.F) {
 		}
 	})
 }
+
+// Where sandboxes cannot be saved, the files of a session still can.
+func TestMoveWithoutSnapshots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var e saving
+		engine := &scripted{guest: each(func(g *guestEnd, f frame) bool {
+			memory := map[string]string{}
+			switch f.Task {
+			case wire.TaskTakeOut:
+				memory["f"] = "one"
+				e.takeOut(g, f, memory)
+				return true
+			case wire.TaskPutIn:
+				return putIn(g, f, memory) && memory["f"] == "one"
+			}
+			return words(g, f)
+		})}
+		set := NewSet(Config{Backend: engine, Logger: discard}, "own")
+		defer set.Close()
+		exec(t, get(t, set, "work"), "say x")
+		var b bytes.Buffer
+		if err := set.Export(t.Context(), "work", &b); err != nil {
+			t.Fatal(err)
+		}
+		if found := unpacked(t, b.Bytes()); found["workspace/f"] != "one" || !strings.Contains(found["left-out.txt"], "sessions.logs") {
+			t.Errorf("%q", found)
+		}
+		a, err := ReadArchive(&b, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := set.Import(t.Context(), "again", a); err != nil {
+			t.Fatal(err)
+		}
+		if got := names(set.List()); got != "again awake 0, own unused 0, work awake 1" {
+			t.Error(got)
+		}
+		if err := set.Sleep(t.Context(), "work"); err == nil || !strings.Contains(err.Error(), "cannot save") {
+			t.Error(err)
+		}
+		if err := set.Reset(t.Context(), "work"); err != nil {
+			t.Error(err)
+		}
+		if got := names(set.List()); got != "again awake 0, own unused 0" {
+			t.Error(got)
+		}
+	})
+}
