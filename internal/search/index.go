@@ -62,6 +62,8 @@ type Index struct {
 type entry struct {
 	server, name string
 	readOnly     bool
+	// spelled is the name as its words, and full the same after the server's.
+	spelled, full string
 }
 
 // New makes an index of docs. What it keeps of them are strings' copies: the
@@ -70,7 +72,11 @@ func New(docs []Doc) *Index {
 	x := &Index{terms: map[string]int32{}}
 	b := builder{x: x, known: map[string]*known{}, oneServer: oneServer(docs)}
 	for i := range docs {
-		x.docs = append(x.docs, entry{strings.Clone(docs[i].Server), strings.Clone(docs[i].Name), docs[i].ReadOnly})
+		d := &docs[i]
+		x.docs = append(x.docs, entry{
+			server: strings.Clone(d.Server), name: strings.Clone(d.Name), readOnly: d.ReadOnly,
+			spelled: spelled(d.Name), full: spelled(d.Server + " " + d.Name),
+		})
 		b.add(&docs[i])
 	}
 	b.apart()

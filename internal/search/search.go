@@ -13,6 +13,7 @@ package search
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -92,7 +93,8 @@ const (
 // is a hit all the same.
 const alike = fine * 20 / 100
 
-// Search returns what answers query, best first.
+// Search returns what answers query, best first. A tool that the query calls by
+// its name, however that is written, stands before the others.
 func (x *Index) Search(query string, o Options) []Hit {
 	var lexical, likeness []int32
 	if o.Method != Vectors {
@@ -126,7 +128,27 @@ func (x *Index) Search(query string, o Options) []Hit {
 			hits[i].Score = float64(lexicalShare*words[doc]) + float64(vectorShare*sense[doc])
 		}
 	}
+	if o.Method != Vectors {
+		x.first(hits, query)
+	}
 	return x.best(hits, o.Limit)
+}
+
+// first puts what a query calls by its name before all else.
+func (x *Index) first(hits []Hit, query string) {
+	names := names(query)
+	if len(names) == 0 {
+		return
+	}
+	most, least := math.Inf(-1), math.Inf(1)
+	for _, h := range hits {
+		most, least = max(most, h.Score), min(least, h.Score)
+	}
+	for i := range hits {
+		if x.docs[hits[i].Doc].named(names) {
+			hits[i].Score += most - least + 1
+		}
+	}
 }
 
 // best are the first hits of all in their order, limit of them, or all if that

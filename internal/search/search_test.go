@@ -198,6 +198,34 @@ func TestNeighboursNeverAddUp(t *testing.T) {
 	}
 }
 
+// TestNamesComeFirst: who knows a tool's name need not describe it.
+func TestNamesComeFirst(t *testing.T) {
+	docs := []Doc{
+		{Server: "tracker", Name: "list_issue_notes", Description: "List the notes of issues: list issues, list notes."},
+		{Server: "tracker", Name: "list_issues", Description: "What is open."},
+		{Server: "other", Name: "list_issues"},
+		{Server: "other", Name: "click", Description: "Press."},
+		{Server: "other", Name: "click_all", Description: "Click, click, click everything that can be clicked: a click each."},
+	}
+	x := New(docs)
+	for query, want := range map[string]string{
+		"list_issues": "list_issues", "listIssues": "list_issues", "list issues": "list_issues", "click": "click",
+		"how do I call list-issues, please?": "list_issues", "other.list_issues": "list_issues", "other click": "click",
+	} {
+		for _, m := range []Method{Lexical, Both} {
+			got := found(x, docs, query, Options{Method: m})
+			if !strings.HasSuffix(got[0], "/"+want) {
+				t.Errorf("%q by %v finds %q", query, m, got)
+			}
+		}
+	}
+	for _, server := range []string{"tracker", "other"} {
+		if got := found(x, docs, server+"/list_issues", Options{}); got[0] != server+"/list_issues" {
+			t.Errorf("%s's finds %q", server, got)
+		}
+	}
+}
+
 // TestRequestsWeighLess: what a request is wrapped in decides only where
 // nothing else does.
 func TestRequestsWeighLess(t *testing.T) {
