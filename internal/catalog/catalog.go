@@ -85,6 +85,7 @@ type Catalog struct {
 	entries map[string]*cached // by key
 	flights map[string]*flight // by key
 	stale   map[string]bool    // keys whose list is known to be old
+	asked   map[string]asked   // by key: what this program has done
 	index   *index
 	forget  *time.Timer
 	busy    int           // executions that run
@@ -96,6 +97,10 @@ type cached struct {
 	listing, failure          *record
 	listingStamp, failedStamp stamp
 }
+
+// asked is when this program last asked a server, and when it has to again. It
+// counts also where nothing can be written.
+type asked struct{ at, again time.Time }
 
 // flight is a listing that callers wait for.
 type flight struct {
@@ -117,7 +122,7 @@ func New(config Config) *Catalog {
 	c := &Catalog{
 		config: config, log: config.Log, store: store{config.Dir},
 		wake: make(chan struct{}, 1), eager: true,
-		entries: map[string]*cached{}, flights: map[string]*flight{}, stale: map[string]bool{},
+		entries: map[string]*cached{}, flights: map[string]*flight{}, stale: map[string]bool{}, asked: map[string]asked{},
 	}
 	c.base, c.cancel = context.WithCancel(context.Background())
 	return c

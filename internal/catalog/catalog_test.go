@@ -456,6 +456,37 @@ func TestUnwritablePlace(t *testing.T) {
 	}
 }
 
+// TestUnwritablePlaceIsNoLoop: what cannot be kept is not asked for again and
+// again, and a server that never tires of changes is not either.
+func TestUnwritablePlaceIsNoLoop(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		f.add("bad", fails)
+		f.add("git", has("log"))
+		c := New(Config{Source: f, Dir: state.At(file).Sub("catalog"), Quiet: time.Second})
+		defer c.Close()
+		c.Start()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		asks := f.asks()
+		if strings.Count(asks, "git") != 1 || strings.Count(asks, "bad") > 60 {
+			t.Errorf("asked %s in an hour", asks)
+		}
+		for range 600 {
+			c.Stale("git")
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+		if n := strings.Count(f.asks(), "git"); n < 5 || n > 7 {
+			t.Errorf("asked %d times in a minute of changes", n)
+		}
+	})
+}
+
 func TestSweep(t *testing.T) {
 	dir := state.At(t.TempDir())
 	old := time.Now().Add(-2 * unused)

@@ -133,27 +133,27 @@ func (c *Catalog) pass() {
 	}
 }
 
+// calm is the least pause between two listings of a server that says again and
+// again that its tools changed.
+const calm = 10 * time.Second
+
 // due is how long a server need not be listed. It does not read the list.
 func (c *Catalog) due(s Server, now time.Time) time.Duration {
-	if c.store.stamp(failureFile(s.Key)) != (stamp{}) || c.store.none() {
-		if f := c.failure(s); f != nil {
-			return f.Retry.Sub(now)
-		}
-	}
 	c.mu.Lock()
-	stale := c.stale[s.Key]
-	var listed time.Time
-	if k := c.entries[s.Key]; k != nil && k.listing != nil {
-		listed = k.listing.Listed
-	}
+	stale, did := c.stale[s.Key], c.asked[s.Key]
 	c.mu.Unlock()
-	if !c.store.none() {
-		listed = c.store.stamp(listingFile(s.Key)).modified
+	wait := did.again.Sub(now)
+	if f := c.failure(s); f != nil {
+		return max(wait, f.Retry.Sub(now))
 	}
-	if listed.IsZero() || stale || listed.After(now) {
-		return 0
+	if stale {
+		return did.at.Add(calm).Sub(now)
 	}
-	return listed.Add(c.config.MaxAge).Sub(now)
+	listed := c.store.stamp(listingFile(s.Key)).modified
+	if listed.After(now) { // a clock was wrong
+		return wait
+	}
+	return max(wait, listed.Add(c.config.MaxAge).Sub(now))
 }
 
 // failure is why a server could not be listed the last time, or nil.
@@ -271,21 +271,33 @@ func (c *Catalog) fly(s Server, force bool) error {
 	if c.base.Err() != nil {
 		return errClosed
 	}
+	now := time.Now()
+	did := asked{now, now.Add(c.config.MaxAge)}
 	if err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("it was not listed within %s", c.config.Timeout)
 		}
-		c.put(s, &record{Failure: c.failure(s).next(err, time.Now())})
+		failure := c.failure(s).next(err, now)
+		did.again = failure.Retry
+		c.did(s, did)
+		c.put(s, &record{Failure: failure})
 		return err
 	}
-	c.mu.Lock()
-	delete(c.stale, s.Key)
-	c.mu.Unlock()
+	c.did(s, did)
 	c.took(s, listing)
 	if c.config.Observe != nil {
 		c.config.Observe(s, listing)
 	}
 	return nil
+}
+
+// did notes that a server was asked. What it said of changes before counts no
+// more.
+func (c *Catalog) did(s Server, what asked) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.stale, s.Key)
+	c.asked[s.Key] = what
 }
 
 // looked is when the server was last asked.
