@@ -40,7 +40,9 @@ type offeredLine struct {
 	File  string          `json:"file"`
 	Line  int             `json:"line"`
 	Entry json.RawMessage `json:"entry"`
-	Uses  []string        `json:"uses,omitempty"`
+	// Beside is what other parts of the project's files put into it.
+	Beside []string `json:"beside,omitempty"`
+	Uses   []string `json:"uses,omitempty"`
 }
 
 // Run implements the command.
@@ -64,7 +66,7 @@ func (c *serversTrustCmd) Run(a *app) error {
 	if c.JSON {
 		lines := []offeredLine{}
 		for _, d := range offered {
-			lines = append(lines, offeredLine{d.Name, d.State(), d.File, d.Line, json.RawMessage(d.Written()), d.Uses})
+			lines = append(lines, offeredLine{d.Name, d.State(), d.File, d.Line, json.RawMessage(d.Written()), d.Beside(), d.Uses})
 		}
 		return a.printJSON(struct {
 			Folder  string        `json:"folder"`
@@ -125,6 +127,9 @@ func (a *app) describe(d upstream.Definition, entry string) {
 		b.WriteString(entry)
 	}
 	fmt.Fprintf(a.stdio.Out, "    %s\n", escaped(b.String()))
+	for _, line := range d.Beside() {
+		fmt.Fprintf(a.stdio.Out, "    %s\n", strings.ReplaceAll(escaped(line), "\n", "\n      "))
+	}
 	if len(d.Uses) > 0 {
 		fmt.Fprintf(a.stdio.Out, "  It gets values of yours: %s\n", escaped(strings.Join(d.Uses, ", ")))
 	}

@@ -90,6 +90,9 @@ type launch struct {
 	// written is the entry's text, of a project only: it holds no secret of the
 	// user's.
 	written string
+	// beside are lines on what the entry names and does not hold, of a project
+	// only.
+	beside []string
 	// references: Resolve has something to do. What looks like a reference in
 	// a definition of a form that has none is none.
 	references bool
@@ -211,6 +214,16 @@ func (d Definition) Written() string {
 		return ""
 	}
 	return d.launch.written
+}
+
+// Beside says, a line each, what else of a project's files is put into the
+// entry: the variables of its file of variables, the values that its inputs have
+// where nobody gives one.
+func (d Definition) Beside() []string {
+	if d.launch == nil {
+		return nil
+	}
+	return slices.Clone(d.launch.beside)
 }
 
 // Redact replaces every secret of the definition in a text by the name of the

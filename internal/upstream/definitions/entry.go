@@ -175,6 +175,7 @@ func (p *entryParser) finish(n *node) {
 	p.def.launch.digest = p.digest(n)
 	if p.source.Project != "" {
 		p.def.launch.written = n.json()
+		p.def.launch.beside = p.beside(n)
 	}
 	uses := slices.Clone(p.expand.uses)
 	for name := range used {

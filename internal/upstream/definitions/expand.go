@@ -30,6 +30,7 @@ type expander struct {
 	folder string           // the project's, for editors
 	base   string           // what relative paths of secrets start from
 	asked  map[string]input // the file's inputs, for VS Code
+	asks   map[string]bool  // those of them that the entry uses
 
 	used map[string]string   // variables that were put in
 	miss map[string]struct{} // variables that are not set
@@ -46,7 +47,7 @@ type expander struct {
 type input struct{ description, fallback string }
 
 func newExpander(env Environment, home string, s syntax) *expander {
-	return &expander{syntax: s, env: env, home: home, used: make(map[string]string), miss: make(map[string]struct{})}
+	return &expander{syntax: s, env: env, home: home, used: make(map[string]string), miss: make(map[string]struct{}), asks: make(map[string]bool)}
 }
 
 // variables replaces what the syntax knows. What is put in is not looked at
@@ -217,6 +218,7 @@ func InputVariable(id string) string {
 // failure then says what is missing.
 func (e *expander) input(id string) string {
 	name := InputVariable(id)
+	e.asks[id] = true
 	if e.translate {
 		if in := e.asked[id]; in.fallback != "" && !strings.ContainsAny(in.fallback, "{}") {
 			return "${" + name + ":-" + in.fallback + "}"

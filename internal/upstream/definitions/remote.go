@@ -185,5 +185,23 @@ func (p *entryParser) digest(n *node) [sha256.Size]byte {
 		hashText(h, 'i', id)
 		hashText(h, '=', p.expand.asked[id].fallback)
 	}
+	hashText(h, 'd', p.def.Description) // it may be the file's
 	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// beside is what the digest covers, the entry uses, and does not show.
+func (p *entryParser) beside(n *node) []string {
+	var lines []string
+	if _, ok := n.get("description"); !ok && p.def.Description != "" {
+		lines = append(lines, "the file's description: "+p.def.Description)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.fileEnv)) {
+		lines = append(lines, "from the file of variables: "+name+"="+p.fileEnv[name])
+	}
+	for _, id := range slices.Sorted(maps.Keys(p.expand.asked)) {
+		if in := p.expand.asked[id]; in.fallback != "" && p.expand.asks[id] {
+			lines = append(lines, "for the input "+id+": "+in.fallback)
+		}
+	}
+	return lines
 }

@@ -21,7 +21,7 @@ func (d Definition) Resolve(ctx context.Context, secrets Secrets) (Definition, e
 	if d.launch == nil || !d.launch.references {
 		return d, nil
 	}
-	r := resolver{ctx: ctx, read: secrets, found: d.launch.secrets.clone()}
+	r := resolver{ctx: ctx, read: secrets, uses: d.Uses, found: d.launch.secrets.clone()}
 	l := &launch{Launch: d.launch.Launch, digest: d.launch.digest, secrets: r.found}
 	l.Args = slices.Clone(l.Args)
 	for i := range l.Args {
@@ -53,6 +53,7 @@ func (d Definition) Resolve(ctx context.Context, secrets Secrets) (Definition, e
 type resolver struct {
 	ctx   context.Context
 	read  Secrets
+	uses  []string // what the definition says that it reads
 	found *secrets
 	err   error // the first
 }
@@ -67,7 +68,9 @@ func (r *resolver) replace(s string) string {
 		}
 		inner, after, closed := strings.Cut(rest, "}")
 		kind, name, colon := strings.Cut(inner, ":")
-		if !closed || !colon || kind != "file" && kind != "keyring" {
+		// A value that was put in may look like a reference. It is none: nobody
+		// was told of it.
+		if !closed || !colon || kind != "file" && kind != "keyring" || !slices.Contains(r.uses, inner) {
 			b.WriteString("${")
 			s = rest
 			continue

@@ -106,7 +106,7 @@ func (s Self) wraps(command string) bool {
 	if err != nil {
 		return false
 	}
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return false
 	}

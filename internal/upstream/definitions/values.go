@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -174,7 +175,7 @@ func (p *entryParser) envFile(key string, v *node) {
 		}
 		env[name] = value
 	}
-	p.fileEnv = env
+	p.fileEnv = maps.Clone(env)
 	for name, value := range p.real.Env {
 		env[name] = value
 	}

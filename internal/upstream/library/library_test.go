@@ -1,6 +1,7 @@
 package library
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -204,18 +205,63 @@ func TestNeitherPipesNorLoopsBlock(t *testing.T) {
 	mkfifo(t, filepath.Join(p.home, "MCPs", "pipe.json"))
 	mkfifo(t, filepath.Join(p.project, ".mcp.json"))
 	mkfifo(t, filepath.Join(p.project, "mcp-servers"))
+	command := filepath.Join(p.project, "command")
+	mkfifo(t, command)
+	if err := os.Chmod(command, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p.write("/.cursor/mcp.json", `{"mcpServers": {"piped": {"command": "${workspaceFolder}/command"}}}`)
 	loop := filepath.Join(p.home, "MCPs", "loop.json")
 	if err := os.Symlink(loop, loop); err != nil {
 		t.Fatal(err)
 	}
 	s := p.open().Current(true)
-	check(t, s, "a")
+	check(t, s, "a piped:offered")
 	if len(s.Problems) != 3 {
 		t.Errorf("problems %v", s.Problems)
 	}
 }
 
 const project = `{"mcpServers": {"x": {"command": "run", "args": ["${TOKEN}"]}, "y": {"command": "y"}}}`
+
+// What an entry names and does not hold is shown, and asks again when it
+// changes.
+func TestTrustOfWhatIsBeside(t *testing.T) {
+	p := newPlace(t)
+	settings := `{"inputs": [{"id": "a", "default": "${file:/etc/secret}"}, {"id": "b"}, {"id": "c", "default": "unused"}],
+		"servers": {"v": {"command": "run", "args": ["${input:a}", "${input:b}"], "env": {"A": "1", "T": "${env:TOKEN}"}, "envFile": "vars"}}}`
+	p.write("/.vscode/mcp.json", settings)
+	p.write("/vars", "NODE_OPTIONS=--require ./evil.js\nA=2\n")
+	p.write("/mcp-servers/own.json", `{"description": "one", "mcpServers": {"o": {"command": "o"}}}`)
+	l := p.open()
+	check(t, l.Current(true), "o:offered v:offered")
+	v, _ := l.Snapshot().Get("v")
+	want := []string{"from the file of variables: A=2", "from the file of variables: NODE_OPTIONS=--require ./evil.js", "for the input a: ${file:/etc/secret}"}
+	if !slices.Equal(v.Beside(), want) {
+		t.Errorf("%q", v.Beside())
+	}
+	if o, _ := l.Snapshot().Get("o"); !slices.Equal(o.Beside(), []string{"the file's description: one"}) {
+		t.Errorf("%q", o.Beside())
+	}
+	if err := l.Trust(l.Snapshot().Offered()); err != nil {
+		t.Fatal(err)
+	}
+	check(t, l.Current(true), "o v")
+	// A value that looks like a reference is not read: nobody was told of it.
+	v, _ = l.Snapshot().Get("v")
+	resolved, err := v.Resolve(t.Context(), func(_ context.Context, kind, name string) (string, error) {
+		if kind != "keyring" || name != "input/b" {
+			t.Errorf("%s %s is read", kind, name)
+		}
+		return "from the keyring", nil
+	})
+	if err != nil || !slices.Equal(resolved.Launch().Args, []string{"${file:/etc/secret}", "from the keyring"}) {
+		t.Error(err, resolved.Launch().Args)
+	}
+	p.write("/mcp-servers/own.json", `{"description": "two", "mcpServers": {"o": {"command": "o"}}}`)
+	p.write("/vars", "NODE_OPTIONS=--require ./other.js\n")
+	check(t, l.Current(true), "o:changed v:changed")
+}
 
 func TestTrust(t *testing.T) {
 	p := newPlace(t)
