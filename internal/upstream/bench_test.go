@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"sallyport/internal/upstream/definitions"
 )
 
 // percentiles runs f over and over and reports the middle and the tail.
@@ -88,6 +91,36 @@ func BenchmarkCallToolSDK(b *testing.B) {
 	}
 	defer func() { _ = session.Close() }()
 	params := &mcp.CallToolParams{Name: "echo", Arguments: json.RawMessage(`{"a":1}`)}
+	percentiles(b, func() {
+		if _, err := session.CallTool(b.Context(), params); err != nil {
+			b.Fatal(err)
+		}
+	})
+}
+
+// BenchmarkCallToolHTTP is our client over HTTP, and BenchmarkCallToolHTTPSDK the
+// official one, with the same server in this process.
+func BenchmarkCallToolHTTP(b *testing.B) {
+	web := httptest.NewServer(&webServer{quiet: true})
+	defer web.Close()
+	s := running(b, manage(b, Options{}, over("x", web.URL, definitions.Auto)), "x")
+	args := json.RawMessage(`{"a":1}`)
+	percentiles(b, func() {
+		if _, err := s.CallTool(b.Context(), "t", args); err != nil {
+			b.Fatal(err)
+		}
+	})
+}
+
+func BenchmarkCallToolHTTPSDK(b *testing.B) {
+	web := httptest.NewServer(&webServer{quiet: true})
+	defer web.Close()
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).Connect(b.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = session.Close() }()
+	params := &mcp.CallToolParams{Name: "t", Arguments: json.RawMessage(`{"a":1}`)}
 	percentiles(b, func() {
 		if _, err := session.CallTool(b.Context(), params); err != nil {
 			b.Fatal(err)
