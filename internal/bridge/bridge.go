@@ -122,6 +122,7 @@ type view struct {
 type described struct {
 	tools      []upstream.Tool
 	report     pins.Report // of the same tools
+	told       atomic.Bool // that there are hidden characters
 	definition Definition
 }
 
@@ -276,7 +277,7 @@ func (b *Bridge) describe(ctx context.Context, name string) (Definition, error) 
 	definition.Version = version(&definition.Server)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cache[name] = &described{tools, report, definition}
+	b.cache[name] = &described{tools: tools, report: report, definition: definition}
 	return definition, nil
 }
 

@@ -16,7 +16,7 @@ import (
 // observe compares a server's tools with what the user accepted, and gives
 // them to the catalog.
 func (b *Bridge) observe(d upstream.Definition, s Server, tools []upstream.Tool) pins.Report {
-	b.catalog.Learn(d.Name, listingOf(s, tools))
+	b.catalog.Learn(d.Name, ListingOf(s, tools))
 	if b.config.Pins == nil {
 		return pins.Report{}
 	}
@@ -179,8 +179,8 @@ func (x *Execution) Notes() []string {
 		x.bridge.mu.Lock()
 		c := x.bridge.cache[name]
 		x.bridge.mu.Unlock()
-		if c == nil || c.report.Quiet() && len(c.report.Hidden) == 0 {
-			continue
+		if c == nil || c.report.Quiet() && (len(c.report.Hidden) == 0 || c.told.Swap(true)) {
+			continue // what is hidden is taken out: that is told once
 		}
 		if text := changes(name, c.report, x.bridge.config.RefuseChanged); text != "" {
 			x.note(text)

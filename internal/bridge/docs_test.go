@@ -342,3 +342,20 @@ func TestChangedTools(t *testing.T) {
 		})
 	}
 }
+
+// TestHiddenCharactersAreToldOnce: they are taken out, each time.
+func TestHiddenCharactersAreToldOnce(t *testing.T) {
+	s := newStub()
+	s.servers["git"].tools[0].Description = "lists\u200b commits"
+	b := pinned(t, s, state.At(t.TempDir()), false)
+	for i, want := range []string{"server git hides characters in log", ""} {
+		x := b.Begin([]string{"git"})
+		definitions, err := x.Prepare(t.Context())
+		if err != nil || definitions[0].Tools[0].Description != "lists commits" {
+			t.Fatal(definitions, err)
+		}
+		if got := strings.Join(x.Notes(), "\n"); got != want {
+			t.Errorf("execution %d: notes %q", i, got)
+		}
+	}
+}

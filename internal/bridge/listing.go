@@ -116,7 +116,7 @@ func (l *Listable) List(ctx context.Context, name string) (*catalog.Listing, err
 		if err != nil {
 			return err
 		}
-		listing = listingOf(s, tools)
+		listing = ListingOf(s, tools)
 		if offers, ok := s.(Offers); ok {
 			// That it offers none, or does not tell them, is no trouble.
 			resources, _ := offers.Resources(ctx)
@@ -136,8 +136,8 @@ func (l *Listable) List(ctx context.Context, name string) (*catalog.Listing, err
 	return listing, err
 }
 
-// listingOf is what is known of a running server.
-func listingOf(s Server, tools []upstream.Tool) *catalog.Listing {
+// ListingOf is what is known of a running server that has these tools.
+func ListingOf(s Server, tools []upstream.Tool) *catalog.Listing {
 	listing := &catalog.Listing{Tools: make([]catalog.Tool, len(tools))}
 	if known, ok := s.(interface{ Info() upstream.Info }); ok {
 		info := known.Info()

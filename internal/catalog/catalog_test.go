@@ -527,3 +527,34 @@ func TestSecret(t *testing.T) {
 		t.Error(key, err)
 	}
 }
+
+// FuzzFile: whatever lies in the place of a file, the catalog goes on.
+func FuzzFile(f *testing.F) {
+	for _, content := range []string{
+		"", "{", `{"format":1,"listing":{"tools":[{"name":"a","alias":"a","inputSchema":{"properties":{"x":{"$ref":"#"}}}}]},"listed":"2026-01-01T00:00:00Z"}`,
+		`{"format":1,"failure":{"reason":"x","count":-1}}`, `{"format":1,"listing":{"tools":null,"prompts":[{"name":"\u202e"}]}}`,
+	} {
+		f.Add([]byte(content))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		dir := state.At(t.TempDir())
+		for _, name := range []string{listingFile("key-git"), failureFile("key-git")} {
+			if err := dir.Write(name, content); err != nil {
+				t.Fatal(err)
+			}
+		}
+		source := &fake{}
+		source.add("git", has("log"))
+		c := New(Config{Source: source, Dir: dir})
+		defer c.Close()
+		for _, e := range c.Entries() {
+			if e.Listing != nil && len(e.Listing.Tools) > maxTools {
+				t.Errorf("%d tools", len(e.Listing.Tools))
+			}
+		}
+		c.Search(Query{Text: "log a"})
+		if e, err := c.List(t.Context(), "git"); err != nil || len(e.Listing.Tools) != 1 || e.Failure != nil {
+			t.Errorf("%+v %v", e, err)
+		}
+	})
+}

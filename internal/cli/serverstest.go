@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"text/tabwriter"
 	"time"
+
+	"sallyport/internal/bridge"
 )
 
 type serversTestCmd struct {
@@ -80,6 +82,7 @@ func (s *system) testServer(ctx context.Context, name string) (*serverTest, erro
 		return nil, err
 	}
 	t.ListMs = time.Since(start).Milliseconds()
+	s.known.catalog.Learn(name, bridge.ListingOf(server, tools))
 	for _, tool := range tools {
 		t.Tools = append(t.Tools, toolLine{Name: tool.Name, Function: tool.Alias, Description: tool.Description})
 	}

@@ -247,6 +247,7 @@ type toolsOfServer struct {
 	Version     string         `json:"version,omitempty"`
 	Listed      *time.Time     `json:"listed,omitempty"`
 	Problem     string         `json:"problem,omitempty"`
+	Retry       *time.Time     `json:"retry,omitempty"` // when it is asked again in the background
 	Tools       []toolFound    `json:"tools"`
 	Resources   []catalog.Item `json:"resources,omitempty"`
 	Prompts     []catalog.Item `json:"prompts,omitempty"`
@@ -289,6 +290,9 @@ func (c *toolsListCmd) Run(a *app) error {
 		}
 		if s.Problem != "" {
 			head += ": " + hidden.Line(s.Problem)
+			if s.Retry != nil {
+				head += " (asked again after " + s.Retry.Local().Format("2006-01-02 15:04") + ")"
+			}
 		}
 		fmt.Fprintln(w, head)
 		for _, t := range s.Tools {
@@ -311,6 +315,9 @@ func (s *system) toolsOf(e *catalog.Entry) toolsOfServer {
 	out := toolsOfServer{Server: e.Name, Module: "mcp_" + e.Alias, Description: e.About(), Tools: []toolFound{}}
 	if e.Failure != nil || e.Listing == nil {
 		out.Problem = whyNot(e.Failure)
+	}
+	if e.Failure != nil {
+		out.Retry = &e.Failure.Retry
 	}
 	if e.Listing == nil {
 		return out
