@@ -111,6 +111,13 @@ func (s *Session) fill(ctx context.Context, a *Archive) error {
 		if r, err := s.nap.keeper.read(s.name); err != nil || r != nil {
 			return errors.Join(s.taken(), err)
 		}
+		if _, err := s.nap.claim(); err != nil {
+			return err
+		}
+		if s.nap.asleep { // it came this moment
+			s.nap.leave("")
+			return s.taken()
+		}
 	}
 	b, err := s.begin(ctx)
 	s.awake.Store(err == nil)

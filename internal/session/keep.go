@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"sallyport/internal/guest"
@@ -258,14 +259,28 @@ func (k *keeper) size(name string) int64 {
 	return 0
 }
 
-// wake continues what sleeps. When it cannot, the state is lost, and the error
-// says why.
+// passing says of the error of a wake that it is the machine's of this moment,
+// and not the snapshot's.
+func passing(err error) bool {
+	for _, e := range []error{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EAGAIN, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// wake continues what sleeps. When it cannot, the error says why, and the state
+// is lost unless the session still is asleep: the caller gave up, or the machine
+// could not just now.
 func (n *nap) wake(ctx context.Context, s *Session) (_ *box, err error) {
 	k := n.keeper
 	name := n.snapshotName()
 	defer func() {
-		if err != nil && ctx.Err() != nil {
-			return // the caller gave up: it sleeps on
+		if err != nil && (ctx.Err() != nil || passing(err)) {
+			return // it sleeps on
 		}
 		n.asleep = false
 		if e := n.write(Awake, ""); e != nil {

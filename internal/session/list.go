@@ -257,9 +257,11 @@ func (s *Session) Wake(ctx context.Context) error {
 	b, err := s.nap.wake(ctx, s)
 	s.awake.Store(err == nil)
 	if err != nil {
-		if ctx.Err() == nil {
-			s.lost = "the sleeping session could not be woken: " + err.Error()
+		if s.nap.asleep {
+			s.nap.leave("")
+			return fmt.Errorf("it sleeps on, and cannot be woken now: %w", err)
 		}
+		s.lost = "the sleeping session could not be woken: " + err.Error()
 		s.nap.leave(s.lost)
 		return fmt.Errorf("its state is lost: it could not be woken: %w", err)
 	}

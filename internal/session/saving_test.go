@@ -20,6 +20,7 @@ type saving struct {
 	scripted
 	binding            string
 	saveErr, dieOnSave error
+	unable             error    // of a restore
 	sends              []string // parts of files, in place of what is remembered
 
 	mu       sync.Mutex
@@ -155,6 +156,9 @@ func (e *saving) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, er
 }
 
 func (e *saving) Restore(ctx context.Context, spec *sandbox.Spec, dir string) (sandbox.Run, error) {
+	if e.unable != nil {
+		return nil, e.unable
+	}
 	data, err := os.ReadFile(filepath.Join(dir, "memory"))
 	if err != nil {
 		return nil, err

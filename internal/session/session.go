@@ -352,8 +352,12 @@ func (s *Session) begin(ctx context.Context) (*box, error) {
 			s.log.Debug("session woken", "run", b.id, "duration", time.Since(started))
 			return b, nil
 		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+		if s.nap.asleep {
+			s.nap.leave("")
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			return nil, fmt.Errorf("the session sleeps, and cannot be woken now: %w", err)
 		}
 		s.lost = "the sleeping session could not be woken: " + err.Error()
 		s.log.Warn("session lost", "reason", s.lost)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,6 +163,32 @@ func TestRoomWithoutSleep(t *testing.T) {
 		if out := exec(t, get(t, set, "a"), "say x"); !strings.Contains(out.Lost, "make room") {
 			t.Errorf("%+v", out)
 		}
+	})
+}
+
+// What the machine cannot do just now costs nobody a session.
+func TestWakeLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newSaving()
+		open, _ := sets(t, nil)
+		set, other := open(e), open(e)
+		exec(t, get(t, set, "work"), "set x 1")
+		if err := set.Sleep(t.Context(), "work"); err != nil {
+			t.Fatal(err)
+		}
+		e.unable = &os.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}
+		if err := set.Wake(t.Context(), "work"); err == nil || !strings.Contains(err.Error(), "sleeps on") {
+			t.Error(err)
+		}
+		if _, err := get(t, other, "work").Exec(t.Context(), get(t, other, "work").Enter(), Request{Code: "get x", Timeout: 10 * time.Second}); err == nil || !strings.Contains(err.Error(), "cannot be woken now") {
+			t.Error(err)
+		}
+		e.unable = nil
+		if out := exec(t, get(t, set, "work"), "get x"); out.Lost != "" || out.Stdout.Head != "1" {
+			t.Errorf("%+v", out)
+		}
+		set.Close()
+		other.Close()
 	})
 }
 
