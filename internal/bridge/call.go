@@ -154,16 +154,20 @@ func (x *Execution) listTools(ctx context.Context, raw json.RawMessage) (json.Ra
 	if err != nil {
 		return nil, err
 	}
+	told, err := x.bridge.told(ctx, p.server, tools)
+	if err != nil {
+		return nil, err
+	}
 	size := 2
-	for _, t := range tools {
-		size += len(t.Raw) + 1
+	for _, raw := range told {
+		size += len(raw) + 1
 	}
 	list := append(make([]byte, 0, size), '[')
-	for i, t := range tools {
+	for i, raw := range told {
 		if i > 0 {
 			list = append(list, ',')
 		}
-		list = append(list, t.Raw...)
+		list = append(list, raw...)
 	}
 	return append(list, ']'), nil
 }

@@ -294,6 +294,11 @@ func TestChangedTools(t *testing.T) {
 			}
 			docs := docsOf(t, x, "query_tool_docs", `{"server":"fs"}`)
 			note := strings.Join(x.Notes(), "\n")
+			own, err := x.Call(t.Context(), wire.Call{Method: "list_tools", Params: json.RawMessage(`{"server":"fs"}`)})
+			if err != nil || strings.Contains(string(own), "mothership") == refuse || strings.Contains(string(own), "extra") == refuse ||
+				strings.Contains(string(own), "\u200b") || !strings.Contains(string(own), "reads a file") || !strings.Contains(string(own), `"write_file"`) {
+				t.Errorf("list_tools: %s %v", own, err)
+			}
 			if refuse {
 				if got := strings.Join(described, "; "); got != "read-file: reads a file; write_file: writes" {
 					t.Errorf("the code is told %s", got)
