@@ -1,11 +1,13 @@
 package catalog
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +21,23 @@ import (
 	"sallyport/internal/state"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// listForever makes the test executable list a server that never answers, in
+// the directory that it names.
+const listForever = "CATALOG_TEST_LIST_FOREVER_IN"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(listForever); dir != "" {
+		f := &fake{}
+		f.add("git", func(ctx context.Context) (*Listing, error) {
+			fmt.Println("listing")
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		_, _ = New(Config{Source: f, Dir: state.At(dir)}).Want(context.Background(), "git")
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // fake is a source of servers made of Go functions.
 type fake struct {
@@ -381,6 +399,38 @@ func TestTwoPrograms(t *testing.T) {
 	// Who insists does ask.
 	if _, err := open(t, Config{Source: f, Dir: dir}).List(t.Context(), "git"); err != nil || f.asks() != "git" {
 		t.Error(err)
+	}
+}
+
+// TestProgramThatDiesWhileItLists: nobody waits for the dead.
+func TestProgramThatDiesWhileItLists(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), listForever+"="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "listing\n" {
+		t.Fatal(line, err)
+	}
+	f := &fake{}
+	f.add("git", has("log"))
+	c := open(t, Config{Source: f, Dir: state.At(dir)})
+	soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := c.Want(soon, "git"); !errors.Is(err, context.DeadlineExceeded) || f.asks() != "" {
+		t.Errorf("beside one that lists: %v", err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	if e, err := c.Want(t.Context(), "git"); err != nil || e.Listing == nil || f.asks() != "git" {
+		t.Errorf("after its death: %+v %v", e, err)
 	}
 }
 
