@@ -106,7 +106,10 @@ func (s *Session) export(ctx context.Context, w io.Writer) error {
 	}
 	defer a.close()
 	err = b.ask(ctx, s.config.Grace, wire.TaskTakeOut, a.take)
-	if err = errors.Join(a.err, err); err != nil {
+	if a.err != nil {
+		err = a.err
+	}
+	if err != nil {
 		return fmt.Errorf("taking the files out: %w", err)
 	}
 	s.book.flush()
@@ -201,7 +204,7 @@ func (b *box) ask(ctx context.Context, grace time.Duration, task string, answer 
 	case outcome.Status == wire.StatusOK:
 		return nil
 	case outcome.Error != nil:
-		return fmt.Errorf("inside of the sandbox: %s: %s", clean(outcome.Error.Type), clean(outcome.Error.Message))
+		return fmt.Errorf("inside of the sandbox, perhaps because of what its code has changed there: %s: %s", clean(outcome.Error.Type), clean(outcome.Error.Message))
 	}
 	return fmt.Errorf("inside of the sandbox: %s", outcome.Status)
 }
