@@ -31,16 +31,43 @@ func (m *Manager) Borrow(ctx context.Context, name string, use func(*Server) err
 	}
 	s, err := m.serverOf(ctx, e)
 	if err != nil {
+		if !running && ctx.Err() != nil {
+			m.background(func(ctx context.Context) { m.giveUp(ctx, e, before) })
+		}
 		return err
 	}
 	err = use(s)
-	if running {
-		return err
+	if !running {
+		m.giveBack(e, s, before)
 	}
+	return err
+}
+
+// giveUp ends what a start that nobody waits for any more brings forth.
+func (m *Manager) giveUp(ctx context.Context, e *entry, before int64) {
+	e.mu.Lock()
+	a := e.starting
+	s := e.current
+	e.mu.Unlock()
+	if a != nil {
+		select {
+		case <-a.done:
+			s = a.server
+		case <-ctx.Done():
+			return // everything ends
+		}
+	}
+	if s != nil {
+		m.giveBack(e, s, before)
+	}
+}
+
+// giveBack ends a server unless it was handed out since before.
+func (m *Manager) giveBack(e *entry, s *Server, before int64) {
 	e.mu.Lock()
 	if e.current != s { // it has ended, or somebody ends it
 		e.mu.Unlock()
-		return err
+		return
 	}
 	// Said first and looked at then; who gets the server does it the other way
 	// round, so that one of the two sees the other.
@@ -48,12 +75,11 @@ func (m *Manager) Borrow(ctx context.Context, name string, use func(*Server) err
 	if e.claims.n.Load() != before || s.inFlight.Load() > 0 {
 		s.stopping.Store(false)
 		e.mu.Unlock()
-		return err
+		return
 	}
 	e.current = nil
 	e.mu.Unlock()
 	if err := s.stop(m.patience); err != nil {
 		s.log.Error("MCP server cannot be ended", "err", err)
 	}
-	return err
 }

@@ -3,9 +3,11 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestBorrow(t *testing.T) {
@@ -41,6 +43,39 @@ func TestBorrow(t *testing.T) {
 		t.Error(err)
 	}
 	if err := m.Borrow(t.Context(), "c", look); !errors.Is(err, ErrUnknownServer) {
+		t.Error(err)
+	}
+}
+
+// TestBorrowGivenUp: a start that took too long leaves nothing behind.
+func TestBorrowGivenUp(t *testing.T) {
+	m := manage(t, Options{StartTimeout: time.Minute}, define(t, "a", "slow-start"))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := m.Borrow(ctx, "a", func(*Server) error { return nil }); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	e := m.set.Load().entries["a"]
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		e.mu.Lock()
+		over := e.starting == nil && e.current == nil
+		e.mu.Unlock()
+		if over {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it runs on")
+		}
+	}
+	// Somebody who waits for the same start gets what it brings.
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_ = m.Borrow(ctx, "a", func(*Server) error { return nil })
+	s, err := m.Server(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Tools(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
