@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,14 +10,16 @@ import (
 	"sallyport/internal/catalog"
 	"sallyport/internal/hidden"
 	"sallyport/internal/pins"
+	"sallyport/internal/state"
 	"sallyport/internal/upstream"
 	"sallyport/internal/wire"
 )
 
-// observe compares a server's tools with what the user accepted, and gives
-// them to the catalog.
+// observe compares a server's tools with what the user accepted, and then gives
+// them to the catalog. Where changes are refused, and it cannot be told what was
+// accepted, all tools are new.
 func (b *Bridge) observe(d upstream.Definition, s Server, tools []upstream.Tool) pins.Report {
-	b.catalog.Learn(d.Name, ListingOf(s, tools))
+	defer b.catalog.Learn(d.Name, ListingOf(s, tools))
 	if b.config.Pins == nil {
 		return pins.Report{}
 	}
@@ -28,6 +31,12 @@ func (b *Bridge) observe(d upstream.Definition, s Server, tools []upstream.Tool)
 	report, err := b.config.Pins.Check(Pinned(d), seen)
 	if err != nil {
 		b.log.Warn("pins: what the tools of a server were cannot be told", "server", d.Name, "error", err)
+		if b.config.RefuseChanged {
+			report = pins.Report{Hidden: report.Hidden}
+			for i := range tools {
+				report.New = append(report.New, tools[i].Name)
+			}
+		}
 	}
 	return report
 }
@@ -48,14 +57,20 @@ func Observer(book *pins.Book, warn func(server string, err error)) func(catalog
 
 // status is how a server's tools stand to what was accepted.
 func (b *Bridge) status(s pins.Server) pins.Report {
+	report, _ := b.checked(s) // who refuses changes asks that
+	return report
+}
+
+// checked is status; an error says that it cannot be told.
+func (b *Bridge) checked(s pins.Server) (pins.Report, error) {
 	if b.config.Pins == nil {
-		return pins.Report{}
+		return pins.Report{}, nil
 	}
 	report, err := b.config.Pins.Status(s)
-	if err != nil {
-		return pins.Report{}
+	if errors.Is(err, state.ErrNoPlace) { // nothing to compare with, now or ever
+		err = nil
 	}
-	return report
+	return report, err
 }
 
 // warning is what a document says of a tool that is not as it was accepted.
@@ -73,7 +88,10 @@ func (b *Bridge) warning(s catalog.Server, tool string) string {
 // accepted is an entry as code may read it: where changes are refused, tools
 // in the form that was accepted, and none that are new.
 func (b *Bridge) accepted(e catalog.Entry) catalog.Entry {
-	if !b.config.RefuseChanged || b.status(pins.Server{Name: e.Name, Key: e.Program}).Quiet() {
+	if !b.config.RefuseChanged {
+		return e
+	}
+	if report, err := b.checked(pins.Server{Name: e.Name, Key: e.Program}); err == nil && report.Quiet() {
 		return e
 	}
 	listing := *e.Listing
@@ -93,9 +111,9 @@ func (b *Bridge) acceptedTool(s catalog.Server, t *catalog.Tool) *catalog.Tool {
 		return t
 	}
 	server := pins.Server{Name: s.Name, Key: s.Program}
-	report := b.status(server)
+	report, err := b.checked(server)
 	if !slices.Contains(report.Changed, t.Name) {
-		if slices.Contains(report.New, t.Name) {
+		if err != nil || slices.Contains(report.New, t.Name) {
 			return nil
 		}
 		return t
@@ -147,9 +165,11 @@ func (b *Bridge) permit(server, tool string) error {
 	if !ok {
 		return nil // the call says so
 	}
-	report := b.status(Pinned(d))
+	report, err := b.checked(Pinned(d))
 	why := ""
 	switch {
+	case err != nil:
+		why = "what was accepted of the server cannot be read"
 	case slices.Contains(report.Changed, tool):
 		why = "the server describes it otherwise than when it was accepted"
 	case slices.Contains(report.New, tool):

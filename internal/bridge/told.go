@@ -17,11 +17,14 @@ func (b *Bridge) told(ctx context.Context, name string, tools []upstream.Tool) (
 	var report pins.Report
 	var pinned pins.Server
 	if d, ok := b.current(false).servers[name]; ok && b.config.RefuseChanged {
+		pinned = Pinned(d)
 		if _, err := b.describe(ctx, name); err != nil { // compares them, if that was not done
 			return nil, err
 		}
-		pinned = Pinned(d)
-		report = b.status(pinned)
+		var err error
+		if report, err = b.checked(pinned); err != nil {
+			return nil, err
+		}
 	}
 	list := make([]json.RawMessage, 0, len(tools))
 	for i := range tools {

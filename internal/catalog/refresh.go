@@ -284,10 +284,11 @@ func (c *Catalog) fly(s Server, force bool) error {
 		return err
 	}
 	c.did(s, did)
-	c.took(s, listing)
+	// First, so that nobody reads what has not been looked at; and all of it.
 	if c.config.Observe != nil {
 		c.config.Observe(s, listing)
 	}
+	c.took(s, listing)
 	return nil
 }
 
