@@ -113,7 +113,7 @@ func TestProbesOverHTTP(t *testing.T) {
 		{"not found", odd{"server/discover": webStatus(404), "initialize": webStatus(404), "GET": webStatus(404)},
 			"HTTP status 404 Not Found: no (and over the older HTTP with server-sent events: HTTP status 404", "server/discover initialize GET"},
 		{"breaks at all", odd{"server/discover": webStatus(500), "initialize": webStatus(503)}, "HTTP status 503", "server/discover initialize"},
-		{"silent for good", odd{"server/discover": silent, "initialize": silent, "GET": noEvents}, "no answer within 1s", "server/discover initialize"},
+		{"silent for good", odd{"server/discover": silent, "initialize": silent, "GET": noEvents}, "no answer within 4s", "server/discover initialize"},
 		{"unauthorized", odd{"server/discover": webStatus(401)}, ErrUnauthorized.Error(), "server/discover"},
 		{"redirect", odd{"server/discover": func(w http.ResponseWriter, r *http.Request, _ string) {
 			http.Redirect(w, r, "http://127.0.0.2:1/", http.StatusTemporaryRedirect)
@@ -129,7 +129,7 @@ func TestProbesOverHTTP(t *testing.T) {
 			})
 			opts := Options{StartTimeout: 30 * time.Second}
 			if test.name == "silent for good" {
-				opts.StartTimeout = time.Second
+				opts.StartTimeout = 4 * time.Second
 			}
 			if strings.HasPrefix(test.name, "silent") {
 				opts.Probe = 100 * time.Millisecond
