@@ -80,13 +80,9 @@ func (a *app) openLibrary(f *serversFlags) (*library.Library, []string, error) {
 
 // aliases are the names of modules, by server.
 func aliases(defs []upstream.Definition) map[string]string {
-	names := make([]string, len(defs))
-	for i, d := range defs {
-		names[i] = d.Name
-	}
 	out := make(map[string]string, len(defs))
-	for i, alias := range upstream.ServerAliases(names) {
-		out[names[i]] = alias
+	for i, alias := range upstream.ServerAliases(defs) {
+		out[defs[i].Name] = alias
 	}
 	return out
 }

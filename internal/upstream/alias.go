@@ -1,8 +1,11 @@
 package upstream
 
 import (
+	"slices"
 	"strconv"
 	"strings"
+
+	"sallyport/internal/upstream/definitions"
 )
 
 // pythonKeywords in lower case cannot be the name of a function.
@@ -38,8 +41,47 @@ func ToolAlias(name string) string {
 }
 
 // ServerAliases returns the alias of each server. Of several that would be
-// alike, the later ones get _2, _3 and so on.
-func ServerAliases(names []string) []string { return distinct(names, ServerAlias) }
+// alike, the later ones get _2, _3 and so on; but the user's own come before
+// what a project brought along, that before what code asked for, and what is
+// only offered comes last: code that the user has goes on to reach what it did.
+func ServerAliases(defs []Definition) []string { return serverAliases(defs, map[string]string{}) }
+
+// serverAliases is ServerAliases, but a name that has an alias keeps it.
+func serverAliases(defs []Definition, known map[string]string) []string {
+	out := make([]string, len(defs))
+	taken := make(map[string]bool, len(defs))
+	var fresh []int
+	for i := range defs {
+		if alias, ok := known[defs[i].Name]; ok {
+			out[i] = alias
+			taken[alias] = true
+		} else {
+			fresh = append(fresh, i)
+		}
+	}
+	slices.SortStableFunc(fresh, func(a, b int) int { return remoteness(&defs[a]) - remoteness(&defs[b]) })
+	names := make([]string, len(fresh))
+	for i, at := range fresh {
+		names[i] = defs[at].Name
+	}
+	for i, alias := range distinctFrom(names, ServerAlias, taken) {
+		out[fresh[i]] = alias
+	}
+	return out
+}
+
+// remoteness is how little a definition is the user's own.
+func remoteness(d *Definition) int {
+	switch {
+	case d.Offer != "":
+		return 3
+	case d.Source == definitions.NameRequested:
+		return 2
+	case d.Source == definitions.NameProject:
+		return 1
+	}
+	return 0
+}
 
 // ToolAliases is ServerAliases for the tools of one server, in its order.
 func ToolAliases(names []string) []string { return distinct(names, ToolAlias) }

@@ -1,8 +1,11 @@
 package upstream
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	"sallyport/internal/upstream/definitions"
 )
 
 func TestAliases(t *testing.T) {
@@ -36,6 +39,27 @@ func TestAliases(t *testing.T) {
 	aliases := ToolAliases(same)
 	if aliases[0] != "tool" || aliases[19_999] != "tool_20000" {
 		t.Error(aliases[0], aliases[19_999])
+	}
+}
+
+// Nobody takes the alias of one of the user's servers by a name that is alike.
+func TestAliasesOfStrangers(t *testing.T) {
+	defs := []Definition{
+		{Name: "GIT-HUB", Offer: definitions.Offered, Source: definitions.NameProject},
+		{Name: "GIT.HUB", Source: definitions.NameRequested},
+		{Name: "Git-hub", Source: definitions.NameProject},
+		{Name: "git-hub"},
+	}
+	want := []string{"git_hub_4", "git_hub_3", "git_hub_2", "git_hub"}
+	if got := ServerAliases(defs); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	// In a program that runs, names keep what they have.
+	m := NewManager(defs[3:], Options{})
+	defer func() { _ = m.Close(t.Context()) }()
+	m.Replace([]Definition{{Name: "Git-Hub"}, {Name: "git-hub"}}, 0)
+	if got := m.Definitions(); got[0].Alias != "git_hub_2" || got[1].Alias != "git_hub" {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -21,10 +21,6 @@ func (m *Manager) configure(defs []Definition, before *configured) *configured {
 	slices.SortStableFunc(sorted, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
 	sorted = slices.CompactFunc(sorted, func(a, b Definition) bool { return a.Name == b.Name })
 	c := &configured{entries: make(map[string]*entry, len(sorted)), defs: sorted}
-	names := make([]string, len(sorted))
-	for i := range sorted {
-		names[i] = sorted[i].Name
-	}
 	var known map[string]string
 	if before != nil {
 		known = make(map[string]string, len(before.defs))
@@ -32,9 +28,9 @@ func (m *Manager) configure(defs []Definition, before *configured) *configured {
 			known[d.Name] = d.Alias
 		}
 	}
-	for i, alias := range keepAliases(names, known) {
+	for i, alias := range serverAliases(sorted, known) {
 		sorted[i].Alias = alias
-		name := names[i]
+		name := sorted[i].Name
 		if before != nil {
 			if old := before.entries[name]; old != nil && old.def.Same(sorted[i]) {
 				c.entries[name] = old
@@ -44,28 +40,6 @@ func (m *Manager) configure(defs []Definition, before *configured) *configured {
 		c.entries[name] = m.newEntry(sorted[i])
 	}
 	return c
-}
-
-// keepAliases is ServerAliases, but a name that has an alias keeps it.
-func keepAliases(names []string, known map[string]string) []string {
-	if len(known) == 0 {
-		return ServerAliases(names)
-	}
-	out := make([]string, len(names))
-	taken := make(map[string]bool, len(names))
-	var fresh []string
-	for i, name := range names {
-		if alias, ok := known[name]; ok {
-			out[i] = alias
-			taken[alias] = true
-		} else {
-			fresh = append(fresh, name)
-		}
-	}
-	for i, alias := range distinctFrom(fresh, ServerAlias, taken) {
-		out[slices.Index(names, fresh[i])] = alias
-	}
-	return out
 }
 
 // Replace puts other definitions into force. Servers whose definition did not

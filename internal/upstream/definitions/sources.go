@@ -37,6 +37,8 @@ const (
 	NameMCPs     = "mcps"     // ~/MCPs
 	NameProject  = "project"  // files in the working directory
 	NameFallback = "fallback" // the file that counts last
+	// NameRequested is that of servers that code asked for and was granted.
+	NameRequested = "requested"
 )
 
 // SourceNames are the sources that can be chosen from, in the order in which

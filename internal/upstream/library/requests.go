@@ -22,9 +22,6 @@ const (
 	maxGranted  = 32
 )
 
-// nameRequested is the source of servers that code was granted.
-const nameRequested = "requested"
-
 // Request is a server that code asked for.
 type Request struct {
 	Name       string          `json:"name"`
@@ -64,7 +61,7 @@ func (l *Library) Request(name string, definition json.RawMessage) (granted bool
 
 // grant puts a server into force that code asked for.
 func (l *Library) grant(d Definition) error {
-	d.Source = nameRequested
+	d.Source = definitions.NameRequested
 	l.mu.Lock()
 	if len(l.requested) >= maxGranted {
 		l.mu.Unlock()
