@@ -227,6 +227,9 @@ func TestTokens(t *testing.T) {
 	logged := new(logBuffer)
 	def := func(header string) Definition {
 		entry := fmt.Sprintf(`{"url":%q,"headers":{"Authorization":%q}}`, server.URL, header)
+		if header == "" {
+			entry = fmt.Sprintf(`{"url":%q}`, server.URL)
+		}
 		d, err := definitions.Parse("x", json.RawMessage(entry), definitions.Options{}, true)
 		if err != nil {
 			t.Fatal(err)
@@ -268,7 +271,10 @@ func TestTokens(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := start("Bearer no"); !strings.Contains(err.Error(), "OAuth is not possible yet") || !strings.Contains(err.Error(), "${keyring:NAME}") {
+	if _, err := start("Bearer no"); !strings.Contains(err.Error(), "does not take what the definition has as Authorization") {
+		t.Error(err)
+	}
+	if _, err := start(""); !strings.Contains(err.Error(), "OAuth is not possible yet") || !strings.Contains(err.Error(), "${keyring:NAME}") {
 		t.Error(err)
 	}
 	if strings.Contains(logged.String(), "t0ken") {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"sallyport/internal/upstream/definitions"
@@ -48,7 +49,7 @@ func (m *Manager) reach(ctx context.Context, def Definition, known era, failed *
 		if errors.As(err, &answered) {
 			err = fmt.Errorf("initialize: %w", s.redactAnswer(answered))
 		}
-		failed.Err = redactError(def, withAdvice(err))
+		failed.Err = redactError(def, withAdvice(def, err))
 	}
 	return nil, failed
 }
@@ -184,7 +185,7 @@ func (a *approach) events(ctx context.Context) error {
 }
 
 // withAdvice adds what can be done about an error.
-func withAdvice(err error) error {
+func withAdvice(def Definition, err error) error {
 	var status *remote.StatusError
 	if !errors.As(err, &status) || !status.Unauthorized() {
 		return err
@@ -192,6 +193,9 @@ func withAdvice(err error) error {
 	switch {
 	case status.Status == http.StatusForbidden:
 		return fmt.Errorf("%w: the server does not accept who we are (%w)", ErrUnauthorized, err)
+	case slices.ContainsFunc(def.HeaderNames, func(name string) bool { return strings.EqualFold(name, "Authorization") }):
+		return fmt.Errorf("%w (%w): it does not take what the definition has as Authorization; see whether that is there, whole and still valid. "+
+			"Signing in with OAuth is not possible yet", ErrUnauthorized, err)
 	case status.Challenge != "":
 		return fmt.Errorf("%w (%w). Signing in with OAuth is not possible yet: give the server a token in its definition, "+
 			`such as "headers": {"Authorization": "Bearer ${NAME}"}, where ${NAME}, ${file:/path} or ${keyring:NAME} holds it`, ErrUnauthorized, err)

@@ -178,7 +178,7 @@ func (s *Server) failure(op string, err error) error {
 	case errors.Is(err, jsonrpc.ErrNotJSON), errors.Is(err, jsonrpc.ErrMalformed):
 		e.Kind, e.Err = ErrBadAnswer, redactError(s.def, err)
 	default:
-		e.Err = redactError(s.def, withAdvice(err))
+		e.Err = redactError(s.def, withAdvice(s.def, err))
 	}
 	return e
 }

@@ -255,3 +255,17 @@ func TestRemoteSecretsDoNotShow(t *testing.T) {
 		t.Error("nobody read it")
 	}
 }
+
+// TestAnInputThatNobodyAnswers: the error names the variable that would.
+func TestAnInputThatNobodyAnswers(t *testing.T) {
+	locked := func(context.Context, string, string) (string, error) { return "", errors.New("locked") }
+	defs, problems := machine(t, "linux", map[string]string{
+		"home/.config/Code/User/mcp.json": `{"servers": {"x": {"command": "c", "env": {"K": "${input:other key}"}}}}`,
+	}).load("vscode")
+	if len(defs) != 1 || len(problems) != 0 {
+		t.Fatal(defs, show(problems))
+	}
+	if _, err := defs[0].Resolve(t.Context(), locked); err == nil || err.Error() != "${input:other key}: the variable INPUT_OTHER_KEY is not set, and locked" {
+		t.Error(err)
+	}
+}

@@ -21,7 +21,7 @@ func (d Definition) Resolve(ctx context.Context, secrets Secrets) (Definition, e
 	if d.launch == nil || !d.launch.references {
 		return d, nil
 	}
-	r := resolver{ctx: ctx, read: secrets, uses: d.Uses, found: d.launch.secrets.clone()}
+	r := resolver{ctx: ctx, read: secrets, uses: d.Uses, asks: d.Source == "vscode" || d.Source == "project", found: d.launch.secrets.clone()}
 	l := &launch{Launch: d.launch.Launch, digest: d.launch.digest, secrets: r.found}
 	l.Args = slices.Clone(l.Args)
 	for i := range l.Args {
@@ -54,6 +54,7 @@ type resolver struct {
 	ctx   context.Context
 	read  Secrets
 	uses  []string // what the definition says that it reads
+	asks  bool     // of a file in which ${input:ID} stands for a question
 	found *secrets
 	err   error // the first
 }
@@ -91,6 +92,9 @@ func (r *resolver) value(kind, name string) string {
 	value, err := r.read(r.ctx, kind, name)
 	if err != nil {
 		r.err = fmt.Errorf("${%s:%s}: %w", kind, clip(name), err)
+		if id, ok := strings.CutPrefix(name, "input/"); ok && r.asks {
+			r.err = fmt.Errorf("${input:%s}: the variable %s is not set, and %w", clip(id), clip(InputVariable(id)), err)
+		}
 		return ""
 	}
 	value = strings.TrimRight(value, "\r\n")
