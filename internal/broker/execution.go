@@ -174,13 +174,19 @@ func (x *execution) judge(r *Result, out *session.Outcome) {
 	}
 }
 
+// What Result.Error says, after a semicolon, of code that we ended.
+const (
+	Kept = "the code was interrupted, the session's variables are kept"
+	Lost = "the sandbox was killed, the session's variables and files are lost"
+)
+
 // fate says what became of the interpreter of code that we ended.
 func fate(r *Result, out *session.Outcome) string {
 	if out.Survived {
 		r.Interrupted = true
-		return "the code was interrupted, the session's variables are kept"
+		return Kept
 	}
-	return "the sandbox was killed, the session's variables and files are lost"
+	return Lost
 }
 
 func success(r *Result) string {

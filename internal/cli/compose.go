@@ -67,9 +67,6 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, problem := range s.problems {
-		a.log.Warn("server definitions", "problem", problem)
-	}
 	s.servers = upstream.NewManager(s.library.Snapshot().Definitions, upstream.Options{
 		Log:           a.log,
 		ClientName:    "sallyport",

@@ -52,6 +52,7 @@ func (c *runCmd) Run(a *app) error {
 		return err
 	}
 	defer sys.close()
+	a.warnOf(sys, c.Server...)
 
 	req := broker.Request{Code: code, Servers: c.Server, Timeout: c.Timeout, Script: script, Session: c.Session, Args: c.Args}
 	if script {
@@ -135,10 +136,17 @@ func (c *runCmd) explain(a *app, r *broker.Result) {
 	say := func(format string, args ...any) {
 		fmt.Fprintf(a.stdio.Err, "sallyport: "+format+"\n", args...)
 	}
+	text := r.Error
+	if a.ctx.Err() != nil {
+		text = strings.Replace(text, "Cancelled by the client", "interrupted", 1)
+	}
+	if c.Session == "" { // what became of its variables is of no use
+		text = strings.TrimSuffix(strings.TrimSuffix(text, "; "+broker.Kept), "; "+broker.Lost)
+	}
 	switch {
 	case r.Status == broker.Timeout, r.Status == broker.ValidationError, r.ExitCode == nil:
-		if r.Error != "" {
-			say("%s", r.Error)
+		if text != "" {
+			say("%s", text)
 		}
 	}
 	for _, n := range r.Notes {

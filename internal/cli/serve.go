@@ -27,6 +27,9 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	defer sys.close()
+	for _, problem := range sys.problems {
+		a.log.Warn("server definitions", "problem", problem)
+	}
 	client := &clientName{}
 	server, err := mcpserver.New(mcpserver.Config{
 		Executor: sys.broker,

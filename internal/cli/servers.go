@@ -192,6 +192,20 @@ func (a *app) warn(problems []string) {
 	}
 }
 
+// warnOf prints what is wrong with the definitions of these servers. If one of
+// them is nowhere, it may be in a file that cannot be read.
+func (a *app) warnOf(sys *system, names ...string) {
+	now := sys.library.Snapshot()
+	missing := slices.ContainsFunc(names, func(name string) bool {
+		return !slices.ContainsFunc(now.Definitions, func(d library.Definition) bool { return d.Name == name })
+	})
+	for _, p := range now.Problems {
+		if slices.Contains(names, p.Server) || missing && p.Server == "" {
+			a.warn([]string{p.String()})
+		}
+	}
+}
+
 // cut shortens a text to n characters.
 func cut(s string, n int) string {
 	if r := []rune(s); len(r) > n {

@@ -44,6 +44,7 @@ func (c *serversTestCmd) Run(a *app) error {
 		return err
 	}
 	defer sys.close()
+	a.warnOf(sys, c.Name)
 	if _, err := find(sys.library, c.Name); err != nil {
 		return err
 	}
@@ -57,10 +58,10 @@ func (c *serversTestCmd) Run(a *app) error {
 		return a.printJSON(t)
 	}
 	fmt.Fprintf(a.stdio.Out, "%s: %s, protocol %s; started in %d ms, listed %d tools in %d ms\n",
-		t.Name, t.Server, t.Protocol, t.StartMs, len(t.Tools), t.ListMs)
+		printable(t.Name), hidden.Line(t.Server), hidden.Line(t.Protocol), t.StartMs, len(t.Tools), t.ListMs)
 	w := tabwriter.NewWriter(a.stdio.Out, 0, 4, 2, ' ', 0)
 	for _, tool := range t.Tools {
-		fmt.Fprintf(w, "  %s\t%s\n", tool.Function, firstLine(tool.Description, 90))
+		fmt.Fprintf(w, "  %s\t%s\n", tool.Function, hidden.Escape(firstLine(tool.Description, 90)))
 	}
 	return w.Flush()
 }

@@ -254,6 +254,13 @@ type toolsOfServer struct {
 	LeftOut     int            `json:"leftOut,omitempty"`
 }
 
+// Help implements kong's HelpProvider.
+func (*toolsListCmd) Help() string {
+	return `Examples:
+  sallyport tools list
+  sallyport tools list github`
+}
+
 // Run implements the command.
 func (c *toolsListCmd) Run(a *app) error {
 	sys, err := a.compose(&c.composeFlags)
@@ -261,6 +268,11 @@ func (c *toolsListCmd) Run(a *app) error {
 		return err
 	}
 	defer sys.close()
+	if c.Server == "" {
+		a.warn(sys.problems)
+	} else {
+		a.warnOf(sys, c.Server)
+	}
 	if !sys.hasTools(a, c.Server) {
 		return unknownServer(c.Server, sys.library.Snapshot())
 	}
@@ -337,6 +349,13 @@ type toolsRefreshCmd struct {
 	composeFlags
 	Servers []string      `arg:"" optional:"" help:"Servers to ask; without any, all." placeholder:"NAME"`
 	Timeout time.Duration `help:"How long all of it may take." default:"5m" type:"seconds"`
+}
+
+// Help implements kong's HelpProvider.
+func (*toolsRefreshCmd) Help() string {
+	return `Examples:
+  sallyport tools refresh
+  sallyport tools refresh github`
 }
 
 // Run implements the command.
