@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sallyport/internal/bridge"
+	"sallyport/internal/hidden"
 )
 
 type serversTestCmd struct {
