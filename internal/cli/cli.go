@@ -16,6 +16,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"sallyport/internal/hidden"
 	"sallyport/internal/settings"
 )
 
@@ -119,7 +120,8 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 	case errors.As(err, &status):
 		return int(status)
 	}
-	fmt.Fprintf(stdio.Err, "sallyport: %v\n", err)
+	// What a server said may be in it.
+	fmt.Fprintf(stdio.Err, "sallyport: %s\n", hidden.Escape(err.Error()))
 	switch {
 	case kctx.Selected() != nil && kctx.Selected().Name == "run":
 		return exitOurs

@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"encoding/json"
+	"errors"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -23,5 +26,26 @@ func TestEscaped(t *testing.T) {
 		if got := escaped(in); got != want {
 			t.Errorf("%q is shown as %q, want %q", in, got, want)
 		}
+	}
+}
+
+// JSON for a terminal means what it meant.
+func TestPlainJSON(t *testing.T) {
+	text := "{\"a\": \"\u009b2J\u202e\u200b\u007f\U000E0041 \U0001F468\u200D\U0001F469 grün\"}\n"
+	got := plainJSON(text)
+	if want := "{\"a\": \"\\u009b2J\\u202e\\u200b\\u007f\\udb40\\udc41 \U0001F468\u200D\U0001F469 grün\"}\n"; got != want {
+		t.Errorf("%q", got)
+	}
+	var before, after any
+	if err := errors.Join(json.Unmarshal([]byte(text), &before), json.Unmarshal([]byte(got), &after)); err != nil || !reflect.DeepEqual(before, after) {
+		t.Errorf("%q became %q: %v", before, after, err)
+	}
+}
+
+// What code asks for is shown without the escapes that it chose.
+func TestPlainly(t *testing.T) {
+	raw := json.RawMessage(`{"\u0063ommand":"\u0073h","args":["-c","\u0063url <x>\u001b"],"n":12345678901234567890}`)
+	if got := plainly(raw); got != `{"args":["-c","curl <x>\u001b"],"command":"sh","n":12345678901234567890}` {
+		t.Error(got)
 	}
 }

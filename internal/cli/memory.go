@@ -148,7 +148,7 @@ func (c *memoryGetCmd) Run(a *app) error {
 	if err := json.Indent(&b, e.Value, "", "  "); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(a.stdio.Out, b.String())
+	_, err = fmt.Fprintln(a.stdio.Out, plainJSON(b.String()))
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"sallyport/internal/hidden"
 	"sallyport/internal/settings"
 	"sallyport/internal/state"
 	"sallyport/internal/usertools"
@@ -164,12 +165,12 @@ func (c *savedToolsShowCmd) Run(a *app) error {
 		}{t.Name, v})
 	}
 	source := v.Source
-	if movesCursor(source) {
+	if movesCursor(source) || len(hidden.In(source)) > 0 {
 		raw, err := json.Marshal(source)
 		if err != nil {
 			return err
 		}
-		source = "# There are control characters in the source, so it is shown as JSON.\n" + string(raw)
+		source = "# There are characters in the source that are not seen, so it is shown as JSON.\n" + plainJSON(string(raw))
 	}
 	_, err = fmt.Fprintln(a.stdio.Out, strings.TrimRight(source, "\n"))
 	return err

@@ -245,7 +245,22 @@ func (c *serversApproveCmd) Run(a *app) error {
 	return nil
 }
 
+// plainly is a JSON text whose letters are written as letters, so that nobody
+// hides a command in escapes. Members come by their names.
+func plainly(raw json.RawMessage) string {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if d.Decode(&v) != nil || enc.Encode(v) != nil {
+		return string(raw)
+	}
+	return strings.TrimSpace(b.String())
+}
+
 func (a *app) showRequest(r library.Request) {
 	fmt.Fprintf(a.stdio.Out, "%s (asked for on %s, in %s)\n", printable(r.Name), r.Time.Local().Format("2006-01-02 15:04"), printable(r.Folder))
-	a.describe(r.Parsed, string(r.Definition))
+	a.describe(r.Parsed, plainly(r.Definition))
 }

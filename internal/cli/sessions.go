@@ -14,6 +14,7 @@ import (
 
 	"sallyport/internal/broker"
 	"sallyport/internal/control"
+	"sallyport/internal/hidden"
 	"sallyport/internal/session"
 	"sallyport/internal/settings"
 	"sallyport/internal/state"
@@ -295,7 +296,7 @@ func (c *sessionsShowCmd) Run(a *app) error {
 		status += fmt.Sprintf(", %d executions run or wait", k.Waiting)
 	}
 	row("status", status)
-	row("lost", k.Lost)
+	row("lost", hidden.Line(k.Lost))
 	row("process", dash(k.Process))
 	if k.Client != "" {
 		row("client", printable(k.Client))

@@ -23,7 +23,7 @@ const (
 	// 'sallyport memory export' prints them.
 	archiveMemories = "memories.json"
 	// maxMemories bounds it.
-	maxMemories = 1 << 30
+	maxMemories = 512 << 20
 	archiveEnd  = ".tar.gz"
 )
 
@@ -220,7 +220,7 @@ func (c *sessionsImportCmd) Run(a *app) error {
 	defer os.RemoveAll(dir)
 	plain := filepath.Join(dir, "session.tar")
 	limit := a.settings.Limits.Workspace
-	facts, kept, err := unpack(c.File, plain, limit)
+	facts, kept, err := unpack(c.File, plain, limit, c.Memories)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
@@ -281,8 +281,9 @@ func (c *sessionsImportCmd) makeAndSleep(a *app, name, plain string) error {
 }
 
 // unpack checks a whole archive and writes it to a file without compression
-// and without the memories, which it returns.
-func unpack(file, plain string, limit int64) (facts session.Facts, kept []memory.Entry, err error) {
+// and without the memories, which it returns if they are wanted: a stranger's
+// archive may have any number of them.
+func unpack(file, plain string, limit int64, wanted bool) (facts session.Facts, kept []memory.Entry, err error) {
 	f, err := os.Open(filepath.Clean(file))
 	if err != nil {
 		return facts, nil, err
@@ -333,7 +334,7 @@ func unpack(file, plain string, limit int64) (facts session.Facts, kept []memory
 			if err := add(i); err != nil {
 				return facts, nil, fmt.Errorf("%w: %w", session.ErrArchive, err)
 			}
-		case i.Name == archiveMemories && !i.Directory:
+		case i.Name == archiveMemories && !i.Directory && wanted:
 			var m memories
 			if err := json.NewDecoder(io.LimitReader(i.Content, maxMemories)).Decode(&m); err != nil {
 				return facts, nil, fmt.Errorf("%w: %s: %w", session.ErrArchive, archiveMemories, err)

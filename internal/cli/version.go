@@ -1,10 +1,15 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
+	"unicode"
+	"unicode/utf16"
 )
 
 // version is the program's version: set by the linker in a release, else read
@@ -66,8 +71,38 @@ func (c *versionCmd) Run(a *app) error {
 }
 
 func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(a.stdio.Out)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(a.stdio.Out, plainJSON(b.String()))
+	return err
+}
+
+// plainJSON is a JSON text that means the same, and in which nothing does more
+// to a terminal than letters do: of the control characters JSON itself lets
+// some stand.
+func plainJSON(text string) string {
+	unseen := func(r rune) bool {
+		const nonJoiner, joiner = 0x200C, 0x200D // part of writing
+		return r >= 0x7F && r != nonJoiner && r != joiner && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+	}
+	if !strings.ContainsFunc(text, unseen) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		switch high, low := utf16.EncodeRune(r); {
+		case !unseen(r):
+			b.WriteRune(r)
+		case r > 0xFFFF:
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
 }
