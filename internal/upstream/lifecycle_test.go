@@ -192,9 +192,9 @@ exit 125
 		if strings.Contains(got, "s3cret") {
 			t.Error("a key of ours was given away")
 		}
-		if !strings.Contains(s.Diagnosis().Stderr, "double of docker: "+strings.Join(args, " ")) {
-			t.Error(s.Diagnosis().Stderr)
-		}
+		waitFor(t, func() bool {
+			return strings.Contains(s.Diagnosis().Stderr, "double of docker: "+strings.Join(args, " "))
+		})
 	}
 	m := manage(t, Options{Environ: environ}, definitions.New("wrong", "", definitions.Launch{Command: "docker", Args: []string{"run", "nothing"}}))
 	if _, err := m.Server(t.Context(), "wrong"); err == nil || !strings.Contains(err.Error(), "exit status 125; its last output:\n  double of docker: run nothing") {

@@ -195,7 +195,7 @@ func must(t *testing.T) func(json.RawMessage, error) json.RawMessage {
 
 func waitFor(t *testing.T, what func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !what() {
 		if time.Now().After(deadline) {
 			t.Fatal("it did not happen")
