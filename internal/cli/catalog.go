@@ -26,12 +26,17 @@ func (u userServers) Borrow(ctx context.Context, name string, use func(bridge.Se
 type knowledge struct {
 	catalog *catalog.Catalog
 	pins    *pins.Book
+	// observe compares a list of tools with the pins.
+	observe func(catalog.Server, *catalog.Listing)
 }
 
 // remember opens what is remembered of the servers of a source.
 func (a *app) remember(s *system, source bridge.Source) knowledge {
 	dir := state.At(a.settings.StateDir)
 	k := knowledge{pins: pins.Open(dir.Sub("pins"), a.log)}
+	k.observe = bridge.Observer(k.pins, func(server string, err error) {
+		a.log.Warn("pins: what the tools of a server were cannot be told", "server", server, "error", err)
+	})
 	secret, err := catalog.Secret(dir.Sub("catalog"))
 	if err != nil {
 		a.log.Warn("what is known of servers cannot be kept", "error", err)
@@ -43,9 +48,7 @@ func (a *app) remember(s *system, source bridge.Source) knowledge {
 		Refresh: catalog.Refresh(a.settings.Catalog.Refresh),
 		MaxAge:  a.settings.Catalog.MaxAge,
 		Timeout: a.settings.Servers.StartTimeout + 30*time.Second,
-		Observe: bridge.Observer(k.pins, func(server string, err error) {
-			a.log.Warn("pins: what the tools of a server were cannot be told", "server", server, "error", err)
-		}),
+		Observe: k.observe,
 	})
 	return k
 }

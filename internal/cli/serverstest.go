@@ -84,7 +84,11 @@ func (s *system) testServer(ctx context.Context, name string) (*serverTest, erro
 		return nil, err
 	}
 	t.ListMs = time.Since(start).Milliseconds()
-	s.known.catalog.Learn(name, bridge.ListingOf(server, tools))
+	listing := bridge.ListingOf(server, tools)
+	if e, ok := s.known.catalog.Entry(name); ok {
+		s.known.observe(e.Server, listing)
+	}
+	s.known.catalog.Learn(name, listing)
 	for _, tool := range tools {
 		t.Tools = append(t.Tools, toolLine{Name: tool.Name, Function: tool.Alias, Description: tool.Description})
 	}

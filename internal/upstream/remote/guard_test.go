@@ -176,6 +176,13 @@ func TestProxies(t *testing.T) {
 	if _, err := call(t, n, Target{URL: "http://169.254.169.254/"}); !errors.Is(err, ErrRefused) {
 		t.Error(err)
 	}
+	// A proxy is no way to this machine, whose plain HTTP it would see.
+	n.resolver = resolver(t, "10.9.8.7")
+	for _, host := range []string{"x.localhost", "localhost."} {
+		if _, err := call(t, n, Target{URL: "http://" + host + ":9/mcp"}); err == nil || len(seen) != 1 {
+			t.Errorf("%s: %v %q", host, err, seen)
+		}
+	}
 	broken := NewNetwork([]string{"https_proxy=://s3cret"}, nil)
 	if _, err := call(t, broken, Target{URL: "https://far.example/"}); err == nil || strings.Contains(err.Error(), "s3cret") {
 		t.Error(err)

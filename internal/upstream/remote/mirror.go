@@ -18,8 +18,12 @@ type Mirrored struct {
 	Header string   // after Mcp-Param-
 }
 
-// maxMirrorDepth bounds how deep properties are looked for.
-const maxMirrorDepth = 32
+// maxMirrorDepth bounds how deep properties are looked for, and maxMirrored how
+// many a tool has: each call looks for all of them.
+const (
+	maxMirrorDepth = 32
+	maxMirrored    = 64
+)
 
 // MirroredArguments reads the x-mcp-header members of a tool's input schema. A
 // tool whose schema is an error must not be used over HTTP.
@@ -84,6 +88,8 @@ func (m *mirrors) property(property json.RawMessage, path []string) {
 		m.err = fmt.Errorf("argument %.60q: x-mcp-header is no name of a header", where)
 	case kind != "string" && kind != "integer" && kind != "boolean":
 		m.err = fmt.Errorf("argument %.60q: x-mcp-header with the type %.20q", where, kind)
+	case len(m.found) >= maxMirrored:
+		m.err = fmt.Errorf("x-mcp-header is there more than %d times", maxMirrored)
 	case m.seen[strings.ToLower(name)]:
 		m.err = fmt.Errorf("argument %.60q: x-mcp-header is there twice", where)
 	default:

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -26,6 +27,16 @@ func TestMirroredArguments(t *testing.T) {
 		if _, err := MirroredArguments(schema(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
+	}
+	many := make([]string, maxMirrored+1)
+	for i := range many {
+		many[i] = fmt.Sprintf(`"a%d":{"type":"string","x-mcp-header":"A%d"}`, i, i)
+	}
+	if _, err := MirroredArguments(schema(strings.Join(many, ","))); err == nil || !strings.Contains(err.Error(), "more than 64") {
+		t.Error(err)
+	}
+	if got, err := MirroredArguments(schema(strings.Join(many[1:], ","))); err != nil || len(got) != maxMirrored {
+		t.Error(len(got), err)
 	}
 	mirrored, err := MirroredArguments(schema(`"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"},` +
 		`"b":{"type":"boolean","x-mcp-header":"B"},"o":{"type":"object","properties":{"deep":{"type":"string","x-mcp-header":"Deep"}}},"plain":{"type":"string"},"odd":true`))

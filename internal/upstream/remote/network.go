@@ -150,6 +150,10 @@ func (n *Network) client(endpoint *url.URL, options TLS) (*http.Client, error) {
 // proxyFor chooses a proxy and remembers its address, which the user chose and
 // the guard does not look at.
 func (n *Network) proxyFor(r *http.Request) (*url.URL, error) {
+	// What is this machine's stays on it, whatever its name is.
+	if isLoopback(r.URL.Hostname()) {
+		return nil, nil
+	}
 	proxy, err := n.proxy(r.URL)
 	if proxy == nil || err != nil {
 		if err != nil {

@@ -16,6 +16,8 @@ import (
 const (
 	firstDelay = time.Second
 	maxDelay   = 30 * time.Second
+	// leastDelay is the shortest that a server may say.
+	leastDelay = 50 * time.Millisecond
 	// maxResumptions in a row that bring nothing new.
 	maxResumptions = 5
 )
@@ -40,7 +42,7 @@ func (c *Streamable) events(ctx context.Context, body io.Reader, at *place, in i
 			at.last = e.id
 		}
 		if e.retry != noRetry {
-			at.delay = e.retry
+			at.delay = max(e.retry, leastDelay)
 		}
 		switch {
 		case e.overlong:
