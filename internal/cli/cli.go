@@ -104,7 +104,7 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 		return exited
 	}
 	if err != nil {
-		fmt.Fprintf(stdio.Err, "sallyport: %v\nTry 'sallyport --help'.\n", err)
+		fmt.Fprintf(stdio.Err, "sallyport: %v\nTry '%s --help'.\n", err, commandOf(err))
 		if len(args) > 0 && args[0] == "run" {
 			return exitOurs
 		}
@@ -129,6 +129,21 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// commandOf is the command that a wrong command line was about, as far as it
+// can be told.
+func commandOf(err error) string {
+	var wrong *kong.ParseError
+	path := "sallyport"
+	if errors.As(err, &wrong) && wrong.Context != nil {
+		for _, step := range wrong.Context.Path {
+			if step.Command != nil {
+				path += " " + step.Command.Name
+			}
+		}
+	}
+	return path
 }
 
 func newLogger(w io.Writer, l settings.Log) *slog.Logger {
