@@ -42,6 +42,10 @@ type Options struct {
 	MaxParallel int
 }
 
+// maxLarge bounds the calls of one guest that are being answered and whose
+// results may be large, the sending of these included.
+const maxLarge = 16
+
 // Conn is the host's side of the conversation with one guest. All methods are
 // safe for concurrent use.
 type Conn struct {
@@ -52,6 +56,7 @@ type Conn struct {
 	tail           *tailReader
 
 	turns   chan struct{} // holds a token for each call that is being answered
+	large   chan struct{} // and for each of those whose result may be large
 	readied chan struct{} // closed when ready has been received
 	ready   wire.Ready
 
@@ -92,6 +97,7 @@ func Open(stdin io.WriteCloser, stdout, stderr io.ReadCloser, opts Options) *Con
 		opts: opts, log: log, send: newSender(stdin), stdout: stdout, stderr: stderr,
 		tail:         &tailReader{r: stderr},
 		turns:        make(chan struct{}, opts.MaxParallel),
+		large:        make(chan struct{}, maxLarge),
 		readied:      make(chan struct{}),
 		controlEnded: make(chan struct{}),
 		outputEnded:  make(chan struct{}),
@@ -371,6 +377,14 @@ func (c *Conn) answer(ctx context.Context, x *Execution, call wire.Call) {
 		c.mu.Unlock()
 		cancel()
 	}()
+	if wire.Large(call.Method) {
+		select {
+		case c.large <- struct{}{}:
+			defer func() { <-c.large }()
+		case <-ctx.Done():
+			return
+		}
+	}
 	select {
 	case c.turns <- struct{}{}:
 	default:

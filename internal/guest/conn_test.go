@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -330,6 +331,52 @@ func TestCallsAreRefused(t *testing.T) {
 	<-x.Done()
 	call(100, x.ID())
 	expect(wire.KindCancelled)
+}
+
+// Results that may be large are not made while as many wait for the guest to
+// read them; other calls do not wait for those.
+func TestLargeResultsWait(t *testing.T) {
+	s := script(t, Options{})
+	var mu sync.Mutex
+	under, most, all := 0, 0, 3*maxLarge
+	begun, release := make(chan struct{}, all), make(chan struct{})
+	x, nonce := s.start(&handler{newOutput(), func(_ context.Context, c wire.Call) (json.RawMessage, error) {
+		if c.Method != wire.MethodMemoryList {
+			return json.RawMessage(`"other"`), nil
+		}
+		mu.Lock()
+		under++
+		most = max(most, under)
+		mu.Unlock()
+		begun <- struct{}{}
+		<-release
+		mu.Lock()
+		under--
+		mu.Unlock()
+		return json.RawMessage(`[]`), nil
+	}})
+	for id := range all {
+		s.control(`{"type":"call","id":%d,"run":%d,"method":"memory_list","params":{}}`, id+1, x.ID())
+	}
+	for range maxLarge {
+		<-begun
+	}
+	s.control(`{"type":"call","id":%d,"run":%d,"method":"call_tool","params":{}}`, all+1, x.ID())
+	if m := s.next(); m["result"] != "other" {
+		t.Errorf("%v", m)
+	}
+	close(release)
+	for range all {
+		if m := s.next(); m["ok"] != true {
+			t.Errorf("%v", m)
+		}
+	}
+	if most != maxLarge {
+		t.Errorf("%d at a time", most)
+	}
+	s.output(wire.KindNonce, nonce)
+	s.control(`{"type":"done","id":%d,"status":"ok","exitCode":0}`, x.ID())
+	<-x.Done()
 }
 
 func TestErrorsOfCalls(t *testing.T) {

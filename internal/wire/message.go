@@ -129,6 +129,17 @@ const (
 	MethodToolNames = "tool_names"
 )
 
+// Large says of a call's method that its result can have tens of megabytes
+// without the code having sent anything of that size.
+func Large(method string) bool {
+	switch method {
+	case MethodListTools, MethodQueryToolDocs, MethodSearchToolDocs, MethodListResources, MethodListResourceTemplates, MethodListPrompts,
+		MethodMemoryGet, MethodMemoryList:
+		return true
+	}
+	return false
+}
+
 // Tasks of an [Exec], and the methods of the calls that serve them. No other
 // execution has these.
 const (
