@@ -1,0 +1,199 @@
+"""Servers that people use, all at once, as definitions in the files of several
+clients. test/realservers/run installs them."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+PLACE = Path(os.environ.get("SALLYPORT_REAL_SERVERS", "/nonexistent"))
+pytestmark = pytest.mark.skipif(not PLACE.is_dir(), reason="test/realservers/run installs the servers")
+
+# npm's command, its arguments, its environment, at least so many tools.
+# Credentials are made up: the servers list their tools without using them.
+NPM = {
+    "chart": ("mcp-server-chart", [], {}, 20),
+    "git-js": ("git-mcp-server", [], {"MCP_LOG_LEVEL": "error"}, 20),
+    "everything": ("mcp-server-everything", [], {}, 10),
+    "filesystem": ("mcp-server-filesystem", ["{work}"], {}, 10),
+    "github": ("mcp-server-github", [], {"GITHUB_PERSONAL_ACCESS_TOKEN": "made-up"}, 20),
+    "gitlab": ("mcp-server-gitlab", [], {"GITLAB_PERSONAL_ACCESS_TOKEN": "made-up"}, 5),
+    "memory": ("mcp-server-memory", [], {"MEMORY_FILE_PATH": "{work}/memory.jsonl"}, 5),
+    "thinking": ("mcp-server-sequential-thinking", [], {}, 1),
+    "slack": ("mcp-server-slack", [], {"SLACK_BOT_TOKEN": "xoxb-made-up", "SLACK_TEAM_ID": "T1"}, 5),
+    "notion": ("notion-mcp-server", [], {"NOTION_TOKEN": "made-up"}, 10),
+    "playwright": ("playwright-mcp", ["--headless"], {}, 15),
+    "context7": ("context7-mcp", [], {}, 1),
+    "gitlab-full": ("mcp-gitlab", [], {"GITLAB_PERSONAL_ACCESS_TOKEN": "made-up"}, 50),
+    "chrome": ("chrome-devtools-mcp", [], {}, 15),
+    "kubernetes": ("mcp-server-kubernetes", [], {"KUBECONFIG": "{work}/kubeconfig"}, 10),
+    "mongodb": ("mongodb-mcp-server", [], {"MDB_MCP_TELEMETRY": "disabled"}, 5),
+}
+PYPI = {"git": ("mcp-server-git", [], {}, 5), "time": ("mcp-server-time", [], {}, 2)}
+KUBECONFIG = """apiVersion: v1
+kind: Config
+current-context: none
+contexts: [{name: none, context: {cluster: none, user: none}}]
+clusters: [{name: none, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: none, user: {}}]
+"""
+REMOTE = {"everything-http": "streamableHttp", "everything-sse": "sse"}
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_for(port, process):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "the server has ended"
+        with socket.socket() as s:
+            if s.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise AssertionError("the server does not listen")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A home with the servers spread over the files of several clients."""
+    home = tmp_path_factory.mktemp("home")
+    work = home / "work"
+    work.mkdir()
+    (work / "notes.txt").write_text("remember the milk")
+    (work / "kubeconfig").write_text(KUBECONFIG)
+    subprocess.run(["git", "init", "-q", "-b", "main", work], check=True)
+    node = shutil.which("node")
+    entries = {}
+    for name, (command, args, env, _) in NPM.items():
+        script = (PLACE / "node_modules/.bin" / command).resolve()
+        entries[name] = {
+            "command": node,
+            "args": [str(script), *(a.format(work=work) for a in args)],
+            "env": {k: v.format(work=work) for k, v in env.items()},
+        }
+    for name, (command, args, env, _) in PYPI.items():
+        entries[name] = {"command": str(PLACE / "venv/bin" / command), "args": args, "env": env}
+    processes = []
+    script = str((PLACE / "node_modules/.bin/mcp-server-everything").resolve())
+    for name, kind in REMOTE.items():
+        port = free_port()
+        log = open(home / f"{name}.log", "wb")
+        p = subprocess.Popen([node, script, kind], env={**os.environ, "PORT": str(port)}, stdout=log, stderr=log)
+        processes.append(p)
+        wait_for(port, p)
+        path = "mcp" if kind == "streamableHttp" else "sse"
+        entries[name] = {"url": f"http://127.0.0.1:{port}/{path}"} | ({"type": "sse"} if kind == "sse" else {})
+
+    def take(*names):
+        return {n: entries.pop(n) for n in names}
+
+    def write(path, text):
+        file = home / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    write(".cursor/mcp.json", json.dumps({"mcpServers": take("chart", "git-js", "everything-http")}))
+    write(".config/Claude/claude_desktop_config.json", json.dumps({"mcpServers": take("github", "gitlab", "slack")}))
+    write(".claude.json", json.dumps({"mcpServers": take("notion", "playwright")}))
+    vscode = {n: {"type": "stdio", **d} for n, d in take("context7", "chrome").items()}
+    write(".config/Code/User/mcp.json", "// with comments\n" + json.dumps({"servers": vscode}))
+    toml = ""
+    for n, d in take("kubernetes", "time").items():
+        toml += f"[mcp_servers.{n}]\ncommand = {json.dumps(d['command'])}\nargs = {json.dumps(d['args'])}\n"
+        toml += "".join(f"env.{k} = {json.dumps(v)}\n" for k, v in d["env"].items())
+    write(".codex/config.toml", toml)
+    write(".gemini/settings.json", json.dumps({"mcpServers": take("mongodb")}))
+    write("MCPs/rest.json", json.dumps({"mcpServers": entries}))
+    yield home
+    for p in processes:
+        p.kill()
+        p.wait()
+
+
+@pytest.fixture(scope="module")
+def environment(home):
+    return {
+        "HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "SALLYPORT_PYTHON": "/usr/bin/python3",
+        "XDG_RUNTIME_DIR": str(home), "SALLYPORT_SERVERS_START_TIMEOUT": "120s",
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sallyport():
+    return os.environ.get("SALLYPORT_BIN", str(ROOT / "bin/sallyport"))
+
+
+def run(sallyport, environment, *args, timeout=600):
+    done = subprocess.run([sallyport, *args], env=environment, cwd=environment["HOME"], capture_output=True, text=True, timeout=timeout)
+    assert done.returncode == 0, f"{args[:3]}: {done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+ALL = [*NPM, *PYPI, *REMOTE]
+
+
+def test_every_definition_is_found(sallyport, environment):
+    listed = {s["name"]: s for s in json.loads(run(sallyport, environment, "servers", "list", "--json"))["servers"]}
+    assert set(listed) >= set(ALL)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_server(sallyport, environment, name):
+    answer = json.loads(run(sallyport, environment, "servers", "test", name, "--json"))
+    (one,) = answer if isinstance(answer, list) else [answer]
+    least = (NPM | PYPI)[name][3] if name not in REMOTE else 10
+    print(f"\n{name:16} {one.get('protocol')}  {len(one['tools']):3} tools  start {one.get('startMs')} ms  {one.get('server')}")
+    assert len(one["tools"]) >= least
+
+
+def test_all_of_them_in_one_program(sallyport, environment, home):
+    """Every server is loaded by one program, which calls those that need no
+    account, at once where it can."""
+    code = """
+import asyncio, inspect
+print(len(runtime.list_servers_sync()))
+n = 0
+for meta in runtime.list_loaded_server_metadata():
+    for tool in meta["tools"]:
+        inspect.signature(getattr(mcp_servers[meta["name"]], tool["alias"])); n += 1
+print(n > 300)
+text = await mcp_filesystem.read_text_file(path=WORK + "/notes.txt")
+print("milk" in text)
+await mcp_memory.create_entities(entities=[{"name": "Ada", "entityType": "person", "observations": ["likes engines"]}])
+print((await mcp_memory.search_nodes(query="engines")).entities[0].name)
+sums = await asyncio.gather(*(s.get_sum(a=i, b=1) for i in range(30) for s in (mcp_everything, mcp_everything_http, mcp_everything_sse)))
+print(len(sums), all(str(i // 3 + 1) in str(x) for i, x in enumerate(sums)))
+status = await mcp_git.git_status(repo_path=WORK)
+print("main" in str(status))
+print("Europe/Paris" in str(await mcp_time.get_current_time(timezone="Europe/Paris")))
+thought = await mcp_thinking.sequentialthinking(thought="x", nextThoughtNeeded=False, thoughtNumber=1, totalThoughts=1)
+print(thought.thoughtNumber)
+image = await mcp_everything.get_tiny_image()
+print([c.mime_type for c in image if c.type == "image"])
+found = await search_tool_docs("search issues in a repository", limit=5)
+print({d["server"] for d in found} <= {"github", "gitlab", "gitlab-full"})
+""".replace("WORK", repr(str(home / "work")))
+    file = home / "program.py"
+    file.write_text(code)
+    servers = [a for n in ALL for a in ("--server", n)]
+    out = run(sallyport, environment, "run", *servers, "--timeout", "120", str(file)).splitlines()
+    print("\n" + "\n".join(out))
+    assert out[:4] == [str(len(ALL)), "True", "True", "Ada"]
+    assert out[4] == "90 True" and out[5:7] == ["True", "True"] and out[7] == "1"
+    assert out[8] == "['image/png']" and out[9] == "True"
+
+
+def test_commands_find_tools(sallyport, environment):
+    found = run(sallyport, environment, "tools", "search", "take a screenshot of the page", "--limit", "3")
+    print("\n" + found)
+    assert "screenshot" in found
