@@ -27,11 +27,11 @@ type saving struct {
 	restored int
 	saves    int
 	memories map[*scriptedRun]map[string]string
-	starting map[string]string // what the run that starts next remembers; nil: it starts anew
+	starting map[string]map[string]string // by ID, what a run that is restored remembers
 }
 
 func newSaving() *saving {
-	e := &saving{binding: "engine: saving", memories: map[*scriptedRun]map[string]string{}}
+	e := &saving{binding: "engine: saving", memories: map[*scriptedRun]map[string]string{}, starting: map[string]map[string]string{}}
 	e.guest = e.remember
 	return e
 }
@@ -40,8 +40,7 @@ func newSaving() *saving {
 // "reseeded" says whether it was told to be.
 func (e *saving) remember(g *guestEnd) {
 	e.mu.Lock()
-	memory := e.starting
-	e.starting = nil
+	memory := e.starting[g.run.spec.ID]
 	fresh := memory == nil
 	if fresh {
 		memory = map[string]string{}
@@ -168,7 +167,7 @@ func (e *saving) Restore(ctx context.Context, spec *sandbox.Spec, dir string) (s
 		return nil, err
 	}
 	e.mu.Lock()
-	e.starting = memory
+	e.starting[spec.ID] = memory
 	e.restored++
 	e.mu.Unlock()
 	return e.Start(ctx, spec)
