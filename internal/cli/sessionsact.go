@@ -22,7 +22,7 @@ Example:
 
 // Run implements the command.
 func (c *sessionsResetCmd) Run(a *app) error {
-	return a.each(c.Names, func(s *sessions, k *known) error { return s.forget(a, k, false) })
+	return a.each(c.Names, a.saying("was reset", func(s *sessions, k *known) error { return s.forget(a, k, false) }))
 }
 
 type sessionsRemoveCmd struct {
@@ -39,7 +39,18 @@ Example:
 
 // Run implements the command.
 func (c *sessionsRemoveCmd) Run(a *app) error {
-	return a.each(c.Names, func(s *sessions, k *known) error { return s.forget(a, k, true) })
+	return a.each(c.Names, a.saying("is removed", func(s *sessions, k *known) error { return s.forget(a, k, true) }))
+}
+
+// saying says what became of a session, when that worked.
+func (a *app) saying(what string, do func(*sessions, *known) error) func(*sessions, *known) error {
+	return func(s *sessions, k *known) error {
+		err := do(s, k)
+		if err == nil {
+			fmt.Fprintf(a.stdio.Err, "%s %s.\n", printable(k.Address), what)
+		}
+		return err
+	}
 }
 
 // forget resets a session, and removes its log where all is set.

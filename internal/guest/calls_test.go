@@ -168,7 +168,7 @@ func TestCalls(t *testing.T) {
 		{name: "timeout", code: "try:\n    await asyncio.wait_for(mcp_my_echo.say(result=1, sleep=5), 0.01)\nexcept asyncio.TimeoutError: print('late')", stdout: "late\n"},
 		{name: "after a timeout", code: "await main()", stdout: "5\n"},
 		{name: "in a fork", code: "import os\npid = os.fork()\nif pid == 0:\n    try: asyncio.run(main())\n    except runtime.MCPError as e: print(e)\nelse: os.waitpid(pid, 0)", stdout: "a forked child process cannot call tools\n"},
-		{name: "not awaited", code: "mcp_my_echo.echo('x')", stdout: "<coroutine object mcp_my_echo.echo at ", stderr: "coroutine 'mcp_my_echo.echo' was never awaited"},
+		{name: "not awaited", code: "mcp_my_echo.echo('x')", stdout: "<coroutine object mcp_my_echo.echo at ", stderr: "Hint: a coroutine does nothing until it is awaited: write `await` before the call."},
 		{name: "rebound", code: "mcp_my_echo = 5"},
 		{name: "stays rebound", code: "mcp_my_echo", stdout: "5\n"},
 		{name: "unbound", code: "del mcp_my_echo"},

@@ -308,9 +308,12 @@ func (c *Conn) readOutput() {
 				c.outputErr = protocolError(err)
 			}
 			// No frame at all: the words of a program that did not start.
-			close(c.outputEnded)
 			if fault {
 				c.tail.fault()
+			}
+			close(c.outputEnded)
+			if fault {
+				c.tail.rest()
 			}
 			return
 		}

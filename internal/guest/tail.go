@@ -36,14 +36,15 @@ func (t *tailReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fault says that the stream is not frames: only then is its tail text. It
-// reads on, to the end of the stream or of what is kept.
+// fault says that the stream is not frames: only then is its tail text.
 func (t *tailReader) fault() {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.faulty = true
-	t.mu.Unlock()
-	_, _ = io.CopyN(io.Discard, t, maxTail)
 }
+
+// rest reads on, to the end of the stream or of what is kept.
+func (t *tailReader) rest() { _, _ = io.CopyN(io.Discard, t, maxTail) }
 
 func (t *tailReader) text() string {
 	t.mu.Lock()

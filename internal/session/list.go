@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -349,14 +350,30 @@ func (f *Shelf) List() ([]Info, error) {
 		}
 		list = append(list, i)
 	}
-	return list, errors.Join(errs...)
+	return append(list, f.reset(list)...), errors.Join(errs...)
+}
+
+// reset lists the sessions of which nothing but the log is left.
+func (f *Shelf) reset(known []Info) []Info {
+	if f.logs == "" {
+		return nil
+	}
+	entries, _ := os.ReadDir(filepath.Join(f.logs, namedBooks))
+	var list []Info
+	for _, e := range entries {
+		i := Info{Name: state.TextOf(e.Name(), ""), Status: Unused, Log: filepath.Join(f.logs, namedBooks, e.Name())}
+		if validName.MatchString(i.Name) && !slices.ContainsFunc(known, func(k Info) bool { return k.Name == i.Name }) {
+			list = append(list, i)
+		}
+	}
+	return list
 }
 
 // Reset forgets the state of a session that is not awake, and its log where
 // all is set. It is ErrElsewhere where a process has the session.
 func (f *Shelf) Reset(name string, all bool) error {
 	record, err := f.keeper.read(name)
-	if record == nil && err == nil {
+	if record == nil && err == nil && (f.logs == "" || !exists(bookDir(f.logs, name))) {
 		return ErrUnknown
 	}
 	unlock, err := f.keeper.try(name)

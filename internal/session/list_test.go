@@ -116,7 +116,7 @@ func TestList(t *testing.T) {
 		if err := set.Reset(t.Context(), "Work"); err != nil {
 			t.Error(err)
 		}
-		if got := names(set.List()) + "; " + names(onShelf(t, f)); got != "own unused 0; busy asleep 2" {
+		if got := names(set.List()) + "; " + names(onShelf(t, f)); got != "own unused 0; Work unused 0, busy asleep 2" {
 			t.Error(got)
 		}
 		exec(t, get(t, set, "Work"), "vanish")
@@ -175,6 +175,11 @@ func TestShelfReset(t *testing.T) {
 			}
 			if exists(dir+"/logs/named/work") == all {
 				t.Errorf("with all %v: the log", all)
+			}
+			// What has a log alone is listed as unused, and can be removed.
+			left := onShelf(t, f)
+			if all != (len(left) == 0) || !all && (left[0].Status != Unused || left[0].Log == "") {
+				t.Errorf("with all %v: %+v", all, left)
 			}
 			if out := exec(t, get(t, set, "work"), "get x"); out.Stdout.Head != "" || out.Lost != "" {
 				t.Errorf("%+v", out)

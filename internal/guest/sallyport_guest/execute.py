@@ -172,6 +172,8 @@ def displayhook(value):
     sys.stdout.write(text + "\n")
     if type(value) is not Coroutine:  # else nothing would say that it was not awaited
         builtins._ = value
+    elif value.cr_frame is not None:  # it has not ended
+        sys.stderr.write("Hint: a coroutine does nothing until it is awaited: write `await` before the call.\n")
 
 
 def exit_code(e):
