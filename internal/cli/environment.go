@@ -71,13 +71,13 @@ func (e environment) cacheDir() string {
 	return firstUsable(append(dirs, filepath.Join(e.runtimeDir(), "cache")))
 }
 
-// firstUsable returns the first directory that is there, or can be made, and
-// that this user can write to: a daemon's HOME may not exist, a container's
+// firstUsable returns the first directory that is there, or can be made, that
+// is this user's own and that they can write to: a daemon's HOME may not exist, a container's
 // may be read-only. Where none is, it returns the first, whose error is the
 // one to read.
 func firstUsable(dirs []string) string {
 	for _, d := range dirs {
-		if os.MkdirAll(d, 0o700) != nil {
+		if os.MkdirAll(d, 0o700) != nil || !own(d) {
 			continue
 		}
 		probe, err := os.CreateTemp(d, ".probe-")

@@ -94,6 +94,7 @@ func run() int {
 	if c.cfg.WatchMemory {
 		go c.watchMemory()
 	}
+	go c.watchFileServer(int(c.container.GoferPid.Load()))
 	// Starting leaves garbage that an idle sandbox would keep for ever.
 	debug.FreeOSMemory()
 
@@ -246,6 +247,23 @@ func (c *cell) lastWords() string {
 		b = b[:limit]
 	}
 	return strings.ToValidUTF8(string(b), "?")
+}
+
+// watchFileServer ends the sandbox when its file server has ended. A sandbox
+// that was started sees that itself; one that was restored would go on without.
+func (c *cell) watchFileServer(pid int) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	for err == nil || err == unix.EINTR {
+		var n int
+		if n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1); n > 0 {
+			break
+		}
+	}
+	if err != nil && err != unix.ESRCH { // ESRCH: it is gone already
+		return // a kernel before 5.3 cannot tell
+	}
+	// Where the sandbox has ended by itself, this changes nothing.
+	_ = unix.Kill(c.container.SandboxPid(), unix.SIGKILL)
 }
 
 // watchMemory ends the sandbox when its memory exceeds the limit. It samples
