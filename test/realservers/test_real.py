@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-PLACE = Path(os.environ.get("SALLYPORT_REAL_SERVERS", "/nonexistent"))
+PLACE = Path(os.environ.get("SALLYPORT_TEST_REAL_SERVERS", "/nonexistent"))
 pytestmark = pytest.mark.skipif(not PLACE.is_dir(), reason="test/realservers/run installs the servers")
 
 # npm's command, its arguments, its environment, at least so many tools.
@@ -43,7 +43,12 @@ contexts: [{name: none, context: {cluster: none, user: none}}]
 clusters: [{name: none, cluster: {server: "https://127.0.0.1:1"}}]
 users: [{name: none, user: {}}]
 """
-REMOTE = {"everything-http": "streamableHttp", "everything-sse": "sse"}
+# npm's command, its arguments, the path that it answers at, its tools.
+REMOTE = {
+    "everything-http": ("mcp-server-everything", ["streamableHttp"], "mcp", 10),
+    "everything-sse": ("mcp-server-everything", ["sse"], "sse", 10),
+    "playwright-http": ("playwright-mcp", ["--headless", "--port", "{port}"], "mcp", 15),
+}
 
 
 def free_port():
@@ -84,15 +89,14 @@ def home(tmp_path_factory):
     for name, (command, args, env, _) in PYPI.items():
         entries[name] = {"command": str(PLACE / "venv/bin" / command), "args": args, "env": env}
     processes = []
-    script = str((PLACE / "node_modules/.bin/mcp-server-everything").resolve())
-    for name, kind in REMOTE.items():
-        port = free_port()
+    for name, (command, args, path, _) in REMOTE.items():
+        script, port = str((PLACE / "node_modules/.bin" / command).resolve()), free_port()
         log = open(home / f"{name}.log", "wb")
-        p = subprocess.Popen([node, script, kind], env={**os.environ, "PORT": str(port)}, stdout=log, stderr=log)
+        arguments = [a.format(port=port) for a in args]
+        p = subprocess.Popen([node, script, *arguments], env={**os.environ, "PORT": str(port)}, stdout=log, stderr=log)
         processes.append(p)
         wait_for(port, p)
-        path = "mcp" if kind == "streamableHttp" else "sse"
-        entries[name] = {"url": f"http://127.0.0.1:{port}/{path}"} | ({"type": "sse"} if kind == "sse" else {})
+        entries[name] = {"url": f"http://localhost:{port}/{path}"} | ({"type": "sse"} if path == "sse" else {})
 
     def take(*names):
         return {n: entries.pop(n) for n in names}
@@ -151,7 +155,7 @@ def test_every_definition_is_found(sallyport, environment):
 def test_server(sallyport, environment, name):
     answer = json.loads(run(sallyport, environment, "servers", "test", name, "--json"))
     (one,) = answer if isinstance(answer, list) else [answer]
-    least = (NPM | PYPI)[name][3] if name not in REMOTE else 10
+    least = (NPM | PYPI | REMOTE)[name][3]
     print(f"\n{name:16} {one.get('protocol')}  {len(one['tools']):3} tools  start {one.get('startMs')} ms  {one.get('server')}")
     assert len(one["tools"]) >= least
 
