@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -56,10 +57,14 @@ func (a *agents) serve(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	out, err := cmd.StdoutPipe()
 	ts.Check(err)
-	cmd.Stderr = &logged{ts: ts, name: args[0]}
+	said := &logged{}
+	cmd.Stderr = said
 	ts.Check(cmd.Start())
 	one.out = bufio.NewReaderSize(out, 1<<20)
-	ts.Defer(one.end)
+	ts.Defer(func() {
+		one.end()
+		ts.Logf("%s wrote:\n%s", args[0], said.text())
+	})
 	a.mu.Lock()
 	if a.all[ts] == nil {
 		a.all[ts] = map[string]*agent{}
@@ -74,15 +79,22 @@ func (a *agents) serve(ts *testscript.TestScript, neg bool, args []string) {
 	one.ask(ts, "ping", "{}", nil)
 }
 
-// logged passes log lines on.
+// logged keeps log lines for the end: a script's own log is not for others.
 type logged struct {
-	ts   *testscript.TestScript
-	name string
+	mu  sync.Mutex
+	all bytes.Buffer
 }
 
 func (l *logged) Write(p []byte) (int, error) {
-	l.ts.Logf("%s: %s", l.name, strings.TrimSpace(string(p)))
-	return len(p), nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+func (l *logged) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
 }
 
 func (a *agents) get(ts *testscript.TestScript, name string) *agent {

@@ -168,7 +168,7 @@ func (c *chain) begin(t *testing.T, n int) int {
 }
 
 func (c *chain) rounds(t *testing.T) {
-	n := c.begin(t, 50)
+	n := c.begin(t, 30)
 	killed := map[string]int{}
 	for i := range n {
 		what := c.round(t, i)

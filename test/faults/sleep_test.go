@@ -30,7 +30,7 @@ func TestKillAsleep(t *testing.T) {
 		sandboxtest.Skip(t, "faults.asleep", "SALLYPORT_BIN is not set")
 	}
 	c := newChain(t, bin, nil)
-	n := c.begin(t, 12)
+	n := c.begin(t, 8)
 	// One sandbox at a time: each call lays the other session to sleep.
 	c.env = append(c.env, "SALLYPORT_SESSIONS_MAX_AWAKE=1", "SALLYPORT_SESSIONS_POOL=1", "SALLYPORT_LOG_LEVEL=info")
 	count := map[string]int{"a": 0, "b": 0} // as last answered
