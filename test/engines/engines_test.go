@@ -145,7 +145,8 @@ func asUser(t *testing.T, name, proofs string) {
 	}
 	ctx, cancel := context.WithDeadline(t.Context(), deadline.Add(-10*time.Second))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, self, "-test.run=^TestGVisor$", "-test.v", "-test.timeout="+time.Until(deadline).String())
+	// Frames and data are the host's side, which root's run has tried.
+	cmd := exec.CommandContext(ctx, self, "-test.run=^TestGVisor$", "-test.skip=^TestGVisor$/^(hostile|data)$", "-test.v", "-test.timeout="+time.Until(deadline).String())
 	cmd.Dir = filepath.Join(place, "home")
 	cmd.Env = []string{
 		"HOME=" + filepath.Join(place, "home"), "TMPDIR=" + filepath.Join(place, "tmp"),
