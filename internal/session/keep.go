@@ -26,7 +26,9 @@ const (
 	sessionPrefix = "session-"
 	processPrefix = "process-"
 	recordSuffix  = ".json"
-	maxRecord     = 64 << 10
+	// spareDisk stays free when a session is laid to sleep.
+	spareDisk = 16 << 20
+	maxRecord = 64 << 10
 )
 
 // ErrElsewhere: the session is awake in another process of this user.
@@ -224,6 +226,12 @@ func (n *nap) sleep(ctx context.Context, b *box) error {
 	ready, err := b.conn.Ready(ctx)
 	if err != nil {
 		return err
+	}
+	// A snapshot that does not fit would end the sandbox.
+	if u, ok := b.usage(); ok {
+		if free, need := k.store.Free(), u.MemoryBytes+spareDisk; free < need {
+			return fmt.Errorf("there is no room on the disk: %d MB are free, up to %d MB are needed", free>>20, need>>20)
+		}
 	}
 	note := &sleepNote{Ready: ready, Executions: b.conn.Executions(), Known: b.known, Background: b.background, Running: b.running}
 	err = k.store.Write(n.snapshotName(), binding, note, func(dir string) error {

@@ -168,6 +168,12 @@ func TestListRemovesWhatACrashLeft(t *testing.T) {
 	}
 }
 
+func TestFree(t *testing.T) {
+	if free := At(filepath.Join(t.TempDir(), "not", "there")).Free(); free <= 0 {
+		t.Error(free)
+	}
+}
+
 func TestManyWriters(t *testing.T) {
 	path := t.TempDir()
 	var all sync.WaitGroup

@@ -1,0 +1,24 @@
+package snapshot
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Free is how many bytes the store's disk has room for, as far as that can be
+// told.
+func (s *Store) Free() int64 {
+	for dir := s.path; ; dir = filepath.Dir(dir) {
+		var st unix.Statfs_t
+		err := unix.Statfs(dir, &st)
+		if err == nil {
+			return int64(min(st.Bavail, math.MaxInt64/uint64(st.Bsize))) * st.Bsize
+		}
+		if !os.IsNotExist(err) || dir == filepath.Dir(dir) {
+			return math.MaxInt64
+		}
+	}
+}
