@@ -61,7 +61,7 @@ func newBase(config Config) *base {
 	if !ok || config.Snapshots == nil || !config.Restore {
 		return nil
 	}
-	b := &base{config: config.withDefaults(), restorer: restorer, store: config.Snapshots, log: config.Logger}
+	b := &base{config: config, restorer: restorer, store: config.Snapshots, log: config.Logger}
 	b.life, b.end = context.WithCancel(context.Background())
 	return b
 }

@@ -84,7 +84,7 @@ func newKeeper(config Config) *keeper {
 		return nil
 	}
 	return &keeper{
-		config: config.withDefaults(), restorer: restorer, store: config.Snapshots, records: config.Records,
+		config: config, restorer: restorer, store: config.Snapshots, records: config.Records,
 		process: fmt.Sprintf("%s%d-%s", processPrefix, os.Getpid(), strings.TrimPrefix(newID(), "sp-")[:8]),
 	}
 }
@@ -250,21 +250,8 @@ func (n *nap) sleep(ctx context.Context, b *box) error {
 		return err
 	}
 	n.asleep = true
-	n.record.Bytes, n.record.Background, n.record.Running = k.size(n.snapshotName()), b.background, b.running
+	n.record.Bytes, n.record.Background, n.record.Running = k.store.Size(n.snapshotName()), b.background, b.running
 	return nil
-}
-
-func (k *keeper) size(name string) int64 {
-	list, err := k.store.List()
-	if err != nil {
-		return 0
-	}
-	for _, e := range list {
-		if e.Name == name {
-			return e.Size
-		}
-	}
-	return 0
 }
 
 // passing says of the error of a wake that it is the machine's of this moment,

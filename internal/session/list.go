@@ -167,7 +167,7 @@ func (s *Set) List() []Info {
 		if i := &list[n]; i.Name == s.own {
 			i.Unnamed = true
 			if i.Status == Asleep && s.keeper != nil {
-				i.Disk = s.keeper.size(s.keeper.process)
+				i.Disk = s.keeper.store.Size(s.keeper.process)
 			}
 		}
 	}

@@ -51,7 +51,8 @@ type Set struct {
 // NewSet returns a set that makes its sessions from config. The session named
 // own ends with the set; others sleep on where the engine can save them.
 func NewSet(config Config, own string) *Set {
-	s := &Set{config: config.withDefaults(), own: own, base: newBase(config), keeper: newKeeper(config), sessions: map[string]*Session{}}
+	config = config.withDefaults()
+	s := &Set{config: config, own: own, base: newBase(config), keeper: newKeeper(config), sessions: map[string]*Session{}}
 	s.pool, s.books = newPool(s.config, s.base), newBooks(s.config)
 	s.life, s.end = context.WithCancel(context.Background())
 	s.made = time.Now().UTC()

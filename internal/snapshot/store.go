@@ -284,16 +284,20 @@ func (s *Store) List() ([]Entry, error) {
 		if !validName.MatchString(e.Name()) {
 			continue
 		}
-		one := Entry{Name: e.Name(), Time: info.ModTime()}
-		files, _ := os.ReadDir(path)
-		for _, f := range files {
-			if info, err := f.Info(); err == nil {
-				one.Size += info.Size()
-			}
-		}
-		list = append(list, one)
+		list = append(list, Entry{Name: e.Name(), Size: s.Size(e.Name()), Time: info.ModTime()})
 	}
 	return list, nil
+}
+
+// Size is what a snapshot takes on disk, in bytes; 0 when there is none.
+func (s *Store) Size(name string) (total int64) {
+	files, _ := os.ReadDir(filepath.Join(s.path, name))
+	for _, f := range files {
+		if info, err := f.Info(); err == nil {
+			total += info.Size()
+		}
+	}
+	return total
 }
 
 // secret is the store's key. It is made where there is none and create is set.

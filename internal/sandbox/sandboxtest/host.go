@@ -68,7 +68,10 @@ func newHost(t *testing.T, cfg *Config) *host {
 	h.params["hostwords"] = append([]string{state, h.token}, rootDevice()...)
 	h.perm = newCanary(t, h.python, h.token)
 	h.params["canary"] = h.perm.params()
-	h.params["pids"] = []int{h.perm.cmd.Process.Pid - 3000, h.perm.cmd.Process.Pid}
+	// When numbers wrap around, the kernel goes on at 300 (RESERVED_PIDS): what
+	// is below then is not among the newest, but may be a sandbox's own.
+	newest := h.perm.cmd.Process.Pid
+	h.params["pids"] = []int{min(newest, max(newest-3000, 300)), newest}
 	return h
 }
 
