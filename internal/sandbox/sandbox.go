@@ -124,19 +124,6 @@ type Restorer interface {
 	Binding(ctx context.Context, spec *Spec) (string, error)
 }
 
-// A BatchResulter is a Run of an engine without a channel: it takes Spec.Code
-// and answers once.
-type BatchResulter interface {
-	// Result blocks until the run has ended.
-	Result(ctx context.Context) (BatchResult, error)
-}
-
-// BatchResult is what a batch run answered.
-type BatchResult struct {
-	Stdout, Stderr []byte
-	ExitCode       int
-}
-
 // As finds the first value in v's chain of Unwrap methods that implements T.
 // Decorators of Backend and Run implement Unwrap() of the interface that they
 // decorate.
@@ -180,6 +167,8 @@ type Spec struct {
 	Files []File
 	// Code is the program of a batch run. Engines with a channel refuse it.
 	Code string
+	// Batch says more to engines without a channel.
+	Batch Batch
 }
 
 // Root selects the sandbox's file system. At most one field is set.
@@ -194,8 +183,12 @@ type Root struct {
 // Network says what a sandbox can reach.
 type Network int
 
-// NetworkNone is no network at all, the default and all there is so far.
-const NetworkNone Network = 0
+// NetworkNone is no network at all, the default. NetworkInternet is what the
+// place has; only batch engines know it, and only where they are asked.
+const (
+	NetworkNone Network = iota
+	NetworkInternet
+)
 
 // File is a file to put into /workspace. Path is relative and clean, and
 // neither equal to nor below another file's.
@@ -313,10 +306,13 @@ type LimitReport struct {
 
 // Report is what Probe found.
 type Report struct {
-	Backend   string                   `json:"backend"`
-	Usable    bool                     `json:"usable"`
-	Isolation Isolation                `json:"isolation"`
-	Duplex    bool                     `json:"duplex"`
+	Backend   string    `json:"backend"`
+	Usable    bool      `json:"usable"`
+	Isolation Isolation `json:"isolation"`
+	Duplex    bool      `json:"duplex"`
+	// Remote: code leaves this machine. What the report says of isolation and
+	// limits is then of that place.
+	Remote    bool                     `json:"remote,omitempty"`
 	Snapshots bool                     `json:"snapshots"`
 	Python    string                   `json:"python,omitempty"` // what the default root runs: path and version
 	Limits    map[Resource]LimitReport `json:"limits"`

@@ -6,47 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
-	"regexp"
-	"strings"
+	"reflect"
 
 	"sallyport/internal/sandbox"
-)
-
-var (
-	validID  = regexp.MustCompile(`\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\z`)
-	validEnv = regexp.MustCompile(`\A[A-Za-z_][A-Za-z0-9_]*\z`)
 )
 
 // check says what is wrong with a spec. The error has ErrUnsupported in its
 // chain where the spec is good and the engine cannot do it.
 func check(spec *sandbox.Spec, batch bool) error {
-	switch {
-	case spec == nil:
-		return errors.New("no spec")
-	case !validID.MatchString(spec.ID):
-		return fmt.Errorf("ID %q: 1 to 63 characters of a-z, 0-9 and -", spec.ID)
-	case spec.Root.Python != "" && spec.Root.Image != "":
-		return errors.New("both an interpreter and an image are set as root")
-	case spec.Root.Python != "" && !filepath.IsAbs(spec.Root.Python):
-		return fmt.Errorf("interpreter %q: not an absolute path", spec.Root.Python)
-	}
-	l := spec.Limits
-	for _, n := range []int64{l.MemoryBytes, int64(l.Processes), l.WorkspaceBytes, l.TmpBytes, int64(l.OpenFiles), l.OutputBytes} {
-		if n < 0 {
-			return errors.New("a negative limit")
-		}
-	}
-	if l.CPUs < 0 {
-		return errors.New("a negative limit")
-	}
-	for k, v := range spec.Env {
-		if !validEnv.MatchString(k) || strings.ContainsRune(v, 0) {
-			return fmt.Errorf("environment variable %q", k)
-		}
-	}
-	if err := checkFiles(spec.Files); err != nil {
+	if err := spec.Check(); err != nil {
 		return err
 	}
 	switch {
@@ -54,31 +23,10 @@ func check(spec *sandbox.Spec, batch bool) error {
 		return fmt.Errorf("%w: an image as root", sandbox.ErrUnsupported)
 	case spec.Network != sandbox.NetworkNone:
 		return fmt.Errorf("%w: network %d", sandbox.ErrUnsupported, spec.Network)
-	case spec.Code != "" && !batch:
+	case !batch && (spec.Code != "" || !reflect.ValueOf(spec.Batch).IsZero()):
 		return fmt.Errorf("%w: code goes through the channel", sandbox.ErrUnsupported)
 	case spec.Code == "" && batch:
 		return errors.New("a batch run without code")
-	}
-	return nil
-}
-
-func checkFiles(files []sandbox.File) error {
-	seen := map[string]bool{}
-	for _, f := range files {
-		if f.Path == "." || !filepath.IsLocal(f.Path) || path.Clean(f.Path) != f.Path || strings.ContainsRune(f.Path, 0) {
-			return fmt.Errorf("file %q: not a clean relative path", f.Path)
-		}
-		if seen[f.Path] {
-			return fmt.Errorf("file %q: twice", f.Path)
-		}
-		seen[f.Path] = true
-	}
-	for name := range seen {
-		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-			if seen[dir] {
-				return fmt.Errorf("file %q: below a file", name)
-			}
-		}
 	}
 	return nil
 }

@@ -10,8 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
+	"reflect"
 	"sync"
 	"time"
 
@@ -273,57 +272,24 @@ func (b *Backend) interpreter(ctx context.Context, name string) (*Interpreter, e
 	return b.python, nil
 }
 
-var (
-	validID  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	validEnv = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-)
-
 // maxFiles bounds what Spec.Files may weigh: it passes through the cell's
 // memory.
 const maxFiles = 16 << 20
 
 func checkSpec(spec *sandbox.Spec) error {
+	if err := spec.Check(); err != nil {
+		return err
+	}
 	switch {
-	case spec == nil:
-		return errors.New("no spec")
-	case !validID.MatchString(spec.ID):
-		return fmt.Errorf("ID %q: 1 to 63 characters of a-z, 0-9 and -", spec.ID)
-	case spec.Root.Image != "" && spec.Root.Python != "":
-		return errors.New("both an image and an interpreter are set as root")
 	case spec.Root.Image != "":
 		return fmt.Errorf("images are %w", sandbox.ErrUnsupported)
-	case spec.Root.Python != "" && !filepath.IsAbs(spec.Root.Python):
-		return fmt.Errorf("interpreter %q: an absolute path is needed", spec.Root.Python)
-	case spec.Code != "":
+	case spec.Code != "" || !reflect.ValueOf(spec.Batch).IsZero():
 		return fmt.Errorf("batch code is %w: send it over the channel", sandbox.ErrUnsupported)
 	case spec.Network != sandbox.NetworkNone:
 		return fmt.Errorf("a network is %w", sandbox.ErrUnsupported)
 	}
-	l := spec.Limits
-	if l.MemoryBytes < 0 || l.Processes < 0 || l.CPUs < 0 || l.WorkspaceBytes < 0 || l.TmpBytes < 0 || l.OpenFiles < 0 {
-		return errors.New("a limit is negative")
-	}
-	for k, v := range spec.Env {
-		if !validEnv.MatchString(k) || strings.ContainsRune(v, 0) {
-			return fmt.Errorf("environment variable %q", k)
-		}
-	}
 	total := 0
-	taken := map[string]bool{} // paths, true for files
 	for _, f := range spec.Files {
-		if !filepath.IsLocal(f.Path) || filepath.Clean(f.Path) != f.Path || f.Path == "." || strings.ContainsRune(f.Path, 0) {
-			return fmt.Errorf("file %q: a clean path inside /workspace is needed", f.Path)
-		}
-		if _, there := taken[f.Path]; there {
-			return fmt.Errorf("file %q: there is another of that path, or below it", f.Path)
-		}
-		taken[f.Path] = true
-		for dir := filepath.Dir(f.Path); dir != "."; dir = filepath.Dir(dir) {
-			if taken[dir] {
-				return fmt.Errorf("file %q: %s is a file", f.Path, dir)
-			}
-			taken[dir] = false
-		}
 		total += len(f.Data)
 	}
 	if total > maxFiles {
