@@ -62,6 +62,7 @@ var layers = []layer{
 	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 	{"internal/sandbox/sandboxtest", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 
+	{"internal/sandbox/runpod/job", 12, []string{"internal/sandbox"}},
 	{"internal/guest", 12, []string{"internal/wire"}},
 	{"internal/sandbox", 11, nil},
 	{"internal/hidden", 10, nil},
