@@ -60,6 +60,7 @@ func Catalogue() []Attempt {
 	var all []Attempt
 	for _, list := range [][]Attempt{
 		networkAttempts(),
+		egressAttempts(),
 		socketAttempts(),
 		hostFileAttempts(),
 		kernelFileAttempts(),
@@ -67,10 +68,15 @@ func Catalogue() []Attempt {
 		mountAttempts(),
 		namespaceAttempts(),
 		privilegeAttempts(),
+		confinementAttempts(),
 		kernelAttempts(),
+		surfaceAttempts(),
+		runtimeAttempts(),
 		processAttempts(),
 		neighbourAttempts(),
+		sharingAttempts(),
 		channelAttempts(),
+		passingAttempts(),
 	} {
 		all = append(all, list...)
 	}

@@ -193,7 +193,7 @@ func namespaceAttempts() []Attempt {
 	root := Control{Root: true, Private: true}
 	kinds := []struct{ name, flag string }{
 		{"mount", "CLONE_NEWNS"}, {"uts", "CLONE_NEWUTS"}, {"ipc", "CLONE_NEWIPC"},
-		{"pid", "CLONE_NEWPID"}, {"net", "CLONE_NEWNET"}, {"cgroup", "CLONE_NEWCGROUP"},
+		{"pid", "CLONE_NEWPID"}, {"net", "CLONE_NEWNET"}, {"cgroup", "CLONE_NEWCGROUP"}, {"time", "CLONE_NEWTIME"},
 	}
 	var list []Attempt
 	for _, k := range kinds {

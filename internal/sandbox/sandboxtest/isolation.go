@@ -36,7 +36,9 @@ func (s *suite) isolation(t *testing.T) {
 	h := newHost(t, s.cfg)
 	native, beside := newNeighbour(t), newNeighbour(t)
 	nativeNeighbour(t, h, native)
-	proofs := proveAll(t.Context(), t, h, s.cfg, native)
+	if s.proofs == nil {
+		s.proofs = proveAll(t.Context(), t, h, s.cfg, native)
+	}
 
 	b := s.backend(t) // after the host's secrets are planted
 	neighbour := s.start(t, b, s.spec())
@@ -46,7 +48,7 @@ func (s *suite) isolation(t *testing.T) {
 
 	var findings []finding
 	for _, a := range Catalogue() {
-		f := finding{attempt: a, proof: proofs[a.Name]}
+		f := finding{attempt: a, proof: s.proofs[a.Name]}
 		sess := shared
 		switch {
 		case s.report.Isolation == sandbox.NoIsolation && !a.harmless():

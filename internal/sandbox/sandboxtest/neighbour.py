@@ -31,6 +31,30 @@ def neighbour_plant(n):
         _kept.append(lambda: syscall("mq_unlink", token))
     except OSError:
         pass
+    key = n["neighbourkey"]
+    try:
+        sem = syscall("semget", key, 1, 0o1666)
+        _kept.append(lambda: _LIBC.semctl(sem, 0, 0))
+    except OSError:
+        pass
+    try:
+        syscall("add_key", "user", token, b"x", 1, -4)
+        _kept.append(lambda: syscall("keyctl", 9, syscall("keyctl", 10, -4, "user", token, 0), -4))
+    except OSError:
+        pass
+    try:
+        master, slave = os.openpty()
+        fcntl.ioctl(slave, 0x5414, struct.pack("HHHH", key >> 16, key & 0xffff, 0, 0))
+        _kept.append(lambda: (os.close(master), os.close(slave)))
+    except OSError:
+        pass
+    for name in ("string", "struct", "textwrap"):
+        try:
+            fd = os.open(os.path.join(os.path.dirname(os.__file__), name + ".py"), os.O_RDONLY)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _kept.append(lambda fd=fd: os.close(fd))
+        except OSError:
+            pass
     env = dict(os.environ, NEIGHBOUR=token)
     child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)", token], env=env,
                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -19,7 +19,8 @@ _NUMBERS = {
         name_to_handle_at=303, open_by_handle_at=304, clock_adjtime=305, setns=308,
         process_vm_readv=310, process_vm_writev=311, kcmp=312, finit_module=313,
         memfd_create=319, kexec_file_load=320, bpf=321, execveat=322, userfaultfd=323,
-        tgkill=234, rt_sigqueueinfo=129, clone=56),
+        tgkill=234, rt_sigqueueinfo=129, clone=56, semget=64, msgget=68, getcwd=79,
+        modify_ldt=154, get_robust_list=274, splice=275, timerfd_create=283),
     "aarch64": dict(
         ioctl=29, shmget=194, shmat=196, ptrace=117, syslog=116, capset=91,
         personality=92, setpriority=140, sched_setscheduler=119, pivot_root=41,
@@ -32,16 +33,19 @@ _NUMBERS = {
         open_by_handle_at=265, clock_adjtime=266, setns=268, process_vm_readv=270,
         process_vm_writev=271, kcmp=272, finit_module=273, memfd_create=279,
         kexec_file_load=294, bpf=280, execveat=281, userfaultfd=282, tgkill=131,
-        rt_sigqueueinfo=138, clone=220),
+        rt_sigqueueinfo=138, clone=220, semget=190, msgget=186, getcwd=17,
+        get_robust_list=100, splice=76, timerfd_create=85),
 }
 _COMMON = dict(pidfd_send_signal=424, io_uring_setup=425, open_tree=428,
                move_mount=429, fsopen=430, fsconfig=431, fsmount=432, pidfd_open=434,
                pidfd_getfd=438, mount_setattr=442, quotactl_fd=443, clone3=435,
-               landlock_create_ruleset=444, memfd_secret=447)
+               landlock_create_ruleset=444, memfd_secret=447, process_madvise=440,
+               statmount=457, listmount=458)
 NR = dict(_COMMON, **_NUMBERS[platform.machine()])
 
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS = 0x00020000, 0x02000000, 0x04000000
 CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x08000000, 0x10000000, 0x20000000, 0x40000000
+CLONE_NEWTIME = 0x00000080
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
 AT_FDCWD = -100
 

@@ -34,6 +34,9 @@ type suite struct {
 	// restores has start give out sandboxes that were restored from a
 	// snapshot of the one that it started.
 	restores bool
+	// proofs are those of the positive controls, which one run of the
+	// catalogue leaves to the next.
+	proofs map[string]proof
 }
 
 // backend makes a backend that is closed when t ends.
