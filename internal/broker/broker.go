@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"sallyport/internal/catalog"
 	"sallyport/internal/pins"
 	"sallyport/internal/policy"
+	"sallyport/internal/runs"
 	"sallyport/internal/sandbox"
 	"sallyport/internal/session"
 	"sallyport/internal/snapshot"
@@ -35,6 +37,13 @@ type Config struct {
 	Logger  *slog.Logger    // required
 	// Spec is the sandbox that sessions start, as session.Config has it.
 	Spec sandbox.Spec
+	// Batch are the engines without a channel that code may be sent to, by
+	// name, and Runs keeps their runs.
+	Batch map[string]sandbox.Backend
+	Runs  *runs.Store
+	// BatchTimeout and BatchMaxTimeout bound a run there: 10 min, 12 h. Queue
+	// bounds how long it may wait to begin: 1 h.
+	BatchTimeout, BatchMaxTimeout, Queue time.Duration
 	// DefaultTimeout and MaxTimeout bound the agent's own time: 30 s, 120 s.
 	DefaultTimeout, MaxTimeout time.Duration
 	// WholeRun, Grace and StartTimeout are session.Config's.
@@ -75,7 +84,8 @@ type Broker struct {
 
 	probing sync.Mutex // held while the engine is probed
 	mu      sync.Mutex
-	cleared bool // the engine was probed and the policy accepts it
+	cleared bool            // the engine was probed and the policy accepts it
+	usable  map[string]bool // batch engines that were probed, and can be used
 }
 
 // New returns a broker. It starts and probes nothing.
@@ -91,6 +101,15 @@ func New(config Config) (*Broker, error) {
 	}
 	if config.MaxTimeout == 0 {
 		config.MaxTimeout = 120 * time.Second
+	}
+	if config.BatchTimeout == 0 {
+		config.BatchTimeout = 10 * time.Minute
+	}
+	if config.BatchMaxTimeout == 0 {
+		config.BatchMaxTimeout = 12 * time.Hour
+	}
+	if config.Queue == 0 {
+		config.Queue = time.Hour
 	}
 	if config.Servers == nil {
 		config.Servers = bridge.Upstream(nil)
@@ -147,6 +166,22 @@ func (b *Broker) Submit(req Request) func(context.Context) *Result {
 	if invalid := req.validate(); invalid != nil {
 		return answer(invalid)
 	}
+	if engine, batch := b.config.Batch[req.Backend]; batch {
+		if refused := b.refuseBatch(req); refused != nil {
+			return answer(b.finish(req, refused))
+		}
+		return func(ctx context.Context) *Result {
+			r := b.finish(req, b.batch(ctx, req, engine))
+			b.account(req, r, began)
+			return r
+		}
+	}
+	if req.Backend != "" && (b.config.Backend == nil || req.Backend != b.config.Backend.Name()) {
+		return answer(b.finish(req, invalid(b.noBackend(req.Backend))))
+	}
+	if !reflect.ValueOf(req.Batch).IsZero() {
+		return answer(b.finish(req, invalid("accelerators, datasets, internet, keeping and detaching are for engines such as runpod and kaggle")))
+	}
 	req.Timeout = b.timeout(req.Timeout)
 	for _, name := range req.Servers {
 		if err := b.bridge.Check(name); err != nil {
@@ -201,6 +236,9 @@ func (b *Broker) account(req Request, r *Result, began time.Time) {
 	attrs := []slog.Attr{
 		slog.String("request", req.RequestID), slog.String("status", string(r.Status)),
 		slog.Duration("duration", took), slog.Int("code_bytes", len(req.Code)),
+	}
+	if req.Backend != "" {
+		attrs = append(attrs, slog.String("backend", req.Backend))
 	}
 	if req.Session != "" {
 		attrs = append(attrs, slog.String("session", req.Session))

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"sallyport/internal/sandbox"
 	"sallyport/internal/session"
 )
 
@@ -32,12 +33,32 @@ type Request struct {
 	Timeout time.Duration
 	// Session names whose variables the code sees; empty is the default one.
 	Session string
+	// Backend is the engine that runs the code; empty is the broker's own.
+	Backend string
+	// Batch says more to an engine without a channel.
+	Batch Batch
+	// Files are put into /workspace before the code runs.
+	Files []sandbox.File
+	// OnStatus, if not nil, is told for people how the run of a batch engine
+	// goes, by one goroutine at a time.
+	OnStatus func(string)
 	// RequestID appears in log lines; one is made where it is empty.
 	RequestID string
 	// OnOutput, if not nil, is given what the code writes, as the bytes that
 	// it wrote, while it runs. It is called by one goroutine at a time, must
 	// not keep the slice, and delays the code's output while it blocks.
 	OnOutput func(Stream, []byte)
+}
+
+// Batch is what a request says besides to an engine without a channel.
+type Batch struct {
+	Accelerator string
+	Datasets    []string
+	Internet    bool
+	// Keep leaves the finished run at the service.
+	Keep bool
+	// Detach answers as soon as the run has been handed over.
+	Detach bool
 }
 
 // Invalid is the answer to a request whose arguments have the wrong form.

@@ -45,9 +45,21 @@ type Result struct {
 	Interrupted    bool       `json:"interrupted,omitempty"`    // the code was stopped and the interpreter lives on
 	Truncated      *Truncated `json:"truncated,omitempty"`
 	Artifacts      []Artifact `json:"artifacts,omitempty"`
+	Backend        string     `json:"backend,omitempty"`  // when one was asked for by name
+	Run            string     `json:"run,omitempty"`      // of a batch engine: `sallyport runs` knows it
+	QueuedMs       int64      `json:"queuedMs,omitempty"` // how long the run waited to begin
 	DurationMs     int64      `json:"durationMs,omitempty"`
 	Usage          *Usage     `json:"usage,omitempty"`
 	Notes          []string   `json:"notes,omitempty"`
+
+	// Images are those among the artifacts that fit into an answer.
+	Images []Image `json:"-"`
+}
+
+// Image is a picture that the code left, as a client shows it.
+type Image struct {
+	Path, MIMEType string
+	Data           []byte
 }
 
 // Artifact is a file that the code left new or changed in /workspace, as the
@@ -55,6 +67,7 @@ type Result struct {
 type Artifact struct {
 	Path string `json:"path"`
 	Size int64  `json:"size"`
+	URI  string `json:"uri,omitempty"` // where it can be read as a resource
 }
 
 // Truncated says how many bytes of each stream were left out.

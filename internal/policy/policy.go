@@ -35,10 +35,21 @@ type Policy struct {
 	// that is not mentioned must be enforced hard; name it with
 	// sandbox.Absent to do without.
 	Require map[sandbox.Resource]sandbox.Enforcement
+	// Remote is what the place must offer that a batch engine sends code to.
+	// That is not this machine, which MinIsolation and Require protect.
+	Remote Remote
 	// Servers are the MCP servers that code may be granted: names, in which
 	// an asterisk stands for any characters. None are allowed when it is
 	// empty.
 	Servers []string
+}
+
+// Remote is what a policy demands of other people's machines. The zero value
+// demands nothing: which engines may send code away at all is decided where they
+// are constructed.
+type Remote struct {
+	MinIsolation sandbox.Isolation
+	Require      map[sandbox.Resource]sandbox.Enforcement
 }
 
 // Default is the policy of a person's own machine: a kernel of the sandbox's

@@ -16,6 +16,10 @@ import (
 type Batch struct {
 	// Filename is what tracebacks call the code. Empty: the engine's choice.
 	Filename string
+	// Script runs the code as python runs a file. Without it the value of the
+	// last expression is echoed and await works at the top level, where the
+	// engine can do that.
+	Script bool
 	// Args are the program's arguments, after its name.
 	Args []string
 	// Timeout bounds the run itself. The caller sets it.

@@ -1,0 +1,244 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"sallyport/internal/runs"
+	"sallyport/internal/sandbox"
+)
+
+// cancelTimeout bounds how long the end of a run is waited for that its caller
+// gave up.
+const cancelTimeout = 20 * time.Second
+
+// refuseBatch is the answer to a request that no engine without a channel can
+// fulfil, before anything is started; nil where there is nothing to refuse.
+func (b *Broker) refuseBatch(req Request) *Result {
+	switch {
+	case b.config.Runs == nil:
+		return failure(errors.New("runs of batch engines need a place for their records, and there is none"))
+	case len(req.Servers) > 0:
+		return invalid(fmt.Sprintf("engine %s runs code far from here: it cannot use MCP servers. Leave 'servers' out, or fetch what the code needs first and pass it on in the code", req.Backend))
+	case req.Session != "":
+		return invalid(fmt.Sprintf("engine %s keeps nothing between calls: leave 'session' out", req.Backend))
+	}
+	return nil
+}
+
+// Backends are the names of the engines that code can be run on, the broker's
+// own first.
+func (b *Broker) Backends() []string {
+	var names []string
+	if b.config.Backend != nil {
+		names = append(names, b.config.Backend.Name())
+	}
+	return append(names, slices.Sorted(maps.Keys(b.config.Batch))...)
+}
+
+func (b *Broker) noBackend(name string) string {
+	return fmt.Sprintf("there is no engine %q here: there is %s (others are allowed by the setting `backends`)", name, strings.Join(b.Backends(), ", "))
+}
+
+// batch runs a request on an engine without a channel, from the hand-over to
+// the files that came back.
+func (b *Broker) batch(ctx context.Context, req Request, engine sandbox.Backend) *Result {
+	if err := b.clearBatch(ctx, engine); err != nil {
+		return failure(err)
+	}
+	spec := b.batchSpec(req)
+	job, err := b.config.Runs.Start(ctx, req.Backend, spec, runs.Options{Program: req.Filename, Detached: req.Batch.Detach})
+	if err != nil {
+		if ctx.Err() != nil {
+			return &Result{Status: Failed, Summary: "Cancelled before the code ran", Error: "Cancelled before the code ran"}
+		}
+		return failure(err)
+	}
+	defer job.Close()
+	if req.Batch.Detach {
+		return &Result{
+			Status: Success, Summary: "The run was handed over to " + req.Backend, Run: job.ID(),
+			Notes: []string{"`sallyport runs wait " + job.ID() + "` brings its result"},
+		}
+	}
+	if req.OnStatus != nil {
+		req.OnStatus("run " + job.ID() + " was handed over to " + req.Backend)
+	}
+	record, err := job.Wait(ctx, func(p sandbox.Progress) { report(req, p) })
+	if err == nil {
+		return b.batchResult(record, spec)
+	}
+	return b.givenUp(ctx, job, err)
+}
+
+func (b *Broker) batchSpec(req Request) sandbox.Spec {
+	spec := sandbox.Spec{
+		Owner: "batch", Limits: b.config.Spec.Limits, Files: req.Files, Code: req.Code,
+		Batch: sandbox.Batch{
+			Filename: req.Filename, Script: req.Script, Args: req.Args, Timeout: b.batchTimeout(req.Timeout), Queue: b.config.Queue,
+			Accelerator: req.Batch.Accelerator, Datasets: req.Batch.Datasets, Keep: req.Batch.Keep,
+			MinIsolation: b.config.Policy.Remote.MinIsolation, Require: b.config.Policy.Remote.Require,
+		},
+	}
+	if req.Batch.Internet {
+		spec.Network = sandbox.NetworkInternet
+	}
+	return spec
+}
+
+func (b *Broker) batchTimeout(asked time.Duration) time.Duration {
+	if asked == 0 {
+		asked = b.config.BatchTimeout
+	}
+	return max(time.Second, min(asked, b.config.BatchMaxTimeout))
+}
+
+// report passes on how a run goes.
+func report(req Request, p sandbox.Progress) {
+	if p.State != "" && req.OnStatus != nil {
+		req.OnStatus(p.State)
+	}
+	if req.OnOutput != nil {
+		for _, out := range []struct {
+			stream Stream
+			data   []byte
+		}{{Stdout, p.Stdout}, {Stderr, p.Stderr}} {
+			if len(out.data) > 0 {
+				req.OnOutput(out.stream, out.data)
+			}
+		}
+	}
+}
+
+// givenUp is the result of a run whose end was not seen: it is cancelled where
+// its caller gave up, and its service can do that.
+func (b *Broker) givenUp(ctx context.Context, job *runs.Job, err error) *Result {
+	r := failure(err)
+	r.Run = job.ID()
+	again := "`sallyport runs wait " + job.ID() + "` brings its result"
+	if ctx.Err() == nil { // not the caller: it may come to a good end
+		r.Notes = append(r.Notes, "the run may go on: "+again)
+		if err := job.Detach(); err != nil {
+			b.log.Warn("a run that goes on", "run", job.ID(), "error", err)
+		}
+		return r
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
+	defer cancel()
+	r.Error = "Cancelled by the client; the run was cancelled too"
+	switch err := job.Cancel(ending); {
+	case errors.Is(err, sandbox.ErrUnsupported):
+		if err := job.Detach(); err != nil {
+			b.log.Warn("a run that goes on", "run", job.ID(), "error", err)
+		}
+		r.Error = "Cancelled by the client; the run goes on: " + text(err)
+		r.Notes = append(r.Notes, again)
+	case err != nil:
+		r.Error = "Cancelled by the client; the run could not be cancelled: " + err.Error()
+		r.Notes = append(r.Notes, "cancel it with `sallyport runs cancel "+job.ID()+"`")
+	default:
+		// So that the record says how it ended.
+		if _, err := job.Wait(ending, nil); err != nil {
+			b.log.Info("a cancelled run has not ended yet", "run", job.ID(), "error", err)
+		}
+	}
+	r.Summary = r.Error
+	return r
+}
+
+// text is an engine's error without the engine's name before it.
+func text(err error) string {
+	var e *sandbox.Error
+	if errors.As(err, &e) && e.Err != nil {
+		return e.Err.Error()
+	}
+	return err.Error()
+}
+
+// batchResult is the result of a run that has ended.
+func (b *Broker) batchResult(record *runs.Record, spec sandbox.Spec) *Result {
+	out := record.Result
+	r := &Result{Run: record.ID, QueuedMs: int64(out.QueuedSeconds * 1000), Notes: out.Notes}
+	limit := b.config.Spec.Limits.WithDefaults().OutputBytes
+	var cut Truncated
+	r.Stdout, cut.Stdout = b.kept(record.ID, false, limit)
+	r.Stderr, cut.Stderr = b.kept(record.ID, true, limit)
+	cut.Stdout += out.StdoutOmitted
+	cut.Stderr += out.StderrOmitted
+	if cut != (Truncated{}) {
+		r.Truncated = &cut
+		r.Notes = append(r.Notes, "`sallyport runs fetch "+record.ID+"` has all of the output that came back")
+	}
+	if out.CPUSeconds > 0 || out.PeakMemoryBytes > 0 {
+		r.Usage = &Usage{CPUSeconds: out.CPUSeconds, PeakMemoryBytes: out.PeakMemoryBytes}
+	}
+	for _, f := range record.Files {
+		r.Artifacts = append(r.Artifacts, Artifact{Path: f.Path, Size: f.Size, URI: runs.URI(record.ID, f.Path)})
+	}
+	r.Images = b.images(record)
+	if record.Trouble != "" {
+		r.Notes = append(r.Notes, record.Trouble+"; `sallyport runs fetch "+record.ID+"` tries again")
+	}
+	code := out.ExitCode
+	switch out.End {
+	case sandbox.BatchExited:
+		r.ExitCode = &code
+		if code == 0 {
+			r.Status, r.Summary = Success, success(r)
+			break
+		}
+		r.Status = Failed
+		r.Error = fmt.Sprintf("The code exited with status %d", code)
+		if what := lastLine(r.Stderr); what != "" && code == 1 {
+			r.Error = "Uncaught exception: " + what
+		}
+	case sandbox.BatchTimedOut:
+		r.Status, r.TimeoutSeconds = Timeout, spec.Batch.Timeout.Seconds()
+		r.Error = out.Error
+		if r.Error == "" {
+			r.Error = "Execution timed out after " + seconds(spec.Batch.Timeout)
+		}
+	default:
+		r.Status, r.Error = Failed, out.Error
+		if r.Error == "" {
+			r.Error = "the run ended without a result: " + string(out.End)
+		}
+	}
+	if r.Summary == "" {
+		r.Summary = r.Error
+	}
+	return r
+}
+
+// clearBatch answers whether code may be sent to a batch engine. A yes is
+// remembered. What the policy demands of the place travels with the run.
+func (b *Broker) clearBatch(ctx context.Context, engine sandbox.Backend) error {
+	b.mu.Lock()
+	known := b.usable[engine.Name()]
+	b.mu.Unlock()
+	if known {
+		return nil
+	}
+	const probeTimeout = 2 * time.Minute // a place that sleeps has to wake first
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	found, err := engine.Probe(ctx)
+	if err != nil {
+		return err
+	}
+	if !found.Usable {
+		return unusable(found)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.usable == nil {
+		b.usable = map[string]bool{}
+	}
+	b.usable[engine.Name()] = true
+	return nil
+}
