@@ -30,8 +30,9 @@ var layers = []layer{
 	{"internal/mcpserver", 70, []string{"internal/broker", "internal/upstream/jsonrpc", "internal/toon"}},
 	{"internal/broker", 60, []string{
 		"internal/catalog", "internal/pins",
-		"internal/bridge", "internal/session", "internal/policy", "internal/sandbox", "internal/snapshot", "internal/state", "internal/wire",
+		"internal/bridge", "internal/session", "internal/policy", "internal/runs", "internal/sandbox", "internal/snapshot", "internal/state", "internal/wire",
 	}},
+	{"internal/runs", 52, []string{"internal/sandbox", "internal/state"}},
 	{"internal/control", 52, []string{"internal/session"}},
 	{"internal/session", 51, []string{"internal/sandbox", "internal/snapshot", "internal/state", "internal/guest", "internal/wire"}},
 	{"internal/bridge", 50, []string{
@@ -57,12 +58,13 @@ var layers = []layer{
 	{"internal/upstream/jsonrpc", 40, []string{"internal/upstream/tail"}},
 	{"internal/upstream/tail", 39, nil},
 
-	{"internal/sandbox/gvisor/cell", 32, []string{"internal/sandbox/gvisor"}},
-	{"internal/sandbox/gvisor", 31, []string{"internal/sandbox", "internal/guest"}},
+	{"internal/sandbox/gvisor/cell", 32, []string{"internal/sandbox/gvisor", "internal/sandbox/hostroot"}},
+	{"internal/sandbox/gvisor", 31, []string{"internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
 	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 	{"internal/sandbox/sandboxtest", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 
 	{"internal/sandbox/runpod/job", 12, []string{"internal/sandbox"}},
+	{"internal/sandbox/hostroot", 12, nil},
 	{"internal/guest", 12, []string{"internal/wire"}},
 	{"internal/sandbox", 11, nil},
 	{"internal/hidden", 10, nil},

@@ -16,6 +16,7 @@ import (
 
 	"sallyport/internal/guest"
 	"sallyport/internal/sandbox"
+	"sallyport/internal/sandbox/hostroot"
 )
 
 // Backend is the gVisor engine. Make one with New.
@@ -26,7 +27,7 @@ type Backend struct {
 	scopes    scopes
 	userns    bool // not root: cells get a user namespace of their own
 	interpret sync.Mutex
-	python    *Interpreter // found, guarded by interpret
+	python    *hostroot.Interpreter // found, guarded by interpret
 
 	mu     sync.Mutex
 	place  *instance // nil until the first start
@@ -227,43 +228,43 @@ func environ(m map[string]string) []string {
 }
 
 // root plans the sandbox's file system.
-func (b *Backend) root(ctx context.Context, spec *sandbox.Spec) (Rootfs, string, []string, error) {
+func (b *Backend) root(ctx context.Context, spec *sandbox.Spec) (hostroot.Rootfs, string, []string, error) {
 	p, err := b.interpreter(ctx, spec.Root.Python)
 	if err != nil {
-		return Rootfs{}, "", nil, err
+		return hostroot.Rootfs{}, "", nil, err
 	}
 	dir, err := guest.Install(ctx, b.opts.CacheDir, p.Executable)
 	if err != nil {
-		return Rootfs{}, "", nil, err
+		return hostroot.Rootfs{}, "", nil, err
 	}
-	fsys, python, env, err := hostRootfs(p, b.opts.Home, dir, guest.Dir)
+	fsys, python, env, err := hostroot.Plan(p, b.opts.Home, dir, guest.Dir)
 	if err != nil {
-		return Rootfs{}, "", nil, err
+		return hostroot.Rootfs{}, "", nil, err
 	}
 	// The guest copies them, as nobody: here all can be read, and the modes
 	// that they are to have lie beside them.
 	var modes []byte
 	for _, f := range spec.Files {
-		fsys.Files[filepath.Join(guest.FilesDir, f.Path)] = File{Data: f.Data, Mode: 0o644}
+		fsys.Files[filepath.Join(guest.FilesDir, f.Path)] = hostroot.File{Data: f.Data, Mode: 0o644}
 		if mode := f.Mode & 0o777; mode != 0 {
 			modes = fmt.Appendf(modes, "%o %s\x00", mode, f.Path)
 		}
 	}
 	if modes != nil {
-		fsys.Files[guest.ModesFile] = File{Data: modes, Mode: 0o644}
+		fsys.Files[guest.ModesFile] = hostroot.File{Data: modes, Mode: 0o644}
 	}
 	return fsys, python, env, nil
 }
 
 // interpreter finds the Python to run; the default one is looked for once.
-func (b *Backend) interpreter(ctx context.Context, name string) (*Interpreter, error) {
+func (b *Backend) interpreter(ctx context.Context, name string) (*hostroot.Interpreter, error) {
 	if name != "" {
-		return FindInterpreter(ctx, name, b.opts.Path)
+		return hostroot.FindInterpreter(ctx, name, b.opts.Path)
 	}
 	b.interpret.Lock()
 	defer b.interpret.Unlock()
 	if b.python == nil {
-		p, err := FindInterpreter(ctx, b.opts.Python, b.opts.Path)
+		p, err := hostroot.FindInterpreter(ctx, b.opts.Python, b.opts.Path)
 		if err != nil {
 			return nil, err
 		}

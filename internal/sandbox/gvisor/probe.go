@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"sallyport/internal/sandbox"
+	"sallyport/internal/sandbox/hostroot"
 )
 
 // Probe implements sandbox.Backend. It starts no sandbox.
@@ -32,7 +33,7 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 			Fatal:  true,
 			Title:  "no usable Python on this host",
 			Detail: err.Error(),
-			Remedy: fmt.Sprintf("install Python %s or newer (Debian, Ubuntu: apt-get install python3), or name one with --python", MinPython),
+			Remedy: fmt.Sprintf("install Python %s or newer (Debian, Ubuntu: apt-get install python3), or name one with --python", hostroot.MinPython),
 		})
 	} else {
 		rep.Python = fmt.Sprintf("%s (%s)", p.Executable, p.Version)

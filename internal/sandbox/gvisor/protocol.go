@@ -1,5 +1,7 @@
 package gvisor
 
+import "sallyport/internal/sandbox/hostroot"
+
 // CellName is argv[0] of a cell: our own executable, called to be the first
 // process of a sandbox's namespaces. See package cell.
 const CellName = "sallyport-cell"
@@ -17,11 +19,11 @@ const LifelineFD = 3
 
 // CellConfig is all that a cell needs to know. It carries no secrets.
 type CellConfig struct {
-	ID         string   `json:"id"`
-	Mountpoint string   `json:"mountpoint"` // an empty directory, covered in the cell's own mount namespace
-	Rootfs     Rootfs   `json:"rootfs"`
-	Args       []string `json:"args"`
-	Env        []string `json:"env"`
+	ID         string          `json:"id"`
+	Mountpoint string          `json:"mountpoint"` // an empty directory, covered in the cell's own mount namespace
+	Rootfs     hostroot.Rootfs `json:"rootfs"`
+	Args       []string        `json:"args"`
+	Env        []string        `json:"env"`
 	// MemoryBytes is for /proc/meminfo, and for the watcher where WatchMemory
 	// is set because no cgroup enforces it.
 	MemoryBytes    int64 `json:"memoryBytes"`
@@ -38,27 +40,6 @@ type CellConfig struct {
 	// Restore is the directory of a snapshot to go on from instead of
 	// starting Args; empty is none.
 	Restore string `json:"restore,omitempty"`
-}
-
-// Rootfs describes a read-only root file system, put together in the cell's
-// mount namespace. All paths are absolute and clean.
-type Rootfs struct {
-	Binds []Bind            `json:"binds"`
-	Links map[string]string `json:"links"` // path in the sandbox -> target
-	Dirs  []string          `json:"dirs"`
-	Files map[string]File   `json:"files"` // path in the sandbox -> file
-}
-
-// File is a small file made for one sandbox.
-type File struct {
-	Data []byte `json:"data"`
-	Mode uint32 `json:"mode"` // permission bits
-}
-
-// Bind shows a file or directory of the host in the sandbox, read-only.
-type Bind struct {
-	Source string `json:"source"`
-	Target string `json:"target"`
 }
 
 // Operations of a Command.

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sallyport/internal/sandbox"
+	"sallyport/internal/sandbox/hostroot"
 )
 
 var (
@@ -144,7 +145,7 @@ var packageRecords = []string{
 }
 
 // fingerprint describes the root file system by what changes with it.
-func fingerprint(rootfs Rootfs, p *Interpreter) []string {
+func fingerprint(rootfs hostroot.Rootfs, p *hostroot.Interpreter) []string {
 	var out []string
 	stat := func(path string) {
 		var st unix.Stat_t

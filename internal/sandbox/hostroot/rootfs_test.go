@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-package gvisor
+package hostroot
 
 import (
 	"os"
@@ -27,7 +27,7 @@ func TestHostRootfsShowsNothingPrivate(t *testing.T) {
 	home := t.TempDir()
 	p := makePrefix(t, filepath.Join(home, ".local"))
 	guestDir := t.TempDir()
-	fsys, python, env, err := hostRootfs(p, home, guestDir, "/opt/sallyport")
+	fsys, python, env, err := Plan(p, home, guestDir, "/opt/sallyport")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestHostRootfsShowsAnEnvironmentsPackages(t *testing.T) {
 			p = makePrefix(t, prefix)
 			p.Packages = filepath.Join(home, "venv/lib/python3.12/site-packages")
 		}
-		fsys, _, _, err := hostRootfs(p, home, t.TempDir(), "/opt/sallyport")
+		fsys, _, _, err := Plan(p, home, t.TempDir(), "/opt/sallyport")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestHostRootfsShowsAnEnvironmentsPackages(t *testing.T) {
 func TestHostRootfsRefusesHomeAsPrefix(t *testing.T) {
 	home := t.TempDir()
 	p := makePrefix(t, home)
-	if _, _, _, err := hostRootfs(p, home, t.TempDir(), "/opt/sallyport"); err == nil {
+	if _, _, _, err := Plan(p, home, t.TempDir(), "/opt/sallyport"); err == nil {
 		t.Error("the whole home directory would be a prefix")
 	}
 }

@@ -1,4 +1,7 @@
-package gvisor
+// Package hostroot is a sandbox's root made of the host's own Python: which
+// interpreter, what of the host it needs, and the read-only file system that
+// shows that and nothing else.
+package hostroot
 
 import (
 	"fmt"
@@ -11,6 +14,27 @@ import (
 const (
 	sandboxPython = "/opt/python" // an interpreter from a home directory
 )
+
+// Rootfs describes a read-only root file system, put together in a mount
+// namespace by [Assemble]. All paths are absolute and clean.
+type Rootfs struct {
+	Binds []Bind            `json:"binds"`
+	Links map[string]string `json:"links"` // path in the sandbox -> target
+	Dirs  []string          `json:"dirs"`
+	Files map[string]File   `json:"files"` // path in the sandbox -> file
+}
+
+// File is a small file made for one sandbox.
+type File struct {
+	Data []byte `json:"data"`
+	Mode uint32 `json:"mode"` // permission bits
+}
+
+// Bind shows a file or directory of the host in the sandbox, read-only.
+type Bind struct {
+	Source string `json:"source"`
+	Target string `json:"target"`
+}
 
 // systemDirs are the host's directories that a sandbox may see as they are:
 // programs and libraries. Data directories of /usr are named one by one below.
@@ -44,10 +68,10 @@ var identity = map[string]string{
 	"/etc/timezone":      "Etc/UTC\n",
 }
 
-// hostRootfs plans the default root: the host's programs and libraries, the
+// Plan plans the default root: the host's programs and libraries, the
 // interpreter wherever it lives, and the guest. It returns the interpreter's
 // path in the sandbox, and variables for its environment.
-func hostRootfs(p *Interpreter, home, guestDir, guestTarget string) (fsys Rootfs, python string, env []string, err error) {
+func Plan(p *Interpreter, home, guestDir, guestTarget string) (fsys Rootfs, python string, env []string, err error) {
 	fsys = Rootfs{Links: map[string]string{}, Files: map[string]File{}}
 	for path, content := range identity {
 		fsys.Files[path] = File{Data: []byte(content), Mode: 0o644}
