@@ -1,0 +1,196 @@
+package flatten
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+)
+
+// pass is one Unpack.
+type pass struct {
+	ctx      context.Context
+	limits   Limits
+	progress func(int64)
+
+	done    int64 // bytes of layers read
+	bytes   int64 // of files seen
+	entries int   // seen
+	dropped map[string]int
+}
+
+// plan reads all layers into a tree.
+func (p *pass) plan(layers []Layer) (*tree, error) {
+	t := newTree()
+	p.dropped = map[string]int{}
+	for i, l := range layers {
+		t.layer = i
+		err := p.each(l, func(index int, h *tar.Header, _ io.Reader) error {
+			return p.apply(t, index, h)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("layer %s: %w", l.Name, err)
+		}
+	}
+	return t, nil
+}
+
+// each calls do for each entry of a layer, and checks the layer's digest.
+func (p *pass) each(l Layer, do func(index int, h *tar.Header, content io.Reader) error) error {
+	raw, err := l.Open()
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	plain, err := decompress(&counter{p: p, r: raw})
+	if err != nil {
+		return err
+	}
+	defer plain.Close()
+	sum := sha256.New()
+	most := p.limits.Bytes + 4096*int64(p.limits.Entries)
+	content := &bounded{r: io.TeeReader(plain, sum), left: most}
+	r := tar.NewReader(content)
+	for index := 0; ; index++ {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return p.whose(err)
+		}
+		if err := do(index, h, r); err != nil {
+			return p.whose(err)
+		}
+	}
+	// What follows the archive's end counts for the digest.
+	if _, err := io.Copy(io.Discard, content); err != nil {
+		return p.whose(err)
+	}
+	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != l.DiffID {
+		return blame("its content has the digest %s, and should have %s", got, l.DiffID)
+	}
+	return nil
+}
+
+// whose says that an error of reading is the layer's, unless the caller gave up
+// or it is the machine's.
+func (p *pass) whose(err error) error {
+	var machine *fs.PathError
+	switch {
+	case p.ctx.Err() != nil:
+		return context.Cause(p.ctx)
+	case errors.Is(err, ErrLayer), errors.As(err, &machine):
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrLayer, err)
+}
+
+// apply adds one entry of an archive to the tree.
+func (p *pass) apply(t *tree, index int, h *tar.Header) error {
+	if p.entries++; p.entries > p.limits.Entries {
+		return blame("it has more than %d entries", p.limits.Entries)
+	}
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		return nil
+	}
+	path, err := split(h.Name)
+	if err != nil {
+		return err
+	}
+	if len(path) > 0 && strings.HasPrefix(path[len(path)-1], whiteout) {
+		return t.hide(path)
+	}
+	mode := h.FileInfo().Mode()
+	if mode&(fs.ModeSetuid|fs.ModeSetgid) != 0 && !mode.IsDir() {
+		p.dropped["setuid or setgid bits"]++
+	}
+	mtime := sensible(h.ModTime)
+	switch h.Typeflag {
+	case tar.TypeDir:
+		return t.putDir(path, permissions(mode), mtime)
+	case tar.TypeReg, '\x00', tar.TypeGNUSparse, tar.TypeCont:
+		if p.bytes += h.Size; p.bytes > p.limits.Bytes || h.Size < 0 {
+			return blame("its files are larger than %d MiB together", p.limits.Bytes>>20)
+		}
+		return t.put(path, &node{kind: file, mode: permissions(mode), mtime: mtime, size: h.Size, layer: t.layer, index: index})
+	case tar.TypeSymlink:
+		if h.Linkname == "" || len(h.Linkname) > maxPath || strings.ContainsRune(h.Linkname, 0) {
+			return blame("the symbolic link %q has a target that is none", h.Name)
+		}
+		return t.put(path, &node{kind: symlink, target: h.Linkname})
+	case tar.TypeLink:
+		target, err := split(h.Linkname)
+		if err != nil {
+			return err
+		}
+		return t.link(path, target)
+	case tar.TypeChar, tar.TypeBlock:
+		p.dropped["device nodes"]++
+		return t.drop(path)
+	case tar.TypeFifo:
+		p.dropped["fifos"]++
+		return t.drop(path)
+	}
+	p.dropped["entries of unknown types"]++
+	return nil
+}
+
+// drop makes room for what is left out: it hides what was there before. Some
+// tools write whiteouts as device nodes.
+func (t *tree) drop(path []string) error {
+	if len(path) == 0 {
+		return nil
+	}
+	dir, err := t.walk(path[:len(path)-1], false)
+	if err == nil && dir != nil {
+		delete(dir.children, path[len(path)-1])
+	}
+	return err
+}
+
+// sensible is a time that every file system and program can take.
+func sensible(t time.Time) time.Time {
+	if s := t.Unix(); s < 0 || s > 1<<32-1 {
+		return time.Unix(0, 0)
+	}
+	return time.Unix(t.Unix(), 0)
+}
+
+// counter tells progress, and ends reading when the caller gave up.
+type counter struct {
+	p *pass
+	r io.Reader
+}
+
+func (c *counter) Read(b []byte) (int, error) {
+	if err := c.p.ctx.Err(); err != nil {
+		return 0, context.Cause(c.p.ctx)
+	}
+	n, err := c.r.Read(b)
+	c.p.done += int64(n)
+	if c.p.progress != nil {
+		c.p.progress(c.p.done)
+	}
+	return n, err
+}
+
+// bounded is a reader that fails where it would give more than left.
+type bounded struct {
+	r    io.Reader
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, blame("it unpacks to far more than the limit")
+	}
+	return n, err
+}

@@ -1,0 +1,86 @@
+package image
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+)
+
+// local begins the names of images that no registry has: those that were built
+// or loaded here under a name without a registry.
+const local = "localhost/"
+
+// A Name is what a person calls an image, and what it is called in full.
+type Name struct {
+	// Text is as it was given.
+	Text string
+	// Full is the name with its registry, and its tag or digest.
+	Full string
+	// ID is set in place of all else where the text is the digest of an
+	// image's configuration.
+	ID string
+
+	short bool // the text names no registry
+	ref   name.Reference
+}
+
+var (
+	wholeID = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+	partID  = regexp.MustCompile(`^(sha256:)?[0-9a-f]{12,64}$`)
+)
+
+// hexOf is the part of a digest that is a file's name.
+func hexOf(id string) string { return strings.TrimPrefix(id, "sha256:") }
+
+// ParseName reads the name of an image: "python:3.13-slim",
+// "registry.example/team/image@sha256:…", "localhost/mine", or the image's ID.
+func ParseName(text string) (Name, error) {
+	if wholeID.MatchString(text) {
+		return Name{Text: text, ID: text}, nil
+	}
+	ref, err := name.ParseReference(text)
+	if err != nil {
+		return Name{}, fmt.Errorf("%q is no name of an image: write it as python:3.13-slim or registry.example/team/image:tag", text)
+	}
+	n := Name{Text: text, Full: ref.Name(), ref: ref}
+	first, _, several := strings.Cut(text, "/")
+	n.short = !several || !strings.ContainsAny(first, ".:") && first != "localhost"
+	const hub = name.DefaultRegistry + "/"
+	if rest, ok := strings.CutPrefix(n.Full, hub); ok {
+		n.Full = "docker.io/" + rest
+		if strings.HasPrefix(text, local) {
+			n.Full = rest
+		}
+	}
+	return n, nil
+}
+
+// Local reports whether no registry can have the image.
+func (n Name) Local() bool { return n.ID != "" || strings.HasPrefix(n.Full, local) }
+
+// Here is the name for an image that is made here: one without a registry gets
+// the one that none has.
+func (n Name) Here() Name {
+	if n.short && n.ID == "" {
+		if here, err := ParseName(local + n.Text); err == nil {
+			here.Text = n.Text
+			return here
+		}
+	}
+	return n
+}
+
+// Reference is the name in the form of the registry's client. It is nil for an
+// ID.
+func (n Name) Reference() name.Reference { return n.ref }
+
+// digest is the digest that a name asks for, if it asks for one.
+func (n Name) digest() (repository, digest string) {
+	repository, digest, ok := strings.Cut(n.Full, "@")
+	if !ok {
+		return "", ""
+	}
+	return repository, digest
+}

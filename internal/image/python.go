@@ -1,0 +1,230 @@
+package image
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Python is the interpreter of an image.
+type Python struct {
+	// Path is what to call it by, which may be a link: an environment's is
+	// told by it.
+	Path string `json:"path"`
+	// Real is the file itself.
+	Real  string `json:"real"`
+	Major int    `json:"major"`
+	Minor int    `json:"minor"`
+}
+
+func (p Python) String() string { return fmt.Sprintf("%d.%d", p.Major, p.Minor) }
+
+// oldest is the oldest Python that code can be run with: 3.oldest.
+const oldest = 9
+
+// usualPath is where interpreters are looked for besides the image's own PATH.
+var usualPath = []string{
+	"/usr/local/bin", "/usr/bin", "/bin", "/opt/python/bin", "/opt/conda/bin", "/opt/venv/bin", "/venv/bin",
+	"/app/.venv/bin", "/opt/bitnami/python/bin", "/opt/app-root/bin", "/usr/local/python/current/bin",
+}
+
+// maxHops is how many symbolic links are followed for one name.
+const maxHops = 40
+
+// FindPython finds the interpreter of the file system in dir, whose image sets
+// the environment env. Links are followed within dir, and nothing is run.
+func FindPython(dir string, env []string) (*Python, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	places := slices.Clone(usualPath)
+	for _, kv := range env {
+		if value, ok := strings.CutPrefix(kv, "PATH="); ok {
+			places = append(strings.Split(value, ":"), places...)
+		}
+	}
+	// Distributions with several have them as /opt/NAME/bin, too.
+	more, _ := fs.Glob(root.FS(), "opt/*/bin/python3")
+	for _, m := range more {
+		places = append(places, "/"+path.Dir(m))
+	}
+	if len(places) > 200 {
+		places = places[:200]
+	}
+	var old *Python
+	var odd error
+	seen := map[string]bool{}
+	for _, place := range places {
+		if !path.IsAbs(place) || seen[path.Clean(place)] {
+			continue
+		}
+		place = path.Clean(place)
+		seen[place] = true
+		for _, name := range interpretersIn(root, place) {
+			p, err := interpreterAt(root, path.Join(place, name))
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+			case err != nil:
+				odd = fmt.Errorf("%s: %w", path.Join(place, name), err)
+			case p.Major != 3 || p.Minor < oldest:
+				old = p
+			default:
+				return p, nil
+			}
+		}
+	}
+	switch {
+	case old != nil:
+		return nil, fmt.Errorf("its %s is Python %s; 3.%d or newer is needed", old.Path, old, oldest)
+	case odd != nil:
+		return nil, fmt.Errorf("it has no CPython 3.%d or newer that can be used (%w)", oldest, odd)
+	}
+	return nil, fmt.Errorf("it has no CPython 3.%d or newer in its PATH, /usr/local/bin, /usr/bin or /opt", oldest)
+}
+
+var interpreterName = regexp.MustCompile(`^python3\.(\d{1,2})$`)
+
+// interpretersIn are the names of interpreters in a directory of the image: the
+// usual one first, then the newest of those with versions.
+func interpretersIn(root *os.Root, dir string) []string {
+	names := []string{"python3", "python"}
+	real, err := resolve(root, dir)
+	if err != nil {
+		return names
+	}
+	d, err := root.Open(relative(real))
+	if err != nil {
+		return names
+	}
+	defer d.Close()
+	entries, _ := d.ReadDir(-1)
+	var versions []int
+	for _, e := range entries {
+		if m := interpreterName.FindStringSubmatch(e.Name()); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			versions = append(versions, n)
+		}
+	}
+	slices.Sort(versions)
+	for _, v := range slices.Backward(versions) {
+		names = append(names, fmt.Sprintf("python3.%d", v))
+	}
+	return names
+}
+
+// interpreterAt is the interpreter that the path in the image leads to: a
+// program for this machine with its standard library beside it, which says the
+// version.
+func interpreterAt(root *os.Root, name string) (*Python, error) {
+	real, err := resolve(root, name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := root.Open(relative(real))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Mode()&0o001 == 0 {
+		return nil, errors.New("not a program that everybody may run")
+	}
+	machine, err := elf.NewFile(f)
+	if err != nil {
+		return nil, errors.New("not a program but a script")
+	}
+	if want := machines[runtime.GOARCH]; machine.Machine != want {
+		return nil, fmt.Errorf("a program for %s", machine.Machine)
+	}
+	p := &Python{Path: name, Real: real, Major: 3}
+	prefix := path.Dir(path.Dir(real))
+	if m := interpreterName.FindStringSubmatch(path.Base(real)); m != nil {
+		p.Minor, _ = strconv.Atoi(m[1])
+		if hasLibrary(root, prefix, p.Minor) {
+			return p, nil
+		}
+		return nil, fmt.Errorf("its standard library is not in %s/lib/python%s", prefix, p)
+	}
+	for minor := 40; minor > 0; minor-- {
+		if hasLibrary(root, prefix, minor) {
+			p.Minor = minor
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("its standard library is not in %s/lib", prefix)
+}
+
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
+func hasLibrary(root *os.Root, prefix string, minor int) bool {
+	for _, lib := range []string{"lib", "lib64"} {
+		for _, file := range []string{"os.py", "os.pyc"} {
+			if _, err := resolve(root, path.Join(prefix, lib, fmt.Sprintf("python3.%d", minor), file)); err == nil {
+				return true
+			}
+		}
+		if _, err := resolve(root, path.Join(prefix, lib, fmt.Sprintf("python3%d.zip", minor))); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// relative is an absolute path of the image in the form of package os.
+func relative(name string) string {
+	if name = strings.TrimPrefix(path.Clean(name), "/"); name == "" {
+		return "."
+	}
+	return name
+}
+
+// resolve follows the symbolic links of a path within the image, as a process
+// in it would, and returns the path without them.
+func resolve(root *os.Root, name string) (string, error) {
+	at, rest := "/", strings.Split(name, "/")
+	for hops := 0; len(rest) > 0; {
+		element := rest[0]
+		rest = rest[1:]
+		switch element {
+		case "", ".":
+			continue
+		case "..":
+			at = path.Dir(at)
+			continue
+		}
+		next := path.Join(at, element)
+		info, err := root.Lstat(relative(next))
+		if err != nil {
+			return "", err
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			at = next
+			continue
+		}
+		target, err := root.Readlink(relative(next))
+		if err != nil {
+			return "", err
+		}
+		if hops++; hops > maxHops || len(rest) > 4096 {
+			return "", errors.New("too many symbolic links")
+		}
+		if path.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return at, nil
+}

@@ -1,0 +1,307 @@
+package image
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"sallyport/internal/image/flatten"
+	"sallyport/internal/state"
+)
+
+// Info is what is known of an image.
+type Info struct {
+	ID       string         `json:"id"`
+	Platform string         `json:"platform"` // linux/amd64
+	Env      []string       `json:"env,omitempty"`
+	Python   *Python        `json:"python,omitempty"` // nil: it has none that can be used
+	Trouble  string         `json:"trouble,omitempty"`
+	Bytes    int64          `json:"bytes"`
+	Entries  int            `json:"entries"`
+	Dropped  map[string]int `json:"dropped,omitempty"`
+	Version  int            `json:"version"`
+}
+
+// infoVersion is the form of a root's directory.
+const infoVersion = 1
+
+// Content is an image to be put into the store.
+type Content struct {
+	// Config is the image's configuration, whose digest is its ID.
+	Config []byte
+	// Layers are the image's, the lowest first. Their DiffIDs are those of
+	// the configuration.
+	Layers []flatten.Layer
+	// Digest is that of the manifest, if there is one.
+	Digest string
+}
+
+// config is what is read of an image's configuration.
+type config struct {
+	Architecture string `json:"architecture"`
+	OS           string `json:"os"`
+	Variant      string `json:"variant,omitempty"`
+	Config       struct {
+		Env []string `json:"Env,omitempty"`
+	} `json:"config"`
+	RootFS struct {
+		Type    string   `json:"type"`
+		DiffIDs []string `json:"diff_ids"`
+	} `json:"rootfs"`
+}
+
+// DiffIDs are the digests of an image's layers, as its configuration names
+// them. An image for another system is an error.
+func DiffIDs(raw []byte) ([]string, error) {
+	c, err := readConfig(raw)
+	if err != nil {
+		return nil, err
+	}
+	return c.RootFS.DiffIDs, nil
+}
+
+func readConfig(raw []byte) (*config, error) {
+	var c config
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, fmt.Errorf("%w: its configuration: %w", flatten.ErrLayer, err)
+	}
+	if c.OS != "linux" || c.Architecture != runtime.GOARCH {
+		return nil, fmt.Errorf("%w: it is for %s/%s, and this machine is linux/%s", ErrUnusable, c.OS, c.Architecture, runtime.GOARCH)
+	}
+	return &c, nil
+}
+
+// ID is the ID of the image with that configuration.
+func ID(config []byte) string {
+	sum := sha256.Sum256(config)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Scratch makes a folder for work on the store's disk. remove removes it; after
+// a crash the next caller of Scratch does.
+func (s *Store) Scratch() (dir string, remove func(), err error) {
+	if s.path == "" {
+		return "", nil, state.ErrNoPlace
+	}
+	top := filepath.Join(s.path, "scratch")
+	if err := os.MkdirAll(top, 0o700); err != nil {
+		return "", nil, err
+	}
+	s.sweep()
+	dir = filepath.Join(top, rand.Text())
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", nil, err
+	}
+	lock := flock.New(dir + ".lock")
+	ok, err := lock.TryLock()
+	if err == nil && !ok {
+		err = errors.New("somebody else has it")
+	}
+	if err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, func() {
+		_ = os.RemoveAll(dir)
+		_ = os.Remove(dir + ".lock")
+		_ = lock.Unlock()
+	}, nil
+}
+
+// scratchGrace lets others take the lock of what they have just made.
+const scratchGrace = time.Minute
+
+// sweep removes scratch folders that nobody holds.
+func (s *Store) sweep() {
+	top := filepath.Join(s.path, "scratch")
+	entries, _ := os.ReadDir(top)
+	for _, e := range entries {
+		dir := filepath.Join(top, strings.TrimSuffix(e.Name(), ".lock"))
+		info, err := e.Info()
+		if err != nil || time.Since(info.ModTime()) < scratchGrace {
+			continue
+		}
+		lock := flock.New(dir + ".lock")
+		if ok, err := lock.TryLock(); err != nil || !ok {
+			continue
+		}
+		_ = os.RemoveAll(dir)
+		_ = os.Remove(dir + ".lock")
+		_ = lock.Unlock()
+	}
+}
+
+// lock is the lock of a root. Locks stay when their roots go: one that was
+// removed and made again would be two.
+func (s *Store) lock(id string) (*flock.Flock, error) {
+	dir := filepath.Join(s.path, "locks")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return flock.New(filepath.Join(dir, hexOf(id))), nil
+}
+
+// hold takes the lock of a root, shared. Who removes a root holds it for a
+// moment only.
+func (s *Store) hold(ctx context.Context, id string) (release func(), err error) {
+	lock, err := s.lock(id)
+	if err != nil {
+		return nil, err
+	}
+	if ok, err := lock.TryRLockContext(ctx, 5*time.Millisecond); err != nil || !ok {
+		return nil, errors.Join(err, ctx.Err())
+	}
+	return func() { _ = lock.Unlock() }, nil
+}
+
+// Info is what is known of the image with that ID. The error is ErrMissing
+// where it is not in the store.
+func (s *Store) Info(id string) (Info, error) {
+	var in Info
+	if s.path == "" || !wholeID.MatchString(id) {
+		return in, missing(id)
+	}
+	raw, err := state.At(s.rootDir(id)).Read(infoFile, maxRecord)
+	if isNotExist(err) {
+		return in, missing(id)
+	}
+	if err != nil {
+		return in, err
+	}
+	if err := json.Unmarshal(raw, &in); err != nil || in.ID != id || in.Version != infoVersion {
+		return in, fmt.Errorf("the image in %s is of another version of this program: remove it with sallyport image rm, and pull it again", s.rootDir(id))
+	}
+	return in, nil
+}
+
+// Open finds the image of that name and holds its root.
+func (s *Store) Open(ctx context.Context, text string) (*Root, Record, error) {
+	r, err := s.Find(text)
+	if err != nil {
+		return nil, r, err
+	}
+	root, err := s.open(ctx, r.ID)
+	if errors.Is(err, ErrMissing) {
+		err = missing(text)
+	}
+	return root, r, err
+}
+
+func (s *Store) open(ctx context.Context, id string) (*Root, error) {
+	if s.path == "" {
+		return nil, missing(id)
+	}
+	release, err := s.hold(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.Info(id) // now that nobody removes it
+	if err != nil {
+		release()
+		return nil, err
+	}
+	dir := s.rootDir(id)
+	return &Root{Info: info, Dir: filepath.Join(dir, rootFolder), config: filepath.Join(dir, configFile), release: release}, nil
+}
+
+// Add puts an image into the store and holds its root. Where the store has it
+// already nothing is read. progress, which may be nil, is told of the unpacking.
+func (s *Store) Add(ctx context.Context, c *Content, progress func(done, total int64)) (*Root, error) {
+	conf, err := readConfig(c.Config)
+	if err != nil {
+		return nil, err
+	}
+	if len(conf.RootFS.DiffIDs) != len(c.Layers) {
+		return nil, fmt.Errorf("%w: its configuration names %d layers, and it has %d", flatten.ErrLayer, len(conf.RootFS.DiffIDs), len(c.Layers))
+	}
+	id := ID(c.Config)
+	if root, err := s.open(ctx, id); err == nil || !errors.Is(err, ErrMissing) {
+		return root, err
+	}
+	dir, remove, err := s.Scratch()
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	made := filepath.Join(dir, "image")
+	if err := s.make(ctx, made, id, c, conf, progress); err != nil {
+		return nil, err
+	}
+	release, err := s.hold(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if err := os.MkdirAll(filepath.Dir(s.rootDir(id)), 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(made, s.rootDir(id)); err != nil {
+		if _, there := s.Info(id); there != nil { // nobody else was faster
+			return nil, err
+		}
+	}
+	return s.open(ctx, id)
+}
+
+// make writes the directory of a root, complete.
+func (s *Store) make(ctx context.Context, dir, id string, c *Content, conf *config, progress func(done, total int64)) error {
+	root := filepath.Join(dir, rootFolder)
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return err
+	}
+	var total int64
+	layers := make([]flatten.Layer, len(c.Layers))
+	for i, l := range c.Layers {
+		l.DiffID = conf.RootFS.DiffIDs[i]
+		layers[i] = l
+		total += 2 * l.Size
+	}
+	var told func(int64)
+	if progress != nil {
+		told = func(done int64) { progress(done, total) }
+	}
+	report, err := flatten.Unpack(ctx, root, layers, s.limits, told)
+	if err != nil {
+		return err
+	}
+	info := Info{
+		ID: id, Version: infoVersion, Platform: conf.OS + "/" + conf.Architecture,
+		Env: harmless(conf.Config.Env), Bytes: report.Bytes, Entries: report.Entries, Dropped: report.Dropped,
+	}
+	if info.Python, err = FindPython(root, info.Env); err != nil {
+		info.Trouble = err.Error()
+	}
+	raw, err := json.Marshal(info)
+	if err != nil {
+		return err
+	}
+	at := state.At(dir)
+	if err := errors.Join(at.Write(configFile, c.Config), at.Write(infoFile, raw)); err != nil {
+		return err
+	}
+	return flush(dir)
+}
+
+// harmless are the variables of an image that a sandbox gets.
+func harmless(env []string) []string {
+	var out []string
+	for _, kv := range env {
+		if name, value, ok := strings.Cut(kv, "="); ok && len(kv) < 4096 && !strings.ContainsRune(kv, 0) && value != "" {
+			switch name {
+			case "PATH", "LANG":
+				out = append(out, kv)
+			}
+		}
+	}
+	return out
+}
