@@ -23,7 +23,7 @@ var layers = []layer{
 	{"internal/cli", 80, []string{
 		"internal/catalog", "internal/hidden", "internal/pins", "internal/signature",
 		"internal/control", "internal/session",
-		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/policy",
+		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/policy", "internal/runs",
 		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/upstream/secret", "internal/sandbox/gvisor",
 		"internal/sandbox", "internal/settings", "internal/snapshot", "internal/memory", "internal/usertools", "internal/state",
 	}},
@@ -61,6 +61,7 @@ var layers = []layer{
 	{"internal/sandbox/gvisor/cell", 32, []string{"internal/sandbox/gvisor", "internal/sandbox/hostroot"}},
 	{"internal/sandbox/gvisor", 31, []string{"internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
 	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
+	{"internal/sandbox/runpod/runpodtest", 30, nil},
 	{"internal/sandbox/sandboxtest", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 
 	{"internal/sandbox/runpod/job", 12, []string{"internal/sandbox"}},
@@ -96,15 +97,16 @@ var programs = map[string][]string{
 	"test/engines":            {"internal/sandbox", "internal/sandbox/gvisor", "internal/sandbox/sandboxtest"},
 	"test/faults":             {"internal/sandbox/sandboxtest"},
 	"test/proxies":            nil,
+	"test/runpod/fake":        {"internal/sandbox/runpod/runpodtest"},
 
 	"scripts/configuration": {"internal/settings"},
 
 	"test/clients/goclient": nil,
 }
 
-// testImports are what tests of any package may import. The fake engine and
-// the suite are for tests alone.
-var testImports = []string{"internal/sandbox", "internal/sandbox/fake", "internal/sandbox/sandboxtest"}
+// testImports are what tests of any package may import. The fake engine, the
+// services' doubles and the suite are for tests alone.
+var testImports = []string{"internal/sandbox", "internal/sandbox/fake", "internal/sandbox/runpod/runpodtest", "internal/sandbox/sandboxtest"}
 
 func table() map[string]layer {
 	t := map[string]layer{}
@@ -206,7 +208,8 @@ func TestFakeStaysInTests(t *testing.T) {
 			continue
 		}
 		for _, imp := range f.imports {
-			if imp == module+"/internal/sandbox/fake" || imp == module+"/internal/sandbox/sandboxtest" || imp == "testing" {
+			if imp == module+"/internal/sandbox/fake" || imp == module+"/internal/sandbox/sandboxtest" || imp == "testing" ||
+				imp == module+"/internal/sandbox/runpod/runpodtest" && f.pkg != "test/runpod/fake" {
 				t.Errorf("%s imports %s outside a test", f.path, imp)
 			}
 		}
