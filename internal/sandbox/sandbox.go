@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"os"
 	"time"
 )
 
@@ -111,13 +112,25 @@ type Snapshotter interface {
 	Snapshot(ctx context.Context, dir string, keep bool) error
 }
 
+// An Image is a snapshot that is to be restored. It stays its owner's.
+type Image struct {
+	// Files are those that the snapshot wrote, under their names, open for
+	// reading.
+	Files []*os.File
+	// Check says whether they hold what was saved, and may read all of it. An
+	// engine calls it once, beside its preparations, and reads nothing of the
+	// files before it has returned nil; its error is Restore's. Nil: the caller
+	// knows that they do.
+	Check func(context.Context) error
+}
+
 // A Restorer is a Backend that can start a run from a snapshot. The spec is
 // the one that the snapshot was taken with, but for ID and Owner.
 type Restorer interface {
 	// Restore starts a run that goes on where the snapshot was taken, with
-	// new streams in the place of the old ones. The directory may be removed
-	// when it has returned. The caller vouches for its content.
-	Restore(ctx context.Context, spec *Spec, dir string) (Run, error)
+	// new streams in the place of the old ones. When it has returned, the image
+	// is not used any more.
+	Restore(ctx context.Context, spec *Spec, image Image) (Run, error)
 
 	// Binding names all that a snapshot of the spec depends on, a line
 	// "what: value" each: it can be restored where the text is the same.

@@ -46,7 +46,7 @@ func (engine) Close() error                                                { ret
 type restorer struct{ engine }
 
 func (restorer) Binding(context.Context, *sandbox.Spec) (string, error) { return "", nil }
-func (restorer) Restore(context.Context, *sandbox.Spec, string) (sandbox.Run, error) {
+func (restorer) Restore(context.Context, *sandbox.Spec, sandbox.Image) (sandbox.Run, error) {
 	return plain{}, nil
 }
 

@@ -101,7 +101,7 @@ func (b *base) restore(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, *b
 		return nil, nil
 	}
 	name := b.name(binding)
-	found, err := b.store.Read(name, binding)
+	found, err := b.store.Open(name, binding)
 	if err != nil {
 		if !errors.Is(err, snapshot.ErrNone) {
 			b.log.Warn("the prepared snapshot cannot be used; it is made anew", "reason", err)
@@ -109,11 +109,12 @@ func (b *base) restore(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, *b
 		}
 		return nil, nil
 	}
+	defer found.Close()
 	var note baseNote
 	if err := json.Unmarshal(found.Note, &note); err != nil {
 		return nil, nil
 	}
-	run, err := b.restorer.Restore(ctx, spec, found.Dir)
+	run, err := b.restorer.Restore(ctx, spec, image(found))
 	if err != nil {
 		if ctx.Err() == nil {
 			b.log.Warn("restoring the prepared snapshot failed; it is made anew", "error", err)
@@ -122,6 +123,11 @@ func (b *base) restore(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, *b
 		return nil, nil
 	}
 	return run, &note
+}
+
+// image is a snapshot as engines take it.
+func image(s *snapshot.Snapshot) sandbox.Image {
+	return sandbox.Image{Files: s.Files(), Check: s.Check}
 }
 
 // want has a base prepared after a sandbox had to be started without one.
@@ -161,8 +167,11 @@ func (b *base) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := b.store.Read(b.name(binding), binding); err == nil {
-		return nil // another process was faster
+	if found, err := b.store.Open(b.name(binding), binding); err == nil {
+		defer found.Close()
+		if found.Check(ctx) == nil {
+			return nil // another process was faster
+		}
 	}
 	started, err := launch(ctx, b.config, b.log, ctx.Done())
 	if err != nil {
@@ -180,7 +189,7 @@ func (b *base) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = b.store.Write(b.name(binding), binding, baseNote{Ready: ready}, func(dir string) error {
+	err = b.store.Write(b.name(binding), binding, snapshot.Plain, baseNote{Ready: ready}, func(dir string) error {
 		return snapshotter.Snapshot(ctx, dir, false)
 	})
 	if err == nil {

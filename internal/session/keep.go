@@ -234,7 +234,7 @@ func (n *nap) sleep(ctx context.Context, b *box) error {
 		}
 	}
 	note := &sleepNote{Ready: ready, Executions: b.conn.Executions(), Known: b.known, Background: b.background, Running: b.running}
-	err = k.store.Write(n.snapshotName(), binding, note, func(dir string) error {
+	err = k.store.Write(n.snapshotName(), binding, snapshot.Packed, note, func(dir string) error {
 		if err := snapshotter.Snapshot(ctx, dir, false); err != nil {
 			return err
 		}
@@ -298,15 +298,16 @@ func (n *nap) restore(ctx context.Context, config Config, log *slog.Logger, life
 	if err != nil {
 		return nil, err
 	}
-	found, err := k.store.Read(n.snapshotName(), binding)
+	found, err := k.store.Open(n.snapshotName(), binding)
 	if err != nil {
 		return nil, err
 	}
+	defer found.Close()
 	var note sleepNote
 	if err := json.Unmarshal(found.Note, &note); err != nil {
 		return nil, err
 	}
-	run, err := k.restorer.Restore(ctx, &spec, found.Dir)
+	run, err := k.restorer.Restore(ctx, &spec, image(found))
 	if err != nil {
 		return nil, err
 	}

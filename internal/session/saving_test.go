@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -154,11 +155,14 @@ func (e *saving) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, er
 	return savedRun{run.(*scriptedRun), e}, nil
 }
 
-func (e *saving) Restore(ctx context.Context, spec *sandbox.Spec, dir string) (sandbox.Run, error) {
+func (e *saving) Restore(ctx context.Context, spec *sandbox.Spec, image sandbox.Image) (sandbox.Run, error) {
 	if e.unable != nil {
 		return nil, e.unable
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "memory"))
+	if err := image.Check(ctx); err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.NewSectionReader(image.Files[0], 0, 1<<20))
 	if err != nil {
 		return nil, err
 	}

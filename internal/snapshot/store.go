@@ -2,29 +2,27 @@
 // restored is what was saved: by this user's Sallyport, whole, and under the
 // conditions that the engine named.
 //
-// A snapshot is a directory of the engine's files and a manifest with their
-// sizes and digests, which is authenticated with a key of the store. It appears
-// under its name complete or not at all. Several processes may share a store;
+// A snapshot is a directory of the engine's files and a manifest, which is sealed
+// with a key of the store and vouches for every byte of them. It appears under
+// its name complete or not at all. Several processes may share a store;
 // who may write a name is for its users to settle.
 package snapshot
 
 import (
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"sallyport/internal/state"
 )
 
 var (
@@ -46,7 +44,7 @@ const (
 	abandoned   = time.Hour
 	maxManifest = 16 << 20
 	maxFiles    = 64
-	version     = 1
+	version     = 2
 )
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
@@ -62,31 +60,10 @@ type Store struct {
 // At is the store in that directory, which is made with the first snapshot.
 func At(path string) *Store { return &Store{path: path} }
 
-// manifest describes a snapshot. Seal authenticates everything else.
-type manifest struct {
-	Version int             `json:"version"`
-	Name    string          `json:"name"`
-	Binding string          `json:"binding"`
-	Note    json.RawMessage `json:"note"`
-	Files   []file          `json:"files"`
-}
-
-type file struct {
-	Name   string `json:"name"`
-	Size   int64  `json:"size"`
-	Digest string `json:"digest"` // SHA-256
-}
-
-// sealed is a manifest as it lies on disk.
-type sealed struct {
-	Manifest json.RawMessage `json:"manifest"`
-	Seal     string          `json:"seal"` // HMAC-SHA-256 of Manifest
-}
-
 // Write has fill write a snapshot into an empty directory and keeps it under
 // the name, in the place of what was there. Binding is what a reader must give
-// too; note is for the reader, and must encode as JSON.
-func (s *Store) Write(name, binding string, note any, fill func(dir string) error) (err error) {
+// too; note is for the reader, and must encode as JSON when fill has returned.
+func (s *Store) Write(name, binding string, form Form, note any, fill func(dir string) error) (err error) {
 	if !validName.MatchString(name) {
 		return fmt.Errorf("%q is no name of a snapshot", name)
 	}
@@ -106,26 +83,19 @@ func (s *Store) Write(name, binding string, note any, fill func(dir string) erro
 	if err := fill(dir); err != nil {
 		return err
 	}
-	m := manifest{Version: version, Name: name, Binding: binding}
+	m := manifest{Name: name, Binding: binding, Salt: make([]byte, saltSize)}
+	_, _ = rand.Read(m.Salt) // never fails
 	if m.Note, err = json.Marshal(note); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
+	if m.Files, err = describeAll(dir, key, m.Salt, form); err != nil {
 		return err
-	}
-	for _, e := range entries {
-		f := file{Name: e.Name()}
-		if f.Size, f.Digest, err = digest(filepath.Join(dir, f.Name)); err != nil {
-			return err
-		}
-		m.Files = append(m.Files, f)
 	}
 	raw, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(sealed{Manifest: raw, Seal: seal(key, raw)})
+	data, err := json.Marshal(sealed{Version: version, Manifest: raw, Seal: seal(key, raw)})
 	if err != nil {
 		return err
 	}
@@ -133,6 +103,41 @@ func (s *Store) Write(name, binding string, note any, fill func(dir string) erro
 		return err
 	}
 	return s.publish(dir, name)
+}
+
+// describeAll makes the entries of all files in a directory.
+func describeAll(dir string, key, salt []byte, form Form) ([]file, error) {
+	tags, err := newTagger(key, salt)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(entries) > maxFiles {
+		return nil, fmt.Errorf("%d files are more than a snapshot has", len(entries))
+	}
+	var list []file
+	for i, e := range entries {
+		if !e.Type().IsRegular() {
+			return nil, fmt.Errorf("%s: not a regular file", e.Name())
+		}
+		mode := os.O_RDONLY
+		if form == Packed {
+			mode = os.O_RDWR
+		}
+		f, err := os.OpenFile(filepath.Join(dir, e.Name()), mode, 0)
+		if err != nil {
+			return nil, err
+		}
+		entry, err := describe(tags, i, f, e.Name(), form)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, err
+		}
+		list = append(list, entry)
+	}
+	return list, nil
 }
 
 // publish gives a complete directory its name.
@@ -149,92 +154,6 @@ func (s *Store) publish(dir, name string) error {
 		err = os.Rename(dir, target)
 	}
 	return err
-}
-
-// A Snapshot is one that was read and found in order.
-type Snapshot struct {
-	Dir  string
-	Note json.RawMessage
-	Size int64 // of its files, in bytes
-}
-
-// Read checks the snapshot of that name and says where it lies. The errors are
-// ErrNone, ErrForeign and ErrCorrupt, or that it could not be read.
-func (s *Store) Read(name, binding string) (*Snapshot, error) {
-	if !validName.MatchString(name) {
-		return nil, fmt.Errorf("%q is no name of a snapshot", name)
-	}
-	dir := filepath.Join(s.path, name)
-	data, err := readFile(filepath.Join(dir, manifestName), maxManifest)
-	if errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Lstat(dir); err == nil {
-			return nil, fmt.Errorf("%w: it has no manifest", ErrCorrupt)
-		}
-		return nil, ErrNone
-	}
-	if err != nil {
-		return nil, err
-	}
-	key, err := s.secret(false)
-	if err != nil {
-		return nil, err
-	}
-	var on sealed
-	if err := json.Unmarshal(data, &on); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
-	if !hmac.Equal([]byte(on.Seal), []byte(seal(key, on.Manifest))) {
-		return nil, fmt.Errorf("%w: it was not sealed with the key of this store, or was changed since", ErrForeign)
-	}
-	var m manifest
-	if err := json.Unmarshal(on.Manifest, &m); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
-	switch {
-	case m.Version != version:
-		return nil, fmt.Errorf("%w: it has version %d", ErrForeign, m.Version)
-	case m.Name != name:
-		return nil, fmt.Errorf("%w: it was taken as %q", ErrForeign, m.Name)
-	case m.Binding != binding:
-		return nil, fmt.Errorf("%w: %s", ErrForeign, difference(m.Binding, binding))
-	case len(m.Files) > maxFiles:
-		return nil, fmt.Errorf("%w: %d files", ErrCorrupt, len(m.Files))
-	}
-	out := &Snapshot{Dir: dir, Note: m.Note}
-	for _, f := range m.Files {
-		if f.Name != filepath.Base(f.Name) {
-			return nil, fmt.Errorf("%w: a file %q", ErrCorrupt, f.Name)
-		}
-		size, sum, err := digest(filepath.Join(dir, f.Name))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w: %s is missing", ErrCorrupt, f.Name)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if size != f.Size || sum != f.Digest {
-			return nil, fmt.Errorf("%w: %s has other content than was written", ErrCorrupt, f.Name)
-		}
-		out.Size += size
-	}
-	return out, nil
-}
-
-// difference says which lines of a binding changed.
-func difference(then, now string) string {
-	was, is := strings.Split(then, "\n"), strings.Split(now, "\n")
-	var changed []string
-	for _, line := range was {
-		if what, _, _ := strings.Cut(line, ":"); !slices.Contains(is, line) && !slices.Contains(changed, what) {
-			changed = append(changed, what)
-		}
-	}
-	for _, line := range is {
-		if what, _, _ := strings.Cut(line, ":"); !slices.Contains(was, line) && !slices.Contains(changed, what) {
-			changed = append(changed, what)
-		}
-	}
-	return "changed since: " + strings.Join(changed, ", ")
 }
 
 // Remove removes a snapshot; the error is ErrNone when there is none. A
@@ -316,7 +235,7 @@ func (s *Store) secret(create bool) ([]byte, error) {
 			return nil, err
 		}
 	}
-	key, err := readFile(path, 1<<10)
+	key, err := state.At(s.path).Read(keyName, 1<<10)
 	if err != nil {
 		return nil, err
 	}
@@ -351,51 +270,3 @@ func newKey(path string) error {
 	}
 	return errors.Join(err, os.Remove(f.Name()))
 }
-
-func seal(key, data []byte) string {
-	mac := hmac.New(sha256.New, key)
-	mac.Write(data)
-	return hex.EncodeToString(mac.Sum(nil))
-}
-
-// open opens a regular file and no other.
-func open(path string) (*os.File, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", path)
-	}
-	return os.Open(path)
-}
-
-func readFile(path string, limit int64) ([]byte, error) {
-	f, err := open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s: over %d bytes", path, limit)
-	}
-	return data, err
-}
-
-func digest(path string) (size int64, sum string, err error) {
-	f, err := open(path)
-	if err != nil {
-		return 0, "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if size, err = io.CopyBuffer(h, onlyReader{f}, make([]byte, 256<<10)); err != nil {
-		return 0, "", err
-	}
-	return size, hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// onlyReader hides a file's other methods, with which io.Copy would not use the
-// buffer.
-type onlyReader struct{ io.Reader }

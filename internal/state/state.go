@@ -73,18 +73,7 @@ func (d Dir) check(name string) error {
 // Read returns a file's content, of at most limit bytes. A file that is not
 // there is fs.ErrNotExist. What is no regular file is not read.
 func (d Dir) Read(name string, limit int64) ([]byte, error) {
-	if err := d.check(name); err != nil {
-		return nil, err
-	}
-	path := d.Path(name)
-	info, err := os.Lstat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", path)
-	}
-	f, err := os.Open(path)
+	f, err := d.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -94,9 +83,26 @@ func (d Dir) Read(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s: %w (over %d bytes)", path, ErrTooLarge, limit)
+		return nil, fmt.Errorf("%s: %w (over %d bytes)", f.Name(), ErrTooLarge, limit)
 	}
 	return data, nil
+}
+
+// Open opens a file for reading, and nothing but a regular file.
+func (d Dir) Open(name string) (*os.File, error) {
+	if err := d.check(name); err != nil {
+		return nil, err
+	}
+	path := d.Path(name)
+	// Before it is opened: the opening of a pipe waits for its other end.
+	before, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !before.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	}
+	return os.Open(path)
 }
 
 // Write replaces a file. After a crash at any moment there is either the old
@@ -186,4 +192,16 @@ func (d Dir) TryLock(name string) (unlock func(), ok bool, err error) {
 		return nil, false, err
 	}
 	return func() { _ = lock.Unlock() }, true, nil // its end frees it in any case
+}
+
+// DropLock removes what TryLock leaves of a name, which must never be used
+// again.
+func (d Dir) DropLock(name string) error {
+	if err := d.check(name); err != nil {
+		return err
+	}
+	if err := os.Remove(d.Path("." + name + trySuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }

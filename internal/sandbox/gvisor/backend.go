@@ -72,11 +72,11 @@ func (b *Backend) Name() string { return Name }
 
 // Start implements sandbox.Backend.
 func (b *Backend) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, error) {
-	return b.begin(ctx, spec, "")
+	return b.begin(ctx, spec, nil)
 }
 
-// begin starts a sandbox: anew, or from the snapshot in the directory.
-func (b *Backend) begin(ctx context.Context, spec *sandbox.Spec, restore string) (sandbox.Run, error) {
+// begin starts a sandbox: anew, or from an image.
+func (b *Backend) begin(ctx context.Context, spec *sandbox.Spec, image *sandbox.Image) (sandbox.Run, error) {
 	fail := func(kind, err error) (sandbox.Run, error) {
 		return nil, &sandbox.Error{Op: "start", Backend: Name, Kind: kind, Err: err}
 	}
@@ -93,7 +93,7 @@ func (b *Backend) begin(ctx context.Context, spec *sandbox.Spec, restore string)
 	if err != nil {
 		return fail(sandbox.ErrStart, err)
 	}
-	r, err := b.start(ctx, place, spec, restore)
+	r, err := b.start(ctx, place, spec, image)
 	if err != nil {
 		b.leave(spec.ID)
 		kind := sandbox.ErrStart
@@ -144,7 +144,7 @@ func (b *Backend) leave(id string) {
 
 // start makes everything that the run needs, in an order that leaves a record
 // of each thing before the thing itself, and undoes it all on error.
-func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec, restore string) (*run, error) {
+func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec, image *sandbox.Image) (*run, error) {
 	limits := spec.Limits.WithDefaults()
 	rootfs, python, env, err := b.root(ctx, spec)
 	if err != nil {
@@ -171,7 +171,6 @@ func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec
 		TmpBytes:         limits.TmpBytes,
 		DebugLog:         b.opts.DebugDir,
 		OwnUserNamespace: b.userns,
-		Restore:          restore,
 	}
 	r := &run{
 		handle: sandbox.Handle{Backend: Name, Version: 1, ID: spec.ID},
@@ -212,7 +211,7 @@ func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec
 		cfg.WatchMemory = true
 		return nil
 	}
-	if err := r.launch(ctx, b.opts.Executable, b.userns, confine, &cfg); err != nil {
+	if err := r.launch(ctx, b.opts.Executable, b.userns, confine, &cfg, image); err != nil {
 		_ = r.release()
 		return nil, err
 	}

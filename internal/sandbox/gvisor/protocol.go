@@ -17,6 +17,9 @@ const RuntimePrefix = "runsc"
 // sandbox never outlives the program that started it, however that dies.
 const LifelineFD = 3
 
+// ImageFD is the first descriptor of a snapshot's files.
+const ImageFD = LifelineFD + 1
+
 // CellConfig is all that a cell needs to know. It carries no secrets.
 type CellConfig struct {
 	ID         string          `json:"id"`
@@ -37,9 +40,10 @@ type CellConfig struct {
 	// OwnUserNamespace says that the cell was started in a user namespace
 	// that maps only its creator.
 	OwnUserNamespace bool `json:"ownUserNamespace"`
-	// Restore is the directory of a snapshot to go on from instead of
-	// starting Args; empty is none.
-	Restore string `json:"restore,omitempty"`
+	// Restore names the files of a snapshot to go on from instead of starting
+	// Args, which the cell finds at the descriptors from ImageFD on; empty is
+	// none. It waits for OpRestore before it reads them.
+	Restore []string `json:"restore,omitempty"`
 }
 
 // Operations of a Command.
@@ -49,6 +53,7 @@ const (
 	OpPause     = "pause"
 	OpResume    = "resume"
 	OpSnapshot  = "snapshot" // into Command.Dir
+	OpRestore   = "restore"  // what CellConfig.Restore names is right; the first command, without an answer
 )
 
 // Command asks a cell to do something; the Event with the same ID answers.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -67,9 +68,10 @@ func growPipe(f *os.File) {
 }
 
 // launch starts the cell, confines it, gives it its configuration and waits
-// until the guest's init runs. confine may still change the configuration. On
-// error nothing is left but what release removes.
-func (r *run) launch(ctx context.Context, executable string, userns bool, confine func(pid int) error, cfg *CellConfig) (err error) {
+// until the guest's init runs. confine may still change the configuration. An
+// image is checked while the cell prepares; nil is none. On error nothing is left
+// but what release removes.
+func (r *run) launch(ctx context.Context, executable string, userns bool, confine func(pid int) error, cfg *CellConfig, image *sandbox.Image) (err error) {
 	var files []*os.File // closed on error
 	defer func() {
 		if err != nil {
@@ -114,6 +116,12 @@ func (r *run) launch(ctx context.Context, executable string, userns bool, confin
 	cmd.Dir = "/"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
 	cmd.ExtraFiles = []*os.File{theirs}
+	if image != nil {
+		for _, f := range image.Files {
+			cmd.ExtraFiles = append(cmd.ExtraFiles, f)
+			cfg.Restore = append(cfg.Restore, filepath.Base(f.Name()))
+		}
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid: true, // a terminal's Ctrl-C is ours to handle
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC |
@@ -139,6 +147,9 @@ func (r *run) launch(ctx context.Context, executable string, userns bool, confin
 	if err = confine(cmd.Process.Pid); err == nil {
 		err = r.enc.Encode(cfg)
 	}
+	if err == nil && image != nil {
+		err = r.allow(ctx, image)
+	}
 	if err == nil {
 		select {
 		case err = <-started:
@@ -151,6 +162,19 @@ func (r *run) launch(ctx context.Context, executable string, userns bool, confin
 		<-r.ended
 	}
 	return err
+}
+
+// allow checks an image and then lets the cell, which prepares meanwhile, have
+// it.
+func (r *run) allow(ctx context.Context, image *sandbox.Image) error {
+	if image.Check != nil {
+		if err := image.Check(ctx); err != nil {
+			return err
+		}
+	}
+	r.writeMu.Lock()
+	defer r.writeMu.Unlock()
+	return r.enc.Encode(Command{Op: OpRestore})
 }
 
 // listen reads the cell's events until the lifeline ends, then waits for the

@@ -42,12 +42,11 @@ func (r *run) Snapshot(ctx context.Context, dir string, keep bool) error {
 }
 
 // Restore implements sandbox.Restorer.
-func (b *Backend) Restore(ctx context.Context, spec *sandbox.Spec, dir string) (sandbox.Run, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, &sandbox.Error{Op: "restore", Backend: Name, Kind: sandbox.ErrInvalidSpec, Err: err}
+func (b *Backend) Restore(ctx context.Context, spec *sandbox.Spec, image sandbox.Image) (sandbox.Run, error) {
+	if len(image.Files) == 0 {
+		return nil, &sandbox.Error{Op: "restore", Backend: Name, Kind: sandbox.ErrInvalidSpec, Err: errors.New("an image without files")}
 	}
-	return b.begin(ctx, spec, dir)
+	return b.begin(ctx, spec, &image)
 }
 
 // Binding implements sandbox.Restorer. A snapshot holds memory of this very

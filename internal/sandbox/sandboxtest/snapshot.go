@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"sallyport/internal/guest"
 	"sallyport/internal/sandbox"
@@ -62,6 +63,25 @@ func (s *suite) take(t *testing.T, sess *session, spec *sandbox.Spec, keep bool)
 	return k
 }
 
+// image opens a snapshot's files until the test ends.
+func image(t *testing.T, dir string) sandbox.Image {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var image sandbox.Image
+	for _, e := range entries {
+		f, err := os.Open(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		image.Files = append(image.Files, f)
+	}
+	return image
+}
+
 // restore goes on from a snapshot, in a sandbox that is destroyed when t ends.
 func (s *suite) restore(t *testing.T, b sandbox.Backend, k taken) *session {
 	t.Helper()
@@ -70,7 +90,7 @@ func (s *suite) restore(t *testing.T, b sandbox.Backend, k taken) *session {
 	restorer, _ := sandbox.As[sandbox.Restorer](b)
 	spec := *k.spec
 	spec.ID = s.spec().ID
-	run, err := restorer.Restore(ctx, &spec, k.dir)
+	run, err := restorer.Restore(ctx, &spec, image(t, k.dir))
 	if err != nil {
 		t.Fatalf("Restore: %v", err)
 	}
@@ -246,6 +266,27 @@ func (s *suite) snapshotRefused(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
+	refused := errors.New("not what was saved")
+	for what, check := range map[string]func(context.Context) error{
+		"wrong":     func(context.Context) error { return refused },
+		"forbidden": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	} {
+		limit := startTimeout
+		if what == "forbidden" {
+			limit = time.Second
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		image := image(t, good.dir)
+		image.Check = check
+		run, err := restorer.Restore(ctx, s.spec(), image)
+		cancel()
+		if err == nil {
+			_ = run.Destroy(t.Context())
+			t.Errorf("a %s snapshot was restored", what)
+		} else if what == "wrong" && !errors.Is(err, refused) {
+			t.Errorf("Restore does not say why: %v", err)
+		}
+	}
 	for _, what := range []string{"empty", "truncated", "garbage"} {
 		dir := t.TempDir()
 		for _, f := range files {
@@ -265,7 +306,7 @@ func (s *suite) snapshotRefused(t *testing.T) {
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-		run, err := restorer.Restore(ctx, s.spec(), dir)
+		run, err := restorer.Restore(ctx, s.spec(), image(t, dir))
 		if err == nil {
 			// Pages may be missing unnoticed until they are needed; then the
 			// sandbox dies, and nothing but it.
@@ -278,9 +319,9 @@ func (s *suite) snapshotRefused(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	if run, err := restorer.Restore(ctx, s.spec(), filepath.Join(t.TempDir(), "none")); err == nil {
+	if run, err := restorer.Restore(ctx, s.spec(), sandbox.Image{}); err == nil {
 		_ = run.Destroy(ctx)
-		t.Error("a snapshot that is not there was restored")
+		t.Error("a snapshot without files was restored")
 	}
 	s.restore(t, b, good).usable(t, "the good one")
 }

@@ -82,7 +82,10 @@ func run() int {
 	if err := in.Decode(&c.cfg); err != nil {
 		return 1
 	}
-	if err := c.start(); err != nil {
+	for i := range c.cfg.Restore {
+		unix.CloseOnExec(gvisor.ImageFD + i)
+	}
+	if err := c.start(in); err != nil {
 		c.send(gvisor.Event{Kind: gvisor.EventFailed, Error: err.Error(), Detail: c.lastWords()})
 		return 1
 	}
@@ -158,8 +161,9 @@ func (c *cell) serve(in *json.Decoder) {
 	}
 }
 
-// start builds the root, configures the runtime and starts the sandbox.
-func (c *cell) start() error {
+// start builds the root, configures the runtime and starts the sandbox. The first
+// command is read here where a snapshot is restored.
+func (c *cell) start(in *json.Decoder) error {
 	dirs, err := buildRoot(&c.cfg)
 	if err != nil {
 		return fmt.Errorf("preparing the root file system: %w", err)
@@ -189,8 +193,12 @@ func (c *cell) start() error {
 		return fmt.Errorf("creating the sandbox: %w", err)
 	}
 	c.conf = conf
-	if c.cfg.Restore != "" {
-		if err := c.restore(); err != nil {
+	if len(c.cfg.Restore) > 0 {
+		var cmd gvisor.Command
+		if err := in.Decode(&cmd); err != nil || cmd.Op != gvisor.OpRestore {
+			return fmt.Errorf("the snapshot was not found to be right (%v)", err)
+		}
+		if err := c.restore(dirs.image); err != nil {
 			return fmt.Errorf("restoring the sandbox: %w", err)
 		}
 		return nil

@@ -16,7 +16,7 @@ import (
 
 // rootDirs are the places in the cell's own tmpfs.
 type rootDirs struct {
-	base, root, state, bundle string
+	base, root, state, bundle, image string
 }
 
 // buildRoot makes the cell's mounts private, mounts a tmpfs and the process
@@ -44,8 +44,9 @@ func buildRoot(cfg *gvisor.CellConfig) (rootDirs, error) {
 		root:   filepath.Join(cfg.Mountpoint, "root"),
 		state:  filepath.Join(cfg.Mountpoint, "state"),
 		bundle: filepath.Join(cfg.Mountpoint, "bundle"),
+		image:  filepath.Join(cfg.Mountpoint, "image"),
 	}
-	for _, dir := range []string{d.root, d.state, d.bundle} {
+	for _, dir := range []string{d.root, d.state, d.bundle, d.image} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return d, err
 		}

@@ -3,9 +3,16 @@
 package cell
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/state/statefile"
 	"gvisor.dev/gvisor/runsc/boot"
 	"gvisor.dev/gvisor/runsc/sandbox"
+
+	"sallyport/internal/sandbox/gvisor"
 )
 
 // snapshot writes the whole state of the sandbox into a directory. Pages lie in
@@ -20,7 +27,15 @@ func (c *cell) snapshot(dir string, keep bool) error {
 }
 
 // restore goes on from a snapshot, with this process's descriptors 0 to 2 in
-// the place of those that the snapshot's guest had.
-func (c *cell) restore() error {
-	return c.container.Restore(c.conf, c.cfg.Restore, false, true, &boot.CreateLinksAndRoutesArgs{})
+// the place of those that the snapshot's guest had. The runtime wants the
+// snapshot's files in a directory.
+func (c *cell) restore(dir string) error {
+	for i, name := range c.cfg.Restore {
+		fd := gvisor.ImageFD + i
+		defer unix.Close(fd)
+		if err := os.Symlink(fmt.Sprintf("/proc/self/fd/%d", fd), filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return c.container.Restore(c.conf, dir, false, true, &boot.CreateLinksAndRoutesArgs{})
 }
