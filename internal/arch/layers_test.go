@@ -70,6 +70,7 @@ var layers = []layer{
 	{"internal/image/flatten", 10, nil},
 	{"internal/guest", 12, []string{"internal/wire"}},
 	{"internal/sandbox", 11, nil},
+	{"internal/carbon", 10, nil},
 	{"internal/hidden", 10, nil},
 	{"internal/search", 10, []string{"internal/search/vectors"}},
 	{"internal/search/vectors", 9, nil},
@@ -91,6 +92,7 @@ var programs = map[string][]string{
 
 	"bench/search/convert": nil,
 
+	"scripts/carbontables":    nil,
 	"scripts/notice":          nil,
 	"scripts/report":          nil,
 	"test/conformance/client": {"internal/upstream", "internal/upstream/definitions"},
