@@ -66,6 +66,8 @@ var layers = []layer{
 
 	{"internal/sandbox/runpod/job", 12, []string{"internal/sandbox"}},
 	{"internal/sandbox/hostroot", 12, nil},
+	{"internal/image/archive", 13, []string{"internal/image", "internal/image/flatten"}},
+	{"internal/image/registry", 13, []string{"internal/image", "internal/image/flatten"}},
 	{"internal/image", 12, []string{"internal/image/flatten", "internal/state"}},
 	{"internal/image/flatten", 10, nil},
 	{"internal/guest", 12, []string{"internal/wire"}},

@@ -1,0 +1,483 @@
+// Package archive reads and writes images as files: archives of `docker save`
+// and `podman save`, OCI archives, OCI layout directories, and the plain tar
+// archive of a root file system.
+//
+// A file comes from anywhere. No name in an archive becomes a name on disk,
+// links in it lead to files of the archive alone, and the digest of every blob
+// that has one is checked before it is used.
+package archive
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"sallyport/internal/image"
+	"sallyport/internal/image/flatten"
+)
+
+// Limits of what an archive may hold.
+const (
+	maxMembers  = 100000
+	maxBytes    = 64 << 30
+	maxDocument = 8 << 20
+	maxImages   = 100
+	maxDepth    = 4 // indexes in indexes
+)
+
+// An Image is one of an archive's.
+type Image struct {
+	// Names are what the archive calls it, which may be nothing.
+	Names []string
+	*image.Content
+	// Plain says that it is a root file system and no image.
+	Plain bool
+}
+
+// members are the files of an archive or directory, by their names in it.
+type members interface {
+	open(name string) (io.ReadCloser, int64, error)
+}
+
+// Read finds the images in what lies at file: a directory or an archive, which
+// may be compressed with gzip or zstd. dir is an empty folder for what must be
+// unpacked, and must stay for as long as the images are used.
+func Read(ctx context.Context, file, dir string) ([]Image, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		root, err := os.OpenRoot(file)
+		if err != nil {
+			return nil, err
+		}
+		// Not closed: layers are opened from it later.
+		if _, err := root.Lstat("oci-layout"); err != nil {
+			root.Close()
+			return nil, fmt.Errorf("%s is no OCI layout: it has no file oci-layout (the root file system of a directory: tar -C %s -c . | sallyport image load -t NAME -)", file, file)
+		}
+		return fromLayout(ctx, folder{root})
+	}
+	kind, err := sniff(ctx, file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if kind == plainRoot {
+		img, err := fromRoot(ctx, file)
+		return []Image{img}, err
+	}
+	unpacked, err := spread(ctx, file, dir)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if kind == ociLayout {
+		return fromLayout(ctx, unpacked)
+	}
+	return fromSave(ctx, unpacked)
+}
+
+// Kinds of archives.
+const (
+	plainRoot = iota
+	ociLayout
+	dockerSave
+)
+
+// clean is the name of a member.
+func clean(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
+
+// each calls do for each member of a tar archive.
+func each(ctx context.Context, file string, do func(h *tar.Header, r io.Reader) error) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	stop := context.AfterFunc(ctx, func() { f.Close() })
+	defer stop()
+	plain, err := flatten.Decompress(f)
+	if err != nil {
+		return err
+	}
+	defer plain.Close()
+	r := tar.NewReader(io.LimitReader(plain, maxBytes))
+	for n := 0; ; n++ {
+		h, err := r.Next()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == io.EOF && n == 0:
+			return fmt.Errorf("%w: it is empty, or no tar archive", flatten.ErrLayer)
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return fmt.Errorf("%w: %w", flatten.ErrLayer, err)
+		}
+		if err := do(h, r); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return err
+		}
+	}
+}
+
+// errFound ends a search.
+var errFound = errors.New("found")
+
+// sniff says what an archive is by the names in it.
+func sniff(ctx context.Context, file string) (kind int, err error) {
+	members := 0
+	err = each(ctx, file, func(h *tar.Header, _ io.Reader) error {
+		switch clean(h.Name) {
+		case "oci-layout":
+			kind = ociLayout
+			return errFound
+		case "manifest.json":
+			kind = dockerSave // unless there is an oci-layout, too
+		}
+		if members++; members > maxMembers && kind == plainRoot {
+			return errFound
+		}
+		return nil
+	})
+	if errors.Is(err, errFound) {
+		err = nil
+	}
+	return kind, err
+}
+
+// folder is a directory. No link leads out of it.
+type folder struct{ root *os.Root }
+
+func (d folder) open(name string) (io.ReadCloser, int64, error) {
+	info, err := d.root.Stat(filepath.FromSlash(name))
+	if err != nil {
+		return nil, 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("%s: not a file", name)
+	}
+	f, err := d.root.Open(filepath.FromSlash(name))
+	if err != nil {
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
+}
+
+// spreadOut is an archive whose members lie in files with names of ours.
+type spreadOut struct {
+	files map[string]string // by the member's name
+	links map[string]string
+}
+
+// spread writes the members of an archive to files in dir.
+func spread(ctx context.Context, file, dir string) (*spreadOut, error) {
+	s := &spreadOut{files: map[string]string{}, links: map[string]string{}}
+	err := each(ctx, file, func(h *tar.Header, r io.Reader) error {
+		if len(s.files)+len(s.links) >= maxMembers {
+			return fmt.Errorf("%w: it has more than %d files", flatten.ErrLayer, maxMembers)
+		}
+		name := clean(h.Name)
+		switch h.Typeflag {
+		case tar.TypeReg:
+			to := filepath.Join(dir, fmt.Sprintf("member-%d", len(s.files)))
+			f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			if err != nil {
+				return err
+			}
+			_, err = io.Copy(f, r)
+			if err = errors.Join(err, f.Close()); err != nil {
+				return blameRead(err)
+			}
+			s.files[name] = to
+		case tar.TypeSymlink:
+			s.links[name] = clean(path.Join(path.Dir(name), h.Linkname))
+		case tar.TypeLink:
+			s.links[name] = clean(h.Linkname)
+		}
+		return nil
+	})
+	return s, err
+}
+
+// blameRead makes what is not the disk's fault the archive's.
+func blameRead(err error) error {
+	var machine *fs.PathError
+	if errors.As(err, &machine) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", flatten.ErrLayer, err)
+}
+
+func (s *spreadOut) open(name string) (io.ReadCloser, int64, error) {
+	name = clean(name)
+	for range 8 {
+		file, ok := s.files[name]
+		if ok {
+			f, err := os.Open(file)
+			if err != nil {
+				return nil, 0, err
+			}
+			info, err := f.Stat()
+			if err != nil {
+				f.Close()
+				return nil, 0, err
+			}
+			return f, info.Size(), nil
+		}
+		to, ok := s.links[name]
+		if !ok {
+			break
+		}
+		name = to
+	}
+	return nil, 0, fmt.Errorf("%w: it has no file %q", flatten.ErrLayer, name)
+}
+
+// document reads a member that is JSON.
+func document(m members, name string, into any) error {
+	raw, err := read(m, name)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fmt.Errorf("%w: %s: %w", flatten.ErrLayer, name, err)
+	}
+	return nil
+}
+
+func read(m members, name string) ([]byte, error) {
+	r, size, err := m.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if size > maxDocument {
+		return nil, fmt.Errorf("%w: %s has %d bytes", flatten.ErrLayer, name, size)
+	}
+	raw, err := io.ReadAll(io.LimitReader(r, maxDocument))
+	if err != nil {
+		return nil, blameRead(err)
+	}
+	return raw, nil
+}
+
+// fromSave reads the form of docker save before it had OCI layouts.
+func fromSave(ctx context.Context, m members) ([]Image, error) {
+	var list []struct {
+		Config   string
+		RepoTags []string
+		Layers   []string
+	}
+	if err := document(m, "manifest.json", &list); err != nil {
+		return nil, err
+	}
+	if len(list) == 0 || len(list) > maxImages {
+		return nil, fmt.Errorf("%w: it has %d images", flatten.ErrLayer, len(list))
+	}
+	var out []Image
+	for _, e := range list {
+		config, err := read(m, e.Config)
+		if err != nil {
+			return nil, err
+		}
+		c := &image.Content{Config: config}
+		for _, name := range e.Layers {
+			r, size, err := m.open(name)
+			if err != nil {
+				return nil, err
+			}
+			r.Close()
+			c.Layers = append(c.Layers, opened(m, name, name, size))
+		}
+		out = append(out, Image{Names: e.RepoTags, Content: c})
+	}
+	return out, ctx.Err()
+}
+
+func opened(m members, name, shown string, size int64) flatten.Layer {
+	return flatten.Layer{Name: shown, Size: size, Open: func() (io.ReadCloser, error) {
+		r, _, err := m.open(name)
+		return r, err
+	}}
+}
+
+// Annotations that name images in layouts.
+const (
+	annotationName = "org.opencontainers.image.ref.name"
+	annotationFull = "io.containerd.image.name"
+)
+
+// fromLayout reads an OCI layout.
+func fromLayout(ctx context.Context, m members) ([]Image, error) {
+	var index v1.IndexManifest
+	if err := document(m, "index.json", &index); err != nil {
+		return nil, err
+	}
+	if len(index.Manifests) == 0 || len(index.Manifests) > maxImages {
+		return nil, fmt.Errorf("%w: it has %d images", flatten.ErrLayer, len(index.Manifests))
+	}
+	var out []Image
+	var other error
+	for _, desc := range index.Manifests {
+		if p := desc.Platform; p != nil && (p.OS != "linux" || p.Architecture != runtime.GOARCH) && len(index.Manifests) > 1 {
+			other = fmt.Errorf("%w: it is for %s", image.ErrUnusable, p)
+			continue
+		}
+		content, err := fromManifest(ctx, m, desc, 0)
+		if err != nil {
+			return nil, err
+		}
+		img := Image{Content: content}
+		if full := desc.Annotations[annotationFull]; full != "" {
+			img.Names = append(img.Names, full)
+		} else if name := desc.Annotations[annotationName]; strings.ContainsAny(name, ":/@") {
+			img.Names = append(img.Names, name) // else it is a tag without a name
+		}
+		out = append(out, img)
+	}
+	if len(out) == 0 {
+		return nil, other
+	}
+	return out, nil
+}
+
+func fromManifest(ctx context.Context, m members, desc v1.Descriptor, depth int) (*image.Content, error) {
+	raw, err := blob(ctx, m, desc)
+	if err != nil {
+		return nil, err
+	}
+	if desc.MediaType.IsIndex() {
+		var index v1.IndexManifest
+		if err := json.Unmarshal(raw, &index); err != nil || depth > maxDepth {
+			return nil, fmt.Errorf("%w: the index %s cannot be read", flatten.ErrLayer, desc.Digest)
+		}
+		chosen, err := image.ChoosePlatform(&index)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range index.Manifests {
+			if d.Digest == chosen {
+				return fromManifest(ctx, m, d, depth+1)
+			}
+		}
+	}
+	if !desc.MediaType.IsImage() {
+		return nil, fmt.Errorf("%w: it holds no image but %q", flatten.ErrLayer, desc.MediaType)
+	}
+	var manifest v1.Manifest
+	if err := json.Unmarshal(raw, &manifest); err != nil {
+		return nil, fmt.Errorf("%w: the manifest %s: %w", flatten.ErrLayer, desc.Digest, err)
+	}
+	c := &image.Content{Digest: desc.Digest.String()}
+	if c.Config, err = blob(ctx, m, manifest.Config); err != nil {
+		return nil, err
+	}
+	for _, l := range manifest.Layers {
+		if err := verify(ctx, m, l); err != nil {
+			return nil, err
+		}
+		c.Layers = append(c.Layers, opened(m, blobName(l.Digest), l.Digest.String(), l.Size))
+	}
+	return c, nil
+}
+
+func blobName(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
+
+// blob reads a small blob of a layout and checks it.
+func blob(ctx context.Context, m members, desc v1.Descriptor) ([]byte, error) {
+	if desc.Size > maxDocument {
+		return nil, fmt.Errorf("%w: the document %s of %d bytes", flatten.ErrLayer, desc.Digest, desc.Size)
+	}
+	if err := verify(ctx, m, desc); err != nil {
+		return nil, err
+	}
+	raw, err := read(m, blobName(desc.Digest))
+	if err == nil && image.ID(raw) != desc.Digest.String() {
+		err = fmt.Errorf("%w: %s changed while it was read", flatten.ErrLayer, desc.Digest)
+	}
+	return raw, err
+}
+
+// verify checks a blob's size and digest.
+func verify(ctx context.Context, m members, desc v1.Descriptor) error {
+	if desc.Digest.Algorithm != "sha256" || len(desc.Digest.Hex) != 64 {
+		return fmt.Errorf("%w: the digest %q is none of SHA-256", flatten.ErrLayer, desc.Digest)
+	}
+	r, _, err := m.open(blobName(desc.Digest))
+	if err != nil {
+		return fmt.Errorf("the blob %s: %w", desc.Digest, err)
+	}
+	defer r.Close()
+	sum := sha256.New()
+	n, err := io.Copy(sum, io.LimitReader(r, desc.Size+1))
+	switch got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); {
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case n != desc.Size || got != desc.Digest.String():
+		return fmt.Errorf("%w: the blob %s has %d bytes with the digest %s, and should have %d", flatten.ErrLayer, desc.Digest, n, got, desc.Size)
+	}
+	return nil
+}
+
+// fromRoot makes an image of a root file system.
+func fromRoot(ctx context.Context, file string) (Image, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return Image{}, err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return Image{}, err
+	}
+	defer f.Close()
+	stop := context.AfterFunc(ctx, func() { f.Close() })
+	defer stop()
+	plain, err := flatten.Decompress(f)
+	if err != nil {
+		return Image{}, err
+	}
+	defer plain.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.LimitReader(plain, maxBytes)); err != nil {
+		if ctx.Err() != nil {
+			return Image{}, context.Cause(ctx)
+		}
+		return Image{}, blameRead(err)
+	}
+	config, err := Config([]string{"sha256:" + hex.EncodeToString(sum.Sum(nil))}, nil)
+	layer := flatten.Layer{Name: filepath.Base(file), Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(file) }}
+	return Image{Plain: true, Content: &image.Content{Config: config, Layers: []flatten.Layer{layer}}}, err
+}
+
+// Config is the configuration of an image for this machine, of layers with
+// these digests.
+func Config(diffs, env []string) ([]byte, error) {
+	c := v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH, RootFS: v1.RootFS{Type: "layers"}}
+	c.Config.Env = env
+	for _, d := range diffs {
+		h, err := v1.NewHash(d)
+		if err != nil {
+			return nil, err
+		}
+		c.RootFS.DiffIDs = append(c.RootFS.DiffIDs, h)
+	}
+	return json.Marshal(c)
+}

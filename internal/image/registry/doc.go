@@ -1,0 +1,153 @@
+// Package registry gets images from OCI registries: over TLS, with the user's
+// own credentials, and with every digest checked. What a registry answers is not
+// believed beyond that.
+package registry
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options configure a Client.
+type Options struct {
+	Credentials Credentials
+	// PlainHTTP are patterns of hosts that may be asked without TLS, besides
+	// this machine.
+	PlainHTTP []string
+	// Proxy chooses a proxy, as http.Transport.Proxy does. It may be nil.
+	Proxy func(*http.Request) (*url.URL, error)
+	// TLS may be nil.
+	TLS *tls.Config
+	// UserAgent names the program.
+	UserAgent string
+	// Stall is how long an answer may make no progress. Zero: a minute.
+	Stall time.Duration
+	// Backoff is the time before the first of two repetitions; the second
+	// waits three times as long. Zero: a second.
+	Backoff time.Duration
+}
+
+// A Client gets images. It is safe for concurrent use.
+type Client struct {
+	opts      Options
+	transport http.RoundTripper
+	close     func()
+}
+
+// New returns a client, which asks nobody anything yet.
+func New(opts Options) *Client {
+	if opts.Stall == 0 {
+		opts.Stall = time.Minute
+	}
+	if opts.Backoff == 0 {
+		opts.Backoff = time.Second
+	}
+	base := &http.Transport{
+		Proxy:                  opts.Proxy,
+		DialContext:            (&net.Dialer{Timeout: 20 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		TLSClientConfig:        opts.TLS,
+		TLSHandshakeTimeout:    20 * time.Second,
+		ResponseHeaderTimeout:  opts.Stall,
+		IdleConnTimeout:        30 * time.Second,
+		MaxIdleConnsPerHost:    4,
+		ForceAttemptHTTP2:      true,
+		MaxResponseHeaderBytes: 1 << 20,
+	}
+	return &Client{opts: opts, transport: &guard{opts: &opts, base: base}, close: base.CloseIdleConnections}
+}
+
+// Close releases the client's idle connections.
+func (c *Client) Close() { c.close() }
+
+// errPlain is of a request that would go over the network unprotected.
+var errPlain = errors.New("plain http is not allowed for this host: add it to the setting images.plainHttp if the network to it is trusted")
+
+// guard lets nothing out that is not to leave, and ends answers that stall.
+type guard struct {
+	opts *Options
+	base http.RoundTripper
+}
+
+func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	switch r.URL.Scheme {
+	case "https":
+	case "http":
+		if !g.opts.plain(r.URL.Hostname()) {
+			return nil, fmt.Errorf("%s: %w", r.URL.Host, errPlain)
+		}
+	default:
+		return nil, fmt.Errorf("%q is no scheme of a registry", r.URL.Scheme)
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	resp, err := g.base.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	resp.Body = newStallGuard(resp.Body, g.opts.Stall, ctx, cancel)
+	return resp, nil
+}
+
+// plain reports whether the host may be asked over plain HTTP.
+func (o *Options) plain(host string) bool {
+	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() || host == "localhost" {
+		return true
+	}
+	for _, pattern := range o.PlainHTTP {
+		if ok, err := path.Match(strings.ToLower(pattern), strings.ToLower(host)); err == nil && ok {
+			return true
+		}
+	}
+	return false
+}
+
+// stallGuard ends an answer of which nothing arrives for too long.
+type stallGuard struct {
+	body interface {
+		Read([]byte) (int, error)
+		Close() error
+	}
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	limit  time.Duration
+	once   sync.Once
+}
+
+func newStallGuard(body interface {
+	Read([]byte) (int, error)
+	Close() error
+}, limit time.Duration, ctx context.Context, cancel context.CancelCauseFunc) *stallGuard {
+	s := &stallGuard{body: body, ctx: ctx, cancel: cancel, limit: limit}
+	s.timer = time.AfterFunc(limit, func() { cancel(fmt.Errorf("nothing arrived for %s", limit)) })
+	return s
+}
+
+func (s *stallGuard) Read(p []byte) (int, error) {
+	n, err := s.body.Read(p)
+	if n > 0 {
+		s.timer.Reset(s.limit)
+	}
+	if err != nil && s.ctx.Err() != nil {
+		err = context.Cause(s.ctx)
+	}
+	return n, err
+}
+
+func (s *stallGuard) Close() error {
+	err := s.body.Close()
+	s.once.Do(func() {
+		s.timer.Stop()
+		s.cancel(nil)
+	})
+	return err
+}
