@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"strings"
@@ -69,11 +70,16 @@ func (b *Broker) batch(ctx context.Context, req Request, engine sandbox.Backend)
 	if req.OnStatus != nil {
 		req.OnStatus("run " + job.ID() + " was handed over to " + req.Backend)
 	}
-	record, err := job.Wait(ctx, func(p sandbox.Progress) { report(req, p) })
-	if err == nil {
-		return b.batchResult(record, spec)
+	live := &relay{req: req}
+	record, err := job.Wait(ctx, live.progress)
+	if err != nil {
+		return b.givenUp(ctx, job, err)
 	}
-	return b.givenUp(ctx, job, err)
+	r := b.batchResult(record, spec)
+	if req.OnOutput != nil {
+		b.finishOutput(record, live, r)
+	}
+	return r
 }
 
 func (b *Broker) batchSpec(req Request) sandbox.Spec {
@@ -98,19 +104,57 @@ func (b *Broker) batchTimeout(asked time.Duration) time.Duration {
 	return max(time.Second, min(asked, b.config.BatchMaxTimeout))
 }
 
-// report passes on how a run goes.
-func report(req Request, p sandbox.Progress) {
-	if p.State != "" && req.OnStatus != nil {
-		req.OnStatus(p.State)
+// relay passes on how a run goes, and remembers how much of the output it was.
+type relay struct {
+	req  Request
+	seen [2]passed // by Stream
+}
+
+// passed is what was passed on of a stream: how much, and what.
+type passed struct {
+	bytes int
+	sum   maphash.Hash
+}
+
+func (l *relay) progress(p sandbox.Progress) {
+	if p.State != "" && l.req.OnStatus != nil {
+		l.req.OnStatus(p.State)
 	}
-	if req.OnOutput != nil {
-		for _, out := range []struct {
-			stream Stream
-			data   []byte
-		}{{Stdout, p.Stdout}, {Stderr, p.Stderr}} {
-			if len(out.data) > 0 {
-				req.OnOutput(out.stream, out.data)
-			}
+	if l.req.OnOutput != nil {
+		l.output(Stdout, p.Stdout)
+		l.output(Stderr, p.Stderr)
+	}
+}
+
+func (l *relay) output(stream Stream, data []byte) {
+	if len(data) == 0 {
+		return
+	}
+	l.seen[stream].bytes += len(data)
+	_, _ = l.seen[stream].sum.Write(data) // never fails
+	l.req.OnOutput(stream, data)
+}
+
+// begins says whether all begins with what was passed on.
+func (p *passed) begins(all []byte) bool {
+	if p.bytes == 0 || p.bytes > len(all) {
+		return p.bytes == 0
+	}
+	return maphash.Bytes(p.sum.Seed(), all[:p.bytes]) == p.sum.Sum64()
+}
+
+// finishOutput passes on what a service told only at the end.
+func (b *Broker) finishOutput(record *runs.Record, live *relay, r *Result) {
+	for _, stream := range []Stream{Stdout, Stderr} {
+		all, err := b.output(record.ID, stream == Stderr)
+		seen := &live.seen[stream]
+		switch {
+		case err != nil:
+			b.log.Warn("the output of a run", "run", record.ID, "error", err)
+		case !seen.begins(all):
+			r.Notes = append(r.Notes, fmt.Sprintf("what was shown of %s while the code ran is not what came back in the end: `sallyport runs fetch %s` has that", stream, record.ID))
+		case len(all) > seen.bytes:
+			live.req.OnOutput(stream, all[seen.bytes:])
 		}
 	}
 }

@@ -3,10 +3,12 @@ package broker
 import (
 	"io"
 	"net/http"
+	"path"
 	"strings"
 
 	"sallyport/internal/runs"
 	"sallyport/internal/session"
+	"sallyport/internal/wire"
 )
 
 // What of the files of a run goes into its answer: pictures, few and small
@@ -20,18 +22,22 @@ const (
 // kept is a stream of a run as lines: its head and its tail, where it is longer
 // than limit, with how many bytes were left out.
 func (b *Broker) kept(id string, stderr bool, limit int64) ([]string, int64) {
-	f, err := b.config.Runs.Output(id, stderr)
-	if err != nil {
-		b.log.Warn("the output of a run", "run", id, "error", err)
-		return nil, 0
-	}
-	defer f.Close()
-	data, err := io.ReadAll(f)
+	data, err := b.output(id, stderr)
 	if err != nil {
 		b.log.Warn("the output of a run", "run", id, "error", err)
 	}
 	kept := captured(strings.ToValidUTF8(string(data), "\ufffd"), int(limit))
 	return lines(kept), kept.Omitted
+}
+
+// output is all that a run wrote to a stream, as far as it came back.
+func (b *Broker) output(id string, stderr bool) ([]byte, error) {
+	f, err := b.config.Runs.Output(id, stderr)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
 }
 
 // captured is a text's first and last halves of limit bytes, in whole lines
@@ -65,9 +71,8 @@ func (b *Broker) images(record *runs.Record) []Image {
 	}
 	defer root.Close()
 	var out []Image
-	total := int64(0)
 	for _, f := range record.Files {
-		if f.Size == 0 || f.Size > maxImage || total+f.Size > maxImageBytes || len(out) == maxImages {
+		if !fits(out, f.Size) {
 			continue
 		}
 		data, err := root.ReadFile(f.Path)
@@ -76,10 +81,38 @@ func (b *Broker) images(record *runs.Record) []Image {
 		}
 		if kind := imageType(data); kind != "" {
 			out = append(out, Image{Path: f.Path, MIMEType: kind, Data: data})
-			total += f.Size
 		}
 	}
 	return out
+}
+
+// fits says whether an answer with these pictures has room for one more.
+func fits(images []Image, size int64) bool {
+	total := size
+	for _, i := range images {
+		total += int64(len(i.Data))
+	}
+	return size > 0 && size <= maxImage && total <= maxImageBytes && len(images) < maxImages
+}
+
+// wanted are the files of an execution that its answer is to bring: all of them,
+// or those that are pictures by their names.
+func (x *execution) wanted(left []wire.Artifact) []wire.Artifact {
+	if x.req.TakeFiles {
+		return left
+	}
+	var some []wire.Artifact
+	total := int64(0)
+	for _, f := range left {
+		switch strings.ToLower(path.Ext(f.Path)) {
+		case ".png", ".jpg", ".jpeg", ".gif", ".webp":
+			if f.Size > 0 && f.Size <= maxImage && total+f.Size <= maxImageBytes && len(some) < maxImages {
+				some = append(some, f)
+				total += f.Size
+			}
+		}
+	}
+	return some
 }
 
 // imageType is the type of a picture that clients show, or empty.

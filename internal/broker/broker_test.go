@@ -397,7 +397,7 @@ func TestArtifactsAndStrayOutput(t *testing.T) {
 	t.Parallel()
 	b, _ := newBroker(t, nil)
 	r := run(t, b, "open('a.txt', 'w').write('hello') and None")
-	if len(r.Artifacts) != 1 || r.Artifacts[0] != (Artifact{"a.txt", 5}) {
+	if len(r.Artifacts) != 1 || r.Artifacts[0] != (Artifact{Path: "a.txt", Size: 5}) {
 		t.Errorf("artifacts: %+v", r.Artifacts)
 	}
 	run(t, b, "import threading, time\ndef late():\n  time.sleep(0.3)\n  print('late news', flush=True)\nthreading.Thread(target=late).start()")

@@ -38,6 +38,8 @@ func (x *execution) run(ctx context.Context) *Result {
 		Prepare:  x.prepare,
 		Call:     x.call,
 		Output:   x.req.OnOutput,
+		Files:    x.req.Files,
+		Collect:  x.wanted,
 	})
 	if err != nil {
 		return x.broker.finish(x.req, x.failed(ctx, err))
@@ -89,6 +91,14 @@ func (x *execution) result(out *session.Outcome) *Result {
 	}
 	for _, a := range out.Artifacts {
 		r.Artifacts = append(r.Artifacts, Artifact{Path: a.Path, Size: a.Size})
+	}
+	for _, f := range out.Collected {
+		if kind := imageType(f.Data); kind != "" && fits(r.Images, int64(len(f.Data))) {
+			r.Images = append(r.Images, Image{Path: f.Path, MIMEType: kind, Data: f.Data})
+		}
+	}
+	if x.req.TakeFiles {
+		r.Files = out.Collected
 	}
 	if out.Usage != nil {
 		r.Usage = &Usage{CPUSeconds: out.Usage.CPU.Seconds(), PeakMemoryBytes: max(0, out.Usage.PeakBytes)}

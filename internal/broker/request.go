@@ -39,6 +39,9 @@ type Request struct {
 	Batch Batch
 	// Files are put into /workspace before the code runs.
 	Files []sandbox.File
+	// TakeFiles brings the files that the code left, in Result.Files. Those of a
+	// batch engine lie in Runs.
+	TakeFiles bool
 	// OnStatus, if not nil, is told for people how the run of a batch engine
 	// goes, by one goroutine at a time.
 	OnStatus func(string)

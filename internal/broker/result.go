@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"sallyport/internal/sandbox"
 	"sallyport/internal/session"
 )
 
@@ -54,6 +55,8 @@ type Result struct {
 
 	// Images are those among the artifacts that fit into an answer.
 	Images []Image `json:"-"`
+	// Files are all of the artifacts, where the request asked for them.
+	Files []sandbox.File `json:"-"`
 }
 
 // Image is a picture that the code left, as a client shows it.

@@ -128,7 +128,7 @@ func TestResultKeys(t *testing.T) {
 	full := Result{
 		Status: Failed, Summary: "s", ExitCode: &one, Servers: []string{"a"}, Stdout: []string{"o"}, Stderr: []string{"e"},
 		Error: "e", TimeoutSeconds: 1, Session: "s", StateLost: "l", Interrupted: true, Truncated: &Truncated{1, 1},
-		Artifacts: []Artifact{{"p", 1}}, DurationMs: 1, Usage: &Usage{1, 1}, Notes: []string{"n"},
+		Artifacts: []Artifact{{"p", 1, "u"}}, Backend: "b", Run: "r", QueuedMs: 1, DurationMs: 1, Usage: &Usage{1, 1}, Notes: []string{"n"},
 	}
 	encoded, err := json.Marshal(full)
 	if err != nil {
@@ -151,7 +151,7 @@ func TestResultKeys(t *testing.T) {
 		}
 	}
 	const want = "status summary exitCode servers stdout stderr error timeoutSeconds " +
-		"session stateLost interrupted truncated artifacts durationMs usage notes"
+		"session stateLost interrupted truncated artifacts backend run queuedMs durationMs usage notes"
 	if got := strings.Join(keys, " "); got != want {
 		t.Errorf("keys %s\nwant %s", got, want)
 	}

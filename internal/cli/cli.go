@@ -51,6 +51,7 @@ type grammar struct {
 	Servers    serversCmd    `cmd:"" help:"Show and test the MCP servers that code can use."`
 	Tools      toolsCmd      `cmd:"" help:"Find and show the tools of all servers."`
 	Sessions   sessionsCmd   `cmd:"" help:"Show and manage sessions: of all your Sallyports, awake and asleep."`
+	Runs       runsCmd       `cmd:"" help:"Show and manage runs on runpod and kaggle."`
 	Memory     memoryCmd     `cmd:"" help:"Show and change what code has kept for later sessions."`
 	SavedTools savedToolsCmd `cmd:"" help:"Show and move the functions that code has saved for later sessions."`
 	Config     configCmd     `cmd:"" help:"Print the settings in force and where each came from."`

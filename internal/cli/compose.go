@@ -9,6 +9,7 @@ import (
 	"sallyport/internal/bridge"
 	"sallyport/internal/broker"
 	"sallyport/internal/policy"
+	"sallyport/internal/runs"
 	"sallyport/internal/sandbox"
 	"sallyport/internal/settings"
 	"sallyport/internal/snapshot"
@@ -22,6 +23,7 @@ import (
 // composeFlags are those of every command that needs the whole system.
 type composeFlags struct {
 	ServersConfig []string `help:"File of MCP server definitions, before those in ~/MCPs. Can be repeated." placeholder:"FILE"`
+	Backend       *string  `help:"Engine that runs the code: gvisor, podman or docker, or auto (${engine})." placeholder:"ENGINE"`
 	Python        *string  `help:"Interpreter that sandboxes run: a name in the search path or an absolute path (${python})." placeholder:"PYTHON"`
 	DebugGvisor   *string  `help:"Directory for gVisor's own debug logs." hidden:""`
 }
@@ -33,6 +35,8 @@ const drainTime = 30 * time.Second
 // system is everything that runs code, put together.
 type system struct {
 	backend  sandbox.Backend
+	batch    map[string]sandbox.Backend
+	runs     *runs.Store
 	policy   *policy.Policy
 	servers  *upstream.Manager
 	library  *library.Library
@@ -59,7 +63,11 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &system{backend: backend, policy: rules}
+	batch, err := a.batchEngines()
+	if err != nil {
+		return nil, err
+	}
+	s := &system{backend: backend, batch: batch, runs: a.runsOf(batch), policy: rules}
 
 	s.library, s.problems, err = a.library(f.ServersConfig, func(now *library.Snapshot) {
 		s.servers.Replace(now.Definitions, drainTime)
@@ -88,32 +96,37 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 	source := userServers{bridge.Upstream(s.servers), s.library}
 	s.known = a.remember(s, source)
 	config := broker.Config{
-		Backend:        backend,
-		Policy:         s.policy,
-		Servers:        source,
-		Catalog:        s.known.catalog,
-		Pins:           s.known.pins,
-		RefuseChanged:  set.Servers.ChangedTools == settings.ChangedRefuse,
-		Logger:         a.log,
-		Spec:           sandbox.Spec{Limits: limitsOf(set.Limits)},
-		DefaultTimeout: set.Timeouts.Default,
-		MaxTimeout:     set.Timeouts.Max,
-		WholeRun:       set.Timeouts.WholeRun,
-		Grace:          set.Timeouts.Grace,
-		StartTimeout:   set.Timeouts.Start,
-		Background:     set.Sessions.BackgroundCPU,
-		Snapshots:      snapshots(set.StateDir),
-		Restore:        set.Sessions.Snapshots == settings.SnapshotsAuto,
-		Preload:        set.Sessions.Preload,
-		Pool:           set.Sessions.Pool,
-		Records:        state.At(set.StateDir).Sub("sessions"),
-		Idle:           set.Sessions.Idle,
-		Keep:           set.Sessions.Keep,
-		MaxAwake:       set.Sessions.MaxAwake,
-		MaxDisk:        set.Sessions.MaxDisk,
-		Logs:           logs(set.StateDir),
-		LogBytes:       set.Sessions.Logs,
-		MaxCalls:       set.Servers.MaxCalls,
+		Backend:         backend,
+		Batch:           batch,
+		Runs:            s.runs,
+		BatchTimeout:    set.Runs.Timeout,
+		BatchMaxTimeout: set.Runs.MaxTimeout,
+		Queue:           set.Runs.Queue,
+		Policy:          s.policy,
+		Servers:         source,
+		Catalog:         s.known.catalog,
+		Pins:            s.known.pins,
+		RefuseChanged:   set.Servers.ChangedTools == settings.ChangedRefuse,
+		Logger:          a.log,
+		Spec:            sandbox.Spec{Limits: limitsOf(set.Limits)},
+		DefaultTimeout:  set.Timeouts.Default,
+		MaxTimeout:      set.Timeouts.Max,
+		WholeRun:        set.Timeouts.WholeRun,
+		Grace:           set.Timeouts.Grace,
+		StartTimeout:    set.Timeouts.Start,
+		Background:      set.Sessions.BackgroundCPU,
+		Snapshots:       snapshots(set.StateDir),
+		Restore:         set.Sessions.Snapshots == settings.SnapshotsAuto,
+		Preload:         set.Sessions.Preload,
+		Pool:            set.Sessions.Pool,
+		Records:         state.At(set.StateDir).Sub("sessions"),
+		Idle:            set.Sessions.Idle,
+		Keep:            set.Sessions.Keep,
+		MaxAwake:        set.Sessions.MaxAwake,
+		MaxDisk:         set.Sessions.MaxDisk,
+		Logs:            logs(set.StateDir),
+		LogBytes:        set.Sessions.Logs,
+		MaxCalls:        set.Servers.MaxCalls,
 	}
 	if set.Memory.Enabled {
 		config.Memory = memoryOf(set)
@@ -136,7 +149,11 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 			defer close(listed)
 			s.known.catalog.Close()
 		}()
-		if err := errors.Join(s.servers.Close(ctx), backend.Close()); err != nil {
+		ended := []error{s.servers.Close(ctx), backend.Close()}
+		for _, e := range batch {
+			ended = append(ended, e.Close())
+		}
+		if err := errors.Join(ended...); err != nil {
 			a.log.Warn("cleaning up", "error", err)
 		}
 		<-listed

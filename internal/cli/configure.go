@@ -59,6 +59,9 @@ func (f *composeFlags) flags() []settings.Flag {
 	if len(f.ServersConfig) > 0 {
 		out = append(out, settings.Flag{Name: "--servers-config", Key: "servers.config", Values: f.ServersConfig})
 	}
+	if f.Backend != nil && !isBatch(*f.Backend) {
+		out = appendFlag(out, "--backend", "engine", f.Backend)
+	}
 	out = appendFlag(out, "--python", "python", f.Python)
 	return appendFlag(out, "--debug-gvisor", "debug.gvisor", f.DebugGvisor)
 }
@@ -93,10 +96,7 @@ func limitsOf(l settings.Limits) sandbox.Limits {
 // policyOf is the policy that the settings describe. A word that is none of
 // the contract's is an error, so that nothing is ever taken for less.
 func policyOf(p settings.Policy) (*policy.Policy, error) {
-	isolations := []sandbox.Isolation{
-		sandbox.NoIsolation, sandbox.PlatformIsolation, sandbox.ContainerIsolation, sandbox.KernelIsolation,
-	}
-	least, err := byName(isolations, p.MinIsolation)
+	least, err := byName(isolations(), p.MinIsolation)
 	if err != nil {
 		return nil, fmt.Errorf("policy.minIsolation: %w", err)
 	}
@@ -108,12 +108,39 @@ func policyOf(p settings.Policy) (*policy.Policy, error) {
 		sandbox.OpenFiles: p.Require.OpenFiles,
 		sandbox.CPU:       p.Require.CPU,
 	} {
-		out.Require[resource], err = byName([]sandbox.Enforcement{sandbox.Absent, sandbox.Soft, sandbox.Hard}, word)
+		out.Require[resource], err = byName(enforcements(), word)
 		if err != nil {
 			return nil, fmt.Errorf("policy.require: %s: %w", resource, err)
 		}
 	}
+	out.Remote, err = remoteOf(p)
+	return out, err
+}
+
+// remoteOf is what the settings demand of places that code is sent to.
+func remoteOf(p settings.Policy) (out policy.Remote, err error) {
+	out.MinIsolation, err = byName(isolations(), p.Remote.MinIsolation)
+	if err != nil {
+		return out, fmt.Errorf("policy.elsewhere.minIsolation: %w", err)
+	}
+	out.Require = map[sandbox.Resource]sandbox.Enforcement{}
+	for resource, word := range map[sandbox.Resource]string{sandbox.Memory: p.Remote.Memory, sandbox.Processes: p.Remote.Processes} {
+		out.Require[resource], err = byName(enforcements(), word)
+		if err != nil {
+			return out, fmt.Errorf("policy.elsewhere: %s: %w", resource, err)
+		}
+	}
 	return out, nil
+}
+
+func isolations() []sandbox.Isolation {
+	return []sandbox.Isolation{
+		sandbox.NoIsolation, sandbox.PlatformIsolation, sandbox.ContainerIsolation, sandbox.KernelIsolation,
+	}
+}
+
+func enforcements() []sandbox.Enforcement {
+	return []sandbox.Enforcement{sandbox.Absent, sandbox.Soft, sandbox.Hard}
 }
 
 // byName is the value that prints itself so.

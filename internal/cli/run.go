@@ -16,6 +16,35 @@ import (
 // maxProgram bounds a program that is read from a file or standard input.
 const maxProgram = 8 << 20
 
+// batchFlags are for engines that work somewhere else.
+type batchFlags struct {
+	GPU         bool     `help:"kaggle: run with a GPU." name:"gpu" group:"Engines elsewhere (--backend kaggle, --backend runpod):"`
+	TPU         bool     `help:"kaggle: run with a TPU." name:"tpu" group:"Engines elsewhere (--backend kaggle, --backend runpod):"`
+	Accelerator string   `help:"kaggle: the accelerator by its own name, such as NvidiaTeslaT4." placeholder:"NAME" group:"Engines elsewhere (--backend kaggle, --backend runpod):"`
+	Internet    bool     `help:"kaggle: let the program reach the internet from there." group:"Engines elsewhere (--backend kaggle, --backend runpod):"`
+	Dataset     []string `help:"kaggle: dataset to put beside the program, as OWNER/NAME. Can be repeated." placeholder:"DATASET" group:"Engines elsewhere (--backend kaggle, --backend runpod):"`
+	Keep        bool     `help:"Leave the finished run at the service." group:"Engines elsewhere (--backend kaggle, --backend runpod):"`
+	Detach      bool     `help:"Hand the run over, print its ID, and do not wait." group:"Engines elsewhere (--backend kaggle, --backend runpod):"`
+}
+
+func (f *batchFlags) request() (broker.Batch, error) {
+	asked := 0
+	accelerator := f.Accelerator
+	if accelerator != "" {
+		asked++
+	}
+	if f.GPU {
+		accelerator, asked = "gpu", asked+1
+	}
+	if f.TPU {
+		accelerator, asked = "tpu", asked+1
+	}
+	if asked > 1 {
+		return broker.Batch{}, errors.New("give one of --gpu, --tpu and --accelerator")
+	}
+	return broker.Batch{Accelerator: accelerator, Datasets: f.Dataset, Internet: f.Internet, Keep: f.Keep, Detach: f.Detach}, nil
+}
+
 type runCmd struct {
 	composeFlags
 	Server  []string      `help:"MCP server that the program may use. Can be repeated." short:"s" placeholder:"NAME"`
@@ -23,13 +52,18 @@ type runCmd struct {
 	JSON    bool          `help:"Print the whole result as JSON instead of the program's output." name:"json"`
 	Code    string        `help:"The program itself, instead of a file." short:"c" placeholder:"CODE"`
 	Session string        `help:"Run in the session of that name, with the variables that it has, and leave it for the next call." placeholder:"NAME"`
-	File    string        `arg:"" optional:"" help:"The program: a file, or - for standard input."`
-	Args    []string      `arg:"" optional:"" passthrough:"" help:"The program's own arguments."`
+	Files   []string      `help:"File or directory to put into /workspace, under its own name or as SRC=DEST. Can be repeated." name:"file" placeholder:"PATH" sep:"none"`
+	Out     string        `help:"Directory for the files that the program leaves in /workspace." placeholder:"DIR"`
+	batchFlags
+	File string   `arg:"" optional:"" help:"The program: a file, or - for standard input."`
+	Args []string `arg:"" optional:"" passthrough:"" help:"The program's own arguments."`
 }
 
 // Help implements kong's HelpProvider.
 func (*runCmd) Help() string {
 	return `The program's output appears as it comes. The exit status is the program's: n for sys.exit(n), 1 for an uncaught exception; 124 after a timeout, 125 when Sallyport itself failed, 130 after Ctrl-C.
+
+With --backend kaggle or runpod the program runs there, on your own account, where the setting backends allows that. Ctrl-C cancels the run where the service can do so; 'sallyport runs' finds one that goes on.
 
 A file runs as a script (__name__ is "__main__"); with -c the last expression is echoed, as run_python does.
 
@@ -38,6 +72,8 @@ Examples:
   sallyport run --server filesystem report.py
   sallyport run report.py --year 2026
   sallyport run --session work -c 'total = 42'
+  sallyport run --file data.csv --out results plot.py
+  sallyport run --backend kaggle --gpu --timeout 30m train.py
   echo 'print(6*7)' | sallyport run -`
 }
 
@@ -58,8 +94,19 @@ func (c *runCmd) Run(a *app) error {
 	if script {
 		req.Filename = c.filename()
 	}
+	if c.Backend != nil && isBatch(*c.Backend) {
+		req.Backend = *c.Backend
+	}
+	if req.Batch, err = c.batchFlags.request(); err != nil {
+		return err
+	}
+	if req.Files, err = readFiles(c.Files); err != nil {
+		return err
+	}
+	req.TakeFiles = c.Out != ""
 	var writeErr error // of the first write that failed
 	if !c.JSON {
+		req.OnStatus = a.statusLines()
 		req.OnOutput = func(s broker.Stream, b []byte) {
 			w := a.stdio.Out
 			if s == broker.Stderr {
@@ -76,7 +123,15 @@ func (c *runCmd) Run(a *app) error {
 			return err
 		}
 	} else {
+		if req.Batch.Detach && r.Run != "" {
+			fmt.Fprintln(a.stdio.Out, r.Run)
+		}
 		c.explain(a, r)
+	}
+	if c.Out != "" {
+		if err := c.writeFiles(a, sys, r); err != nil {
+			return err
+		}
 	}
 	if a.ctx.Err() != nil {
 		return exitError(exitInterrupted)
@@ -144,7 +199,7 @@ func (c *runCmd) explain(a *app, r *broker.Result) {
 		text = strings.TrimSuffix(strings.TrimSuffix(text, "; "+broker.Kept), "; "+broker.Lost)
 	}
 	switch {
-	case r.Status == broker.Timeout, r.Status == broker.ValidationError, r.ExitCode == nil:
+	case r.Status == broker.Timeout, r.Status == broker.ValidationError, r.ExitCode == nil && r.Status != broker.Success:
 		if text != "" {
 			say("%s", text)
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"sallyport/internal/mcpserver"
 )
@@ -22,6 +23,9 @@ Example, for a client's configuration file:
 
 // Run implements the command.
 func (c *serveCmd) Run(a *app) error {
+	if b := c.Backend; b != nil && isBatch(*b) {
+		return fmt.Errorf("--backend %s: it has no sessions; agents can choose it where the setting `backends` names it", *b)
+	}
 	sys, err := a.compose(&c.composeFlags)
 	if err != nil {
 		return err
@@ -32,17 +36,20 @@ func (c *serveCmd) Run(a *app) error {
 	}
 	client := &clientName{}
 	server, err := mcpserver.New(mcpserver.Config{
-		Executor: sys.broker,
-		Logger:   a.log,
-		Version:  readVersion().Version,
-		SDKOnly:  c.SDKOnly,
-		Output:   mcpserver.Output(a.settings.Output.Mode),
-		Client:   client.set,
+		Executor:  sys.broker,
+		Logger:    a.log,
+		Version:   readVersion().Version,
+		SDKOnly:   c.SDKOnly,
+		Backends:  sys.broker.Backends(),
+		Resources: []mcpserver.Resources{runFiles{sys.runs}},
+		Output:    mcpserver.Output(a.settings.Output.Mode),
+		Client:    client.set,
 	})
 	if err != nil {
 		return err
 	}
 	defer a.answer(sys, client)()
+	defer a.sweep(sys)()
 	sys.known.catalog.Start()
 	err = server.Serve(a.ctx, a.stdio.In, a.stdio.Out)
 	if err != nil && a.ctx.Err() != nil && errors.Is(err, context.Canceled) {

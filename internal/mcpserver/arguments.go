@@ -51,6 +51,14 @@ func parseArguments(raw json.RawMessage) (broker.Request, *broker.Result) {
 			if jsonrpc.Kind(value) != '"' || json.Unmarshal(value, &req.Session) != nil {
 				invalid = broker.Invalid("'session' must be a string")
 			}
+		case "backend":
+			req.Backend = ""
+			if null {
+				break
+			}
+			if jsonrpc.Kind(value) != '"' || json.Unmarshal(value, &req.Backend) != nil {
+				invalid = broker.Invalid("'backend' must be a string")
+			}
 		case "timeout":
 			req.Timeout = 0
 			if null {
@@ -63,7 +71,7 @@ func parseArguments(raw json.RawMessage) (broker.Request, *broker.Result) {
 			}
 			// The broker moves what is out of bounds to their ends; 0 would
 			// mean the default to it.
-			const most = float64(24 * time.Hour / time.Second)
+			const most = float64(7 * 24 * time.Hour / time.Second)
 			req.Timeout = time.Duration(min(max(seconds, 1), most)) * time.Second
 		}
 		return invalid == nil

@@ -212,7 +212,7 @@ func (c *conn) startFast(call fastCall) bool {
 		}
 		text, structured := c.server.config.Output.present(r)
 		answer := wireResult{
-			Content:           [1]wireText{{Type: "text", Text: text}},
+			Content:           wireContent(text, r.Images),
 			StructuredContent: structured,
 			IsError:           r.IsError(),
 		}

@@ -38,6 +38,9 @@ type Config struct {
 	Version  string       // of the program
 	// Output is the form of results; empty is Compact.
 	Output Output
+	// Backends are the engines that an agent may choose from, the one that runs
+	// code otherwise first. Fewer than two are no choice.
+	Backends []string
 	// Resources are sources of resources beside the manual. The first that
 	// has one is read.
 	Resources []Resources

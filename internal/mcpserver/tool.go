@@ -25,12 +25,21 @@ const toolDescription = "Run Python in a persistent sandbox without network: var
 
 // toolSchema has no additionalProperties and no bounds: what is wrong with the
 // arguments is answered by the tool, where the agent sees it.
-const toolSchema = `{"type":"object","properties":{` +
-	`"code":{"type":"string"},` +
-	`"servers":{"type":"array","items":{"type":"string"}},` +
-	`"timeout":{"type":"integer","description":"seconds"},` +
-	`"session":{"type":"string"}},` +
-	`"required":["code"]}`
+//
+// The engines that an agent may choose from are only there where there is a
+// choice.
+func toolSchema(backends []string) json.RawMessage {
+	schema := `{"type":"object","properties":{` +
+		`"code":{"type":"string"},` +
+		`"servers":{"type":"array","items":{"type":"string"}},` +
+		`"timeout":{"type":"integer","description":"seconds"},` +
+		`"session":{"type":"string"}`
+	if len(backends) > 1 {
+		names, _ := json.Marshal(backends) // texts always can be
+		schema += `,"backend":{"enum":` + string(names) + `}`
+	}
+	return json.RawMessage(schema + `},"required":["code"]}`)
+}
 
 // addTool registers run_python with the SDK. It has no annotations, because
 // those that would be true say what a client assumes without them: code may do
@@ -40,7 +49,7 @@ func (s *Server) addTool(sdk *mcp.Server, stop context.Context) {
 	sdk.AddTool(&mcp.Tool{
 		Name:        toolName,
 		Description: toolDescription,
-		InputSchema: json.RawMessage(toolSchema),
+		InputSchema: toolSchema(s.config.Backends),
 	}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -79,6 +88,7 @@ func (s *Server) submit(arguments json.RawMessage, beat *heartbeat) func(context
 	}
 	if beat != nil {
 		req.OnOutput = func(_ broker.Stream, p []byte) { beat.output(p) }
+		req.OnStatus = func(status string) { beat.output([]byte(status + "\n")) }
 	}
 	return s.config.Executor.Submit(req)
 }
@@ -90,8 +100,12 @@ func (s *Server) toolResult(r *broker.Result) *mcp.CallToolResult {
 	if err != nil {
 		structured = nil // cannot happen: strings, numbers and lists of them
 	}
+	content := []mcp.Content{&mcp.TextContent{Text: text}}
+	for _, i := range r.Images {
+		content = append(content, &mcp.ImageContent{MIMEType: i.MIMEType, Data: i.Data})
+	}
 	return &mcp.CallToolResult{
-		Content:           []mcp.Content{&mcp.TextContent{Text: text}},
+		Content:           content,
 		StructuredContent: json.RawMessage(structured),
 		IsError:           r.IsError(),
 	}
@@ -100,7 +114,7 @@ func (s *Server) toolResult(r *broker.Result) *mcp.CallToolResult {
 // wireResult is the same in our own form, with the members in the SDK's order.
 type wireResult struct {
 	Meta              json.RawMessage `json:"_meta,omitempty"`
-	Content           [1]wireText     `json:"content"`
+	Content           []any           `json:"content"` // of wireText and wireImage
 	StructuredContent *broker.Result  `json:"structuredContent,omitempty"`
 	IsError           bool            `json:"isError,omitempty"`
 	ResultType        string          `json:"resultType,omitempty"`
@@ -109,6 +123,21 @@ type wireResult struct {
 type wireText struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
+}
+
+type wireImage struct {
+	Type     string `json:"type"`
+	MIMEType string `json:"mimeType"`
+	Data     []byte `json:"data"`
+}
+
+// wireContent is a text, and the pictures after it.
+func wireContent(text string, images []broker.Image) []any {
+	content := []any{wireText{Type: "text", Text: text}}
+	for _, i := range images {
+		content = append(content, wireImage{Type: "image", MIMEType: i.MIMEType, Data: i.Data})
+	}
+	return content
 }
 
 // marshal is json.Marshal without the escapes for HTML, which cost an agent

@@ -117,6 +117,12 @@ type Request struct {
 	Script   bool          // see guest.Exec
 	Args     []string      // of a script
 	Timeout  time.Duration // of the agent's own time
+	// Files are put into the workspace before the code runs. Their paths are
+	// relative and clean.
+	Files []sandbox.File
+	// Collect, if not nil, is asked after the execution which of the files that
+	// it left are wanted in Outcome.Collected. What it names should be small.
+	Collect func([]wire.Artifact) []wire.Artifact
 	// Prepare is called when the request's turn has come, perhaps while the
 	// sandbox starts; its error is the execution's. Nil: no servers.
 	Prepare func(context.Context) (*Preparation, error)
@@ -161,6 +167,9 @@ type Outcome struct {
 	// Reason is how the sandbox ended, when Died.
 	Reason    string
 	Artifacts []wire.Artifact
+	// Collected are the files that Request.Collect named, as far as they could
+	// be read and were no larger than they were said to be.
+	Collected []sandbox.File
 	// Error is the guest's word on what was Raised; nil when it gave none.
 	Error *wire.Exception
 	// Background is what goes on running, when that is not the same as after
@@ -263,6 +272,9 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 		if s.lost != "" {
 			s.book.lost(s.lost)
 		}
+		if err := s.put(ctx, req.Files); err != nil {
+			return nil, err
+		}
 		out, err := s.box.exec(ctx, s.config, req, prep)
 		if errors.Is(err, errNotStarted) && attempt == 0 {
 			// It died between two executions, unnoticed until now.
@@ -272,6 +284,7 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 		if err != nil {
 			return nil, err
 		}
+		s.collect(ctx, req, out)
 		out.Lost = s.lost
 		s.lost = ""
 		s.view.executed(s.box)

@@ -79,7 +79,7 @@ var enforcement = []string{"absent", "soft", "hard"}
 func declare(s *Settings) []*setting {
 	return slices.Concat(
 		declareWhole(s), declareTimeouts(&s.Timeouts), declareLimits(&s.Limits),
-		declarePolicy(&s.Policy), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareKept(s), declareRest(s),
+		declarePolicy(&s.Policy), declareElsewhere(&s.Policy), declareRuns(&s.Runs), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareKept(s), declareRest(s),
 	)
 }
 
@@ -88,6 +88,7 @@ func declareWhole(s *Settings) []*setting {
 		{key: "engine", value: choice(&s.Engine, EngineAuto, EngineGVisor, EnginePodman, EngineDocker),
 			legacy: "MCP_BRIDGE_RUNTIME", initial: EngineAuto,
 			help: "What runs sandboxes. `auto` is the embedded gVisor; another engine never takes the place of the one that is asked for. `podman` and `docker` are not in this version: with them every call of `run_python` answers so."},
+		declareBackends(s),
 		{key: "image", value: text(&s.Image),
 			legacy: "MCP_BRIDGE_IMAGE", defaults: "the host's own Python",
 			help: "OCI image to run code in. Images are not in this version: with one set every call of `run_python` answers so."},

@@ -284,6 +284,10 @@ func (l *loader) relate(s *Settings) {
 	if isDefault("timeouts.wholeRun") {
 		t.WholeRun = max(t.WholeRun, t.Max)
 	}
+	if isDefault("runs.timeout") {
+		s.Runs.Timeout = min(s.Runs.Timeout, s.Runs.MaxTimeout)
+	}
+	l.order("runs.timeout", "runs.maxTimeout", s.Runs.Timeout <= s.Runs.MaxTimeout)
 	l.order("timeouts.default", "timeouts.max", t.Default <= t.Max)
 	l.order("timeouts.max", "timeouts.wholeRun", t.Max <= t.WholeRun)
 }

@@ -68,6 +68,8 @@ func TestDefaults(t *testing.T) {
 	want.Policy.Require.Memory, want.Policy.Require.Processes, want.Policy.Require.OpenFiles = "soft", "soft", "soft"
 	want.Policy.Require.Disk, want.Policy.Require.CPU = "hard", "absent"
 	want.Policy.Servers = []string{"*"}
+	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "platform", "soft", "soft"
+	want.Runs = settings.Runs{Timeout: 10 * time.Minute, MaxTimeout: 12 * time.Hour, Queue: time.Hour, Keep: 720 * time.Hour}
 	want.Sessions = settings.Sessions{
 		BackgroundCPU: 0.1, Snapshots: "auto", Idle: 15 * time.Minute, Keep: 168 * time.Hour, MaxAwake: 16, MaxDisk: 4 << 30, Logs: 16 << 20,
 	}
@@ -139,6 +141,9 @@ policy:
   require: {memory: hard, processes: hard, disk: soft, openFiles: absent, cpu: soft}
   servers: [git*, "a,b"]
   requests: [npx -y @x/server-* ..., "https://*.example.com/mcp"]
+  elsewhere: {minIsolation: kernel, memory: hard, processes: absent}
+backends: [kaggle]
+runs: {timeout: 5m, maxTimeout: 1h, queue: 10m, keep: 24h}
 sessions:
   backgroundCpu: unlimited
   snapshots: "off"
@@ -200,6 +205,9 @@ func TestWholeFile(t *testing.T) {
 	want.Policy.Require.Memory, want.Policy.Require.Processes, want.Policy.Require.Disk = "hard", "hard", "soft"
 	want.Policy.Require.OpenFiles, want.Policy.Require.CPU = "absent", "soft"
 	want.Policy.Servers = []string{"git*", "a,b"}
+	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "kernel", "hard", "absent"
+	want.Backends = []string{"kaggle"}
+	want.Runs = settings.Runs{Timeout: 5 * time.Minute, MaxTimeout: time.Hour, Queue: 10 * time.Minute, Keep: 24 * time.Hour}
 	want.Policy.Requests = []string{"npx -y @x/server-* ...", "https://*.example.com/mcp"}
 	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxAwake: 3, MaxDisk: 1 << 30, Logs: 32 << 20, Pool: settings.PoolAuto}
 	want.Container = settings.Container{User: "1000:1000", IdleTimeout: 10 * time.Minute}

@@ -39,6 +39,8 @@ type Settings struct {
 	Timeouts  Timeouts
 	Limits    Limits
 	Policy    Policy
+	Backends  []string // of BatchEngines
+	Runs      Runs
 	Sessions  Sessions
 	Container Container
 	Servers   Servers
@@ -78,6 +80,8 @@ type Policy struct {
 	MinIsolation string // as sandbox.Isolation prints itself
 	// Require has words as sandbox.Enforcement prints itself.
 	Require struct{ Memory, Processes, CPU, Disk, OpenFiles string }
+	// Remote is about places that code is sent to.
+	Remote  struct{ MinIsolation, Memory, Processes string }
 	Servers []string
 	// Requests are patterns of servers that code may add by itself.
 	Requests []string

@@ -151,6 +151,9 @@ const (
 	// the result is a [TaskFile], or null when there are no more.
 	TaskPutIn      = "put_in"
 	MethodTaskNext = "task_next"
+	// TaskTakeNamed asks for paths by MethodTaskNext, of which only
+	// TaskFile.Path counts, and sends those files by MethodTaskFile.
+	TaskTakeNamed = "take_named"
 )
 
 // TaskFile is a file, a part of one or a directory that a task moves.

@@ -3,7 +3,7 @@ files of the workspace out, and puts files in."""
 
 from . import BUILTINS as __builtins__
 
-from posix import O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close, fchmod, mkdir, open, read, scandir, write
+from posix import O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close, fchmod, mkdir, open, read, scandir, stat, write
 
 from . import codec
 from .artifacts import MAX_DEPTH, MAX_SEEN
@@ -70,6 +70,24 @@ def take_out(session):
                 leave(session, path, e.strerror or "cannot be read")
 
 
+def take_named(session):
+    """Send the files that the host names, one after the other."""
+    root = session.workspace.path
+    while True:
+        part = session.channel.request_sync("task_next", "{}")
+        if part is None:
+            return
+        path = part["path"]
+        try:
+            mode = stat(root + "/" + path, follow_symlinks=False).st_mode
+            if mode & 0o170000 != 0o100000:
+                leave(session, path, "not a file")
+            else:
+                send(session, root, path, mode & 0o777)
+        except OSError as e:
+            leave(session, path, e.strerror or "cannot be read")
+
+
 def tell(session, params):
     return session.channel.request_sync("task_file", codec.encode(params))
 
@@ -125,4 +143,4 @@ def put_in(session):
     session.workspace.scan()  # these are not the next execution's artifacts
 
 
-TASKS = {"take_out": take_out, "put_in": put_in}
+TASKS = {"take_out": take_out, "put_in": put_in, "take_named": take_named}

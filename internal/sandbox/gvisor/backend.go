@@ -277,7 +277,7 @@ func (b *Backend) interpreter(ctx context.Context, name string) (*hostroot.Inter
 const maxFiles = 16 << 20
 
 func checkSpec(spec *sandbox.Spec) error {
-	if err := spec.Check(); err != nil {
+	if err := spec.Check(maxFiles); err != nil {
 		return err
 	}
 	switch {
@@ -287,13 +287,6 @@ func checkSpec(spec *sandbox.Spec) error {
 		return fmt.Errorf("batch code is %w: send it over the channel", sandbox.ErrUnsupported)
 	case spec.Network != sandbox.NetworkNone:
 		return fmt.Errorf("a network is %w", sandbox.ErrUnsupported)
-	}
-	total := 0
-	for _, f := range spec.Files {
-		total += len(f.Data)
-	}
-	if total > maxFiles {
-		return fmt.Errorf("files of %d bytes together; at most %d", total, maxFiles)
 	}
 	return nil
 }
