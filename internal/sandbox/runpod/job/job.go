@@ -14,10 +14,19 @@ import (
 // version it does not know; a client takes such an answer for a plain one.
 const Version = 1
 
-// Input is a job's "input".
+// Input is a job's "input". Request.Code takes the place of Code in requests
+// that only Sallyport's worker may run: any other finds no code in them.
 type Input struct {
 	Code      string   `json:"code,omitempty"`
 	Sallyport *Request `json:"sallyport,omitempty"`
+}
+
+// Program is the code to run.
+func (in *Input) Program() string {
+	if in.Sallyport != nil && in.Sallyport.Code != "" {
+		return in.Sallyport.Code
+	}
+	return in.Code
 }
 
 // Request is what the code is to run with. The zero value of each field
@@ -26,12 +35,20 @@ type Request struct {
 	Version int `json:"version,omitempty"`
 	// Probe 1 asks for an Answer with a Report. Nothing is run, and no other
 	// field says anything.
-	Probe int `json:"probe,omitempty"`
+	Probe int    `json:"probe,omitempty"`
+	Code  string `json:"code,omitempty"`
 	// Run is the client's own ID for the run. A worker that is given a run a
 	// second time, under whatever job ID, does not run it again: it answers
 	// what it answered before, or that it cannot, with Redelivered set.
-	Run  string   `json:"run,omitempty"`
-	Args []string `json:"args,omitempty"`
+	Run string `json:"run,omitempty"`
+	// Owner and SentMs are for the client alone: which Sallyport sent it, and
+	// when, in milliseconds since 1970.
+	Owner  string `json:"owner,omitempty"`
+	SentMs int64  `json:"sentMs,omitempty"`
+	// Script runs the code as python runs a file. Without it the value of the
+	// last expression is echoed and await works at the top level.
+	Script bool     `json:"script,omitempty"`
+	Args   []string `json:"args,omitempty"`
 	// Filename is what tracebacks call the code.
 	Filename string `json:"filename,omitempty"`
 	// Files are put into the working directory.
