@@ -126,11 +126,17 @@ func (f *Figure) scale(p PUE) {
 	f.Joules, f.Low, f.High = f.Joules*mid, f.Low*low, f.High*high
 }
 
-// Footprint is all that there is to say of a run. Joules is the sum of the
-// figures that are there; what is Missing is known to be part of it, and not
-// known.
+// Footprint is all that there is to say of a run.
 type Footprint struct {
-	Method  string   `json:"method"`
+	Method string `json:"method"`
+	Energy Energy `json:"energy"`
+	// Emissions is null where it is not known where the run was.
+	Emissions *Emissions `json:"emissions"`
+}
+
+// Energy is the sum of the figures that are there. What is Missing is part of
+// it, and not known.
+type Energy struct {
 	Joules  float64  `json:"joules"`
 	Low     float64  `json:"low"`
 	High    float64  `json:"high"`
@@ -139,8 +145,6 @@ type Footprint struct {
 	GPU     *Figure  `json:"gpu,omitempty"`
 	Missing []string `json:"missing,omitempty"`
 	PUE     *PUE     `json:"pue,omitempty"` // nil: 1
-	// Emissions is null where it is not known where the run was.
-	Emissions *Emissions `json:"emissions"`
 }
 
 // Emissions are of a footprint at a place.
@@ -165,4 +169,4 @@ type Grid struct {
 }
 
 // KWh is the energy in kilowatt-hours.
-func (f *Footprint) KWh() float64 { return f.Joules / JoulesPerKWh }
+func (e *Energy) KWh() float64 { return e.Joules / JoulesPerKWh }

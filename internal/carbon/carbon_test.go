@@ -183,13 +183,13 @@ func TestCodeCarbonProcessMode(t *testing.T) {
 	// What codecarbon's process mode says of one busy thread for a minute:
 	// TDP x (cpu seconds / seconds / cpus), and the least of two modules.
 	f := m.Footprint(Usage{Wall: time.Minute, CPU: time.Minute, MemoryBytes: 1 << 30}, intel, nil)
-	if want := 135.0 / 28 * 60; !near(f.CPU.Joules, want) {
-		t.Errorf("CPU %v J, want %v", f.CPU.Joules, want)
+	if want := 135.0 / 28 * 60; !near(f.Energy.CPU.Joules, want) {
+		t.Errorf("CPU %v J, want %v", f.Energy.CPU.Joules, want)
 	}
-	if want := 10.0 * 60; !near(f.Memory.Joules, want) || f.Memory.Method != DIMM {
-		t.Errorf("memory %v J, want %v", f.Memory.Joules, want)
+	if want := 10.0 * 60; !near(f.Energy.Memory.Joules, want) || f.Energy.Memory.Method != DIMM {
+		t.Errorf("memory %v J, want %v", f.Energy.Memory.Joules, want)
 	}
-	if !near(f.Joules, f.CPU.Joules+f.Memory.Joules) || f.Method != MethodCodeCarbon {
+	if !near(f.Energy.Joules, f.Energy.CPU.Joules+f.Energy.Memory.Joules) || f.Method != MethodCodeCarbon {
 		t.Errorf("%+v", f)
 	}
 	for name, c := range map[string]struct {
@@ -236,7 +236,7 @@ func TestFootprint(t *testing.T) {
 	check := func(name string, f Footprint) {
 		t.Helper()
 		var sum float64
-		for _, part := range []*Figure{f.CPU, f.Memory, f.GPU} {
+		for _, part := range []*Figure{f.Energy.CPU, f.Energy.Memory, f.Energy.GPU} {
 			if part == nil {
 				continue
 			}
@@ -245,8 +245,8 @@ func TestFootprint(t *testing.T) {
 				t.Errorf("%s: %+v", name, part)
 			}
 		}
-		if !near(sum, f.Joules) || f.Low > f.Joules || f.High < f.Joules {
-			t.Errorf("%s: %v of %v to %v, sum %v", name, f.Joules, f.Low, f.High, sum)
+		if !near(sum, f.Energy.Joules) || f.Energy.Low > f.Energy.Joules || f.Energy.High < f.Energy.Joules {
+			t.Errorf("%s: %v of %v to %v, sum %v", name, f.Energy.Joules, f.Energy.Low, f.Energy.High, sum)
 		}
 		if _, err := json.Marshal(f); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -257,50 +257,50 @@ func TestFootprint(t *testing.T) {
 	u := Usage{Wall: time.Second, CPU: time.Second / 2, MemoryBytes: 1e9}
 	f := m.Footprint(u, intel, &france)
 	check("plain", f)
-	if !near(f.CPU.Joules, 135.0/28/2) || f.CPU.Method != TDP || !near(f.Memory.Joules, 0.375) || f.GPU != nil || f.Missing != nil {
+	if !near(f.Energy.CPU.Joules, 135.0/28/2) || f.Energy.CPU.Method != TDP || !near(f.Energy.Memory.Joules, 0.375) || f.Energy.GPU != nil || f.Energy.Missing != nil {
 		t.Errorf("%+v", f)
 	}
-	if e := f.Emissions; e == nil || !near(e.Grams, f.Joules/3.6e6*56.039) || e.Low > e.Grams || e.High < e.Grams {
+	if e := f.Emissions; e == nil || !near(e.Grams, f.Energy.Joules/3.6e6*56.039) || e.Low > e.Grams || e.High < e.Grams {
 		t.Errorf("%+v", e)
 	}
 
 	// Nowhere: energy, and null emissions.
 	f = m.Footprint(u, intel, nil)
 	raw, _ := json.Marshal(f)
-	if f.Emissions != nil || f.Joules == 0 || !strings.Contains(string(raw), `"emissions":null`) {
+	if f.Emissions != nil || f.Energy.Joules == 0 || !strings.Contains(string(raw), `"emissions":null`) {
 		t.Errorf("%s", raw)
 	}
 
 	// What is not measured is missing, and not zero.
 	f = m.Footprint(Usage{Wall: time.Second, CPU: -1, MemoryBytes: -1, GPUs: []GPU{{Model: "Voodoo 2"}, {}}}, Profile{}, nil)
-	if f.CPU != nil || f.Memory != nil || f.GPU != nil || strings.Join(f.Missing, ";") != "gpu Voodoo 2;gpu of an unknown model;cpu;memory" {
+	if f.Energy.CPU != nil || f.Energy.Memory != nil || f.Energy.GPU != nil || strings.Join(f.Energy.Missing, ";") != "gpu Voodoo 2;gpu of an unknown model;cpu;memory" {
 		t.Errorf("%+v", f)
 	}
 	f = m.Footprint(Usage{Wall: 2 * time.Second, CPU: -1, MemoryBytes: 0}, intel, nil)
 	check("no CPU time", f)
-	if f.CPU == nil || f.CPU.Method != WallTDP || f.CPU.Low != 0 || !near(f.CPU.Joules, 135) {
-		t.Errorf("%+v", f.CPU)
+	if f.Energy.CPU == nil || f.Energy.CPU.Method != WallTDP || f.Energy.CPU.Low != 0 || !near(f.Energy.CPU.Joules, 135) {
+		t.Errorf("%+v", f.Energy.CPU)
 	}
 
 	// Resolution widens.
 	sharp, blunt := m.Footprint(u, intel, nil), u
 	blunt.Resolution = 100 * time.Millisecond
-	if got := m.Footprint(blunt, intel, nil); got.Joules != sharp.Joules || got.CPU.Low >= sharp.CPU.Low || got.CPU.High <= sharp.CPU.High {
-		t.Errorf("%+v against %+v", got.CPU, sharp.CPU)
+	if got := m.Footprint(blunt, intel, nil); got.Energy.Joules != sharp.Energy.Joules || got.Energy.CPU.Low >= sharp.Energy.CPU.Low || got.Energy.CPU.High <= sharp.Energy.CPU.High {
+		t.Errorf("%+v against %+v", got.Energy.CPU, sharp.Energy.CPU)
 	}
 
 	// GPUs: counted, by board, both.
 	u.GPUs = []GPU{{Model: "Tesla T4", Count: 2}}
 	f = m.Footprint(u, intel, nil)
 	check("board", f)
-	if f.GPU.Method != BoardPower || !near(f.GPU.Joules, 140) {
-		t.Errorf("%+v", f.GPU)
+	if f.Energy.GPU.Method != BoardPower || !near(f.Energy.GPU.Joules, 140) {
+		t.Errorf("%+v", f.Energy.GPU)
 	}
 	u.GPUs = append(u.GPUs, GPU{Model: "Tesla T4", Joules: 33, Wall: time.Minute})
 	f = m.Footprint(u, intel, nil)
 	check("mixed", f)
-	if f.GPU.Method != MixedGPUs || !near(f.GPU.Joules, 173) || len(f.GPU.Inputs["devices"].([]any)) != 2 {
-		t.Errorf("%+v", f.GPU)
+	if f.Energy.GPU.Method != MixedGPUs || !near(f.Energy.GPU.Joules, 173) || len(f.Energy.GPU.Inputs["devices"].([]any)) != 2 {
+		t.Errorf("%+v", f.Energy.GPU)
 	}
 
 	// A building.
@@ -308,7 +308,7 @@ func TestFootprint(t *testing.T) {
 	p.PUE = all.PUE("kaggle")
 	bare, housed := m.Footprint(u, intel, &france), m.Footprint(u, p, &france)
 	check("housed", housed)
-	if !near(housed.Joules, 1.09*bare.Joules) || housed.PUE == nil || housed.PUE.Source == "" || bare.PUE != nil {
+	if !near(housed.Energy.Joules, 1.09*bare.Energy.Joules) || housed.Energy.PUE == nil || housed.Energy.PUE.Source == "" || bare.Energy.PUE != nil {
 		t.Errorf("%+v", housed)
 	}
 }
@@ -318,7 +318,7 @@ func TestRAPL(t *testing.T) {
 	p := Profile{CPUModel: "Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz", LogicalCPUs: 10}
 	run := func(joules float64, busy, cpu time.Duration) *Figure {
 		return m.Footprint(Usage{Wall: 10 * time.Second, CPU: cpu, MemoryBytes: -1,
-			Package: &Package{Joules: joules, Wall: 10 * time.Second, Busy: busy}}, p, nil).CPU
+			Package: &Package{Joules: joules, Wall: 10 * time.Second, Busy: busy}}, p, nil).Energy.CPU
 	}
 	// Idle: 10 % of 135 W for ten seconds is 135 J. A run that used one of ten
 	// processors, half of what was busy, has a tenth of that and half of the rest.
@@ -361,7 +361,7 @@ func FuzzNames(f *testing.F) {
 		}
 		fp := m.Footprint(Usage{Wall: time.Second, CPU: time.Second, GPUs: []GPU{{Model: gpu}}},
 			Profile{CPUModel: cpu, LogicalCPUs: 4, Virtual: true}, grid)
-		if math.IsNaN(fp.Joules) || math.IsInf(fp.High, 0) || fp.Joules < 0 || fp.CPU == nil {
+		if math.IsNaN(fp.Energy.Joules) || math.IsInf(fp.Energy.High, 0) || fp.Energy.Joules < 0 || fp.Energy.CPU == nil {
 			t.Errorf("%+v", fp)
 		}
 	})

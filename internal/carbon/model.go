@@ -36,40 +36,40 @@ func New(tables *Tables, method string) *Model {
 // Footprint is that of a run. A nil grid: it is not known where it ran.
 func (m *Model) Footprint(u Usage, p Profile, grid *Grid) Footprint {
 	f := Footprint{Method: m.method}
-	f.CPU = m.cpu(u, p)
-	f.Memory = m.memory(u, p)
-	f.GPU = m.gpu(u, &f)
-	if f.CPU == nil {
-		f.Missing = append(f.Missing, "cpu")
+	e := &f.Energy
+	e.CPU, e.Memory = m.cpu(u, p), m.memory(u, p)
+	e.GPU, e.Missing = m.gpu(u)
+	if e.CPU == nil {
+		e.Missing = append(e.Missing, "cpu")
 	}
-	if f.Memory == nil {
-		f.Missing = append(f.Missing, "memory")
+	if e.Memory == nil {
+		e.Missing = append(e.Missing, "memory")
 	}
 	if p.PUE.Factor > 0 && p.PUE.Factor != 1 {
 		pue := p.PUE
-		f.PUE = &pue
+		e.PUE = &pue
 	}
-	for _, part := range []*Figure{f.CPU, f.Memory, f.GPU} {
+	for _, part := range []*Figure{e.CPU, e.Memory, e.GPU} {
 		if part == nil {
 			continue
 		}
 		part.scale(p.PUE)
-		f.Joules, f.Low, f.High = f.Joules+part.Joules, f.Low+part.Low, f.High+part.High
+		e.Joules, e.Low, e.High = e.Joules+part.Joules, e.Low+part.Low, e.High+part.High
 	}
-	f.emit(grid)
+	f.Emissions = Emit(e.Joules, e.Low, e.High, grid)
 	return f
 }
 
-// emit fills in the emissions.
-func (f *Footprint) emit(grid *Grid) {
+// Emit is what an energy between two bounds emits at a place; nil where the
+// place is not known.
+func Emit(joules, low, high float64, grid *Grid) *Emissions {
 	if grid == nil {
-		f.Emissions = nil
-		return
+		return nil
 	}
-	f.Emissions = &Emissions{
-		Grams: f.Joules / JoulesPerKWh * grid.GramsPerKWh,
-		Low:   f.Low / JoulesPerKWh * grid.Low,
-		High:  f.High / JoulesPerKWh * grid.High,
+	return &Emissions{
+		Grams: joules / JoulesPerKWh * grid.GramsPerKWh,
+		Low:   low / JoulesPerKWh * grid.Low,
+		High:  high / JoulesPerKWh * grid.High,
 		Grid:  *grid,
 	}
 }
@@ -190,8 +190,7 @@ func (m *Model) memory(u Usage, p Profile) *Figure {
 		Inputs: map[string]any{"meanBytes": math.Round(u.MemoryBytes), "wattsPerGB": wattsPerGB, "wallSeconds": round(seconds)}}
 }
 
-func (m *Model) gpu(u Usage, f *Footprint) *Figure {
-	var sum *Figure
+func (m *Model) gpu(u Usage) (sum *Figure, missing []string) {
 	for _, g := range u.GPUs {
 		one := m.device(g, u.Wall)
 		if one == nil {
@@ -199,7 +198,7 @@ func (m *Model) gpu(u Usage, f *Footprint) *Figure {
 			if name == "" {
 				name = "of an unknown model"
 			}
-			f.Missing = append(f.Missing, "gpu "+name)
+			missing = append(missing, "gpu "+name)
 			continue
 		}
 		if sum == nil {
@@ -213,7 +212,7 @@ func (m *Model) gpu(u Usage, f *Footprint) *Figure {
 		devices, _ := sum.Inputs["devices"].([]any)
 		sum.Inputs["devices"] = append(devices, one.Inputs["devices"].([]any)...)
 	}
-	return sum
+	return sum, missing
 }
 
 // device is the figure of one kind of accelerator; nil: it cannot be told.
