@@ -1,5 +1,5 @@
 // Command sallyport gives an AI agent one MCP tool, run_python. Under other
-// names the same executable is the parts of the embedded gVisor runtime.
+// names the same executable is parts of its engines.
 package main
 
 import (
@@ -8,10 +8,14 @@ import (
 
 	"sallyport/internal/cli"
 	"sallyport/internal/sandbox/gvisor/cell"
+	"sallyport/internal/sandbox/process"
 )
 
 func main() {
 	if code, ok := cell.Main(os.Args); ok {
+		os.Exit(code)
+	}
+	if code, ok := process.Main(os.Args); ok {
 		os.Exit(code)
 	}
 	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Environ(), cli.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))

@@ -18,7 +18,7 @@ type layer struct {
 }
 
 var layers = []layer{
-	{"cmd/sallyport", 90, []string{"internal/cli", "internal/sandbox/gvisor/cell"}},
+	{"cmd/sallyport", 90, []string{"internal/cli", "internal/sandbox/gvisor/cell", "internal/sandbox/process"}},
 
 	{"internal/cli", 80, []string{
 		"internal/catalog", "internal/hidden", "internal/pins", "internal/signature",
@@ -60,6 +60,7 @@ var layers = []layer{
 
 	{"internal/sandbox/gvisor/cell", 32, []string{"internal/sandbox/gvisor", "internal/sandbox/hostroot"}},
 	{"internal/sandbox/gvisor", 31, []string{"internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
+	{"internal/sandbox/process", 31, []string{"internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
 	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 	{"internal/sandbox/runpod/runpodtest", 30, nil},
 	{"internal/sandbox/sandboxtest", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
@@ -98,7 +99,7 @@ var programs = map[string][]string{
 	"scripts/notice":          nil,
 	"scripts/report":          nil,
 	"test/conformance/client": {"internal/upstream", "internal/upstream/definitions"},
-	"test/engines":            {"internal/sandbox", "internal/sandbox/gvisor", "internal/sandbox/sandboxtest"},
+	"test/engines":            {"internal/sandbox", "internal/sandbox/gvisor", "internal/sandbox/sandboxtest", "internal/sandbox/process"},
 	"test/faults":             {"internal/sandbox/sandboxtest"},
 	"test/proxies":            nil,
 	"test/runpod/fake":        {"internal/sandbox/runpod/runpodtest"},

@@ -101,20 +101,33 @@ func bind(source *os.File, target string) error {
 	if err := unix.Mount(from, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return err
 	}
+	return ReadOnly(target)
+}
+
+// ReadOnly makes the mount at target, and every one below it, read-only.
+func ReadOnly(target string) error { return readOnly(target, unix.AT_RECURSIVE) }
+
+// ReadOnlyAlone makes the mount at target read-only, and none below it.
+func ReadOnlyAlone(target string) error { return readOnly(target, 0) }
+
+func readOnly(target string, flags uint) error {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
-	err = unix.MountSetattr(-1, target, unix.AT_RECURSIVE, &attr)
+	err := unix.MountSetattr(-1, target, flags, &attr)
 	if err == unix.ENOSYS {
-		err = remountReadOnly(target)
+		err = remountReadOnly(target, flags == unix.AT_RECURSIVE)
 	}
 	return err
 }
 
 // remountReadOnly is for kernels before 5.12. Flags that the source's mount
 // has are kept: a user namespace may not clear them.
-func remountReadOnly(target string) error {
-	mounts, err := mountsBelow(target)
-	if err != nil {
-		return err
+func remountReadOnly(target string, below bool) error {
+	mounts := []string{target}
+	if below {
+		var err error
+		if mounts, err = mountsBelow(target); err != nil {
+			return err
+		}
 	}
 	for _, m := range mounts {
 		var st unix.Statfs_t

@@ -77,12 +77,12 @@ func Plan(p *Interpreter, home, guestDir, guestTarget string) (fsys Rootfs, pyth
 		fsys.Files[path] = File{Data: []byte(content), Mode: 0o644}
 	}
 	for _, dir := range systemDirs {
-		if err := fsys.addHostPath(dir); err != nil {
+		if err := fsys.Show(dir); err != nil {
 			return fsys, "", nil, err
 		}
 	}
 	for _, path := range systemData {
-		if err := fsys.addHostPath(path); err != nil {
+		if err := fsys.Show(path); err != nil {
 			return fsys, "", nil, err
 		}
 	}
@@ -95,7 +95,7 @@ func Plan(p *Interpreter, home, guestDir, guestTarget string) (fsys Rootfs, pyth
 		installed := filepath.Join("/usr/local/lib/python"+p.Version.String(), "dist-packages")
 		switch fi, statErr := os.Stat("/usr/lib/python3/dist-packages"); {
 		case p.Packages == "":
-			err = fsys.addHostPath(installed)
+			err = fsys.Show(installed)
 		case statErr == nil && fi.IsDir():
 			packages = installed
 		}
@@ -126,9 +126,9 @@ func Plan(p *Interpreter, home, guestDir, guestTarget string) (fsys Rootfs, pyth
 	return fsys, python, env, nil
 }
 
-// addHostPath shows path as it is on the host: a symbolic link as a link, a
+// Show shows path as it is on the host: a symbolic link as a link, a
 // file or directory read-only, and nothing where the host has none.
-func (r *Rootfs) addHostPath(path string) error {
+func (r *Rootfs) Show(path string) error {
 	fi, err := os.Lstat(path)
 	if err != nil {
 		return nil // not on this host
