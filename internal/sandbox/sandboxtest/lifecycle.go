@@ -31,6 +31,7 @@ func (s *suite) lifecycle(t *testing.T) {
 	t.Run("exit", s.guestEnds)
 	t.Run("gone", s.gone)
 	t.Run("start cancelled", s.startCancelled)
+	t.Run("loopback", s.loopback)
 	t.Run("two at once", s.twoAtOnce)
 	t.Run("same ID", s.sameID)
 	t.Run("many programs", s.manyPrograms)

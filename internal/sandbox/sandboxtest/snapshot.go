@@ -31,6 +31,7 @@ func (s *suite) snapshots(t *testing.T) {
 	t.Run("many from one", s.manyFromOne)
 	t.Run("binding", s.bindings)
 	t.Run("refused", s.snapshotRefused)
+	t.Run("loopback", s.restoredLoopback)
 	t.Run("limits hold", s.restoredLimits)
 	t.Run("background", s.restoredBackground)
 }

@@ -133,7 +133,7 @@ func readEvents(name string, r io.Reader) (*engine, error) {
 // scenario is a test's name without the engine.
 func scenario(test string) string {
 	if _, rest, ok := strings.Cut(test, "/"); ok {
-		return rest
+		return strings.TrimPrefix(rest, "duplex/") // the fake has a suite of each kind
 	}
 	return "(the suite)"
 }

@@ -37,5 +37,9 @@ func (c *cell) restore(dir string) error {
 			return err
 		}
 	}
-	return c.container.Restore(c.conf, dir, false, true, &boot.CreateLinksAndRoutesArgs{})
+	// The loopback is made anew; a sandbox has no other network.
+	return c.container.Restore(c.conf, dir, false, true, &boot.CreateLinksAndRoutesArgs{
+		LoopbackLinks: []boot.LoopbackLink{boot.DefaultLoopbackLink},
+		IsRestore:     true,
+	})
 }
