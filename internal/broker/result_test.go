@@ -54,7 +54,7 @@ func TestResults(t *testing.T) {
 				Artifacts: []wire.Artifact{{Path: "plots/sine.png", Size: 20480}},
 				Stray:     "late\n", StrayOmitted: 9,
 				Background: wire.Background{Threads: 1, Tasks: 2, Children: 3},
-				Usage:      &session.Usage{CPU: 1500 * time.Millisecond, PeakBytes: 64 << 20},
+				Usage:      &session.Spent{CPU: 1500 * time.Millisecond, PeakBytes: 64 << 20},
 			})
 			r.DurationMs = 2345
 			return r

@@ -36,6 +36,8 @@ type box struct {
 	interrupter sandbox.Interrupter // nil: only destroying it ends code
 	pauser      sandbox.Pauser      // nil: it cannot be paused
 
+	tally *tally
+
 	stray stray
 	book  atomic.Pointer[book] // of the session that has it
 	rest  *rest                // what watches it between executions; nil during them
@@ -115,6 +117,11 @@ func open(config Config, id string, run sandbox.Run, log *slog.Logger, life <-ch
 	b.meter, _ = sandbox.As[sandbox.Meter](run)
 	b.interrupter, _ = sandbox.As[sandbox.Interrupter](run)
 	b.pauser, _ = sandbox.As[sandbox.Pauser](run)
+	if b.meter == nil {
+		b.tally = newTally(nil)
+	} else {
+		b.tally = newTally(b.usage)
+	}
 	opts.Log = b.log
 	opts.Stray = func(s guest.Stream, p []byte) {
 		b.stray.write(p)
@@ -197,6 +204,7 @@ func sentence(what, detail string) string {
 func (b *box) destroy() {
 	b.gone.Do(func() {
 		b.rest.stop()
+		b.tally.close(b.conn != nil && !b.dead())
 		ctx, cancel := context.WithTimeout(context.Background(), destroyTimeout)
 		defer cancel()
 		if b.conn != nil {
@@ -216,10 +224,12 @@ func (b *box) usage() (sandbox.Usage, bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
 	defer cancel()
+	asked := time.Now()
 	u, err := b.meter.Usage(ctx)
 	if err != nil {
 		b.log.Debug("usage", "error", err)
 		return sandbox.Usage{}, false
 	}
+	b.tally.add(u, asked)
 	return u, u.CPU >= 0
 }

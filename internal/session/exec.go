@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
 	"sallyport/internal/wire"
 )
 
@@ -88,11 +87,18 @@ func (b *box) exec(ctx context.Context, config Config, req Request, prep *Prepar
 	b.told(prep)
 
 	began := time.Now()
-	first, last := b.wait(ctx, config, running, x, &out)
+	spent := b.tally.begin(req.Spent)
+	measured := b.wait(ctx, config, running, x, &out)
 	endCalls()
 	out.Wall = time.Since(began)
-	if out.Wall >= usageAfter && first != nil {
-		out.Usage = &Usage{CPU: last.CPU - first.CPU, PeakBytes: last.PeakBytes}
+	b.tally.end(spent)
+	measured = measured && out.Wall >= usageAfter
+	if !measured && req.Measure && !b.dead() {
+		_, measured = b.usage()
+	}
+	if measured {
+		used := b.tally.spent(spent)
+		out.Usage = &used
 	}
 	kept := x.out.close()
 	out.Stdout, out.Stderr = kept[Stdout], kept[Stderr]
@@ -127,9 +133,9 @@ func (b *box) told(prep *Preparation) {
 }
 
 // wait follows an execution to its end, ends it when its time is up or its
-// caller wants no more of it, and fills in the outcome. It returns the first
-// and last measurement, nil when there was none.
-func (b *box) wait(ctx context.Context, config Config, running *guest.Execution, x *execution, out *Outcome) (first *sandbox.Usage, last sandbox.Usage) {
+// caller wants no more of it, and fills in the outcome. It says whether the
+// sandbox was measured meanwhile.
+func (b *box) wait(ctx context.Context, config Config, running *guest.Execution, x *execution, out *Outcome) (measured bool) {
 	began := time.Now()
 	timeout := x.req.Timeout
 	timer := time.NewTimer(min(sampleEvery, timeout, config.WholeRun))
@@ -137,10 +143,7 @@ func (b *box) wait(ctx context.Context, config Config, running *guest.Execution,
 	measure := func() {
 		cpu := unknownCPU
 		if u, ok := b.usage(); ok {
-			cpu, last = u.CPU, u
-			if first == nil {
-				first = &u
-			}
+			cpu, measured = u.CPU, true
 		}
 		out.Own = x.clock.settle(time.Now(), cpu)
 	}
@@ -148,19 +151,19 @@ func (b *box) wait(ctx context.Context, config Config, running *guest.Execution,
 		select {
 		case <-running.Done():
 			b.conclude(running, out)
-			if first != nil {
+			if measured {
 				measure()
 			} else {
 				out.Own = x.clock.settle(time.Now(), unknownCPU)
 			}
-			return first, last
+			return measured
 		case <-ctx.Done():
 			if ended(running) {
 				continue
 			}
 			out.End = Cancelled
 			b.terminate(ctx, config, running, x, out)
-			return first, last
+			return measured
 		case <-timer.C:
 		}
 		measure()
@@ -174,7 +177,7 @@ func (b *box) wait(ctx context.Context, config Config, running *guest.Execution,
 				out.Limit, out.Whole = config.WholeRun, true
 			}
 			b.terminate(ctx, config, running, x, out)
-			return first, last
+			return measured
 		}
 		timer.Reset(max(time.Millisecond, min(sampleEvery, timeout-out.Own, config.WholeRun-wall)))
 	}

@@ -70,6 +70,9 @@ type view struct {
 // calls it.
 func (s *Session) opened(b *box) {
 	b.book.Store(s.book)
+	if s.config.Rested != nil {
+		b.tally.of(func(spent Spent) { s.config.Rested(s.name, spent) })
+	}
 	s.view.mu.Lock()
 	defer s.view.mu.Unlock()
 	s.view.box, s.view.status, s.view.lost = b, Awake, ""

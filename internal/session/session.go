@@ -63,6 +63,10 @@ type Config struct {
 	// without either none are kept.
 	Logs     string
 	LogBytes int64
+	// Rested is told, now and then and at its end, what the sandbox of a
+	// session used while none of its executions ran. It must not block. Nil:
+	// nobody asks.
+	Rested func(session string, spent Spent)
 	// MaxDisk bounds the snapshots of sessions, of all processes together, in
 	// bytes; 0 is 4 GiB. Those that have slept longest go first.
 	MaxDisk int64
@@ -132,6 +136,12 @@ type Request struct {
 	// Output is given what the code writes as it comes, by one goroutine at a
 	// time; it must not keep the slice. Nil: nobody looks.
 	Output func(Stream, []byte)
+	// Spent is told once what an execution used, off the path of its answer
+	// and perhaps much later. It must not block. Nil: nobody asks.
+	Spent func(Spent)
+	// Measure has even the shortest execution measured for its outcome, which
+	// costs its answer a millisecond.
+	Measure bool
 }
 
 // End says how an execution ended.
@@ -180,13 +190,7 @@ type Outcome struct {
 	Stray        string
 	StrayOmitted int64
 	Own, Wall    time.Duration
-	Usage        *Usage // nil: the run was too short to be measured
-}
-
-// Usage is what the host measured.
-type Usage struct {
-	CPU       time.Duration // of this execution
-	PeakBytes int64         // of the sandbox so far; negative is unknown
+	Usage        *Spent // nil: the run was too short to be measured
 }
 
 // A Session runs code in one sandbox. It is safe for concurrent use.
