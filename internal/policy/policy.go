@@ -66,6 +66,10 @@ func Default() *Policy {
 			sandbox.OpenFiles: sandbox.Soft,
 			sandbox.CPU:       sandbox.Absent,
 		},
+		Remote: Remote{
+			MinIsolation: sandbox.PlatformIsolation,
+			Require:      map[sandbox.Resource]sandbox.Enforcement{sandbox.Memory: sandbox.Soft, sandbox.Processes: sandbox.Soft},
+		},
 		Servers: []string{"*"},
 	}
 }

@@ -168,7 +168,7 @@ func (s *Store) List() ([]*Record, error) {
 }
 
 func (s *Store) write(r *Record) error {
-	b, err := json.MarshalIndent(r, "", "  ")
+	b, err := json.Marshal(r) // not indented: a handle is to stay as it is
 	if err != nil {
 		return err
 	}

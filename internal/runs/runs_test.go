@@ -1,0 +1,396 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sallyport/internal/sandbox"
+	"sallyport/internal/state"
+)
+
+// service is a batch engine whose runs end when a test says so.
+type service struct {
+	mu        sync.Mutex
+	runs      map[string]*remote
+	startErr  error
+	gone      map[string]bool
+	uncancels bool // it cannot cancel
+	strays    []string
+	swept     []string
+}
+
+type remote struct {
+	s         *service
+	id        string
+	spec      sandbox.Spec
+	done      chan struct{}
+	once      sync.Once
+	result    sandbox.BatchResult
+	files     map[string]string
+	fetchErr  error
+	destroyed int
+	observe   func(sandbox.Progress)
+}
+
+func newService() *service { return &service{runs: map[string]*remote{}, gone: map[string]bool{}} }
+
+func (s *service) Name() string { return "far" }
+func (s *service) Probe(context.Context) (*sandbox.Report, error) {
+	return &sandbox.Report{Backend: "far", Usable: true, Remote: true}, nil
+}
+func (s *service) Close() error { return nil }
+
+func (s *service) Start(_ context.Context, spec *sandbox.Spec) (sandbox.Run, error) {
+	if s.startErr != nil {
+		return nil, s.startErr
+	}
+	r := &remote{s: s, id: spec.ID, spec: *spec, done: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs[spec.ID] = r
+	return s.as(r), nil
+}
+
+func (s *service) as(r *remote) sandbox.Run {
+	if s.uncancels {
+		return struct {
+			sandbox.Run
+			sandbox.BatchResulter
+			sandbox.Fetcher
+			sandbox.Observer
+		}{r, r, r, r}
+	}
+	return r
+}
+
+func (s *service) Attach(_ context.Context, h sandbox.Handle) (sandbox.Run, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.runs[h.ID]
+	if r == nil || s.gone[h.ID] {
+		return nil, &sandbox.Error{Op: "attach", Backend: "far", Kind: sandbox.ErrGone, Err: errors.New("its result has expired")}
+	}
+	return s.as(r), nil
+}
+
+func (s *service) Sweep(_ context.Context, _ time.Duration, known func(string) bool) ([]string, error) {
+	for _, id := range s.strays {
+		if !known(id) {
+			s.swept = append(s.swept, id)
+		}
+	}
+	return s.swept, nil
+}
+
+func (r *remote) Handle() sandbox.Handle {
+	return sandbox.Handle{Backend: "far", Version: 1, ID: r.id, Data: []byte(`{"job":"j1"}`)}
+}
+func (r *remote) Wait(ctx context.Context) (sandbox.Exit, error) {
+	_, err := r.Result(ctx)
+	return sandbox.Exit{}, err
+}
+func (r *remote) Destroy(context.Context) error { r.destroyed++; return nil }
+func (r *remote) Result(ctx context.Context) (sandbox.BatchResult, error) {
+	select {
+	case <-r.done:
+		return r.result, nil
+	case <-ctx.Done():
+		return sandbox.BatchResult{}, ctx.Err()
+	}
+}
+func (r *remote) Observe(f func(sandbox.Progress)) { r.observe = f }
+func (r *remote) Cancel(context.Context) error {
+	r.end(sandbox.BatchResult{End: sandbox.BatchCancelled, Error: "cancelled"})
+	return nil
+}
+func (r *remote) Fetch(_ context.Context, dir *os.Root) ([]sandbox.FetchedFile, error) {
+	if r.fetchErr != nil {
+		return nil, r.fetchErr
+	}
+	var list []sandbox.FetchedFile
+	for name, text := range r.files {
+		if err := dir.WriteFile(name, []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+		list = append(list, sandbox.FetchedFile{Path: name, Size: int64(len(text))})
+	}
+	return list, nil
+}
+func (r *remote) end(b sandbox.BatchResult) {
+	r.once.Do(func() { r.result = b; close(r.done) })
+}
+
+func newStore(t *testing.T, s *service) *Store {
+	t.Helper()
+	return storeIn(filepath.Join(t.TempDir(), "runs"), s)
+}
+
+func storeIn(dir string, s *service) *Store {
+	return NewStore(state.At(dir), map[string]sandbox.Backend{"far": s}, 24*time.Hour, slog.New(slog.NewTextHandler(io.Discard, nil)))
+}
+
+func begin(t *testing.T, s *Store, opts Options) (*Job, *remote) {
+	t.Helper()
+	j, err := s.Start(t.Context(), "far", sandbox.Spec{Code: "1", Batch: sandbox.Batch{Timeout: time.Minute}}, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(j.Close)
+	return j, s.engines["far"].(*service).runs[j.ID()]
+}
+
+func text(t *testing.T, s *Store, id string, stderr bool) string {
+	t.Helper()
+	f, err := s.Output(id, stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestARunFromStartToFiles(t *testing.T) {
+	svc := newService()
+	s := newStore(t, svc)
+	j, r := begin(t, s, Options{Program: "plot.py"})
+	before, err := s.Get(j.ID())
+	if err != nil || before.State != Queued || before.Handle == nil || string(before.Handle.Data) != `{"job":"j1"}` || before.Timeout != 60 || before.Program != "plot.py" {
+		t.Fatalf("%+v, %v", before, err)
+	}
+	r.files = map[string]string{"plot.png": "picture"}
+	r.end(sandbox.BatchResult{
+		Stdout: []byte("out\n"), Stderr: []byte("err\n"), ExitCode: 3, Queued: 2 * time.Second, Ran: 5 * time.Second,
+		Usage: &sandbox.BatchUsage{CPU: 4 * time.Second, GPUModel: "T4", GPUs: 2}, Notes: []string{"n"},
+	})
+	record, err := j.Wait(t.Context(), nil)
+	if err != nil || record.State != Ended || record.Result.ExitCode != 3 || record.Result.QueuedSeconds != 2 || record.Result.RanSeconds != 5 || !record.Fetched {
+		t.Fatalf("%+v, %v", record, err)
+	}
+	if got := record.Result.Usage(); got.CPU != 4*time.Second || got.GPUModel != "T4" || got.GPUs != 2 {
+		t.Errorf("usage %+v", got)
+	}
+	if text(t, s, j.ID(), false) != "out\n" || text(t, s, j.ID(), true) != "err\n" {
+		t.Error("the output was not kept")
+	}
+	root, err := s.Files(j.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if b, err := root.ReadFile("plot.png"); err != nil || string(b) != "picture" {
+		t.Errorf("%s, %v", b, err)
+	}
+	if r.destroyed != 1 {
+		t.Errorf("destroyed %d times", r.destroyed)
+	}
+	j.Close()
+	if err := s.Remove(j.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(j.ID()); !errors.Is(err, ErrUnknown) {
+		t.Errorf("after its removal: %v", err)
+	}
+	if _, err := os.Stat(s.dir.Sub(j.record.ID).Path("")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its files are left: %v", err)
+	}
+}
+
+func TestProgressIsInTheRecord(t *testing.T) {
+	s := newStore(t, newService())
+	j, _ := begin(t, s, Options{})
+	j.note(sandbox.Progress{State: "queued, 2 workers are starting"})
+	j.note(sandbox.Progress{Running: true, Handle: &sandbox.Handle{Backend: "far", ID: j.ID(), Data: []byte(`{"job":"j2"}`)}})
+	r, err := s.Get(j.ID())
+	if err != nil || r.State != Running || r.Began.IsZero() || r.Status == "" || string(r.Handle.Data) != `{"job":"j2"}` {
+		t.Fatalf("%+v, %v", r, err)
+	}
+}
+
+func TestAStartThatFailsLeavesNothing(t *testing.T) {
+	svc := newService()
+	svc.startErr = errors.New("no quota")
+	s := newStore(t, svc)
+	if _, err := s.Start(t.Context(), "far", sandbox.Spec{Code: "1"}, Options{}); err == nil || !strings.Contains(err.Error(), "no quota") {
+		t.Fatal(err)
+	}
+	if list, err := s.List(); err != nil || len(list) != 0 {
+		t.Errorf("%v, %v", list, err)
+	}
+	if _, err := s.Start(t.Context(), "near", sandbox.Spec{}, Options{}); !errors.Is(err, ErrOff) {
+		t.Errorf("an engine that is off: %v", err)
+	}
+}
+
+func TestOneFollows(t *testing.T) {
+	svc := newService()
+	dir := filepath.Join(t.TempDir(), "runs")
+	one, other := storeIn(dir, svc), storeIn(dir, svc)
+	j, r := begin(t, one, Options{})
+	if _, err := other.Attach(t.Context(), j.ID()); !errors.Is(err, ErrFollowed) {
+		t.Fatalf("two follow: %v", err)
+	}
+	// Cancelling needs no following.
+	if err := other.Cancel(t.Context(), j.ID()); err != nil {
+		t.Fatal(err)
+	}
+	record, err := j.Wait(t.Context(), nil)
+	if err != nil || record.Result.End != sandbox.BatchCancelled {
+		t.Fatalf("%+v, %v", record, err)
+	}
+	if err := other.Remove(j.ID()); !errors.Is(err, ErrFollowed) {
+		t.Errorf("removed what is followed: %v", err)
+	}
+	j.Close()
+	again, err := other.Attach(t.Context(), j.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if record, err := again.Wait(t.Context(), nil); err != nil || record.State != Ended || r.destroyed != 1 {
+		t.Errorf("%+v, %v, destroyed %d times", record, err, r.destroyed)
+	}
+}
+
+func TestFilesThatCouldNotBeFetchedStayThere(t *testing.T) {
+	s := newStore(t, newService())
+	j, r := begin(t, s, Options{})
+	r.fetchErr = errors.New("the network is down")
+	r.end(sandbox.BatchResult{})
+	record, err := j.Wait(t.Context(), nil)
+	if err != nil || !strings.Contains(record.Trouble, "the network is down") || r.destroyed != 0 {
+		t.Fatalf("%+v, %v, destroyed %d times", record, err, r.destroyed)
+	}
+	j.Close()
+	r.fetchErr, r.files = nil, map[string]string{"a": "b"}
+	again, err := s.Attach(t.Context(), j.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	record, err = again.Wait(t.Context(), nil)
+	if err != nil || record.Trouble != "" || len(record.Files) != 1 || r.destroyed != 1 {
+		t.Errorf("%+v, %v, destroyed %d times", record, err, r.destroyed)
+	}
+}
+
+func TestWhatTheServiceForgot(t *testing.T) {
+	svc := newService()
+	s := newStore(t, svc)
+	j, _ := begin(t, s, Options{})
+	j.Close()
+	svc.gone[j.ID()] = true
+	again, err := s.Attach(t.Context(), j.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	record, err := again.Wait(t.Context(), nil)
+	if err != nil || record.Result.End != sandbox.BatchLost || !strings.Contains(record.Result.Error, "expired") {
+		t.Errorf("%+v, %v", record.Result, err)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	svc := newService()
+	svc.strays = []string{"run-aaaaaaaaaaaa"}
+	s := newStore(t, svc)
+	left, _ := begin(t, s, Options{})
+	left.Close() // its program died
+	alone, _ := begin(t, s, Options{Detached: true})
+	alone.Close()
+	followed, _ := begin(t, s, Options{})
+	old, r := begin(t, s, Options{})
+	r.end(sandbox.BatchResult{})
+	if _, err := old.Wait(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	old.mu.Lock()
+	old.record.Ended = time.Now().Add(-25 * time.Hour)
+	old.save()
+	old.mu.Unlock()
+	old.Close()
+
+	s.Sweep(t.Context())
+	for id, want := range map[string]string{left.ID(): "ended cancelled", alone.ID(): "queued ", followed.ID(): "queued "} {
+		r, err := s.Get(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := string(r.State) + " "
+		if r.Result != nil {
+			got += string(r.Result.End)
+		}
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if _, err := s.Get(old.ID()); !errors.Is(err, ErrUnknown) {
+		t.Errorf("an old run is still there: %v", err)
+	}
+	if fmt.Sprint(svc.swept) != "[run-aaaaaaaaaaaa]" {
+		t.Errorf("swept %v", svc.swept)
+	}
+}
+
+// A service that cannot cancel lets the run go on, and the record says so.
+func TestSweepOfWhatCannotBeCancelled(t *testing.T) {
+	svc := newService()
+	svc.uncancels = true
+	s := newStore(t, svc)
+	j, _ := begin(t, s, Options{})
+	j.Close()
+	s.Sweep(t.Context())
+	r, err := s.Get(j.ID())
+	if err != nil || r.State == Ended || !r.Detached {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestBrokenRecords(t *testing.T) {
+	s := newStore(t, newService())
+	j, _ := begin(t, s, Options{})
+	for _, content := range []string{"", "{", `{"version":9,"id":"` + j.ID() + `"}`, `{"version":1,"id":"run-bbbbbbbbbbbb"}`} {
+		if err := s.dir.Write(recordName(j.ID()), []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := s.Get(j.ID()); err == nil {
+			t.Errorf("%q was read as %+v", content, r)
+		}
+	}
+	if _, err := s.List(); err == nil {
+		t.Error("a list hides what could not be read")
+	}
+	for _, id := range []string{"", "../x", "run-1", "run-AAAAAAAAAAAA", "run-aaaaaaaaaaaa/.."} {
+		if _, err := s.Get(id); !errors.Is(err, ErrUnknown) {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}
+
+func TestURI(t *testing.T) {
+	const id = "run-abcdefghij23"
+	for _, path := range []string{"plot.png", "a/b c.txt", "ü%20.csv", "a/../b"} {
+		gotID, gotPath, ok := ParseURI(URI(id, path))
+		if !ok || gotID != id || gotPath != path {
+			t.Errorf("%s: %s, %s, %v", path, gotID, gotPath, ok)
+		}
+	}
+	for _, uri := range []string{"", "sallyport://runs/", "sallyport://runs/x/files/a", "sallyport://runs/" + id + "/files/", "file:///etc/passwd", "sallyport://runs/" + id + "/files/%zz"} {
+		if _, _, ok := ParseURI(uri); ok {
+			t.Errorf("%q was accepted", uri)
+		}
+	}
+}
