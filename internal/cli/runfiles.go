@@ -78,7 +78,7 @@ func readFiles(args []string) ([]sandbox.File, error) {
 		}
 	}
 	spec := sandbox.Spec{ID: "files", Files: files}
-	if err := spec.Check(maxSent); err != nil {
+	if err := spec.Check(); err != nil {
 		return nil, fmt.Errorf("--file: %w", err)
 	}
 	return files, nil

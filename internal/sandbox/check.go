@@ -53,3 +53,11 @@ func (spec *Spec) Check() error {
 	}
 	return nil
 }
+
+// FileBytes is what Files weigh together.
+func (spec *Spec) FileBytes() (total int) {
+	for _, f := range spec.Files {
+		total += len(f.Data)
+	}
+	return total
+}

@@ -15,7 +15,7 @@ import (
 // check says what is wrong with a spec. The error has ErrUnsupported in its
 // chain where the spec is good and the engine cannot do it.
 func check(spec *sandbox.Spec, batch bool) error {
-	if err := spec.Check(64 << 20); err != nil {
+	if err := spec.Check(); err != nil {
 		return err
 	}
 	switch {
