@@ -264,7 +264,7 @@ for name in ("string", "struct", "textwrap"):
         return "%s is locked" % path
     finally:
         os.close(fd)
-`},
+`, Level: sandbox.ContainerIsolation},
 		{Name: "neighbour-semaphore", Category: c, Tries: "finds a System V semaphore or message queue of another sandbox", Probe: `
 return first([lambda: "semaphore %d" % syscall("semget", P["neighbourkey"], 0, 0), lambda: "queue %d" % syscall("msgget", P["neighbourkey"], 0)])
 `},
