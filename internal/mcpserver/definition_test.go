@@ -126,6 +126,47 @@ func TestWhatAnAgentReads(t *testing.T) {
 	}
 }
 
+// A choice of engines is named, and fits; without one nothing is said of it.
+func TestChoiceOfEngines(t *testing.T) {
+	codec, err := tokenizer.Get(tokenizer.O200kBase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range revisions {
+		for _, tt := range []struct {
+			backends []string
+			want     string // in the schema; empty: no choice
+		}{
+			{nil, ""},
+			{[]string{"gvisor"}, ""},
+			{[]string{"podman", "kaggle", "runpod"}, `"backend":{"enum":["podman","kaggle","runpod"]}`},
+		} {
+			c := serve(t, Config{Backends: tt.backends})
+			self := c.open(version)
+			list := string(c.ask(version, "1", "tools/list", ""))
+			var schema bytes.Buffer
+			if err := json.Compact(&schema, []byte(list)); err != nil {
+				t.Fatal(err)
+			}
+			if has := strings.Contains(schema.String(), "backend"); has != (tt.want != "") || !strings.Contains(schema.String(), tt.want) {
+				t.Errorf("%s, %v: %s", version, tt.backends, list)
+			}
+			var hello struct{ Instructions string }
+			if err := json.Unmarshal(self, &hello); err != nil {
+				t.Fatal(err)
+			}
+			n, err := codec.Count(list + hello.Instructions)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%s, %d engines: %d tokens", version, len(tt.backends), n)
+			if n > 200 {
+				t.Errorf("%s, %v: %d tokens", version, tt.backends, n)
+			}
+		}
+	}
+}
+
 func TestTheManual(t *testing.T) {
 	for _, version := range revisions {
 		c := serve(t, Config{})

@@ -53,6 +53,10 @@ var requests = []struct {
 	{"members unknown to us", `"name":"run_python","arguments":{"code":"print a"},"other":[1]`},
 	{"answers to questions that were not asked", `"name":"run_python","arguments":{"code":"print a"},"requestState":"x"`},
 	{"an escaped name", `"name":"run\u005fpython","arguments":{"code":"print a"}`},
+	{"pictures", `"name":"run_python","arguments":{"code":"draw"}`},
+	{"an engine", `"name":"run_python","arguments":{"code":"print a","backend":"kaggle"}`},
+	{"an engine that is null", `"name":"run_python","arguments":{"code":"print a","backend":null}`},
+	{"an engine that is no text", `"name":"run_python","arguments":{"code":"print a","backend":["kaggle"]}`},
 	{"spaces", ` "name" : "run_python" , "arguments" : { "code" : "print a" } `},
 }
 

@@ -39,11 +39,16 @@ func (e *stubExecutor) Submit(req broker.Request) func(context.Context) *broker.
 		switch verb {
 		case "":
 			return broker.Invalid("Missing 'code' argument")
+		case "draw":
+			return &broker.Result{
+				Status: broker.Success, ExitCode: &zero, Artifacts: []broker.Artifact{{Path: "a.png", Size: 3}},
+				Images: []broker.Image{{Path: "a.png", MIMEType: "image/png", Data: []byte{0, 0xff, 7}}, {MIMEType: "image/gif", Data: []byte("g")}},
+			}
 		case "print":
 			if req.OnOutput != nil {
 				req.OnOutput(broker.Stdout, []byte(arg+"\n"))
 			}
-			return &broker.Result{Status: broker.Success, Summary: "Success", ExitCode: &zero, Servers: req.Servers, Stdout: []string{arg}}
+			return &broker.Result{Status: broker.Success, Summary: "Success", ExitCode: &zero, Servers: req.Servers, Backend: req.Backend, Stdout: []string{arg}}
 		case "raise":
 			return &broker.Result{Status: broker.Failed, Summary: arg, Error: arg, ExitCode: &one, Stderr: []string{"Traceback <>&", arg}}
 		case "timeout":

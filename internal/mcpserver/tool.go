@@ -23,6 +23,15 @@ const toolDescription = "Run Python in a persistent sandbox without network: var
 	"Persist across sessions: save_memory(key, value), load_memory(key), save_tool(func). " +
 	"Manual: capability_summary()."
 
+// toolDescriptionWithChoice says less, to stay there also where the schema names
+// engines.
+const toolDescriptionWithChoice = "Run Python in a persistent sandbox without network: variables and /workspace stay; " +
+	"the last expression is echoed; await works. " +
+	"Discover MCP servers: discovered_servers(), await search_tool_docs('query'). " +
+	"Call: pass servers=['x'], then await mcp_x.tool(arg=1). " +
+	"Persist: save_memory(key, value), load_memory(key), save_tool(func). " +
+	"Manual: capability_summary()."
+
 // toolSchema has no additionalProperties and no bounds: what is wrong with the
 // arguments is answered by the tool, where the agent sees it.
 //
@@ -46,9 +55,13 @@ func toolSchema(backends []string) json.RawMessage {
 // anything that its servers allow, so the tool is not read-only, may destroy, is
 // not idempotent, and reaches an open world.
 func (s *Server) addTool(sdk *mcp.Server, stop context.Context) {
+	description := toolDescription
+	if len(s.config.Backends) > 1 {
+		description = toolDescriptionWithChoice
+	}
 	sdk.AddTool(&mcp.Tool{
 		Name:        toolName,
-		Description: toolDescription,
+		Description: description,
 		InputSchema: toolSchema(s.config.Backends),
 	}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		ctx, cancel := context.WithCancelCause(ctx)
