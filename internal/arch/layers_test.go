@@ -25,11 +25,12 @@ var layers = []layer{
 		"internal/control", "internal/session",
 		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/policy", "internal/runs",
 		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/upstream/secret", "internal/sandbox/gvisor",
+		"internal/image", "internal/image/archive", "internal/image/flatten", "internal/image/registry",
 		"internal/sandbox", "internal/settings", "internal/snapshot", "internal/memory", "internal/usertools", "internal/state",
 	}},
 	{"internal/mcpserver", 70, []string{"internal/broker", "internal/upstream/jsonrpc", "internal/toon"}},
 	{"internal/broker", 60, []string{
-		"internal/catalog", "internal/pins",
+		"internal/carbon", "internal/catalog", "internal/pins",
 		"internal/bridge", "internal/session", "internal/policy", "internal/runs", "internal/sandbox", "internal/snapshot", "internal/state", "internal/wire",
 	}},
 	{"internal/runs", 52, []string{"internal/sandbox", "internal/state"}},
@@ -59,7 +60,7 @@ var layers = []layer{
 	{"internal/upstream/tail", 39, nil},
 
 	{"internal/sandbox/gvisor/cell", 32, []string{"internal/sandbox/gvisor", "internal/sandbox/hostroot"}},
-	{"internal/sandbox/gvisor", 31, []string{"internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
+	{"internal/sandbox/gvisor", 31, []string{"internal/image", "internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
 	{"internal/sandbox/process", 31, []string{"internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
 	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 	{"internal/sandbox/runpod/runpodtest", 30, nil},

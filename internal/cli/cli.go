@@ -52,6 +52,7 @@ type grammar struct {
 	Tools      toolsCmd      `cmd:"" help:"Find and show the tools of all servers."`
 	Sessions   sessionsCmd   `cmd:"" help:"Show and manage sessions: of all your Sallyports, awake and asleep."`
 	Runs       runsCmd       `cmd:"" help:"Show and manage runs on runpod and kaggle."`
+	Image      imageCmd      `cmd:"" help:"Get, load and remove the OCI images that code can run in."`
 	Memory     memoryCmd     `cmd:"" help:"Show and change what code has kept for later sessions."`
 	SavedTools savedToolsCmd `cmd:"" help:"Show and move the functions that code has saved for later sessions."`
 	Config     configCmd     `cmd:"" help:"Print the settings in force and where each came from."`
@@ -74,6 +75,7 @@ type app struct {
 	// These two are there once configure has been called.
 	settings *settings.Settings
 	log      *slog.Logger
+	images   *imageLibrary // nil until somebody needs it
 }
 
 // Main runs the command line args (without the program's name) and returns the

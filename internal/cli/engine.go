@@ -41,7 +41,7 @@ func (a *app) engine() (sandbox.Backend, error) {
 	if name != settings.EngineGVisor {
 		lack("engine", "; the embedded gVisor then runs the code, and needs neither Podman nor Docker", "this version cannot run code in %s yet", name)
 	}
-	if s.Image != "" {
+	if s.Image != "" && name != settings.EngineGVisor {
 		lack("image", "; code then runs in the host's own Python", "this version cannot run code in images such as %s yet", s.Image)
 	}
 	if name == settings.EngineGVisor && s.Container.User != settings.DefaultUser {
@@ -58,6 +58,8 @@ func (a *app) engine() (sandbox.Backend, error) {
 		Home:       a.env.home(),
 		UserBus:    a.env.userBus(),
 		DebugDir:   s.Debug.GVisor,
+		Image:      s.Image,
+		Images:     a.imageLibrary(),
 		Log:        a.log,
 	})
 }

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -28,8 +30,12 @@ for name in sorted(os.listdir(source)):
     with open(os.path.join(source, name), encoding="utf-8") as f:
         code = compile(f.read(), shown + "/" + name, "exec", dont_inherit=True)
     codes["sallyport_guest" if module == "__init__" else "sallyport_guest." + module] = marshal.dumps(code)
-with open(source + "/bundle." + sys.implementation.cache_tag, "wb") as f:
-    f.write(importlib.util.MAGIC_NUMBER + marshal.dumps(codes))
+data, tag = importlib.util.MAGIC_NUMBER + marshal.dumps(codes), sys.implementation.cache_tag
+if sys.argv[3:] == ["-"]:
+    sys.stdout.buffer.write(tag.encode() + b"\n" + data)
+else:
+    with open(source + "/bundle." + tag, "wb") as f:
+        f.write(data)
 `
 
 // Compile has the interpreter python write byte code into dir, beside the
@@ -70,7 +76,45 @@ func Write(dir string) error {
 // sandbox has at [Dir]. It is made once for each pair of guest and interpreter,
 // by whoever comes first of any number of processes.
 func Install(ctx context.Context, cacheDir, python string) (string, error) {
-	key, err := installKey(python)
+	fi, err := os.Stat(python)
+	if err != nil {
+		return "", err
+	}
+	// What changes when a distribution replaces it.
+	interpreter := fmt.Sprintf("%s\n%d\n%d", python, fi.Size(), fi.ModTime().UnixNano())
+	return install(ctx, cacheDir, interpreter, func(dir string) error { return Compile(ctx, python, dir) })
+}
+
+// InstallFor is Install for an interpreter that the host cannot run. compile is
+// given the directory with the sources, and answers what the program of
+// CompileArgv wrote there to its standard output. That is the interpreter's own
+// affair: nobody else loads it.
+func InstallFor(ctx context.Context, cacheDir, interpreter string, compile func(dir string) ([]byte, error)) (string, error) {
+	return install(ctx, cacheDir, interpreter, func(dir string) error {
+		out, err := compile(dir)
+		if err != nil {
+			return err
+		}
+		tag, data, ok := bytes.Cut(out, []byte("\n"))
+		if !ok || !cacheTag.Match(tag) {
+			return errors.New("byte-compile the guest: no answer")
+		}
+		return os.WriteFile(filepath.Join(dir, "sallyport_guest", "bundle."+string(tag)), data, 0o644)
+	})
+}
+
+var cacheTag = regexp.MustCompile(`^[a-z0-9_-]{1,40}$`)
+
+// CompileArgv is the command line that writes the guest's byte code to its
+// standard output, where the sources are at Dir.
+func CompileArgv(python string) []string {
+	return []string{python, "-I", "-S", "-c", compiler, Dir, Dir, "-"}
+}
+
+// install makes the directory for an interpreter, which the text tells from
+// every other.
+func install(ctx context.Context, cacheDir, interpreter string, compile func(dir string) error) (string, error) {
+	key, err := installKey(interpreter)
 	if err != nil {
 		return "", err
 	}
@@ -92,7 +136,7 @@ func Install(ctx context.Context, cacheDir, python string) (string, error) {
 	if err := Write(tmp); err != nil {
 		return "", err
 	}
-	if err := Compile(ctx, python, tmp); err != nil {
+	if err := compile(tmp); err != nil {
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
@@ -119,16 +163,11 @@ func dropBundles(dir string) error {
 	return err
 }
 
-// installKey identifies the guest's sources and the interpreter, the latter by
-// what changes when a distribution replaces it.
-func installKey(python string) (string, error) {
-	fi, err := os.Stat(python)
-	if err != nil {
-		return "", err
-	}
+// installKey identifies the guest's sources and the interpreter.
+func installKey(interpreter string) (string, error) {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%d\n%d\n%s\n", python, fi.Size(), fi.ModTime().UnixNano(), compiler)
-	err = fs.WalkDir(sources, ".", func(name string, d fs.DirEntry, err error) error {
+	fmt.Fprintf(h, "%s\n%s\n", interpreter, compiler)
+	err := fs.WalkDir(sources, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}

@@ -79,7 +79,7 @@ var enforcement = []string{"absent", "soft", "hard"}
 func declare(s *Settings) []*setting {
 	return slices.Concat(
 		declareWhole(s), declareTimeouts(&s.Timeouts), declareLimits(&s.Limits),
-		declarePolicy(&s.Policy), declareElsewhere(&s.Policy), declareRuns(&s.Runs), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareKept(s), declareRest(s),
+		declarePolicy(&s.Policy), declareElsewhere(&s.Policy), declareRuns(&s.Runs), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareImages(&s.Images), declareKept(s), declareRest(s),
 	)
 }
 
@@ -91,7 +91,7 @@ func declareWhole(s *Settings) []*setting {
 		declareBackends(s),
 		{key: "image", value: text(&s.Image),
 			legacy: "MCP_BRIDGE_IMAGE", defaults: "the host's own Python",
-			help: "OCI image to run code in. Images are not in this version: with one set every call of `run_python` answers so."},
+			help: "OCI image to run code in, such as `python:3.13-slim`. It needs CPython 3.9 or newer and nothing else; none of its own programs is started. The embedded gVisor pulls it as `images.pull` says and needs no container engine (`sallyport image`)."},
 		{key: "python", value: program(&s.Python), initial: "python3",
 			help: "Interpreter that sandboxes run: a name in the search path, or an absolute path. CPython 3.9 or newer. That of a virtual environment brings the environment's packages."},
 		{key: "stateDir", value: folder(&s.StateDir),
@@ -201,6 +201,17 @@ func declareCatalog(c *Catalog) []*setting {
 			help: "When servers are started only to list their tools, for searches: in the background while no code runs (`auto`), when somebody asks about a server whose tools are not known (`manual`, and with `auto`, too), or never (`off`). What a server that runs anyway lists is kept in any case."},
 		{key: "catalog.maxAge", value: duration(&c.MaxAge, time.Minute, 365*24*time.Hour), initial: "24h",
 			help: "When the list of a server's tools is old and made anew in the background."},
+	}
+}
+
+func declareImages(i *Images) []*setting {
+	return []*setting{
+		{key: "images.pull", value: choice(&i.Pull, PullMissing, PullAlways, PullNever), initial: PullMissing,
+			help: "When the embedded gVisor asks a registry for the image of the setting `image`: where it is not here (`missing`), once for each Sallyport (`always`), or only with `sallyport image pull` (`never`). What was pulled under a tag is used until it is pulled again."},
+		{key: "images.plainHttp", value: list(&i.PlainHTTP, isHostPattern, "names or addresses of hosts; `*` stands for any characters"), defaults: "none",
+			help: "Registries that may be asked without TLS besides those on this machine. Credentials are readable on the way there."},
+		{key: "images.maxSize", value: size(&i.MaxSize, mib, 1024*gib), initial: "32g",
+			help: "What the files of one image may take, unpacked. An image that says more is refused before anything of it is written."},
 	}
 }
 

@@ -45,6 +45,7 @@ type Settings struct {
 	Container Container
 	Servers   Servers
 	Catalog   Catalog
+	Images    Images
 	Memory    Memory
 	Saved     SavedTools
 	Output    Output
@@ -134,6 +135,20 @@ const (
 type Catalog struct {
 	Refresh string // auto, manual or off
 	MaxAge  time.Duration
+}
+
+// When images are pulled.
+const (
+	PullMissing = "missing"
+	PullAlways  = "always"
+	PullNever   = "never"
+)
+
+// Images is about OCI images for the embedded gVisor.
+type Images struct {
+	Pull      string
+	PlainHTTP []string // patterns of hosts
+	MaxSize   int64
 }
 
 // Memory is what code keeps under keys for later sessions.

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +30,7 @@ type Backend struct {
 	userns    bool // not root: cells get a user namespace of their own
 	interpret sync.Mutex
 	python    *hostroot.Interpreter // found, guarded by interpret
+	images    images
 
 	mu     sync.Mutex
 	place  *instance // nil until the first start
@@ -145,25 +148,33 @@ func (b *Backend) leave(id string) {
 // start makes everything that the run needs, in an order that leaves a record
 // of each thing before the thing itself, and undoes it all on error.
 func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec, image *sandbox.Image) (*run, error) {
-	limits := spec.Limits.WithDefaults()
-	rootfs, python, env, err := b.root(ctx, spec)
+	planned, err := b.root(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	group := b.groups.group(cgroupPrefix + place.id + "-" + spec.ID)
-	if err := place.record(spec.ID, group.paths()); err != nil {
+	return b.startCell(ctx, place, spec.ID, spec.Limits.WithDefaults(), CellConfig{
+		Rootfs: planned.fsys,
+		Args:   guest.Argv(planned.python),
+		Env:    environment(guest.Environ(), planned.env, environ(spec.Env)),
+	}, image)
+}
+
+// startCell starts a cell with this root and program: anew, or from an image.
+func (b *Backend) startCell(ctx context.Context, place *instance, id string, limits sandbox.Limits, what CellConfig, image *sandbox.Image) (*run, error) {
+	group := b.groups.group(cgroupPrefix + place.id + "-" + id)
+	if err := place.record(id, group.paths()); err != nil {
 		return nil, err
 	}
 	if err := group.create(limits); err != nil {
-		b.log.Debug("no control group of our own for this sandbox", "run", spec.ID, "reason", err)
+		b.log.Debug("no control group of our own for this sandbox", "run", id, "reason", err)
 		group = nil
 	}
 	cfg := CellConfig{
-		ID:               spec.ID,
+		ID:               id,
 		Mountpoint:       place.mountpoint(),
-		Rootfs:           rootfs,
-		Args:             guest.Argv(python),
-		Env:              append(append(guest.Environ(), env...), environ(spec.Env)...),
+		Rootfs:           what.Rootfs,
+		Args:             what.Args,
+		Env:              what.Env,
 		MemoryBytes:      limits.MemoryBytes,
 		Processes:        limits.Processes,
 		OpenFiles:        limits.OpenFiles,
@@ -173,7 +184,7 @@ func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec
 		OwnUserNamespace: b.userns,
 	}
 	r := &run{
-		handle: sandbox.Handle{Backend: Name, Version: 1, ID: spec.ID},
+		handle: sandbox.Handle{Backend: Name, Version: 1, ID: id},
 		log:    b.log,
 		group:  group,
 		ended:  make(chan struct{}),
@@ -185,9 +196,9 @@ func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec
 		}
 		if err == nil {
 			// Only then: the record is what finds the group again.
-			place.forget(spec.ID)
+			place.forget(id)
 		}
-		b.leave(spec.ID)
+		b.leave(id)
 		return err
 	}
 	// confine runs when the cell exists and before it does anything.
@@ -196,14 +207,14 @@ func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec
 			return r.group.add(pid)
 		}
 		if b.userns {
-			scope, err := b.scopes.create(ctx, cgroupPrefix+place.id+"-"+spec.ID, pid, limits)
+			scope, err := b.scopes.create(ctx, cgroupPrefix+place.id+"-"+id, pid, limits)
 			if err == nil {
 				r.mu.Lock()
 				r.group = scope
 				r.mu.Unlock()
 				return nil
 			}
-			b.log.Debug("no systemd scope for this sandbox", "run", spec.ID, "reason", err)
+			b.log.Debug("no systemd scope for this sandbox", "run", id, "reason", err)
 		}
 		if limits.CPUs > 0 {
 			return errors.New("a CPU limit needs a control group, and none can be made here")
@@ -226,33 +237,75 @@ func environ(m map[string]string) []string {
 	return out
 }
 
+// environment is one of several lists of variables, of which the last counts.
+func environment(lists ...[]string) []string {
+	var out []string
+	at := map[string]int{}
+	for _, kv := range slices.Concat(lists...) {
+		name, _, _ := strings.Cut(kv, "=")
+		if i, ok := at[name]; ok {
+			out[i] = kv
+			continue
+		}
+		at[name] = len(out)
+		out = append(out, kv)
+	}
+	return out
+}
+
+// planned is a sandbox's file system.
+type planned struct {
+	fsys   hostroot.Rootfs
+	python string   // in the sandbox
+	env    []string // that it needs
+	image  string   // its ID, if it is one
+	// marks change with what is in it.
+	marks func() []string
+}
+
 // root plans the sandbox's file system.
-func (b *Backend) root(ctx context.Context, spec *sandbox.Spec) (hostroot.Rootfs, string, []string, error) {
-	p, err := b.interpreter(ctx, spec.Root.Python)
-	if err != nil {
-		return hostroot.Rootfs{}, "", nil, err
+func (b *Backend) root(ctx context.Context, spec *sandbox.Spec) (*planned, error) {
+	var out *planned
+	var err error
+	if name := b.imageOf(spec); name != "" {
+		out, err = b.imageRoot(ctx, name)
+	} else {
+		out, err = b.hostRoot(ctx, spec.Root.Python)
 	}
-	dir, err := guest.Install(ctx, b.opts.CacheDir, p.Executable)
 	if err != nil {
-		return hostroot.Rootfs{}, "", nil, err
-	}
-	fsys, python, env, err := hostroot.Plan(p, b.opts.Home, dir, guest.Dir)
-	if err != nil {
-		return hostroot.Rootfs{}, "", nil, err
+		return nil, err
 	}
 	// The guest copies them, as nobody: here all can be read, and the modes
 	// that they are to have lie beside them.
 	var modes []byte
 	for _, f := range spec.Files {
-		fsys.Files[filepath.Join(guest.FilesDir, f.Path)] = hostroot.File{Data: f.Data, Mode: 0o644}
+		out.fsys.Files[filepath.Join(guest.FilesDir, f.Path)] = hostroot.File{Data: f.Data, Mode: 0o644}
 		if mode := f.Mode & 0o777; mode != 0 {
 			modes = fmt.Appendf(modes, "%o %s\x00", mode, f.Path)
 		}
 	}
 	if modes != nil {
-		fsys.Files[guest.ModesFile] = hostroot.File{Data: modes, Mode: 0o644}
+		out.fsys.Files[guest.ModesFile] = hostroot.File{Data: modes, Mode: 0o644}
 	}
-	return fsys, python, env, nil
+	return out, nil
+}
+
+// hostRoot plans a root of the host's own Python.
+func (b *Backend) hostRoot(ctx context.Context, name string) (*planned, error) {
+	p, err := b.interpreter(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := guest.Install(ctx, b.opts.CacheDir, p.Executable)
+	if err != nil {
+		return nil, err
+	}
+	out := &planned{}
+	if out.fsys, out.python, out.env, err = hostroot.Plan(p, b.opts.Home, dir, guest.Dir); err != nil {
+		return nil, err
+	}
+	out.marks = func() []string { return fingerprint(out.fsys, p) }
+	return out, nil
 }
 
 // interpreter finds the Python to run; the default one is looked for once.
@@ -277,12 +330,13 @@ func (b *Backend) interpreter(ctx context.Context, name string) (*hostroot.Inter
 const maxFiles = 16 << 20
 
 func checkSpec(spec *sandbox.Spec) error {
-	if err := spec.Check(maxFiles); err != nil {
+	if err := spec.Check(); err != nil {
 		return err
 	}
+	if total := spec.FileBytes(); total > maxFiles {
+		return fmt.Errorf("files of %d bytes together; at most %d", total, maxFiles)
+	}
 	switch {
-	case spec.Root.Image != "":
-		return fmt.Errorf("images are %w", sandbox.ErrUnsupported)
 	case spec.Code != "" || !reflect.ValueOf(spec.Batch).IsZero():
 		return fmt.Errorf("batch code is %w: send it over the channel", sandbox.ErrUnsupported)
 	case spec.Network != sandbox.NetworkNone:
@@ -335,5 +389,6 @@ func (b *Backend) Close() error {
 	if place != nil {
 		errs = append(errs, place.close())
 	}
+	b.images.release()
 	return errors.Join(errs...)
 }

@@ -13,8 +13,10 @@
 package gvisor
 
 import (
+	"context"
 	"log/slog"
 
+	"sallyport/internal/image"
 	"sallyport/internal/sandbox"
 )
 
@@ -45,8 +47,24 @@ type Options struct {
 	UserBus string
 	// DebugDir, if not empty, is a directory for gVisor's own debug logs.
 	DebugDir string
+	// Image is the OCI image whose root file system sandboxes have, where a
+	// spec names none. Empty: the host's Python.
+	Image string
+	// Images is where images are. It may be nil where none is asked for.
+	Images Images
 	// Log may be nil.
 	Log *slog.Logger
+}
+
+// Images are the root file systems of OCI images, by the names that a user
+// gives them.
+type Images interface {
+	// Open finds an image and holds its root. Where it must be got first,
+	// Open waits for that until ctx is done; the image arrives nevertheless.
+	Open(ctx context.Context, name string) (*image.Root, error)
+	// Look says what is known of an image. The error is image.ErrMissing
+	// where it is not here; later says that Open would get it.
+	Look(name string) (info image.Info, later bool, err error)
 }
 
 var _ sandbox.Backend = (*Backend)(nil)

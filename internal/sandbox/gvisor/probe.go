@@ -28,7 +28,9 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 	rep.Limits[sandbox.Disk] = sandbox.LimitReport{Enforcement: sandbox.Hard, By: "gVisor tmpfs size"}
 	rep.Limits[sandbox.OpenFiles] = sandbox.LimitReport{Enforcement: sandbox.Hard, By: "gVisor RLIMIT_NOFILE"}
 
-	if p, err := b.interpreter(ctx, ""); err != nil {
+	if b.opts.Image != "" {
+		b.probeImage(rep)
+	} else if p, err := b.interpreter(ctx, ""); err != nil {
 		rep.Findings = append(rep.Findings, sandbox.Finding{
 			Fatal:  true,
 			Title:  "no usable Python on this host",

@@ -66,11 +66,7 @@ func (b *Backend) Binding(ctx context.Context, spec *sandbox.Spec) (string, erro
 	if err != nil {
 		return fail(err)
 	}
-	rootfs, python, env, err := b.root(ctx, spec)
-	if err != nil {
-		return fail(err)
-	}
-	interpreter, err := b.interpreter(ctx, spec.Root.Python)
+	planned, err := b.root(ctx, spec)
 	if err != nil {
 		return fail(err)
 	}
@@ -78,17 +74,21 @@ func (b *Backend) Binding(ctx context.Context, spec *sandbox.Spec) (string, erro
 	if err != nil {
 		return fail(err)
 	}
-	environment := append(env, environ(spec.Env)...)
+	environment := append(slices.Clone(planned.env), environ(spec.Env)...)
 	slices.Sort(environment)
 	lines := []string{
 		"engine: " + Name,
 		"program: " + program,
 		fmt.Sprintf("user: %d", os.Geteuid()),
 		"processor: " + processor(),
-		"python: " + python,
+		"python: " + planned.python,
 		"environment: " + digestOf(environment...),
 		"limits: " + string(limits),
-		"root: " + digestOf(fingerprint(rootfs, interpreter)...),
+		"root: " + digestOf(planned.marks()...),
+	}
+	if planned.image != "" {
+		// In full: what is bound to an image is found by it.
+		lines = append(lines, "image: "+planned.image)
 	}
 	return strings.Join(lines, "\n"), nil
 }

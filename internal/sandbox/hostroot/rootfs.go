@@ -68,6 +68,15 @@ var identity = map[string]string{
 	"/etc/timezone":      "Etc/UTC\n",
 }
 
+// Identity are the files by which a sandbox knows its only user, and itself.
+func Identity() map[string]File {
+	files := map[string]File{}
+	for path, content := range identity {
+		files[path] = File{Data: []byte(content), Mode: 0o644}
+	}
+	return files
+}
+
 // Plan plans the default root: the host's programs and libraries, the
 // interpreter wherever it lives, and the guest. It returns the interpreter's
 // path in the sandbox, and variables for its environment.

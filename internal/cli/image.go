@@ -1,0 +1,400 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"sallyport/internal/image"
+	"sallyport/internal/image/archive"
+)
+
+type imageCmd struct {
+	List   imageListCmd   `cmd:"" default:"withargs" help:"List the images that are here."`
+	Pull   imagePullCmd   `cmd:"" help:"Get images from their registries."`
+	Load   imageLoadCmd   `cmd:"" help:"Take images from an archive or a directory."`
+	Remove imageRemoveCmd `cmd:"" name:"rm" help:"Remove names of images, and what nobody needs then."`
+	Prune  imagePruneCmd  `cmd:"" help:"Remove what no name leads to and nobody uses."`
+}
+
+// shownImage is an image in a list.
+type shownImage struct {
+	image.Record
+	Python   string         `json:"python,omitempty"`
+	Platform string         `json:"platform,omitempty"`
+	Bytes    int64          `json:"bytes"`
+	Trouble  string         `json:"trouble,omitempty"`
+	Dropped  map[string]int `json:"dropped,omitempty"`
+}
+
+func imageShown(r image.Record, in image.Info) shownImage {
+	s := shownImage{Record: r, Platform: in.Platform, Bytes: in.Bytes, Trouble: in.Trouble, Dropped: in.Dropped}
+	if in.Python != nil {
+		s.Python = in.Python.String()
+	}
+	return s
+}
+
+type imageListCmd struct {
+	JSON bool `help:"Print JSON." name:"json"`
+}
+
+// Help implements kong's HelpProvider.
+func (*imageListCmd) Help() string {
+	return `Images are for the embedded gVisor, which needs no container engine. The setting image (SALLYPORT_IMAGE, MCP_BRIDGE_IMAGE) names the one that code runs in.
+
+Example:
+  sallyport image list
+  sallyport image list --json | jq -r '.images[].name'`
+}
+
+// Run implements the command.
+func (c *imageListCmd) Run(a *app) error {
+	if err := a.configure(); err != nil {
+		return err
+	}
+	store := a.imageStore()
+	records, problems := store.Records()
+	list := []shownImage{}
+	for _, r := range records {
+		in, err := store.Info(r.ID)
+		if err != nil {
+			in.Trouble = "its files are gone: pull, load or build it again"
+		}
+		list = append(list, imageShown(r, in))
+	}
+	if c.JSON {
+		err := a.printJSON(struct {
+			Images []shownImage `json:"images"`
+		}{list})
+		return errors.Join(err, problems)
+	}
+	w := tabwriter.NewWriter(a.stdio.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tID\tPYTHON\tSIZE\tFROM\tSINCE")
+	for _, s := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.0f MB\t%s\t%s\n", printable(s.Name), shortID(s.ID), cmp.Or(s.Python, "none"),
+			float64(s.Bytes)/1e6, s.Source, s.Time.Local().Format("2006-01-02 15:04"))
+	}
+	return errors.Join(w.Flush(), problems)
+}
+
+// shortID is enough of an ID for a person.
+func shortID(id string) string {
+	id = strings.TrimPrefix(id, "sha256:")
+	return id[:min(12, len(id))]
+}
+
+type imagePullCmd struct {
+	Names []string `arg:"" help:"Images, by tag or digest."`
+	JSON  bool     `help:"Print what has arrived as JSON." name:"json"`
+}
+
+// Help implements kong's HelpProvider.
+func (*imagePullCmd) Help() string {
+	return `Gets each image for this machine's processor, checks the digest of everything, and unpacks it. No container engine is needed, and nothing of the image is run. Credentials come from REGISTRY_AUTH_FILE and the files of podman login and docker login, credential helpers included. The name then leads to what has arrived until it is pulled again. Ctrl-C leaves nothing half.
+
+Examples:
+  sallyport image pull python:3.13-slim
+  sallyport image pull registry.example/team/tools@sha256:4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945
+  SALLYPORT_IMAGE=python:3.13-slim sallyport run -c 'import sys; sys.version'`
+}
+
+// Run implements the command.
+func (c *imagePullCmd) Run(a *app) error {
+	if err := a.configure(); err != nil {
+		return err
+	}
+	store := a.imageStore()
+	list := []shownImage{}
+	var errs []error
+	for _, text := range c.Names {
+		n, err := image.ParseName(text)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		meter := a.meter(n.Full)
+		root, record, err := a.pull(a.ctx, store, n, meter.tell)
+		meter.end()
+		if a.ctx.Err() != nil {
+			return exitError(exitInterrupted)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		list = append(list, a.arrived(record, root, c.JSON))
+	}
+	return errors.Join(append(errs, a.printImages(list, c.JSON))...)
+}
+
+// arrived says what is new in the store.
+func (a *app) arrived(r image.Record, root *image.Root, quiet bool) shownImage {
+	defer root.Release()
+	s := imageShown(r, root.Info)
+	if !quiet {
+		fmt.Fprintf(a.stdio.Out, "%s\n  id      %s\n", printable(r.Name), r.ID)
+		if r.Digest != "" {
+			fmt.Fprintf(a.stdio.Out, "  digest  %s\n", r.Digest)
+		}
+		fmt.Fprintf(a.stdio.Out, "  size    %.1f MB\n", float64(s.Bytes)/1e6)
+		if root.Python != nil {
+			fmt.Fprintf(a.stdio.Out, "  python  %s (%s)\n", root.Python, root.Python.Path)
+		}
+	}
+	if len(root.Dropped) > 0 {
+		fmt.Fprintf(a.stdio.Err, "sallyport: %s: left out, because a sandbox has no use for it: %s\n", printable(r.Name), counted(root.Dropped))
+	}
+	if root.Python == nil {
+		fmt.Fprintf(a.stdio.Err, "sallyport: %s: no code can run in it: %s\n", printable(r.Name), root.Trouble)
+	}
+	return s
+}
+
+func counted(what map[string]int) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(what)) {
+		parts = append(parts, fmt.Sprintf("%d %s", what[k], k))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (a *app) printImages(list []shownImage, asJSON bool) error {
+	if !asJSON {
+		return nil
+	}
+	return a.printJSON(struct {
+		Images []shownImage `json:"images"`
+	}{list})
+}
+
+type imageLoadCmd struct {
+	File string `arg:"" help:"An archive of docker save or podman save, an OCI archive or layout directory, or the tar archive of a root file system; - for standard input."`
+	Tag  string `help:"Name for the image; needed where the archive has none. An archive with several images keeps their names." short:"t" placeholder:"NAME"`
+	JSON bool   `help:"Print what was loaded as JSON." name:"json"`
+}
+
+// Help implements kong's HelpProvider.
+func (*imageLoadCmd) Help() string {
+	return `Archives may be compressed with gzip or zstd. Digests are checked where there are any. A name without a registry given with --tag becomes localhost/NAME, which no registry has, and is found without that too.
+
+Examples:
+  docker save team/tools | sallyport image load -
+  sallyport image load -t tools tools.tar.gz
+  debootstrap --variant=minbase --include=python3-minimal stable root && tar -C root -c . | sallyport image load -t debian -`
+}
+
+// Run implements the command.
+func (c *imageLoadCmd) Run(a *app) error {
+	if err := a.configure(); err != nil {
+		return err
+	}
+	var tag image.Name
+	if c.Tag != "" {
+		n, err := image.ParseName(c.Tag)
+		if err != nil {
+			return err
+		}
+		tag = n.Here()
+	}
+	store := a.imageStore()
+	dir, remove, err := store.Scratch()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	file := c.File
+	if file == "-" {
+		file = filepath.Join(dir, "standard-input.tar")
+		if err := spool(a, file); err != nil {
+			return interrupted(a, fmt.Errorf("reading standard input: %w", err))
+		}
+	}
+	found, err := archive.Read(a.ctx, file, dir)
+	if err != nil {
+		return interrupted(a, err)
+	}
+	if c.Tag != "" && len(found) > 1 {
+		return fmt.Errorf("%s has %d images: load it without --tag", c.File, len(found))
+	}
+	list := []shownImage{}
+	for _, img := range found {
+		names, err := namesOf(img, tag)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.File, err)
+		}
+		meter := a.meter(names[0].Full)
+		root, err := store.Add(a.ctx, img.Content, func(done, total int64) { meter.tell("unpacking", done, total) })
+		meter.end()
+		if err != nil {
+			return interrupted(a, fmt.Errorf("%s: %w", c.File, err))
+		}
+		for i, n := range names {
+			r, err := store.Tag(n, root, img.Digest, image.SourceLoad)
+			if err != nil {
+				root.Release()
+				return err
+			}
+			if i == len(names)-1 {
+				list = append(list, a.arrived(r, root, c.JSON))
+			}
+		}
+	}
+	return a.printImages(list, c.JSON)
+}
+
+// namesOf are the names for an image of an archive.
+func namesOf(img archive.Image, tag image.Name) ([]image.Name, error) {
+	if tag.Full != "" {
+		return []image.Name{tag}, nil
+	}
+	var names []image.Name
+	for _, text := range img.Names {
+		n, err := image.ParseName(text)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, n)
+	}
+	if len(names) == 0 {
+		return nil, errors.New("it names no image: give it a name with --tag NAME")
+	}
+	return names, nil
+}
+
+// spool writes standard input to a file.
+func spool(a *app, file string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	copied := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(f, a.stdio.In)
+		copied <- err
+	}()
+	select {
+	case err = <-copied:
+	case <-a.ctx.Done():
+		err = a.ctx.Err() // whoever writes to us may never end
+	}
+	return errors.Join(err, f.Close())
+}
+
+// interrupted is the error of a command, or that Ctrl-C ended it.
+func interrupted(a *app, err error) error {
+	if err != nil && a.ctx.Err() != nil {
+		return exitError(exitInterrupted)
+	}
+	return err
+}
+
+type imageRemoveCmd struct {
+	Names []string `arg:"" help:"Names or IDs of images."`
+	JSON  bool     `help:"Print what became of them as JSON." name:"json"`
+}
+
+// Help implements kong's HelpProvider.
+func (*imageRemoveCmd) Help() string {
+	return `The files of an image go with its last name, unless a Sallyport uses them or a session that sleeps needs them: then 'sallyport image prune' removes them later.
+
+Example:
+  sallyport image rm python:3.12-slim`
+}
+
+// removedImage says what became of an image's files.
+type removedImage struct {
+	Name  string `json:"name,omitempty"`
+	ID    string `json:"id"`
+	Bytes int64  `json:"bytes"`
+	Kept  string `json:"kept,omitempty"`
+}
+
+// Run implements the command.
+func (c *imageRemoveCmd) Run(a *app) error {
+	if err := a.configure(); err != nil {
+		return err
+	}
+	store := a.imageStore()
+	out := []removedImage{}
+	var errs []error
+	for _, text := range c.Names {
+		r, err := store.Find(text)
+		if err == nil && r.Name != r.ID {
+			err = store.Untag(r)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		removed, err := store.Prune(r.ID, a.bound)
+		errs = append(errs, err)
+		one := removedImage{Name: r.Name, ID: r.ID}
+		for _, d := range removed {
+			one.Bytes, one.Kept = d.Bytes, d.Kept
+		}
+		out = append(out, one)
+		if !c.JSON {
+			fmt.Fprintf(a.stdio.Err, "%s is removed%s.\n", printable(r.Name), ending(one))
+		}
+	}
+	if c.JSON {
+		errs = append(errs, a.printJSON(struct {
+			Removed []removedImage `json:"removed"`
+		}{out}))
+	}
+	return errors.Join(errs...)
+}
+
+func ending(r removedImage) string {
+	if r.Kept != "" {
+		return "; its files stay: " + r.Kept
+	}
+	return fmt.Sprintf(", %.1f MB are free", float64(r.Bytes)/1e6)
+}
+
+type imagePruneCmd struct {
+	JSON bool `help:"Print what became of them as JSON." name:"json"`
+}
+
+// Help implements kong's HelpProvider.
+func (*imagePruneCmd) Help() string {
+	return `Removes what an image left that was pulled or built again, and what a crash left. Nothing goes that a name leads to, that a Sallyport uses, or that a session that sleeps needs.
+
+Example:
+  sallyport image prune`
+}
+
+// Run implements the command.
+func (c *imagePruneCmd) Run(a *app) error {
+	if err := a.configure(); err != nil {
+		return err
+	}
+	removed, err := a.imageStore().Prune("", a.bound)
+	out := []removedImage{}
+	var free int64
+	for _, r := range removed {
+		if r.Kept == image.KeptNamed {
+			continue
+		}
+		free += r.Bytes
+		out = append(out, removedImage{ID: r.ID, Bytes: r.Bytes, Kept: r.Kept})
+		if !c.JSON {
+			fmt.Fprintf(a.stdio.Err, "%s%s.\n", shortID(r.ID), map[bool]string{true: " stays: " + r.Kept, false: " is removed"}[r.Kept != ""])
+		}
+	}
+	if c.JSON {
+		return errors.Join(err, a.printJSON(struct {
+			Removed []removedImage `json:"removed"`
+		}{out}))
+	}
+	fmt.Fprintf(a.stdio.Err, "%.1f MB are free.\n", float64(free)/1e6)
+	return err
+}
