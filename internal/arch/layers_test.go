@@ -44,6 +44,7 @@ var layers = []layer{
 	{"internal/catalog", 45, []string{"internal/hidden", "internal/search", "internal/signature", "internal/state"}},
 	{"internal/pins", 44, []string{"internal/hidden", "internal/state"}},
 	{"internal/signature", 44, []string{"internal/hidden", "internal/upstream/jsonrpc"}},
+	{"internal/ledger", 40, []string{"internal/state"}},
 	{"internal/memory", 40, []string{"internal/state"}},
 	{"internal/usertools", 40, []string{"internal/state"}},
 	{"internal/policy", 40, []string{"internal/sandbox"}},
