@@ -61,6 +61,7 @@ var layers = []layer{
 	{"internal/upstream/tail", 39, nil},
 
 	{"internal/sandbox/gvisor/cell", 32, []string{"internal/sandbox/gvisor", "internal/sandbox/hostroot"}},
+	{"internal/sandbox/container", 31, []string{"internal/sandbox", "internal/guest", "internal/state"}},
 	{"internal/sandbox/gvisor", 31, []string{"internal/image", "internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
 	{"internal/sandbox/process", 31, []string{"internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
 	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},

@@ -107,28 +107,43 @@ func (d Dir) Open(name string) (*os.File, error) {
 
 // Write replaces a file. After a crash at any moment there is either the old
 // content or the new.
-func (d Dir) Write(name string, data []byte) error {
+func (d Dir) Write(name string, data []byte) error { return d.write(name, data, true) }
+
+// WriteUnsynced is Write without waiting for the disk: a power cut may leave a
+// file that is empty or cut short, which its readers must bear. A crash of
+// processes alone does not.
+func (d Dir) WriteUnsynced(name string, data []byte) error { return d.write(name, data, false) }
+
+func (d Dir) write(name string, data []byte, sync bool) error {
 	if err := d.check(name); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(d.path, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(d.path, temporary+"*") // 0600
-	if err != nil {
+	for again := true; ; again = false {
+		f, err := os.CreateTemp(d.path, temporary+"*") // 0600
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(data)
+		if err == nil && sync {
+			err = f.Sync()
+		}
+		if err = errors.Join(err, f.Close()); err == nil {
+			err = os.Rename(f.Name(), d.Path(name))
+		}
+		if err == nil {
+			return nil
+		}
+		if again && errors.Is(err, fs.ErrNotExist) {
+			continue // the clock has jumped, and it was taken for an old one
+		}
+		if e := os.Remove(f.Name()); !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
 		return err
 	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), d.Path(name))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }
 
 // Remove removes a file; one that is not there is fs.ErrNotExist.
@@ -187,11 +202,26 @@ func (d Dir) TryLock(name string) (unlock func(), ok bool, err error) {
 	if err := os.MkdirAll(d.path, 0o700); err != nil {
 		return nil, false, err
 	}
-	lock := flock.New(d.Path("." + name + trySuffix))
-	if ok, err = lock.TryLock(); err != nil || !ok {
-		return nil, false, err
+	path := d.Path("." + name + trySuffix)
+	for {
+		lock := flock.New(path)
+		if ok, err = lock.TryLock(); err != nil || !ok {
+			return nil, false, err
+		}
+		// Whoever had it may have removed the file before it let go.
+		held, err1 := lock.Fh().Stat()
+		there, err2 := os.Lstat(path)
+		if err1 == nil && err2 == nil && os.SameFile(held, there) {
+			return func() {
+				_ = os.Remove(path) // while nobody else can have it
+				_ = lock.Unlock()   // its end frees it in any case
+			}, true, nil
+		}
+		_ = lock.Unlock()
+		if err1 != nil || err2 != nil && !errors.Is(err2, fs.ErrNotExist) {
+			return nil, false, errors.Join(err1, err2)
+		}
 	}
-	return func() { _ = lock.Unlock() }, true, nil // its end frees it in any case
 }
 
 // DropLock removes what TryLock leaves of a name, which must never be used

@@ -1,0 +1,178 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"sallyport/internal/sandbox"
+)
+
+// Failures that engines report in words only.
+var (
+	errNoImage      = errors.New("the image is not here")
+	errNoContainer  = errors.New("no such container")
+	errNotRunning   = errors.New("the engine does not run")
+	errNoPermission = errors.New("this user may not use the engine")
+	errNoPython     = errors.New("the image has no such program")
+	errRlimit       = errors.New("the engine may not set the limits on open files or processes")
+	errNoRuntime    = errors.New("the engine does not know the OCI runtime")
+	errCgroup       = errors.New("the OCI runtime cannot work with this machine's control groups")
+	errNoLimits     = errors.New("the engine cannot set a limit that was asked for")
+	errDiskFull     = errors.New("the engine's disk is full")
+	errSubuid       = errors.New("this user has no subordinate uids")
+	errNameTaken    = errors.New("the container's name is taken")
+)
+
+// phrases of clients and daemons, in small letters, and what they mean. The
+// first that is found counts.
+var phrases = []struct {
+	text    string
+	failure error
+}{
+	{"no space left on device", errDiskFull},
+	{"disk quota exceeded", errDiskFull},
+	{"permission denied while trying to connect", errNoPermission},
+	{"dial unix", errNotRunning}, // after the one above, which also says so
+	{"cannot connect to", errNotRunning},
+	{"unable to connect to podman", errNotRunning},
+	{"error during connect", errNotRunning},
+	{"connection refused", errNotRunning},
+	{"is the docker daemon running", errNotRunning},
+	{"docker desktop is not running", errNotRunning},
+	{"docker desktop is unable to start", errNotRunning},
+	{"dockerdesktoplinuxengine", errNotRunning},
+	{"unexpected eof", errNotRunning},
+	{"podman machine", errNotRunning},
+	{"no subuid ranges", errSubuid},
+	{"no subgid ranges", errSubuid},
+	{"newuidmap", errSubuid},
+	{"insufficient uids or gids", errSubuid},
+	{"setting rlimit", errRlimit},
+	{"setrlimit", errRlimit},
+	{"no such image", errNoImage},
+	{"image not known", errNoImage},
+	{"unable to find image", errNoImage},
+	{"no such container", errNoContainer},
+	{"no container with name", errNoContainer},
+	{"unknown runtime specified", errNoRuntime},
+	{"unknown or invalid runtime name", errNoRuntime},
+	{"default oci runtime", errNoRuntime},
+	{"oci runtime not found", errNoRuntime},
+	{"executable file `", errNoPython}, // crun's words
+	{"executable file not found in $path", errNoPython},
+	{"no such file or directory: oci runtime attempted to invoke a command", errNoPython},
+	{"cgroups v1 not supported", errCgroup},
+	{"cgroup-v1", errCgroup},
+	{"invalid file system type on", errCgroup},
+	{"opening file `/sys/fs/cgroup", errCgroup},
+	{"nanocpus can not be set", errNoLimits},
+	{"kernel does not support", errNoLimits},
+	{"is not available", errNoLimits},
+	{"already in use", errNameTaken},
+}
+
+// asFailure is what an engine's complaint means, or nil.
+func asFailure(err error) error {
+	var text string
+	var ce *commandError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errNoCommand):
+		return errNoCommand
+	case errors.As(err, &ce):
+		text = ce.stderr
+	default:
+		text = err.Error()
+	}
+	text = strings.ToLower(text)
+	for _, p := range phrases {
+		if strings.Contains(text, p.text) {
+			return p.failure
+		}
+	}
+	return nil
+}
+
+// finding explains why the engine cannot be used, with the commands that mend
+// it on this kind of machine.
+func (b *Backend) finding(ctx context.Context, err error) sandbox.Finding {
+	return explain(b.opts, runtime.GOOS, err, func() string { return b.machine.remedy(ctx) })
+}
+
+// explain is finding, for any system. machine asks about Podman's virtual
+// machines; it is called where there may be one.
+func explain(opts Options, goos string, err error, machine func() string) sandbox.Finding {
+	name := opts.Engine
+	f := sandbox.Finding{Fatal: true, Title: name + " cannot be used", Detail: err.Error()}
+	elsewhere := goos == "darwin" || goos == "windows"
+	switch failure := asFailure(err); {
+	case failure == errNoCommand:
+		f.Title = name + " is not installed"
+		f.Detail = ""
+		f.Remedy = installation(name, goos)
+	case failure == errNotRunning && name == Podman && elsewhere:
+		f.Title = "podman has no virtual machine that runs"
+		f.Remedy = machine()
+	case failure == errNotRunning && name == Podman:
+		f.Title = "podman does not answer"
+		f.Remedy = "podman system connection list; systemctl --user start podman.socket (a local podman needs no service: unset CONTAINER_HOST and CONTAINER_CONNECTION)"
+	case failure == errNotRunning && elsewhere:
+		f.Title = "the docker daemon does not run"
+		f.Remedy = "docker desktop start, or start the application Docker Desktop; docker context ls shows where docker looks for it"
+	case failure == errNotRunning:
+		f.Title = "the docker daemon does not run"
+		f.Remedy = "sudo systemctl start docker, or for a rootless one: systemctl --user start docker; docker context ls shows where docker looks for it"
+	case failure == errNoPermission:
+		f.Title = "this user may not use the docker daemon"
+		f.Remedy = "use rootless docker (dockerd-rootless-setuptool.sh install) or podman; membership in the group docker is as good as being root"
+	case failure == errSubuid:
+		f.Title = "this user has no subordinate uids, which rootless containers need"
+		f.Remedy = "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER, then podman system migrate; install the package uidmap"
+	case failure == errRlimit:
+		f.Title = "the engine may not set the limits on open files and processes"
+		f.Remedy = "lower limits.openFiles to what the engine itself has (ulimit -Hn)"
+	case failure == errNoRuntime:
+		f.Title = fmt.Sprintf("%s does not know the OCI runtime %s", name, opts.Runtime)
+		f.Remedy = "correct container.runtime; for docker, name the runtime in /etc/docker/daemon.json under \"runtimes\""
+	case failure == errCgroup:
+		f.Title = "the OCI runtime cannot work with this machine's control groups"
+		f.Remedy = "install runc and set container.runtime: runc"
+	case failure == errNoLimits:
+		f.Title = "the engine cannot set a limit that was asked for"
+	case failure == errNoPython:
+		f.Title = "the image has no " + opts.Python
+		f.Remedy = "set image to one with Python 3.9 or newer, or python to the path of the interpreter in the image"
+	case failure == errDiskFull:
+		f.Title = "the disk of " + name + " is full"
+		f.Remedy = name + " system df; " + name + " system prune"
+	case errors.Is(err, context.DeadlineExceeded):
+		f.Title = name + " does not answer"
+		f.Remedy = "see what `" + name + " info` says"
+		if elsewhere && name == Podman {
+			f.Remedy = machine()
+		}
+	}
+	return f
+}
+
+// installation says how to install an engine.
+func installation(name, goos string) string {
+	switch {
+	case goos == "darwin" && name == Podman:
+		return "brew install podman && podman machine init && podman machine start"
+	case goos == "darwin":
+		return "brew install --cask docker-desktop, and start it once"
+	case goos == "windows" && name == Podman:
+		return "winget install RedHat.Podman, then: podman machine init; podman machine start (it uses WSL2: wsl --install)"
+	case goos == "windows":
+		return "wsl --install, then: winget install Docker.DockerDesktop, and start it once"
+	case name == Podman:
+		return "Debian, Ubuntu: sudo apt-get install podman uidmap; Fedora: sudo dnf install podman"
+	default:
+		return "Debian, Ubuntu: sudo apt-get install docker.io; Fedora: sudo dnf install moby-engine"
+	}
+}

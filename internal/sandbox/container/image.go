@@ -1,0 +1,146 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sallyport/internal/sandbox"
+)
+
+// pullTime bounds the fetching of one image.
+const pullTime = 30 * time.Minute
+
+// pull is the fetching of one image, for all who wait for it.
+type pull struct {
+	began time.Time
+	done  chan struct{}
+	err   error
+}
+
+// reference is the image of a spec.
+func (b *Backend) reference(spec *sandbox.Spec) string {
+	if spec != nil && spec.Root.Image != "" {
+		return spec.Root.Image
+	}
+	return b.opts.Image
+}
+
+// lookup finds an image that the engine has. What was found stays: a run that
+// then finds it gone says so. Callers hold probing.
+func (b *Backend) lookup(ctx context.Context, reference string) (*image, error) {
+	if img := b.images[reference]; img != nil {
+		return img, nil
+	}
+	img, err := b.cli.inspectImage(ctx, reference)
+	if err != nil {
+		return nil, err
+	}
+	b.images[reference] = img
+	return img, nil
+}
+
+// forgetImage has the image looked up anew.
+func (b *Backend) forgetImage(reference string) {
+	b.probing.Lock()
+	defer b.probing.Unlock()
+	delete(b.images, reference)
+}
+
+// fetch gets an image that is not here, if that is allowed. It goes on when
+// ctx is done, so that the next call finds it further.
+func (b *Backend) fetch(ctx context.Context, reference string) error {
+	if b.opts.Pull == PullNever {
+		return fmt.Errorf("%w: %s, and container.pull is never. To get it: %s pull %s", errNoImage, reference, b.opts.Engine, reference)
+	}
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return errClosed
+	}
+	p := b.pulls[reference]
+	if p == nil {
+		p = &pull{began: time.Now(), done: make(chan struct{})}
+		b.pulls[reference] = p
+		b.log.Info("fetching the image", "engine", b.opts.Engine, "image", reference)
+		b.all.Go(func() { b.pull(reference, p) })
+	}
+	b.mu.Unlock()
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+		return fmt.Errorf("%s is still fetching the image %s, for %v so far; try again in a while (or see how it goes with: %[1]s pull %[2]s): %[4]w",
+			b.opts.Engine, reference, time.Since(p.began).Round(time.Second), ctx.Err())
+	}
+}
+
+func (b *Backend) pull(reference string, p *pull) {
+	ctx, cancel := context.WithTimeout(b.life, pullTime)
+	defer cancel()
+	_, err := b.cli.output(ctx, "pull", "--quiet", reference)
+	b.mu.Lock()
+	delete(b.pulls, reference)
+	b.mu.Unlock()
+	if err != nil {
+		kind := errNoImage
+		if f := asFailure(err); f == errDiskFull || f == errNotRunning {
+			kind = f
+		}
+		err = fmt.Errorf("%w: %s: %w", kind, reference, err)
+	}
+	b.log.Info("fetched the image", "image", reference, "took", time.Since(p.began).Round(time.Millisecond), "error", err)
+	p.err = err
+	close(p.done)
+}
+
+var errClosed = errors.New("the engine is closed")
+
+// ready is the image of a spec, fetched and tried out, and the engine's facts.
+func (b *Backend) ready(ctx context.Context, spec *sandbox.Spec) (*facts, *image, error) {
+	reference := b.reference(spec)
+	for fetched := false; ; fetched = true {
+		f, img, err := b.examine(ctx, reference)
+		if err == nil || !errors.Is(err, errNoImage) || fetched {
+			return f, img, err
+		}
+		if err := b.fetch(ctx, reference); err != nil {
+			return f, nil, err
+		}
+	}
+}
+
+// examine is ready for an image that is here.
+func (b *Backend) examine(ctx context.Context, reference string) (*facts, *image, error) {
+	b.probing.Lock()
+	defer b.probing.Unlock()
+	f, err := b.known(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	img, err := b.lookup(ctx, reference)
+	if err != nil {
+		return f, nil, err
+	}
+	if img.trial == nil {
+		t, err := b.tryOut(ctx, f, img)
+		if err != nil {
+			return f, img, err
+		}
+		img.trial = t
+	}
+	return f, img, nil
+}
+
+// known are the engine's facts, asked for once. Callers hold probing.
+func (b *Backend) known(ctx context.Context) (*facts, error) {
+	if b.facts == nil {
+		f, err := b.cli.engineFacts(ctx)
+		if err != nil {
+			return nil, err
+		}
+		b.facts = f
+	}
+	return b.facts, nil
+}

@@ -1,0 +1,302 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// facts is what an engine says of itself.
+type facts struct {
+	Podman      bool   // also where it calls itself docker
+	Version     string // of the engine
+	Remote      bool   // Podman's client of an engine elsewhere
+	Rootless    bool
+	CgroupV2    bool
+	Memory      bool // controllers that containers can have
+	Swap        bool
+	Pids        bool
+	CPU         bool
+	Seccomp     bool
+	Runtime     string   // the default OCI runtime
+	Runtimes    []string // that it knows by name
+	Kernel      string   // release of the machine that containers run on
+	System      string   // "Docker Desktop", "fedora 41"
+	Storage     string
+	Controllers []string
+	// Target tells engines apart: containers of one are not those of another.
+	Target string
+}
+
+// where describes the engine for people.
+func (f *facts) where() string {
+	name := "Docker"
+	if f.Podman {
+		name = "Podman"
+	}
+	how := ", rootful"
+	if f.Rootless {
+		how = ", rootless"
+	}
+	version := "v1"
+	if f.CgroupV2 {
+		version = "v2"
+	}
+	place := ""
+	if f.Remote {
+		place = ", remote"
+	}
+	return fmt.Sprintf("%s %s%s%s, cgroup %s, OCI runtime %s", name, f.Version, how, place, version, f.Runtime)
+}
+
+// infoArgs ask either engine.
+var infoArgs = []string{"info", "--format", "{{json .}}"}
+
+// engineFacts asks the engine about itself.
+func (c *client) engineFacts(ctx context.Context) (*facts, error) {
+	out, err := c.output(ctx, infoArgs...)
+	if err != nil {
+		// Docker prints what its client knows, and fails.
+		return nil, err
+	}
+	f, err := parseInfo(out)
+	if err != nil {
+		return nil, fmt.Errorf("%s info: %w", c.engine, err)
+	}
+	return f, nil
+}
+
+// parseInfo reads what `podman info` and `docker info` print as JSON.
+func parseInfo(data []byte) (*facts, error) {
+	var either struct {
+		Host          json.RawMessage `json:"host"`
+		ServerVersion *string         `json:"ServerVersion"`
+		ServerErrors  []string        `json:"ServerErrors"`
+	}
+	if err := json.Unmarshal(data, &either); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(either.ServerErrors) > 0:
+		return nil, errors.New(strings.Join(either.ServerErrors, "; "))
+	case either.Host != nil:
+		return parsePodman(data)
+	case either.ServerVersion != nil && *either.ServerVersion != "":
+		return parseDocker(data)
+	}
+	return nil, errors.New("the answer is neither Podman's nor Docker's")
+}
+
+func parsePodman(data []byte) (*facts, error) {
+	var p struct {
+		Host struct {
+			Hostname          string   `json:"hostname"`
+			CgroupVersion     string   `json:"cgroupVersion"`
+			CgroupControllers []string `json:"cgroupControllers"`
+			Kernel            string   `json:"kernel"`
+			Distribution      struct {
+				Distribution, Version string
+			} `json:"distribution"`
+			OCIRuntime struct {
+				Name string `json:"name"`
+			} `json:"ociRuntime"`
+			Security struct {
+				Rootless       bool `json:"rootless"`
+				SECCOMPEnabled bool `json:"seccompEnabled"`
+			} `json:"security"`
+			ServiceIsRemote bool `json:"serviceIsRemote"`
+		} `json:"host"`
+		Store struct {
+			GraphDriverName string `json:"graphDriverName"`
+			GraphRoot       string `json:"graphRoot"`
+		} `json:"store"`
+		Version struct {
+			Version string `json:"Version"`
+		} `json:"version"`
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		return nil, err
+	}
+	h := p.Host
+	f := &facts{
+		Podman:      true,
+		Version:     p.Version.Version,
+		Remote:      h.ServiceIsRemote,
+		Rootless:    h.Security.Rootless,
+		CgroupV2:    h.CgroupVersion == "v2",
+		Seccomp:     h.Security.SECCOMPEnabled,
+		Runtime:     h.OCIRuntime.Name,
+		Kernel:      h.Kernel,
+		System:      strings.TrimSpace(h.Distribution.Distribution + " " + h.Distribution.Version),
+		Storage:     p.Store.GraphDriverName,
+		Controllers: h.CgroupControllers,
+		Target:      "podman " + h.Hostname + " " + p.Store.GraphRoot,
+	}
+	// A rootless Podman on cgroup v1 lists controllers, and uses none.
+	if !f.Rootless || f.CgroupV2 {
+		f.Memory = slices.Contains(h.CgroupControllers, "memory")
+		f.Pids = slices.Contains(h.CgroupControllers, "pids")
+		f.CPU = slices.Contains(h.CgroupControllers, "cpu")
+		f.Swap = f.Memory
+	}
+	return f, nil
+}
+
+func parseDocker(data []byte) (*facts, error) {
+	var d struct {
+		ID              string
+		Name            string
+		DockerRootDir   string
+		ServerVersion   string
+		CgroupVersion   string
+		CgroupDriver    string
+		MemoryLimit     bool
+		SwapLimit       bool
+		PidsLimit       bool
+		CPUCfsQuota     bool `json:"CpuCfsQuota"`
+		SecurityOptions []string
+		KernelVersion   string
+		OperatingSystem string
+		OSType          string
+		Driver          string
+		DefaultRuntime  string
+		Runtimes        map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(data, &d); err != nil {
+		return nil, err
+	}
+	if d.OSType != "" && d.OSType != "linux" {
+		return nil, fmt.Errorf("this engine runs %s containers; Linux containers are needed (Docker Desktop: \"Switch to Linux containers\")", d.OSType)
+	}
+	f := &facts{
+		Version:  d.ServerVersion,
+		CgroupV2: d.CgroupVersion == "2",
+		Memory:   d.MemoryLimit,
+		Swap:     d.SwapLimit,
+		Pids:     d.PidsLimit,
+		CPU:      d.CPUCfsQuota,
+		Runtime:  d.DefaultRuntime,
+		Kernel:   d.KernelVersion,
+		System:   d.OperatingSystem,
+		Storage:  d.Driver,
+		Target:   "docker " + d.ID + " " + d.Name + " " + d.DockerRootDir,
+	}
+	for name := range d.Runtimes {
+		f.Runtimes = append(f.Runtimes, name)
+	}
+	slices.Sort(f.Runtimes)
+	for _, o := range d.SecurityOptions {
+		name, rest, _ := strings.Cut(strings.TrimPrefix(o, "name="), ",")
+		switch name {
+		case "rootless":
+			f.Rootless = true
+		case "seccomp":
+			f.Seccomp = !strings.Contains(rest, "profile=unconfined")
+		}
+	}
+	// Rootless Docker without a cgroup driver limits nothing.
+	if d.CgroupDriver == "none" {
+		f.Memory, f.Swap, f.Pids, f.CPU = false, false, false, false
+	}
+	return f, nil
+}
+
+// image is what an engine says of an image that it has.
+type image struct {
+	ID      string
+	Volumes []string
+	Arch    string
+
+	trial *trial // nil until one was made
+}
+
+// inspectImage asks for an image; errNoImage where the engine has none.
+func (c *client) inspectImage(ctx context.Context, reference string) (*image, error) {
+	if err := checkReference(reference); err != nil {
+		return nil, err
+	}
+	out, err := c.output(ctx, "image", "inspect", reference)
+	if err != nil {
+		if failure := asFailure(err); failure == errNoImage {
+			return nil, errNoImage
+		}
+		return nil, err
+	}
+	return parseImage(out)
+}
+
+// parseImage reads what `image inspect` prints.
+func parseImage(data []byte) (*image, error) {
+	var images []struct {
+		ID           string `json:"Id"`
+		Architecture string
+		Os           string
+		Config       struct {
+			Volumes map[string]json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(data, &images); err != nil {
+		return nil, fmt.Errorf("image inspect: %w", err)
+	}
+	if len(images) == 0 || images[0].ID == "" {
+		return nil, errNoImage
+	}
+	i := images[0]
+	if i.Os != "" && i.Os != "linux" {
+		return nil, fmt.Errorf("the image is for %s; one for Linux is needed", i.Os)
+	}
+	out := &image{ID: i.ID, Arch: i.Architecture}
+	for path := range i.Config.Volumes {
+		out.Volumes = append(out.Volumes, path)
+	}
+	var err error
+	out.Volumes, err = covered(out.Volumes)
+	return out, err
+}
+
+// checkReference refuses what a client would take for an argument.
+func checkReference(reference string) error {
+	if reference == "" || len(reference) > 512 || strings.HasPrefix(reference, "-") || strings.ContainsAny(reference, " \t\n\x00") {
+		return fmt.Errorf("%q is not the name of an image", reference)
+	}
+	return nil
+}
+
+// condition is how the engine says that a container is.
+type condition struct {
+	Status    string
+	Running   bool
+	OOMKilled bool
+	ExitCode  int
+	Pid       int
+	Error     string
+	ID        string
+}
+
+// inspectContainer asks for a container's condition.
+func (c *client) inspectContainer(ctx context.Context, name string) (*condition, error) {
+	out, err := c.output(ctx, "container", "inspect", name)
+	if err != nil {
+		return nil, err
+	}
+	return parseCondition(out)
+}
+
+func parseCondition(data []byte) (*condition, error) {
+	var containers []struct {
+		ID    string `json:"Id"`
+		State condition
+	}
+	if err := json.Unmarshal(data, &containers); err != nil {
+		return nil, fmt.Errorf("container inspect: %w", err)
+	}
+	if len(containers) == 0 {
+		return nil, errNoContainer
+	}
+	out := containers[0].State
+	out.ID = containers[0].ID
+	return &out, nil
+}

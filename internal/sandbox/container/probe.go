@@ -1,0 +1,130 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sallyport/internal/sandbox"
+)
+
+// probeTime bounds what a probe may take of an engine that does not answer.
+const probeTime = 20 * time.Second
+
+// Probe implements sandbox.Backend. Where the image is here it starts a
+// container of it, looks at it from inside and outside, and removes it; it
+// fetches no image and starts no machine.
+func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
+	rep := &sandbox.Report{
+		Backend:   b.Name(),
+		Isolation: sandbox.ContainerIsolation,
+		Duplex:    true,
+		Limits:    map[sandbox.Resource]sandbox.LimitReport{},
+	}
+	for _, r := range []sandbox.Resource{sandbox.Memory, sandbox.Processes, sandbox.CPU, sandbox.Disk, sandbox.OpenFiles} {
+		rep.Limits[r] = sandbox.LimitReport{By: "not known: the engine cannot be used"}
+	}
+	probe, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	f, img, err := b.examine(probe, b.opts.Image)
+	if ctx.Err() != nil {
+		return nil, &sandbox.Error{Op: "probe", Backend: b.Name(), Err: ctx.Err()}
+	}
+	switch {
+	case err == nil:
+		b.describe(rep, f, img.trial)
+	case errors.Is(err, errNoImage) && b.opts.Pull != PullNever:
+		// What the engine says of itself, until there is something to try.
+		b.describe(rep, f, &trial{})
+		rep.Limits = f.claimed()
+		rep.Findings = append(rep.Findings, sandbox.Finding{
+			Title:  "the image " + b.opts.Image + " is not here",
+			Detail: "the first sandbox fetches it, which may take longer than a call may; limits and isolation are measured then",
+			Remedy: b.opts.Engine + " pull " + b.opts.Image,
+		})
+	default:
+		rep.Findings = append(rep.Findings, b.imageFinding(ctx, err))
+	}
+	rep.Usable = true
+	for _, f := range rep.Findings {
+		rep.Usable = rep.Usable && !f.Fatal
+	}
+	if !rep.Usable {
+		rep.Isolation = sandbox.NoIsolation
+	}
+	return rep, nil
+}
+
+// imageFinding explains an image that cannot be used, or an engine.
+func (b *Backend) imageFinding(ctx context.Context, err error) sandbox.Finding {
+	var unsafe *unsafeError
+	switch {
+	case errors.Is(err, errNoImage):
+		return sandbox.Finding{
+			Fatal: true, Title: "the image " + b.opts.Image + " is not here, and container.pull is never",
+			Remedy: b.opts.Engine + " pull " + b.opts.Image,
+		}
+	case errors.As(err, &unsafe):
+		return sandbox.Finding{
+			Fatal: true, Title: "containers of " + b.opts.Engine + " are not closed as they are asked to be", Detail: err.Error(),
+			Remedy: "look at what ~/.config/containers/containers.conf, /etc/containers/containers.conf and mounts.conf, or Docker's daemon.json, add to every container",
+		}
+	}
+	return b.finding(ctx, err)
+}
+
+// describe fills the report of an engine that works.
+func (b *Backend) describe(rep *sandbox.Report, f *facts, t *trial) {
+	rep.Limits = t.limits(f)
+	if t.inside.Python != "" {
+		rep.Python = fmt.Sprintf("%s (%s) in %s", t.inside.Executable, t.inside.Python, b.opts.Image)
+	}
+	if kernel, own := t.ownKernel(f); own {
+		rep.Isolation = sandbox.KernelIsolation
+		rep.Findings = append(rep.Findings, sandbox.Finding{Title: "containers have a kernel of their own", Detail: kernel})
+	} else if b.opts.Runtime != "" && t.inside.Python != "" {
+		rep.Findings = append(rep.Findings, sandbox.Finding{
+			Title:  "the OCI runtime " + b.opts.Runtime + " shares the host's kernel",
+			Detail: "a container shows " + t.inside.Kernel,
+		})
+	}
+	if !f.Seccomp && rep.Isolation < sandbox.KernelIsolation {
+		rep.Findings = append(rep.Findings, sandbox.Finding{
+			Title:  "containers have no seccomp filter",
+			Detail: "code in a sandbox can make every system call of the host's kernel",
+			Remedy: "use an engine with seccomp",
+		})
+	}
+	for _, r := range []sandbox.Resource{sandbox.Memory, sandbox.Processes} {
+		if l := rep.Limits[r]; l.Enforcement != sandbox.Hard && t.inside.Python != "" {
+			finding := sandbox.Finding{
+				Title:  fmt.Sprintf("the limit on %s is %s", r, l.Enforcement),
+				Detail: f.where() + ": " + l.By,
+			}
+			if f.Rootless && !f.CgroupV2 {
+				finding.Remedy = "boot with cgroup v2 (kernel argument systemd.unified_cgroup_hierarchy=1), or use the embedded gVisor"
+			} else if f.Rootless {
+				finding.Remedy = "delegate control groups to this user: https://rootlesscontaine.rs/getting-started/common/cgroup2/"
+			}
+			rep.Findings = append(rep.Findings, finding)
+		}
+	}
+}
+
+// claimed is how limits are enforced by what the engine says of itself.
+func (f *facts) claimed() map[sandbox.Resource]sandbox.LimitReport {
+	by := "what the engine says; not tried yet"
+	report := map[sandbox.Resource]sandbox.LimitReport{
+		sandbox.Disk:      {Enforcement: sandbox.Hard, By: "tmpfs size"},
+		sandbox.OpenFiles: {Enforcement: sandbox.Hard, By: "RLIMIT_NOFILE"},
+	}
+	for r, can := range map[sandbox.Resource]bool{sandbox.Memory: f.Memory, sandbox.Processes: f.Pids, sandbox.CPU: f.CPU} {
+		if can {
+			report[r] = sandbox.LimitReport{Enforcement: sandbox.Hard, By: by}
+		} else {
+			report[r] = sandbox.LimitReport{Enforcement: sandbox.Absent, By: unenforced(f, false)}
+		}
+	}
+	return report
+}

@@ -1,0 +1,147 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"sallyport/internal/sandbox"
+)
+
+// statsAge is how old an engine's figures may be: asking costs it a process
+// and, for Docker, two seconds.
+const statsAge = 2 * time.Second
+
+// remoteGauge asks the engine what a container uses. Between two answers it
+// repeats the last.
+type remoteGauge struct {
+	mu     sync.Mutex
+	asking chan struct{} // closed when the question under way is answered
+	at     time.Time
+	last   sandbox.Usage
+	err    error
+	peak   int64
+}
+
+func (g *remoteGauge) usage(ctx context.Context, r *run) (sandbox.Usage, error) {
+	g.mu.Lock()
+	if !g.at.IsZero() && time.Since(g.at) < statsAge {
+		defer g.mu.Unlock()
+		return g.last, g.err
+	}
+	if g.asking == nil {
+		g.asking = make(chan struct{})
+		r.b.all.Go(func() { g.ask(r) })
+	}
+	asking, known := g.asking, !g.at.IsZero()
+	if known { // the last answer is better than to wait
+		defer g.mu.Unlock()
+		return g.last, g.err
+	}
+	g.mu.Unlock()
+	select {
+	case <-asking:
+	case <-ctx.Done():
+		return sandbox.Usage{}, ctx.Err()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.last, g.err
+}
+
+func (g *remoteGauge) ask(r *run) {
+	ctx, cancel := context.WithTimeout(r.b.life, inspectTime)
+	defer cancel()
+	out, err := r.b.cli.output(ctx, "stats", "--no-stream", "--format", "{{json .}}", r.name)
+	var s stats
+	if err == nil {
+		s, err = parseStats(out)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	g.err = err
+	if err == nil {
+		switch {
+		case s.cpu >= 0:
+			g.last.CPU = s.cpu
+		case !g.at.IsZero():
+			// A share is all that Docker's client tells.
+			g.last.CPU += time.Duration(s.share * float64(now.Sub(g.at)))
+		}
+		g.peak = max(g.peak, s.memory)
+		g.last.MemoryBytes, g.last.PeakBytes = s.memory, g.peak
+	}
+	g.at = now
+	close(g.asking)
+	g.asking = nil
+}
+
+// stats is what an engine says of a container's use.
+type stats struct {
+	cpu    time.Duration // in all; negative where it is not said
+	share  float64       // of one core, at the moment
+	memory int64
+}
+
+// parseStats reads `stats --format '{{json .}}'` of either engine.
+func parseStats(data []byte) (stats, error) {
+	var s struct {
+		CPUNano *int64 // Podman's
+		// Podman has numbers where Docker has texts.
+		MemUsage any
+		CPUPerc  string // Docker's
+		CPU      any
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(data)), "\n")
+	if err := json.Unmarshal([]byte(line), &s); err != nil {
+		return stats{}, err
+	}
+	out := stats{cpu: -1}
+	if s.CPUNano != nil {
+		out.cpu = time.Duration(*s.CPUNano)
+	} else if share, err := strconv.ParseFloat(strings.TrimSuffix(s.CPUPerc, "%"), 64); err == nil {
+		out.share = share / 100
+	} else {
+		return stats{}, errors.New("stats: no share of the processors")
+	}
+	switch m := s.MemUsage.(type) {
+	case float64:
+		out.memory = int64(m)
+	case string:
+		used, _, _ := strings.Cut(m, "/")
+		n, err := parseSize(strings.TrimSpace(used))
+		if err != nil {
+			return stats{}, err
+		}
+		out.memory = n
+	default:
+		return stats{}, errors.New("stats: no memory")
+	}
+	return out, nil
+}
+
+// parseSize reads sizes as engines print them: "12.5MiB", "7.2kB".
+func parseSize(s string) (int64, error) {
+	units := []struct {
+		suffix string
+		factor float64
+	}{
+		{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
+		{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1},
+	}
+	for _, u := range units {
+		if number, ok := strings.CutSuffix(s, u.suffix); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+			if err != nil || n < 0 || n > 1e9 {
+				return 0, errors.New("stats: size " + strconv.Quote(s))
+			}
+			return int64(n * u.factor), nil
+		}
+	}
+	return 0, errors.New("stats: size " + strconv.Quote(s))
+}

@@ -1,0 +1,360 @@
+package container
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"sallyport/internal/sandbox"
+)
+
+// trialTime bounds a trial.
+const trialTime = 60 * time.Second
+
+// Limits of what a trial may answer: the image is not trusted more than what
+// runs in it.
+const (
+	maxFacts  = 1 << 20
+	maxBundle = 8 << 20
+)
+
+// trialLimits are those of a trial. They differ from what engines do by
+// themselves, so that they are recognised.
+var trialLimits = sandbox.Limits{
+	MemoryBytes: 384 << 20, Processes: 61, WorkspaceBytes: 48 << 20, TmpBytes: 24 << 20, OpenFiles: 777,
+}
+
+// trial is what a container of an image was like, started as sandboxes are.
+type trial struct {
+	inside  inside
+	bundle  []byte // the guest's byte code for the image's interpreter
+	outside outside
+	watched bool // a watcher holds what no control group holds
+	took    time.Duration
+}
+
+// groups are files of a container's control groups: "memory.max" of cgroup v2,
+// "memory/memory.limit_in_bytes" of v1.
+type groups = map[string]string
+
+// outside is what the machine shows of a container.
+type outside struct {
+	local     bool // its processes are this machine's
+	groups    groups
+	watchable bool // … and can be looked at and signalled
+}
+
+// inside is what a container says of itself.
+type inside struct {
+	Python     string              `json:"python"`
+	Executable string              `json:"executable"`
+	UID        int                 `json:"uid"`
+	GID        int                 `json:"gid"`
+	PID        int                 `json:"pid"`
+	Status     map[string][]string `json:"status"`
+	Kernel     string              `json:"kernel"`
+	Machine    string              `json:"machine"`
+	Hostname   string              `json:"hostname"`
+	Version    string              `json:"version"`
+	Log        string              `json:"log"`
+	Boot       string              `json:"boot"`
+	PIDNS      string              `json:"pidns"`
+	Mounts     []mount             `json:"mounts"`
+	Interfaces []string            `json:"interfaces"`
+	Files      int                 `json:"files"`
+	Sizes      map[string]int64    `json:"sizes"`
+	Writable   []string            `json:"writable"`
+	Groups     map[string]string   `json:"groups"`
+	Bundle     int                 `json:"bundle"`
+}
+
+type mount struct {
+	At      string   `json:"at"`
+	Options []string `json:"options"`
+	Type    string   `json:"type"`
+	Super   []string `json:"super"`
+}
+
+// tryOut starts a container of the image, as a sandbox would be, and has it
+// describe itself. Callers hold probing.
+func (b *Backend) tryOut(ctx context.Context, f *facts, img *image) (*trial, error) {
+	ctx, cancel := context.WithTimeout(ctx, trialTime)
+	defer cancel()
+	began := time.Now()
+	place, err := b.enter(ctx, f.Target)
+	if err != nil {
+		return nil, err
+	}
+	marker := newMarker()
+	p, err := newTrialPayload(marker)
+	if err != nil {
+		return nil, err
+	}
+	limits := trialLimits
+	if f.CPU {
+		limits.CPUs = 0.5
+	}
+	box := b.box(f, img, place.id, "trial-"+strings.Trim(strings.ToLower(newMarker()), "\n")[10:18], limits)
+	box.owner = "trial"
+	x, err := b.cli.launch(ctx, box.args(), p, marker)
+	if err != nil {
+		b.undo(ctx, box.name)
+		return nil, err
+	}
+	t, err := b.read(ctx, x, box.name)
+	x.abandon()
+	b.undo(ctx, box.name)
+	if err != nil {
+		if words := x.stderr.lastWords(); words != "" {
+			err = fmt.Errorf("%w: %s", err, words)
+		}
+		return nil, fmt.Errorf("a container of %s does not describe itself: %w", img.ID, err)
+	}
+	t.took = time.Since(began)
+	held := t.limits(f)
+	t.watched = t.outside.watchable && (held[sandbox.Memory].Enforcement == sandbox.Absent || held[sandbox.Processes].Enforcement == sandbox.Absent)
+	if err := b.verify(t, f); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// read reads what the container says of itself, and looks at it from outside
+// while it waits.
+func (b *Backend) read(ctx context.Context, x *process, name string) (*trial, error) {
+	type answer struct {
+		t   *trial
+		err error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		t, err := readTrial(x.stdout)
+		got <- answer{t, err}
+	}()
+	go func() { _, _ = io.Copy(io.Discard, x.stderr) }()
+	select {
+	case a := <-got:
+		if a.err != nil {
+			return nil, a.err
+		}
+		if state, err := b.cli.inspectContainer(ctx, name); err == nil {
+			a.t.outside = look(state, a.t.inside.PIDNS)
+		}
+		return a.t, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func readTrial(r io.Reader) (*trial, error) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, err
+		}
+		if len(line) > maxFacts {
+			return nil, errors.New("the answer is too long")
+		}
+	}
+	t := &trial{}
+	if err := json.Unmarshal(line, &t.inside); err != nil {
+		return nil, err
+	}
+	if t.inside.Bundle <= 0 || t.inside.Bundle > maxBundle {
+		return nil, fmt.Errorf("byte code of %d bytes", t.inside.Bundle)
+	}
+	t.bundle = make([]byte, t.inside.Bundle)
+	_, err := io.ReadFull(in, t.bundle)
+	return t, err
+}
+
+// expected are the places at which a container may have file systems.
+var expected = []string{
+	"/proc", "/sys", "/dev", "/workspace", "/tmp",
+	"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/.dockerenv", "/run/secrets",
+}
+
+// kernelTypes are file systems of the kernel's, in which nothing of a disk is.
+var kernelTypes = []string{"proc", "sysfs", "tmpfs", "devpts", "mqueue", "cgroup", "cgroup2", "devtmpfs"}
+
+// verify refuses a container that is less closed than it was asked to be,
+// whatever the reason: an engine's own configuration, or its version. An
+// engine that ignores an argument does not say so.
+func (b *Backend) verify(t *trial, f *facts) error {
+	in := &t.inside
+	var wrong []string
+	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	uid, gid, _ := strings.Cut(b.opts.User, ":")
+	if strconv.Itoa(in.UID) != uid || strconv.Itoa(in.GID) != gid {
+		add("it runs as %d:%d, not as %s", in.UID, in.GID, b.opts.User)
+	}
+	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+		if v := in.Status[set]; len(v) > 0 && strings.Trim(v[0], "0") != "" {
+			add("it has capabilities (%s %s)", set, v[0])
+			break
+		}
+	}
+	if v := in.Status["NoNewPrivs"]; len(v) > 0 && v[0] != "1" {
+		add("no-new-privileges is not set")
+	}
+	for _, name := range in.Interfaces {
+		// Every network namespace has its own of these, down and without routes.
+		if name != "lo" && !strings.HasSuffix(name, "tunl0") && !strings.HasPrefix(name, "ip6") && !strings.HasPrefix(name, "gre") &&
+			!strings.HasPrefix(name, "erspan") && !strings.HasPrefix(name, "sit") && !strings.HasPrefix(name, "ip_vti") && name != "teql0" && name != "dummy0" {
+			add("it has a network interface, %s", name)
+		}
+	}
+	if len(in.Writable) > 0 {
+		add("it can write to %s", strings.Join(in.Writable, ", "))
+	}
+	for _, m := range in.Mounts {
+		if at := foreign(m, b.opts); at != "" {
+			add("the engine's configuration shows it %s", at)
+		}
+	}
+	for path, limit := range map[string]int64{"/workspace": trialLimits.WorkspaceBytes, "/tmp": trialLimits.TmpBytes, "/dev/shm": trialLimits.TmpBytes} {
+		if size := in.Sizes[path]; size > limit*5/4 || size <= 0 {
+			add("%s has %d bytes, not %d", path, size, limit)
+		}
+	}
+	if in.PID != 1 {
+		add("another program is its first process")
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return &unsafeError{engine: f.where(), wrong: wrong}
+}
+
+// foreign is what a mount shows of the machine, or "".
+func foreign(m mount, opts Options) string {
+	if m.At == "/" {
+		return ""
+	}
+	for _, place := range expected {
+		if m.At == place || strings.HasPrefix(m.At, place+"/") && (place == "/proc" || place == "/sys" || place == "/dev") {
+			return ""
+		}
+	}
+	for _, t := range kernelTypes {
+		if m.Type != t {
+			continue
+		}
+		for _, o := range m.Options {
+			if o == "ro" {
+				return "" // a cover over an image's volume
+			}
+		}
+	}
+	return m.At
+}
+
+// unsafeError is a container that is less closed than it must be.
+type unsafeError struct {
+	engine string
+	wrong  []string
+}
+
+func (e *unsafeError) Error() string {
+	return fmt.Sprintf("a container of %s is not closed as it was asked to be: %s", e.engine, strings.Join(e.wrong, "; "))
+}
+
+// ownKernel says whether the container has a kernel of its own, and by what it
+// shows.
+func (t *trial) ownKernel(f *facts) (string, bool) {
+	in := &t.inside
+	switch kernel, boot := hostKernel(); {
+	case strings.Contains(in.Log, "Starting gVisor"):
+		return "gVisor (" + in.Kernel + ")", true
+	case strings.Contains(in.Kernel, "gvisor"):
+		return "gVisor (" + in.Kernel + ")", true
+	case in.Kernel == "" || f.Kernel == "":
+		return "", false
+	case f.Kernel == firstWord(in.Kernel):
+		// The same release: a virtual machine with the host's kernel has
+		// another boot. Only this machine's own can be compared.
+		if t.outside.local && kernel != "" && in.Boot != "" && boot != "" && in.Boot != boot {
+			return in.Kernel + ", booted for it", true
+		}
+		return "", false
+	default:
+		return in.Kernel, true
+	}
+}
+
+func firstWord(s string) string {
+	word, _, _ := strings.Cut(s, " ")
+	return word
+}
+
+// number is a control group's value; false where there is none, or no limit.
+func number(s string) (int64, bool) {
+	n, err := strconv.ParseInt(firstWord(strings.TrimSpace(s)), 10, 64)
+	// cgroup v1 says "no limit" as a number near the largest.
+	return n, err == nil && n >= 0 && n < 1<<60
+}
+
+// limits says how each limit is enforced, by what was measured.
+func (t *trial) limits(f *facts) map[sandbox.Resource]sandbox.LimitReport {
+	const hard, soft = sandbox.Hard, sandbox.Soft
+	report := map[sandbox.Resource]sandbox.LimitReport{
+		sandbox.Disk:      {Enforcement: hard, By: "tmpfs size"},
+		sandbox.OpenFiles: {Enforcement: sandbox.Absent, By: "the container's RLIMIT_NOFILE is not the one asked for"},
+		sandbox.Memory:    {Enforcement: sandbox.Absent, By: unenforced(f, f.Memory)},
+		sandbox.Processes: {Enforcement: sandbox.Absent, By: unenforced(f, f.Pids)},
+		sandbox.CPU:       {Enforcement: sandbox.Absent, By: unenforced(f, f.CPU)},
+	}
+	if n := t.inside.Files; n > 0 && n <= trialLimits.OpenFiles {
+		report[sandbox.OpenFiles] = sandbox.LimitReport{Enforcement: hard, By: "RLIMIT_NOFILE"}
+	}
+	// From outside, where this machine has the control groups; else what the
+	// container sees of its own.
+	for _, g := range []groups{t.outside.groups, t.inside.Groups} {
+		set := func(r sandbox.Resource, files map[string]int64) {
+			for file, want := range files {
+				if got, ok := number(g[file]); ok && got <= want && report[r].Enforcement != hard {
+					version, name, _ := strings.Cut(file, "/")
+					if name == "" {
+						version, name = "cgroup v2", file
+					} else {
+						version = "cgroup v1"
+					}
+					report[r] = sandbox.LimitReport{Enforcement: hard, By: version + " " + name}
+				}
+			}
+		}
+		set(sandbox.Memory, map[string]int64{"memory.max": trialLimits.MemoryBytes, "memory/memory.limit_in_bytes": trialLimits.MemoryBytes})
+		set(sandbox.Processes, map[string]int64{"pids.max": int64(trialLimits.Processes), "pids/pids.max": int64(trialLimits.Processes)})
+		set(sandbox.CPU, map[string]int64{"cpu.max": 50000, "cpu/cpu.cfs_quota_us": 50000})
+	}
+	if t.watched {
+		for r, what := range map[sandbox.Resource]string{sandbox.Memory: "memory", sandbox.Processes: "processes and threads"} {
+			if report[r].Enforcement == sandbox.Absent {
+				report[r] = sandbox.LimitReport{Enforcement: soft, By: "a watcher of the container's " + what}
+			}
+		}
+	}
+	return report
+}
+
+func unenforced(f *facts, claimed bool) string {
+	switch {
+	case claimed:
+		return "the engine does not do what was asked for"
+	case f.Rootless && !f.CgroupV2:
+		return "rootless containers have no control groups on cgroup v1"
+	}
+	return "the engine has no control group for it"
+}
