@@ -48,12 +48,16 @@ func main() {
 	flag.StringVar(&o.bin, "bin", "bin/sallyport", "the executable to measure")
 	flag.StringVar(&o.asUser, "as-user", "", "measure as this user (needs root)")
 	flag.BoolVar(&o.json, "json", false, "print JSON")
+	engines := flag.String("engines", "", "measure the engines that this file lists, as bench/engines writes it, and nothing else")
 	echo := flag.Bool("pipe-echo", false, "answer lines; the other end of the pipe measurement")
 	flag.Parse()
 	var err error
-	if *echo {
+	switch {
+	case *echo:
 		err = echoLines()
-	} else {
+	case *engines != "":
+		err = runEngines(o, *engines, os.Stdout, os.Stderr)
+	default:
 		err = run(o, os.Stdout, os.Stderr)
 	}
 	if err != nil {
