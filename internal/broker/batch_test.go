@@ -6,12 +6,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"sallyport/internal/runs"
 	"sallyport/internal/sandbox"
@@ -89,7 +91,6 @@ func newFar(t *testing.T, f *far) (*Broker, *runs.Store) {
 	store := runs.NewStore(state.At(filepath.Join(t.TempDir(), "runs")), engines, 0, log)
 	b, _ := newBroker(t, func(c *Config) {
 		c.Batch, c.Runs = engines, store
-		c.Spec.Limits.OutputBytes = 2000
 	})
 	return b, store
 }
@@ -148,10 +149,28 @@ func TestBatch(t *testing.T) {
 		t.Error(r.Error)
 	}
 	want(t, sendFar(t, b, Request{Code: "import sys; sys.exit(4)"}), Failed, 4, "")
+}
 
-	r = sendFar(t, b, Request{Code: "for i in range(1000): print('line', i)"})
-	if r.Truncated == nil || r.Stdout[0] != "line 0" || r.Stdout[len(r.Stdout)-1] != "line 999" {
-		t.Errorf("%+v", r)
+func TestCaptured(t *testing.T) {
+	var b strings.Builder
+	for i := range 1000 {
+		fmt.Fprintln(&b, "line", i)
+	}
+	c := captured(b.String(), 200)
+	got := lines(c)
+	if len(c.Head)+len(c.Tail)+int(c.Omitted) != b.Len() || c.Omitted < int64(b.Len())-200 || got[0] != "line 0" || got[len(got)-1] != "line 999" {
+		t.Errorf("%q", got)
+	}
+	for _, l := range got {
+		if !strings.HasPrefix(l, "line ") && !strings.HasPrefix(l, "[... ") {
+			t.Errorf("half a line: %q", l)
+		}
+	}
+	if c := captured(strings.Repeat("é", 300), 201); c.Omitted == 0 || !utf8.ValidString(c.Head) || !utf8.ValidString(c.Tail) {
+		t.Errorf("%+v", c)
+	}
+	if c := captured("short", 5); c.Omitted != 0 || c.Head != "short" {
+		t.Errorf("%+v", c)
 	}
 }
 
