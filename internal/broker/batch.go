@@ -221,6 +221,14 @@ func (b *Broker) batchResult(record *runs.Record, spec sandbox.Spec) *Result {
 	if out.CPUSeconds > 0 || out.PeakMemoryBytes > 0 {
 		r.Usage = &Usage{CPUSeconds: out.CPUSeconds, PeakMemoryBytes: out.PeakMemoryBytes}
 	}
+	if b.config.Accountant != nil {
+		if footprint := b.config.Accountant.Ran(record); footprint != nil {
+			if r.Usage == nil {
+				r.Usage = &Usage{}
+			}
+			r.Usage.Footprint, r.ShowUsage = footprint, b.config.ShowUsage
+		}
+	}
 	for _, f := range record.Files {
 		r.Artifacts = append(r.Artifacts, Artifact{Path: f.Path, Size: f.Size, URI: runs.URI(record.ID, f.Path)})
 	}

@@ -69,6 +69,10 @@ type Config struct {
 	// Memory and Tools are bridge.Config's.
 	Memory bridge.Memory
 	Tools  bridge.SavedTools
+	// Accountant keeps account of what code uses; nil: nobody does.
+	Accountant Accountant
+	// ShowUsage has every result tell its usage.
+	ShowUsage bool
 	// Catalog, Pins and RefuseChanged are bridge.Config's.
 	Catalog       *catalog.Catalog
 	Pins          *pins.Book
@@ -125,7 +129,12 @@ func New(config Config) (*Broker, error) {
 		return nil, err
 	}
 	if config.Backend != nil {
+		var rested func(string, session.Spent)
+		if config.Accountant != nil {
+			rested = config.Accountant.Rested
+		}
 		b.sessions = session.NewSet(session.Config{
+			Rested:  rested,
 			Backend: config.Backend, Spec: config.Spec, Logger: config.Logger,
 			Grace: config.Grace, WholeRun: config.WholeRun, StartTimeout: config.StartTimeout,
 			Background: config.Background,

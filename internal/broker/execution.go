@@ -29,7 +29,10 @@ func (x *execution) run(ctx context.Context) *Result {
 		return x.broker.finish(x.req, x.failed(ctx, err))
 	}
 	defer x.broker.bridge.Busy()()
+	bill := x.bill()
 	out, err := x.session.Exec(ctx, x.ticket, session.Request{
+		Spent:    bill.spent(),
+		Measure:  x.req.Measure || x.broker.config.ShowUsage,
 		Code:     x.req.Code,
 		Filename: x.req.Filename,
 		Script:   x.req.Script,
@@ -47,6 +50,8 @@ func (x *execution) run(ctx context.Context) *Result {
 	r := x.broker.finish(x.req, x.result(out))
 	r.Servers = x.servers.Granted() // with those that the code loaded itself
 	r.Notes = append(r.Notes, x.servers.Notes()...)
+	r.ShowUsage = x.broker.config.ShowUsage
+	bill.answered(r)
 	return r
 }
 
@@ -101,7 +106,7 @@ func (x *execution) result(out *session.Outcome) *Result {
 		r.Files = out.Collected
 	}
 	if out.Usage != nil {
-		r.Usage = &Usage{CPUSeconds: out.Usage.CPU.Seconds(), PeakMemoryBytes: max(0, out.Usage.PeakBytes)}
+		r.Usage = x.broker.usage(*out.Usage)
 	}
 	if out.Stray != "" {
 		note := "written between calls, by code of an earlier one"
@@ -245,6 +250,6 @@ func lastLine(lines []string) string {
 
 // finish adds what every result of the request has.
 func (b *Broker) finish(req Request, r *Result) *Result {
-	r.Servers, r.Session = req.Servers, req.Session
+	r.Servers, r.Session, r.Backend = req.Servers, req.Session, req.Backend
 	return r
 }

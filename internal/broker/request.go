@@ -45,6 +45,8 @@ type Request struct {
 	// OnStatus, if not nil, is told for people how the run of a batch engine
 	// goes, by one goroutine at a time.
 	OnStatus func(string)
+	// Measure has even the shortest code measured for its result.
+	Measure bool
 	// RequestID appears in log lines; one is made where it is empty.
 	RequestID string
 	// OnOutput, if not nil, is given what the code writes, as the bytes that

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"sallyport/internal/carbon"
 	"sallyport/internal/sandbox"
 	"sallyport/internal/session"
 )
@@ -53,6 +54,8 @@ type Result struct {
 	Usage          *Usage     `json:"usage,omitempty"`
 	Notes          []string   `json:"notes,omitempty"`
 
+	// ShowUsage has compact forms tell the usage, too.
+	ShowUsage bool `json:"-"`
 	// Images are those among the artifacts that fit into an answer.
 	Images []Image `json:"-"`
 	// Files are all of the artifacts, where the request asked for them.
@@ -84,6 +87,9 @@ type Truncated struct {
 type Usage struct {
 	CPUSeconds      float64 `json:"cpuSeconds,omitempty"`
 	PeakMemoryBytes int64   `json:"peakMemoryBytes,omitempty"` // of the sandbox since its start
+	// Footprint is what it comes to: method, energy and emissions; nil where
+	// nobody keeps account.
+	*carbon.Footprint
 }
 
 // Compact returns the result without what its plain text already says or what
@@ -102,7 +108,11 @@ func (r *Result) Compact() *Result {
 	if c.DurationMs < 1000 {
 		c.DurationMs = 0
 	}
-	c.Usage = nil
+	if c.ShowUsage {
+		c.Usage = c.Usage.short()
+	} else {
+		c.Usage = nil
+	}
 	return &c
 }
 
@@ -144,6 +154,9 @@ func (r *Result) Text() string {
 	}
 	if r.StateLost != "" {
 		line("state lost: ", r.StateLost)
+	}
+	if r.ShowUsage && r.Usage != nil {
+		line("used: ", r.Usage.line())
 	}
 	for _, n := range r.Notes {
 		line("note: ", n)

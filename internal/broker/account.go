@@ -1,0 +1,138 @@
+package broker
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"sallyport/internal/carbon"
+	"sallyport/internal/runs"
+	"sallyport/internal/session"
+)
+
+// An Accountant keeps account of what code uses. All methods are safe for
+// concurrent use. None but Footprint and Ran is on the path of an answer; the
+// others must not block.
+type Accountant interface {
+	// Executed is told once of every execution of code in a sandbox, when it
+	// is known what it used: up to seconds after its answer.
+	Executed(Execution)
+
+	// Rested is told what a session's sandbox used while no code of a request
+	// ran: its start, what code left running, the memory of its variables.
+	Rested(session string, spent session.Spent)
+
+	// Footprint is what a local execution comes to, for its result; nil:
+	// there is nothing to say. It is only asked of executions that were
+	// measured before their answer.
+	Footprint(session.Spent) *carbon.Footprint
+
+	// Ran is told of a run on an engine without a channel that has ended, as
+	// often as anybody learns of it; it counts once. It returns what the run
+	// comes to, or nil.
+	Ran(*runs.Record) *carbon.Footprint
+}
+
+// Execution is one execution of code in a sandbox, as an Accountant learns it.
+type Execution struct {
+	ID      string // of the request
+	Session string
+	Servers []string // that it was granted
+	File    string   // the script, where it was one
+	Code    string
+	Status  Status
+	Began   time.Time
+	Spent   session.Spent
+}
+
+// bill is an execution that is to be accounted. What it used and how it ended
+// become known in either order.
+type bill struct {
+	to Accountant
+
+	mu    sync.Mutex
+	e     Execution
+	ready int
+}
+
+// bill is for an execution; nil where nobody keeps account.
+func (x *execution) bill() *bill {
+	if x.broker.config.Accountant == nil {
+		return nil
+	}
+	e := Execution{ID: x.req.RequestID, Session: x.session.Name(), Code: x.req.Code, Began: time.Now()}
+	if x.req.Script {
+		e.File = x.req.Filename
+	}
+	return &bill{to: x.broker.config.Accountant, e: e}
+}
+
+// spent is session.Request.Spent.
+func (b *bill) spent() func(session.Spent) {
+	if b == nil {
+		return nil
+	}
+	return func(s session.Spent) { b.arrive(func(e *Execution) { e.Spent = s }) }
+}
+
+// answered notes the end of an execution of which code ran.
+func (b *bill) answered(r *Result) {
+	if b != nil {
+		b.arrive(func(e *Execution) { e.Status, e.Servers = r.Status, r.Servers })
+	}
+}
+
+func (b *bill) arrive(with func(*Execution)) {
+	b.mu.Lock()
+	with(&b.e)
+	b.ready++
+	whole := b.ready == 2
+	b.mu.Unlock()
+	if whole {
+		b.to.Executed(b.e)
+	}
+}
+
+// usage is what was measured of an execution, for its result.
+func (b *Broker) usage(s session.Spent) *Usage {
+	u := &Usage{CPUSeconds: max(0, s.CPU).Seconds(), PeakMemoryBytes: max(0, s.PeakBytes)}
+	if b.config.Accountant != nil {
+		u.Footprint = b.config.Accountant.Footprint(s)
+	}
+	return u
+}
+
+// line is a usage in a few words.
+func (u *Usage) line() string {
+	text := brief(u.CPUSeconds) + " s CPU"
+	if f := u.Footprint; f != nil {
+		text += ", " + brief(f.Energy.Joules) + " J"
+		if e := f.Emissions; e != nil {
+			text += ", " + brief(e.Grams*1000) + " mg CO2e"
+		} else {
+			text += ", CO2e unknown (set carbon.location)"
+		}
+	}
+	return text
+}
+
+// brief is a number with two significant digits.
+func brief(f float64) string {
+	if f >= 100 {
+		return strconv.FormatFloat(math.Round(f), 'f', 0, 64)
+	}
+	return fmt.Sprintf("%.2g", f)
+}
+
+// short is a usage without how it was found.
+func (u *Usage) short() *Usage {
+	if u == nil || u.Footprint == nil {
+		return u
+	}
+	s, f := *u, *u.Footprint
+	f.Energy.CPU, f.Energy.Memory, f.Energy.GPU, f.Energy.PUE = nil, nil, nil, nil
+	s.Footprint = &f
+	return &s
+}

@@ -1,0 +1,125 @@
+//go:build unix
+
+package broker
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"sallyport/internal/carbon"
+	"sallyport/internal/runs"
+	"sallyport/internal/session"
+)
+
+// notebook is an accountant that remembers.
+type notebook struct {
+	mu       sync.Mutex
+	executed []Execution
+	rested   []string
+	nowhere  bool
+}
+
+func (n *notebook) Executed(e Execution) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.executed = append(n.executed, e)
+}
+
+func (n *notebook) Rested(session string, _ session.Spent) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rested = append(n.rested, session)
+}
+
+func (n *notebook) Footprint(s session.Spent) *carbon.Footprint {
+	f := &carbon.Footprint{Method: "test", Energy: carbon.Energy{Joules: 12.34, CPU: &carbon.Figure{Joules: 12.34}}}
+	if !n.nowhere {
+		f.Emissions = &carbon.Emissions{Grams: 0.5}
+	}
+	return f
+}
+
+func (*notebook) Ran(*runs.Record) *carbon.Footprint { return nil }
+
+// TestAccount: every execution of code is accounted once, with what it was
+// granted and how it ended; what never ran is not.
+func TestAccount(t *testing.T) {
+	t.Parallel()
+	book := &notebook{}
+	b, _ := newBroker(t, func(c *Config) { c.Accountant = book })
+	want(t, run(t, b, "print(1)"), Success, 0, "1")
+	want(t, run(t, b, "print(2)", "math"), Success, 0, "2")
+	want(t, run(t, b, "1/0"), Failed, 1, "")
+	r := b.Execute(t.Context(), Request{Code: "print(3)", Script: true, Filename: "x.py", Session: "other", RequestID: "id-3"})
+	want(t, r, Success, 0, "3")
+	run(t, b, "print(4)", "broken")
+	run(t, b, " ")
+	b.Close()
+
+	book.mu.Lock()
+	defer book.mu.Unlock()
+	if len(book.executed) != 4 {
+		t.Fatalf("%d executions were accounted: %+v", len(book.executed), book.executed)
+	}
+	byCode := map[string]Execution{}
+	for _, e := range book.executed {
+		if e.ID == "" || e.Spent.Wall <= 0 || e.Began.IsZero() {
+			t.Errorf("%+v", e)
+		}
+		byCode[e.Code] = e
+	}
+	if e := byCode["print(2)"]; !slices.Equal(e.Servers, []string{"math"}) || e.Session != DefaultSession || e.Status != Success || e.File != "" {
+		t.Errorf("%+v", e)
+	}
+	if e := byCode["print(3)"]; e.Session != "other" || e.File != "x.py" || e.ID != "id-3" {
+		t.Errorf("%+v", e)
+	}
+	if e := byCode["1/0"]; e.Status != Failed {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestUsageInResults: in full where it was measured, in compact forms only
+// where that is asked for.
+func TestUsageInResults(t *testing.T) {
+	t.Parallel()
+	for _, show := range []bool{false, true} {
+		book := &notebook{}
+		b, _ := newBroker(t, func(c *Config) { c.Accountant, c.ShowUsage = book, show })
+		r := run(t, b, "print(1)")
+		if r.Usage != nil && !show {
+			t.Errorf("a short execution was measured: %+v", r.Usage)
+		}
+		r = b.Execute(t.Context(), Request{Code: "print(1)", Measure: true})
+		if r.Usage == nil {
+			t.Fatal("an execution was not measured")
+		}
+		raw, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{`"method":"test"`, `"energy":{"joules":12.34,`, `"cpu":{`, `"emissions":{"grams":0.5`} {
+			if !strings.Contains(string(raw), part) {
+				t.Errorf("no %s in %s", part, raw)
+			}
+		}
+		compact, _ := json.Marshal(r.Compact())
+		if got := strings.Contains(string(compact), "12.34"); got != show || strings.Contains(string(compact), `"cpu":`) {
+			t.Errorf("show %v: %s", show, compact)
+		}
+		if got := strings.Contains(r.Text(), "12 J, 500 mg CO2e"); got != show {
+			t.Errorf("show %v: %s", show, r.Text())
+		}
+		book.nowhere = true
+		r = b.Execute(t.Context(), Request{Code: "print(1)", Measure: true})
+		if raw, _ := json.Marshal(r); !strings.Contains(string(raw), `"emissions":null`) {
+			t.Errorf("%s", raw)
+		}
+		if show && !strings.Contains(r.Text(), "12 J, CO2e unknown") {
+			t.Errorf("%s", r.Text())
+		}
+	}
+}
