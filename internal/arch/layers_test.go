@@ -76,6 +76,7 @@ var layers = []layer{
 	{"internal/image/flatten", 10, nil},
 	{"internal/guest", 12, []string{"internal/wire"}},
 	{"internal/sandbox", 11, nil},
+	{"internal/carbon/hardware", 11, []string{"internal/carbon"}},
 	{"internal/carbon", 10, nil},
 	{"internal/hidden", 10, nil},
 	{"internal/search", 10, []string{"internal/search/vectors"}},
