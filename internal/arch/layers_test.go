@@ -65,6 +65,8 @@ var layers = []layer{
 	{"internal/sandbox/gvisor", 31, []string{"internal/image", "internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
 	{"internal/sandbox/process", 31, []string{"internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
 	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
+	{"internal/sandbox/kaggle", 30, []string{"internal/sandbox"}},
+	{"internal/sandbox/kaggle/kaggletest", 29, nil},
 	{"internal/sandbox/runpod/runpodtest", 30, nil},
 	{"internal/sandbox/sandboxtest", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 
@@ -106,6 +108,7 @@ var programs = map[string][]string{
 	"test/engines":            {"internal/sandbox", "internal/sandbox/gvisor", "internal/sandbox/sandboxtest", "internal/sandbox/process"},
 	"test/faults":             {"internal/sandbox/sandboxtest"},
 	"test/proxies":            nil,
+	"test/kaggle/fake":        {"internal/sandbox/kaggle/kaggletest"},
 	"test/runpod/fake":        {"internal/sandbox/runpod/runpodtest"},
 
 	"scripts/configuration": {"internal/settings"},
@@ -115,7 +118,7 @@ var programs = map[string][]string{
 
 // testImports are what tests of any package may import. The fake engine, the
 // services' doubles and the suite are for tests alone.
-var testImports = []string{"internal/sandbox", "internal/sandbox/fake", "internal/sandbox/runpod/runpodtest", "internal/sandbox/sandboxtest"}
+var testImports = []string{"internal/sandbox", "internal/sandbox/fake", "internal/sandbox/kaggle/kaggletest", "internal/sandbox/runpod/runpodtest", "internal/sandbox/sandboxtest"}
 
 func table() map[string]layer {
 	t := map[string]layer{}
@@ -218,6 +221,7 @@ func TestFakeStaysInTests(t *testing.T) {
 		}
 		for _, imp := range f.imports {
 			if imp == module+"/internal/sandbox/fake" || imp == module+"/internal/sandbox/sandboxtest" || imp == "testing" ||
+				imp == module+"/internal/sandbox/kaggle/kaggletest" && f.pkg != "test/kaggle/fake" ||
 				imp == module+"/internal/sandbox/runpod/runpodtest" && f.pkg != "test/runpod/fake" {
 				t.Errorf("%s imports %s outside a test", f.path, imp)
 			}

@@ -1,0 +1,61 @@
+package kaggle
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// The accelerators that the short words stand for.
+const (
+	shapeGPU = "NvidiaTeslaT4"
+	shapeTPU = "TpuV5E8"
+)
+
+// shapes are the accelerators that Kaggle's own documentation names. Some are
+// for participants of certain competitions only.
+var shapes = []string{
+	shapeGPU, "NvidiaTeslaT4Highmem", "NvidiaTeslaA100", "NvidiaL4", "NvidiaL4X1", "NvidiaH100", "NvidiaRtxPro6000", shapeTPU, "TpuV6E8",
+}
+
+// retired are accelerators that Kaggle takes the name of and has no more, and
+// what it gives instead.
+var retired = map[string]string{
+	"NvidiaTeslaP100": shapeGPU, "TpuV38": shapeTPU, "Tpu1VmV38": shapeTPU, "TpuV232": "no accelerator", "TpuV2256": "no accelerator",
+}
+
+var validShape = regexp.MustCompile(`\A[A-Za-z][A-Za-z0-9]{2,39}\z`)
+
+// accelerator is the machine shape that a word means: "" is none. The note, if
+// any, says what is other than one would think.
+func accelerator(asked, fallback string) (shape, note string, err error) {
+	if asked == "" {
+		asked = fallback
+	}
+	switch strings.ToLower(asked) {
+	case "", "none", "cpu":
+		return "", "", nil
+	case "gpu":
+		return shapeGPU, "", nil
+	case "tpu":
+		return shapeTPU, "", nil
+	}
+	for _, s := range shapes {
+		if strings.EqualFold(s, asked) {
+			return s, "", nil
+		}
+	}
+	for s, instead := range retired {
+		if strings.EqualFold(s, asked) {
+			return s, fmt.Sprintf("Kaggle has retired %s and gives %s", s, instead), nil
+		}
+	}
+	// One that is newer than this list begins like those on it.
+	if validShape.MatchString(asked) && (strings.HasPrefix(asked, "Nvidia") || strings.HasPrefix(asked, "Tpu")) {
+		return asked, "", nil
+	}
+	return "", "", fmt.Errorf("accelerator %q: gpu, tpu, none, or one of %s", asked, strings.Join(shapes, ", "))
+}
+
+func isGPU(shape string) bool { return strings.HasPrefix(shape, "Nvidia") }
+func isTPU(shape string) bool { return strings.HasPrefix(shape, "Tpu") }
