@@ -34,6 +34,7 @@ var layers = []layer{
 		"internal/bridge", "internal/session", "internal/policy", "internal/runs", "internal/sandbox", "internal/snapshot", "internal/state", "internal/wire",
 	}},
 	{"internal/runs", 52, []string{"internal/sandbox", "internal/state"}},
+	{"internal/worker", 55, []string{"internal/sandbox", "internal/sandbox/runpod/job", "internal/session", "internal/state", "internal/wire"}},
 	{"internal/control", 52, []string{"internal/session"}},
 	{"internal/session", 51, []string{"internal/sandbox", "internal/snapshot", "internal/state", "internal/guest", "internal/wire"}},
 	{"internal/bridge", 50, []string{

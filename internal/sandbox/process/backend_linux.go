@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"reflect"
 	"sync"
 	"time"
@@ -182,10 +183,15 @@ const (
 )
 
 func (b *Backend) check(spec *sandbox.Spec) error {
-	if err := spec.Check(maxFiles); err != nil {
+	if err := spec.Check(); err != nil {
 		return err
 	}
+	if total := spec.FileBytes(); total > maxFiles {
+		return fmt.Errorf("files of %d bytes together; at most %d", total, maxFiles)
+	}
 	switch {
+	case spec.Root.Python != "" && !filepath.IsAbs(spec.Root.Python):
+		return fmt.Errorf("interpreter %q: an absolute path is needed", spec.Root.Python)
 	case spec.Root.Image != "":
 		return fmt.Errorf("images are %w", sandbox.ErrUnsupported)
 	case spec.Code != "" || !reflect.ValueOf(spec.Batch).IsZero():
@@ -197,6 +203,13 @@ func (b *Backend) check(spec *sandbox.Spec) error {
 		return fmt.Errorf("a limit of processor time is %w: the place has what it has", sandbox.ErrUnsupported)
 	case spec.Limits.OpenFiles > 0 && spec.Limits.OpenFiles < minOpenFiles:
 		return fmt.Errorf("%d open files; the guest needs %d", spec.Limits.OpenFiles, minOpenFiles)
+	}
+	total := 0
+	for _, f := range spec.Files {
+		total += len(f.Data)
+	}
+	if total > maxFiles {
+		return fmt.Errorf("files of %d bytes together; at most %d", total, maxFiles)
 	}
 	return nil
 }

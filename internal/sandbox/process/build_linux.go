@@ -169,12 +169,20 @@ func mountMemory(path string, size int64, cfg *stageConfig) error {
 
 // closeProc takes from the new /proc what is the kernel's.
 func closeProc(root string) error {
+	// An empty file, and not a device: those can be written to on any mount.
+	empty := root + "/dev/.empty"
+	if err := os.WriteFile(empty, nil, 0); err != nil {
+		return err
+	}
 	for _, path := range masked {
 		if _, err := os.Lstat(root + path); err != nil {
 			continue
 		}
-		if err := unix.Mount(root+"/dev/null", root+path, "", unix.MS_BIND, ""); err != nil {
+		if err := unix.Mount(empty, root+path, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("masking %s: %w", path, err)
+		}
+		if err := hostroot.ReadOnlyAlone(root + path); err != nil {
+			return err
 		}
 	}
 	for _, path := range closed {

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"sallyport/internal/guest"
@@ -118,6 +120,9 @@ func (b *Backend) planNamespaces(ctx context.Context, place *instance, spec *san
 	if err != nil {
 		return nil, err
 	}
+	if err := copyIn(&fsys, dir, guest.Dir); err != nil {
+		return nil, err
+	}
 	var modes []byte
 	for _, f := range spec.Files {
 		fsys.Files[filepath.Join(guest.FilesDir, f.Path)] = hostroot.File{Data: f.Data, Mode: 0o644}
@@ -169,6 +174,24 @@ func (b *Backend) planNamespaces(ctx context.Context, place *instance, spec *san
 		}
 		return nil
 	}}, nil
+}
+
+// copyIn has the root hold the files of dir instead of showing dir itself: a
+// mount tells code where on the host it comes from.
+func copyIn(fsys *hostroot.Rootfs, dir, target string) error {
+	fsys.Binds = slices.DeleteFunc(fsys.Binds, func(b hostroot.Bind) bool { return b.Target == target })
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		fsys.Files[filepath.Join(target, rel)] = hostroot.File{Data: data, Mode: 0o644}
+		return err
+	})
 }
 
 // planPlain plans a run in the place's own file system.

@@ -39,6 +39,8 @@ func runStage() int {
 	if line == nil {
 		return 2
 	}
+	// What we were given beyond that is not for the code.
+	_ = unix.CloseRange(lifelineFD, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
 	unix.CloseOnExec(lifelineFD)
 	// Code of the same user may send signals, and may not look inside.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGUSR1,

@@ -1,0 +1,142 @@
+package worker
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// GPU is what the place has of GPUs, as nvidia-smi tells it. A nil one is none.
+type GPU struct {
+	Model   string
+	Count   int
+	program string
+}
+
+func (g *GPU) String() string {
+	if g.Count > 1 {
+		return fmt.Sprintf("%d × %s", g.Count, g.Model)
+	}
+	return g.Model
+}
+
+// FindGPU asks nvidia-smi, by its path, and returns nil where there is no GPU.
+func FindGPU(ctx context.Context, program string) *GPU {
+	if program == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "--query-gpu=name", "--format=csv,noheader")
+	cmd.Env = []string{}
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		return nil
+	}
+	g := &GPU{program: program}
+	for line := range strings.Lines(string(out)) {
+		if name := strings.TrimSpace(line); name != "" {
+			g.Model = name
+			g.Count++
+		}
+	}
+	if g.Count == 0 {
+		return nil
+	}
+	return g
+}
+
+// powerEvery is how often the GPUs' power is read, in milliseconds.
+const powerEvery = 250
+
+// Power adds up what GPUs use, from their power at moments.
+type Power struct {
+	cmd    *exec.Cmd
+	done   chan struct{}
+	mu     sync.Mutex
+	last   map[int]reading // by the GPU's number
+	joules float64
+}
+
+type reading struct {
+	at    time.Time
+	watts float64
+}
+
+// Watch begins to measure. It returns nil, which measures nothing, where that
+// cannot be done.
+func (g *GPU) Watch() *Power {
+	if g == nil {
+		return nil
+	}
+	p := &Power{done: make(chan struct{}), last: map[int]reading{}}
+	p.cmd = exec.Command(g.program, "--query-gpu=index,power.draw", "--format=csv,noheader,nounits", "--loop-ms="+strconv.Itoa(powerEvery))
+	p.cmd.Env = []string{}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil || p.cmd.Start() != nil {
+		return nil
+	}
+	go func() {
+		defer close(p.done)
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			p.add(lines.Text(), time.Now())
+		}
+		_ = p.cmd.Wait()
+	}()
+	return p
+}
+
+// add takes a line "index, watts": the power between two readings is taken to
+// be their mean.
+func (p *Power) add(line string, now time.Time) {
+	index, watts, found := strings.Cut(line, ",")
+	i, err1 := strconv.Atoi(strings.TrimSpace(index))
+	w, err2 := strconv.ParseFloat(strings.TrimSpace(watts), 64)
+	if !found || err1 != nil || err2 != nil || w < 0 {
+		return // "[N/A]": this GPU does not tell
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if before, ok := p.last[i]; ok {
+		p.joules += (before.watts + w) / 2 * now.Sub(before.at).Seconds()
+	}
+	p.last[i] = reading{now, w}
+}
+
+// Stop ends the measuring and returns joules; 0 is unknown.
+func (p *Power) Stop() float64 {
+	if p == nil {
+		return 0
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.done
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.last {
+		p.joules += r.watts * time.Since(r.at).Seconds()
+	}
+	p.last = nil
+	return p.joules
+}
+
+// cpuModel is the processor's name, where the place tells it.
+func cpuModel() string {
+	b, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if key, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}

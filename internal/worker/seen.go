@@ -1,0 +1,195 @@
+package worker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"sallyport/internal/state"
+)
+
+// Bounds of what is remembered of jobs.
+const (
+	seenFor    = 2 * time.Hour // RunPod keeps results for half an hour
+	seenBytes  = 64 << 20      // of results in memory; all of them are on disk
+	seenTidy   = 5 * time.Minute
+	seenResult = 32 << 20
+)
+
+// Seen remembers the runs that this worker was given, so that none is run a
+// second time because the service delivers its job again. On disk it outlives
+// the process, though not the worker's machine: another worker knows nothing
+// of it. Methods are safe for concurrent use.
+type Seen struct {
+	dir state.Dir
+	log *slog.Logger
+
+	mu    sync.Mutex
+	runs  map[string]*seenRun
+	order []string // of those whose results are in memory
+	bytes int
+	tidy  time.Time
+}
+
+type seenRun struct {
+	done   chan struct{} // closed when result is there, or known not to be
+	result []byte        // nil: on disk, or not known
+	began  time.Time
+}
+
+// record is what lies on disk: begun, and then how it ended.
+type record struct {
+	Result json.RawMessage `json:"result,omitempty"`
+}
+
+// NewSeen returns a store over a directory, which may be no place.
+func NewSeen(dir state.Dir, log *slog.Logger) *Seen {
+	return &Seen{dir: dir, log: log, runs: map[string]*seenRun{}}
+}
+
+// name is the file of a run: the client's own ID of it, or else the job's.
+func name(jobID, run string) string {
+	key := "job " + jobID
+	if run != "" {
+		key = "run " + run
+	}
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Begin says whether the run is given for the first time: then the caller runs
+// it and calls End. Otherwise it waits, while the run goes on here, and returns
+// what came of it; nil where that is not known.
+func (s *Seen) Begin(ctx context.Context, jobID, run string) (first bool, known *Result, err error) {
+	key := name(jobID, run)
+	s.mu.Lock()
+	s.tidyUp()
+	r := s.runs[key]
+	if r == nil {
+		before, there := s.read(key)
+		if !there {
+			s.runs[key] = &seenRun{done: make(chan struct{}), began: time.Now()}
+			s.mu.Unlock()
+			s.write(key, record{})
+			return true, nil, nil
+		}
+		s.mu.Unlock()
+		return false, before, nil
+	}
+	s.mu.Unlock()
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return false, nil, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.result == nil {
+		before, _ := s.read(key)
+		return false, before, nil
+	}
+	return false, decodeResult(r.result), nil
+}
+
+// End remembers what came of a run. A job that failed as a job, and has no ID
+// of its client's, may be sent once more by somebody who wants that.
+func (s *Seen) End(jobID, run string, result Result) {
+	key := name(jobID, run)
+	forget := run == "" && (result.Error != "" || result.Stopped)
+	b, err := json.Marshal(result)
+	s.mu.Lock()
+	r := s.runs[key]
+	if r == nil {
+		s.mu.Unlock()
+		return
+	}
+	if forget {
+		delete(s.runs, key)
+	} else if err == nil {
+		r.result = b
+		s.order = append(s.order, key)
+		s.bytes += len(b)
+		for s.bytes > seenBytes && len(s.order) > 1 {
+			if old := s.runs[s.order[0]]; old != nil {
+				s.bytes -= len(old.result)
+				old.result = nil
+			}
+			s.order = s.order[1:]
+		}
+	}
+	s.mu.Unlock()
+	if forget {
+		if err := s.dir.Remove(key); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, state.ErrNoPlace) {
+			s.log.Warn("cannot forget a job", "job", jobID, "error", err)
+		}
+	} else {
+		s.write(key, record{Result: b})
+	}
+	close(r.done)
+}
+
+func decodeResult(b []byte) *Result {
+	var r Result
+	if json.Unmarshal(b, &r) != nil {
+		return nil
+	}
+	return &r
+}
+
+// read is what the disk has of a run. The mutex is held.
+func (s *Seen) read(key string) (result *Result, there bool) {
+	b, err := s.dir.Read(key, seenResult)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, state.ErrNoPlace) {
+		return nil, false
+	}
+	var r record
+	if err != nil || json.Unmarshal(b, &r) != nil || r.Result == nil {
+		return nil, true
+	}
+	return decodeResult(r.Result), true
+}
+
+func (s *Seen) write(key string, r record) {
+	b, err := json.Marshal(r)
+	if err == nil {
+		err = s.dir.WriteUnsynced(key, b)
+	}
+	if err != nil && !errors.Is(err, state.ErrNoPlace) {
+		s.log.Warn("a job cannot be remembered on disk: delivered again after a restart, it would run again", "error", err)
+	}
+}
+
+// tidyUp forgets what is old. The mutex is held.
+func (s *Seen) tidyUp() {
+	now := time.Now()
+	if now.Sub(s.tidy) < seenTidy {
+		return
+	}
+	s.tidy = now
+	for key, r := range s.runs {
+		select {
+		case <-r.done:
+			if now.Sub(r.began) > seenFor {
+				s.bytes -= len(r.result)
+				delete(s.runs, key)
+			}
+		default:
+		}
+	}
+	names, err := s.dir.List()
+	if err != nil {
+		return
+	}
+	for _, n := range names {
+		if fi, err := os.Stat(s.dir.Path(n)); err == nil && now.Sub(fi.ModTime()) > seenFor && s.runs[n] == nil {
+			_ = s.dir.Remove(n)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package worker
+
+import (
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"sallyport/internal/sandbox/runpod/job"
+	"sallyport/internal/session"
+)
+
+// Chunks of a stream: how much output one carries at most, how long output
+// waits for company, and how much may wait before the code does.
+const (
+	chunkBytes   = 128 << 10 // RunPod takes 1 MB; in JSON a byte can become six
+	chunkPause   = 200 * time.Millisecond
+	streamBuffer = 4 << 20
+)
+
+// streamer makes chunks of what code writes, on a goroutine of its own.
+type streamer struct {
+	emit func(job.Chunk)
+	wake chan struct{}
+	done chan struct{}
+
+	mu     sync.Mutex
+	room   sync.Cond // less waits than streamBuffer
+	parts  []part
+	size   int
+	at     [2]int64 // how much of each stream came before what waits
+	closed bool
+}
+
+type part struct {
+	stream session.Stream
+	data   []byte
+	at     int64
+}
+
+func newStreamer(emit func(job.Chunk)) *streamer {
+	s := &streamer{emit: emit, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	s.room.L = &s.mu
+	go s.run()
+	return s
+}
+
+// write takes output. It waits while too much of it does.
+func (s *streamer) write(stream session.Stream, p []byte) {
+	s.mu.Lock()
+	for s.size > streamBuffer && !s.closed {
+		s.room.Wait()
+	}
+	i := index(stream)
+	last := len(s.parts) - 1
+	if last >= 0 && s.parts[last].stream == stream {
+		s.parts[last].data = append(s.parts[last].data, p...)
+	} else {
+		s.parts = append(s.parts, part{stream, append([]byte(nil), p...), s.at[i]})
+	}
+	s.at[i] += int64(len(p))
+	s.size += len(p)
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func index(s session.Stream) int {
+	if s == session.Stderr {
+		return 1
+	}
+	return 0
+}
+
+// close sends what is left and returns when it has been.
+func (s *streamer) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.room.Broadcast()
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	<-s.done
+}
+
+func (s *streamer) run() {
+	defer close(s.done)
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		<-s.wake
+		<-pause.C
+		for s.send() {
+		}
+		s.mu.Lock()
+		over := s.closed && len(s.parts) == 0
+		s.mu.Unlock()
+		if over {
+			return
+		}
+		pause.Reset(chunkPause)
+	}
+}
+
+// send sends one chunk, if there is one.
+func (s *streamer) send() bool {
+	s.mu.Lock()
+	if len(s.parts) == 0 {
+		s.mu.Unlock()
+		return false
+	}
+	p := &s.parts[0]
+	n := min(len(p.data), chunkBytes)
+	// What looks like the beginning of a character waits for its end.
+	if whole := wholeRunes(p.data[:n]); whole > 0 && (n < len(p.data) || !s.closed) {
+		n = whole
+	} else if n == len(p.data) && len(s.parts) == 1 && !s.closed && whole == 0 {
+		s.mu.Unlock()
+		return false
+	}
+	c := job.Chunk{At: p.at}
+	if data := string(p.data[:n]); p.stream == session.Stderr {
+		c.Stderr = data
+	} else {
+		c.Stdout = data
+	}
+	p.data, p.at = p.data[n:], p.at+int64(n)
+	if len(p.data) == 0 {
+		s.parts = s.parts[1:]
+	}
+	s.size -= n
+	s.room.Broadcast()
+	s.mu.Unlock()
+	s.emit(c)
+	return true
+}
+
+// wholeRunes is the length of b without the beginning of a character at its
+// end.
+func wholeRunes(b []byte) int {
+	for back := 1; back <= utf8.UTFMax && back <= len(b); back++ {
+		if i := len(b) - back; utf8.RuneStart(b[i]) {
+			if utf8.FullRune(b[i:]) {
+				return len(b)
+			}
+			return i
+		}
+	}
+	return len(b)
+}

@@ -1,0 +1,358 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"sallyport/internal/sandbox/runpod/job"
+	"sallyport/internal/state"
+)
+
+// Options of a Worker.
+type Options struct {
+	Place   Place
+	Do      func(ctx context.Context, j Job, emit func(job.Chunk)) Result // of an Executor; required
+	Logger  *slog.Logger                                                  // required
+	HTTP    *http.Client
+	Version string
+	// Concurrency is how many jobs run at a time; 0 is 1.
+	Concurrency int
+	// Drain is how long jobs may go on when the worker is told to end.
+	Drain time.Duration
+	// KeepResults is how long a result is offered that nobody takes.
+	KeepResults time.Duration
+	Outbox      state.Dir
+	// Refresh has RunPod make the machine anew after each job, and ends.
+	Refresh bool
+	// Progress is how often a plain client is told how long its job has run;
+	// 0: not at all.
+	Progress time.Duration
+}
+
+// Worker takes jobs and answers them.
+type Worker struct {
+	opts   Options
+	client *client
+	outbox *outbox
+	log    *slog.Logger
+
+	mu    sync.Mutex
+	jobs  map[string]context.CancelCauseFunc // at work, by ID
+	freed chan struct{}                      // has a token when a job has ended
+	ended bool                               // by Refresh
+}
+
+// New returns a worker. It starts nothing.
+func New(o Options) (*Worker, error) {
+	if o.Do == nil || o.Logger == nil {
+		return nil, errors.New("worker: an executor and a logger are required")
+	}
+	if o.HTTP == nil {
+		o.HTTP = http.DefaultClient
+	}
+	if o.Concurrency == 0 {
+		o.Concurrency = 1
+	}
+	if o.Place.PingEvery <= 0 {
+		o.Place.PingEvery = 10 * time.Second
+	}
+	c, err := newClient(o.Place, o.HTTP, o.Version)
+	if err != nil {
+		return nil, err
+	}
+	return &Worker{
+		opts: o, client: c, log: o.Logger,
+		outbox: &outbox{client: c, dir: o.Outbox, keep: o.KeepResults, log: o.Logger},
+		jobs:   map[string]context.CancelCauseFunc{}, freed: make(chan struct{}, 1),
+	}, nil
+}
+
+// Unhealthy tells the service that this worker cannot work, and why.
+func (w *Worker) Unhealthy(ctx context.Context, check, reason string) {
+	if w.opts.Place.Ping == "" || w.opts.Place.Token == "" {
+		return
+	}
+	err := w.client.ping(ctx, 10*time.Second, nil, url.Values{"status": {"unhealthy"}, "check": {check}, "reason": {reason}})
+	if err != nil {
+		w.log.Warn("the service could not be told", "error", err)
+	}
+}
+
+// Run works until ctx is done, and then drains: it takes no more jobs, and
+// gives those that it has Options.Drain to end. It returns when everything has
+// ended.
+func (w *Worker) Run(ctx context.Context) error {
+	// Jobs, pings and results outlast the taking.
+	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	var beside, working sync.WaitGroup
+	beside.Go(func() { w.pings(life) })
+	if w.client.stop != "" {
+		beside.Go(func() { w.stops(life) })
+	} else {
+		w.log.Warn("jobs cannot be stopped: the address of job-take has an unknown form")
+	}
+	if err := w.outbox.recover(life); err != nil {
+		w.log.Error("results may be lost", "error", err)
+	}
+	w.log.Info("taking jobs", "worker", w.opts.Place.WorkerID, "concurrency", w.opts.Concurrency)
+	w.take(ctx, life, &working)
+
+	w.log.Info("taking no more jobs", "working", len(w.working()))
+	drained := make(chan struct{})
+	go func() {
+		working.Wait()
+		w.outbox.work.Wait()
+		close(drained)
+	}()
+	timer := time.NewTimer(w.opts.Drain)
+	defer timer.Stop()
+	select {
+	case <-drained:
+	case <-timer.C:
+		w.log.Warn("the time to finish is over: jobs are cancelled", "jobs", w.working())
+		w.mu.Lock()
+		for _, cancel := range w.jobs {
+			cancel(ErrShutdown)
+		}
+		w.mu.Unlock()
+		// They still say so; a result that is not taken now stays on disk.
+		select {
+		case <-drained:
+		case <-time.After(lastWords):
+		}
+	}
+	end(ErrShutdown)
+	<-drained
+	beside.Wait()
+	return nil
+}
+
+// lastWords is how long cancelled jobs have to say that they were.
+const lastWords = 10 * time.Second
+
+// take takes jobs until ctx is done. A poll that is under way then is waited
+// for, for a moment: a job that is just being given would be lost.
+func (w *Worker) take(ctx, life context.Context, working *sync.WaitGroup) {
+	poll, stop := context.WithCancel(life)
+	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(min(w.opts.Drain/2, 5*time.Second)):
+		case <-poll.Done():
+		}
+		stop()
+	})()
+	for wait := time.Duration(0); ctx.Err() == nil && !w.refreshed(); {
+		busy := len(w.working())
+		if busy >= w.opts.Concurrency {
+			select {
+			case <-w.freed:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		jobs, err := w.client.take(poll, w.opts.Concurrency-busy, w.opts.Concurrency > 1, busy > 0)
+		for _, j := range jobs {
+			w.begin(life, j, working)
+		}
+		if err == nil {
+			wait = 0
+			continue
+		}
+		if poll.Err() != nil {
+			return
+		}
+		wait = w.backOff("job-take", err, wait)
+		sleep(ctx, wait)
+	}
+}
+
+func (w *Worker) refreshed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ended
+}
+
+func (w *Worker) working() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ids := make([]string, 0, len(w.jobs))
+	for id := range w.jobs {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// backOff is how long to wait after an answer that brought nothing.
+func (w *Worker) backOff(op string, err error, before time.Duration) time.Duration {
+	var s *errStatus
+	if errors.As(err, &s) {
+		switch {
+		case s.status == http.StatusBadRequest:
+			return time.Second // with FlashBoot: no job
+		case s.status == http.StatusTooManyRequests:
+			return max(5*time.Second, s.after)
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return 0 // the poll's own end
+	}
+	wait := min(max(2*before, time.Second), 30*time.Second)
+	w.log.Warn("the service does not answer as it should", "call", op, "error", err, "again", wait.String())
+	return wait
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// pings says that the worker lives, until life is over.
+func (w *Worker) pings(life context.Context) {
+	if w.opts.Place.Ping == "" || w.opts.Place.Token == "" {
+		w.log.Warn("no pings: their address or the token is not set")
+		return
+	}
+	every := w.opts.Place.PingEvery
+	for life.Err() == nil {
+		if err := w.client.ping(life, 2*every, w.working(), nil); err != nil && life.Err() == nil {
+			w.log.Debug("a ping failed", "error", err)
+		}
+		sleep(life, every)
+	}
+}
+
+// stops ends jobs that the service wants to end.
+func (w *Worker) stops(life context.Context) {
+	for wait := time.Duration(0); life.Err() == nil; {
+		ids, err := w.client.stops(life)
+		for _, id := range ids {
+			w.mu.Lock()
+			cancel := w.jobs[id]
+			w.mu.Unlock()
+			if cancel != nil {
+				w.log.Info("a job is stopped", "job", id)
+				cancel(ErrStopped)
+			}
+		}
+		if err == nil {
+			wait = 0
+			continue
+		}
+		if life.Err() != nil {
+			return
+		}
+		wait = w.backOff("job-stop", err, wait)
+		sleep(life, wait)
+	}
+}
+
+// begin starts a job. One that is at work here already goes on once, and is
+// answered once.
+func (w *Worker) begin(life context.Context, j Job, working *sync.WaitGroup) {
+	ctx, cancel := context.WithCancelCause(life)
+	w.mu.Lock()
+	if _, twice := w.jobs[j.ID]; twice {
+		w.mu.Unlock()
+		cancel(nil)
+		w.log.Warn("a job was delivered again while it runs", "job", j.ID)
+		return
+	}
+	w.jobs[j.ID] = cancel
+	w.mu.Unlock()
+	working.Go(func() {
+		defer func() {
+			w.mu.Lock()
+			delete(w.jobs, j.ID)
+			w.ended = w.ended || w.opts.Refresh
+			w.mu.Unlock()
+			cancel(nil)
+			select {
+			case w.freed <- struct{}{}:
+			default:
+			}
+		}()
+		w.work(ctx, life, j)
+	})
+}
+
+// work does a job and posts what came of it.
+func (w *Worker) work(ctx, life context.Context, j Job) {
+	began := time.Now()
+	w.log.Info("a job begins", "job", j.ID)
+	var emit func(job.Chunk)
+	if w.opts.Place.PostStream != "" {
+		emit = func(c job.Chunk) { w.chunk(ctx, j.ID, c) }
+	}
+	quiet, hush := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	if w.opts.Progress > 0 {
+		telling.Go(func() { w.progress(quiet, j.ID, began) })
+	}
+	r := w.opts.Do(ctx, j, emit)
+	hush()
+	telling.Wait() // after the result it would be the last word
+	log := w.log.With("job", j.ID, "took", time.Since(began).Round(time.Millisecond).String())
+	if r.Stopped {
+		log.Info("a job was stopped; nobody waits for its result")
+		return
+	}
+	body, err := json.Marshal(struct {
+		Result
+		StopPod bool `json:"stopPod,omitempty"`
+	}{r, w.opts.Refresh})
+	if err != nil {
+		log.Error("a result cannot be encoded", "error", err)
+		body = []byte(`{"error":"the worker could not encode the result"}`)
+	}
+	if r.Error != "" {
+		log.Info("a job has failed", "reason", r.Error)
+	} else {
+		log.Info("a job has ended", "returnCode", r.Output.ReturnCode, "end", r.Output.Sallyport.End)
+	}
+	w.outbox.deliver(life, j.ID, body)
+}
+
+// progress tells a plain client that its job goes on.
+func (w *Worker) progress(ctx context.Context, id string, began time.Time) {
+	for {
+		sleep(ctx, w.opts.Progress)
+		if ctx.Err() != nil {
+			return
+		}
+		body, _ := json.Marshal(map[string]any{"status": "IN_PROGRESS", "output": map[string]any{"seconds": int(time.Since(began).Seconds())}})
+		if err := w.client.post(ctx, w.client.place.PostOutput, id, false, body); err != nil {
+			w.log.Debug("a job's progress was not taken", "job", id, "error", err)
+		}
+	}
+}
+
+// chunk posts a part of a stream. A part that is not taken is left out: what
+// it says is in the result, too.
+func (w *Worker) chunk(ctx context.Context, id string, c job.Chunk) {
+	body, err := json.Marshal(map[string]any{"output": c})
+	if err != nil {
+		return
+	}
+	for try := range 3 {
+		err = w.client.post(ctx, w.client.place.PostStream, id, false, body)
+		if err == nil || final(err) || ctx.Err() != nil {
+			break
+		}
+		sleep(ctx, time.Duration(try+1)*500*time.Millisecond)
+	}
+	if err != nil && ctx.Err() == nil {
+		w.log.Warn("a part of a job's stream was not taken", "job", id, "error", err)
+	}
+}
