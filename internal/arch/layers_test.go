@@ -68,6 +68,7 @@ var layers = []layer{
 	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 	{"internal/sandbox/kaggle", 30, []string{"internal/sandbox"}},
 	{"internal/sandbox/kaggle/kaggletest", 29, nil},
+	{"internal/sandbox/runpod", 30, []string{"internal/sandbox", "internal/sandbox/runpod/job", "internal/state"}},
 	{"internal/sandbox/runpod/runpodtest", 30, nil},
 	{"internal/sandbox/sandboxtest", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 
