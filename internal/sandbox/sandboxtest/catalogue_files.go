@@ -91,7 +91,7 @@ for f in ("/proc/self/mountinfo", "/proc/self/mounts", "/proc/mounts"):
 for word in P["hostwords"]:
     if word in text:
         return "it names " + word
-`},
+`, Level: sandbox.KernelIsolation},
 		{Name: "own-state", Category: c, Tries: "reaches the engine's own state directory", Probe: `
 def attempt(p):
     return lambda: "listed %s: %s" % (p, os.listdir(p))
@@ -198,7 +198,13 @@ return first([lambda p=p: can_open(p, os.O_WRONLY) for p in walk(["/proc/sys"], 
 		{Name: "proc-write", Category: c, Tries: "opens a file of /proc outside the processes' own for writing", Probe: `
 paths = [p for p in walk(["/proc"], 400, ("/proc/sys",)) if not p.split("/")[2].isdigit() and p.split("/")[2] not in ("self", "thread-self", "sys")]
 paths += ["/proc/irq/default_smp_affinity", "/proc/acpi/wakeup", "/proc/mtrr", "/proc/bus/pci/00/00.0", "/proc/timer_list", "/proc/sched_debug"]
-return first([lambda p=p: can_open(p, os.O_WRONLY) for p in paths if not os.path.isdir(p)])
+def attempt(p):
+    def go():
+        # What an engine hides lies below a directory or a null device.
+        if stat.S_ISREG(os.stat(p).st_mode):
+            return can_open(p, os.O_WRONLY)
+    return go
+return first([attempt(p) for p in paths])
 `, Control: Control{Root: true}},
 		{Name: "sys-write", Category: c, Tries: "opens a file of /sys for writing", Probe: `
 skip = ("/sys/kernel/debug", "/sys/kernel/tracing", "/sys/fs/cgroup", "/sys/fs/bpf")

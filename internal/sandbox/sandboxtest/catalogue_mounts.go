@@ -16,8 +16,9 @@ def attempt(d):
     return go
 return first([attempt(d) for d in ("", "/etc", "/usr", "/usr/bin", "/usr/lib", "/usr/local", "/opt", "/var", "/lib", "/bin", "/dev", "/run", "/home", os.path.dirname(os.__file__))])
 `, Control: Control{Root: true}},
-		{Name: "write-anywhere", Category: c, Tries: "finds a directory that it can write to, other than /workspace, /tmp and /dev/shm", Probe: `
-allowed = ("/workspace", "/tmp", "/dev/shm", "/proc")
+		{Name: "write-anywhere", Category: c, Tries: "finds a directory that it can write to, other than those that are meant to be written to", Probe: `
+# Message queues are files of their own namespace, and bounded by a limit.
+allowed = ("/workspace", "/tmp", "/dev/shm", "/dev/mqueue", "/proc")
 for d in walk(["/"], 150000, ()):
     if any(d == a or d.startswith(a + "/") for a in allowed) or not os.path.isdir(d) or os.path.islink(d):
         continue

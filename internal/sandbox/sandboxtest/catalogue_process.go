@@ -2,6 +2,8 @@
 
 package sandboxtest
 
+import "sallyport/internal/sandbox"
+
 // processAttempts act on the host's processes.
 func processAttempts() []Attempt {
 	const c = "processes"
@@ -65,10 +67,12 @@ return "took %d" % syscall("pidfd_getfd", fd, 0, 0)
 syscall("ptrace", 0x4206, P["canary"]["pid"], 0, 0)
 return "traced"
 `, Control: Control{Root: true}},
+		// Process 1 is the guest's own, and on a shared kernel one of the same user
+		// like any other: it holds the output's channel and nothing else.
 		{Name: "ptrace-init", Category: c, Tries: "traces the sandbox's own process 1", Probe: `
 syscall("ptrace", 0x4206, P["init"], 0, 0)
 return "traced"
-`, Control: Control{Root: true}, Wrecks: true},
+`, Level: sandbox.KernelIsolation, Control: Control{Root: true}, Wrecks: true},
 		{Name: "vm-readv", Category: c, Tries: "reads the memory of a process of the host by process_vm_readv", Canary: true, Probe: `
 buf = ctypes.create_string_buffer(64)
 local = struct.pack("QQ", ctypes.addressof(buf), 64)
@@ -92,7 +96,7 @@ with open("/proc/%d/mem" % P["canary"]["pid"], "rb", buffering=0) as f:
 `},
 		{Name: "proc-mem-init", Category: c, Tries: "opens the memory of the sandbox's own process 1 for writing", Probe: `
 return can_open("/proc/%d/mem" % P["init"], os.O_RDWR)
-`, Control: Control{Root: true}},
+`, Level: sandbox.KernelIsolation, Control: Control{Root: true}},
 		{Name: "kcmp", Category: c, Tries: "compares its kernel objects with those of a host process", Canary: true, Probe: `
 return "compared: %d" % syscall("kcmp", os.getpid(), P["canary"]["pid"], 1, 0, 0)
 `, Control: Control{Root: true, Unproven: "some kernels have no kcmp"}},
