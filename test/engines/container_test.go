@@ -1,0 +1,100 @@
+//go:build linux
+
+package engines
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sallyport/internal/sandbox"
+	"sallyport/internal/sandbox/container"
+	"sallyport/internal/sandbox/sandboxtest"
+	"sallyport/internal/state"
+)
+
+const (
+	// imageEnv names the image that the engines have; without it no container
+	// engine is tested. test/engines/run makes it, and sets the rest, too.
+	imageEnv = "SALLYPORT_TEST_IMAGE"
+	// runtimeEnv is the OCI runtime that Podman is to use, where its own choice
+	// does not work on the machine.
+	runtimeEnv = "SALLYPORT_TEST_RUNTIME"
+	// runscEnv is the path of a runsc.
+	runscEnv = "SALLYPORT_TEST_RUNSC"
+)
+
+// TestPodman runs the suite over Podman, as whoever runs the test.
+func TestPodman(t *testing.T) {
+	testContainer(t, "podman."+who(), container.Options{Engine: container.Podman, Runtime: os.Getenv(runtimeEnv)})
+}
+
+// TestDocker runs the suite over Docker.
+func TestDocker(t *testing.T) {
+	testContainer(t, "docker."+who(), container.Options{Engine: container.Docker})
+}
+
+// TestPodmanRunsc runs the suite over Podman with gVisor as its OCI runtime.
+func TestPodmanRunsc(t *testing.T) {
+	name := "podman-runsc." + who()
+	runsc := os.Getenv(runscEnv)
+	if runsc == "" {
+		sandboxtest.Skip(t, name, runscEnv+" names no runsc")
+	}
+	testContainer(t, name, container.Options{Engine: container.Podman, Runtime: runsc})
+}
+
+func testContainer(t *testing.T, name string, opts container.Options) {
+	opts.Image = os.Getenv(imageEnv)
+	if opts.Image == "" {
+		sandboxtest.Skip(t, name, imageEnv+" names no image")
+	}
+	place := t.TempDir()
+	opts.State, opts.Cache = state.At(filepath.Join(place, "state")), state.At(filepath.Join(place, "cache"))
+	opts.Path, opts.Pull = os.Getenv("PATH"), container.PullNever
+	opts.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	sandboxtest.Run(t, sandboxtest.Config{
+		Engine: name,
+		New: func(t testing.TB) sandbox.Backend {
+			opts := opts
+			opts.Environ = os.Environ() // with the secret that the suite has put there
+			b, err := container.New(opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
+		StateDir:   place,
+		HostPython: hostPython,
+		ProofsFile: os.Getenv(proofsEnv),
+		Leftovers:  func(mark string) []string { return containersLeft(opts.Engine, mark) },
+	})
+}
+
+// containersLeft lists what a container engine has of the runs with mark in
+// their names: containers, and processes that name them.
+func containersLeft(engine, mark string) []string {
+	var left []string
+	var out, errs bytes.Buffer
+	cmd := exec.Command(engine, "ps", "--all", "--filter", "name="+mark, "--format", "{{.Names}} {{.Status}}")
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		left = append(left, fmt.Sprintf("%s ps: %v %s", engine, err, errs.String()))
+	}
+	for line := range strings.Lines(out.String()) {
+		left = append(left, "container "+strings.TrimSpace(line))
+	}
+	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range names {
+		b, _ := os.ReadFile(file)
+		if bytes.Contains(b, []byte(mark)) {
+			left = append(left, fmt.Sprintf("process %s: %.200s", filepath.Base(filepath.Dir(file)), bytes.ReplaceAll(b, []byte{0}, []byte{' '})))
+		}
+	}
+	return left
+}
