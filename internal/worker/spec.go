@@ -12,11 +12,7 @@ const maxFiles = 20 << 20
 
 // checkSpec says what is wrong with what a job asks for. The ID is ours.
 func checkSpec(spec *sandbox.Spec) error {
-	total := 0
-	for _, f := range spec.Files {
-		total += len(f.Data)
-	}
-	if total > maxFiles {
+	if total := spec.FileBytes(); total > maxFiles {
 		return fmt.Errorf("files of %d bytes together; at most %d", total, maxFiles)
 	}
 	return spec.Check()
