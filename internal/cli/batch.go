@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"mime"
 	"path"
 	"path/filepath"
@@ -39,12 +40,27 @@ func (a *app) batchEngines() (map[string]sandbox.Backend, error) {
 
 // batchMakers are the constructors, by the engines' names.
 func (a *app) batchMakers() map[string]func() (sandbox.Backend, error) {
-	return map[string]func() (sandbox.Backend, error){}
+	return map[string]func() (sandbox.Backend, error){
+		settings.EngineKaggle: a.kaggle,
+	}
 }
 
 // runsOf are the runs of the settings in force.
 func (a *app) runsOf(engines map[string]sandbox.Backend) *runs.Store {
 	return runs.NewStore(state.At(a.settings.StateDir).Sub("runs"), engines, a.settings.Runs.Keep, a.log)
+}
+
+// elsewhere asks the services of the engines that code can be sent to.
+func (s *system) elsewhere(ctx context.Context) []*sandbox.Report {
+	var reports []*sandbox.Report
+	for _, name := range slices.Sorted(maps.Keys(s.batch)) {
+		report, err := s.batch[name].Probe(ctx)
+		if err != nil {
+			report = &sandbox.Report{Backend: name, Remote: true, Findings: []sandbox.Finding{{Fatal: true, Title: "it could not be asked", Detail: err.Error()}}}
+		}
+		reports = append(reports, report)
+	}
+	return reports
 }
 
 // isBatch says whether an engine of that name has no channel.

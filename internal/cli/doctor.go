@@ -36,6 +36,8 @@ type diagnosis struct {
 	Policy  string          `json:"policy"` // "ok", or what is missing
 	Trial   trial           `json:"trial"`
 	Servers serverSummary   `json:"servers"`
+	// Elsewhere are the engines that code can be sent to.
+	Elsewhere []*sandbox.Report `json:"elsewhere,omitempty"`
 }
 
 // trial is the outcome of a real run.
@@ -82,6 +84,7 @@ func (c *doctorCmd) Run(a *app) error {
 	} else {
 		d.Trial.Skipped = true
 	}
+	d.Elsewhere = sys.elsewhere(ctx)
 	d.Servers = serverSummary{Count: len(sys.servers.Definitions()), Problems: sys.problems}
 	d.Usable = d.Engine.Usable && d.Policy == "ok" && d.Trial.OK
 	if c.JSON {
@@ -157,7 +160,24 @@ func (d *diagnosis) print(w io.Writer) {
 	for _, p := range d.Servers.Problems {
 		fmt.Fprintf(w, "warn  %s\n", p)
 	}
-	for _, f := range e.Findings {
+	printFindings(w, e.Findings)
+	for _, e := range d.Elsewhere {
+		fmt.Fprintf(w, "\n%s  engine %s, elsewhere", mark(e.Usable), e.Backend)
+		if e.Usable && e.Isolation != sandbox.NoIsolation {
+			fmt.Fprintf(w, ": isolation by %s", e.Isolation)
+		}
+		fmt.Fprintln(w)
+		printFindings(w, e.Findings)
+	}
+	if d.Usable {
+		fmt.Fprintln(w, "\nrun_python can run here.")
+	} else {
+		fmt.Fprintln(w, "\nrun_python cannot run here.")
+	}
+}
+
+func printFindings(w io.Writer, findings []sandbox.Finding) {
+	for _, f := range findings {
 		word := "note"
 		if f.Fatal {
 			word = "FAIL"
@@ -169,10 +189,5 @@ func (d *diagnosis) print(w io.Writer) {
 		if f.Remedy != "" {
 			fmt.Fprintf(w, "      to mend it: %s\n", f.Remedy)
 		}
-	}
-	if d.Usable {
-		fmt.Fprintln(w, "\nrun_python can run here.")
-	} else {
-		fmt.Fprintln(w, "\nrun_python cannot run here.")
 	}
 }
