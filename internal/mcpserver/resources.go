@@ -48,7 +48,7 @@ const capabilityManual = `# Code Execution MCP Capabilities
 
 ` + toolDescription + `
 
-One tool, run_python(code, servers, timeout). The code runs in a sandbox without
+One tool, run_python(code, servers, timeout, session). The code runs in a sandbox without
 network, with a writable /workspace, as an ordinary Python module's top level
 does; await works there. Variables, imports and files stay for the next call
 until a result says that state was lost. The value of a last expression is
@@ -70,6 +70,11 @@ echoed.
   runtime.describe_server('x')['cwd'] is where a server runs.
 
 ## Limits
+
+Pictures that the code leaves in /workspace (PNG, JPEG, GIF, WebP) come back with
+the answer. Where the tool takes a backend, kaggle and runpod run the code on
+another machine, once: without servers, and nothing stays there for the next call.
+Such a run may take longer than a sandbox's, and what it leaves is a resource.
 
 The timeout counts the code's own time, not the time that it waits for tools.
 When it is reached the code is interrupted, and killed when it does not stop;
