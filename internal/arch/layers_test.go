@@ -25,8 +25,8 @@ var layers = []layer{
 		"internal/control", "internal/session",
 		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/policy", "internal/runs",
 		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/upstream/secret", "internal/sandbox/gvisor",
-		"internal/image", "internal/image/archive", "internal/image/flatten", "internal/image/registry",
-		"internal/sandbox", "internal/settings", "internal/snapshot", "internal/memory", "internal/usertools", "internal/state",
+		"internal/image", "internal/image/archive", "internal/image/build", "internal/image/flatten", "internal/image/registry", "internal/sandbox/hostroot",
+		"internal/sandbox", "internal/sandbox/kaggle", "internal/sandbox/runpod", "internal/settings", "internal/snapshot", "internal/memory", "internal/usertools", "internal/state",
 	}},
 	{"internal/mcpserver", 70, []string{"internal/broker", "internal/upstream/jsonrpc", "internal/toon"}},
 	{"internal/broker", 60, []string{
@@ -74,6 +74,7 @@ var layers = []layer{
 
 	{"internal/sandbox/runpod/job", 12, []string{"internal/sandbox"}},
 	{"internal/sandbox/hostroot", 12, nil},
+	{"internal/image/build", 20, []string{"internal/guest", "internal/image", "internal/image/archive", "internal/image/flatten", "internal/sandbox", "internal/sandbox/hostroot", "internal/wire"}},
 	{"internal/image/archive", 13, []string{"internal/image", "internal/image/flatten"}},
 	{"internal/image/registry", 13, []string{"internal/image", "internal/image/flatten"}},
 	{"internal/image", 12, []string{"internal/image/flatten", "internal/state"}},

@@ -64,6 +64,9 @@ func (s *setting) assign(text string, at place) error {
 	if _, list := s.value.(lister); err == nil || list {
 		return err // a list shows the part that is wrong
 	}
+	if _, hidden := s.value.(*secretValue); hidden {
+		return err
+	}
 	return fmt.Errorf("%s: %w", quote(text), err)
 }
 
@@ -79,7 +82,7 @@ var enforcement = []string{"absent", "soft", "hard"}
 func declare(s *Settings) []*setting {
 	return slices.Concat(
 		declareWhole(s), declareTimeouts(&s.Timeouts), declareLimits(&s.Limits),
-		declarePolicy(&s.Policy), declareElsewhere(&s.Policy), declareRuns(&s.Runs), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareImages(&s.Images), declareKept(s), declareRest(s),
+		declarePolicy(&s.Policy), declareElsewhere(&s.Policy), declareRuns(&s.Runs), declareWorker(&s.Worker), declareKaggle(&s.Kaggle), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareImages(&s.Images), declareKept(s), declareRunPod(&s.RunPod, &s.Tools), declareRest(s),
 	)
 }
 

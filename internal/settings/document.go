@@ -24,9 +24,12 @@ var sections = []struct{ name, title, text string }{
 	{"servers", "MCP servers", ""},
 	{"sessions", "Between calls", ""},
 	{"runs", "Runs on other machines", "For the engines that `backends` names. `sallyport runs` shows them; what came back is kept in the folder `runs` of the state folder."},
+	{"kaggle", "Runs on Kaggle", "Credentials are those of Kaggle's own programs, from their usual places ([the engine](engines/kaggle.md))."},
 	{"catalog", "What is known of servers' tools", "Lists of tools are kept in the folder `catalog` of the state folder, so that they are found without starting the servers; `sallyport tools` shows them."},
 	{"memories", "Values that code keeps", "Each is a file in the folder `memory` of the state folder; `sallyport memory` shows them."},
 	{"savedTools", "Functions that code saves", "Each is a file in the folder `user_tools` of the state folder; `sallyport saved-tools` shows them."},
+	{"runpod", "Runs on RunPod", "For `backends: [runpod]` ([the engine](engines/runpod.md))."},
+	{"tools", "Tools besides run_python", ""},
 	{"container", "Container engines", ""},
 	{"output", "Results", ""},
 	{"log", "Log lines", ""},
@@ -57,7 +60,13 @@ func Document() string {
 		"They mean what they meant there. Where a `SALLYPORT_…` variable says something else, that counts.\n\n" +
 		"| variable | setting |\n|---|---|\n")
 	for _, key := range l.keys {
-		if e := l.settings[key]; e.legacy != "" {
+		if e := l.settings[key]; strings.HasPrefix(e.legacy, "MCP_") {
+			fmt.Fprintf(&b, "| `%s` | `%s` |\n", e.legacy, e.key)
+		}
+	}
+	b.WriteString("\n## Variables of services\n\nWhat other programs for these services read, too.\n\n| variable | setting |\n|---|---|\n")
+	for _, key := range l.keys {
+		if e := l.settings[key]; e.legacy != "" && !strings.HasPrefix(e.legacy, "MCP_") {
 			fmt.Fprintf(&b, "| `%s` | `%s` |\n", e.legacy, e.key)
 		}
 	}

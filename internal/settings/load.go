@@ -230,6 +230,8 @@ func (l *loader) readFlags(flags []Flag) {
 			err = lister.setList(nil, at)
 		case f.Value == "":
 			err = errors.New("it is empty")
+		case s.value.kind() == "secret" && !isReference(f.Value):
+			err = errors.New("a secret on a command line is there for every program to read: use " + strings.Join(s.variables(), " or ") + ", the configuration file, file:/PATH or keyring:NAME")
 		default:
 			err = s.assign(f.Value, at)
 		}

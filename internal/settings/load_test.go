@@ -70,6 +70,7 @@ func TestDefaults(t *testing.T) {
 	want.Policy.Servers = []string{"*"}
 	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "platform", "soft", "soft"
 	want.Runs = settings.Runs{Timeout: 10 * time.Minute, MaxTimeout: 12 * time.Hour, Queue: time.Hour, Keep: 720 * time.Hour}
+	want.Kaggle = settings.Kaggle{URL: "https://api.kaggle.com", Accelerator: "none", MaxOutput: 1 << 30}
 	want.Sessions = settings.Sessions{
 		BackgroundCPU: 0.1, Snapshots: "auto", Idle: 15 * time.Minute, Keep: 168 * time.Hour, MaxAwake: 16, MaxDisk: 4 << 30, Logs: 16 << 20,
 	}
@@ -80,6 +81,7 @@ func TestDefaults(t *testing.T) {
 	want.Catalog = settings.Catalog{Refresh: "auto", MaxAge: 24 * time.Hour}
 	want.Memory = settings.Memory{Enabled: true, MaxValue: 4 << 20, MaxKeys: 10000, MaxTotal: 256 << 20}
 	want.Saved = settings.SavedTools{Enabled: true, MaxTools: 1000, Versions: 20}
+	want.RunPod = settings.RunPod{URL: "https://api.runpod.ai/v2", MaxExecutionTime: 30 * time.Second}
 	want.Output.Mode = "compact"
 	want.Log = settings.Log{Level: slog.LevelWarn, Format: "text"}
 	compare(t, *s, want)
@@ -144,6 +146,7 @@ policy:
   elsewhere: {minIsolation: kernel, memory: hard, processes: absent}
 backends: [kaggle]
 runs: {timeout: 5m, maxTimeout: 1h, queue: 10m, keep: 24h}
+kaggle: {url: "http://127.0.0.1:7777/api", accelerator: gpu, internet: true, keep: true, maxOutput: 2m, codecarbon: true}
 sessions:
   backgroundCpu: unlimited
   snapshots: "off"
@@ -154,6 +157,8 @@ sessions:
   pool: auto
   maxDisk: 1g
   logs: 32m
+runpod: {key: "keyring:runpod", endpoint: 4m7x2k9q, url: "http://127.0.0.1:8080/v2", acceptUnknownWorker: true, maxExecutionTime: 1m}
+tools: {runpod: true}
 container:
   user: 1000:1000
   idleTimeout: 10m
@@ -208,6 +213,7 @@ func TestWholeFile(t *testing.T) {
 	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "kernel", "hard", "absent"
 	want.Backends = []string{"kaggle"}
 	want.Runs = settings.Runs{Timeout: 5 * time.Minute, MaxTimeout: time.Hour, Queue: 10 * time.Minute, Keep: 24 * time.Hour}
+	want.Kaggle = settings.Kaggle{URL: "http://127.0.0.1:7777/api", Accelerator: "gpu", Internet: true, Keep: true, MaxOutput: 2 << 20, CodeCarbon: true}
 	want.Policy.Requests = []string{"npx -y @x/server-* ...", "https://*.example.com/mcp"}
 	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxAwake: 3, MaxDisk: 1 << 30, Logs: 32 << 20, Pool: settings.PoolAuto}
 	want.Container = settings.Container{User: "1000:1000", IdleTimeout: 10 * time.Minute}
@@ -220,6 +226,8 @@ func TestWholeFile(t *testing.T) {
 	want.Catalog = settings.Catalog{Refresh: "manual", MaxAge: time.Hour}
 	want.Memory = settings.Memory{Enabled: true, MaxValue: 1 << 20, MaxKeys: 5, MaxTotal: 2 << 20}
 	want.Saved = settings.SavedTools{Enabled: true, MaxTools: 6, Versions: 7}
+	want.RunPod = settings.RunPod{Key: "keyring:runpod", Endpoint: "4m7x2k9q", URL: "http://127.0.0.1:8080/v2", AcceptUnknownWorker: true, MaxExecutionTime: time.Minute}
+	want.Tools.RunPod = true
 	want.Output.Mode = "toon"
 	want.Log = settings.Log{Level: slog.LevelInfo, Format: "json"}
 	want.Debug.GVisor = filepath.Join(dir, "logs")

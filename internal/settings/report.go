@@ -28,8 +28,8 @@ func (s *Settings) Origin(key string) Origin {
 	return s.entries[i].origin
 }
 
-// Entries lists all settings in the order of the documentation. No setting is
-// a secret.
+// Entries lists all settings in the order of the documentation. Secrets are not
+// shown.
 func (s *Settings) Entries() []Entry {
 	out := make([]Entry, 0, len(s.entries))
 	for _, e := range s.entries {
@@ -90,6 +90,9 @@ func fileText(v value) string {
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
 	case string:
+		if d == shown && v.kind() == "secret" {
+			return "" // a comment: the file would not give the same
+		}
 		switch v.kind() {
 		case "size", "duration", "word", "number", "whole number":
 			return d // of our own making, and never special in YAML

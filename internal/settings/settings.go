@@ -41,7 +41,11 @@ type Settings struct {
 	Policy    Policy
 	Backends  []string // of BatchEngines
 	Runs      Runs
+	Worker    Worker
+	Kaggle    Kaggle
 	Sessions  Sessions
+	RunPod    RunPod
+	Tools     Tools
 	Container Container
 	Servers   Servers
 	Catalog   Catalog

@@ -157,7 +157,7 @@ func (b *Backend) accepts(k *known, spec *sandbox.Spec) error {
 		return nil
 	}
 	if lacks := unmet(k.Report, spec.Batch.MinIsolation, spec.Batch.Require); lacks != "" {
-		return b.fail("start", sandbox.ErrUnavailable, "the worker of endpoint %s lacks what the policy demands: %s. No code was sent. policy.remote says what is demanded", k.Endpoint, lacks)
+		return b.fail("start", sandbox.ErrUnavailable, "the worker of endpoint %s lacks what the policy demands: %s. No code was sent. the settings policy.elsewhere say what is demanded", k.Endpoint, lacks)
 	}
 	if spec.Network == sandbox.NetworkInternet && !k.Report.Internet {
 		return b.fail("start", sandbox.ErrUnsupported, "the worker of endpoint %s gives code no network; its configuration can", k.Endpoint)
