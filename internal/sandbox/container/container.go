@@ -41,9 +41,10 @@ const DefaultImage = "docker.io/library/python:3.13-slim-bookworm"
 // DefaultUser is whom code runs as.
 const DefaultUser = "65534:65534"
 
-// What becomes of an image that is not there.
+// When images are fetched.
 const (
-	PullMissing = "missing"
+	PullMissing = "missing" // it is fetched
+	PullAlways  = "always"  // it is fetched once, also where it is there
 	PullNever   = "never"
 )
 
@@ -71,7 +72,7 @@ type Options struct {
 	Runtime string
 	// UserNamespace is Podman's --userns. Empty: the engine's default.
 	UserNamespace string
-	// Pull is PullMissing or PullNever. Empty: PullMissing.
+	// Pull is when images are fetched. Empty: PullMissing.
 	Pull string
 	// StartMachine allows a virtual machine of the engine's to be started when
 	// a sandbox is wanted. One that was started is stopped after IdleTimeout
@@ -98,6 +99,7 @@ type Backend struct {
 	facts   *facts     // guarded by probing; nil until the engine answered
 	images  map[string]*image
 	pulls   map[string]*pull // guarded by mu
+	pulled  map[string]bool  // guarded by mu
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -149,6 +151,7 @@ func New(opts Options) (*Backend, error) {
 		cli:    newClient(opts),
 		images: map[string]*image{},
 		pulls:  map[string]*pull{},
+		pulled: map[string]bool{},
 		runs:   map[string]*run{},
 	}
 	b.life, b.end = context.WithCancel(context.Background())

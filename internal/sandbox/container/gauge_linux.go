@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +19,8 @@ import (
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// controllers are those of cgroup v1 that are looked at, with their files.
+// limitFiles are the files that are looked at, by the controller of cgroup v1;
+// "" is cgroup v2.
 var limitFiles = map[string][]string{
 	"":       {"memory.max", "memory.swap.max", "pids.max", "cpu.max"},
 	"memory": {"memory.limit_in_bytes"},
@@ -106,6 +108,8 @@ type gauge struct {
 	tree  *tree // where no control group counts
 	err   error
 
+	oom atomic.Bool // the kernel ended something for its memory
+
 	mu   sync.Mutex
 	peak int64
 
@@ -122,8 +126,13 @@ func newGauge(r *run, t *trial) *gauge {
 	}
 	// At once: it takes a process, and is wanted soon.
 	r.b.all.Go(func() {
-		g.find()
-		if g.tree != nil && t.watched {
+		switch g.find(); {
+		case g.err != nil:
+		case g.tree == nil:
+			if err := watchMemory(g.ctx, g.dirs, func() { g.oom.Store(true) }); err != nil {
+				r.b.log.Debug("the end of memory will not be seen", "run", r.name, "error", err)
+			}
+		case t.watched:
 			g.tree.watch(g)
 		}
 	})
@@ -163,6 +172,10 @@ func (g *gauge) counts() bool {
 }
 
 func (g *gauge) stop() { g.end() }
+
+// outOfMemory says whether the kernel ended something of the container's for
+// its memory, as far as was seen.
+func (g *gauge) outOfMemory() bool { return g.oom.Load() }
 
 // pause stops every process where the engine cannot, or has it go on; done is
 // false where the engine can.

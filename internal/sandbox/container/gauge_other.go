@@ -21,6 +21,8 @@ func newGauge(r *run, _ *trial) *gauge { return &gauge{r: r} }
 
 func (g *gauge) stop() {}
 
+func (g *gauge) outOfMemory() bool { return false }
+
 func (g *gauge) usage(ctx context.Context) (sandbox.Usage, error) { return g.remote.usage(ctx, g.r) }
 
 func (g *gauge) pause(bool) (done bool, err error) { return false, nil }

@@ -52,7 +52,7 @@ func (b *Backend) forgetImage(reference string) {
 // ctx is done, so that the next call finds it further.
 func (b *Backend) fetch(ctx context.Context, reference string) error {
 	if b.opts.Pull == PullNever {
-		return fmt.Errorf("%w: %s, and container.pull is never. To get it: %s pull %s", errNoImage, reference, b.opts.Engine, reference)
+		return fmt.Errorf("%w: %s, and images.pull is never. To get it: %s pull %s", errNoImage, reference, b.opts.Engine, reference)
 	}
 	b.mu.Lock()
 	if b.closed {
@@ -76,12 +76,20 @@ func (b *Backend) fetch(ctx context.Context, reference string) error {
 	}
 }
 
+// wasPulled says whether this program has fetched the image.
+func (b *Backend) wasPulled(reference string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pulled[reference]
+}
+
 func (b *Backend) pull(reference string, p *pull) {
 	ctx, cancel := context.WithTimeout(b.life, pullTime)
 	defer cancel()
 	_, err := b.cli.output(ctx, "pull", "--quiet", reference)
 	b.mu.Lock()
 	delete(b.pulls, reference)
+	b.pulled[reference] = err == nil
 	b.mu.Unlock()
 	if err != nil {
 		kind := errNoImage
@@ -100,6 +108,12 @@ var errClosed = errors.New("the engine is closed")
 // ready is the image of a spec, fetched and tried out, and the engine's facts.
 func (b *Backend) ready(ctx context.Context, spec *sandbox.Spec) (*facts, *image, error) {
 	reference := b.reference(spec)
+	if b.opts.Pull == PullAlways && !b.wasPulled(reference) {
+		if err := b.fetch(ctx, reference); err != nil {
+			return nil, nil, err
+		}
+		b.forgetImage(reference)
+	}
 	for fetched := false; ; fetched = true {
 		f, img, err := b.examine(ctx, reference)
 		if err == nil || !errors.Is(err, errNoImage) || fetched {

@@ -62,7 +62,7 @@ func (b *Backend) imageFinding(ctx context.Context, err error) sandbox.Finding {
 	switch {
 	case errors.Is(err, errNoImage):
 		return sandbox.Finding{
-			Fatal: true, Title: "the image " + b.opts.Image + " is not here, and container.pull is never",
+			Fatal: true, Title: "the image " + b.opts.Image + " is not here, and images.pull is never",
 			Remedy: b.opts.Engine + " pull " + b.opts.Image,
 		}
 	case errors.As(err, &unsafe):

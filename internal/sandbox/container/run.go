@@ -82,7 +82,8 @@ func (r *run) reason(state *condition, err error) sandbox.Exit {
 	oom := false
 	if state != nil && !state.Running {
 		out.Code = state.ExitCode
-		oom = state.OOMKilled && state.ExitCode == killed
+		// Something else of it may have been ended long before.
+		oom = (state.OOMKilled || r.gauge.outOfMemory()) && state.ExitCode == killed
 	}
 	failure := asFailure(err)
 	switch {
