@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"sallyport/internal/runs"
@@ -17,6 +18,42 @@ import (
 // cancelTimeout bounds how long the end of a run is waited for that its caller
 // gave up.
 const cancelTimeout = 20 * time.Second
+
+// inFlight are requests that end when the broker is closed, which waits for them:
+// a run that was handed over is cancelled first.
+type inFlight struct {
+	life context.Context
+	end  context.CancelFunc
+	mu   sync.Mutex // guards entering against closing
+	all  sync.WaitGroup
+}
+
+func newInFlight() *inFlight {
+	f := &inFlight{}
+	f.life, f.end = context.WithCancel(context.Background())
+	return f
+}
+
+// enter returns a context that ends with the broker, too. done must be called.
+func (f *inFlight) enter(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(f.life, cancel)
+	f.mu.Lock()
+	f.all.Add(1)
+	f.mu.Unlock()
+	return ctx, func() {
+		stop()
+		cancel()
+		f.all.Done()
+	}
+}
+
+func (f *inFlight) close() {
+	f.end()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all.Wait()
+}
 
 // refuseBatch is the answer to a request that no engine without a channel can
 // fulfil, before anything is started; nil where there is nothing to refuse.

@@ -257,6 +257,29 @@ func TestBatchIsCancelled(t *testing.T) {
 	}
 }
 
+// A broker that is closed cancels what it has sent, and waits for that.
+func TestCloseCancelsBatch(t *testing.T) {
+	t.Parallel()
+	b, store := newFar(t, &far{})
+	running, done := make(chan struct{}), make(chan *Result, 1)
+	go func() {
+		done <- b.Execute(context.Background(), Request{Code: "import time; time.sleep(60)", Backend: "fake-batch", OnStatus: func(s string) {
+			if s == "running" {
+				close(running)
+			}
+		}})
+	}()
+	<-running
+	b.Close()
+	list, err := store.List()
+	if err != nil || len(list) != 1 || list[0].Result == nil || list[0].Result.End != sandbox.BatchCancelled {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if r := <-done; r.Status != Failed {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestBatchIsHandedOver(t *testing.T) {
 	t.Parallel()
 	b, store := newFar(t, &far{})

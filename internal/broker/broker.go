@@ -85,6 +85,7 @@ type Broker struct {
 	log      *slog.Logger
 	bridge   *bridge.Bridge
 	sessions *session.Set // nil without a backend
+	far      *inFlight    // requests to batch engines
 
 	probing sync.Mutex // held while the engine is probed
 	mu      sync.Mutex
@@ -118,7 +119,7 @@ func New(config Config) (*Broker, error) {
 	if config.Servers == nil {
 		config.Servers = bridge.Upstream(nil)
 	}
-	b := &Broker{config: config, log: config.Logger}
+	b := &Broker{config: config, log: config.Logger, far: newInFlight()}
 	var err error
 	b.bridge, err = bridge.New(bridge.Config{
 		Source: config.Servers, Policy: config.Policy, MaxCalls: config.MaxCalls,
@@ -148,6 +149,7 @@ func New(config Config) (*Broker, error) {
 // Close ends every run and every session. The backend and the servers remain
 // their owners'. It is idempotent.
 func (b *Broker) Close() {
+	b.far.close()
 	if b.sessions != nil {
 		b.sessions.Close()
 	}
@@ -180,6 +182,8 @@ func (b *Broker) Submit(req Request) func(context.Context) *Result {
 			return answer(b.finish(req, refused))
 		}
 		return func(ctx context.Context) *Result {
+			ctx, done := b.far.enter(ctx)
+			defer done()
 			r := b.finish(req, b.batch(ctx, req, engine))
 			b.account(req, r, began)
 			return r
