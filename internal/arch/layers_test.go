@@ -27,6 +27,7 @@ var layers = []layer{
 		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/upstream/secret", "internal/sandbox/gvisor",
 		"internal/image", "internal/image/archive", "internal/image/build", "internal/image/flatten", "internal/image/registry", "internal/sandbox/hostroot",
 		"internal/sandbox", "internal/sandbox/kaggle", "internal/sandbox/runpod", "internal/settings", "internal/snapshot", "internal/memory", "internal/usertools", "internal/state",
+		"internal/worker", "internal/sandbox/process", "internal/sandbox/runpod/job",
 	}},
 	{"internal/mcpserver", 70, []string{"internal/broker", "internal/upstream/jsonrpc", "internal/toon"}},
 	{"internal/broker", 60, []string{
