@@ -42,6 +42,7 @@ func (a *app) batchEngines() (map[string]sandbox.Backend, error) {
 func (a *app) batchMakers() map[string]func() (sandbox.Backend, error) {
 	return map[string]func() (sandbox.Backend, error){
 		settings.EngineKaggle: a.kaggle,
+		settings.EngineRunPod: a.runpod,
 	}
 }
 
