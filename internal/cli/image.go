@@ -20,6 +20,7 @@ type imageCmd struct {
 	List   imageListCmd   `cmd:"" default:"withargs" help:"List the images that are here."`
 	Pull   imagePullCmd   `cmd:"" help:"Get images from their registries."`
 	Load   imageLoadCmd   `cmd:"" help:"Take images from an archive or a directory."`
+	Build  imageBuildCmd  `cmd:"" help:"Make an image of a base and Python packages."`
 	Remove imageRemoveCmd `cmd:"" name:"rm" help:"Remove names of images, and what nobody needs then."`
 	Prune  imagePruneCmd  `cmd:"" help:"Remove what no name leads to and nobody uses."`
 }

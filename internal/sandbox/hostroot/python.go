@@ -49,7 +49,7 @@ func (p Interpreter) Library() string {
 // which interpreter it stands for; a virtual environment stands for the
 // interpreter that it was made from, with the environment's packages.
 func FindInterpreter(ctx context.Context, name, path string) (*Interpreter, error) {
-	file, err := lookPath(name, path)
+	file, err := LookPath(name, path)
 	if err != nil {
 		return nil, err
 	}
@@ -94,9 +94,9 @@ func checkVersion(p *Interpreter) error {
 	return nil
 }
 
-// lookPath is exec.LookPath over a given path. Relative entries are skipped:
+// LookPath is exec.LookPath over a given path. Relative entries are skipped:
 // a project folder must not choose the interpreter.
-func lookPath(name, path string) (string, error) {
+func LookPath(name, path string) (string, error) {
 	if filepath.IsAbs(name) {
 		return name, executable(name)
 	}

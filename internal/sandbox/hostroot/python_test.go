@@ -148,11 +148,11 @@ func TestSearchPathIgnoresRelativeEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{".", "", ":."} {
-		if file, err := lookPath("python3", path); err == nil {
+		if file, err := LookPath("python3", path); err == nil {
 			t.Errorf("path %q found %s", path, file)
 		}
 	}
-	if _, err := lookPath("python3", dir); err != nil { // the control
+	if _, err := LookPath("python3", dir); err != nil { // the control
 		t.Error(err)
 	}
 }

@@ -1,0 +1,161 @@
+// Package build makes images without a container engine: Python packages on top
+// of a base, which is an image or the host's own Python.
+//
+// Nothing that was downloaded runs on the host. Packages come as wheels, which
+// are archives, and are unpacked here as what a stranger made; what must be asked
+// of the base's Python, and byte code, which only it can make, comes out of
+// sandboxes without a network. What they answer is as hostile as the image and
+// goes nowhere but into it.
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"sallyport/internal/image"
+	"sallyport/internal/image/archive"
+	"sallyport/internal/image/flatten"
+	"sallyport/internal/sandbox"
+)
+
+// A Builder makes images in a store.
+type Builder struct {
+	Store *image.Store
+	// Backend runs code in sandboxes of images of the store, by their IDs.
+	Backend sandbox.Backend
+	// Pip downloads wheels.
+	Pip Pip
+	// Tell is told of progress. It may be nil.
+	Tell func(stage string, done, total int64)
+	// Passing are the IDs of images that are of no use once Backend is closed.
+	Passing []string
+}
+
+func (b *Builder) tell(stage string, done, total int64) {
+	if b.Tell != nil {
+		b.Tell(stage, done, total)
+	}
+}
+
+// An Image is one that was built.
+type Image struct {
+	*image.Content
+	// Packages are the wheels in it, by their file names.
+	Packages []string
+	// Uncompiled are modules that the interpreter could not compile: those of
+	// other versions, and templates.
+	Uncompiled int
+}
+
+// Packages makes an image of a base and the wheels that the requirements need.
+// dir is an empty folder, which must stay for as long as the content is used.
+func (b *Builder) Packages(ctx context.Context, base *image.Root, requirements []Requirement, dir string) (*Image, error) {
+	if base.Python == nil {
+		return nil, fmt.Errorf("packages cannot be added: %s", base.Trouble)
+	}
+	below := filepath.Join(dir, "base.tar")
+	lowest, err := packLayer(below, func(w io.Writer) error {
+		return flatten.Pack(ctx, w, base.Dir)
+	})
+	if err != nil {
+		return nil, err
+	}
+	layers := []flatten.Layer{lowest}
+	out := &Image{}
+	if len(requirements) > 0 {
+		b.tell("looking at the base's Python", 0, 0)
+		target, err := b.inspect(ctx, base)
+		if err != nil {
+			return nil, err
+		}
+		wheels := filepath.Join(dir, "wheels")
+		if err := os.Mkdir(wheels, 0o700); err != nil {
+			return nil, err
+		}
+		b.tell("downloading wheels", 0, 0)
+		if err := b.Pip.Download(ctx, target, requirements, wheels); err != nil {
+			return nil, err
+		}
+		files, err := wheelsIn(wheels)
+		if err != nil {
+			return nil, err
+		}
+		b.tell("unpacking wheels", 0, 0)
+		installed := &installation{target: target, python: base.Python.Path}
+		top, err := packLayer(filepath.Join(dir, "packages.tar"), func(w io.Writer) error {
+			return installed.write(ctx, w, wheels, files)
+		})
+		if err != nil {
+			return nil, err
+		}
+		layers = append(layers, top)
+		out.Packages = files
+		code, err := b.compile(ctx, base, layers, installed, dir, out)
+		if err != nil {
+			return nil, err
+		}
+		layers = append(layers, code)
+	}
+	config, err := configOf(base, layers)
+	out.Content = &image.Content{Config: config, Layers: layers}
+	return out, err
+}
+
+// compile makes byte code of what was installed: in a sandbox of the image as it
+// is so far.
+func (b *Builder) compile(ctx context.Context, base *image.Root, layers []flatten.Layer, in *installation, dir string, out *Image) (flatten.Layer, error) {
+	config, err := configOf(base, layers)
+	if err != nil {
+		return flatten.Layer{}, err
+	}
+	interim, err := b.Store.Add(ctx, &image.Content{Config: config, Layers: layers, Passing: true}, func(done, total int64) { b.tell("unpacking", done, total) })
+	if err != nil {
+		return flatten.Layer{}, err
+	}
+	defer interim.Release()
+	b.Passing = append(b.Passing, interim.ID)
+	return packLayer(filepath.Join(dir, "code.tar"), func(w io.Writer) error {
+		return b.byteCode(ctx, interim, in, dir, w, out)
+	})
+}
+
+// configOf is the configuration of an image of these layers with the base's
+// environment.
+func configOf(base *image.Root, layers []flatten.Layer) ([]byte, error) {
+	var diffs []string
+	for _, l := range layers {
+		diffs = append(diffs, l.DiffID)
+	}
+	return archive.Config(diffs, base.Env)
+}
+
+// packLayer writes a layer to a file.
+func packLayer(file string, write func(w io.Writer) error) (flatten.Layer, error) {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return flatten.Layer{}, err
+	}
+	sum := sha256.New()
+	counted := &counter{}
+	err = write(io.MultiWriter(f, sum, counted))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return flatten.Layer{}, err
+	}
+	return flatten.Layer{
+		Name: filepath.Base(file), Size: counted.n, DiffID: "sha256:" + hex.EncodeToString(sum.Sum(nil)),
+		Open: func() (io.ReadCloser, error) { return os.Open(file) },
+	}, nil
+}
+
+type counter struct{ n int64 }
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	return len(p), nil
+}

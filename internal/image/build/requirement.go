@@ -1,0 +1,69 @@
+package build
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+)
+
+// A Requirement is a line of a requirements file that names a package by its
+// name: "numpy", "pandas[excel]>=2,<3; python_version >= '3.9'", with hashes if
+// need be.
+type Requirement string
+
+var (
+	requirementForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\s*(\[[A-Za-z0-9._, -]*\])?\s*(\(?(===|==|~=|!=|<=|>=|<|>)[^;@/\\]*\)?)?\s*(;[^@/\\]*)?$`)
+	hashForm        = regexp.MustCompile(`\s--hash[= ](sha256|sha384|sha512):[0-9a-f]+`)
+)
+
+// ParseRequirement reads a requirement. Whatever could make pip build a package,
+// and so run code of it, is refused: paths, URLs, version control, options.
+func ParseRequirement(text string) (Requirement, error) {
+	text = strings.TrimSpace(text)
+	plain := strings.TrimSpace(hashForm.ReplaceAllString(text, ""))
+	if !requirementForm.MatchString(plain) || len(text) > 8<<10 {
+		return "", fmt.Errorf("%q is no requirement by name: write NAME, NAME==1.2 or NAME>=1,<2 (paths, URLs and options are not allowed, because what is not a wheel would run code here)", text)
+	}
+	return Requirement(text), nil
+}
+
+// maxRequirements bounds a requirements file.
+const maxRequirements = 1 << 20
+
+// ReadRequirements reads a requirements file.
+func ReadRequirements(r io.Reader) ([]Requirement, error) {
+	var out []Requirement
+	s := bufio.NewScanner(io.LimitReader(r, maxRequirements))
+	s.Buffer(nil, maxRequirements)
+	line, number := "", 0
+	for s.Scan() {
+		number++
+		text, joined := strings.CutSuffix(s.Text(), `\`)
+		line += text
+		if joined {
+			line += " "
+			continue
+		}
+		if i := strings.Index(" "+line, " #"); i >= 0 {
+			line = line[:i]
+		}
+		if line = strings.TrimSpace(line); line != "" {
+			req, err := ParseRequirement(line)
+			if err != nil {
+				return nil, fmt.Errorf("line %d: %w", number, err)
+			}
+			out = append(out, req)
+		}
+		line = ""
+	}
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(line) != "" {
+		return nil, errors.New("its last line ends with a backslash")
+	}
+	return out, nil
+}

@@ -1,0 +1,129 @@
+package build
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"regexp"
+	"runtime"
+	"strings"
+
+	"sallyport/internal/image"
+)
+
+// A Target is the Python that packages are for, as it describes itself.
+type Target struct {
+	Version [3]int            `json:"version"`
+	Tag     string            `json:"tag"`  // cpython-313
+	ABI     string            `json:"abi"`  // flags of the ABI: "" or "t"
+	Libc    string            `json:"libc"` // glibc or musl
+	LibcVer [2]int            `json:"libc_version"`
+	Markers map[string]string `json:"markers"`
+	// Where packages go.
+	Purelib string `json:"purelib"`
+	Platlib string `json:"platlib"`
+	Scripts string `json:"scripts"`
+	Data    string `json:"data"`
+}
+
+// describe is what runs in a sandbox of the base.
+const describe = `
+import json, os, platform, sys, sysconfig
+
+def libc():
+    text = ""
+    try:
+        text = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):
+        pass
+    if text.startswith("glibc "):
+        return "glibc", [int(n) for n in text[6:].split(".")[:2]]
+    import glob, re, subprocess
+    for loader in glob.glob("/lib/ld-musl-*.so.1"):
+        said = subprocess.run([loader], stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout.decode()
+        found = re.search(r"Version (\d+)\.(\d+)", said)
+        if found:
+            return "musl", [int(n) for n in found.groups()]
+    return "", [0, 0]
+
+def full(info):
+    version = "%d.%d.%d" % info[:3]
+    return version if info[3] == "final" else version + info[3][0] + str(info[4])
+
+name, number = libc()
+paths = sysconfig.get_paths()
+os.write(1, json.dumps({
+    "version": list(sys.version_info[:3]),
+    "tag": sys.implementation.cache_tag,
+    "abi": getattr(sys, "abiflags", ""),
+    "libc": name, "libc_version": number,
+    "purelib": paths["purelib"], "platlib": paths["platlib"], "scripts": paths["scripts"], "data": paths["data"],
+    "markers": {
+        "implementation_name": sys.implementation.name, "implementation_version": full(sys.implementation.version),
+        "os_name": os.name, "platform_machine": platform.machine(), "platform_release": platform.release(),
+        "platform_system": platform.system(), "platform_version": platform.version(),
+        "python_full_version": platform.python_version(), "platform_python_implementation": platform.python_implementation(),
+        "python_version": ".".join(platform.python_version_tuple()[:2]), "sys_platform": sys.platform,
+    },
+}).encode()) and None
+`
+
+var abiFlags = regexp.MustCompile(`^[a-z]{0,3}$`)
+
+// inspect has the base's Python describe itself.
+func (b *Builder) inspect(ctx context.Context, base *image.Root) (*Target, error) {
+	var out limitedBuffer
+	out.left = 1 << 20
+	if err := b.run(ctx, base.ID, describe, &out); err != nil {
+		return nil, err
+	}
+	var t Target
+	if err := json.Unmarshal(out.b.Bytes(), &t); err != nil {
+		return nil, fmt.Errorf("the base's Python does not describe itself: %w", err)
+	}
+	// It is the image's word, and may be anything.
+	for _, dir := range []string{t.Purelib, t.Platlib, t.Scripts, t.Data} {
+		if !path.IsAbs(dir) || path.Clean(dir) != dir || len(dir) > 1000 || strings.ContainsRune(dir, 0) {
+			return nil, fmt.Errorf("the base's Python has its packages at %q, which is no directory", dir)
+		}
+	}
+	if t.Version[0] != 3 || t.Version[1] < 9 || t.Version[1] > 99 || !abiFlags.MatchString(t.ABI) || len(t.Markers) > 30 {
+		return nil, fmt.Errorf("the base's Python is of the version %v", t.Version)
+	}
+	return &t, nil
+}
+
+// abis are the tags of the ABIs that the interpreter has.
+func (t *Target) abis() []string {
+	own := fmt.Sprintf("cp%d%d%s", t.Version[0], t.Version[1], t.ABI)
+	if strings.Contains(t.ABI, "t") {
+		return []string{own, "none"} // without the GIL there is no stable ABI
+	}
+	return []string{own, "abi3", "none"}
+}
+
+// platforms are the tags of the platforms that the base has, the newest first.
+func (t *Target) platforms() ([]string, error) {
+	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	var out []string
+	switch {
+	case t.Libc == "glibc" && t.LibcVer[0] == 2 && t.LibcVer[1] < 200:
+		oldest := map[string]int{"x86_64": 5, "aarch64": 17}[machine]
+		for minor := t.LibcVer[1]; minor >= oldest; minor-- {
+			out = append(out, fmt.Sprintf("manylinux_2_%d_%s", minor, machine))
+			for year, at := range map[string]int{"2014": 17, "2010": 12, "1": 5} {
+				if at == minor {
+					out = append(out, "manylinux"+year+"_"+machine)
+				}
+			}
+		}
+	case t.Libc == "musl" && t.LibcVer[0] == 1 && t.LibcVer[1] < 50:
+		for minor := t.LibcVer[1]; minor >= 0; minor-- {
+			out = append(out, fmt.Sprintf("musllinux_1_%d_%s", minor, machine))
+		}
+	default:
+		return nil, fmt.Errorf("the base's C library is none that wheels are made for (%q %v)", t.Libc, t.LibcVer)
+	}
+	return append(out, "linux_"+machine), nil
+}

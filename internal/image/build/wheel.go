@@ -1,0 +1,267 @@
+package build
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Limits of what wheels may hold.
+const (
+	maxWheelFiles = 500000
+	maxWheelBytes = 32 << 30
+	maxMetadata   = 4 << 20
+)
+
+// built is the time of every file of a layer: the same packages make the same
+// image, whenever.
+var built = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+var wheelName = regexp.MustCompile(`^[A-Za-z0-9_.]+-[A-Za-z0-9_.!+]+(-[0-9][A-Za-z0-9_.]*)?-[a-z0-9_.]+-[a-z0-9_.]+-[a-z0-9_.]+\.whl$`)
+
+// wheelsIn are the wheels that were downloaded, sorted.
+func wheelsIn(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if !wheelName.MatchString(e.Name()) || !e.Type().IsRegular() {
+			return nil, fmt.Errorf("pip downloaded %q, which is no wheel", e.Name())
+		}
+		out = append(out, e.Name())
+	}
+	if len(out) == 0 {
+		return nil, errors.New("pip downloaded nothing")
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// installation is a layer of packages that is being written.
+type installation struct {
+	target *Target
+	python string // of the base, for scripts
+
+	w       *tar.Writer
+	modules []string // paths of .py files in the image
+	files   int
+	bytes   int64
+}
+
+// write installs the wheels into an archive.
+func (in *installation) write(ctx context.Context, w io.Writer, dir string, wheels []string) error {
+	in.w = tar.NewWriter(w)
+	for _, name := range wheels {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		if err := in.wheel(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("the wheel %s: %w", name, err)
+		}
+	}
+	return in.w.Close()
+}
+
+func (in *installation) wheel(file string) error {
+	z, err := zip.OpenReader(file)
+	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // names are checked here
+		return err
+	}
+	defer z.Close()
+	info := ""
+	for _, f := range z.File {
+		if top, rest, _ := strings.Cut(f.Name, "/"); rest == "WHEEL" && strings.HasSuffix(top, ".dist-info") {
+			if info != "" && info != top {
+				return errors.New("it has two folders .dist-info")
+			}
+			info = top
+		}
+	}
+	if info == "" {
+		return errors.New("it has no folder .dist-info")
+	}
+	lib, err := in.library(z, info)
+	if err != nil {
+		return err
+	}
+	data := strings.TrimSuffix(info, ".dist-info") + ".data"
+	for _, f := range z.File {
+		if strings.HasSuffix(f.Name, "/") {
+			continue
+		}
+		to, script, err := in.place(f.Name, data, lib)
+		if err != nil {
+			return err
+		}
+		if to != "" {
+			if err := in.copy(f, to, script); err != nil {
+				return fmt.Errorf("%s: %w", f.Name, err)
+			}
+		}
+	}
+	return in.entryPoints(z, info)
+}
+
+// library is where a wheel's packages go, as it says itself.
+func (in *installation) library(z *zip.ReadCloser, info string) (string, error) {
+	text, err := member(z, info+"/WHEEL")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(line, ":")
+		if strings.EqualFold(strings.TrimSpace(key), "Root-Is-Purelib") && strings.EqualFold(strings.TrimSpace(value), "true") {
+			return in.target.Purelib, nil
+		}
+	}
+	return in.target.Platlib, nil
+}
+
+// member reads a small file of a wheel. One that is not there is empty.
+func member(z *zip.ReadCloser, name string) (string, error) {
+	for _, f := range z.File {
+		if f.Name != name {
+			continue
+		}
+		r, err := f.Open()
+		if err != nil {
+			return "", err
+		}
+		defer r.Close()
+		raw, err := io.ReadAll(io.LimitReader(r, maxMetadata))
+		return string(raw), err
+	}
+	return "", nil
+}
+
+// place is where in the image a file of a wheel goes; "" is nowhere.
+func (in *installation) place(name, data, lib string) (to string, script bool, err error) {
+	if !filepath.IsLocal(filepath.FromSlash(name)) || path.Clean(name) != name || strings.ContainsAny(name, "\\\x00") {
+		return "", false, fmt.Errorf("the name %q leads out of it", name)
+	}
+	rest, ok := strings.CutPrefix(name, data+"/")
+	if !ok {
+		return path.Join(lib, name), false, nil
+	}
+	kind, rest, _ := strings.Cut(rest, "/")
+	if rest == "" {
+		return "", false, fmt.Errorf("the name %q is none of a wheel's", name)
+	}
+	switch kind {
+	case "purelib":
+		return path.Join(in.target.Purelib, rest), false, nil
+	case "platlib":
+		return path.Join(in.target.Platlib, rest), false, nil
+	case "scripts":
+		return path.Join(in.target.Scripts, rest), true, nil
+	case "data":
+		return path.Join(in.target.Data, rest), false, nil
+	}
+	return "", false, nil // headers are for compilers
+}
+
+func (in *installation) copy(f *zip.File, to string, script bool) error {
+	mode := int64(0o644)
+	if f.Mode()&fs.ModeType != 0 {
+		return errors.New("a wheel holds files, and this is none")
+	}
+	if script || f.Mode()&0o100 != 0 {
+		mode = 0o755
+	}
+	r, err := f.Open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if script {
+		return in.script(r, f, to)
+	}
+	if f.UncompressedSize64 > maxWheelBytes {
+		return errors.New("it is too large")
+	}
+	if strings.HasSuffix(to, ".py") {
+		in.modules = append(in.modules, to)
+	}
+	return in.put(to, mode, int64(f.UncompressedSize64), r)
+}
+
+// script puts a script, whose first line names Python where it asks for that.
+func (in *installation) script(r io.Reader, f *zip.File, to string) error {
+	b := bufio.NewReader(r)
+	size := int64(f.UncompressedSize64)
+	const ask = "#!python"
+	head, _ := b.Peek(len(ask))
+	if string(head) != ask {
+		return in.put(to, 0o755, size, b)
+	}
+	first, err := b.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	begin := "#!" + in.python + "\n"
+	return in.put(to, 0o755, size-int64(len(first))+int64(len(begin)), io.MultiReader(strings.NewReader(begin), b))
+}
+
+var (
+	entrySection = regexp.MustCompile(`^\[(\w+)\]$`)
+	entryPoint   = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*)\s*=\s*([A-Za-z_][A-Za-z0-9_.]*)\s*:\s*([A-Za-z_][A-Za-z0-9_.]*)\s*(\[.*\])?$`)
+)
+
+// entryPoints makes the programs that a wheel declares.
+func (in *installation) entryPoints(z *zip.ReadCloser, info string) error {
+	text, err := member(z, info+"/entry_points.txt")
+	if err != nil {
+		return err
+	}
+	section := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if m := entrySection.FindStringSubmatch(line); m != nil {
+			section = m[1]
+			continue
+		}
+		m := entryPoint.FindStringSubmatch(line)
+		if section != "console_scripts" || m == nil {
+			continue
+		}
+		first, _, _ := strings.Cut(m[3], ".")
+		program := fmt.Sprintf("#!%s\nimport sys\nfrom %s import %s\nsys.exit(%s())\n", in.python, m[2], first, m[3])
+		if err := in.put(path.Join(in.target.Scripts, m[1]), 0o755, int64(len(program)), strings.NewReader(program)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put writes a file of the image.
+func (in *installation) put(to string, mode, size int64, r io.Reader) error {
+	if in.files++; in.files > maxWheelFiles {
+		return fmt.Errorf("more than %d files", maxWheelFiles)
+	}
+	if in.bytes += size; size < 0 || in.bytes > maxWheelBytes {
+		return fmt.Errorf("more than %d GiB", maxWheelBytes>>30)
+	}
+	name := strings.TrimPrefix(to, "/")
+	if err := in.w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: size, ModTime: built, Format: tar.FormatPAX}); err != nil {
+		return err
+	}
+	n, err := io.Copy(in.w, io.LimitReader(r, size))
+	if err == nil && n != size {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
