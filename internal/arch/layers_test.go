@@ -27,7 +27,7 @@ var layers = []layer{
 		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/upstream/secret", "internal/sandbox/gvisor", "internal/sandbox/container",
 		"internal/image", "internal/image/archive", "internal/image/build", "internal/image/flatten", "internal/image/registry", "internal/sandbox/hostroot",
 		"internal/sandbox", "internal/sandbox/kaggle", "internal/sandbox/runpod", "internal/settings", "internal/snapshot", "internal/memory", "internal/usertools", "internal/state",
-		"internal/worker", "internal/sandbox/process", "internal/sandbox/runpod/job",
+		"internal/worker", "internal/sandbox/process", "internal/sandbox/runpod/job", "internal/deploy", "internal/sandbox/runpod/rest",
 	}},
 	{"internal/mcpserver", 70, []string{"internal/broker", "internal/upstream/jsonrpc", "internal/toon"}},
 	{"internal/broker", 60, []string{
@@ -35,6 +35,7 @@ var layers = []layer{
 		"internal/bridge", "internal/session", "internal/policy", "internal/runs", "internal/sandbox", "internal/snapshot", "internal/state", "internal/wire",
 	}},
 	{"internal/runs", 52, []string{"internal/sandbox", "internal/state"}},
+	{"internal/deploy", 55, []string{"internal/sandbox/runpod/rest"}},
 	{"internal/worker", 55, []string{"internal/sandbox", "internal/sandbox/runpod/job", "internal/session", "internal/state", "internal/wire"}},
 	{"internal/control", 52, []string{"internal/session"}},
 	{"internal/session", 51, []string{"internal/sandbox", "internal/snapshot", "internal/state", "internal/guest", "internal/wire"}},
@@ -75,6 +76,7 @@ var layers = []layer{
 	{"internal/sandbox/runpod/runpodtest", 30, nil},
 	{"internal/sandbox/sandboxtest", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 
+	{"internal/sandbox/runpod/rest", 12, nil},
 	{"internal/sandbox/runpod/job", 12, []string{"internal/sandbox"}},
 	{"internal/sandbox/hostroot", 12, nil},
 	{"internal/image/build", 20, []string{"internal/guest", "internal/image", "internal/image/archive", "internal/image/flatten", "internal/sandbox", "internal/sandbox/hostroot", "internal/wire"}},

@@ -33,9 +33,12 @@ type diagnosis struct {
 	Usable  bool            `json:"usable"`
 	Version versionInfo     `json:"version"`
 	Engine  *sandbox.Report `json:"engine"`
-	Policy  string          `json:"policy"` // "ok", or what is missing
-	Trial   trial           `json:"trial"`
-	Servers serverSummary   `json:"servers"`
+	// Choice says of each engine why it was chosen or not, where the setting
+	// engine leaves it open.
+	Choice  []verdict     `json:"choice,omitempty"`
+	Policy  string        `json:"policy"` // "ok", or what is missing
+	Trial   trial         `json:"trial"`
+	Servers serverSummary `json:"servers"`
 	// Elsewhere are the engines that code can be sent to.
 	Elsewhere []*sandbox.Report `json:"elsewhere,omitempty"`
 }
@@ -68,6 +71,9 @@ func (c *doctorCmd) Run(a *app) error {
 	d.Engine, err = sys.backend.Probe(ctx)
 	if err != nil {
 		return fmt.Errorf("examining the engine: %w", err)
+	}
+	if open, ok := sys.backend.(*choice); ok {
+		d.Choice = open.explain(ctx)
 	}
 	d.Policy = "ok"
 	if !d.Engine.Usable {
@@ -130,6 +136,13 @@ func (d *diagnosis) print(w io.Writer) {
 	fmt.Fprintln(w)
 	if e.Python != "" {
 		fmt.Fprintf(w, "      Python in the sandbox: %s\n", e.Python)
+	}
+	for _, v := range d.Choice {
+		word := "not chosen"
+		if v.Chosen {
+			word = "chosen"
+		}
+		fmt.Fprintf(w, "      %-7s %s: %s\n", v.Engine, word, v.Why)
 	}
 	var resources []sandbox.Resource
 	for r := range e.Limits {

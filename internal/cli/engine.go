@@ -5,50 +5,98 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
+	"slices"
 
 	"sallyport/internal/sandbox"
+	"sallyport/internal/sandbox/container"
 	"sallyport/internal/sandbox/gvisor"
 	"sallyport/internal/settings"
+	"sallyport/internal/state"
 )
 
-// engine constructs the engine that the settings ask for. Where this version
-// lacks what they ask for, it is one that says so to whoever wants to run
-// code: the program starts, and nothing else takes the place of what was
+// engine constructs the engine that the settings ask for: one, or a choice.
+// Where it cannot do what they ask for, it is one that says so to whoever wants
+// to run code: the program starts, and nothing else takes the place of what was
 // asked for.
 func (a *app) engine() (sandbox.Backend, error) {
-	s := a.settings
-	name := s.Engine
-	if name == settings.EngineAuto {
-		name = settings.EngineGVisor
+	switch name := a.settings.Engine; name {
+	case settings.EngineGVisor:
+		return a.gvisor()
+	case settings.EnginePodman, settings.EngineDocker:
+		return a.container(name)
 	}
-	var lacking []sandbox.Finding
-	lack := func(key, instead, format string, args ...any) {
-		from := s.Origin(key)
+	rules, err := policyOf(a.settings.Policy)
+	if err != nil {
+		return nil, err
+	}
+	embedded, err := a.gvisor()
+	if err != nil {
+		return nil, err
+	}
+	var first, installed, others []sandbox.Backend
+	if runtime.GOOS == "linux" {
+		first = append(first, embedded)
+	} else {
+		others = append(others, embedded) // it says that it cannot
+	}
+	for _, name := range []string{settings.EnginePodman, settings.EngineDocker} {
+		b, err := a.container(name)
+		if err != nil {
+			return nil, err
+		}
+		if b.Installed() {
+			installed = append(installed, b)
+		} else {
+			others = append([]sandbox.Backend{b}, others...)
+		}
+	}
+	return &choice{candidates: slices.Concat(first, installed, others), policy: rules}, nil
+}
+
+// container constructs Podman or Docker.
+func (a *app) container(name string) (*container.Backend, error) {
+	s := a.settings
+	opts := container.Options{
+		Engine:        name,
+		Path:          a.env["PATH"],
+		Environ:       a.env.list(),
+		Image:         s.Image,
+		Python:        s.Python,
+		User:          s.Container.User,
+		Runtime:       s.Container.Runtime,
+		UserNamespace: s.Container.UserNamespace,
+		Pull:          s.Images.Pull,
+		StartMachine:  s.Container.StartMachine,
+		IdleTimeout:   s.Container.IdleTimeout,
+		State:         state.At(filepath.Join(a.env.runtimeDir(), "containers")),
+		Cache:         state.At(a.env.cacheDir()).Sub("containers"),
+		Log:           a.log,
+	}
+	if s.StateDir != "" {
+		opts.State = state.At(s.StateDir).Sub("containers")
+	}
+	return container.New(opts)
+}
+
+// gvisor constructs the embedded engine.
+func (a *app) gvisor() (sandbox.Backend, error) {
+	s := a.settings
+	if s.Container.User != settings.DefaultUser {
+		from := s.Origin("container.user")
 		asks, remedy := from.String(), "remove "+from.String()
 		switch from.Layer {
 		case settings.LayerFile:
-			asks = key + " in " + asks
+			asks = "container.user in " + asks
 			remedy = "remove that line"
 		case settings.LayerEnvironment:
 			remedy += ` from the environment (in a client's configuration: from "env")`
 		}
-		lacking = append(lacking, sandbox.Finding{
+		return &lackingEngine{name: settings.EngineGVisor, findings: []sandbox.Finding{{
 			Fatal:  true,
-			Title:  fmt.Sprintf(format, args...) + ", as " + asks + " asks",
-			Remedy: remedy + instead,
-		})
-	}
-	if name != settings.EngineGVisor {
-		lack("engine", "; the embedded gVisor then runs the code, and needs neither Podman nor Docker", "this version cannot run code in %s yet", name)
-	}
-	if s.Image != "" && name != settings.EngineGVisor {
-		lack("image", "; code then runs in the host's own Python", "this version cannot run code in images such as %s yet", s.Image)
-	}
-	if name == settings.EngineGVisor && s.Container.User != settings.DefaultUser {
-		lack("container.user", "", "the embedded gVisor runs code as %s only, and not as %s", settings.DefaultUser, s.Container.User)
-	}
-	if len(lacking) > 0 {
-		return &lackingEngine{name: name, findings: lacking}, nil
+			Title:  fmt.Sprintf("the embedded gVisor runs code as %s only, and not as %s, as %s asks", settings.DefaultUser, s.Container.User, asks),
+			Remedy: remedy,
+		}}}, nil
 	}
 	return gvisor.New(gvisor.Options{
 		RuntimeDir: filepath.Join(a.env.runtimeDir(), "gvisor"),
@@ -64,8 +112,8 @@ func (a *app) engine() (sandbox.Backend, error) {
 	})
 }
 
-// lackingEngine is an engine that was asked for and that this version lacks.
-// It says so, and runs nothing.
+// lackingEngine is an engine that cannot do what was asked for. It says so,
+// and runs nothing.
 type lackingEngine struct {
 	name     string
 	findings []sandbox.Finding

@@ -82,7 +82,7 @@ var enforcement = []string{"absent", "soft", "hard"}
 func declare(s *Settings) []*setting {
 	return slices.Concat(
 		declareWhole(s), declareTimeouts(&s.Timeouts), declareLimits(&s.Limits),
-		declarePolicy(&s.Policy), declareElsewhere(&s.Policy), declareRuns(&s.Runs), declareWorker(&s.Worker), declareKaggle(&s.Kaggle), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareImages(&s.Images), declareKept(s), declareRunPod(&s.RunPod, &s.Tools), declareRest(s),
+		declarePolicy(&s.Policy), declareElsewhere(&s.Policy), declareRuns(&s.Runs), declareWorker(&s.Worker), declareDeploy(&s.Deploy), declareKaggle(&s.Kaggle), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareImages(&s.Images), declareKept(s), declareRunPod(&s.RunPod, &s.Tools), declareRest(s),
 	)
 }
 
@@ -90,11 +90,11 @@ func declareWhole(s *Settings) []*setting {
 	return []*setting{
 		{key: "engine", value: choice(&s.Engine, EngineAuto, EngineGVisor, EnginePodman, EngineDocker),
 			legacy: "MCP_BRIDGE_RUNTIME", initial: EngineAuto,
-			help: "What runs sandboxes. `auto` is the embedded gVisor; another engine never takes the place of the one that is asked for. `podman` and `docker` are not in this version: with them every call of `run_python` answers so."},
+			help: "What runs sandboxes. `auto` is the first of these that can run here and offers what the policy demands: the embedded gVisor, `podman`, `docker`. Containers share the host's kernel, so with the default policy (`policy.minIsolation`) they are refused; an engine that is named here is never replaced by another. `sallyport doctor` explains the choice."},
 		declareBackends(s),
 		{key: "image", value: text(&s.Image),
 			legacy: "MCP_BRIDGE_IMAGE", defaults: "the host's own Python",
-			help: "OCI image to run code in, such as `python:3.13-slim`. It needs CPython 3.9 or newer and nothing else; none of its own programs is started. The embedded gVisor pulls it as `images.pull` says and needs no container engine (`sallyport image`)."},
+			help: "OCI image to run code in, such as `python:3.13-slim`. It needs CPython 3.9 or newer and nothing else; none of its own programs is started. Every engine gets it as `images.pull` says; the embedded gVisor needs no container engine for it (`sallyport image`). Podman and Docker run `docker.io/library/python:3.13-slim-bookworm` where none is set."},
 		{key: "python", value: program(&s.Python), initial: "python3",
 			help: "Interpreter that sandboxes run: a name in the search path, or an absolute path. CPython 3.9 or newer. That of a virtual environment brings the environment's packages."},
 		{key: "stateDir", value: folder(&s.StateDir),
@@ -263,10 +263,16 @@ func declareRest(s *Settings) []*setting {
 
 		{key: "container.user", value: matching(&s.Container.User, isUser, "a uid, or uid:gid"),
 			legacy: "MCP_BRIDGE_CONTAINER_USER", initial: DefaultUser,
-			help: "Whom code runs as in a container. The embedded gVisor knows no other than the default; with another every call of `run_python` answers so."},
+			help: "Whom code runs as in a container. The embedded gVisor knows no other than the default, and is not used with another."},
+		{key: "container.runtime", value: matching(&s.Container.Runtime, isRuntime, "the name of an OCI runtime, or the absolute path of one"), defaults: "the engine's own choice",
+			help: "OCI runtime of Podman and Docker, such as `runc`, `runsc` or `kata`. Isolation counts as `kernel` where a container shows a kernel of its own."},
+		{key: "container.userNamespace", value: choice(&s.Container.UserNamespace, "auto", "nomap", "keep-id"), defaults: "the engine's own choice",
+			help: "Podman's option `--userns`: `auto` gives each container users of its own, where the machine has subordinate uids to give."},
+		{key: "container.startMachine", value: boolean(&s.Container.StartMachine), initial: "false",
+			help: "Start Podman's virtual machine (macOS, Windows) when code is to run and it does not. It is never made or changed."},
 		{key: "container.idleTimeout", value: duration(&s.Container.IdleTimeout, time.Second, 7*24*time.Hour).or("never", 0),
 			legacy: "MCP_BRIDGE_RUNTIME_IDLE_TIMEOUT", initial: "300s",
-			help: "When to shut down a container engine's virtual machine that was not used for so long. The embedded gVisor has none."},
+			help: "When to stop Podman's virtual machine, if Sallyport started it and no container was used for so long. It is also stopped when the program ends."},
 
 		{key: "output.mode", value: choice(&s.Output.Mode, OutputCompact, OutputTOON),
 			legacy: "MCP_BRIDGE_OUTPUT_MODE", initial: OutputCompact,

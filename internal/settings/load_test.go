@@ -161,6 +161,9 @@ runpod: {key: "keyring:runpod", endpoint: 4m7x2k9q, url: "http://127.0.0.1:8080/
 tools: {runpod: true}
 container:
   user: 1000:1000
+  runtime: runsc
+  userNamespace: auto
+  startMachine: true
   idleTimeout: 10m
 servers:
   config: [one.json]
@@ -216,7 +219,7 @@ func TestWholeFile(t *testing.T) {
 	want.Kaggle = settings.Kaggle{URL: "http://127.0.0.1:7777/api", Accelerator: "gpu", Internet: true, Keep: true, MaxOutput: 2 << 20, CodeCarbon: true}
 	want.Policy.Requests = []string{"npx -y @x/server-* ...", "https://*.example.com/mcp"}
 	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxAwake: 3, MaxDisk: 1 << 30, Logs: 32 << 20, Pool: settings.PoolAuto}
-	want.Container = settings.Container{User: "1000:1000", IdleTimeout: 10 * time.Minute}
+	want.Container = settings.Container{User: "1000:1000", Runtime: "runsc", UserNamespace: "auto", StartMachine: true, IdleTimeout: 10 * time.Minute}
 	want.Servers = settings.Servers{
 		Config: []string{filepath.Join(dir, "one.json")}, FallbackConfig: filepath.Join(home, "two.json"),
 		Sources: []string{"mcps", "cursor"}, AllowSelf: true, Inherit: []string{"GITHUB_TOKEN", "AWS_*"},

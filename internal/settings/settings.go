@@ -42,6 +42,7 @@ type Settings struct {
 	Backends  []string // of BatchEngines
 	Runs      Runs
 	Worker    Worker
+	Deploy    Deploy
 	Kaggle    Kaggle
 	Sessions  Sessions
 	RunPod    RunPod
@@ -107,8 +108,11 @@ type Sessions struct {
 
 // Container is for engines that run containers.
 type Container struct {
-	User        string        // uid, or uid:gid
-	IdleTimeout time.Duration // 0: never
+	User          string        // uid, or uid:gid
+	Runtime       string        // an OCI runtime; empty: the engine's choice
+	UserNamespace string        // Podman's; empty: the engine's choice
+	StartMachine  bool          // whether Podman's virtual machine may be started
+	IdleTimeout   time.Duration // 0: never
 }
 
 // Servers is about MCP servers that code can use.

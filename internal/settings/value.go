@@ -317,3 +317,11 @@ func isUser(text string) bool {
 	}
 	return ok(uid) && (!both || ok(gid))
 }
+
+// isRuntime: a name that an engine knows, or an absolute path.
+func isRuntime(text string) bool {
+	if strings.HasPrefix(text, "-") || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return false
+	}
+	return strings.HasPrefix(text, "/") || !strings.ContainsAny(text, "/\\")
+}

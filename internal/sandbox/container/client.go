@@ -162,3 +162,9 @@ func rootDir() string {
 	}
 	return string(filepath.Separator)
 }
+
+// Installed says whether the engine's client is on this machine.
+func (b *Backend) Installed() bool {
+	_, err := b.cli.find()
+	return err == nil
+}
