@@ -147,7 +147,7 @@ make_image() {
         archive=$work/image.tar
         cp "$(test/engines/image)" "$archive"
         chmod 644 "$archive"
-        export SALLYPORT_TEST_IMAGE=$image
+        export SALLYPORT_TEST_IMAGE=$image SALLYPORT_TEST_ARCHIVE=$archive
     fi
 }
 

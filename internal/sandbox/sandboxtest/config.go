@@ -30,9 +30,9 @@ type Config struct {
 	// HostPython runs the positive controls. It must be one that every user of
 	// the host may run.
 	HostPython string
-	// ProofsFile, if not empty, is where a suite that runs as root leaves the
-	// proofs that only root can give, and where one that runs as an ordinary
-	// user finds them.
+	// ProofsFile, if not empty, is where a suite that runs as root leaves its
+	// proofs. Another as root takes them for its own, and one that runs as an
+	// ordinary user those that only root can give.
 	ProofsFile string
 	// Leftovers, if not nil, lists what of the engine's is on the host:
 	// processes, mounts, files, and cgroups that have mark in their names, as

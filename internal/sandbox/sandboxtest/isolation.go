@@ -37,6 +37,9 @@ func (s *suite) isolation(t *testing.T) {
 	native, beside := newNeighbour(t), newNeighbour(t)
 	nativeNeighbour(t, h, native)
 	if s.proofs == nil {
+		s.proofs = proofsLeft(t, s.cfg)
+	}
+	if s.proofs == nil {
 		s.proofs = proveAll(t.Context(), t, h, s.cfg, native)
 	}
 

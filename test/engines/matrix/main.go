@@ -20,8 +20,9 @@ func main() {
 	expected := flag.String("expected", "", "the list of expected differences")
 	out := flag.String("json", "", "where to write the matrix as JSON")
 	brief := flag.Bool("brief", false, "leave out groups of scenarios that pass on every engine")
+	partial := flag.Bool("partial", false, "not every scenario was run")
 	flag.Parse()
-	ok, err := run(os.Stdout, flag.Arg(0), *expected, *out, *brief, hostFacts())
+	ok, err := run(os.Stdout, flag.Arg(0), *expected, *out, *brief, *partial, hostFacts())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "matrix:", err)
 	}
@@ -30,7 +31,7 @@ func main() {
 	}
 }
 
-func run(w io.Writer, dir, expected, out string, brief bool, facts []string) (bool, error) {
+func run(w io.Writer, dir, expected, out string, brief, partial bool, facts []string) (bool, error) {
 	engines, err := readDir(dir)
 	if err != nil {
 		return false, err
@@ -44,7 +45,7 @@ func run(w io.Writer, dir, expected, out string, brief bool, facts []string) (bo
 			return false, err
 		}
 	}
-	m := judge(engines, list)
+	m := judge(engines, list, partial)
 	m.Host = facts
 	if out != "" {
 		if err := m.write(out); err != nil {

@@ -95,7 +95,7 @@ func TestJudge(t *testing.T) {
 			list := write(t, dir, "expected.txt", tt.expected)
 			out := filepath.Join(dir, "out")
 			var b bytes.Buffer
-			ok, err := run(&b, dir, list, out, false, []string{"cgroup-v1"})
+			ok, err := run(&b, dir, list, out, false, false, []string{"cgroup-v1"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,6 +119,19 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A run of some scenarios says nothing about entries for others, and still
+// about those for its own.
+func TestPartial(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a.json", good)
+	list := write(t, dir, "expected.txt", "a limits/* skip there is none\na isolation/* fail of another run\na life/exec skip never\n")
+	var b bytes.Buffer
+	ok, err := run(&b, dir, list, "", true, true, nil)
+	if ok || err != nil || strings.Contains(b.String(), "isolation") || !strings.Contains(b.String(), "life/exec on a passes") {
+		t.Errorf("%v %v\n%s", ok, err, b.String())
+	}
+}
+
 func TestExpectedForm(t *testing.T) {
 	for _, text := range []string{"a b\n", "a b pass why\n", "a b skip\n", "a b skip if=cgroup-v1\n"} {
 		if _, err := readExpected(write(t, t.TempDir(), "x", text), nil); err == nil {
@@ -137,7 +150,7 @@ func TestPrint(t *testing.T) {
 	write(t, dir, "b.json", strings.ReplaceAll(good, `"Action":"skip"`, `"Action":"fail"`))
 	list := write(t, dir, "expected.txt", "a limits/* skip there is none\nb limits/* fail it is not held\n")
 	var b bytes.Buffer
-	if ok, err := run(&b, dir, list, "", true, nil); !ok || err != nil {
+	if ok, err := run(&b, dir, list, "", true, false, nil); !ok || err != nil {
 		t.Fatalf("%v %v\n%s", ok, err, b.String())
 	}
 	for _, want := range []string{"limits/memory  skip  differs", "life (1 more)  pass  pass", "fail, for it is not held:", "b limits/memory", "Everything is as expected"} {
