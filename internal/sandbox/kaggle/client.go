@@ -245,7 +245,7 @@ func (c *client) once(ctx context.Context, call string, in, out any, cred *crede
 	if err != nil {
 		err = hide(err, cred)
 		if neverSent(err) {
-			return fmt.Errorf("Kaggle cannot be reached: %w", err)
+			return fmt.Errorf("no connection to Kaggle: %w", err)
 		}
 		return &lostError{fmt.Errorf("%s: %w", short, err)}
 	}

@@ -75,7 +75,7 @@ func (d diskWriter) Write(p []byte) (int, error) {
 func (b *Backend) fetchOnce(ctx context.Context, l *listing, file string, limit int64, open func() (writer, error)) (int64, error) {
 	link := l.files[file]
 	if link == "" {
-		return 0, errors.New("Kaggle has no such file of the run")
+		return 0, errors.New("there is no such file of the run at Kaggle")
 	}
 	w, err := open()
 	if err != nil {
@@ -163,7 +163,7 @@ func (r *run) fetchFile(ctx context.Context, dir *os.Root, l *listing, f wantedF
 
 // checkedFile is a file that is written and hashed.
 type checkedFile struct {
-	*os.File
+	file *os.File
 	hash hash.Hash
 }
 
@@ -183,10 +183,13 @@ func create(dir *os.Root, path string) (*checkedFile, error) {
 }
 
 func (f *checkedFile) Write(p []byte) (int, error) {
-	n, err := f.File.Write(p)
+	n, err := f.file.Write(p)
 	f.hash.Write(p[:n])
 	return n, err
 }
+
+// Close closes the file.
+func (f *checkedFile) Close() error { return f.file.Close() }
 
 func (f *checkedFile) sum() string { return hex.EncodeToString(f.hash.Sum(nil)) }
 

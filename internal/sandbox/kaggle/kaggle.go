@@ -126,7 +126,7 @@ func (b *Backend) report() *sandbox.Report {
 			sandbox.Memory:    {Enforcement: sandbox.Hard, By: "Kaggle's session: all of its machine, some 30 GB"},
 			sandbox.Disk:      {Enforcement: sandbox.Hard, By: "Kaggle's session: 20 GB in /kaggle/working"},
 			sandbox.CPU:       {Enforcement: sandbox.Hard, By: "Kaggle's session: the cores of its machine"},
-			sandbox.Processes: {Enforcement: sandbox.Absent},
+			sandbox.Processes: {Enforcement: sandbox.Soft, By: "the run's own script, which ends a program of more than 4096 processes and threads"},
 			sandbox.OpenFiles: {Enforcement: sandbox.Absent},
 		},
 	}
@@ -137,9 +137,7 @@ func (b *Backend) report() *sandbox.Report {
 func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 	r := b.report()
 	found, err := b.opts.Credentials.find()
-	for _, warning := range found.warnings {
-		r.Findings = append(r.Findings, warning)
-	}
+	r.Findings = append(r.Findings, found.warnings...)
 	if err != nil {
 		r.Usable = false
 		r.Findings = append(r.Findings, sandbox.Finding{Fatal: true, Title: err.Error(), Remedy: credentialRemedy})

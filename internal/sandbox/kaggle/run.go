@@ -324,7 +324,7 @@ func (r *run) Cancel(ctx context.Context) error {
 		return nil
 	}
 	h := r.now()
-	return fail("cancel", sandbox.ErrUnsupported, fmt.Errorf("Kaggle has no call that ends a session. It goes on until %s at the latest, and counts against your quota; to end it now, open %s and stop it there",
+	return fail("cancel", sandbox.ErrUnsupported, fmt.Errorf("no call of Kaggle's ends a session. It goes on until %s at the latest, and counts against your quota; to end it now, open %s and stop it there",
 		h.Until.Local().Format("2006-01-02 15:04"), h.URL))
 }
 
@@ -381,7 +381,7 @@ func (b *Backend) remove(ctx context.Context, user, slug string) error {
 		return nil
 	}
 	if err == nil && answer.ErrorMessage != "" {
-		err = errors.New("Kaggle did not delete it: " + clean(answer.ErrorMessage, nil))
+		err = errors.New("not deleted by Kaggle: " + clean(answer.ErrorMessage, nil))
 	}
 	return err
 }

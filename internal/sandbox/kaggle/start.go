@@ -122,11 +122,11 @@ func refusal(message string) error {
 	lower := strings.ToLower(message)
 	switch {
 	case strings.Contains(lower, "session count"):
-		return fmt.Errorf("Kaggle runs no more sessions for you at a time: %s Wait until one has ended (`sallyport runs list`; a queued one counts, too)", dotted(message))
+		return fmt.Errorf("no more sessions run for you at Kaggle at a time: %s Wait until one has ended (`sallyport runs list`; a queued one counts, too)", dotted(message))
 	case strings.Contains(lower, "quota"):
 		return fmt.Errorf("this week's quota at Kaggle is used up: %s `sallyport doctor` says when the next week begins; without an accelerator code runs all the same", dotted(message))
 	}
-	return errors.New("Kaggle did not take the run: " + message)
+	return errors.New("the run was not taken by Kaggle: " + message)
 }
 
 func dotted(s string) string { return strings.TrimRight(s, ". ") + "." }
@@ -297,7 +297,7 @@ func (b *Backend) find(ctx context.Context, id string) (sandbox.Run, error) {
 	var status statusAnswer
 	err = b.client.call(ctx, callStatus, kernelRequest{UserName: user, KernelSlug: h.Slug}, &status)
 	if absent(err) {
-		return nil, fail("attach", sandbox.ErrGone, fmt.Errorf("Kaggle has no run %s", id))
+		return nil, fail("attach", sandbox.ErrGone, fmt.Errorf("there is no run %s at Kaggle", id))
 	}
 	if err != nil {
 		return nil, fail("attach", nil, explain(err))

@@ -175,6 +175,8 @@ def supervise(payload, private, workspace, result, gauge, beside):
     result["exitCode"] = status if status >= 0 else 128 - status
     if end == "exited" and status == -signal.SIGKILL:
         result["notes"].append("the program was killed by SIGKILL, as happens when the session's memory runs out")
+    if meter.crowded:
+        end, result["error"] = "failed", "the program had more than %d processes and threads, and was ended" % gauge.MOST
     if end == "timed-out":
         result["error"] = "the code ran for %d s, as long as it may" % payload["timeout"]
     result["end"] = end

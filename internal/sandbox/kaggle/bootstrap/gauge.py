@@ -9,8 +9,9 @@ import subprocess
 import threading
 import time
 
-EVERY = 0.5
+EVERY = 0.25
 GPU_EVERY = 1.0
+MOST = 4096  # processes and threads of the program
 
 
 def become_subreaper():
@@ -22,25 +23,26 @@ def become_subreaper():
 
 
 def children_of():
-    """Children by parent."""
+    """Children by parent, each with its number of threads."""
     tree = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 with open("/proc/%s/stat" % name, "rb") as f:
-                    parent = int(f.read().rpartition(b")")[2].split()[1])
+                    fields = f.read().rpartition(b")")[2].split()
+                tree.setdefault(int(fields[1]), []).append((int(name), int(fields[17])))
             except (OSError, IndexError, ValueError):
                 continue
-            tree.setdefault(parent, []).append(int(name))
     return tree
 
 
 def descendants(pid, except_pids=frozenset()):
-    tree, found, todo = children_of(), set(), [pid]
+    """Threads of all processes below pid, by process."""
+    tree, found, todo = children_of(), {}, [pid]
     while todo:
-        for child in tree.get(todo.pop(), ()):
+        for child, threads in tree.get(todo.pop(), ()):
             if child not in found and child not in except_pids:
-                found.add(child)
+                found[child] = threads
                 todo.append(child)
     return found
 
@@ -171,7 +173,7 @@ class Meter:
     def __init__(self):
         self.gpus = gpus()
         self.done = threading.Event()
-        self.peak, self.joules, self.sampled = 0, 0.0, 0
+        self.peak, self.joules, self.sampled, self.crowded = 0, 0.0, 0, False
         self.helpers, self.threads = set(), []
         if isinstance(self.gpus, Smi):
             self.helpers.add(self.gpus.process.pid)
@@ -187,7 +189,16 @@ class Meter:
 
     def watch_memory(self):
         while True:
-            self.peak = max(self.peak, resident(descendants(os.getpid(), self.helpers)))
+            now = descendants(os.getpid(), self.helpers)
+            self.peak = max(self.peak, resident(now))
+            if sum(now.values()) > MOST:
+                self.crowded = True
+                for p in now:
+                    try:
+                        os.kill(p, signal.SIGKILL)
+                    except OSError:
+                        pass
+                continue
             if self.done.wait(EVERY):
                 return
 

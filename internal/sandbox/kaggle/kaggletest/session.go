@@ -84,6 +84,26 @@ func (x *session) blob() string {
 	return b.String()
 }
 
+// StopSessions ends all sessions that run, as their owner can on Kaggle's page.
+// It waits until there is one to end.
+func (s *Server) StopSessions() {
+	for {
+		s.mu.Lock()
+		stopped, changed := false, s.changed
+		for _, x := range s.sessions {
+			if x.status == running {
+				x.cancelled, stopped = true, true
+				x.kill()
+			}
+		}
+		s.mu.Unlock()
+		if stopped {
+			return
+		}
+		<-changed
+	}
+}
+
 // startSession puts a run of the kernel's last version into the queue. The
 // caller holds mu.
 func (s *Server) startSession(k *kernel) *session {
