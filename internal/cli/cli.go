@@ -53,6 +53,7 @@ type grammar struct {
 	Sessions   sessionsCmd   `cmd:"" help:"Show and manage sessions: of all your Sallyports, awake and asleep."`
 	Runs       runsCmd       `cmd:"" help:"Show and manage runs on runpod and kaggle."`
 	Image      imageCmd      `cmd:"" help:"Get, load and remove the OCI images that code can run in."`
+	Deploy     deployCmd     `cmd:"" help:"Put workers to work at a service."`
 	Worker     workerCmd     `cmd:"" help:"Work for a service's queue: run other people's jobs in sandboxes."`
 	Memory     memoryCmd     `cmd:"" help:"Show and change what code has kept for later sessions."`
 	SavedTools savedToolsCmd `cmd:"" help:"Show and move the functions that code has saved for later sessions."`
