@@ -82,7 +82,7 @@ var enforcement = []string{"absent", "soft", "hard"}
 func declare(s *Settings) []*setting {
 	return slices.Concat(
 		declareWhole(s), declareTimeouts(&s.Timeouts), declareLimits(&s.Limits),
-		declarePolicy(&s.Policy), declareElsewhere(&s.Policy), declareRuns(&s.Runs), declareWorker(&s.Worker), declareDeploy(&s.Deploy), declareKaggle(&s.Kaggle), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareImages(&s.Images), declareKept(s), declareRunPod(&s.RunPod, &s.Tools), declareRest(s),
+		declarePolicy(&s.Policy), declareElsewhere(&s.Policy), declareRuns(&s.Runs), declareWorker(&s.Worker), declareDeploy(&s.Deploy), declareKaggle(&s.Kaggle), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareImages(&s.Images), declareKept(s), declareRunPod(&s.RunPod, &s.Tools), declareRest(s), declareCarbon(&s.Carbon),
 	)
 }
 
@@ -210,7 +210,7 @@ func declareCatalog(c *Catalog) []*setting {
 func declareImages(i *Images) []*setting {
 	return []*setting{
 		{key: "images.pull", value: choice(&i.Pull, PullMissing, PullAlways, PullNever), initial: PullMissing,
-			help: "When the embedded gVisor asks a registry for the image of the setting `image`: where it is not here (`missing`), once for each Sallyport (`always`), or only with `sallyport image pull` (`never`). What was pulled under a tag is used until it is pulled again."},
+			help: "When an engine asks a registry for the image of the setting `image`: where it is not here (`missing`), once for each Sallyport (`always`), or never, so that it must be pulled or loaded first (`never`). What was pulled under a tag is used until it is pulled again."},
 		{key: "images.plainHttp", value: list(&i.PlainHTTP, isHostPattern, "names or addresses of hosts; `*` stands for any characters"), defaults: "none",
 			help: "Registries that may be asked without TLS besides those on this machine. Credentials are readable on the way there."},
 		{key: "images.maxSize", value: size(&i.MaxSize, mib, 1024*gib), initial: "32g",
@@ -277,6 +277,8 @@ func declareRest(s *Settings) []*setting {
 		{key: "output.mode", value: choice(&s.Output.Mode, OutputCompact, OutputTOON),
 			legacy: "MCP_BRIDGE_OUTPUT_MODE", initial: OutputCompact,
 			help: "Form of results: plain text, or a TOON block of the whole result."},
+		{key: "output.usage", value: boolean(&s.Output.Usage), initial: "false",
+			help: "Have every result say what it used: processor time, energy, emissions. It costs each call a millisecond."},
 
 		{key: "log.level", value: level(&s.Log.Level),
 			legacy: "MCP_BRIDGE_LOG_LEVEL", initial: "warn",

@@ -82,7 +82,13 @@ func TestDefaults(t *testing.T) {
 	want.Memory = settings.Memory{Enabled: true, MaxValue: 4 << 20, MaxKeys: 10000, MaxTotal: 256 << 20}
 	want.Saved = settings.SavedTools{Enabled: true, MaxTools: 1000, Versions: 20}
 	want.RunPod = settings.RunPod{URL: "https://api.runpod.ai/v2", MaxExecutionTime: 30 * time.Second}
+	want.Worker = settings.Worker{Engine: "gvisor", Concurrency: 1, Timeout: 30 * time.Second, MaxTimeout: 12 * time.Hour, Drain: 30 * time.Second, KeepResults: 30 * time.Minute, Files: 1 << 20}
+	want.Deploy = settings.Deploy{
+		Name: "sallyport", URL: "https://api.runpod.io", GPUCount: 1, VCPUs: 2, Disk: 20, MinWorkers: 1, MaxWorkers: 3,
+		Idle: 5 * time.Minute, Timeout: 10 * time.Minute, QueueDelay: 4 * time.Second, FlashBoot: "flashboot", Wait: 15 * time.Minute,
+	}
 	want.Output.Mode = "compact"
+	want.Carbon = settings.Carbon{Enabled: true, Method: "sallyport", Intensity: -1, PUE: 1, MapsURL: "https://api.electricitymaps.com", Dashboard: "auto", Keep: 9600 * time.Hour}
 	want.Log = settings.Log{Level: slog.LevelWarn, Format: "text"}
 	compare(t, *s, want)
 	if f := s.File(); f.Path != "/home/u/.config/sallyport/config.yaml" || f.Read {
@@ -158,6 +164,10 @@ sessions:
   maxDisk: 1g
   logs: 32m
 runpod: {key: "keyring:runpod", endpoint: 4m7x2k9q, url: "http://127.0.0.1:8080/v2", acceptUnknownWorker: true, maxExecutionTime: 1m}
+worker: {engine: process, concurrency: 2, sessions: 3, timeout: 1m, maxTimeout: 2m, drain: 10s, keepResults: 5m, progress: 5s, internet: true, refresh: true, files: 2m}
+deploy:
+  runpod:
+    {name: own, url: "http://127.0.0.1:8081", image: "a/b:1", gpu: [ADA_24], gpuCount: 2, cpu: cpu3c, vcpus: 4, disk: 30, minWorkers: 2, maxWorkers: 4, idleTimeout: 1m, timeout: 2m, queueDelay: 1s, flashboot: "off", registry: reg1, dataCenters: [EU-RO-1], wait: 3m}
 tools: {runpod: true}
 container:
   user: 1000:1000
@@ -185,6 +195,21 @@ memories: {enabled: true, maxValue: 1m, maxKeys: 5, maxTotal: 2m}
 savedTools: {enabled: true, maxTools: 6, versions: 7}
 output:
   mode: TOON
+  usage: true
+carbon:
+  enabled: true
+  method: codecarbon
+  location: USA/california
+  detectLocation: true
+  intensity: 42.5
+  pue: 1.2
+  electricityMapsUrl: http://127.0.0.1:1
+  electricityMapsZone: US-CAL-CISO
+  csv: emissions.csv
+  dashboard: "on"
+  keep: 48h
+  kaggle: {location: gcp/us-central1}
+  runpod: {location: FRA}
 log:
   level: INFO
   format: json
@@ -230,8 +255,20 @@ func TestWholeFile(t *testing.T) {
 	want.Memory = settings.Memory{Enabled: true, MaxValue: 1 << 20, MaxKeys: 5, MaxTotal: 2 << 20}
 	want.Saved = settings.SavedTools{Enabled: true, MaxTools: 6, Versions: 7}
 	want.RunPod = settings.RunPod{Key: "keyring:runpod", Endpoint: "4m7x2k9q", URL: "http://127.0.0.1:8080/v2", AcceptUnknownWorker: true, MaxExecutionTime: time.Minute}
+	want.Worker = settings.Worker{
+		Engine: "process", Concurrency: 2, Sessions: 3, Timeout: time.Minute, MaxTimeout: 2 * time.Minute, Drain: 10 * time.Second, KeepResults: 5 * time.Minute,
+		Progress: 5 * time.Second, Internet: true, Refresh: true, Files: 2 << 20,
+	}
+	want.Deploy = settings.Deploy{
+		Name: "own", URL: "http://127.0.0.1:8081", Image: "a/b:1", GPUs: []string{"ADA_24"}, GPUCount: 2, CPU: "cpu3c", VCPUs: 4, Disk: 30, MinWorkers: 2, MaxWorkers: 4,
+		Idle: time.Minute, Timeout: 2 * time.Minute, QueueDelay: time.Second, FlashBoot: "off", Registry: "reg1", DataCenters: []string{"EU-RO-1"}, Wait: 3 * time.Minute,
+	}
 	want.Tools.RunPod = true
-	want.Output.Mode = "toon"
+	want.Output = settings.Output{Mode: "toon", Usage: true}
+	want.Carbon = settings.Carbon{
+		Enabled: true, Method: "codecarbon", Location: "USA/california", DetectLocation: true, Kaggle: "gcp/us-central1", RunPod: "FRA",
+		Intensity: 42.5, PUE: 1.2, Zone: "US-CAL-CISO", MapsURL: "http://127.0.0.1:1", CSV: filepath.Join(dir, "emissions.csv"), Dashboard: "on", Keep: 48 * time.Hour,
+	}
 	want.Log = settings.Log{Level: slog.LevelInfo, Format: "json"}
 	want.Debug.GVisor = filepath.Join(dir, "logs")
 	compare(t, *s, want)

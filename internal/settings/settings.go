@@ -54,6 +54,7 @@ type Settings struct {
 	Memory    Memory
 	Saved     SavedTools
 	Output    Output
+	Carbon    Carbon
 	Log       Log
 	Debug     Debug
 
@@ -175,7 +176,10 @@ type SavedTools struct {
 }
 
 // Output is the form of results.
-type Output struct{ Mode string }
+type Output struct {
+	Mode  string
+	Usage bool // tell what each call used
+}
 
 // Log is about log lines.
 type Log struct {
