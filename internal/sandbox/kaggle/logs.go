@@ -69,13 +69,15 @@ func decodeLog(text string) []logEvent {
 }
 
 // A splitter finds what the program wrote in a session's log, which has lines
-// of Kaggle's own before and after. The bootstrap marks where the program
-// begins and ends.
+// of Kaggle's own before and after. The bootstrap marks in each stream where
+// the program begins and ends.
 type splitter struct {
-	begin, end string
-	begun      bool
-	ended      bool
+	begin, end     string
+	stdout, stderr part
 }
+
+// part is how far a stream is.
+type part struct{ begun, ended bool }
 
 func newSplitter(id string) *splitter {
 	return &splitter{begin: "[sallyport " + id + "] the code begins", end: "[sallyport " + id + "] the code has ended"}
@@ -83,28 +85,28 @@ func newSplitter(id string) *splitter {
 
 // take returns the program's part of an event.
 func (s *splitter) take(e logEvent) (stdout, stderr string) {
-	data := e.Data
-	if e.Stream == "stderr" {
-		if !s.begun {
-			if _, after, ok := strings.Cut(data, s.begin); ok {
-				s.begun = true
-				data = strings.TrimPrefix(after, "\n")
-			}
-		}
-		if before, _, ok := strings.Cut(data, s.end); ok && s.begun && !s.ended {
-			s.ended = true
-			return "", before
-		}
-	}
-	switch {
-	case !s.begun:
-		return "", ""
-	case e.Stream == "stdout":
-		return data, "" // also late: the two streams are not in step
-	case e.Stream == "stderr" && !s.ended:
-		return "", data
+	switch e.Stream {
+	case "stdout":
+		return s.cut(&s.stdout, e.Data), ""
+	case "stderr":
+		return "", s.cut(&s.stderr, e.Data)
 	}
 	return "", ""
+}
+
+func (s *splitter) cut(p *part, data string) string {
+	if p.ended {
+		return ""
+	}
+	if !p.begun {
+		_, after, ok := strings.Cut(data, s.begin)
+		if !ok {
+			return ""
+		}
+		p.begun, data = true, strings.TrimPrefix(after, "\n")
+	}
+	data, _, p.ended = strings.Cut(data, s.end)
+	return data
 }
 
 // follower passes the live log on to the observer of a run. Its methods are
@@ -205,7 +207,7 @@ func (f *follower) pass(e logEvent) {
 	}
 	f.stdout.WriteString(stdout)
 	f.stderr.WriteString(stderr)
-	p.Running = f.split.begun
+	p.Running = f.split.stdout.begun || f.split.stderr.begun
 	f.run.tell(p)
 }
 

@@ -76,8 +76,10 @@ class Stream:
 
 
 def say(run, text):
-    """A line for whoever follows the session's log."""
-    os.write(2, ("[sallyport %s] %s\n" % (run, text)).encode())
+    """A line for whoever follows the session's log, in both streams: they are
+    not in step there."""
+    for stream in (1, 2):
+        os.write(stream, ("[sallyport %s] %s\n" % (run, text)).encode())
 
 
 def place(directory):
