@@ -239,7 +239,7 @@ func (b *Broker) account(req Request, r *Result, began time.Time) {
 	}
 	// What code does wrong is the agent's to know, and in its result.
 	level := slog.LevelInfo
-	if r.Status == Failed && r.ExitCode == nil {
+	if r.Status == Failed && r.ExitCode == nil && !req.Shown {
 		level = slog.LevelWarn
 	}
 	ctx := context.Background()

@@ -47,6 +47,9 @@ type Request struct {
 	OnStatus func(string)
 	// Measure has even the shortest code measured for its result.
 	Measure bool
+	// Shown: a person reads the result at once, so that its failure is worth no
+	// warning in the log.
+	Shown bool
 	// RequestID appears in log lines; one is made where it is empty.
 	RequestID string
 	// OnOutput, if not nil, is given what the code writes, as the bytes that

@@ -89,8 +89,9 @@ func (c *runCmd) Run(a *app) error {
 	}
 	defer sys.close()
 	a.warnOf(sys, c.Server...)
+	a.awaitImage(sys)
 
-	req := broker.Request{Code: code, Servers: c.Server, Timeout: c.Timeout, Script: script, Session: c.Session, Args: c.Args}
+	req := broker.Request{Shown: true, Code: code, Servers: c.Server, Timeout: c.Timeout, Script: script, Session: c.Session, Args: c.Args}
 	if script {
 		req.Filename = c.filename()
 	}
