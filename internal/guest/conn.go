@@ -140,6 +140,14 @@ func (c *Conn) Executions() uint64 {
 	return c.lastID
 }
 
+// Recount numbers the next execution as if there had been n. Nothing may be under
+// way.
+func (c *Conn) Recount(n uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lastID = n
+}
+
 // Dead is closed when the conversation is over, for whatever reason. No
 // execution is under way then.
 func (c *Conn) Dead() <-chan struct{} { return c.dead }

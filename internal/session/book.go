@@ -9,12 +9,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
-
-	"github.com/gofrs/flock"
 
 	"sallyport/internal/state"
 )
@@ -66,7 +65,7 @@ type books struct {
 
 	mu   sync.Mutex
 	open []*book
-	mark *flock.Flock // of own; nil: nothing is in it
+	mark func() // releases the lock of own; nil: nothing is in it
 }
 
 // newBooks returns nil where no logs are kept.
@@ -101,6 +100,17 @@ func (k *books) book(name string, lasting bool) *book {
 	return b
 }
 
+// drop closes a book that nobody asks for any more.
+func (k *books) drop(b *book) {
+	if k == nil || b == nil {
+		return
+	}
+	b.close()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.open = slices.DeleteFunc(k.open, func(o *book) bool { return o == b })
+}
+
 // live marks the directory of this process as one in use.
 func (k *books) live() error {
 	k.mu.Lock()
@@ -108,20 +118,12 @@ func (k *books) live() error {
 	if k.mark != nil {
 		return nil
 	}
-	dir := filepath.Join(k.dir, k.own)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	mark := flock.New(filepath.Join(dir, lockFile))
-	ok, err := mark.TryLock()
+	mark, ok, err := state.At(filepath.Join(k.dir, k.own)).TryLock(lockFile)
 	if err == nil && !ok {
 		err = errors.New("the log's lock is taken")
 	}
-	if err != nil {
-		return err
-	}
 	k.mark = mark
-	return nil
+	return err
 }
 
 // close writes what waits and removes what ends with the process.
@@ -139,7 +141,7 @@ func (k *books) close() {
 	defer k.mu.Unlock()
 	if k.mark != nil {
 		_ = os.RemoveAll(filepath.Join(k.dir, k.own))
-		_ = k.mark.Unlock() // its end frees it in any case
+		k.mark()
 		k.mark = nil
 	}
 }
@@ -156,10 +158,9 @@ func (k *books) tidy(kept func(name string) bool) {
 			continue // it may be about to be marked
 		}
 		dir := filepath.Join(k.dir, e.Name())
-		lock := flock.New(filepath.Join(dir, lockFile))
-		if ok, err := lock.TryLock(); err == nil && ok {
+		if unlock, ok, err := state.At(dir).TryLock(lockFile); err == nil && ok {
 			_ = os.RemoveAll(dir)
-			_ = lock.Unlock()
+			unlock()
 		}
 	}
 	entries, _ = os.ReadDir(filepath.Join(k.dir, namedBooks))
@@ -416,19 +417,57 @@ func line(w *bytes.Buffer, e Entry) error {
 	return enc.Encode(e)
 }
 
-// appendTo appends to a file, which is put aside first where it would grow
-// larger than limit.
+// appendTo appends lines to a file, which is put aside before it would grow larger
+// than limit. A line that is larger by itself is counted in its place.
 func appendTo(path string, data []byte, limit int64) error {
 	if len(data) == 0 {
 		return nil
 	}
-	info, err := os.Lstat(path)
-	if err == nil && info.Size() > 0 && info.Size()+int64(len(data)) > limit {
-		if err := os.Rename(path, path+olderFile); err != nil {
+	size := int64(0)
+	if info, err := os.Lstat(path); err == nil {
+		size = info.Size()
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for len(data) > 0 {
+		part := data[:0]
+		for len(part) < len(data) {
+			next := len(part) + bytes.IndexByte(data[len(part):], '\n') + 1
+			if size+int64(next) > limit {
+				break
+			}
+			part = data[:next]
+		}
+		if err := appendPart(path, part); err != nil {
 			return err
 		}
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		data, size = data[len(part):], size+int64(len(part))
+		if len(data) == 0 {
+			return nil
+		}
+		if size > 0 {
+			if err := os.Rename(path, path+olderFile); err != nil {
+				return err
+			}
+			size = 0
+			continue
+		}
+		end := bytes.IndexByte(data, '\n') + 1
+		var left bytes.Buffer
+		if err := line(&left, Entry{Time: time.Now().UTC(), LeftOut: int64(end)}); err != nil {
+			return err
+		}
+		if int64(left.Len()) > limit {
+			return nil // there is no room for anything
+		}
+		data = append(left.Bytes(), data[end:]...)
+	}
+	return nil
+}
+
+func appendPart(path string, data []byte) error {
+	if len(data) == 0 {
+		return nil
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {

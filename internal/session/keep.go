@@ -34,6 +34,9 @@ const (
 // ErrElsewhere: the session is awake in another process of this user.
 var ErrElsewhere = errors.New("the session is in use by another Sallyport")
 
+// errTorn: there is a record, and it is none.
+var errTorn = errors.New("what was written down of the session is damaged, as by a power cut")
+
 // Status says where a session's state is.
 type Status string
 
@@ -72,19 +75,20 @@ type keeper struct {
 	store    *snapshot.Store
 	records  state.Dir
 	process  string // names what this process has for itself
+	clock    *clock
 
 	mu   sync.Mutex
 	mark func() // set: says that this process lives
 }
 
 // newKeeper returns nil where sessions live in memory alone.
-func newKeeper(config Config) *keeper {
+func newKeeper(config Config, clock *clock) *keeper {
 	restorer, ok := sandbox.As[sandbox.Restorer](config.Backend)
 	if !ok || config.Snapshots == nil {
 		return nil
 	}
 	return &keeper{
-		config: config, restorer: restorer, store: config.Snapshots, records: config.Records,
+		config: config, restorer: restorer, store: config.Snapshots, records: config.Records, clock: clock,
 		process: fmt.Sprintf("%s%d-%s", processPrefix, os.Getpid(), strings.TrimPrefix(newID(), "sp-")[:8]),
 	}
 }
@@ -136,13 +140,15 @@ func (n *nap) claim() (lost string, err error) {
 		return "", err
 	}
 	record, err := n.keeper.read(n.name)
+	if errors.Is(err, errTorn) {
+		record, err = &Record{Name: n.name, Created: n.keeper.clock.now(), Status: Gone, Lost: err.Error()}, nil
+	}
 	if err != nil {
 		unlock()
 		return "", err
 	}
-	now := time.Now().UTC()
 	if record == nil {
-		record = &Record{Name: n.name, Created: now}
+		record = &Record{Name: n.name, Created: n.keeper.clock.now()}
 	}
 	n.asleep = record.Status == Asleep
 	switch record.Status {
@@ -152,18 +158,28 @@ func (n *nap) claim() (lost string, err error) {
 		lost = record.Lost
 	}
 	n.unlock, n.record = unlock, *record
-	if !n.asleep {
-		err = n.write(Awake, "")
+	if n.asleep {
+		return lost, nil
 	}
-	return lost, err
+	// Nothing is lost with this one in a power cut: what it says is that there
+	// may be variables, which are gone then. Half of it is as good as all.
+	if err := n.note(Awake, "", n.keeper.records.WriteUnsynced); err != nil {
+		n.release()
+		return "", fmt.Errorf("the session %q cannot be written down, so it would be lost in silence: %w (without a name a session needs no place on disk)", n.name, err)
+	}
+	return lost, nil
 }
 
 // write updates the record.
 func (n *nap) write(status Status, lost string) error {
+	return n.note(status, lost, n.keeper.records.Write)
+}
+
+func (n *nap) note(status Status, lost string, write func(name string, data []byte) error) error {
 	if n.own {
 		return nil
 	}
-	n.record.Status, n.record.Lost, n.record.Used = status, lost, time.Now().UTC()
+	n.record.Status, n.record.Lost, n.record.Used = status, lost, n.keeper.clock.now()
 	n.record.Process = os.Getpid()
 	if status != Asleep {
 		n.record.Bytes, n.record.Background, n.record.Running = 0, wire.Background{}, nil
@@ -172,7 +188,7 @@ func (n *nap) write(status Status, lost string) error {
 	if err != nil {
 		return err
 	}
-	return n.keeper.records.Write(state.FileName(n.name, recordSuffix), append(data, '\n'))
+	return write(state.FileName(n.name, recordSuffix), append(data, '\n'))
 }
 
 // release lets other processes have the session.
@@ -234,7 +250,11 @@ func (n *nap) sleep(ctx context.Context, b *box) error {
 		}
 	}
 	note := &sleepNote{Ready: ready, Executions: b.conn.Executions(), Known: b.known, Background: b.background, Running: b.running}
-	err = k.store.Write(n.snapshotName(), binding, snapshot.Packed, note, func(dir string) error {
+	form := snapshot.Packed
+	if k.config.Unpacked {
+		form = snapshot.Plain
+	}
+	err = k.store.Write(n.snapshotName(), binding, form, note, func(dir string) error {
 		if err := snapshotter.Snapshot(ctx, dir, false); err != nil {
 			return err
 		}
@@ -395,7 +415,7 @@ func (k *keeper) read(name string) (*Record, error) {
 	}
 	var r Record
 	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, fmt.Errorf("%s: %w", k.records.Path(state.FileName(name, recordSuffix)), err)
+		return nil, fmt.Errorf("%w: %s: %w", errTorn, k.records.Path(state.FileName(name, recordSuffix)), err)
 	}
 	return &r, nil
 }

@@ -64,6 +64,7 @@ type view struct {
 	background wire.Background
 	running    []string
 	since      time.Time // it exists, in whatever process
+	begun      bool      // it has had a sandbox in this one
 }
 
 // opened notes a sandbox that the session has from now on. The turn's owner
@@ -75,7 +76,7 @@ func (s *Session) opened(b *box) {
 	}
 	s.view.mu.Lock()
 	defer s.view.mu.Unlock()
-	s.view.box, s.view.status, s.view.lost = b, Awake, ""
+	s.view.box, s.view.status, s.view.lost, s.view.begun = b, Awake, "", true
 	s.view.background, s.view.running = b.background, b.running
 	if s.nap != nil && !s.nap.own {
 		s.view.executions = max(s.view.executions, s.nap.record.Executions)
@@ -126,8 +127,8 @@ func (s *Session) info() Info {
 		i.Status = Unused
 	}
 	i.Used = i.Created
-	if used := s.used.Load(); used != 0 {
-		i.Used = time.Unix(0, used)
+	if used := s.used.Load(); s.view.count() > 0 {
+		i.Used = s.clock.at(time.Duration(used))
 	}
 	i.Created, i.Used = i.Created.UTC(), i.Used.UTC()
 	if b != nil {
@@ -265,13 +266,13 @@ func (s *Session) Wake(ctx context.Context) error {
 			s.nap.leave("")
 			return fmt.Errorf("it sleeps on, and cannot be woken now: %w", err)
 		}
-		s.lost = "the sleeping session could not be woken: " + err.Error()
+		s.lose("the sleeping session could not be woken: " + err.Error())
 		s.nap.leave(s.lost)
 		return fmt.Errorf("its state is lost: it could not be woken: %w", err)
 	}
 	s.box = b
 	s.opened(b)
-	s.used.Store(time.Now().UnixNano()) // else it would fall asleep at once
+	s.use() // else it would fall asleep at once
 	b.idle(s.config.Background)
 	return nil
 }
@@ -302,7 +303,7 @@ type Shelf struct {
 // NewShelf returns the one of that configuration, of which it needs Snapshots,
 // Records, Logs and Logger.
 func NewShelf(config Config) *Shelf {
-	return &Shelf{&keeper{config: config.withDefaults(), store: config.Snapshots, records: config.Records}, config.Logs}
+	return &Shelf{&keeper{config: config.withDefaults(), store: config.Snapshots, records: config.Records, clock: newClock(config.Now)}, config.Logs}
 }
 
 // List lists the sessions that there are records of. One that is Awake is held

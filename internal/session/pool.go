@@ -82,7 +82,7 @@ func (p *pool) fill() {
 // the next execution.
 func (p *pool) work() {
 	for {
-		b, err := start(p.life, p.config, p.base, p.config.Logger, nil)
+		b, err := p.prepare()
 		p.mu.Lock()
 		if err == nil && p.closed {
 			p.mu.Unlock()
@@ -109,6 +109,21 @@ func (p *pool) work() {
 		}
 		p.mu.Unlock()
 	}
+}
+
+// prepare starts a sandbox and lets it run nothing once: what a first execution
+// touches is in its memory then.
+func (p *pool) prepare() (*box, error) {
+	b, err := start(p.life, p.config, p.base, p.config.Logger, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.warm(p.life, nil); err != nil {
+		b.destroy()
+		return nil, err
+	}
+	b.conn.Recount(0)
+	return b, nil
 }
 
 // empty ends the sandboxes that nobody took.

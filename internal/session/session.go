@@ -70,6 +70,13 @@ type Config struct {
 	// MaxDisk bounds the snapshots of sessions, of all processes together, in
 	// bytes; 0 is 4 GiB. Those that have slept longest go first.
 	MaxDisk int64
+	// Unpacked says that sessions lie on disk as they are in memory.
+	Unpacked bool
+	// MaxNamed bounds the named sessions that a Set has, awake or asleep; 0 is
+	// 256.
+	MaxNamed int
+	// Now is the machine's clock; nil is time.Now.
+	Now func() time.Time
 }
 
 // PoolAuto keeps a sandbox ready for some minutes after a session was opened.
@@ -93,6 +100,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxDisk == 0 {
 		c.MaxDisk = 4 << 30
+	}
+	if c.MaxNamed == 0 {
+		c.MaxNamed = 256
 	}
 	c.Spec.Limits = c.Spec.Limits.WithDefaults()
 	return c
@@ -211,12 +221,15 @@ type Session struct {
 	box  *box
 	nap  *nap   // nil: the session lives in memory alone
 	lost string // why the last box is gone; empty: there was none
+	told bool   // and that was said
 
-	book *book // what is kept of its output; nil: nothing
-	view view  // what others are told
+	got  time.Duration // when it was last asked for; the set's
+	book *book         // what is kept of its output; nil: nothing
+	view view          // what others are told
 
+	clock *clock
 	awake atomic.Bool  // box is not nil, or soon will be
-	used  atomic.Int64 // when the last execution ended, in nanoseconds
+	used  atomic.Int64 // when the last execution ended, as the clock has it
 
 	mu     sync.Mutex
 	closed bool
@@ -232,7 +245,8 @@ func New(name string, config Config) (*Session, error) {
 		s.config.Spec.Owner = name
 	}
 	s.log = config.Logger.With("session", name)
-	s.view.created = time.Now()
+	s.clock = newClock(s.config.Now)
+	s.view.created = s.clock.now()
 	s.life, s.end = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -247,6 +261,9 @@ func (s *Session) Enter() *Ticket { return s.queue.enter() }
 // Leave gives up a place in the queue.
 func (s *Session) Leave(t *Ticket) { s.queue.leave(t) }
 
+// use notes that the session is used now.
+func (s *Session) use() { s.used.Store(int64(s.clock.elapsed())) }
+
 // Waiting is how many executions run or wait.
 func (s *Session) Waiting() int { return s.queue.length() }
 
@@ -255,7 +272,7 @@ func (s *Session) Waiting() int { return s.queue.length() }
 // survives that; with ErrStop as the cause it is killed.
 func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, error) {
 	defer s.queue.leave(t)
-	defer func() { s.used.Store(time.Now().UnixNano()) }()
+	defer s.use()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.life, func() { cancel(ErrStop) })()
@@ -272,6 +289,9 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 		prep, err := s.ready(ctx, req)
 		if err != nil {
 			return nil, err
+		}
+		if s.told {
+			s.lost = ""
 		}
 		if s.lost != "" {
 			s.book.lost(s.lost)
@@ -290,11 +310,15 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 		}
 		s.collect(ctx, req, out)
 		out.Lost = s.lost
-		s.lost = ""
+		s.lost, s.told = "", false
 		s.view.executed(s.box)
 		if out.Reason != "" {
 			s.drop(out.Reason)
 			out.Lost = out.Reason
+			// What ended it says so, unless nobody waits for that answer.
+			if s.told = out.End != Cancelled; s.told {
+				s.book.lost(s.lost)
+			}
 		} else {
 			s.box.idle(s.config.Background)
 			if !s.box.fresh {
@@ -355,7 +379,7 @@ func (s *Session) begin(ctx context.Context) (*box, error) {
 		return nil, err
 	}
 	if lost != "" {
-		s.lost = lost
+		s.lose(lost)
 	}
 	if s.room != nil {
 		if err := s.room(s); err != nil {
@@ -376,7 +400,7 @@ func (s *Session) begin(ctx context.Context) (*box, error) {
 			}
 			return nil, fmt.Errorf("the session sleeps, and cannot be woken now: %w", err)
 		}
-		s.lost = "the sleeping session could not be woken: " + err.Error()
+		s.lose("the sleeping session could not be woken: " + err.Error())
 		s.log.Warn("session lost", "reason", s.lost)
 	}
 	if b := s.pool.take(s); b != nil {
@@ -391,10 +415,14 @@ func (s *Session) begin(ctx context.Context) (*box, error) {
 	return b, nil
 }
 
+// lose notes why the session's state is gone, which nobody has been told yet.
+func (s *Session) lose(reason string) { s.lost, s.told = reason, false }
+
 // drop destroys the sandbox and remembers why its state is gone.
 func (s *Session) drop(reason string) {
 	b := s.box
-	s.box, s.lost = nil, reason
+	s.box = nil
+	s.lose(reason)
 	s.awake.Store(false)
 	s.view.closed(Gone, reason)
 	s.log.Info("sandbox dropped", "run", b.id, "reason", reason)
@@ -419,7 +447,7 @@ func (s *Session) Close() {
 		defer cancel()
 		if err := s.layDown(ctx); err != nil {
 			s.log.Warn("the session could not be saved", "error", err)
-			s.lost = "it could not be saved when its Sallyport ended: " + err.Error()
+			s.lose("it could not be saved when its Sallyport ended: " + err.Error())
 		}
 	}
 	if s.box != nil {

@@ -73,11 +73,8 @@ func TestDeath(t *testing.T) {
 					t.Error("the dead sandbox was not released")
 				}
 				out = exec(t, s, "say again")
-				if out.Stdout.Head != "again" || !strings.Contains(out.Lost, tt.reason) || e.started() != 2 {
+				if out.Stdout.Head != "again" || out.Lost != "" || e.started() != 2 {
 					t.Errorf("after it: %+v", out)
-				}
-				if out = exec(t, s, "say again"); out.Lost != "" {
-					t.Errorf("said twice: %+v", out)
 				}
 			})
 		})
@@ -133,7 +130,7 @@ func TestTimeouts(t *testing.T) {
 					t.Errorf("%+v", out)
 				}
 				after := exec(t, s, "say on")
-				if after.Stdout.Head != "on" || (after.Lost == "") != tt.survived {
+				if after.Stdout.Head != "on" || after.Lost != "" {
 					t.Errorf("after it: %+v", after)
 				}
 			})
@@ -382,7 +379,7 @@ func TestHostileGuests(t *testing.T) {
 				if out.End != tt.end || out.Stdout.Head != tt.stdout || out.End == Raised && out.ExitCode != 1 {
 					t.Errorf("%+v", out)
 				}
-				if after := exec(t, s, "say fine"); after.Stdout.Head != "fine" || (after.Lost != "") != (tt.end == Died) {
+				if after := exec(t, s, "say fine"); after.Stdout.Head != "fine" || out.Lost == "" && tt.end == Died || after.Lost != "" {
 					t.Errorf("after it: %+v", after)
 				}
 			})
@@ -522,14 +519,6 @@ func TestSet(t *testing.T) {
 			if _, err := set.Get(name); err == nil {
 				t.Errorf("a session named %q", name)
 			}
-		}
-		for i := range maxSessions - 1 {
-			if _, err := set.Get(fmt.Sprintf("s%d", i)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := set.Get("one-too-many"); err == nil {
-			t.Error("any number of sessions")
 		}
 		exec(t, a, "say x")
 		set.Close()

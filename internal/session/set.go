@@ -15,14 +15,13 @@ import (
 	"sallyport/internal/snapshot"
 )
 
-// maxSessions bounds how many sessions one process knows.
-const maxSessions = 256
-
 const (
 	// lookEvery is how often resting sessions are looked at.
 	lookEvery = 5 * time.Second
 	// tidyEvery is how often those that sleep are.
 	tidyEvery = 10 * time.Minute
+	// ahead is how far the clock of what is on disk may be before ours.
+	ahead = time.Hour
 )
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
@@ -35,6 +34,7 @@ type Set struct {
 	pool   *pool
 	keeper *keeper
 	books  *books
+	clock  *clock
 
 	made time.Time
 
@@ -52,10 +52,11 @@ type Set struct {
 // own ends with the set; others sleep on where the engine can save them.
 func NewSet(config Config, own string) *Set {
 	config = config.withDefaults()
-	s := &Set{config: config, own: own, base: newBase(config), keeper: newKeeper(config), sessions: map[string]*Session{}}
+	clock := newClock(config.Now)
+	s := &Set{config: config, own: own, base: newBase(config), keeper: newKeeper(config, clock), clock: clock, sessions: map[string]*Session{}}
 	s.pool, s.books = newPool(s.config, s.base), newBooks(s.config)
 	s.life, s.end = context.WithCancel(context.Background())
-	s.made = time.Now().UTC()
+	s.made = clock.now()
 	return s
 }
 
@@ -67,18 +68,22 @@ func (s *Set) Get(name string) (*Session, error) {
 		return nil, ErrClosed
 	}
 	if got := s.sessions[name]; got != nil {
+		got.got = s.clock.elapsed()
 		return got, nil
 	}
 	if !validName.MatchString(name) {
 		return nil, fmt.Errorf("a session's name is 1 to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit")
 	}
-	if len(s.sessions) >= maxSessions {
-		return nil, fmt.Errorf("there are %d sessions already, as many as one process has", maxSessions)
+	if name != s.own {
+		if err := s.mayHave(); err != nil {
+			return nil, err
+		}
 	}
 	made, err := New(name, s.config)
 	if err != nil {
 		return nil, err
 	}
+	made.clock, made.got = s.clock, s.clock.elapsed()
 	made.base, made.pool, made.room = s.base, s.pool, s.room
 	made.nap = s.keeper.nap(name, name == s.own)
 	made.book = s.books.book(name, s.keeper != nil && name != s.own)
@@ -156,7 +161,7 @@ func (s *Set) room(newcomer *Session) error {
 func (s *Set) rest(one *Session) error {
 	ctx, cancel := context.WithTimeout(s.life, sleepTimeout)
 	defer cancel()
-	err := one.sleepIf(ctx, time.Now())
+	err := one.sleepIf(ctx, s.clock.elapsed())
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -177,10 +182,11 @@ func (s *Set) look() {
 			return
 		case <-ticker.C:
 		}
+		s.clock.look()
 		if s.config.Idle > 0 {
 			for _, one := range s.resting() {
-				since := time.Now().Add(-s.config.Idle)
-				if time.Unix(0, one.used.Load()).After(since) {
+				since := s.clock.elapsed() - s.config.Idle
+				if time.Duration(one.used.Load()) > since {
 					continue
 				}
 				ctx, cancel := context.WithTimeout(s.life, sleepTimeout)
@@ -188,7 +194,7 @@ func (s *Set) look() {
 				if err == nil {
 					tidied = time.Time{} // the disk holds more now
 				} else if s.life.Err() == nil {
-					one.used.Store(time.Now().UnixNano()) // not at once again
+					one.use() // not at once again
 					s.config.Logger.Warn("a resting session could not be saved, and stays in memory", "session", one.name, "error", err)
 				}
 				cancel()
@@ -196,7 +202,7 @@ func (s *Set) look() {
 		}
 		if time.Since(tidied) > tidyEvery {
 			tidied = time.Now()
-			if err := s.tidy(time.Now()); err != nil {
+			if err := s.tidy(); err != nil {
 				s.config.Logger.Warn("keeping order among saved sessions", "error", err)
 			}
 		}
@@ -204,7 +210,7 @@ func (s *Set) look() {
 }
 
 // tidy keeps order among snapshots and logs.
-func (s *Set) tidy(now time.Time) error {
+func (s *Set) tidy() error {
 	if s.books != nil {
 		s.books.tidy(func(file string) bool {
 			_, err := os.Lstat(s.config.Records.Path(file + recordSuffix))
@@ -214,12 +220,12 @@ func (s *Set) tidy(now time.Time) error {
 	if s.keeper == nil {
 		return nil
 	}
-	return s.keeper.tidy(now)
+	return s.keeper.tidy()
 }
 
 // tidy removes what dead processes left, what has slept too long, and what is
 // more than the disk is to hold.
-func (k *keeper) tidy(now time.Time) error {
+func (k *keeper) tidy() error {
 	list, err := k.store.List()
 	if err != nil {
 		return err
@@ -234,8 +240,12 @@ func (k *keeper) tidy(now time.Time) error {
 	var errs []error
 	for _, e := range list {
 		name, named := strings.CutPrefix(e.Name, sessionPrefix)
+		if e.Time.Sub(k.clock.now()) > ahead {
+			// The clock was set back since. It counts from now on.
+			errs = append(errs, k.store.Touch(e.Name, k.clock.now()))
+		}
 		switch {
-		case named && k.config.Keep > 0 && now.Sub(e.Time) > k.config.Keep:
+		case named && k.config.Keep > 0 && k.clock.age(e.Time) > k.config.Keep:
 			errs = append(errs, k.expire(name, fmt.Sprintf("it slept for more than %v (sessions.keep)", k.config.Keep)))
 		case named && total > k.config.MaxDisk:
 			errs = append(errs, k.expire(name, "saved sessions took more room than sessions.maxDisk allows"))

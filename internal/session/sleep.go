@@ -25,13 +25,13 @@ func (s *Session) Sleep(ctx context.Context) error {
 
 // sleepIf is Sleep for a session that nobody uses: it does nothing where
 // somebody has come meanwhile.
-func (s *Session) sleepIf(ctx context.Context, unusedSince time.Time) error {
+func (s *Session) sleepIf(ctx context.Context, unusedSince time.Duration) error {
 	t := s.queue.enter()
 	defer s.queue.leave(t)
 	if err := s.queue.wait(ctx, t); err != nil {
 		return err
 	}
-	if s.queue.length() > 1 || time.Unix(0, s.used.Load()).After(unusedSince) {
+	if s.queue.length() > 1 || time.Duration(s.used.Load()) > unusedSince {
 		return nil
 	}
 	return s.layDown(ctx)
@@ -90,7 +90,7 @@ func (s *Session) Reset(ctx context.Context) error {
 		s.box = nil
 		s.awake.Store(false)
 	}
-	s.lost = ""
+	s.lost, s.told = "", false
 	s.view.closed("", "")
 	s.book.reset()
 	s.book.flush()

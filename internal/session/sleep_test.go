@@ -217,7 +217,7 @@ func TestWhatIsLostIsSaid(t *testing.T) {
 			open, _ := sets(t, nil)
 			k := open(e).keeper
 			k.store, k.records, k.config.Keep = snapshot.At(filepath.Join(dir, "snapshots")), state.At(filepath.Join(dir, "sessions")), 24*time.Hour
-			if err := k.tidy(time.Now()); err != nil {
+			if err := k.tidy(); err != nil {
 				t.Fatal(err)
 			}
 		}, "sessions.keep"},

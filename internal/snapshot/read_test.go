@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -218,10 +217,13 @@ func TestWhatIsRefused(t *testing.T) {
 		}, ErrCorrupt, "a file"},
 		"another salt": {func(t *testing.T, s *Store) error { return resealed(t, s, func(m *manifest) { m.Salt[0] ^= 1 }) }, ErrCorrupt, "has other content"},
 	}
-	files := large()
-	files["text2"] = bytes.Repeat([]byte("the same again and agaim "), 100_000)
-	others := maps.Clone(files)
-	others["noise"] = append([]byte{^files["noise"][0]}, files["noise"][1:]...)
+	noise := large()["noise"]
+	files := map[string][]byte{
+		"empty": {}, "noise": noise, "mixed": append(make([]byte, 1000), noise[:1000]...),
+		"text":  bytes.Repeat([]byte("the same again and again "), 1000),
+		"text2": bytes.Repeat([]byte("the same again and agaim "), 1000),
+	}
+	others := map[string][]byte{"empty": {}, "noise": append([]byte{^noise[0]}, noise[1:]...)}
 	for name, test := range tests {
 		for formName, form := range forms {
 			t.Run(name+", "+formName, func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -71,7 +72,7 @@ func (s *Store) Write(name, binding string, form Form, note any, fill func(dir s
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(s.path, temporary+"*") // 0700
+	dir, err := os.MkdirTemp(s.path, ours()+"*") // 0700
 	if err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (s *Store) Remove(name string) error {
 		return fmt.Errorf("%q is no name of a snapshot", name)
 	}
 	// Out of sight at once, and whole until then.
-	away := filepath.Join(s.path, temporary+rand.Text())
+	away := filepath.Join(s.path, ours()+rand.Text())
 	if err := os.Rename(filepath.Join(s.path, name), away); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return ErrNone
@@ -195,7 +196,7 @@ func (s *Store) List() ([]Entry, error) {
 		}
 		path := filepath.Join(s.path, e.Name())
 		if strings.HasPrefix(e.Name(), temporary) {
-			if time.Since(info.ModTime()) > abandoned {
+			if time.Since(info.ModTime()) > abandoned && !alive(e.Name()) {
 				_ = os.RemoveAll(path)
 			}
 			continue
@@ -217,6 +218,25 @@ func (s *Store) Size(name string) (total int64) {
 		}
 	}
 	return total
+}
+
+// Touch makes a snapshot one of that time.
+func (s *Store) Touch(name string, t time.Time) error {
+	if !validName.MatchString(name) {
+		return fmt.Errorf("%q is no name of a snapshot", name)
+	}
+	return os.Chtimes(filepath.Join(s.path, name), t, t)
+}
+
+// ours begins the names of what this process has not finished yet.
+func ours() string { return fmt.Sprintf("%s%d-", temporary, os.Getpid()) }
+
+// alive says whether the process that has not finished something may still do
+// so. Its age alone does not tell: clocks jump.
+func alive(name string) bool {
+	number, _, ok := strings.Cut(strings.TrimPrefix(name, temporary), "-")
+	pid, err := strconv.Atoi(number)
+	return ok && err == nil && pid > 0 && running(pid)
 }
 
 // secret is the store's key. It is made where there is none and create is set.

@@ -209,7 +209,7 @@ func (d Dir) TryLock(name string) (unlock func(), ok bool, err error) {
 			return nil, false, err
 		}
 		// Whoever had it may have removed the file before it let go.
-		held, err1 := lock.Fh().Stat()
+		held, err1 := lock.Stat()
 		there, err2 := os.Lstat(path)
 		if err1 == nil && err2 == nil && os.SameFile(held, there) {
 			return func() {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -182,5 +183,54 @@ func TestTryLock(t *testing.T) {
 	}
 	if _, ok, err := At("").TryLock("a"); ok || !errors.Is(err, ErrNoPlace) {
 		t.Error(ok, err)
+	}
+}
+
+// A lock that nobody holds is no file, and it is never held twice, though its
+// file comes and goes.
+func TestTryLockLeavesNothing(t *testing.T) {
+	d := At(t.TempDir())
+	var holders, got atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 500 {
+				unlock, ok, err := d.TryLock("a")
+				if err != nil {
+					t.Error(err)
+				}
+				if !ok {
+					continue
+				}
+				if holders.Add(1) != 1 {
+					t.Error("had twice")
+				}
+				got.Add(1)
+				holders.Add(-1)
+				unlock()
+			}
+		})
+	}
+	all.Wait()
+	if left, err := os.ReadDir(d.Path("")); len(left) != 0 || err != nil {
+		t.Error(left, err)
+	}
+	if got.Load() == 0 {
+		t.Error("nobody ever had it")
+	}
+}
+
+func TestWriteUnsynced(t *testing.T) {
+	d := At(filepath.Join(t.TempDir(), "not", "there"))
+	for _, content := range []string{"one", "two"} {
+		if err := d.WriteUnsynced("a", []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := d.Read("a", 10); string(got) != content || err != nil {
+			t.Errorf("%s %v", got, err)
+		}
+	}
+	if names, err := d.List(); len(names) != 1 || err != nil {
+		t.Error(names, err)
 	}
 }
