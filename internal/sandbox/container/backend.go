@@ -78,12 +78,13 @@ func (b *Backend) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, e
 
 // startError says what a failed start means, and what to do about it.
 func (b *Backend) startError(ctx context.Context, spec *sandbox.Spec, err error) (kind, out error) {
+	if ctx.Err() != nil || errors.Is(err, errClosed) {
+		return sandbox.ErrStart, err
+	}
+	b.unlearn(b.reference(spec)) // something is not as it was
 	failure := asFailure(err)
 	switch {
-	case ctx.Err() != nil, errors.Is(err, errClosed):
-		return sandbox.ErrStart, err
 	case errors.Is(err, errNoImage) || failure == errNoImage:
-		b.forgetImage(b.reference(spec))
 		remedy := ""
 		if b.opts.Pull != PullNever {
 			remedy = fmt.Sprintf(". Is its name right, and its registry reachable? `%s pull %s` says more", b.opts.Engine, b.reference(spec))
@@ -91,12 +92,6 @@ func (b *Backend) startError(ctx context.Context, spec *sandbox.Spec, err error)
 		return sandbox.ErrUnsupported, fmt.Errorf("%w%s", err, remedy)
 	case failure == nil:
 		return sandbox.ErrStart, err
-	}
-	if failure == errNotRunning || failure == errNoCommand {
-		// It may come back another one.
-		b.probing.Lock()
-		b.facts = nil
-		b.probing.Unlock()
 	}
 	f := b.finding(context.WithoutCancel(ctx), err)
 	err = fmt.Errorf("%s (%w)", f.Title, err)

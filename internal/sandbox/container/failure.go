@@ -65,6 +65,7 @@ var phrases = []struct {
 	{"executable file not found in $path", errNoPython},
 	{"no such file or directory: oci runtime attempted to invoke a command", errNoPython},
 	{"cgroups v1 not supported", errCgroup},
+	{"cgroups in hybrid mode not supported", errCgroup},
 	{"cgroup-v1", errCgroup},
 	{"invalid file system type on", errCgroup},
 	{"opening file `/sys/fs/cgroup", errCgroup},

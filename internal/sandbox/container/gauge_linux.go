@@ -41,7 +41,7 @@ func look(state *condition, pidns string) outside {
 			}
 		}
 	}
-	return outside{local: true, groups: found, watchable: watchable(state.Pid)}
+	return outside{Local: true, Groups: found, Watchable: watchable(state.Pid)}
 }
 
 // ours says whether the container's process is one of this machine's: its
@@ -119,7 +119,7 @@ type gauge struct {
 }
 
 func newGauge(r *run, t *trial) *gauge {
-	g := &gauge{r: r, local: t.outside.local, ready: make(chan struct{})}
+	g := &gauge{r: r, local: t.outside.Local, ready: make(chan struct{})}
 	g.ctx, g.end = context.WithCancel(context.Background())
 	if !g.local {
 		return g

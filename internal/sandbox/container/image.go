@@ -27,27 +27,6 @@ func (b *Backend) reference(spec *sandbox.Spec) string {
 	return b.opts.Image
 }
 
-// lookup finds an image that the engine has. What was found stays: a run that
-// then finds it gone says so. Callers hold probing.
-func (b *Backend) lookup(ctx context.Context, reference string) (*image, error) {
-	if img := b.images[reference]; img != nil {
-		return img, nil
-	}
-	img, err := b.cli.inspectImage(ctx, reference)
-	if err != nil {
-		return nil, err
-	}
-	b.images[reference] = img
-	return img, nil
-}
-
-// forgetImage has the image looked up anew.
-func (b *Backend) forgetImage(reference string) {
-	b.probing.Lock()
-	defer b.probing.Unlock()
-	delete(b.images, reference)
-}
-
 // fetch gets an image that is not here, if that is allowed. It goes on when
 // ctx is done, so that the next call finds it further.
 func (b *Backend) fetch(ctx context.Context, reference string) error {
@@ -112,7 +91,7 @@ func (b *Backend) ready(ctx context.Context, spec *sandbox.Spec) (*facts, *image
 		if err := b.fetch(ctx, reference); err != nil {
 			return nil, nil, err
 		}
-		b.forgetImage(reference)
+		b.unlearn(reference)
 	}
 	for fetched := false; ; fetched = true {
 		f, img, err := b.examine(ctx, reference)
@@ -125,25 +104,35 @@ func (b *Backend) ready(ctx context.Context, spec *sandbox.Spec) (*facts, *image
 	}
 }
 
-// examine is ready for an image that is here.
+// examine is ready for an image that is here. What was found out stays: a
+// start that then fails has it found out anew.
 func (b *Backend) examine(ctx context.Context, reference string) (*facts, *image, error) {
 	b.probing.Lock()
 	defer b.probing.Unlock()
-	f, err := b.known(ctx)
-	if err != nil {
+	if img := b.images[reference]; b.facts != nil && img != nil && img.trial != nil {
+		return b.facts, img, nil
+	}
+	img, err := b.cli.inspectImage(ctx, reference)
+	if err == nil {
+		if k := b.recall(reference, img.ID); k != nil && (b.facts == nil || b.facts.Target == k.Facts.Target) {
+			b.facts, b.images[reference] = k.Facts, k.Image
+			return k.Facts, k.Image, nil
+		}
+	} else if !errors.Is(err, errNoImage) {
 		return nil, nil, err
 	}
-	img, err := b.lookup(ctx, reference)
+	f, factsErr := b.known(ctx)
+	if factsErr != nil {
+		return nil, nil, factsErr
+	}
 	if err != nil {
 		return f, nil, err
 	}
-	if img.trial == nil {
-		t, err := b.tryOut(ctx, f, img)
-		if err != nil {
-			return f, img, err
-		}
-		img.trial = t
+	if img.trial, err = b.tryOut(ctx, f, img); err != nil {
+		return f, img, err
 	}
+	b.images[reference] = img
+	b.keep(reference, f, img)
 	return f, img, nil
 }
 

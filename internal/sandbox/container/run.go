@@ -49,7 +49,14 @@ func (r *run) watch() {
 	r.gauge.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), inspectTime)
 	defer cancel()
-	state, err := r.settled(ctx)
+	r.mu.Lock()
+	destroyed := r.destroyed
+	r.mu.Unlock()
+	var state *condition
+	var err error
+	if !destroyed { // else it is gone already, and the reason is known
+		state, err = r.settled(ctx)
+	}
 	r.mu.Lock()
 	r.exit = r.reason(state, err)
 	r.mu.Unlock()
@@ -87,7 +94,7 @@ func (r *run) reason(state *condition, err error) sandbox.Exit {
 	}
 	failure := asFailure(err)
 	switch {
-	case oom:
+	case oom, r.destroyed && r.gauge.outOfMemory():
 		out.Reason, out.Detail = sandbox.OutOfMemory, ""
 	case r.overUsed != "":
 		out.Reason, out.Detail = sandbox.OutOfMemory, r.overUsed

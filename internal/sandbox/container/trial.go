@@ -45,9 +45,9 @@ type groups = map[string]string
 
 // outside is what the machine shows of a container.
 type outside struct {
-	local     bool // its processes are this machine's
-	groups    groups
-	watchable bool // … and can be looked at and signalled
+	Local     bool   `json:"local"` // its processes are this machine's
+	Groups    groups `json:"groups,omitempty"`
+	Watchable bool   `json:"watchable"` // … and can be looked at and signalled
 }
 
 // inside is what a container says of itself.
@@ -118,7 +118,7 @@ func (b *Backend) tryOut(ctx context.Context, f *facts, img *image) (*trial, err
 	}
 	t.took = time.Since(began)
 	held := t.limits(f)
-	t.watched = t.outside.watchable && (held[sandbox.Memory].Enforcement == sandbox.Absent || held[sandbox.Processes].Enforcement == sandbox.Absent)
+	t.watched = t.outside.Watchable && (held[sandbox.Memory].Enforcement == sandbox.Absent || held[sandbox.Processes].Enforcement == sandbox.Absent)
 	if err := b.verify(t, f); err != nil {
 		return nil, err
 	}
@@ -285,7 +285,7 @@ func (t *trial) ownKernel(f *facts) (string, bool) {
 	case f.Kernel == firstWord(in.Kernel):
 		// The same release: a virtual machine with the host's kernel has
 		// another boot. Only this machine's own can be compared.
-		if t.outside.local && kernel != "" && in.Boot != "" && boot != "" && in.Boot != boot {
+		if t.outside.Local && kernel != "" && in.Boot != "" && boot != "" && in.Boot != boot {
 			return in.Kernel + ", booted for it", true
 		}
 		return "", false
@@ -321,7 +321,7 @@ func (t *trial) limits(f *facts) map[sandbox.Resource]sandbox.LimitReport {
 	}
 	// From outside, where this machine has the control groups; else what the
 	// container sees of its own.
-	for _, g := range []groups{t.outside.groups, t.inside.Groups} {
+	for _, g := range []groups{t.outside.Groups, t.inside.Groups} {
 		set := func(r sandbox.Resource, files map[string]int64) {
 			for file, want := range files {
 				if got, ok := number(g[file]); ok && got <= want && report[r].Enforcement != hard {

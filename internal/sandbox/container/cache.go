@@ -1,0 +1,145 @@
+package container
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"sallyport/internal/guest"
+)
+
+// cacheAge is how long a trial's findings hold: what they depend on is in
+// their name, but for a daemon that was set up anew.
+const cacheAge = 12 * time.Hour
+
+// kept is what is known of an engine and an image without asking again.
+type kept struct {
+	At     time.Time `json:"at"`
+	Facts  *facts    `json:"facts"`
+	Image  *image    `json:"image"`
+	Inside inside    `json:"inside"`
+	Place  outside   `json:"outside"`
+	Watch  bool      `json:"watch"`
+	Bundle string    `json:"bundle"` // the file's digest
+}
+
+// decisive are the variables by which a client finds its engine and its
+// configuration.
+var decisive = []string{
+	"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "CONTAINER_HOST", "CONTAINER_CONNECTION",
+	"CONTAINERS_CONF", "CONTAINERS_CONF_OVERRIDE", "CONTAINERS_STORAGE_CONF", "HOME", "USERPROFILE", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_DATA_HOME",
+}
+
+// cacheKey names all that a trial's findings depend on.
+func (b *Backend) cacheKey(reference string) string {
+	h := sha256.New()
+	env := map[string]string{}
+	for _, kv := range b.opts.Environ {
+		if k, v, ok := strings.Cut(kv, "="); ok && slices.Contains(decisive, k) {
+			env[k] = v
+		}
+	}
+	for _, k := range decisive {
+		fmt.Fprintf(h, "%s=%q\n", k, env[k])
+	}
+	o := b.opts
+	_, boot := hostKernel()
+	fmt.Fprintf(h, "%q\n", []string{o.Engine, o.User, o.Runtime, o.UserNamespace, o.Python, reference, boot, fmt.Sprint(os.Getuid()), guest.Dir})
+	home := env["HOME"]
+	if home == "" {
+		home = env["USERPROFILE"]
+	}
+	path, _ := b.cli.find()
+	files := []string{
+		path, "/etc/containers/containers.conf", "/etc/containers/mounts.conf", "/etc/docker/daemon.json",
+		filepath.Join(home, ".docker", "config.json"),
+	}
+	for _, name := range []string{"containers.conf", "mounts.conf", "storage.conf", "podman-connections.json"} {
+		files = append(files, filepath.Join(home, ".config", "containers", name))
+	}
+	for _, file := range files {
+		if fi, err := os.Stat(file); err == nil {
+			fmt.Fprintf(h, "%s %d %d\n", file, fi.Size(), fi.ModTime().UnixNano())
+		}
+	}
+	// What is sent in, and what judges it.
+	p, err := newTrialPayload("")
+	if err != nil {
+		return ""
+	}
+	h.Write(p.Bytes())
+	fmt.Fprintf(h, "%q", (&box{flags: flags{podman: o.Engine == Podman}}).args())
+	return hex.EncodeToString(h.Sum(nil))[:24]
+}
+
+// recall gives what was found out about the image before, if it is still the
+// same. Callers hold probing.
+func (b *Backend) recall(reference string, id string) *kept {
+	name := b.cacheKey(reference)
+	data, err := b.opts.Cache.Read("trial-"+name+".json", maxFacts)
+	if err != nil {
+		return nil
+	}
+	var k kept
+	if json.Unmarshal(data, &k) != nil || k.Facts == nil || k.Image == nil || k.Image.ID != id {
+		return nil
+	}
+	if age := time.Since(k.At); age < 0 || age > cacheAge {
+		return nil
+	}
+	bundle, err := b.opts.Cache.Read("guest-"+name+".bin", maxBundle)
+	if err != nil || digest(bundle) != k.Bundle {
+		return nil
+	}
+	k.Image.trial = &trial{inside: k.Inside, bundle: bundle, outside: k.Place, watched: k.Watch}
+	return &k
+}
+
+// keep remembers what was found out. It need not succeed.
+func (b *Backend) keep(reference string, f *facts, img *image) {
+	name, t := b.cacheKey(reference), img.trial
+	data, err := json.Marshal(kept{At: time.Now().UTC(), Facts: f, Image: img, Inside: t.inside, Place: t.outside, Watch: t.watched, Bundle: digest(t.bundle)})
+	if err == nil {
+		err = b.opts.Cache.Write("guest-"+name+".bin", t.bundle)
+	}
+	if err == nil {
+		err = b.opts.Cache.Write("trial-"+name+".json", data)
+	}
+	if err != nil {
+		b.log.Debug("what was found out about an image is not kept", "error", err)
+	}
+	b.tidy()
+}
+
+// tidy removes what is too old to be used.
+func (b *Backend) tidy() {
+	names, err := b.opts.Cache.List()
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		if fi, err := os.Stat(b.opts.Cache.Path(name)); err == nil && time.Since(fi.ModTime()) > 2*cacheAge {
+			_ = b.opts.Cache.Remove(name)
+		}
+	}
+}
+
+// unlearn has the next start find everything out anew.
+func (b *Backend) unlearn(reference string) {
+	b.probing.Lock()
+	defer b.probing.Unlock()
+	b.facts = nil
+	delete(b.images, reference)
+	_ = b.opts.Cache.Remove("trial-" + b.cacheKey(reference) + ".json")
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
