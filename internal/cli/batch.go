@@ -64,6 +64,15 @@ func (s *system) elsewhere(ctx context.Context) []*sandbox.Report {
 	return reports
 }
 
+// choices are the engines that an agent may choose from; none where there is
+// no choice, for to name the own one it may have to be looked for.
+func (s *system) choices() []string {
+	if len(s.batch) == 0 {
+		return nil
+	}
+	return s.broker.Backends()
+}
+
 // isBatch says whether an engine of that name has no channel.
 func isBatch(name string) bool { return slices.Contains(settings.BatchEngines(), name) }
 

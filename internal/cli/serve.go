@@ -40,7 +40,7 @@ func (c *serveCmd) Run(a *app) error {
 		Logger:    a.log,
 		Version:   readVersion().Version,
 		SDKOnly:   c.SDKOnly,
-		Backends:  sys.broker.Backends(),
+		Backends:  sys.choices(),
 		Resources: []mcpserver.Resources{runFiles{sys.runs}},
 		Output:    mcpserver.Output(a.settings.Output.Mode),
 		Client:    client.set,
