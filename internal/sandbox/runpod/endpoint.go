@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -74,13 +75,13 @@ func (b *Backend) remember(endpoint string, a *job.Answer, instead string) *know
 	}
 	b.mu.Lock()
 	before := b.reported[endpoint]
+	// Thousands of results say the same.
+	if before != nil && time.Since(before.At) < time.Minute && before.Worker == k.Worker && reflect.DeepEqual(before.Report, k.Report) {
+		b.mu.Unlock()
+		return before
+	}
 	b.reported[endpoint] = k
 	b.mu.Unlock()
-	// Thousands of results say the same.
-	if before != nil && before.Worker == k.Worker && time.Since(before.At) < time.Minute && (before.Report == nil) == (k.Report == nil) {
-		k.At = before.At
-		return k
-	}
 	data, err := json.Marshal(k)
 	if err == nil && len(data) < 32<<10 {
 		if err = b.opts.State.Write(reportFile(endpoint), data); errors.Is(err, state.ErrNoPlace) {

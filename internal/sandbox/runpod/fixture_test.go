@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -214,3 +215,5 @@ func fetched(t *testing.T, r sandbox.Run) map[string]string {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+var dialError = net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}

@@ -80,8 +80,7 @@ func decodeOutput(raw json.RawMessage) (out *job.Output, shape string) {
 		if json.Unmarshal(raw, &list) != nil || len(list) == 0 {
 			return nil, "an empty list"
 		}
-		out, shape = decodeOutput(list[len(list)-1])
-		if out == nil {
+		if out, _ = decodeOutput(list[len(list)-1]); out == nil {
 			return nil, "a list"
 		}
 		return out, ""

@@ -45,10 +45,11 @@ type run struct {
 	turn  sync.Mutex // held by whoever follows the job
 	watch func(sandbox.Progress)
 
-	mu    sync.Mutex
-	spec  runSpec
-	twice bool // it was found more than once
-	ended bool
+	mu       sync.Mutex
+	spec     runSpec
+	searched time.Time // when it was last looked for
+	twice    bool      // it was found more than once
+	ended    bool
 	// Of a run that has ended:
 	result sandbox.BatchResult
 	gone   error

@@ -347,7 +347,7 @@ func TestColdStart(t *testing.T) {
 			time.Sleep(90 * time.Second)
 			f.work("w1", &speaker{report: strong(), play: func(_ context.Context, in *job.Input, emit func(job.Chunk)) *job.Output {
 				time.Sleep(4 * time.Second)
-				return echo(nil, in, nil)
+				return echo(context.TODO(), in, nil)
 			}})
 		}()
 		f.fake.SetFleet(endpoint, runpodtest.WorkerRow{ID: "w0", Status: "INITIALIZING"})

@@ -58,6 +58,9 @@ type Backend struct {
 	owner    string
 	asking   map[string]chan struct{} // endpoints whose workers are being asked
 	reported map[string]*known
+
+	listing chan struct{} // held by who asks for lists
+	lists   map[string]jobList
 }
 
 var (
@@ -98,6 +101,7 @@ func New(opts Options) (*Backend, error) {
 		// The key goes to one address, and nowhere that this one points to.
 		http:   &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		asking: map[string]chan struct{}{}, reported: map[string]*known{},
+		listing: make(chan struct{}, 1), lists: map[string]jobList{},
 	}, nil
 }
 

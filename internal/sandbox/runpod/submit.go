@@ -36,6 +36,8 @@ const (
 	submitWait = 2 * time.Minute
 	// seeThrough is how long what was begun goes on when its caller gives up.
 	seeThrough = 15 * time.Second
+	// searchAgain is how soon a job is not looked for again.
+	searchAgain = time.Minute
 )
 
 // runSpec is what a run's handle keeps: all that Attach needs, and no secret.
@@ -261,13 +263,48 @@ func afterwards(ctx context.Context) (context.Context, func()) {
 	}
 }
 
+// jobList is what the service listed.
+type jobList struct {
+	asked time.Time
+	jobs  []listedJob
+}
+
+// jobs lists our jobs of an endpoint, as they were at some moment after since.
+// Lists are large, and RunPod gives few of them: who waits shares one.
+func (b *Backend) jobs(ctx context.Context, a *api, since time.Time) ([]listedJob, *trouble) {
+	select {
+	case b.listing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, &trouble{op: "requests", err: ctx.Err()}
+	}
+	defer func() { <-b.listing }()
+	if l := b.lists[a.endpoint]; l.asked.After(since) {
+		return l.jobs, nil
+	}
+	asked := time.Now()
+	answer, t := a.call(ctx, "requests", "", nil, nil)
+	if t != nil {
+		return nil, t
+	}
+	l := jobList{asked, listed(answer)}
+	b.lists[a.endpoint] = l
+	return l.jobs, nil
+}
+
 // search looks for the job of a run whose submission was not answered.
 func (r *run) search(ctx context.Context) bool {
+	r.mu.Lock()
+	lately := !r.searched.IsZero() && time.Since(r.searched) < searchAgain
+	r.searched = time.Now()
+	r.mu.Unlock()
+	if lately {
+		return false
+	}
 	for try := range 3 {
 		if try > 0 && sleep(ctx, jitter(2*time.Second)) != nil {
 			return false
 		}
-		answer, t := r.api.call(ctx, "requests", "", nil, nil)
+		jobs, t := r.b.jobs(ctx, r.api, time.Now())
 		if t != nil {
 			if t.passing() {
 				continue
@@ -275,7 +312,7 @@ func (r *run) search(ctx context.Context) bool {
 			return false // not something that this service tells
 		}
 		var mine []listedJob
-		for _, j := range listed(answer) {
+		for _, j := range jobs {
 			if j.run == r.id {
 				mine = append(mine, j)
 			}

@@ -68,6 +68,7 @@ func (s *Server) run(r *request) reply {
 	}
 	r.ep.jobs[j.id], r.ep.active[j.id] = j, j
 	r.ep.queue = append(r.ep.queue, j)
+	s.expect(j.expires)
 	s.wake()
 	if sync {
 		s.await(r.Context(), r.millis("wait", time.Second, 5*time.Minute, 90*time.Second), j.final)
@@ -159,6 +160,7 @@ func (s *Server) retry(r *request) reply {
 	j.status, j.output, j.err, j.worker, j.chunks = InQueue, nil, nil, "", nil
 	r.ep.active[j.id] = j
 	r.ep.queue = append(r.ep.queue, j)
+	s.expect(j.expires)
 	r.ep.counts.retried++
 	s.wake()
 	return answer(200, map[string]string{"id": j.id, "status": j.status})

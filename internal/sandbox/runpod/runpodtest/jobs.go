@@ -54,7 +54,6 @@ type endpoint struct {
 	active  map[string]*jobState // not final
 	workers map[string]*workerState
 	counts  struct{ completed, failed, retried int }
-	purged  int
 	fleet   []WorkerRow // set by the test, besides those that call
 	spec    *endpointSpec
 }
@@ -77,9 +76,20 @@ type workerState struct {
 	resets  int
 }
 
+// expect says that time has something to do then, or earlier than is known.
+func (s *Server) expect(at time.Time) {
+	if s.due.IsZero() || at.Before(s.due) {
+		s.due = at
+	}
+}
+
 // tick does what time brings. The mutex is held.
 func (s *Server) tick() {
 	now := s.clock.Now()
+	if s.due.IsZero() || now.Before(s.due) {
+		return
+	}
+	defer func() { s.due = s.deadline() }()
 	for _, ep := range s.endpoints {
 		for _, j := range ep.active {
 			switch {

@@ -74,6 +74,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	changed   chan struct{} // closed and replaced with every change
+	due       time.Time     // when time has something to do; zero: never
 	endpoints map[string]*endpoint
 	templates map[string]*template
 	faults    []*armed
@@ -331,8 +332,8 @@ func (s *Server) await(ctx context.Context, wait time.Duration, done func() bool
 			return
 		}
 		next := until
-		if d := s.deadline(); !d.IsZero() && d.Before(next) {
-			next = d
+		if !s.due.IsZero() && s.due.Before(next) {
+			next = s.due
 		}
 		changed := s.changed
 		s.mu.Unlock()

@@ -141,7 +141,7 @@ func Seed(run func(code string) (stdout, stderr string, returnCode int)) func(co
 			return nil, fmt.Errorf("input: %w", err)
 		}
 		if in.Code == nil {
-			return nil, errors.New("No code provided") //nolint:staticcheck // a Python worker's text
+			return nil, errors.New("no code provided")
 		}
 		stdout, stderr, rc := run(*in.Code)
 		return map[string]any{"stdout": stdout, "stderr": stderr, "return_code": rc}, nil

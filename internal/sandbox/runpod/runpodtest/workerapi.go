@@ -86,6 +86,7 @@ func (s *Server) take(r *request) reply {
 		r.ep.queue = slices.Delete(r.ep.queue, i, i+1)
 		j.status, j.worker, j.twice = InProgress, w.id, false
 		j.started = s.clock.Now()
+		s.expect(j.started.Add(min(j.timeout, s.opts.Silence)))
 		j.deliveries = append(j.deliveries, w.id)
 		w.holding[j.id] = j
 		m := map[string]any{"id": j.id, "input": j.input}
