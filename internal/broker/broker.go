@@ -56,11 +56,14 @@ type Config struct {
 	Preload   []string
 	// Pool is session.Config's.
 	Pool int
-	// Records, Idle, Keep, MaxAwake and MaxDisk are session.Config's.
+	// Records, Idle, Keep, MaxAwake, MaxDisk, MaxNamed and Unpacked are
+	// session.Config's.
 	Records    state.Dir
 	Idle, Keep time.Duration
 	MaxAwake   int
 	MaxDisk    int64
+	MaxNamed   int
+	Unpacked   bool
 	// Logs and LogBytes are session.Config's.
 	Logs     string
 	LogBytes int64
@@ -140,7 +143,7 @@ func New(config Config) (*Broker, error) {
 			Grace: config.Grace, WholeRun: config.WholeRun, StartTimeout: config.StartTimeout,
 			Background: config.Background,
 			Snapshots:  config.Snapshots, Restore: config.Restore, Preload: config.Preload, Pool: config.Pool,
-			Records: config.Records, Idle: config.Idle, Keep: config.Keep, MaxAwake: config.MaxAwake, MaxDisk: config.MaxDisk, Logs: config.Logs, LogBytes: config.LogBytes,
+			Records: config.Records, Idle: config.Idle, Keep: config.Keep, MaxAwake: config.MaxAwake, MaxDisk: config.MaxDisk, MaxNamed: config.MaxNamed, Unpacked: config.Unpacked, Logs: config.Logs, LogBytes: config.LogBytes,
 		}, DefaultSession)
 	}
 	return b, nil

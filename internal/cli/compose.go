@@ -124,6 +124,8 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		Keep:            set.Sessions.Keep,
 		MaxAwake:        set.Sessions.MaxAwake,
 		MaxDisk:         set.Sessions.MaxDisk,
+		MaxNamed:        set.Sessions.MaxNamed,
+		Unpacked:        !set.Sessions.Pack,
 		Logs:            logs(set.StateDir),
 		LogBytes:        set.Sessions.Logs,
 		MaxCalls:        set.Servers.MaxCalls,

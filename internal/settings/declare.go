@@ -258,6 +258,10 @@ func declareRest(s *Settings) []*setting {
 			help: "Sandboxes of one Sallyport at a time. For one more, the session that has rested longest is laid to sleep."},
 		{key: "sessions.maxDisk", value: size(&s.Sessions.MaxDisk, 16*mib, 1024*gib), initial: "4g",
 			help: "Room on disk for all sessions that sleep, together. Those that have slept longest go first; their next use says so."},
+		{key: "sessions.maxNamed", value: integer(&s.Sessions.MaxNamed, 1, 4096), initial: "256",
+			help: "Named sessions of one client at a time, awake or asleep. For one more, one must be ended (`sallyport sessions rm`)."},
+		{key: "sessions.pack", value: boolean(&s.Sessions.Pack), initial: "true",
+			help: "Compress sessions that sleep: they take a third to three quarters of the room, and falling asleep takes a moment longer."},
 		{key: "sessions.logs", value: size(&s.Sessions.Logs, mib, gib).or("off", 0), initial: "16m",
 			help: "What is kept on disk of each session's code and output, for `sallyport sessions logs` and `export`, for as long as the session lives; the oldest goes first."},
 

@@ -104,6 +104,8 @@ type Sessions struct {
 	MaxAwake      int
 	Pool          int // PoolAuto, or how many
 	MaxDisk       int64
+	MaxNamed      int
+	Pack          bool
 	Logs          int64 // bytes of each; 0: off
 }
 
