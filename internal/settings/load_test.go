@@ -162,6 +162,8 @@ sessions:
   maxAwake: 3
   pool: auto
   maxDisk: 1g
+  maxNamed: 4
+  pack: true
   logs: 32m
 runpod: {key: "keyring:runpod", endpoint: 4m7x2k9q, url: "http://127.0.0.1:8080/v2", acceptUnknownWorker: true, maxExecutionTime: 1m}
 worker: {engine: process, concurrency: 2, sessions: 3, timeout: 1m, maxTimeout: 2m, drain: 10s, keepResults: 5m, progress: 5s, internet: true, refresh: true, files: 2m}
@@ -243,7 +245,7 @@ func TestWholeFile(t *testing.T) {
 	want.Runs = settings.Runs{Timeout: 5 * time.Minute, MaxTimeout: time.Hour, Queue: 10 * time.Minute, Keep: 24 * time.Hour}
 	want.Kaggle = settings.Kaggle{URL: "http://127.0.0.1:7777/api", Accelerator: "gpu", Internet: true, Keep: true, MaxOutput: 2 << 20, CodeCarbon: true}
 	want.Policy.Requests = []string{"npx -y @x/server-* ...", "https://*.example.com/mcp"}
-	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxAwake: 3, MaxDisk: 1 << 30, Logs: 32 << 20, Pool: settings.PoolAuto}
+	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxAwake: 3, MaxDisk: 1 << 30, MaxNamed: 4, Pack: true, Logs: 32 << 20, Pool: settings.PoolAuto}
 	want.Container = settings.Container{User: "1000:1000", Runtime: "runsc", UserNamespace: "auto", StartMachine: true, IdleTimeout: 10 * time.Minute}
 	want.Servers = settings.Servers{
 		Config: []string{filepath.Join(dir, "one.json")}, FallbackConfig: filepath.Join(home, "two.json"),
