@@ -72,7 +72,7 @@ func TestDefaults(t *testing.T) {
 	want.Runs = settings.Runs{Timeout: 10 * time.Minute, MaxTimeout: 12 * time.Hour, Queue: time.Hour, Keep: 720 * time.Hour}
 	want.Kaggle = settings.Kaggle{URL: "https://api.kaggle.com", Accelerator: "none", MaxOutput: 1 << 30}
 	want.Sessions = settings.Sessions{
-		BackgroundCPU: 0.1, Snapshots: "auto", Idle: 15 * time.Minute, Keep: 168 * time.Hour, MaxAwake: 16, MaxDisk: 4 << 30, Logs: 16 << 20,
+		BackgroundCPU: 0.1, Snapshots: "auto", Idle: 15 * time.Minute, Keep: 168 * time.Hour, MaxAwake: 16, MaxDisk: 4 << 30, MaxNamed: 256, Pack: true, Logs: 16 << 20,
 	}
 	want.Container = settings.Container{User: "65534:65534", IdleTimeout: 5 * time.Minute}
 	want.Servers = settings.Servers{
