@@ -29,6 +29,10 @@ var layers = []layer{
 		"internal/sandbox", "internal/sandbox/kaggle", "internal/sandbox/runpod", "internal/settings", "internal/snapshot", "internal/memory", "internal/usertools", "internal/state",
 		"internal/worker", "internal/sandbox/process", "internal/sandbox/runpod/job", "internal/deploy", "internal/sandbox/runpod/rest",
 	}},
+	{"internal/accounting", 65, []string{
+		"internal/broker", "internal/carbon", "internal/carbon/codecarbon", "internal/carbon/hardware", "internal/carbon/intensity",
+		"internal/ledger", "internal/runs", "internal/session", "internal/state",
+	}},
 	{"internal/mcpserver", 70, []string{"internal/broker", "internal/upstream/jsonrpc", "internal/toon"}},
 	{"internal/broker", 60, []string{
 		"internal/carbon", "internal/catalog", "internal/pins",
@@ -47,6 +51,7 @@ var layers = []layer{
 	{"internal/catalog", 45, []string{"internal/hidden", "internal/search", "internal/signature", "internal/state"}},
 	{"internal/pins", 44, []string{"internal/hidden", "internal/state"}},
 	{"internal/signature", 44, []string{"internal/hidden", "internal/upstream/jsonrpc"}},
+	{"internal/carbon/intensity", 40, []string{"internal/carbon", "internal/state"}},
 	{"internal/carbon/codecarbon", 40, []string{"internal/state"}},
 	{"internal/carbon/codecarbon/codecarbontest", 30, nil},
 	{"internal/ledger", 40, []string{"internal/state"}},

@@ -112,7 +112,7 @@ func FuzzParseFile(f *testing.F) {
 
 func aRow(id string) Row {
 	return Row{Time: time.Unix(1763700000, 0), Project: "my, \"proj\"", RunID: id, Seconds: 2, Kilograms: 1e-6, CPU: 2e-6, RAM: 1e-6,
-		Country: "France", CountryCode: "FRA", OS: "Linux", CPUs: 2, CPUModel: "x", RAMTotal: 16, CPUPercent: 50, RAMPercent: -1, RAMUsed: -1}
+		Country: "France", CountryCode: "FRA", OS: "Linux", Version: "sallyport 1", CPUs: 2, CPUModel: "x", RAMTotal: 16, CPUPercent: 50, RAMPercent: -1, RAMUsed: -1}
 }
 
 func readCSV(t *testing.T, path string) []map[string]string {

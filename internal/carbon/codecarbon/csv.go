@@ -42,6 +42,7 @@ type Row struct {
 	CloudProvider        string
 	CloudRegion          string
 	OS, Python           string
+	Version              string // of the program that wrote it
 	CPUs                 int
 	CPUModel             string
 	GPUs                 int
@@ -89,7 +90,7 @@ func (r *Row) fields() map[string]string {
 		"cpu_energy": number(r.CPU), "gpu_energy": number(r.GPU), "ram_energy": number(r.RAM),
 		"energy_consumed": number(max(0, r.CPU) + max(0, r.GPU) + max(0, r.RAM)), "water_consumed": "0.0",
 		"country_name": r.Country, "country_iso_code": r.CountryCode, "region": r.Region,
-		"cloud_provider": r.CloudProvider, "cloud_region": r.CloudRegion, "os": r.OS, "python_version": r.Python, "codecarbon_version": Version,
+		"cloud_provider": r.CloudProvider, "cloud_region": r.CloudRegion, "os": r.OS, "python_version": r.Python, "codecarbon_version": r.Version,
 		"cpu_count": count(r.CPUs), "cpu_model": r.CPUModel, "gpu_count": count(r.GPUs), "gpu_model": r.GPUModel,
 		"ram_total_size": number(r.RAMTotal), "tracking_mode": "process",
 		"cpu_utilization_percent": number(r.CPUPercent), "ram_utilization_percent": number(r.RAMPercent), "ram_used_gb": number(r.RAMUsed),

@@ -1,0 +1,369 @@
+// Package accounting keeps account of what code uses: it turns measurements
+// into energy and emissions, and writes them into the ledger, an emissions.csv
+// and the outbox of a dashboard. Everything but a footprint happens in the
+// background, in batches: no answer waits for it. What a batch holds is lost
+// when the program is killed, which is two seconds of work at most.
+package accounting
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"sallyport/internal/broker"
+	"sallyport/internal/carbon"
+	"sallyport/internal/carbon/codecarbon"
+	"sallyport/internal/carbon/hardware"
+	"sallyport/internal/ledger"
+	"sallyport/internal/runs"
+	"sallyport/internal/session"
+	"sallyport/internal/state"
+)
+
+const (
+	// flushAfter is how long something waits for its batch.
+	flushAfter = 2 * time.Second
+	// short is how long a run takes that shares a line with its like.
+	short = 100 * time.Millisecond
+	// maxWaiting bounds what is kept while nothing can be written.
+	maxWaiting = 20000
+	// refreshTimeout bounds the questions to services before a batch, and
+	// sendTimeout those to the dashboard when the program ends.
+	refreshTimeout = 15 * time.Second
+	sendTimeout    = 3 * time.Second
+	// sendEvery is how often the outbox is looked at while there is nothing new.
+	sendEvery = 30 * time.Second
+	// resolution is that of processor times as engines measure them.
+	resolution = 10 * time.Millisecond
+	// maxGPUs bounds what a place says that it had.
+	maxGPUs = 64
+	// detail is how long a run keeps a line of its own.
+	detail = 31 * 24 * time.Hour
+)
+
+// Config is what a Books needs.
+type Config struct {
+	Ledger  *ledger.Ledger // nil: none is kept
+	Model   *carbon.Model
+	Tables  *carbon.Tables
+	Profile func() carbon.Profile // of this machine; called once, when it is needed
+	PUE     carbon.PUE            // of this machine
+	Meter   *hardware.Meter       // nil: there are no energy counters; owned by the Books
+	Places  *Places
+	Backend string // that runs code here
+	// CSV and Dashboard are nil where they were not asked for.
+	CSV       *codecarbon.File
+	Dashboard *codecarbon.Outbox
+	// Claims is where it stands which runs on other engines were accounted.
+	Claims              state.Dir
+	Project, Experiment string
+	System, Version     string // of this machine and program, for others' formats
+	Keep                time.Duration
+	Log                 *slog.Logger
+}
+
+// Books keeps account. It implements broker.Accountant and is safe for
+// concurrent use.
+type Books struct {
+	config   Config
+	profile  func() carbon.Profile
+	instance string
+
+	mu      sync.Mutex
+	runs    []broker.Execution
+	rests   []rest
+	records []*runs.Record
+	unsaved []ledger.Entry // that could not be written
+	closed  bool
+	dropped int
+
+	flushing sync.Mutex
+	failing  bool            // the ledger cannot be written
+	streams  map[string]bool // of this process, on the dashboard
+
+	wake    chan struct{}
+	end     chan struct{}
+	ended   chan struct{}
+	life    context.Context
+	cancel  context.CancelFunc
+	sending sync.WaitGroup
+}
+
+type rest struct {
+	session string
+	spent   session.Spent
+}
+
+var _ broker.Accountant = (*Books)(nil)
+
+// Open begins to keep account. Close ends it.
+func Open(config Config) *Books {
+	b := &Books{
+		config: config, instance: strings.ToLower(rand.Text()[:12]), wake: make(chan struct{}, 1),
+		end: make(chan struct{}), ended: make(chan struct{}), streams: map[string]bool{},
+	}
+	b.profile = sync.OnceValue(func() carbon.Profile {
+		p := config.Profile()
+		p.PUE = config.PUE
+		return p
+	})
+	b.life, b.cancel = context.WithCancel(context.Background())
+	go b.work()
+	return b
+}
+
+// Executed implements broker.Accountant.
+func (b *Books) Executed(e broker.Execution) { b.put(func() { b.runs = append(b.runs, e) }) }
+
+// Rested implements broker.Accountant.
+func (b *Books) Rested(name string, spent session.Spent) {
+	b.put(func() { b.rests = append(b.rests, rest{name, spent}) })
+}
+
+func (b *Books) put(add func()) {
+	b.mu.Lock()
+	if len(b.runs)+len(b.rests) < maxWaiting {
+		add()
+	} else {
+		b.dropped++
+	}
+	b.mu.Unlock()
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Footprint implements broker.Accountant.
+func (b *Books) Footprint(s session.Spent) *carbon.Footprint {
+	f := b.config.Model.Footprint(b.usage(s), b.profile(), b.config.Places.Here())
+	return &f
+}
+
+func (b *Books) usage(s session.Spent) carbon.Usage {
+	u := carbon.Usage{Wall: s.Wall, CPU: s.CPU, Resolution: resolution, MemoryBytes: -1,
+		Package: b.config.Meter.Between(s.Began, s.Began.Add(s.Wall))}
+	if s.ByteSeconds >= 0 && s.Wall > 0 {
+		u.MemoryBytes = s.ByteSeconds / s.Wall.Seconds()
+	}
+	return u
+}
+
+// Ran implements broker.Accountant.
+func (b *Books) Ran(r *runs.Record) *carbon.Footprint {
+	if r == nil || r.Result == nil {
+		return nil
+	}
+	f := b.elsewhere(r)
+	b.put(func() { b.records = append(b.records, r) })
+	return &f
+}
+
+// elsewhere is the footprint of a run on another engine, of what its place
+// measured.
+func (b *Books) elsewhere(r *runs.Record) carbon.Footprint {
+	out := r.Result
+	u := carbon.Usage{Wall: duration(out.RanSeconds), CPU: -1, Resolution: resolution, MemoryBytes: -1}
+	if u.Wall == 0 && !r.Began.IsZero() && r.Ended.After(r.Began) {
+		u.Wall = r.Ended.Sub(r.Began)
+	}
+	if out.CPUSeconds > 0 {
+		u.CPU = duration(out.CPUSeconds)
+	}
+	if out.PeakMemoryBytes > 0 {
+		u.MemoryBytes = float64(out.PeakMemoryBytes) // the most that the mean can be
+	}
+	if out.GPUModel != "" || out.GPUs > 0 || out.GPUJoules > 0 {
+		u.GPUs = []carbon.GPU{{Model: out.GPUModel, Count: min(out.GPUs, maxGPUs), Joules: max(0, out.GPUJoules)}}
+	}
+	return b.config.Model.Footprint(u, carbon.Profile{CPUModel: out.CPUModel, PUE: b.config.Tables.PUE(r.Backend)},
+		b.config.Places.Elsewhere(r.Backend, out.Region))
+}
+
+// duration is a number of seconds that somebody else has measured.
+func duration(seconds float64) time.Duration {
+	const most = 400 * 24 * time.Hour
+	if !(seconds > 0) {
+		return 0
+	}
+	return time.Duration(min(seconds, most.Seconds()) * float64(time.Second))
+}
+
+// Close writes what is left, and sends what can be sent in a moment. It is
+// idempotent, and nothing is accounted after it.
+func (b *Books) Close() {
+	b.mu.Lock()
+	again := b.closed
+	b.closed = true
+	b.mu.Unlock()
+	if !again {
+		close(b.end)
+	}
+	<-b.ended
+}
+
+// work writes batches.
+func (b *Books) work() {
+	defer close(b.ended)
+	defer b.config.Meter.Close()
+	ticker := time.NewTicker(sendEvery)
+	defer ticker.Stop()
+	b.send() // what an earlier process left
+	for {
+		select {
+		case <-b.end:
+			b.finish()
+			return
+		case <-ticker.C:
+			b.send()
+			continue
+		case <-b.wake:
+		}
+		timer := time.NewTimer(flushAfter)
+		select {
+		case <-b.end:
+			timer.Stop()
+			b.finish()
+			return
+		case <-timer.C:
+		}
+		ctx, cancel := context.WithTimeout(b.life, refreshTimeout)
+		stop := make(chan struct{})
+		go func() { // the end does not wait for services
+			select {
+			case <-b.end:
+				cancel()
+			case <-stop:
+			}
+		}()
+		b.config.Places.Refresh(ctx)
+		close(stop)
+		cancel()
+		b.flush()
+		b.send()
+	}
+}
+
+// send lets the outbox go on, unless it is at it.
+func (b *Books) send() {
+	if b.config.Dashboard == nil {
+		return
+	}
+	b.sending.Wait() // at most one at a time
+	b.sending.Go(func() {
+		if err := b.config.Dashboard.Send(b.life, false); err != nil && b.life.Err() == nil {
+			b.config.Log.Warn("reporting to the dashboard; it is tried again", "error", err)
+		}
+	})
+}
+
+// finish is the end.
+func (b *Books) finish() {
+	impatient := time.AfterFunc(sendTimeout, b.cancel)
+	b.sending.Wait()
+	impatient.Stop()
+	b.cancel()
+	if b.empty() && len(b.streams) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
+	defer cancel()
+	b.config.Places.Refresh(ctx)
+	b.flush()
+	if b.config.Dashboard == nil || len(b.streams) == 0 {
+		return
+	}
+	for key := range b.streams {
+		if err := b.config.Dashboard.End(key); err != nil {
+			b.config.Log.Warn("the dashboard's outbox", "error", err)
+		}
+	}
+	if err := b.config.Dashboard.Send(ctx, false); err != nil {
+		b.config.Log.Info("not all was reported to the dashboard; the next Sallyport goes on (sallyport carbon sync)", "error", err)
+	}
+}
+
+func (b *Books) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.runs)+len(b.rests)+len(b.records)+len(b.unsaved) == 0
+}
+
+// flush writes everything that has come.
+func (b *Books) flush() {
+	b.flushing.Lock()
+	defer b.flushing.Unlock()
+	b.mu.Lock()
+	executions, rests, records, entries, dropped := b.runs, b.rests, b.records, b.unsaved, b.dropped
+	b.runs, b.rests, b.records, b.unsaved, b.dropped = nil, nil, nil, nil, 0
+	b.mu.Unlock()
+	if dropped > 0 {
+		b.config.Log.Warn("runs were not accounted: there were too many at a time", "runs", dropped)
+	}
+	fresh := b.entries(executions, rests)
+	for _, r := range records {
+		if b.claim(r.ID) {
+			fresh = append(fresh, b.entryOf(r))
+		}
+	}
+	b.share(fresh)
+	entries = append(entries, strip(fresh)...)
+	if b.config.Ledger == nil || len(entries) == 0 {
+		return
+	}
+	err := b.config.Ledger.Append(entries)
+	if err != nil {
+		b.mu.Lock()
+		if len(entries) <= maxWaiting {
+			b.unsaved = append(entries, b.unsaved...)
+		}
+		b.mu.Unlock()
+	}
+	if err != nil && !b.failing {
+		b.config.Log.Warn("the ledger cannot be written", "error", err)
+	}
+	b.failing = err != nil
+	if err == nil {
+		if err := b.config.Ledger.Tidy(time.Now(), detail, b.config.Keep); err != nil {
+			b.config.Log.Warn("keeping order in the ledger", "error", err)
+		}
+	}
+}
+
+// claim says whether nobody has accounted this run yet.
+func (b *Books) claim(id string) bool {
+	name := state.FileName(id, "")
+	if err := os.MkdirAll(b.config.Claims.Path(""), 0o700); err != nil {
+		return true
+	}
+	f, err := os.OpenFile(b.config.Claims.Path(name), os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return !os.IsExist(err)
+	}
+	_ = f.Close() // nothing is in it
+	return true
+}
+
+// digest names a code.
+func digest(code string) string {
+	sum := sha256.Sum256([]byte(code))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Digest is what the ledger calls a program.
+func Digest(code string) string { return digest(code) }
+
+// uuid makes a run's id for others' formats.
+func uuid() string {
+	var r [16]byte
+	_, _ = rand.Read(r[:]) // never fails
+	r[6], r[8] = r[6]&0x0f|0x40, r[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", r[:4], r[4:6], r[6:8], r[8:10], r[10:])
+}

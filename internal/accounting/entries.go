@@ -1,0 +1,269 @@
+package accounting
+
+import (
+	"strings"
+	"time"
+
+	"sallyport/internal/broker"
+	"sallyport/internal/carbon"
+	"sallyport/internal/carbon/codecarbon"
+	"sallyport/internal/ledger"
+	"sallyport/internal/runs"
+	"sallyport/internal/session"
+)
+
+// line is an entry with what only others' formats want.
+type line struct {
+	ledger.Entry
+	footprint carbon.Footprint
+	profile   carbon.Profile
+	stream    string // of the dashboard
+	once      bool   // the stream ends with it
+}
+
+func strip(lines []line) []ledger.Entry {
+	var entries []ledger.Entry
+	for i := range lines {
+		entries = append(entries, lines[i].Entry)
+	}
+	return entries
+}
+
+// entries are the lines of a batch: short runs of a kind share one.
+func (b *Books) entries(executions []broker.Execution, rests []rest) []line {
+	var lines []line
+	type group struct {
+		first broker.Execution
+		spent session.Spent
+		runs  int
+		fails int
+	}
+	var groups []*group
+	byKey := map[string]*group{}
+	for _, e := range executions {
+		failed := 0
+		if e.Status != broker.Success {
+			failed = 1
+		}
+		if e.Spent.Wall < short {
+			unknown := ""
+			if e.Spent.CPU < 0 {
+				unknown = "?"
+			}
+			key := strings.Join([]string{e.Session, strings.Join(e.Servers, ","), e.File, unknown}, "\x00")
+			if e.File != "" {
+				key += digest(e.Code)
+			}
+			if g := byKey[key]; g != nil {
+				g.runs, g.fails = g.runs+1, g.fails+failed
+				g.spent = sum(g.spent, e.Spent)
+				continue
+			}
+			g := &group{first: e, spent: e.Spent, runs: 1, fails: failed}
+			byKey[key] = g
+			groups = append(groups, g)
+			continue
+		}
+		groups = append(groups, &group{first: e, spent: e.Spent, runs: 1, fails: failed})
+	}
+	for _, g := range groups {
+		l := b.line(ledger.Run, g.first.Session, g.spent)
+		l.ID, l.Runs, l.Failed, l.Servers, l.File = g.first.ID, g.runs, g.fails, g.first.Servers, g.first.File
+		if g.runs == 1 || g.first.File != "" {
+			l.Code = digest(g.first.Code)
+		}
+		l.Merged = g.runs > 1
+		lines = append(lines, l)
+	}
+	restOf := map[string]session.Spent{}
+	var order []string
+	for _, r := range rests {
+		if _, ok := restOf[r.session]; !ok {
+			order = append(order, r.session)
+			restOf[r.session] = r.spent
+			continue
+		}
+		restOf[r.session] = sum(restOf[r.session], r.spent)
+	}
+	for _, name := range order {
+		lines = append(lines, b.line(ledger.Rest, name, restOf[name]))
+	}
+	return lines
+}
+
+// sum adds up two stretches of the same kind.
+func sum(a, o session.Spent) session.Spent {
+	if o.Began.Before(a.Began) {
+		a.Began = o.Began
+	}
+	a.Wall += o.Wall
+	if a.CPU >= 0 && o.CPU >= 0 {
+		a.CPU += o.CPU
+	} else {
+		a.CPU = -1
+	}
+	if a.ByteSeconds >= 0 && o.ByteSeconds >= 0 {
+		a.ByteSeconds += o.ByteSeconds
+	} else {
+		a.ByteSeconds = -1
+	}
+	a.PeakBytes = max(a.PeakBytes, o.PeakBytes)
+	return a
+}
+
+// line is what was used here.
+func (b *Books) line(kind, name string, s session.Spent) line {
+	p := b.profile()
+	l := b.enter(b.config.Model.Footprint(b.usage(s), p, b.config.Places.Here()))
+	l.profile = p
+	l.Time, l.Kind, l.Session, l.Backend, l.CPUModel = s.Began.UTC(), kind, name, b.config.Backend, p.CPUModel
+	l.Wall = s.Wall.Seconds()
+	if s.CPU >= 0 {
+		cpu := s.CPU.Seconds()
+		l.CPU = &cpu
+	}
+	if s.ByteSeconds >= 0 {
+		bytes := s.ByteSeconds
+		l.Bytes = &bytes
+	}
+	l.stream = name
+	if name == "" || name == broker.DefaultSession {
+		l.stream = broker.DefaultSession + " " + b.instance // it ends with this process
+		b.streams[l.stream] = true
+	}
+	return l
+}
+
+// entryOf is a run on another engine.
+func (b *Books) entryOf(r *runs.Record) line {
+	out := r.Result
+	l := b.enter(b.elsewhere(r))
+	l.profile = carbon.Profile{CPUModel: out.CPUModel, PUE: b.config.Tables.PUE(r.Backend)}
+	l.ID, l.Kind, l.Runs, l.Session, l.Backend, l.File = r.ID, ledger.Run, 1, "", r.Backend, r.Program
+	l.Time = r.Began.UTC()
+	if r.Began.IsZero() {
+		l.Time = r.Created.UTC()
+	}
+	if l.Time.IsZero() {
+		l.Time = time.Now().UTC()
+	}
+	if out.ExitCode != 0 || out.End != "" {
+		l.Failed = 1
+	}
+	l.Wall = duration(out.RanSeconds).Seconds()
+	if out.CPUSeconds > 0 {
+		l.CPU = &out.CPUSeconds
+	}
+	l.CPUModel, l.GPUModel, l.GPUs = out.CPUModel, out.GPUModel, out.GPUs
+	l.stream, l.once = r.Backend+" "+r.ID, true
+	b.streams[l.stream] = true
+	return l
+}
+
+// enter puts a footprint into a line.
+func (b *Books) enter(f carbon.Footprint) line {
+	l := line{footprint: f}
+	e := f.Energy
+	l.Method, l.Joules, l.Low, l.High, l.Missing = f.Method, e.Joules, e.Low, e.High, e.Missing
+	for _, part := range []struct {
+		figure *carbon.Figure
+		to     *float64
+	}{{e.CPU, &l.CPUJoules}, {e.Memory, &l.MemoryJoules}, {e.GPU, &l.GPUJoules}} {
+		if part.figure != nil {
+			*part.to = part.figure.Joules
+		}
+	}
+	if m := f.Emissions; m != nil {
+		l.Grams, l.GramsLow, l.GramsHigh = &m.Grams, &m.Low, &m.High
+		l.Country, l.Region, l.Intensity = m.Grid.Country, m.Grid.Region, m.Grid.GramsPerKWh
+	}
+	return l
+}
+
+// share gives lines to the CSV file and to the dashboard.
+func (b *Books) share(lines []line) {
+	if b.config.CSV != nil {
+		var rows []codecarbon.Row
+		for i := range lines {
+			rows = append(rows, b.row(&lines[i]))
+		}
+		if err := b.config.CSV.Append(rows); err != nil {
+			b.config.Log.Warn("emissions.csv could not be written (carbon.csv)", "error", err)
+		}
+	}
+	if b.config.Dashboard == nil {
+		return
+	}
+	for i := range lines {
+		l := &lines[i]
+		if l.Grams == nil {
+			continue // nobody knows where it was
+		}
+		err := b.config.Dashboard.Add(codecarbon.Stream{Key: l.stream, Run: b.runOf(l)}, deltaOf(l))
+		if err == nil && l.once {
+			err = b.config.Dashboard.End(l.stream)
+		}
+		if err != nil {
+			b.config.Log.Warn("the dashboard's outbox could not be written", "error", err)
+		}
+	}
+}
+
+func known(p *float64) float64 {
+	if p == nil {
+		return 0
+	}
+	return *p
+}
+
+func deltaOf(l *line) codecarbon.Delta {
+	return codecarbon.Delta{
+		Seconds: l.Wall, Kilograms: known(l.Grams) / 1000,
+		CPU: l.CPUJoules / carbon.JoulesPerKWh, GPU: l.GPUJoules / carbon.JoulesPerKWh, RAM: l.MemoryJoules / carbon.JoulesPerKWh,
+		CPUSeconds: known(l.CPU), ByteSeconds: known(l.Bytes),
+	}
+}
+
+const gibibyte = float64(1 << 30)
+
+func (b *Books) runOf(l *line) codecarbon.RunCreate {
+	r := codecarbon.RunCreate{
+		OS: b.config.System, Version: b.config.Version, CPUs: l.profile.LogicalCPUs, CPUModel: l.CPUModel,
+		GPUs: l.GPUs, GPUModel: l.GPUModel, RAM: float64(l.profile.MemoryBytes) / gibibyte, TrackingMode: "process",
+	}
+	if l.once {
+		r.OS = l.Backend
+	}
+	if m := l.footprint.Emissions; m != nil && m.Grid.Cloud != "" {
+		r.Provider, r.Region = &m.Grid.Cloud, &m.Grid.Region
+	}
+	return r
+}
+
+func (b *Books) row(l *line) codecarbon.Row {
+	r := codecarbon.Row{
+		Time: l.Time.Add(time.Duration(l.Wall * float64(time.Second))), Project: b.config.Project, RunID: uuid(), ExperimentID: b.config.Experiment,
+		Seconds: l.Wall, Kilograms: -1, CPU: l.CPUJoules / carbon.JoulesPerKWh, GPU: l.GPUJoules / carbon.JoulesPerKWh, RAM: l.MemoryJoules / carbon.JoulesPerKWh,
+		OS: b.config.System, Version: b.config.Version, CPUs: l.profile.LogicalCPUs, CPUModel: l.CPUModel, GPUs: l.GPUs, GPUModel: l.GPUModel,
+		RAMTotal: float64(l.profile.MemoryBytes) / gibibyte, CPUPercent: -1, RAMPercent: -1, RAMUsed: -1, PUE: l.profile.PUE.Factor,
+	}
+	if l.CPU != nil && l.Wall > 0 && l.profile.LogicalCPUs > 0 {
+		r.CPUPercent = min(100, 100**l.CPU/l.Wall/float64(l.profile.LogicalCPUs))
+	}
+	if l.Bytes != nil && l.Wall > 0 {
+		r.RAMUsed = *l.Bytes / l.Wall / gibibyte
+		if r.RAMTotal > 0 {
+			r.RAMPercent = min(100, 100*r.RAMUsed/r.RAMTotal)
+		}
+	}
+	if m := l.footprint.Emissions; m != nil {
+		r.Kilograms = m.Grams / 1000
+		r.Country, r.CountryCode = m.Grid.CountryName, m.Grid.Country
+		if m.Grid.Cloud != "" {
+			r.CloudProvider, r.CloudRegion = m.Grid.Cloud, m.Grid.Region
+		} else {
+			r.Region = m.Grid.Region
+		}
+	}
+	return r
+}
