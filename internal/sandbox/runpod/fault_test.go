@@ -224,15 +224,14 @@ func TestRedelivery(t *testing.T) {
 		bubble(t, runpodtest.Options{}, nil, func(f *fixture) {
 			report := strong()
 			report.Streams = streams
-			n := 0
+			var n atomic.Int64
 			s := &speaker{report: report, play: func(ctx context.Context, in *job.Input, emit func(job.Chunk)) *job.Output {
-				n++
-				attempt := fmt.Sprint("a", n)
+				attempt := fmt.Sprint("a", n.Add(1))
 				if streams {
 					emit(job.Chunk{Started: &job.Started{Attempt: attempt}})
 					emit(job.Chunk{Stdout: attempt})
 				}
-				_ = sleep(ctx, 20*time.Second)
+				_ = sleep(ctx, 20*time.Second) // the killed one learns of it
 				return &job.Output{Stdout: attempt}
 			}}
 			f.work("w1", s)
@@ -244,8 +243,8 @@ func TestRedelivery(t *testing.T) {
 				f.work("w2", s)
 			})
 			res := f.result(r)
-			if string(res.Stdout) != "a2" || s.ran["run-1"] != 2 {
-				t.Errorf("ran %d times: %+v", s.ran["run-1"], res)
+			if string(res.Stdout) != "a2" || n.Load() != 2 {
+				t.Errorf("ran %d times: %+v", n.Load(), res)
 			}
 			wantText(t, "the notes", strings.Join(res.Notes, "\n"), "delivered the run 2 times")
 			if streams && seen.String() != "a1" {

@@ -1,0 +1,57 @@
+"""Our client with RunPod's own Python worker, through the double."""
+
+import json
+
+from conftest import wait_for
+
+
+def test_a_plain_worker_is_refused(our_client, fake, endpoint, python_worker, tmp_path):
+    """It does not say what it enforces: it gets a question, and no code."""
+    python_worker(endpoint)
+    (tmp_path / "x.py").write_text("print('secret code')")
+    done = our_client(endpoint, "run", "--backend", "runpod", "x.py", expect=None)
+    assert done.returncode != 0
+    assert "runpod.acceptUnknownWorker" in done.stderr + done.stdout
+    assert "No code provided" in done.stderr + done.stdout
+    assert not any("secret code" in e["body"] for e in fake.journal())
+
+
+def test_a_plain_worker_that_is_accepted(our_client, fake, endpoint, python_worker, tmp_path):
+    python_worker(endpoint)
+    (tmp_path / "x.py").write_text("import sys; print('hello'); print('oops', file=sys.stderr); sys.exit(3)")
+    done = our_client(endpoint, "run", "--backend", "runpod", "x.py", expect=3, RUNPOD_ACCEPT_UNKNOWN_WORKER="true")
+    assert done.stdout == "hello\n" and "oops\n" in done.stderr
+    job = fake.jobs(endpoint)[-1]
+    assert job["Input"]["code"].startswith("import sys") and job["Timeout"] == 600_000_000_000
+
+
+def test_its_failures_are_ours(our_client, endpoint, python_worker, tmp_path):
+    python_worker(endpoint, HANDLER_TIMEOUT="1")
+    (tmp_path / "boom.py").write_text("raise")
+    (tmp_path / "slow.py").write_text("import time; time.sleep(30)")
+    accept = {"RUNPOD_ACCEPT_UNKNOWN_WORKER": "true"}
+    failed = our_client(endpoint, "run", "--backend", "runpod", "boom.py", expect=None, **accept)
+    assert failed.returncode != 0 and "ValueError: boom" in failed.stderr
+    slow = our_client(endpoint, "run", "--backend", "runpod", "slow.py", expect=None, **accept)
+    assert slow.returncode != 0 and "its own limit on time" in slow.stderr
+
+
+def test_a_run_is_found_again(our_client, endpoint, python_worker, tmp_path):
+    (tmp_path / "x.py").write_text("print('later')")
+    python_worker(endpoint)
+    accept = {"RUNPOD_ACCEPT_UNKNOWN_WORKER": "true"}
+    our_client(endpoint, "run", "--backend", "runpod", "--detach", "x.py", **accept)
+    (run,) = json.loads(our_client(endpoint, "runs", "list", "--json", **accept).stdout)["runs"]
+    done = our_client(endpoint, "runs", "wait", run["id"], **accept)
+    assert done.stdout == "later\n"
+
+
+def test_cancel(our_client, fake, endpoint, python_worker, tmp_path):
+    (tmp_path / "x.py").write_text("import time; time.sleep(100)")
+    python_worker(endpoint)
+    accept = {"RUNPOD_ACCEPT_UNKNOWN_WORKER": "true"}
+    our_client(endpoint, "run", "--backend", "runpod", "--detach", "x.py", **accept)
+    wait_for(lambda: fake.jobs(endpoint)[-1]["Status"] == "IN_PROGRESS")
+    (run,) = json.loads(our_client(endpoint, "runs", "list", "--json", **accept).stdout)["runs"]
+    our_client(endpoint, "runs", "cancel", run["id"], **accept)
+    assert fake.jobs(endpoint)[-1]["Status"] == "CANCELLED"
