@@ -27,7 +27,7 @@ func (a *app) kaggle() (sandbox.Backend, error) {
 		APIToken: a.env["KAGGLE_API_TOKEN"], Username: a.env["KAGGLE_USERNAME"], Key: a.env["KAGGLE_KEY"],
 		ConfigDir: a.env["KAGGLE_CONFIG_DIR"], Home: a.env.home(), XDGConfig: a.env["XDG_CONFIG_HOME"],
 	}
-	if a.env["KAGGLE_KERNEL_RUN_TYPE"] != "" { // in a session of Kaggle's itself
+	if a.env["KAGGLE_KERNEL_RUN_TYPE"] != "" && a.env["KAGGLE_DATA_PROXY_URL"] != "" { // in a session of Kaggle's itself
 		sources.NotebookToken = a.env["KAGGLE_API_V1_TOKEN"]
 	}
 	return kaggle.New(kaggle.Options{

@@ -30,67 +30,44 @@ func home(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// TestOrder: Kaggle's own order of precedence, checked against its own program
-// in test/kaggle.
+// TestOrder: Kaggle's own order of precedence. Its own program finds the same
+// for each case (test/kaggle).
 func TestOrder(t *testing.T) {
-	const legacy, oauth = `{"username":"file","key":"filekey"}`, `{"refresh_token":"rrrr","username":"oauth"}`
-	all := map[string]string{
-		".kaggle/access_token": "filetoken\n", ".kaggle/access_token.txt": "txttoken", ".kaggle/kaggle.json": legacy, ".kaggle/credentials.json": oauth,
+	data, err := os.ReadFile("testdata/order.json")
+	if err != nil {
+		t.Fatal(err)
 	}
-	without := func(names ...string) map[string]string {
-		m := map[string]string{}
-		for k, v := range all {
-			m[k] = v
-		}
-		for _, n := range names {
-			delete(m, n)
-		}
-		return m
+	var cases []struct {
+		Name       string
+		Files, Env map[string]string
+		Want       string
 	}
-	tokenFile := filepath.Join(home(t, map[string]string{"tok": " named \n"}), "tok")
-	emptyFile := filepath.Join(home(t, map[string]string{"tok": " \n"}), "tok")
-	configDir := home(t, map[string]string{"kaggle.json": `{"username":"dir","key":"dirkey"}`})
-	notebook := filepath.Join(home(t, map[string]string{"tok": "session"}), "tok")
-	for _, tt := range []struct {
-		name  string
-		files map[string]string
-		s     Sources
-		want  string // token, or user:key, or refresh
-	}{
-		{"in a session", all, Sources{NotebookToken: notebook, APIToken: "envtoken"}, "session"},
-		{"variable", all, Sources{APIToken: " envtoken "}, "envtoken"},
-		{"variable of a file", all, Sources{APIToken: tokenFile}, "named"},
-		{"variable of an empty file", all, Sources{APIToken: emptyFile}, "file:filekey"},
-		{"token file", all, Sources{Username: "env", Key: "envkey"}, "filetoken"},
-		{"token file with .txt", without(".kaggle/access_token"), Sources{}, "txttoken"},
-		{"user and key", without(".kaggle/access_token", ".kaggle/access_token.txt"), Sources{Username: "env", Key: "envkey"}, "env:envkey"},
-		{"user of the environment, key of the file", without(".kaggle/access_token", ".kaggle/access_token.txt"), Sources{Username: "env"}, "env:filekey"},
-		{"kaggle.json", without(".kaggle/access_token", ".kaggle/access_token.txt"), Sources{}, "file:filekey"},
-		{"folder", without(".kaggle/access_token", ".kaggle/access_token.txt"), Sources{ConfigDir: configDir}, "dir:dirkey"},
-		{"oauth", map[string]string{".kaggle/credentials.json": oauth}, Sources{}, "rrrr"},
-		{"a folder without kaggle.json", all, Sources{ConfigDir: t.TempDir()}, "filetoken"},
-		{"XDG", map[string]string{"xdg/kaggle/kaggle.json": legacy}, Sources{XDGConfig: "xdg"}, "file:filekey"},
-		{"nothing", nil, Sources{}, ""},
-		{"half of a pair", nil, Sources{Key: "k"}, ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if tt.s.XDGConfig != "" && runtime.GOOS != "linux" {
+	if err := json.Unmarshal(data, &cases); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range cases {
+		t.Run(tt.Name, func(t *testing.T) {
+			if runtime.GOOS != "linux" && strings.Contains(tt.Name, "XDG") {
 				t.Skip("Linux alone")
 			}
-			tt.s.Home = home(t, tt.files)
-			if tt.s.XDGConfig != "" {
-				tt.s.XDGConfig = filepath.Join(tt.s.Home, tt.s.XDGConfig)
+			dir := home(t, tt.Files)
+			env := func(name string) string { return strings.ReplaceAll(tt.Env[name], "$HOME", dir) }
+			s := Sources{
+				APIToken: env("KAGGLE_API_TOKEN"), Username: env("KAGGLE_USERNAME"), Key: env("KAGGLE_KEY"),
+				ConfigDir: env("KAGGLE_CONFIG_DIR"), Home: dir, XDGConfig: env("XDG_CONFIG_HOME"), NotebookToken: env("KAGGLE_API_V1_TOKEN"),
 			}
-			c, err := tt.s.find()
-			got := c.token
+			c, err := s.find()
+			got := ""
 			switch {
 			case c.refresh != "":
-				got = c.refresh
+				got = "refresh " + c.refresh
+			case c.token != "":
+				got = "token " + c.token
 			case c.key != "":
-				got = c.username + ":" + c.key
+				got = "key " + c.username + ":" + c.key
 			}
-			if got != tt.want || (tt.want == "") != errors.Is(err, errNoCredentials) {
-				t.Errorf("%q of %q, %v; want %q", got, c.source, err, tt.want)
+			if got != tt.Want || (tt.Want == "") != errors.Is(err, errNoCredentials) {
+				t.Errorf("%q of %q, %v; want %q", got, c.source, err, tt.Want)
 			}
 			if len(c.warnings) != 0 {
 				t.Errorf("warnings %v", c.warnings)

@@ -186,6 +186,13 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
 		s.serveLogs(w, r, &entry, owner, slug)
 		return
 	}
+	if rest == "kernels.KernelsApiService/GetKernelSessionLogsStream" && r.Method == http.MethodPost {
+		var in about
+		_ = json.Unmarshal(body, &in)
+		entry.Call = "logs"
+		s.serveLogs(w, r, &entry, in.UserName, in.KernelSlug)
+		return
+	}
 	handler, call, request := s.route(r, rest, body)
 	entry.Call = call
 	if handler == nil {
