@@ -63,6 +63,7 @@ var phrases = []struct {
 	{"oci runtime not found", errNoRuntime},
 	{"executable file `", errNoPython}, // crun's words
 	{"executable file not found in $path", errNoPython},
+	{"during container init: exec: ", errNoPython},
 	{"no such file or directory: oci runtime attempted to invoke a command", errNoPython},
 	{"cgroups v1 not supported", errCgroup},
 	{"cgroups in hybrid mode not supported", errCgroup},

@@ -1,6 +1,8 @@
 package container
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,41 +90,42 @@ type stats struct {
 	memory int64
 }
 
-// parseStats reads `stats --format '{{json .}}'` of either engine.
+// parseStats reads `stats --no-stream --format '{{json .}}'` of either engine:
+// an object of Docker's, a list of Podman's.
 func parseStats(data []byte) (stats, error) {
 	var s struct {
-		CPUNano *int64 // Podman's
-		// Podman has numbers where Docker has texts.
-		MemUsage any
 		CPUPerc  string // Docker's
-		CPU      any
+		MemUsage string
+		CPUTime  string `json:"cpu_time"` // Podman's
+		Memory   string `json:"mem_usage"`
 	}
-	line, _, _ := strings.Cut(strings.TrimSpace(string(data)), "\n")
-	if err := json.Unmarshal([]byte(line), &s); err != nil {
+	data = bytes.TrimSpace(data)
+	if bytes.HasPrefix(data, []byte("[")) {
+		var list []json.RawMessage
+		if err := json.Unmarshal(data, &list); err != nil {
+			return stats{}, err
+		}
+		if len(list) == 0 {
+			return stats{}, errNoContainer
+		}
+		data = list[0]
+	}
+	line, _, _ := bytes.Cut(data, []byte("\n{"))
+	if err := json.Unmarshal(line, &s); err != nil {
 		return stats{}, err
 	}
 	out := stats{cpu: -1}
-	if s.CPUNano != nil {
-		out.cpu = time.Duration(*s.CPUNano)
-	} else if share, err := strconv.ParseFloat(strings.TrimSuffix(s.CPUPerc, "%"), 64); err == nil {
+	if cpu, err := time.ParseDuration(s.CPUTime); err == nil && cpu >= 0 {
+		out.cpu = cpu
+	} else if share, err := strconv.ParseFloat(strings.TrimSuffix(s.CPUPerc, "%"), 64); err == nil && share >= 0 && share < 1e6 {
 		out.share = share / 100
 	} else {
-		return stats{}, errors.New("stats: no share of the processors")
+		return stats{}, errors.New("stats: no use of the processors")
 	}
-	switch m := s.MemUsage.(type) {
-	case float64:
-		out.memory = int64(m)
-	case string:
-		used, _, _ := strings.Cut(m, "/")
-		n, err := parseSize(strings.TrimSpace(used))
-		if err != nil {
-			return stats{}, err
-		}
-		out.memory = n
-	default:
-		return stats{}, errors.New("stats: no memory")
-	}
-	return out, nil
+	used, _, _ := strings.Cut(cmp.Or(s.MemUsage, s.Memory), "/")
+	var err error
+	out.memory, err = parseSize(strings.TrimSpace(used))
+	return out, err
 }
 
 // parseSize reads sizes as engines print them: "12.5MiB", "7.2kB".
@@ -137,7 +140,7 @@ func parseSize(s string) (int64, error) {
 	for _, u := range units {
 		if number, ok := strings.CutSuffix(s, u.suffix); ok {
 			n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-			if err != nil || n < 0 || n > 1e9 {
+			if err != nil || !(n >= 0 && n <= 1e6) {
 				return 0, errors.New("stats: size " + strconv.Quote(s))
 			}
 			return int64(n * u.factor), nil

@@ -1,0 +1,109 @@
+package container
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sallyport/internal/sandbox"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func example() *box {
+	return &box{
+		name: "sallyport-abc-run-1", instance: "abc", run: "run-1", owner: "alice\n--privileged",
+		image: "sha256:0123", python: "python3", user: DefaultUser,
+		limits:  sandbox.Limits{MemoryBytes: 512 << 20, Processes: 128, CPUs: 1.5, WorkspaceBytes: 128 << 20, TmpBytes: 64 << 20, OpenFiles: 1024},
+		volumes: []string{"/data"},
+		flags:   flags{memory: true, swap: true, pids: true, cpus: true, maxOpen: 20000, maxProcesses: 32768},
+	}
+}
+
+// TestArguments: a container's isolation is exactly its arguments, so that a
+// change of them is a change that is seen.
+func TestArguments(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*box)
+	}{
+		{"docker", func(*box) {}},
+		{"docker-runtime", func(b *box) { b.runtime, b.limits.CPUs = "runsc", 0 }},
+		{"podman", func(b *box) { b.flags.podman = true }},
+		{"podman-bare", func(b *box) { b.flags = flags{podman: true} }},
+		{"podman-remote", func(b *box) {
+			b.flags.podman, b.flags.remote, b.flags.maxOpen, b.flags.maxProcesses = true, true, 0, 0
+			b.runtime, b.userns = "crun", "auto"
+		}},
+		{"podman-runtime", func(b *box) {
+			b.flags.podman, b.runtime, b.limits.OpenFiles = true, "/opt/bin/runsc", 1<<20
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := example()
+			tt.change(b)
+			args := b.args()
+			// The program is tested by running it.
+			i := slices.Index(args, opening)
+			if i < 0 {
+				t.Fatal("the opening is not among the arguments")
+			}
+			args[i] = "OPENING"
+			args[i+1] = "N"
+			got := strings.ReplaceAll(strings.Join(args, "\n"), "\n--", "\n  --") + "\n"
+			file := filepath.Join("testdata", tt.name+".args")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// TestArgumentsAlways: what no engine may lack.
+func TestArgumentsAlways(t *testing.T) {
+	for _, podman := range []bool{false, true} {
+		b := example()
+		b.flags.podman = podman
+		text := " " + strings.Join(b.args(), " ") + " "
+		for _, want := range []string{
+			" --network none ", " --read-only ", " --cap-drop ALL ", " --security-opt no-new-privileges ", " --user 65534:65534 ",
+			" --pull never ", " --memory 536870912 ", " --memory-swap 536870912 ", " --pids-limit 128 ", " --cpus 1.5 ",
+			" --ulimit nofile=1024:1024 ", " --ipc private ", " --cgroupns private ", " --log-driver none ", " --privileged=false ",
+			" --tmpfs /workspace:rw,noexec,nosuid,nodev,", ",size=134217728", " --entrypoint python3 sha256:0123 -I -S ",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("podman %v: no %q in %s", podman, want, text)
+			}
+		}
+		for _, never := range []string{" --volume ", " -v ", "type=bind", " --device ", " --cap-add ", "seccomp=unconfined", " --network host ", " --privileged "} {
+			if strings.Contains(text, never) {
+				t.Errorf("podman %v: %q in %s", podman, never, text)
+			}
+		}
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"alice": "alice", "a\nb\x00c\x7f": "a_b_c_", "ä": "ä", "a\xffb": "a_b",
+	} {
+		if got := printable(in); got != want {
+			t.Errorf("%q becomes %q", in, got)
+		}
+	}
+	if got := printable(strings.Repeat("ä", 300)); len(got) > maxOwner || !strings.HasPrefix(got, "ää") {
+		t.Errorf("%d bytes", len(got))
+	}
+}
