@@ -49,6 +49,9 @@ func TestMachinePowerAsCodeCarbon(t *testing.T) {
 
 func TestTDP(t *testing.T) {
 	all := tables(t)
+	if n := len(all.cpus().names); n != strings.Count(string(cpuTable), "\n")-1 || n < 4900 {
+		t.Errorf("%d processors were read", n)
+	}
 	for _, c := range []struct {
 		model string
 		watts float64

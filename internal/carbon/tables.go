@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -36,8 +37,7 @@ var pueTable []byte
 // Tables are the numbers that others have measured and published. They are
 // not modified, and safe for concurrent use.
 type Tables struct {
-	exact   map[string]float64 // TDP by lower-case name
-	tokens  []tokenSet
+	cpus    func() *cpus // read when a processor is looked for
 	boards  []Board
 	grid    map[string]gridLine // by key
 	cloud   map[string]bool     // providers
@@ -45,9 +45,13 @@ type Tables struct {
 	pue     map[string]PUE
 }
 
-type tokenSet struct {
-	words map[string]bool
-	tdp   float64
+// cpus are the processors, the largest table by far.
+type cpus struct {
+	exact map[string]float64 // TDP by lower-case name
+	names [][2]string        // and the power, as text
+
+	mu    sync.Mutex
+	found map[string]float64 // by what was asked; negative: not known
 }
 
 // Board is the power of an accelerator, by its maker.
@@ -73,14 +77,13 @@ type DataCenter struct {
 
 // Load reads the tables that are in the executable.
 func Load() (*Tables, error) {
-	t := &Tables{exact: map[string]float64{}, grid: map[string]gridLine{}, cloud: map[string]bool{},
+	t := &Tables{cpus: sync.OnceValue(readCPUs), grid: map[string]gridLine{}, cloud: map[string]bool{},
 		centers: map[string]DataCenter{}, pue: map[string]PUE{}}
 	for _, step := range []struct {
 		name string
 		raw  []byte
 		row  func([]string) error
 	}{
-		{"cpu_power", cpuTable, t.addCPU},
 		{"gpu_power", gpuTable, t.addGPU},
 		{"grid", gridTable, t.addGrid(sourcesOf(sourceTable))},
 		{"runpod", runpodTable, t.addCenter},
@@ -108,11 +111,19 @@ func sourcesOf(raw []byte) map[string]string {
 	return names
 }
 
-func (t *Tables) addCPU(r []string) error {
-	watts, err := strconv.ParseFloat(r[1], 64)
-	t.exact[strings.ToLower(r[0])] = watts
-	t.tokens = append(t.tokens, tokenSet{wordsOf(r[0]), watts})
-	return err
+// readCPUs reads the processors. A test holds that every line can be read.
+func readCPUs() *cpus {
+	c := &cpus{exact: map[string]float64{}, found: map[string]float64{}}
+	records, _ := csv.NewReader(bytes.NewReader(cpuTable)).ReadAll()
+	for _, r := range records[min(1, len(records)):] {
+		watts, err := strconv.ParseFloat(r[1], 64)
+		if err != nil {
+			continue
+		}
+		c.exact[strings.ToLower(r[0])] = watts
+		c.names = append(c.names, [2]string{r[0], r[1]})
+	}
+	return c
 }
 
 func (t *Tables) addGPU(r []string) error {
@@ -209,29 +220,48 @@ var (
 // add, or the one line whose words are all in the name or the reverse.
 func (t *Tables) TDP(model string) (float64, bool) {
 	model = strings.TrimSpace(model)
-	if model == "" {
+	const most = 300
+	if model == "" || len(model) > most {
 		return 0, false
 	}
-	if w, ok := t.exact[strings.ToLower(model)]; ok {
-		return w, true
+	c := t.cpus()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	watts, ok := c.found[model]
+	if !ok {
+		watts = c.find(model)
+		const enough = 100 // names come from services, too
+		if len(c.found) < enough {
+			c.found[model] = watts
+		}
+	}
+	return max(0, watts), watts >= 0
+}
+
+func (c *cpus) find(model string) float64 {
+	if w, ok := c.exact[strings.ToLower(model)]; ok {
+		return w
 	}
 	plain := strings.ReplaceAll(model, "(R)", "")
 	if i := strings.Index(plain, " CPU @ "); i > 0 {
 		plain = plain[:i]
 	}
 	plain = frequency.ReplaceAllString(strings.ReplaceAll(plain, " CPU", ""), "")
-	if w, ok := t.exact[strings.ToLower(plain)]; ok {
-		return w, true
+	if w, ok := c.exact[strings.ToLower(plain)]; ok {
+		return w
 	}
 	words := wordsOf(plain)
-	found, watts := 0, 0.0
-	for _, one := range t.tokens {
-		if within(one.words, words) || within(words, one.words) {
+	found, watts := 0, ""
+	for _, one := range c.names {
+		if w := wordsOf(one[0]); within(w, words) || within(words, w) {
 			found++
-			watts = one.tdp
+			watts = one[1]
 		}
 	}
-	return watts, found == 1
+	if w, err := strconv.ParseFloat(watts, 64); err == nil && found == 1 {
+		return w
+	}
+	return -1
 }
 
 // threadsOf is how many threads a processor runs, where its name says how many

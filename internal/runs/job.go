@@ -128,7 +128,11 @@ func (j *Job) ended(ctx context.Context, b sandbox.BatchResult) {
 	j.mu.Lock()
 	j.record.Result, j.record.State, j.record.Status, j.record.Ended = r, Ended, "", time.Now().UTC()
 	j.save()
+	record := j.record
 	j.mu.Unlock()
+	if j.store.ended != nil {
+		j.store.ended(&record)
+	}
 	j.fetch(ctx)
 }
 

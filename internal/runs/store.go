@@ -25,6 +25,7 @@ type Store struct {
 	engines map[string]sandbox.Backend
 	keep    time.Duration
 	log     *slog.Logger
+	ended   func(*Record) // nil: nobody wants to know
 }
 
 // NewStore returns the runs in dir, which exists once there is one. Engines are
@@ -33,6 +34,10 @@ type Store struct {
 func NewStore(dir state.Dir, engines map[string]sandbox.Backend, keep time.Duration, log *slog.Logger) *Store {
 	return &Store{dir: dir, engines: engines, keep: keep, log: log}
 }
+
+// OnEnd has told be told of every run that this process sees end, by a
+// goroutine that waits for it. It is called before the store is used.
+func (s *Store) OnEnd(told func(*Record)) { s.ended = told }
 
 // Options say more of a run that is started.
 type Options struct {
