@@ -130,7 +130,7 @@ func (e *Executor) Do(ctx context.Context, j Job, emit func(job.Chunk)) Result {
 	if req.Probe != 0 {
 		return Result{Output: out}
 	}
-	if strings.TrimSpace(in.Code) == "" {
+	if strings.TrimSpace(in.Program()) == "" {
 		return e.refuse(out, plain, "no code: the input needs {\"code\": \"…\"}")
 	}
 	if why := e.lacks(req); why != "" {
@@ -301,8 +301,8 @@ func (e *Executor) run(ctx context.Context, j Job, in *job.Input, req *job.Reque
 	watch := e.config.GPU.Watch()
 	began := time.Now()
 	o, err := s.Exec(ctx, s.Enter(), session.Request{
-		Code: in.Code, Filename: req.Filename, Args: req.Args,
-		Script: req.Session == "", Timeout: timeout, Files: spec.Files,
+		Code: in.Program(), Filename: req.Filename, Args: req.Args,
+		Script: plain || req.Script, Timeout: timeout, Files: spec.Files,
 		Collect: collected.choose, Output: sink, Measure: true,
 	})
 	joules := watch.Stop()

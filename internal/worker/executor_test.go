@@ -113,7 +113,7 @@ os.makedirs("out")
 open("out/x.bin", "wb").write(bytes(3))
 open("large", "wb").write(bytes(5000))
 `, Sallyport: &job.Request{
-		Version: 1, Run: "run-1", Args: []string{"a", "b"}, Env: map[string]string{"GIVEN": "yes"},
+		Version: 1, Run: "run-1", Script: true, Args: []string{"a", "b"}, Env: map[string]string{"GIVEN": "yes"},
 		Files: []job.File{{Path: "d/in.bin", Data: []byte{1, 2}}}, Output: &job.Wanted{Files: true, FileBytes: 4000},
 	}}, nil)
 	if want := "['a', 'b'] yes b'\\x01\\x02' __main__\n"; r.Error != "" || r.Output.Stdout != want || r.Output.ReturnCode != 0 {
