@@ -21,6 +21,7 @@ var layers = []layer{
 	{"cmd/sallyport", 90, []string{"internal/cli", "internal/sandbox/gvisor/cell", "internal/sandbox/process"}},
 
 	{"internal/cli", 80, []string{
+		"internal/accounting", "internal/carbon", "internal/carbon/codecarbon", "internal/carbon/hardware", "internal/carbon/intensity", "internal/ledger",
 		"internal/catalog", "internal/hidden", "internal/pins", "internal/signature",
 		"internal/control", "internal/session",
 		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/policy", "internal/runs",
@@ -121,6 +122,7 @@ var programs = map[string][]string{
 	"test/engines":            {"internal/sandbox", "internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/process", "internal/sandbox/sandboxtest", "internal/state"},
 	"test/engines/matrix":     nil,
 	"test/faults":             {"internal/sandbox/sandboxtest"},
+	"test/endurance":          {"internal/sandbox/sandboxtest"},
 	"test/proxies":            nil,
 	"test/kaggle/fake":        {"internal/sandbox/kaggle/kaggletest"},
 	"test/runpod/fake":        {"internal/sandbox/runpod/runpodtest"},

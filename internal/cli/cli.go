@@ -57,6 +57,7 @@ type grammar struct {
 	Worker     workerCmd     `cmd:"" help:"Work for a service's queue: run other people's jobs in sandboxes."`
 	Memory     memoryCmd     `cmd:"" help:"Show and change what code has kept for later sessions."`
 	SavedTools savedToolsCmd `cmd:"" help:"Show and move the functions that code has saved for later sessions."`
+	Carbon     carbonCmd     `cmd:"" help:"Energy and emissions of what runs: reports, estimates, metrics."`
 	Config     configCmd     `cmd:"" help:"Print the settings in force and where each came from."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }

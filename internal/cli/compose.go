@@ -67,12 +67,19 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 	if err != nil {
 		return nil, err
 	}
+	books, err := a.books(backend.Name())
+	if err != nil {
+		return nil, err
+	}
 	s := &system{backend: backend, batch: batch, runs: a.runsOf(batch), policy: rules}
 
 	s.library, s.problems, err = a.library(f.ServersConfig, func(now *library.Snapshot) {
 		s.servers.Replace(now.Definitions, drainTime)
 	})
 	if err != nil {
+		if books != nil {
+			books.Close()
+		}
 		return nil, err
 	}
 	s.servers = upstream.NewManager(s.library.Snapshot().Definitions, upstream.Options{
@@ -129,6 +136,11 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		Logs:            logs(set.StateDir),
 		LogBytes:        set.Sessions.Logs,
 		MaxCalls:        set.Servers.MaxCalls,
+		ShowUsage:       set.Output.Usage,
+	}
+	if books != nil {
+		config.Accountant = books
+		s.runs.OnEnd(func(r *runs.Record) { books.Ran(r) })
 	}
 	if set.Memory.Enabled {
 		config.Memory = memoryOf(set)
@@ -140,6 +152,9 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 	s.close = func() {
 		if s.broker != nil {
 			s.broker.Close()
+		}
+		if books != nil {
+			books.Close() // when all that ran is known
 		}
 		s.library.Close()
 		// Not the command's context: it may be what ended the command.

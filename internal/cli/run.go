@@ -91,7 +91,7 @@ func (c *runCmd) Run(a *app) error {
 	a.warnOf(sys, c.Server...)
 	a.awaitImage(sys)
 
-	req := broker.Request{Shown: true, Code: code, Servers: c.Server, Timeout: c.Timeout, Script: script, Session: c.Session, Args: c.Args}
+	req := broker.Request{Shown: true, Measure: c.JSON, Code: code, Servers: c.Server, Timeout: c.Timeout, Script: script, Session: c.Session, Args: c.Args}
 	if script {
 		req.Filename = c.filename()
 	}

@@ -32,11 +32,25 @@ func (a *app) runs() (store *runs.Store, done func(), err error) {
 	if err := a.configure(); err != nil {
 		return nil, nil, err
 	}
-	engines, err := a.batchEngines()
+	books, err := a.books("")
 	if err != nil {
 		return nil, nil, err
 	}
-	return a.runsOf(engines), func() {
+	engines, err := a.batchEngines()
+	if err != nil {
+		if books != nil {
+			books.Close()
+		}
+		return nil, nil, err
+	}
+	store = a.runsOf(engines)
+	if books != nil {
+		store.OnEnd(func(r *runs.Record) { books.Ran(r) })
+	}
+	return store, func() {
+		if books != nil {
+			books.Close()
+		}
 		for _, e := range engines {
 			if err := e.Close(); err != nil {
 				a.log.Warn("cleaning up", "error", err)

@@ -327,7 +327,8 @@ type Sum struct {
 	Name   string  `json:"name"`
 	Runs   int     `json:"runs"`
 	Failed int     `json:"failed"`
-	Wall   float64 `json:"wallSeconds"`
+	Wall   float64 `json:"wallSeconds"` // of runs
+	Rested float64 `json:"restSeconds"` // of sandboxes between runs
 	CPU    float64 `json:"cpuSeconds"`
 	Joules float64 `json:"joules"`
 	Low    float64 `json:"low"`
@@ -397,6 +398,7 @@ func (s *Sum) add(e *Entry, part float64) {
 	if e.Kind == Run {
 		s.Wall += part * e.Wall
 	} else {
+		s.Rested += part * e.Wall
 		s.RestJoules += part * e.Joules
 	}
 	if e.CPU != nil {

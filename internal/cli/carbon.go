@@ -1,0 +1,372 @@
+package cli
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"sallyport/internal/ledger"
+	"sallyport/internal/state"
+)
+
+type carbonCmd struct {
+	Report   carbonReportCmd   `cmd:"" default:"withargs" help:"Energy and emissions of what has run."`
+	Estimate carbonEstimateCmd `cmd:"" help:"Compare engines before something runs: here, Kaggle, the regions of RunPod."`
+	Metrics  carbonMetricsCmd  `cmd:"" help:"Print totals in the form of Prometheus, under CodeCarbon's names."`
+	Sync     carbonSyncCmd     `cmd:"" help:"Send what has not reached the dashboard of CodeCarbon yet."`
+}
+
+// sinceFlag is a time in the past: a duration back from now, or a date.
+type sinceFlag struct{ time.Time }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *sinceFlag) UnmarshalText(text []byte) error {
+	t, err := parseSince(string(text), time.Now())
+	s.Time = t
+	return err
+}
+
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n >= 0 && n < 100000 {
+			return now.AddDate(0, 0, -n), nil
+		}
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q: write how long ago (24h, 7d), or a date (2026-11-01)", text)
+}
+
+type carbonReportCmd struct {
+	Since sinceFlag `help:"From when on: how long ago (24h, 7d), or a date (2026-11-01)." default:"30d" placeholder:"TIME"`
+	By    string    `help:"Add up by session, server, backend or day." enum:"session,server,backend,day" default:"session"`
+	CSV   bool      `help:"Print CSV." name:"csv" xor:"form"`
+	JSON  bool      `help:"Print JSON." name:"json" xor:"form"`
+}
+
+// Help implements kong's HelpProvider.
+func (*carbonReportCmd) Help() string {
+	return `Every run is accounted, of all your Sallyports; what is left between runs is the session's. A range stands beside each figure: the truth is expected in it. Emissions need a place: set carbon.location.
+
+Example:
+  sallyport carbon report --since 7d --by day
+  sallyport carbon report --by server --json`
+}
+
+// Run implements the command.
+func (c *carbonReportCmd) Run(a *app) error {
+	if err := a.configure(); err != nil {
+		return err
+	}
+	book := a.ledgerOf()
+	if book == nil {
+		return state.ErrNoPlace
+	}
+	groups, total, unread, err := book.Report(c.Since.Time, ledger.By(c.By))
+	if err != nil {
+		return err
+	}
+	if unread > 0 {
+		a.log.Warn("lines of the ledger could not be read", "lines", unread)
+	}
+	switch {
+	case c.JSON:
+		if groups == nil {
+			groups = []ledger.Sum{}
+		}
+		return a.printJSON(struct {
+			Since  time.Time    `json:"since"`
+			By     string       `json:"by"`
+			Groups []ledger.Sum `json:"groups"`
+			Total  ledger.Sum   `json:"total"`
+		}{c.Since.Time, c.By, groups, total})
+	case c.CSV:
+		return c.csv(a, groups)
+	}
+	if len(groups) == 0 {
+		fmt.Fprintf(a.stdio.Out, "Nothing has run since %s.\n", c.Since.Local().Format("2006-01-02 15:04"))
+		return nil
+	}
+	return c.table(a, groups, total)
+}
+
+func optional(f *float64) string {
+	if f == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*f, 'g', -1, 64)
+}
+
+func (c *carbonReportCmd) csv(a *app, groups []ledger.Sum) error {
+	w := csv.NewWriter(a.stdio.Out)
+	plain := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+	rows := [][]string{{c.By, "runs", "failed", "wall_seconds", "cpu_seconds", "joules", "joules_low", "joules_high",
+		"cpu_joules", "memory_joules", "gpu_joules", "rest_joules", "grams_co2e", "grams_low", "grams_high", "unplaced_joules"}}
+	for _, g := range groups {
+		rows = append(rows, []string{g.Name, strconv.Itoa(g.Runs), strconv.Itoa(g.Failed), plain(g.Wall), plain(g.CPU), plain(g.Joules), plain(g.Low), plain(g.High),
+			plain(g.CPUJoules), plain(g.MemoryJoules), plain(g.GPUJoules), plain(g.RestJoules), optional(g.Grams), optional(g.GramsLow), optional(g.GramsHigh), plain(g.Unplaced)})
+	}
+	return w.WriteAll(rows)
+}
+
+// table prints groups with bars of their energy.
+func (c *carbonReportCmd) table(a *app, groups []ledger.Sum, total ledger.Sum) error {
+	most := 0.0
+	for _, g := range groups {
+		most = max(most, g.Joules)
+	}
+	w := tabwriter.NewWriter(a.stdio.Out, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(w, "%s\tRUNS\tCPU\tENERGY\t(RANGE)\tCO2E\t(RANGE)\t\n", strings.ToUpper(c.By))
+	for _, g := range append(groups, total) {
+		bar := ""
+		if g.Name != total.Name {
+			bar = barOf(g.Joules, most)
+		}
+		grams, span := "unknown", ""
+		if g.Grams != nil {
+			grams, span = withUnit(*g.Grams, "g"), between(*g.GramsLow, *g.GramsHigh, "g")
+			if g.Unplaced > 0 {
+				grams += " + unknown"
+			}
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(g.Name), g.Runs, time.Duration(g.CPU*float64(time.Second)).Round(time.Millisecond),
+			withUnit(g.Joules, "J"), between(g.Low, g.High, "J"), grams, span, bar)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if total.RestJoules > 0 {
+		fmt.Fprintf(a.stdio.Out, "\n%s of it between runs: starts, background tasks, memory of variables.\n", withUnit(total.RestJoules, "J"))
+	}
+	if total.Unplaced > 0 {
+		fmt.Fprintf(a.stdio.Out, "The place of %s is not known, and so its emissions are not: set carbon.location (FRA, USA/california, …).\n", withUnit(total.Unplaced, "J"))
+	}
+	return nil
+}
+
+// barOf is a bar of at most 30 characters.
+func barOf(value, most float64) string {
+	const width = 30
+	if most <= 0 {
+		return ""
+	}
+	eighths := int(math.Round(value / most * width * 8))
+	bar := strings.Repeat("█", eighths/8)
+	if rest := eighths % 8; rest > 0 {
+		bar += string([]rune("▏▎▍▌▋▊▉")[rest-1])
+	}
+	if utf8.RuneCountInString(bar) == 0 && value > 0 {
+		bar = "▏"
+	}
+	return bar
+}
+
+// withUnit is a number with three significant digits and a decimal prefix.
+func withUnit(f float64, unit string) string {
+	if f == 0 || math.IsNaN(f) || math.IsInf(f, 0) {
+		return "0 " + unit
+	}
+	prefixes := []string{"n", "µ", "m", "", "k", "M", "G", "T"}
+	i := 3
+	for math.Abs(f) >= 999.5 && i < len(prefixes)-1 {
+		f, i = f/1000, i+1
+	}
+	for math.Abs(f) < 0.9995 && i > 0 {
+		f, i = f*1000, i-1
+	}
+	digits := 2
+	switch a := math.Abs(f); {
+	case a >= 99.95:
+		digits = 0
+	case a >= 9.995:
+		digits = 1
+	}
+	return strconv.FormatFloat(f, 'f', digits, 64) + " " + prefixes[i] + unit
+}
+
+func between(low, high float64, unit string) string {
+	return "(" + withUnit(low, unit) + " – " + withUnit(high, unit) + ")"
+}
+
+type carbonMetricsCmd struct{}
+
+// Help implements kong's HelpProvider.
+func (*carbonMetricsCmd) Help() string {
+	return `Totals of the ledger, of all your Sallyports, for a node exporter's textfile collector or a scrape through a script. Powers are means over the time that sandboxes were there.
+
+Example:
+  sallyport carbon metrics > /var/lib/node_exporter/sallyport.prom`
+}
+
+// Run implements the command.
+func (*carbonMetricsCmd) Run(a *app) error {
+	if err := a.configure(); err != nil {
+		return err
+	}
+	book := a.ledgerOf()
+	if book == nil {
+		return state.ErrNoPlace
+	}
+	e, err := a.emissions()
+	if err != nil {
+		return err
+	}
+	groups, _, _, err := book.Report(time.Time{}, ledger.ByBackend)
+	if err != nil {
+		return err
+	}
+	project := e.config.Project
+	if project == "" {
+		project = "sallyport"
+	}
+	_, err = a.stdio.Out.Write([]byte(exposition(groups, project)))
+	return err
+}
+
+// exposition is the text form of Prometheus.
+func exposition(groups []ledger.Sum, project string) string {
+	const kwh = 3.6e6
+	power := func(joules func(*ledger.Sum) float64) func(*ledger.Sum) (float64, bool) {
+		return func(s *ledger.Sum) (float64, bool) { return joules(s) / (s.Wall + s.Rested), s.Wall > 0 }
+	}
+	energy := func(joules func(*ledger.Sum) float64) func(*ledger.Sum) (float64, bool) {
+		return func(s *ledger.Sum) (float64, bool) { return joules(s) / kwh, true }
+	}
+	cpu := func(s *ledger.Sum) float64 { return s.CPUJoules }
+	gpu := func(s *ledger.Sum) float64 { return s.GPUJoules }
+	ram := func(s *ledger.Sum) float64 { return s.MemoryJoules }
+	all := func(s *ledger.Sum) float64 { return s.Joules }
+	kilograms := func(s *ledger.Sum) (float64, bool) {
+		if s.Grams == nil {
+			return 0, false
+		}
+		return *s.Grams / 1000, true
+	}
+	var b strings.Builder
+	for _, m := range []struct {
+		name, kind, help string
+		of               func(*ledger.Sum) (float64, bool)
+	}{
+		{"codecarbon_duration", "gauge", "Time that runs took (s)", func(s *ledger.Sum) (float64, bool) { return s.Wall, true }},
+		{"codecarbon_emissions", "gauge", "Emissions as CO2-equivalents (kg), where the place is known", kilograms},
+		{"codecarbon_emissions_rate", "gauge", "Emissions per second that sandboxes were there (kg/s)", func(s *ledger.Sum) (float64, bool) {
+			kg, ok := kilograms(s)
+			return kg / (s.Wall + s.Rested), ok && s.Wall > 0
+		}},
+		{"codecarbon_cpu_power", "gauge", "CPU power (W), mean", power(cpu)},
+		{"codecarbon_gpu_power", "gauge", "GPU power (W), mean", power(gpu)},
+		{"codecarbon_ram_power", "gauge", "RAM power (W), mean", power(ram)},
+		{"codecarbon_cpu_energy", "gauge", "Energy used by the CPU (kWh)", energy(cpu)},
+		{"codecarbon_gpu_energy", "gauge", "Energy used by the GPU (kWh)", energy(gpu)},
+		{"codecarbon_ram_energy", "gauge", "Energy used by the RAM (kWh)", energy(ram)},
+		{"codecarbon_energy_consumed", "gauge", "Sum of cpu_energy, gpu_energy and ram_energy (kWh)", energy(all)},
+		{"codecarbon_energy_total", "counter", "Accumulated energy (kWh)", energy(all)},
+		{"sallyport_runs_total", "counter", "Runs", func(s *ledger.Sum) (float64, bool) { return float64(s.Runs), true }},
+	} {
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, m.kind)
+		for i := range groups {
+			if v, ok := m.of(&groups[i]); ok {
+				fmt.Fprintf(&b, "%s{project_name=%s,backend=%s} %s\n", m.name, label(project), label(groups[i].Name), strconv.FormatFloat(v, 'g', -1, 64))
+			}
+		}
+	}
+	return b.String()
+}
+
+// label is a text between quotes as Prometheus has it.
+func label(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(s, "?")) + `"`
+}
+
+type carbonSyncCmd struct {
+	Timeout time.Duration `help:"How long to try (a number is seconds)." default:"60s" type:"seconds"`
+	Resend  bool          `help:"Send what may have been taken once more; it may be counted twice." xor:"doubt"`
+	Drop    bool          `help:"Forget what may have been taken; it may be missing." xor:"doubt"`
+	JSON    bool          `help:"Print JSON." name:"json"`
+}
+
+// Help implements kong's HelpProvider.
+func (*carbonSyncCmd) Help() string {
+	return `What is to be reported waits in the state directory until the dashboard has taken it; every Sallyport that serves sends it by itself. This command does it now, and says what is left.
+
+Where a request's answer was lost, the dashboard is asked whether it has taken it. Where it does not say, as with a token that may only write, nothing is sent twice: --resend or --drop decides.
+
+Example:
+  sallyport carbon sync`
+}
+
+// Run implements the command.
+func (c *carbonSyncCmd) Run(a *app) error {
+	if err := a.configure(); err != nil {
+		return err
+	}
+	e, err := a.emissions()
+	if err != nil {
+		return err
+	}
+	if e.dashboard == nil {
+		return fmt.Errorf("nothing is reported to a dashboard: %w", e.lacking)
+	}
+	if c.Resend || c.Drop {
+		if _, err := e.dashboard.Decide(c.Resend); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(a.ctx, c.Timeout)
+	defer cancel()
+	left, sendErr := c.send(ctx, a, e)
+	if c.JSON {
+		if err := a.printJSON(left); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(a.stdio.Out, "%d runs in the outbox, %s waiting", left.Runs, withUnit(left.Waiting*3.6e6, "J"))
+		if left.Doubtful > 0 {
+			fmt.Fprintf(a.stdio.Out, ", %d emissions of which the dashboard does not say whether it took them", left.Doubtful)
+		}
+		fmt.Fprintln(a.stdio.Out, ".")
+		for _, t := range left.Troubles {
+			fmt.Fprintf(a.stdio.Err, "sallyport: %s\n", printable(t))
+		}
+	}
+	if a.ctx.Err() != nil {
+		return exitError(exitInterrupted)
+	}
+	if left.Waiting > 0 && sendErr != nil {
+		return fmt.Errorf("not everything was taken: %w", sendErr)
+	}
+	return nil
+}
+
+// send tries until nothing is left that can be sent, or the time is up.
+func (*carbonSyncCmd) send(ctx context.Context, a *app, e *emissions) (left outboxStatus, err error) {
+	for {
+		err = e.dashboard.Send(ctx, true)
+		status, statusErr := e.dashboard.Status()
+		if statusErr != nil {
+			return status, statusErr
+		}
+		if err == nil || ctx.Err() != nil {
+			return status, err
+		}
+		a.log.Debug("the dashboard", "error", err)
+		select {
+		case <-ctx.Done():
+			return status, errors.Join(err, ctx.Err())
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
