@@ -109,22 +109,28 @@ podman_user() {
     user_runtime=$(pick_runtime as_user)
 }
 
-docker_root() {
-    local d=$work/docker
+docker_daemon() { # DRIVER
+    local d=$work/docker n
     mkdir -p "$d"
     export DOCKER_HOST=unix://$d/d.sock
     dockerd --data-root "$d/root" --exec-root "$d/exec" -H "$DOCKER_HOST" -p "$d/pid" \
-        --iptables=false --bridge=none --storage-driver vfs >"$d/log" 2>&1 &
+        --iptables=false --bridge=none --storage-driver "$1" >"$d/log" 2>&1 &
     docker_pid=$!
-    local n
-    for n in $(seq 100); do
-        docker info >/dev/null 2>&1 && break
-        if ! kill -0 "$docker_pid" 2>/dev/null || [ "$n" -eq 100 ]; then
-            tail -n 5 "$d/log" >&2
-            return 1
-        fi
-        sleep 0.3
+    for n in $(seq 200); do
+        docker info >/dev/null 2>&1 && return
+        kill -0 "$docker_pid" 2>/dev/null || break
+        [ "$n" -lt 200 ] && sleep 0.3
     done
+    tail -n 3 "$d/log" >&2
+    kill "$docker_pid" 2>/dev/null
+    wait "$docker_pid" 2>/dev/null
+    docker_pid=''
+    return 1
+}
+
+docker_root() {
+    # Not every place can hold an overlay; copies always work, and take longer.
+    docker_daemon overlay2 || docker_daemon vfs || return 1
     docker import --change 'CMD ["python3"]' "$archive" "$image" >/dev/null
 }
 

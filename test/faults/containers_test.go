@@ -148,6 +148,13 @@ func (h *engineHost) monitorKilled(t *testing.T) {
 		t.Error("no monitor is found: what is killed here?")
 	}
 	h.lost(t, s, "the monitor killed")
+	// Podman leaves the control groups of a container whose monitor is dead,
+	// with nothing in them, however it is removed.
+	for _, dir := range h.cgroups(id) {
+		if err := os.Remove(dir); err != nil {
+			t.Errorf("a control group with something in it: %v", err)
+		}
+	}
 	h.end(t, s, "the monitor killed")
 }
 

@@ -82,7 +82,7 @@ func newEngineHost(t *testing.T, name string, room int64) *engineHost {
 		"HOME=" + filepath.Join(place, "home"), "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8",
 		"XDG_RUNTIME_DIR=" + filepath.Join(place, "run"), "XDG_CACHE_HOME=" + filepath.Join(place, "cache"),
 		"XDG_STATE_HOME=" + filepath.Join(place, "state"),
-		"SALLYPORT_ENGINE=" + name, "SALLYPORT_IMAGE=" + testImage, "SALLYPORT_CONTAINER_PULL=never",
+		"SALLYPORT_ENGINE=" + name, "SALLYPORT_IMAGE=" + testImage, "SALLYPORT_IMAGES_PULL=never", "SALLYPORT_POLICY_MIN_ISOLATION=container",
 	}
 	storage := filepath.Join(place, "storage")
 	if name == "podman" {
@@ -128,7 +128,7 @@ func (h *engineHost) startDaemon(t *testing.T) {
 	defer log.Close()
 	_ = os.Remove(h.place + "/d.pid") // what a killed one leaves keeps the next from starting
 	h.daemon = exec.Command("dockerd", "--data-root", h.place+"/storage/root", "--exec-root", h.place+"/exec",
-		"-H", "unix://"+h.place+"/d.sock", "-p", h.place+"/d.pid", "--iptables=false", "--bridge=none", "--storage-driver", "vfs")
+		"-H", "unix://"+h.place+"/d.sock", "-p", h.place+"/d.pid", "--iptables=false", "--bridge=none", "--storage-driver", "overlay2")
 	h.daemon.Stdout, h.daemon.Stderr = log, log
 	if err := h.daemon.Start(); err != nil {
 		t.Fatal(err)
@@ -221,6 +221,23 @@ func (h *engineHost) mounts(part string) []string {
 	return points
 }
 
+// cgroups are those of one container, the deepest first.
+func (h *engineHost) cgroups(id string) []string {
+	var found []string
+	for _, depth := range []string{"*/*", "*/*/*", "*/*/*/*"} {
+		dirs, _ := filepath.Glob("/sys/fs/cgroup/" + depth)
+		for _, dir := range dirs {
+			if strings.Contains(dir, id) {
+				if info, err := os.Lstat(dir); err == nil && info.IsDir() {
+					found = append(found, dir)
+				}
+			}
+		}
+	}
+	slices.Reverse(found)
+	return found
+}
+
 // left lists what sandboxes have left on the host.
 func (h *engineHost) left() []string {
 	var left []string
@@ -240,13 +257,9 @@ func (h *engineHost) left() []string {
 			left = append(left, "mount "+m)
 		}
 	}
-	dirs, _ := filepath.Glob("/sys/fs/cgroup/*/*/*")
-	more, _ := filepath.Glob("/sys/fs/cgroup/*/*")
-	for _, dir := range append(dirs, more...) {
-		for id := range h.ids {
-			if strings.Contains(filepath.Base(dir), id) {
-				left = append(left, "cgroup "+dir)
-			}
+	for id := range h.ids {
+		for _, dir := range h.cgroups(id) {
+			left = append(left, "cgroup "+dir)
 		}
 	}
 	return left
