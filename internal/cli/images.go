@@ -216,21 +216,26 @@ func (l *imageLibrary) Look(name string) (image.Info, bool, error) {
 	return info, l.mayPull(name), err
 }
 
-// ready waits until the image of the settings is here, however long that takes,
-// and says how far it is. What goes wrong the engine says itself.
-func (l *imageLibrary) ready() {
-	name := l.app.settings.Image
-	if name == "" || l.app.settings.Engine != settings.EngineAuto && l.app.settings.Engine != settings.EngineGVisor {
+// awaitImage waits until the image of the settings is here, where the embedded
+// engine is the one that runs code: however long that takes, and saying how far
+// it is. What goes wrong the engine says itself.
+func (a *app) awaitImage(sys *system) {
+	name := a.settings.Image
+	if name == "" || a.images == nil {
 		return
 	}
-	if _, later, err := l.Look(name); err == nil && l.app.settings.Images.Pull != settings.PullAlways || !later {
+	l := a.images
+	if _, later, err := l.Look(name); err == nil && a.settings.Images.Pull != settings.PullAlways || !later {
+		return
+	}
+	if rep, err := sys.backend.Probe(a.ctx); err != nil || rep.Backend != settings.EngineGVisor || !rep.Usable {
 		return
 	}
 	p, err := l.begin(name)
 	if err != nil {
 		return
 	}
-	meter := l.app.meter("image " + name)
+	meter := a.meter("image " + name)
 	defer meter.end()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -29,6 +29,9 @@ type Name struct {
 var (
 	wholeID = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 	partID  = regexp.MustCompile(`^(sha256:)?[0-9a-f]{12,64}$`)
+	// wholeName is what a full name looks like. The client's own check lets
+	// more pass.
+	wholeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
 )
 
 // hexOf is the part of a digest that is a file's name.
@@ -41,7 +44,7 @@ func ParseName(text string) (Name, error) {
 		return Name{Text: text, ID: text}, nil
 	}
 	ref, err := name.ParseReference(text)
-	if err != nil {
+	if err != nil || !wholeName.MatchString(ref.Name()) || strings.HasPrefix(text, "sha256:") {
 		return Name{}, fmt.Errorf("%q is no name of an image: write it as python:3.13-slim or registry.example/team/image:tag", text)
 	}
 	n := Name{Text: text, Full: ref.Name(), ref: ref}

@@ -71,6 +71,10 @@ func (c *Client) Close() { c.close() }
 // errPlain is of a request that would go over the network unprotected.
 var errPlain = errors.New("plain http is not allowed for this host: add it to the setting images.plainHttp if the network to it is trusted")
 
+const maxRedirects = 10
+
+var errRedirects = fmt.Errorf("more than %d redirects", maxRedirects)
+
 // guard lets nothing out that is not to leave, and ends answers that stall.
 type guard struct {
 	opts *Options
@@ -86,6 +90,12 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	default:
 		return nil, fmt.Errorf("%q is no scheme of a registry", r.URL.Scheme)
+	}
+	// The client above follows as many as there are.
+	for q, n := r, 0; q != nil && q.Response != nil; q = q.Response.Request {
+		if n++; n > maxRedirects {
+			return nil, fmt.Errorf("%s: %w", r.URL.Host, errRedirects)
+		}
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	resp, err := g.base.RoundTrip(r.WithContext(ctx))
