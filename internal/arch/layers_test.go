@@ -124,6 +124,7 @@ var programs = map[string][]string{
 	"test/faults":             {"internal/sandbox/sandboxtest"},
 	"test/endurance":          {"internal/sandbox/sandboxtest"},
 	"test/proxies":            nil,
+	"test/carbon/peer":        {"internal/carbon", "internal/carbon/codecarbon/codecarbontest"},
 	"test/kaggle/fake":        {"internal/sandbox/kaggle/kaggletest"},
 	"test/runpod/fake":        {"internal/sandbox/runpod/runpodtest"},
 
