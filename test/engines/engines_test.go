@@ -66,6 +66,7 @@ func TestGVisor(t *testing.T) {
 			return h.Left()
 		},
 	})
+	t.Run("example", func(t *testing.T) { example(t, name, "SALLYPORT_ENGINE=gvisor", "SALLYPORT_SESSIONS_SNAPSHOTS=off") })
 }
 
 // TestGVisorAsUser runs [TestGVisor] as the ordinary user that

@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -170,7 +171,15 @@ func (h *engineHost) daemonKilled(t *testing.T) {
 	refused(t, "a call without a daemon", wait(s.runPython("1"), containerPatience), "docker", "daemon")
 	h.startDaemon(t)
 	h.works(t, s, "with the daemon back")
-	h.end(t, s, "the daemon killed")
+	// What could not be removed meanwhile goes at the latest with the next start.
+	ctx, cancel := context.WithTimeout(context.Background(), containerPatience)
+	defer cancel()
+	if err := s.hangUp(ctx); err != nil {
+		t.Error(err)
+	}
+	next := h.serve(t)
+	h.works(t, next, "the next server")
+	h.end(t, next, "the daemon killed")
 }
 
 // daemonStopped: there is no daemon when the first call comes.

@@ -5,7 +5,9 @@ package sandboxtest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -45,15 +47,28 @@ func proveAll(ctx context.Context, t *testing.T, h *host, cfg *Config, neighbour
 		proofs[a.Name] = p
 	}
 	if root && cfg.ProofsFile != "" {
-		b, err := json.Marshal(proofs)
-		if err == nil {
-			err = os.WriteFile(cfg.ProofsFile, b, 0o644)
-		}
-		if err != nil {
+		if err := keepProofs(cfg.ProofsFile, proofs); err != nil {
 			t.Errorf("keep the proofs: %v", err)
 		}
 	}
 	return proofs
+}
+
+// keepProofs writes the file whole: another run may read it at the same time.
+func keepProofs(file string, proofs map[string]proof) error {
+	b, err := json.Marshal(proofs)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), ".proofs-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return os.Rename(f.Name(), file)
 }
 
 // proofsLeft are the proofs that another run as root has left, where this is one
