@@ -12,6 +12,7 @@ from posix import (
     WNOHANG,
     _exit,
     close,
+    dup,
     dup2,
     fork,
     kill,
@@ -37,20 +38,26 @@ PIPE_SIZE = 1 << 20
 CHUNK = 256 << 10
 F_SETPIPE_SZ = 1031
 MAX_NONCE = 256
+# Seconds that the interpreter has to end when nobody holds its input any more,
+# where the container would outlive its host.
+ORPHANED = 5
 # Milliseconds for which the first output of an execution waits for its end: most
 # are short, and the host then has to be woken once.
 PATIENCE = 2
 
 
-def main():
+def main(lifeline=False):
+    """With lifeline, the container also ends soon after the other end of its
+    standard input was closed, whatever the interpreter is doing."""
     gc.disable()  # it would touch, and so copy, what the two processes share
     out, err, nonce = pipe(), pipe(), pipe()
     pid = fork()
     if pid == 0:
         become_interpreter(out[1], err[1], nonce[1])
+    line = dup(0) if lifeline else -1
     for fd in (0, 1, out[1], err[1], nonce[1]):
         close(fd)
-    Drain(pid, out[0], err[0], nonce[0]).run()
+    Drain(pid, out[0], err[0], nonce[0], line).run()
 
 
 def become_interpreter(out, err, nonce):
@@ -100,10 +107,11 @@ def take_places(*fds):
 class Drain:
     """Forwards what arrives on the captured pipes, until the interpreter ends."""
 
-    def __init__(self, pid, out, err, nonce):
+    def __init__(self, pid, out, err, nonce, line=-1):
         self.pid = pid
         self.status = None
         self.nonce_fd = nonce
+        self.line = line
         self.partial = b""
         self.streams = [Stream(b"o", out), Stream(b"e", err)]
         self.signals()
@@ -150,12 +158,17 @@ class Drain:
             urgent.register(fd, POLLIN)
         for stream in self.streams:
             poller.register(stream.fd, POLLIN)
+        if self.line >= 0:
+            poller.register(self.line, 0)  # only its end is told
         self.reap()
         patient = True
         while self.status is None:
             # The nonces' pipe is looked at first: what was written before a
             # nonce that is found shows in what is looked at after it.
             ready = dict(poller.poll())
+            if self.line in ready:
+                poller.unregister(self.line)
+                self.give_notice()
             if patient and self.nonce_fd not in ready and self.wake_fd not in ready:
                 if urgent.poll(PATIENCE):
                     ready = dict(poller.poll())
@@ -189,6 +202,17 @@ class Drain:
                     frames += frame(b"n", nonce)
             send(frames)
         self.finish()
+
+    def give_notice(self):
+        """The host is gone, or has asked for the end: it comes, also to what
+        does not listen."""
+
+        def end(number, frame):
+            if self.status is None:
+                kill(self.pid, _signal.SIGKILL)
+
+        _signal.signal(_signal.SIGALRM, end)
+        _signal.alarm(ORPHANED)
 
     def get(self, fd):
         try:

@@ -37,6 +37,7 @@ type box struct {
 	userns   string
 	limits   sandbox.Limits
 	volumes  []string // that the image declares
+	seccomp  string   // a profile's file; empty: the engine's own profile
 	flags    flags
 }
 
@@ -75,6 +76,9 @@ func (b *box) args() []string {
 	add("--network", "none", "--ipc", "private", "--cgroupns", "private", "--hostname", "sandbox")
 	// Whom it runs as.
 	add("--user", b.user, "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--privileged=false")
+	if b.seccomp != "" {
+		add("--security-opt", "seccomp="+b.seccomp)
+	}
 	// What it can write to.
 	add("--read-only")
 	// Their owner is the user: where the image has such a directory, runtimes
@@ -92,6 +96,15 @@ func (b *box) args() []string {
 		}
 		add("--tmpfs", dir.path+":"+options)
 	}
+	// Its files would be more memory, in a place that nobody empties.
+	cover := func(path string) {
+		options := "ro,noexec,nosuid,nodev,size=4096"
+		if f.podman {
+			options += ",notmpcopyup"
+		}
+		add("--tmpfs", path+":"+options)
+	}
+	cover("/dev/mqueue")
 	// How much it can use.
 	if f.memory {
 		memory := strconv.FormatInt(b.limits.MemoryBytes, 10)
@@ -126,6 +139,7 @@ func (b *box) args() []string {
 		add("--uts", "private", "--systemd", "false", "--sdnotify", "ignore",
 			"--read-only-tmpfs=false", "--image-volume", "ignore",
 			"--http-proxy=false", "--env-host=false",
+			"--security-opt", "mask=/proc/pressure", // anybody may have it watched
 			"--no-hosts",        // it would be the host's own
 			"--detach-keys", "") // or two bytes of a frame end the conversation
 		if b.userns != "" {
@@ -142,7 +156,7 @@ func (b *box) args() []string {
 		}
 		// An image's volumes would be writable, and stay behind.
 		for _, path := range b.volumes {
-			add("--tmpfs", path+":ro,noexec,nosuid,nodev,size=4096")
+			cover(path)
 		}
 	}
 	add("--entrypoint", b.python, b.image)

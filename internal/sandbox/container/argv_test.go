@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func example() *box {
 	return &box{
 		name: "sallyport-abc-run-1", instance: "abc", run: "run-1", owner: "alice\n--privileged",
-		image: "sha256:0123", python: "python3", user: DefaultUser,
+		image: "sha256:0123", seccomp: "/state/seccomp.json", python: "python3", user: DefaultUser,
 		limits:  sandbox.Limits{MemoryBytes: 512 << 20, Processes: 128, CPUs: 1.5, WorkspaceBytes: 128 << 20, TmpBytes: 64 << 20, OpenFiles: 1024},
 		volumes: []string{"/data"},
 		flags:   flags{memory: true, swap: true, pids: true, cpus: true, maxOpen: 20000, maxProcesses: 32768},

@@ -217,6 +217,7 @@ func (b *Backend) box(f *facts, img *image, instance, id string, limits sandbox.
 			memory: f.Memory, swap: f.Swap, pids: f.Pids, cpus: f.CPU,
 		},
 	}
+	out.seccomp = b.seccomp(f)
 	if !f.Remote {
 		files, processes := ceilings()
 		out.flags.maxOpen = files

@@ -129,7 +129,7 @@ def main():
     sys.meta_path.insert(0, Modules(sources, codes))
     from sallyport_guest import init
 
-    init.main()
+    init.main(lifeline=True)
 
 
 main()

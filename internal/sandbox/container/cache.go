@@ -74,6 +74,7 @@ func (b *Backend) cacheKey(reference string) string {
 		return ""
 	}
 	h.Write(p.Bytes())
+	h.Write(profile)
 	fmt.Fprintf(h, "%q", (&box{flags: flags{podman: o.Engine == Podman}}).args())
 	return hex.EncodeToString(h.Sum(nil))[:24]
 }

@@ -23,6 +23,7 @@ var (
 	errNoLimits     = errors.New("the engine cannot set a limit that was asked for")
 	errDiskFull     = errors.New("the engine's disk is full")
 	errSubuid       = errors.New("this user has no subordinate uids")
+	errSeccomp      = errors.New("the engine's client cannot read the seccomp profile")
 	errNameTaken    = errors.New("the container's name is taken")
 )
 
@@ -50,6 +51,7 @@ var phrases = []struct {
 	{"no subgid ranges", errSubuid},
 	{"newuidmap", errSubuid},
 	{"insufficient uids or gids", errSubuid},
+	{"opening seccomp profile", errSeccomp},
 	{"setting rlimit", errRlimit},
 	{"setrlimit", errRlimit},
 	{"no such image", errNoImage},
@@ -137,6 +139,9 @@ func explain(opts Options, goos string, err error, machine func() string) sandbo
 	case failure == errRlimit:
 		f.Title = "the engine may not set the limits on open files and processes"
 		f.Remedy = "lower limits.openFiles to what the engine itself has (ulimit -Hn)"
+	case failure == errSeccomp:
+		f.Title = "the client of " + name + " cannot read the seccomp profile"
+		f.Remedy = "a client from a snap reads no hidden folders: set stateDir to a folder without a dot in its path, or install " + name + " another way"
 	case failure == errNoRuntime:
 		f.Title = fmt.Sprintf("%s does not know the OCI runtime %s", name, opts.Runtime)
 		f.Remedy = "correct container.runtime; for docker, name the runtime in /etc/docker/daemon.json under \"runtimes\""

@@ -89,12 +89,20 @@ func (b *Backend) describe(rep *sandbox.Report, f *facts, t *trial) {
 			Detail: "a container shows " + t.inside.Kernel,
 		})
 	}
-	if !f.Seccomp && rep.Isolation < sandbox.KernelIsolation {
-		rep.Findings = append(rep.Findings, sandbox.Finding{
-			Title:  "containers have no seccomp filter",
-			Detail: "code in a sandbox can make every system call of the host's kernel",
-			Remedy: "use an engine with seccomp",
-		})
+	if rep.Isolation < sandbox.KernelIsolation {
+		switch {
+		case t.inside.Python != "" && !t.filtered():
+			rep.Findings = append(rep.Findings, sandbox.Finding{
+				Title:  "containers have no seccomp filter",
+				Detail: "code in a sandbox can make every system call of the host's kernel",
+				Remedy: "use an engine and an OCI runtime with seccomp",
+			})
+		case f.Podman && f.Remote:
+			rep.Findings = append(rep.Findings, sandbox.Finding{
+				Title:  "the seccomp filter is Podman's own",
+				Detail: "a remote Podman takes none from here, and its own lets code make user namespaces",
+			})
+		}
 	}
 	for _, r := range []sandbox.Resource{sandbox.Memory, sandbox.Processes} {
 		if l := rep.Limits[r]; l.Enforcement != sandbox.Hard && t.inside.Python != "" {

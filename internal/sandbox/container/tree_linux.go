@@ -173,6 +173,10 @@ func resident(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
+// inodeBytes is about what the kernel needs for a file in memory beside its
+// content.
+const inodeBytes = 1 << 10
+
 // files is what files in memory take: those of the container's file systems,
 // and those that have no name and are only held open.
 func (t *tree) files(pids []int) int64 {
@@ -182,6 +186,7 @@ func (t *tree) files(pids []int) int64 {
 		var st unix.Statfs_t
 		if unix.Statfs(root+dir, &st) == nil && st.Type == unix.TMPFS_MAGIC {
 			sum += int64(st.Blocks-st.Bfree) * int64(st.Bsize) //nolint:unconvert // differs between architectures
+			sum += int64(st.Files-st.Ffree) * inodeBytes
 		}
 	}
 	seen := map[uint64]bool{}
