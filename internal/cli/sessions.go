@@ -144,7 +144,8 @@ func (s *sessions) merge(disk []session.Info) {
 		if onDisk[i.Name] == nil {
 			continue
 		}
-		if i.Status == session.Awake {
+		answered := slices.ContainsFunc(s.processes, func(p *control.Process) bool { return p.PID == i.Process })
+		if i.Status == session.Awake && !answered { // else it woke after the answer
 			s.problems = append(s.problems, fmt.Sprintf("process %d, where %s is awake, does not say more about it", i.Process, i.Name))
 		}
 		s.all = append(s.all, known{Info: i, Address: i.Name})

@@ -65,6 +65,7 @@ type view struct {
 	running    []string
 	since      time.Time // it exists, in whatever process
 	begun      bool      // it has had a sandbox in this one
+	saving     bool      // its sandbox ends, because it is being saved
 }
 
 // opened notes a sandbox that the session has from now on. The turn's owner
@@ -105,6 +106,13 @@ func (v *view) closed(status Status, lost string) {
 	}
 }
 
+// save notes that the session is being saved, or no more.
+func (v *view) save(saving bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.saving = saving
+}
+
 func (v *view) count() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -114,7 +122,7 @@ func (v *view) count() uint64 {
 // info is what there is to say now.
 func (s *Session) info() Info {
 	s.view.mu.Lock()
-	b := s.view.box
+	b, saving := s.view.box, s.view.saving
 	i := Info{
 		Name: s.name, Status: s.view.status, Process: os.Getpid(), Created: s.view.created, Executions: s.view.executions,
 		Waiting: s.Waiting(), Background: s.view.background, Running: slices.Clone(s.view.running), Lost: s.view.lost,
@@ -133,7 +141,9 @@ func (s *Session) info() Info {
 	i.Created, i.Used = i.Created.UTC(), i.Used.UTC()
 	if b != nil {
 		if b.dead() {
-			i.Status, i.Lost = Gone, "its sandbox has ended"
+			if !saving {
+				i.Status, i.Lost = Gone, "its sandbox has ended"
+			}
 		} else if u, ok := b.usage(); ok {
 			i.CPU = &u.CPU
 			if u.MemoryBytes > 0 {

@@ -55,6 +55,8 @@ func (s *Session) layDown(ctx context.Context) error {
 		return err
 	}
 	s.nap.record.Executions = s.view.count()
+	s.view.save(true)
+	defer s.view.save(false)
 	if err := s.nap.sleep(ctx, s.box); err != nil {
 		if s.box.ends(deathTime) {
 			s.drop("the session could not be saved: " + err.Error())
