@@ -27,14 +27,15 @@ var layers = []layer{
 		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/policy", "internal/runs",
 		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/upstream/secret", "internal/sandbox/gvisor", "internal/sandbox/container",
 		"internal/image", "internal/image/archive", "internal/image/build", "internal/image/flatten", "internal/image/registry", "internal/sandbox/hostroot",
-		"internal/sandbox", "internal/sandbox/kaggle", "internal/sandbox/runpod", "internal/settings", "internal/snapshot", "internal/memory", "internal/usertools", "internal/state",
+		"internal/sandbox", "internal/sandbox/kaggle", "internal/sandbox/runpod", "internal/runpodtools", "internal/settings", "internal/snapshot", "internal/memory", "internal/usertools", "internal/state",
 		"internal/worker", "internal/sandbox/process", "internal/sandbox/runpod/job", "internal/deploy", "internal/sandbox/runpod/rest",
 	}},
 	{"internal/accounting", 65, []string{
 		"internal/broker", "internal/carbon", "internal/carbon/codecarbon", "internal/carbon/hardware", "internal/carbon/intensity",
 		"internal/ledger", "internal/runs", "internal/session", "internal/state",
 	}},
-	{"internal/mcpserver", 70, []string{"internal/broker", "internal/upstream/jsonrpc", "internal/toon"}},
+	{"internal/runpodtools", 65, []string{"internal/broker", "internal/sandbox/runpod"}},
+	{"internal/mcpserver", 70, []string{"internal/broker", "internal/runpodtools", "internal/upstream/jsonrpc", "internal/toon"}},
 	{"internal/broker", 60, []string{
 		"internal/carbon", "internal/catalog", "internal/pins",
 		"internal/bridge", "internal/session", "internal/policy", "internal/runs", "internal/sandbox", "internal/snapshot", "internal/state", "internal/wire",

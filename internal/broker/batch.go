@@ -244,7 +244,7 @@ func text(err error) string {
 // batchResult is the result of a run that has ended.
 func (b *Broker) batchResult(record *runs.Record, spec sandbox.Spec) *Result {
 	out := record.Result
-	r := &Result{Run: record.ID, QueuedMs: int64(out.QueuedSeconds * 1000), Notes: out.Notes}
+	r := &Result{Run: record.ID, QueuedMs: int64(out.QueuedSeconds * 1000), Ran: time.Duration(out.RanSeconds * float64(time.Second)), Notes: out.Notes}
 	limit := b.config.Spec.Limits.WithDefaults().OutputBytes
 	var cut Truncated
 	r.Stdout, cut.Stdout = b.kept(record.ID, false, limit)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"sallyport/internal/carbon"
@@ -56,6 +57,9 @@ type Result struct {
 
 	// ShowUsage has compact forms tell the usage, too.
 	ShowUsage bool `json:"-"`
+	// Ran is how long a run of a batch engine took without its wait, 0 where
+	// that is not known.
+	Ran time.Duration `json:"-"`
 	// Images are those among the artifacts that fit into an answer.
 	Images []Image `json:"-"`
 	// Files are all of the artifacts, where the request asked for them.

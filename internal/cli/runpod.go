@@ -6,8 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"sallyport/internal/runpodtools"
 	"sallyport/internal/sandbox"
 	"sallyport/internal/sandbox/runpod"
+	"sallyport/internal/settings"
 	"sallyport/internal/state"
 	"sallyport/internal/upstream/secret"
 )
@@ -42,4 +44,13 @@ func readSecret(ctx context.Context, setting, value string) (string, error) {
 		return "", fmt.Errorf("%s: %w", setting, err)
 	}
 	return strings.TrimSpace(got), nil
+}
+
+// runpodTools are the tools of the first RunPod server, where they are on.
+func (a *app) runpodTools(sys *system) *runpodtools.Tools {
+	pulse, ok := sandbox.As[runpodtools.Pulse](sys.batch[settings.EngineRunPod])
+	if !a.settings.Tools.RunPod || !ok {
+		return nil
+	}
+	return &runpodtools.Tools{Executor: sys.broker, Pulse: pulse, Timeout: a.settings.RunPod.MaxExecutionTime}
 }

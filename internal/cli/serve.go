@@ -41,6 +41,7 @@ func (c *serveCmd) Run(a *app) error {
 		Version:   readVersion().Version,
 		SDKOnly:   c.SDKOnly,
 		Backends:  sys.choices(),
+		RunPod:    a.runpodTools(sys),
 		Resources: []mcpserver.Resources{runFiles{sys.runs}},
 		Output:    mcpserver.Output(a.settings.Output.Mode),
 		Client:    client.set,

@@ -21,6 +21,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"sallyport/internal/broker"
+	"sallyport/internal/runpodtools"
 )
 
 // An Executor runs code. [*broker.Broker] is one.
@@ -41,6 +42,8 @@ type Config struct {
 	// Backends are the engines that an agent may choose from, the one that runs
 	// code otherwise first. Fewer than two are no choice.
 	Backends []string
+	// RunPod is the tools of the first RunPod server; nil: not offered.
+	RunPod *runpodtools.Tools
 	// Resources are sources of resources beside the manual. The first that
 	// has one is read.
 	Resources []Resources
@@ -117,6 +120,7 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 		},
 	})
 	s.addTool(sdk, stop)
+	s.addRunPodTools(sdk, stop)
 	s.addResources(sdk)
 
 	c := newConn(s, stdin, stdout, stop, cancel)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -288,6 +289,9 @@ func (l *loader) relate(s *Settings) {
 	}
 	if isDefault("runs.timeout") {
 		s.Runs.Timeout = min(s.Runs.Timeout, s.Runs.MaxTimeout)
+	}
+	if s.Tools.RunPod && !slices.Contains(s.Backends, EngineRunPod) {
+		l.add(Problem{Message: fmt.Sprintf("tools.runpod is on (%s), and backends does not name runpod: add it there, or turn the tools off", l.settings["tools.runpod"].origin)})
 	}
 	l.order("runs.timeout", "runs.maxTimeout", s.Runs.Timeout <= s.Runs.MaxTimeout)
 	l.order("timeouts.default", "timeouts.max", t.Default <= t.Max)

@@ -150,7 +150,7 @@ policy:
   servers: [git*, "a,b"]
   requests: [npx -y @x/server-* ..., "https://*.example.com/mcp"]
   elsewhere: {minIsolation: kernel, memory: hard, processes: absent}
-backends: [kaggle]
+backends: [kaggle, runpod]
 runs: {timeout: 5m, maxTimeout: 1h, queue: 10m, keep: 24h}
 kaggle: {url: "http://127.0.0.1:7777/api", accelerator: gpu, internet: true, keep: true, maxOutput: 2m, codecarbon: true}
 sessions:
@@ -241,7 +241,7 @@ func TestWholeFile(t *testing.T) {
 	want.Policy.Require.OpenFiles, want.Policy.Require.CPU = "absent", "soft"
 	want.Policy.Servers = []string{"git*", "a,b"}
 	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "kernel", "hard", "absent"
-	want.Backends = []string{"kaggle"}
+	want.Backends = []string{"kaggle", "runpod"}
 	want.Runs = settings.Runs{Timeout: 5 * time.Minute, MaxTimeout: time.Hour, Queue: 10 * time.Minute, Keep: 24 * time.Hour}
 	want.Kaggle = settings.Kaggle{URL: "http://127.0.0.1:7777/api", Accelerator: "gpu", Internet: true, Keep: true, MaxOutput: 2 << 20, CodeCarbon: true}
 	want.Policy.Requests = []string{"npx -y @x/server-* ...", "https://*.example.com/mcp"}

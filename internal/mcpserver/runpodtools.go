@@ -1,0 +1,72 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"sallyport/internal/runpodtools"
+)
+
+// addRunPodTools registers the tools of the first RunPod server. What they say
+// of themselves is beside run_python's 200 tokens, and they are only there
+// where they were asked for.
+func (s *Server) addRunPodTools(sdk *mcp.Server, stop context.Context) {
+	tools := s.config.RunPod
+	if tools == nil {
+		return
+	}
+	answer := func(a *runpodtools.Answer) *mcp.CallToolResult {
+		r := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: a.Text}}, IsError: a.IsError}
+		for _, i := range a.Images {
+			r.Content = append(r.Content, &mcp.ImageContent{MIMEType: i.MIMEType, Data: i.Data})
+		}
+		return r
+	}
+	bounded := func(ctx context.Context) (context.Context, func()) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		release := context.AfterFunc(stop, func() { cancel(context.Cause(stop)) })
+		return ctx, func() {
+			release()
+			cancel(nil)
+		}
+	}
+	sdk.AddTool(&mcp.Tool{
+		Name:        runpodtools.Execute,
+		Description: "Run Python code on RunPod and return its output, errors and return code.",
+		InputSchema: json.RawMessage(`{"type":"object","properties":{"code":{"type":"string"}},"required":["code"]}`),
+	}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		ctx, end := bounded(ctx)
+		defer end()
+		var in struct {
+			Code *string `json:"code"`
+		}
+		if err := json.Unmarshal(req.Params.Arguments, &in); err != nil || in.Code == nil || strings.TrimSpace(*in.Code) == "" {
+			return answer(&runpodtools.Answer{Text: "Code execution failed: 'code' has to be a text with Python code", IsError: true}), nil
+		}
+		var status func(string)
+		if token := req.Params.GetProgressToken(); token != nil {
+			beat := startHeartbeat(func(seconds float64, message string) {
+				// A lost heartbeat is not worth a failed request.
+				_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+					ProgressToken: wireToken(token), Progress: seconds, Message: message,
+				})
+			})
+			defer beat.stop()
+			status = func(text string) { beat.output([]byte(text + "\n")) }
+		}
+		return answer(tools.Execute(ctx, *in.Code, status)), nil
+	})
+	sdk.AddTool(&mcp.Tool{
+		Name:        runpodtools.Status,
+		Description: "Tell whether the RunPod endpoint has workers, and what waits in its queue.",
+		InputSchema: json.RawMessage(`{"type":"object"}`),
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
+	}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		ctx, end := bounded(ctx)
+		defer end()
+		return answer(tools.Status(ctx)), nil
+	})
+}
