@@ -136,8 +136,11 @@ func (n *nap) claim() (lost string, err error) {
 		return "", nil
 	}
 	unlock, err := n.keeper.try(n.name)
-	if err != nil {
+	if errors.Is(err, ErrElsewhere) {
 		return "", err
+	}
+	if err != nil {
+		return "", n.unkept(err)
 	}
 	record, err := n.keeper.read(n.name)
 	if errors.Is(err, errTorn) {
@@ -145,7 +148,7 @@ func (n *nap) claim() (lost string, err error) {
 	}
 	if err != nil {
 		unlock()
-		return "", err
+		return "", n.unkept(err)
 	}
 	if record == nil {
 		record = &Record{Name: n.name, Created: n.keeper.clock.now()}
@@ -165,9 +168,14 @@ func (n *nap) claim() (lost string, err error) {
 	// may be variables, which are gone then. Half of it is as good as all.
 	if err := n.note(Awake, "", n.keeper.records.WriteUnsynced); err != nil {
 		n.release()
-		return "", fmt.Errorf("the session %q cannot be written down, so it would be lost in silence: %w (without a name a session needs no place on disk)", n.name, err)
+		return "", n.unkept(err)
 	}
 	return lost, nil
+}
+
+// unkept says of an error of the disk what it means for a session.
+func (n *nap) unkept(err error) error {
+	return fmt.Errorf("the session %q cannot be kept: %w. Make %s writable and see that there is room on its disk, or set another place (stateDir); a session without a name needs none", n.name, err, n.keeper.records.Path(""))
 }
 
 // write updates the record.
@@ -298,12 +306,16 @@ func (n *nap) wake(ctx context.Context, s *Session) (_ *box, err error) {
 			return // it sleeps on
 		}
 		n.asleep = false
-		if e := n.write(Awake, ""); e != nil {
-			k.config.Logger.Warn("a session's record could not be written", "session", n.name, "error", e)
-		}
+		unwritten := n.write(Awake, "")
 		// From now on it would be an old state.
 		if e := k.store.Remove(name); e != nil && !errors.Is(e, snapshot.ErrNone) {
 			k.config.Logger.Warn("an old snapshot could not be removed", "session", n.name, "error", e)
+		}
+		if unwritten != nil {
+			unwritten = n.write(Awake, "") // there is more room now
+		}
+		if unwritten != nil {
+			k.config.Logger.Warn("a session's record could not be written", "session", n.name, "error", unwritten)
 		}
 	}()
 	return n.restore(ctx, s.config, s.log, s.life.Done())
