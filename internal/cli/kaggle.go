@@ -30,11 +30,16 @@ func (a *app) kaggle() (sandbox.Backend, error) {
 	if a.env["KAGGLE_KERNEL_RUN_TYPE"] != "" && a.env["KAGGLE_DATA_PROXY_URL"] != "" { // in a session of Kaggle's itself
 		sources.NotebookToken = a.env["KAGGLE_API_V1_TOKEN"]
 	}
+	// CodeCarbon's own tracker knows countries, and no cloud's regions.
+	country, region, _ := strings.Cut(a.settings.Carbon.Kaggle, "/")
+	if country = strings.ToUpper(country); country == "GCP" {
+		country, region = "", ""
+	}
 	return kaggle.New(kaggle.Options{
 		URL: s.URL, Credentials: sources, Instance: instance,
 		Accelerator: s.Accelerator, Internet: s.Internet, Keep: s.Keep, MaxOutput: s.MaxOutput,
-		CodeCarbon: s.CodeCarbon,
-		Proxy:      a.env.proxy(), Log: a.log,
+		CodeCarbon: s.CodeCarbon, Country: country, Region: strings.ToLower(region),
+		Proxy: a.env.proxy(), Log: a.log,
 	})
 }
 

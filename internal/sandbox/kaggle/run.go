@@ -319,11 +319,16 @@ func (r *run) Cancel(ctx context.Context) error {
 	if o != nil {
 		return nil
 	}
-	var s statusAnswer
-	if err := r.backend.client.call(ctx, callStatus, r.about(), &s); err == nil && ended(s.Status) {
-		return nil
-	}
 	h := r.now()
+	var s statusAnswer
+	if err := r.backend.client.call(ctx, callStatus, r.about(), &s); err == nil {
+		if ended(s.Status) {
+			return nil
+		}
+		if latest := time.Now().Add(h.Until.Sub(h.NotAfter)); s.Status == statusRunning && latest.Before(h.Until) {
+			h.Until = latest // it has begun, so its time runs
+		}
+	}
 	return fail("cancel", sandbox.ErrUnsupported, fmt.Errorf("no call of Kaggle's ends a session. It goes on until %s at the latest, and counts against your quota; to end it now, open %s and stop it there",
 		h.Until.Local().Format("2006-01-02 15:04"), h.URL))
 }
