@@ -59,14 +59,6 @@ func refused(t *testing.T, s *Session, want string) {
 	}
 }
 
-// has runs code in a session that must have its variable.
-func has(t *testing.T, s *Session, x string) {
-	t.Helper()
-	if out := exec(t, s, "get x"); out.Stdout.Head != x || out.Lost != "" {
-		t.Errorf("%+v", out)
-	}
-}
-
 func TestFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newSaving()

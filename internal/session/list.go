@@ -113,6 +113,12 @@ func (v *view) save(saving bool) {
 	v.saving = saving
 }
 
+func (v *view) isSaving() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.saving
+}
+
 func (v *view) count() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -264,7 +270,7 @@ func (s *Session) Wake(ctx context.Context) error {
 		return errors.New("it has no state to wake yet")
 	}
 	if s.room != nil {
-		if err := s.room(s); err != nil {
+		if err := s.room(ctx, s); err != nil {
 			s.nap.leave("")
 			return err
 		}

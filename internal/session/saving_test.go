@@ -21,6 +21,7 @@ type saving struct {
 	scripted
 	binding            string
 	saveErr, dieOnSave error
+	saveTakes          time.Duration
 	unable             error    // of a restore
 	sends              []string // parts of files, in place of what is remembered
 
@@ -198,6 +199,7 @@ func (r savedRun) Snapshot(_ context.Context, dir string, keep bool) error {
 		<-r.ended
 		return e.dieOnSave
 	}
+	time.Sleep(e.saveTakes)
 	e.mu.Lock()
 	data, err := json.Marshal(e.memories[r.scriptedRun])
 	e.saves++

@@ -215,7 +215,7 @@ type Session struct {
 	life context.Context // done when the session is closed
 	end  context.CancelFunc
 
-	room func(*Session) error // makes room for one more sandbox; nil: there is
+	room func(context.Context, *Session) error // makes room for one more sandbox; nil: there is
 
 	// box, nap and lost belong to whoever has the turn.
 	box  *box
@@ -373,16 +373,21 @@ func (s *Session) ready(ctx context.Context, req Request) (*Preparation, error) 
 
 // begin gets a sandbox for a session that has none: the one that sleeps, or
 // else a fresh one.
-func (s *Session) begin(ctx context.Context) (*box, error) {
+func (s *Session) begin(ctx context.Context) (_ *box, err error) {
 	lost, err := s.nap.claim()
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			s.nap.leave(s.lost) // another process may do better
+		}
+	}()
 	if lost != "" {
 		s.lose(lost)
 	}
 	if s.room != nil {
-		if err := s.room(s); err != nil {
+		if err := s.room(ctx, s); err != nil {
 			return nil, err
 		}
 	}

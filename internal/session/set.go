@@ -20,6 +20,8 @@ const (
 	lookEvery = 5 * time.Second
 	// tidyEvery is how often those that sleep are.
 	tidyEvery = 10 * time.Minute
+	// roomEvery is how often somebody looks who waits for room.
+	roomEvery = 10 * time.Millisecond
 	// ahead is how far the clock of what is on disk may be before ours.
 	ahead = time.Hour
 )
@@ -129,14 +131,16 @@ func (s *Set) resting() []*Session {
 	return list
 }
 
-// room makes room for one more sandbox, which then counts as awake.
-func (s *Set) room(newcomer *Session) error {
+// room makes room for one more sandbox, which then counts as awake. It waits for
+// sessions that are being laid to sleep already.
+func (s *Set) room(ctx context.Context, newcomer *Session) error {
 	for {
 		s.mu.Lock()
-		awake := 0
+		awake, going := 0, false
 		for _, one := range s.sessions {
 			if one != newcomer && one.awake.Load() {
 				awake++
+				going = going || one.view.isSaving()
 			}
 		}
 		if awake < s.config.MaxAwake {
@@ -147,6 +151,14 @@ func (s *Set) room(newcomer *Session) error {
 			return nil
 		}
 		list := s.resting()
+		if len(list) == 0 && going {
+			select {
+			case <-time.After(roomEvery):
+				continue
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
 		if len(list) == 0 {
 			return fmt.Errorf("%d sessions run code, as many as may be awake at a time (sessions.maxAwake); wait until one has ended", awake)
 		}
@@ -156,8 +168,8 @@ func (s *Set) room(newcomer *Session) error {
 	}
 }
 
-// rest lays a session down, or ends it where it cannot sleep; what it lost is
-// said at its next execution.
+// rest lays a session down, or ends it where the engine can save none; what it
+// lost is said at its next execution.
 func (s *Set) rest(one *Session) error {
 	ctx, cancel := context.WithTimeout(s.life, sleepTimeout)
 	defer cancel()
@@ -166,7 +178,8 @@ func (s *Set) rest(one *Session) error {
 		return err
 	}
 	if !errors.Is(err, errNoSleep) {
-		s.config.Logger.Warn("a session that was to sleep could not be saved", "session", one.name, "error", err)
+		return fmt.Errorf("there is no room for one more: %d sessions are awake, as many as may be (sessions.maxAwake), and %s, which has rested longest, could not be laid to sleep: %w",
+			s.config.MaxAwake, one.name, err)
 	}
 	return one.dropIf(ctx, "it was ended to make room for another session, and could not be saved: "+err.Error())
 }

@@ -40,6 +40,14 @@ func get(t *testing.T, set *Set, name string) *Session {
 	return s
 }
 
+// has runs code in a session that must have its variable.
+func has(t *testing.T, s *Session, x string) {
+	t.Helper()
+	if out := exec(t, s, "get x"); out.Stdout.Head != x || out.Lost != "" {
+		t.Errorf("%+v", out)
+	}
+}
+
 func TestSleepAndWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newSaving()
@@ -135,6 +143,56 @@ func TestLeastRecentlyUsedMakesRoom(t *testing.T) {
 		}
 		<-done
 		<-busy
+	})
+}
+
+// A session that is being laid to sleep makes room in a moment: whoever comes
+// waits for that.
+func TestRoomThatIsBeingMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newSaving()
+		e.saveTakes = 3 * time.Second
+		open, _ := sets(t, func(c *Config) { c.MaxAwake = 1 })
+		set := open(e)
+		defer set.Close()
+		exec(t, get(t, set, "a"), "set x a")
+		slept := make(chan error)
+		go func() { slept <- set.Sleep(t.Context(), "a") }()
+		synctest.Wait()
+		began := time.Now()
+		if i := get(t, set, "a").info(); i.Status != Awake {
+			t.Errorf("while it is saved: %+v", i)
+		}
+		exec(t, get(t, set, "b"), "set x b")
+		if took := time.Since(began); took < 3*time.Second || took > 4*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if err := <-slept; err != nil {
+			t.Error(err)
+		}
+		has(t, get(t, set, "a"), "a")
+	})
+}
+
+// What cannot be saved is not ended for the sake of another.
+func TestNoRoomToSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newSaving()
+		open, _ := sets(t, func(c *Config) { c.MaxAwake = 1 })
+		set := open(e)
+		defer set.Close()
+		exec(t, get(t, set, "a"), "set x a")
+		e.saveErr = errTest
+		s := get(t, set, "b")
+		_, err := s.Exec(t.Context(), s.Enter(), Request{Code: "get x", Timeout: time.Second})
+		if !errors.Is(err, errTest) || !strings.Contains(err.Error(), "no room for one more") || !strings.Contains(err.Error(), "a, which has rested longest") {
+			t.Errorf("%v", err)
+		}
+		if out := exec(t, get(t, set, "a"), "get x"); out.Stdout.Head != "a" || out.Lost != "" {
+			t.Errorf("%+v", out)
+		}
+		e.saveErr = nil
+		exec(t, s, "set x b")
 	})
 }
 
