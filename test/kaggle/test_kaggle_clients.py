@@ -23,7 +23,7 @@ from kagglesdk.kernels.types.kernels_api_service import (
 )
 from kagglesdk.kernels.types.kernels_enums import KernelsListViewType, KernelWorkerStatus
 
-from conftest import KEY, REFRESH, ROOT, TOKEN
+from fakekaggle import KEY, REFRESH, ROOT, TOKEN
 
 ORDER = json.loads((ROOT / "internal/sandbox/kaggle/testdata/order.json").read_text())
 
