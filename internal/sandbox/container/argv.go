@@ -51,7 +51,16 @@ type flags struct {
 	cpus   bool
 	// The most open files and processes that the caller may give; 0 is unknown.
 	maxOpen, maxProcesses int
+	// gvisor: the OCI runtime is gVisor, whose own kernel counts processes. A
+	// control group counts that kernel's threads, too, which die of a limit.
+	gvisor bool
 }
+
+// What gVisor may need on the host for each process of a sandbox, and beside.
+const (
+	gvisorThreads = 8
+	gvisorSpare   = 256
+)
 
 // maxOwner bounds a label.
 const maxOwner = 200
@@ -114,7 +123,14 @@ func (b *box) args() []string {
 		}
 	}
 	if f.pids {
-		add("--pids-limit", strconv.Itoa(b.limits.Processes))
+		pids := b.limits.Processes
+		if f.gvisor {
+			pids = pids*gvisorThreads + gvisorSpare
+		}
+		add("--pids-limit", strconv.Itoa(pids))
+	}
+	if f.gvisor {
+		add("--ulimit", fmt.Sprintf("nproc=%d:%d", b.limits.Processes, b.limits.Processes))
 	}
 	if f.cpus && b.limits.CPUs > 0 {
 		add("--cpus", strconv.FormatFloat(b.limits.CPUs, 'f', -1, 64))
@@ -130,7 +146,7 @@ func (b *box) args() []string {
 	add("--workdir", "/workspace")
 
 	if f.podman {
-		if f.maxProcesses > 0 {
+		if f.maxProcesses > 0 && !f.gvisor {
 			// Podman's own default may be more than the caller may give. This
 			// one counts all processes of the container's user, wherever they
 			// run, and so is no limit on one sandbox.

@@ -38,6 +38,9 @@ func TestArguments(t *testing.T) {
 			b.flags.podman, b.flags.remote, b.flags.maxOpen, b.flags.maxProcesses = true, true, 0, 0
 			b.runtime, b.userns = "crun", "auto"
 		}},
+		{"podman-gvisor", func(b *box) {
+			b.flags.podman, b.flags.gvisor, b.runtime = true, true, "/opt/bin/runsc"
+		}},
 		{"podman-runtime", func(b *box) {
 			b.flags.podman, b.runtime, b.limits.OpenFiles = true, "/opt/bin/runsc", 1<<20
 		}},

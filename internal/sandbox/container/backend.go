@@ -217,6 +217,9 @@ func (b *Backend) box(f *facts, img *image, instance, id string, limits sandbox.
 			memory: f.Memory, swap: f.Swap, pids: f.Pids, cpus: f.CPU,
 		},
 	}
+	if img.trial != nil {
+		_, out.flags.gvisor = img.trial.gvisor()
+	}
 	out.seccomp = b.seccomp(f)
 	if !f.Remote {
 		files, processes := ceilings()

@@ -71,6 +71,10 @@ func watchControl(ctx context.Context, dir string, hit func()) error {
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.event_control"), []byte(line), 0); err != nil {
 		return err
 	}
+	if n, err := readKey(dir, "memory.oom_control", "oom_kill"); err == nil && n > 0 {
+		hit() // before it was watched
+		return nil
+	}
 	defer context.AfterFunc(ctx, func() { event.Close() })()
 	if _, err := event.Read(make([]byte, 8)); err != nil {
 		return nil

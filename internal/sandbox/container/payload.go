@@ -93,7 +93,7 @@ func environment(spec *sandbox.Spec) map[string]string {
 func newPayload(spec *sandbox.Spec, bundle []byte, marker string) (*payload, error) {
 	p := &payload{}
 	p.WriteString(bootstrap)
-	if bundle != nil {
+	if len(bundle) > 0 {
 		p.add('b', "", bundle)
 	} else if err := p.sources(); err != nil {
 		return nil, err

@@ -275,11 +275,10 @@ func (e *unsafeError) Error() string {
 // shows.
 func (t *trial) ownKernel(f *facts) (string, bool) {
 	in := &t.inside
+	if name, ok := t.gvisor(); ok {
+		return name, true
+	}
 	switch kernel, boot := hostKernel(); {
-	case strings.Contains(in.Log, "Starting gVisor"):
-		return "gVisor (" + in.Kernel + ")", true
-	case strings.Contains(in.Kernel, "gvisor"):
-		return "gVisor (" + in.Kernel + ")", true
 	case in.Kernel == "" || f.Kernel == "":
 		return "", false
 	case f.Kernel == firstWord(in.Kernel):
@@ -292,6 +291,15 @@ func (t *trial) ownKernel(f *facts) (string, bool) {
 	default:
 		return in.Kernel, true
 	}
+}
+
+// gvisor says whether the container's kernel is gVisor.
+func (t *trial) gvisor() (string, bool) {
+	in := &t.inside
+	if strings.Contains(in.Log, "Starting gVisor") || strings.Contains(in.Kernel, "gvisor") {
+		return "gVisor (" + in.Kernel + ")", true
+	}
+	return "", false
 }
 
 func firstWord(s string) string {
@@ -338,6 +346,10 @@ func (t *trial) limits(f *facts) map[sandbox.Resource]sandbox.LimitReport {
 		set(sandbox.Memory, map[string]int64{"memory.max": trialLimits.MemoryBytes, "memory/memory.limit_in_bytes": trialLimits.MemoryBytes})
 		set(sandbox.Processes, map[string]int64{"pids.max": int64(trialLimits.Processes), "pids/pids.max": int64(trialLimits.Processes)})
 		set(sandbox.CPU, map[string]int64{"cpu.max": 50000, "cpu/cpu.cfs_quota_us": 50000})
+	}
+	if _, ok := t.gvisor(); ok {
+		// Sandboxes are started with it; trials are not, which find out.
+		report[sandbox.Processes] = sandbox.LimitReport{Enforcement: hard, By: "gVisor RLIMIT_NPROC"}
 	}
 	if t.watched {
 		for r, what := range map[sandbox.Resource]string{sandbox.Memory: "memory", sandbox.Processes: "processes and threads"} {

@@ -1,0 +1,484 @@
+//go:build unix
+
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sallyport/internal/guest"
+	"sallyport/internal/sandbox"
+	"sallyport/internal/wire"
+)
+
+// silent takes what an execution says.
+type silent struct{ out chan []byte }
+
+func (s silent) Output(_ guest.Stream, p []byte) { s.out <- append([]byte{}, p...) }
+func (silent) Call(context.Context, wire.Call) (json.RawMessage, error) {
+	return nil, errors.New("no calls here")
+}
+
+// said runs code and returns what it wrote.
+func said(t *testing.T, conn *guest.Conn, code string) string {
+	t.Helper()
+	h := silent{make(chan []byte, 1024)}
+	x, err := conn.Start(guest.Exec{Code: code}, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-x.Done():
+	case <-time.After(time.Minute):
+		t.Fatal("the execution does not end")
+	}
+	close(h.out)
+	var b strings.Builder
+	for p := range h.out {
+		b.Write(p)
+	}
+	return b.String()
+}
+
+func TestGuestOverTheClient(t *testing.T) {
+	f := newFake(t)
+	f.put(t, "warning", "WARNING: your kernel does not support swap limit capabilities")
+	b := f.backend(t)
+	run, conn := f.open(t, b, "one")
+	if got := said(t, conn, "print(6 * 7)"); got != "42\n" {
+		t.Errorf("got %q", got)
+	}
+	// A length whose bytes are Podman's keys for leaving a container.
+	if got := said(t, conn, "len('"+strings.Repeat("x", 0x1011)+"')"); got != "4113\n" {
+		t.Errorf("got %q", got)
+	}
+	env := said(t, conn, "import os, sys; print(sorted(os.environ), os.environ['MINE'], sys.argv, sys.flags.isolated, [p for p in sys.path if 'nonexistent' in p], '__file__' in vars(sys.modules['__main__']))")
+	for _, leak := range []string{"PROXY", "PYTHONPATH", "container", "SALLYPORT", "SECRET"} {
+		if strings.Contains(env, leak) {
+			t.Errorf("%s in %s", leak, env)
+		}
+	}
+	if !strings.HasSuffix(env, " 1 ['"+guest.Dir+"/sallyport_guest/__main__.py'] 1 [] False\n") {
+		t.Errorf("got %s", env)
+	}
+	if logs, err := run.(sandbox.Logger).Logs(t.Context()); err != nil || !strings.Contains(logs, "swap limit") {
+		t.Errorf("logs %q, %v", logs, err)
+	}
+	if got := said(t, conn, "1/0"); strings.Count(got, "File ") != 1 {
+		t.Errorf("a traceback of other lines than the user's: %s", got)
+	}
+}
+
+func TestEnds(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		before func(*testing.T, *fake, *Backend)
+		code   string
+		want   sandbox.Reason
+		detail string
+	}{
+		{"by itself", nil, "import os; os._exit(7)", sandbox.Exited, ""},
+		{"killed", nil, "import os; os.kill(os.getpid(), 9)", sandbox.Exited, ""},
+		{"out of memory", func(t *testing.T, f *fake, _ *Backend) { f.put(t, "oom", "") }, "import os; os.kill(os.getpid(), 9)", sandbox.OutOfMemory, ""},
+		{"clean, though memory ended once", func(t *testing.T, f *fake, _ *Backend) { f.put(t, "oom", "") }, "import os; os._exit(0)", sandbox.Exited, ""},
+		{"removed by somebody", func(t *testing.T, f *fake, _ *Backend) {
+			for _, c := range f.containers(t) {
+				if err := os.Remove(c); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, "import os; os._exit(0)", sandbox.EngineDied, "somebody removed"},
+		{"engine stopped", func(t *testing.T, f *fake, _ *Backend) {
+			f.put(t, "down", "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?")
+		}, "import os; os._exit(0)", sandbox.EngineDied, "to mend it"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFake(t)
+			b := f.backend(t)
+			run, conn := f.open(t, b, "one")
+			if tt.before != nil {
+				tt.before(t, f, b)
+			}
+			_ = said(t, conn, tt.code)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			e, err := run.Wait(ctx)
+			if err != nil || e.Reason != tt.want || !strings.Contains(e.Detail, tt.detail) {
+				t.Errorf("%+v, %v", e, err)
+			}
+			if tt.want == sandbox.EngineDied {
+				return // the fake cannot remove what it lost
+			}
+			if err := run.Destroy(ctx); err != nil {
+				t.Error(err)
+			}
+			if left := f.containers(t); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+// TestClientKilled: the client is not the container.
+func TestClientKilled(t *testing.T) {
+	f := newFake(t)
+	b := f.backend(t)
+	opened, conn := f.open(t, b, "one")
+	_ = opened.(*run).process.cmd.Process.Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	e, err := opened.Wait(ctx)
+	if err != nil || e.Reason != sandbox.EngineDied {
+		t.Errorf("%+v, %v", e, err)
+	}
+	_ = conn.Close()
+	if err := opened.Destroy(ctx); err != nil {
+		t.Error(err)
+	}
+	if left := f.containers(t); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*testing.T, *fake)
+		kind   error
+		text   []string
+	}{
+		{"engine down", func(t *testing.T, f *fake) { f.put(t, "down", "Cannot connect to Podman.") }, sandbox.ErrUnavailable, []string{"podman", "To mend it"}},
+		{"not installed", func(_ *testing.T, f *fake) { f.opts.Command = "/nonexistent/podman" }, sandbox.ErrUnavailable, []string{"is not installed", "apt-get install podman"}},
+		{"no image", func(t *testing.T, f *fake) { f.drop(t, "image") }, sandbox.ErrUnsupported, []string{"test:1", "is not here", "registry reachable"}},
+		{"no image, none fetched", func(t *testing.T, f *fake) { f.drop(t, "image"); f.opts.Pull = PullNever }, sandbox.ErrUnsupported, []string{"images.pull is never", "podman pull test:1"}},
+		{"image gone", func(t *testing.T, f *fake) { f.put(t, "refuse", "Error: sha256:f00: image not known") }, sandbox.ErrUnsupported, []string{"image"}},
+		{"no Python", func(t *testing.T, f *fake) {
+			f.put(t, "refuse", "Error: crun: executable file `python3` not found in $PATH: No such file or directory")
+		}, sandbox.ErrUnavailable, []string{"the image has no", "3.9"}},
+		{"disk full", func(t *testing.T, f *fake) {
+			f.put(t, "refuse", "Error: creating container storage: no space left on device")
+		}, sandbox.ErrUnavailable, []string{"disk of podman is full", "system df"}},
+		{"rlimits", func(t *testing.T, f *fake) {
+			f.put(t, "refuse", "Error: crun: setrlimit `RLIMIT_NOFILE`: Operation not permitted")
+		}, sandbox.ErrUnavailable, []string{"limits.openFiles"}},
+		{"something else", func(t *testing.T, f *fake) { f.put(t, "refuse", "Error: the moon is full") }, sandbox.ErrStart, []string{"the moon is full"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFake(t)
+			tt.change(t, f)
+			b := f.backend(t)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			run, err := b.Start(ctx, f.spec(t, "one"))
+			if err == nil {
+				_ = run.Destroy(ctx)
+				t.Fatal("it started")
+			}
+			if !errors.Is(err, tt.kind) {
+				t.Errorf("not %v: %v", tt.kind, err)
+			}
+			for _, text := range tt.text {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("no %q in: %v", text, err)
+				}
+			}
+			if left := f.containers(t); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+			// Once mended it starts.
+			_ = os.Remove(filepath.Join(f.dir, "down"))
+			_ = os.Remove(filepath.Join(f.dir, "refuse"))
+			if f.opts.Command == "/nonexistent/podman" || tt.kind == sandbox.ErrUnsupported && tt.name != "image gone" {
+				return
+			}
+			b.keep(f.opts.Image, mustFacts(t), &image{ID: "sha256:f00", trial: &trial{inside: good()}})
+			again, err := b.Start(ctx, f.spec(t, "one"))
+			if err != nil {
+				t.Fatalf("once mended: %v", err)
+			}
+			if err := again.Destroy(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func mustFacts(t *testing.T) *facts {
+	f, err := parseInfo(recorded(t, "podman-root-v1.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestImageIsFetched(t *testing.T) {
+	f := newFake(t)
+	f.drop(t, "image")
+	f.put(t, "pull", fakeImage)
+	b := f.backend(t)
+	rep, err := b.Probe(t.Context())
+	if err != nil || !rep.Usable || rep.Limits[sandbox.Memory].Enforcement != sandbox.Hard {
+		t.Fatalf("%+v, %v", rep, err)
+	}
+	if len(rep.Findings) != 1 || !strings.Contains(rep.Findings[0].Remedy, "pull test:1") {
+		t.Errorf("findings %+v", rep.Findings)
+	}
+	if log, _ := os.ReadFile(filepath.Join(f.dir, "log")); strings.Contains(string(log), "pull") {
+		t.Error("a probe fetched the image")
+	}
+	_, conn := f.open(t, b, "one")
+	if got := said(t, conn, "print(1)"); got != "1\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestSweep: what dead programs left is removed, once their lock is free; what
+// others have is left alone.
+func TestSweep(t *testing.T) {
+	f := newFake(t)
+	target := mustFacts(t).Target
+	plant := func(id string) string {
+		path := filepath.Join(f.dir, "container-"+namePrefix+id+"-run")
+		if err := os.WriteFile(path, []byte(`{"Id":"x","State":{"Status":"exited"}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	record := func(id, target string, age time.Duration) {
+		text, err := json.Marshal(note{Target: target, Used: time.Now().Add(-age)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.opts.State.Write(id+instanceSuffix, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dead, fresh, live, foreign, unknown := plant("dead"), plant("fresh"), plant("live"), plant("foreign"), plant("unknown")
+	record("dead", target, time.Hour)
+	record("fresh", target, 0)
+	record("live", target, time.Hour)
+	record("foreign", "docker of another machine", time.Hour)
+	unlock, ok, err := f.opts.State.TryLock("live")
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	b := f.backend(t)
+	f.open(t, b, "one")
+	gone := func(path string) bool {
+		_, err := os.Stat(path)
+		return os.IsNotExist(err)
+	}
+	if !gone(dead) || !gone(fresh) {
+		t.Error("what dead programs left is there")
+	}
+	if gone(live) || gone(foreign) || gone(unknown) {
+		t.Error("what others have was removed")
+	}
+	names, err := f.opts.State.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := strings.Join(names, " ")
+	// A client of the fresh one may still be making a container.
+	if strings.Contains(has, "dead") || !strings.Contains(has, "fresh") || !strings.Contains(has, "live") || !strings.Contains(has, "foreign") {
+		t.Errorf("records: %s", has)
+	}
+	unlock()
+	// Attach sweeps, too, and finds nothing to attach to.
+	if _, err := b.Attach(t.Context(), sandbox.Handle{Backend: Podman, Version: 1, ID: "gone"}); !errors.Is(err, sandbox.ErrGone) {
+		t.Errorf("attach: %v", err)
+	}
+	if !gone(live) {
+		t.Error("what was left by a program that then died is there")
+	}
+}
+
+// TestCloseLeavesNothing: no container, no lock, no file.
+func TestCloseLeavesNothing(t *testing.T) {
+	f := newFake(t)
+	b := f.backend(t)
+	for _, id := range []string{"one", "two"} {
+		f.open(t, b, id)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left := f.containers(t); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	entries, err := os.ReadDir(f.opts.State.Path(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != "seccomp" {
+			t.Errorf("left: %s", e.Name())
+		}
+	}
+	if _, err := b.Start(t.Context(), f.spec(t, "three")); !errors.Is(err, errClosed) {
+		t.Errorf("a start after Close: %v", err)
+	}
+}
+
+func TestInterruptAndPause(t *testing.T) {
+	f := newFake(t)
+	b := f.backend(t)
+	run, conn := f.open(t, b, "one")
+	h := silent{make(chan []byte, 1024)}
+	x, err := conn.Start(guest.Exec{Code: "print('go', flush=True)\nwhile True: pass"}, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-h.out
+	if err := run.(sandbox.Interrupter).Interrupt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-x.Done():
+	case <-time.After(time.Minute):
+		t.Fatal("it was not interrupted")
+	}
+	if err := run.(sandbox.Pauser).Pause(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := run.(sandbox.Pauser).Resume(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := run.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.(sandbox.Interrupter).Interrupt(t.Context()); !errors.Is(err, sandbox.ErrGone) {
+		t.Errorf("interrupt after the end: %v", err)
+	}
+}
+
+// TestVerify: a container that is less closed than asked for is refused.
+func TestVerify(t *testing.T) {
+	b := &Backend{opts: Options{Engine: Podman, User: DefaultUser}}
+	if err := b.verify(&trial{inside: good()}, mustFacts(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name  string
+		spoil func(*inside)
+		text  string
+	}{
+		{"root", func(i *inside) { i.UID = 0 }, "runs as 0:65534"},
+		{"another group", func(i *inside) { i.GID = 0 }, "runs as 65534:0"},
+		{"capabilities", func(i *inside) { i.Status["CapEff"] = []string{"00000000a80425fb"} }, "capabilities"},
+		{"bounding set", func(i *inside) { i.Status["CapBnd"] = []string{"0000000000000001"} }, "capabilities"},
+		{"new privileges", func(i *inside) { i.Status["NoNewPrivs"] = []string{"0"} }, "no-new-privileges"},
+		{"network", func(i *inside) { i.Interfaces = []string{"lo", "eth0"} }, "eth0"},
+		{"root is writable", func(i *inside) { i.Writable = []string{"/etc"} }, "/etc"},
+		{"a volume of the configuration", func(i *inside) {
+			i.Mounts = []mount{{At: "/home/me", Type: "ext4", Options: []string{"rw"}}}
+		}, "/home/me"},
+		{"a read-only one", func(i *inside) {
+			i.Mounts = []mount{{At: "/srv", Type: "ext4", Options: []string{"ro"}}}
+		}, "/srv"},
+		{"a large workspace", func(i *inside) { i.Sizes["/workspace"] = 1 << 40 }, "/workspace"},
+		{"no workspace", func(i *inside) { i.Sizes["/workspace"] = -1 }, "/workspace"},
+		{"another first process", func(i *inside) { i.PID = 2 }, "first process"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := good()
+			tt.spoil(&in)
+			var unsafe *unsafeError
+			if err := b.verify(&trial{inside: in}, mustFacts(t)); !errors.As(err, &unsafe) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	in := good()
+	in.Mounts = []mount{{At: "/", Type: "overlay"}, {At: "/proc/acpi", Type: "tmpfs"}, {At: "/data", Type: "tmpfs", Options: []string{"ro"}}, {At: "/etc/hosts", Type: "ext4", Options: []string{"ro"}}}
+	if err := b.verify(&trial{inside: in}, mustFacts(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOwnKernel(t *testing.T) {
+	f := mustFacts(t)
+	host, boot := hostKernel()
+	for _, tt := range []struct {
+		name string
+		t    trial
+		f    facts
+		want bool
+	}{
+		{"the host's", trial{inside: inside{Kernel: "6.18.44-fc-v595 #1"}}, *f, false},
+		{"gVisor by its name", trial{inside: inside{Kernel: "4.19.0-gvisor #1"}}, *f, true},
+		{"gVisor by its log", trial{inside: inside{Kernel: "4.4.0 #1", Log: "[    0.000000] Starting gVisor...\n"}}, *f, true},
+		{"a virtual machine's", trial{inside: inside{Kernel: "6.1.62 #1"}}, *f, true},
+		{"not known", trial{}, *f, false},
+		{"the engine does not say", trial{inside: inside{Kernel: "6.1.62 #1"}}, facts{}, false},
+		{"the same release, this boot", trial{inside: inside{Kernel: host, Boot: boot}, outside: outside{Local: true}}, facts{Kernel: firstWord(host)}, false},
+	} {
+		if _, got := tt.t.ownKernel(&tt.f); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}
+
+func TestLimitsAreMeasured(t *testing.T) {
+	f := mustFacts(t)
+	full := &trial{inside: good()}
+	for r, l := range full.limits(f) {
+		if l.Enforcement != sandbox.Hard || l.By == "" {
+			t.Errorf("%s: %+v", r, l)
+		}
+	}
+	// An engine that says it can, and does not.
+	idle := good()
+	idle.Groups = map[string]string{"memory.max": "max", "pids/pids.max": "max", "cpu.max": "max 100000", "memory/memory.limit_in_bytes": "9223372036854771712"}
+	idle.Files = 1 << 20
+	bare := &trial{inside: idle}
+	for _, r := range []sandbox.Resource{sandbox.Memory, sandbox.Processes, sandbox.CPU, sandbox.OpenFiles} {
+		if l := bare.limits(f)[r]; l.Enforcement != sandbox.Absent || l.By == "" {
+			t.Errorf("%s: %+v", r, l)
+		}
+	}
+	bare.watched = true
+	for _, r := range []sandbox.Resource{sandbox.Memory, sandbox.Processes} {
+		if l := bare.limits(f)[r]; l.Enforcement != sandbox.Soft {
+			t.Errorf("%s, watched: %+v", r, l)
+		}
+	}
+}
+
+func TestReadTrialIsBounded(t *testing.T) {
+	for name, text := range map[string]string{
+		"nothing":        "",
+		"no end":         strings.Repeat("x", maxFacts*2),
+		"not JSON":       "x\n",
+		"no byte code":   "{}\n",
+		"too much":       `{"bundle":1000000000}` + "\n",
+		"negative":       `{"bundle":-1}` + "\n",
+		"less than said": `{"bundle":10}` + "\nabc",
+	} {
+		if got, err := readTrial(strings.NewReader(text)); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	got, err := readTrial(strings.NewReader(`{"bundle":3,"python":"3.13.0"}` + "\nabcdef"))
+	if err != nil || string(got.bundle) != "abc" || got.inside.Python != "3.13.0" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func FuzzReadTrial(f *testing.F) {
+	f.Add([]byte(`{"bundle":3,"python":"3.13.0","mounts":[{"at":"/"}]}` + "\nabc"))
+	b := &Backend{opts: Options{Engine: Podman, User: DefaultUser}}
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		if t, err := readTrial(strings.NewReader(string(data))); err == nil {
+			_ = b.verify(t, &facts{})
+			_ = t.limits(&facts{})
+			_, _ = t.ownKernel(&facts{Kernel: "1"})
+		}
+	})
+}
