@@ -183,11 +183,11 @@ func (c *imageBuildCmd) base(a *app, store *image.Store, dir string, meter *mete
 		if err != nil {
 			return nil, err
 		}
-		layer, err := build.HostBase(a.ctx, p, dir)
+		layer, env, err := build.HostBase(a.ctx, p, dir)
 		if err != nil {
 			return nil, err
 		}
-		config, err := archive.Config([]string{layer.DiffID}, nil)
+		config, err := archive.Config([]string{layer.DiffID}, env)
 		if err != nil {
 			return nil, err
 		}

@@ -36,6 +36,8 @@ func TestScripts(t *testing.T) {
 		"spoil":  spoil,
 
 		"spoilcatalog": spoilCatalog,
+		"registry":     serveRegistry,
+		"wheel":        writeWheel,
 	})
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -61,7 +63,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_RUNTIME_DIR", filepath.Join(env.WorkDir, "runtime"))
 			return os.Mkdir(filepath.Join(env.WorkDir, "runtime"), 0o700)
 		},
-		Cmds: commands,
+		Condition: condition,
+		Cmds:      commands,
 	})
 }
 

@@ -34,11 +34,27 @@ var hostData = []string{"/usr/share/zoneinfo", "/etc/ssl/certs/ca-certificates.c
 // HostBase makes a layer of the host's Python: the interpreter, its standard
 // library without what only tests need, and the libraries and programs that
 // these need. Packages are not in it. The layer is written to a file in dir.
-func HostBase(ctx context.Context, p *hostroot.Interpreter, dir string) (flatten.Layer, error) {
-	return packLayer(filepath.Join(dir, "host.tar"), func(w io.Writer) error {
-		h := &host{ctx: ctx, w: tar.NewWriter(w), done: map[string]bool{}, paths: libraryPaths()}
+func HostBase(ctx context.Context, p *hostroot.Interpreter, dir string) (layer flatten.Layer, env []string, err error) {
+	h := &host{ctx: ctx, done: map[string]bool{}, paths: libraryPaths()}
+	if p.Prefix != "/" && p.Prefix != "/usr" && !strings.HasPrefix(p.Prefix, "/usr/") && !strings.HasPrefix(p.Prefix, "/opt/") {
+		h.prefix = p.Prefix // somebody's own: the image does not tell whose
+	}
+	layer, err = packLayer(filepath.Join(dir, "host.tar"), func(w io.Writer) error {
+		h.w = tar.NewWriter(w)
 		return h.write(p)
 	})
+	bin := filepath.Dir(h.shown(p.Executable))
+	return layer, []string{"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"}, err
+}
+
+// shown is where in the image a file of the host is.
+func (h *host) shown(name string) string {
+	if h.prefix != "" {
+		if rel, err := filepath.Rel(h.prefix, name); err == nil && filepath.IsLocal(rel) {
+			return filepath.Join("/opt/python", rel)
+		}
+	}
+	return name
 }
 
 // host is a layer of the host's files that is being written.
@@ -47,6 +63,10 @@ type host struct {
 	w     *tar.Writer
 	done  map[string]bool
 	paths []string // where libraries are
+	// prefix is that of an interpreter that is moved to /opt/python.
+	prefix string
+	// system is where the loader looks for libraries, whatever a program says.
+	system string
 }
 
 func (h *host) write(p *hostroot.Interpreter) error {
@@ -57,6 +77,16 @@ func (h *host) write(p *hostroot.Interpreter) error {
 				return err
 			}
 		}
+	}
+	self, err := elf.Open(p.Executable)
+	if err != nil {
+		return err
+	}
+	defer self.Close()
+	if libc, err := h.find("libc.so.6", h.paths, self.Machine, self.Class); err == nil {
+		h.system = filepath.Dir(libc)
+	} else if h.prefix != "" && self.Section(".dynamic") != nil {
+		return fmt.Errorf("%s: its C library is not known: choose a Python of the distribution with --set python=PYTHON, or an image with --base", p.Executable)
 	}
 	if err := h.program(p.Executable); err != nil {
 		return err
@@ -83,11 +113,6 @@ func (h *host) write(p *hostroot.Interpreter) error {
 			break
 		}
 	}
-	self, err := elf.Open(p.Executable)
-	if err != nil {
-		return err
-	}
-	defer self.Close()
 	for _, name := range hostLibraries {
 		file, err := h.find(name, h.paths, self.Machine, self.Class)
 		if err != nil {
@@ -115,7 +140,7 @@ func skipLibrary(rel string) bool {
 	case "test", "idlelib", "turtledemo", "site-packages", "dist-packages", "ensurepip":
 		return true
 	}
-	return strings.HasPrefix(first, "config-") || rest == "test" || rest == "tests" || strings.HasPrefix(rest, "test/") || strings.HasPrefix(rest, "tests/")
+	return strings.HasPrefix(first, "config-") || strings.Contains(rel, ".opt-") && strings.HasSuffix(rel, ".pyc") || rest == "test" || rest == "tests" || strings.HasPrefix(rest, "test/") || strings.HasPrefix(rest, "tests/")
 }
 
 // put writes one entry, once, under its real path: no directory on the way to it
@@ -124,6 +149,7 @@ func (h *host) put(name string, header *tar.Header, content io.Reader) error {
 	if parent, err := filepath.EvalSymlinks(filepath.Dir(name)); err == nil {
 		name = filepath.Join(parent, filepath.Base(name))
 	}
+	name = h.shown(name)
 	if h.done[name] {
 		return nil
 	}
@@ -144,7 +170,10 @@ func (h *host) put(name string, header *tar.Header, content io.Reader) error {
 }
 
 // file writes a file with its content, whatever links lead to it.
-func (h *host) file(name string) error {
+func (h *host) file(name string) error { return h.copy(name, name) }
+
+// copy is file with another name.
+func (h *host) copy(name, to string) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -162,7 +191,7 @@ func (h *host) file(name string) error {
 		mode = 0o755
 	}
 	// Byte code knows the time of its source.
-	return h.put(name, &tar.Header{Typeflag: tar.TypeReg, Size: info.Size(), Mode: mode, ModTime: time.Unix(info.ModTime().Unix(), 0)}, f)
+	return h.put(to, &tar.Header{Typeflag: tar.TypeReg, Size: info.Size(), Mode: mode, ModTime: time.Unix(info.ModTime().Unix(), 0)}, f)
 }
 
 // program writes a program or library and those that it needs.
@@ -223,6 +252,12 @@ func (h *host) needs(name string) error {
 		}
 		if err := h.program(file); err != nil {
 			return err
+		}
+		if h.shown(file) != file {
+			// Programs name the place that it has on the host.
+			if err := h.copy(file, filepath.Join(h.system, filepath.Base(file))); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
