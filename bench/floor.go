@@ -41,9 +41,12 @@ func describeMachine() machine {
 type floors struct {
 	pipe   sample // a line to another process and back
 	python sample // python3 -S -c pass, from its start to its end
+	podman sample // podman run of python3, from its start to its end
 	direct sample // the echo tool called directly
 	gather sample // a hundred calls of 50 ms, sent at once
 	big    sample // the 10 MB result, read and decoded
+
+	noPodman string // why there is none
 }
 
 func (b *bench) measureFloors() (floors, error) {
@@ -58,6 +61,7 @@ func (b *bench) measureFloors() (floors, error) {
 	if err != nil {
 		return f, fmt.Errorf("%s: %w", b.python, err)
 	}
+	f.podman, f.noPodman = b.podmanRun()
 	c, err := start(b.launch, b.echoserver)
 	if err != nil {
 		return f, err

@@ -127,7 +127,7 @@ func onePlusOne(c *client) error {
 // repetition is a process of its own, so that nothing is prepared.
 func (b *bench) newSession(f floors) row {
 	r := row{What: "first result of a new session, nothing prepared", Reach: "<= 250 ms",
-		Floor: "python3 -S -c pass " + show(f.python.p50())}
+		Floor: f.startFloor()}
 	var s sample
 	_, err := repeat(1, b.some(), func() error {
 		return b.fresh(b.configs.none, func(c *client) error {
@@ -150,7 +150,7 @@ func (b *bench) newSession(f floors) row {
 // fromProcessStart measures from the start of sallyport to its first result.
 func (b *bench) fromProcessStart(f floors) row {
 	r := row{What: "process start to first result, nothing prepared", Reach: "<= 400 ms",
-		Floor: "python3 -S -c pass " + show(f.python.p50())}
+		Floor: f.startFloor()}
 	var s sample
 	_, err := repeat(1, b.some(), func() error {
 		begin := time.Now()

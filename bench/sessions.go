@@ -24,7 +24,7 @@ func (b *bench) limit(root, user time.Duration) time.Duration {
 // sleeping measures what snapshots bring: sandboxes that are restored, that
 // wait ready, and sessions that come back from disk.
 func (b *bench) sleeping(f floors) []row {
-	python := "python3 -S -c pass " + show(f.python.p50())
+	python := f.startFloor()
 	restored := b.limit(120*ms, 250*ms)
 	rows := []row{
 		{What: "first result of a new session, restored", Reach: "<= " + show(restored), Floor: python},
