@@ -270,8 +270,8 @@ func (o *Outbox) Status() (Status, error) {
 }
 
 // Send sends what is due. With all set it sends everything, also what is not
-// due yet, and streams whose processes have gone to their end; it then ignores
-// that an earlier attempt failed a moment ago.
+// due yet, and less than a second as a whole one; it then ignores that an
+// earlier attempt failed a moment ago.
 func (o *Outbox) Send(ctx context.Context, all bool) error {
 	o.mu.Lock()
 	blocked := !all && o.opts.Now().Before(o.until)
@@ -370,7 +370,7 @@ func (o *Outbox) next(name string, all bool) (step, error) {
 		return o.create(r.Run), nil
 	}
 	if r.InFlight == nil {
-		r.take(now, over || all && r.Final)
+		r.take(now, over || all)
 	}
 	r.Tried, r.TriedAt = true, now
 	if err := o.save(name, r); err != nil {
@@ -384,12 +384,10 @@ func (o *Outbox) due(r *record, now time.Time, over, all bool) bool {
 	switch {
 	case r.Pending.energy() == 0 && r.Pending.Kilograms == 0:
 		return false
-	case over:
+	case over, all:
 		return true
-	case r.Pending.Seconds < 1:
-		return false
 	}
-	return all || now.Sub(r.Last) >= o.opts.Every
+	return r.Pending.Seconds >= 1 && now.Sub(r.Last) >= o.opts.Every
 }
 
 // take moves what is pending into flight: whole seconds, whose rest waits for
