@@ -200,7 +200,7 @@ func (a *app) workerEngine(gpu *worker.GPU) (sandbox.Backend, *sandbox.Report, [
 	b, err := process.New(process.Options{
 		RuntimeDir: filepath.Join(a.env.runtimeDir(), "process"), CacheDir: a.env.cacheDir(),
 		Python: a.settings.Python, Path: a.env["PATH"], Home: a.env.home(),
-		Internet: a.settings.Worker.Internet, GPU: gpu != nil, Log: a.log,
+		Internet: a.settings.Worker.Internet, GPU: gpu != nil, Link: "/workspace", Log: a.log,
 	})
 	if err != nil {
 		return nil, nil, nil, err

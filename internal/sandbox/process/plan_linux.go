@@ -253,8 +253,36 @@ func (b *Backend) planPlain(ctx context.Context, place *instance, spec *sandbox.
 				return err
 			}
 		}
+		if b.opts.Link != "" {
+			if err := link(workspace, b.opts.Link); err != nil {
+				b.log.Debug("the working directory has its own path alone", "run", spec.ID, "reason", err)
+			}
+		}
 		return nil
 	}}, nil
+}
+
+// link makes path a way to the workspace, unless there is something: another
+// run's link, too, but not one whose run is gone.
+func link(workspace, path string) error {
+	if target, err := os.Readlink(path); err == nil && isOurs(target) {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			_ = os.Remove(path)
+		}
+	}
+	return os.Symlink(workspace, path)
+}
+
+// isOurs says whether a link leads to a run's workspace.
+func isOurs(target string) bool {
+	return filepath.Base(target) == "workspace" && strings.HasPrefix(filepath.Base(filepath.Dir(filepath.Dir(target))), sharedPrefix)
+}
+
+// unlink removes the link of that workspace.
+func unlink(workspace, path string) {
+	if target, err := os.Readlink(path); err == nil && target == workspace {
+		_ = os.Remove(path)
+	}
 }
 
 // paths are what Landlock leaves a run of the place's file system.

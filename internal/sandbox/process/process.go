@@ -57,6 +57,10 @@ type Options struct {
 	Internet bool
 	// GPU shows the code the place's GPUs.
 	GPU bool
+	// Link, if not empty, is a path that is the working directory's while one
+	// run without a file system of its own has it: "/workspace", where the place
+	// has nothing else there and this program may make it.
+	Link string
 	// NoNamespaces does without namespaces of a run's own even where they can
 	// be had.
 	NoNamespaces bool
