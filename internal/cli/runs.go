@@ -376,14 +376,19 @@ Example:
 
 // Run implements the command.
 func (c *runsCancelCmd) Run(a *app) error {
+	return a.eachRun(c.IDs, func(s *runs.Store, id string) error { return s.Cancel(a.ctx, id) })
+}
+
+// eachRun does something with runs, and names those with which it was done.
+func (a *app) eachRun(ids []string, do func(*runs.Store, string) error) error {
 	store, done, err := a.runs()
 	if err != nil {
 		return err
 	}
 	defer done()
 	var failed []error
-	for _, id := range c.IDs {
-		if err := store.Cancel(a.ctx, id); err != nil {
+	for _, id := range ids {
+		if err := do(store, id); err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", id, err))
 			continue
 		}
@@ -404,18 +409,5 @@ func (*runsRemoveCmd) Help() string {
 
 // Run implements the command.
 func (c *runsRemoveCmd) Run(a *app) error {
-	store, done, err := a.runs()
-	if err != nil {
-		return err
-	}
-	defer done()
-	var failed []error
-	for _, id := range c.IDs {
-		if err := store.Remove(id); err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		fmt.Fprintln(a.stdio.Out, id)
-	}
-	return errors.Join(failed...)
+	return a.eachRun(c.IDs, (*runs.Store).Remove)
 }
