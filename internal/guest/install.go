@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -165,8 +166,18 @@ func dropBundles(dir string) error {
 
 // installKey identifies the guest's sources and the interpreter.
 func installKey(interpreter string) (string, error) {
+	sum, err := sourcesDigest()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.Sum256(fmt.Appendf(bytes.Clone(sum), "%s\n%s\n", interpreter, compiler))
+	return hex.EncodeToString(h[:])[:24], nil
+}
+
+// sourcesDigest is of what is in the program, and so is the same each time.
+// Every start of a sandbox asks for it.
+var sourcesDigest = sync.OnceValues(func() ([]byte, error) {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s\n", interpreter, compiler)
 	err := fs.WalkDir(sources, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -175,5 +186,5 @@ func installKey(interpreter string) (string, error) {
 		fmt.Fprintf(h, "%s %d\n%s", name, len(b), b)
 		return err
 	})
-	return hex.EncodeToString(h.Sum(nil))[:24], err
-}
+	return h.Sum(nil), err
+})
