@@ -2,6 +2,7 @@ package container
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,6 +75,11 @@ func (b *box) args() []string {
 	add := func(args ...string) { a = append(a, args...) }
 	if f.podman && b.runtime != "" && !f.remote {
 		add("--runtime", b.runtime) // one of Podman's own arguments, not of run's
+		if strings.HasPrefix(filepath.Base(b.runtime), "runsc") {
+			// Else it takes the loopback of a network namespace in which nobody
+			// has brought that up.
+			add("--runtime-flag", "network=none")
+		}
 	}
 	add("run", "--interactive", "--name", b.name, "--pull", "never",
 		"--label", labelInstance+"="+b.instance, "--label", labelRun+"="+b.run)
