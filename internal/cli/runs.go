@@ -389,7 +389,7 @@ func (a *app) eachRun(ids []string, do func(*runs.Store, string) error) error {
 	var failed []error
 	for _, id := range ids {
 		if err := do(store, id); err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", id, err))
+			failed = append(failed, err)
 			continue
 		}
 		fmt.Fprintln(a.stdio.Out, id)

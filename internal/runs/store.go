@@ -134,7 +134,7 @@ func (s *Store) Attach(ctx context.Context, id string) (*Job, error) {
 	}
 	if err != nil {
 		j.Close()
-		return nil, err
+		return nil, fmt.Errorf("run %s: %w", id, err)
 	}
 	return j, nil
 }
@@ -143,7 +143,7 @@ func (s *Store) Attach(ctx context.Context, id string) (*Job, error) {
 func (s *Store) attach(ctx context.Context, r *Record) (sandbox.Run, error) {
 	engine, err := s.engine(r.Backend)
 	if err != nil {
-		return nil, fmt.Errorf("run %s: %w", r.ID, err)
+		return nil, err
 	}
 	h := sandbox.Handle{Backend: r.Backend, ID: r.ID}
 	if r.Handle != nil {
@@ -173,10 +173,13 @@ func (s *Store) Cancel(ctx context.Context, id string) error {
 	if errors.Is(err, sandbox.ErrGone) {
 		return nil
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = cancel(ctx, run)
 	}
-	return cancel(ctx, run)
+	if err != nil {
+		return fmt.Errorf("run %s: %w", id, err)
+	}
+	return nil
 }
 
 func cancel(ctx context.Context, run sandbox.Run) error {
