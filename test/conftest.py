@@ -4,6 +4,7 @@ and a folder with something in it.
 A missing piece is a failure, not a skip: `scripts/setup` installs all of it.
 """
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -12,6 +13,8 @@ import shutil
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Their tests have an environment of their own: phase `remote` of .ci/run.
+collect_ignore = [] if importlib.util.find_spec("runpod") else ["kaggle", "runpod"]
 NPM = pathlib.Path(os.environ.get("SALLYPORT_TEST_NPM", ROOT / ".cache/npm/node_modules"))
 
 

@@ -99,12 +99,9 @@ def python_worker(fake, tmp_path):
 
     yield start
     for process in started:
-        process.terminate()
+        process.kill()  # it would wait for its job, and for its polls
     for process in started:
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        process.wait(10)
 
 
 @pytest.fixture(scope="session")
