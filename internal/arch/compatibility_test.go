@@ -122,7 +122,7 @@ func requirements(document string) (lines []requirement, problems []string) {
 }
 
 // postponed are what a requirement may wait for: engines that are to come.
-var postponed = []string{"container engines", "images"}
+var postponed = []string{"container engines"}
 
 // unmapped says why a requirement is not shown.
 func (r requirement) unmapped(known *testIndex) (why []string) {
