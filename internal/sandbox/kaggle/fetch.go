@@ -142,7 +142,7 @@ func (r *run) fetchFile(ctx context.Context, dir *os.Root, l *listing, f wantedF
 	}
 	var n int64
 	var err error
-	for range 2 { // a file that is not what the list says is fetched once more
+	for range 3 { // a file that is not what the list says is fetched again
 		var out *checkedFile
 		n, err = r.backend.fetch(ctx, r.about(), l, f.path, limit, func() (writer, error) {
 			out, err = create(dir, f.path)

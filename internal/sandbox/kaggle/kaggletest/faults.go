@@ -23,6 +23,7 @@ type Fault struct {
 	Kind   string        `json:"kind"`
 	Times  int           `json:"times"` // 0 is once; negative: for ever
 	Skip   int           `json:"skip"`  // let so many pass first
+	Every  int           `json:"every"` // only each so manieth of the others
 	Status int           `json:"status,omitempty"`
 	Retry  string        `json:"retryAfter,omitempty"`
 	Delay  time.Duration `json:"delay,omitempty"`
@@ -59,6 +60,9 @@ func (s *Server) fault(call, kernel string) *Fault {
 		if f.Skip > 0 {
 			f.Skip--
 			continue
+		}
+		if f.Every > 1 {
+			f.Skip = f.Every - 1
 		}
 		if f.Times > 0 {
 			f.Times--
