@@ -248,8 +248,8 @@ func (r *run) describe(res *sandbox.BatchResult, st *jobStatus) {
 		where += ", worker " + id
 	}
 	switch {
-	case st.Status != completed:
-	case speaks(a) && a.End != job.EndRefused:
+	case st.Status != completed || a != nil && a.End == job.EndRefused: // nothing ran
+	case speaks(a):
 		said := a.Report.Report(Name)
 		where += fmt.Sprintf(", engine %s (isolation: %s)", line(a.Report.Engine, 40), said.Isolation)
 		note("%s", where)
