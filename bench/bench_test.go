@@ -108,3 +108,31 @@ func TestDirectCalls(t *testing.T) {
 		t.Errorf("a hundred calls of 50 ms took %v", f.gather.p50())
 	}
 }
+
+// A list that names nothing is a mistake, not a table without rows.
+func TestEnginesNeedAList(t *testing.T) {
+	for text, want := range map[string]string{"": "JSON", "[]": "no engine", "{}": "cannot unmarshal"} {
+		file := filepath.Join(t.TempDir(), "engines.json")
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		err := runEngines(options{n: 1}, file, &out, &out)
+		if err == nil || !strings.Contains(err.Error(), want) || out.Len() > 0 {
+			t.Errorf("%q: %v, %q", text, err, out.String())
+		}
+	}
+}
+
+// The first of the repetitions warms up; one alone is no figure.
+func TestFillAfterOne(t *testing.T) {
+	var r row
+	r.fillAfterOne(sample{time.Second, time.Millisecond, 3 * time.Millisecond}, nil)
+	if r.N != 2 || r.P95 != "3.00 ms" || r.Error != "" {
+		t.Errorf("%+v", r)
+	}
+	var one row
+	if one.fillAfterOne(sample{time.Second}, nil); one.Error == "" || one.P50 != "" {
+		t.Errorf("%+v", one)
+	}
+}
