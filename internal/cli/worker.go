@@ -63,6 +63,10 @@ func (c *workerRunPodCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	key, err := c.key()
+	if err != nil {
+		return err
+	}
 	place := a.place()
 	if input == nil && !c.ServeAPI && place.GetJob == "" {
 		return errors.New("nothing to do: RunPod's RUNPOD_WEBHOOK_GET_JOB is not in the environment; try --test-input or --serve-api")
@@ -87,7 +91,7 @@ func (c *workerRunPodCmd) Run(a *app) error {
 	case input != nil:
 		return c.once(a, executor, *input)
 	case c.ServeAPI:
-		return c.serve(a, executor)
+		return c.serve(a, executor, key)
 	}
 	w, err := a.worker(place, executor.Do)
 	if err != nil {
@@ -309,21 +313,26 @@ func (c *workerRunPodCmd) once(a *app, e *worker.Executor, j worker.Job) error {
 	return nil
 }
 
-// serve serves the job API until the command ends.
-func (c *workerRunPodCmd) serve(a *app, e *worker.Executor) error {
+// key is what requests must bring; "" where only this machine can make them.
+func (c *workerRunPodCmd) key() (string, error) {
 	var key string
 	if c.KeyFile != "" {
 		b, err := os.ReadFile(c.KeyFile)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if key = strings.TrimSpace(string(b)); key == "" {
-			return fmt.Errorf("%s is empty", c.KeyFile)
+			return "", fmt.Errorf("%s is empty", c.KeyFile)
 		}
 	}
 	if ip := net.ParseIP(c.Host); key == "" && c.Host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("--host %s: whoever reaches that address could run code here: give a key with --key-file", c.Host)
+		return "", fmt.Errorf("--host %s: whoever reaches that address could run code here: give a key with --key-file", c.Host)
 	}
+	return key, nil
+}
+
+// serve serves the job API until the command ends.
+func (c *workerRunPodCmd) serve(a *app, e *worker.Executor, key string) error {
 	l, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
 	if err != nil {
 		return err

@@ -22,7 +22,8 @@ var (
 	masked = []string{"/proc/kcore", "/proc/kmsg", "/proc/keys", "/proc/key-users", "/proc/sysrq-trigger", "/proc/timer_list",
 		"/proc/timer_stats", "/proc/sched_debug", "/proc/latency_stats", "/proc/kallsyms", "/proc/kpagecount", "/proc/kpageflags",
 		"/proc/kpagecgroup", "/proc/config.gz", "/proc/swaps"}
-	closed = []string{"/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/asound", "/proc/acpi", "/proc/scsi"}
+	closed = []string{"/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/asound", "/proc/acpi", "/proc/scsi",
+		"/proc/pressure", "/proc/driver", "/proc/tty", "/proc/sysvipc"}
 )
 
 // device is one that was opened before anything covered it.
