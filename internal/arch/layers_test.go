@@ -120,7 +120,7 @@ var programs = map[string][]string{
 	"scripts/notice":          nil,
 	"scripts/report":          nil,
 	"test/conformance/client": {"internal/upstream", "internal/upstream/definitions"},
-	"test/engines":            {"internal/sandbox", "internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/process", "internal/sandbox/sandboxtest", "internal/state"},
+	"test/engines":            {"internal/image", "internal/image/archive", "internal/image/flatten", "internal/sandbox", "internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/process", "internal/sandbox/sandboxtest", "internal/state"},
 	"test/engines/matrix":     nil,
 	"test/faults":             {"internal/sandbox/sandboxtest"},
 	"test/endurance":          {"internal/sandbox/sandboxtest"},

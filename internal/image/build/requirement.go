@@ -24,7 +24,9 @@ var (
 func ParseRequirement(text string) (Requirement, error) {
 	text = strings.TrimSpace(text)
 	plain := strings.TrimSpace(hashForm.ReplaceAllString(text, ""))
-	control := strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f || r == 0x85 || r == '\u2028' || r == '\u2029' })
+	control := strings.ContainsFunc(text, func(r rune) bool {
+		return r < ' ' && r != '\t' || r == 0x7f || r == 0x85 || r == '\u2028' || r == '\u2029'
+	})
 	if !requirementForm.MatchString(plain) || control || len(text) > 8<<10 {
 		return "", fmt.Errorf("%q is no requirement by name: write NAME, NAME==1.2 or NAME>=1,<2 (paths, URLs and options are not allowed, because what is not a wheel would run code here)", text)
 	}
