@@ -69,8 +69,9 @@ var validInstance = regexp.MustCompile(`\A[a-z0-9]{1,12}\z`)
 
 // Backend is the engine. Make one with New.
 type Backend struct {
-	opts   Options
-	client *client
+	opts    Options
+	client  *client
+	modules map[string]string // of the bootstrap, by name
 }
 
 var (
@@ -102,7 +103,10 @@ func New(opts Options) (*Backend, error) {
 	if opts.Log == nil {
 		return nil, errors.New("no logger")
 	}
-	return &Backend{opts: opts, client: newClient(base, opts)}, nil
+	return &Backend{
+		opts: opts, client: newClient(base, opts),
+		modules: map[string]string{"program": programSource, "gauge": gaugeSource, "results": resultsSource, "beside": besideSource},
+	}, nil
 }
 
 // Name implements sandbox.Backend.

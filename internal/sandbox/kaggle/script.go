@@ -87,7 +87,7 @@ type plan struct {
 
 // script is the text of the run's script. The code is data in it, so that no
 // quoting can break it, or break out of it.
-func (p *plan) script() (text string, codeHash string, err error) {
+func (p *plan) script(modules map[string]string) (text string, codeHash string, err error) {
 	seed := make([]byte, 4)
 	_, _ = rand.Read(seed) // never fails
 	name := p.spec.Batch.Filename
@@ -101,7 +101,7 @@ func (p *plan) script() (text string, codeHash string, err error) {
 		Internet: p.internet, Accelerator: p.shape,
 		Timeout: p.timeout.Seconds(), NotAfter: p.notAfter.Unix(), OutputBytes: p.output,
 		Seed: strconv.FormatUint(uint64(binary.BigEndian.Uint32(seed)), 10), CodeCarbon: p.carbon,
-		Modules: map[string]string{"program": programSource, "gauge": gaugeSource, "results": resultsSource, "beside": besideSource},
+		Modules: modules,
 	}
 	maps.Copy(in.Env, p.spec.Env)
 	for _, f := range p.spec.Files {

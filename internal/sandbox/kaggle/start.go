@@ -67,7 +67,7 @@ func (b *Backend) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, e
 	if err := ctx.Err(); err != nil {
 		return nil, fail("start", sandbox.ErrStart, err)
 	}
-	text, hash, err := p.script()
+	text, hash, err := p.script(b.modules)
 	if err != nil {
 		return nil, fail("start", sandbox.ErrInvalidSpec, err)
 	}

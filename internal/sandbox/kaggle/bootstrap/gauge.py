@@ -138,7 +138,9 @@ class Smi:
         self.latest = None
         # Waited for last: what it takes itself is not the program's.
         self.process = subprocess.Popen(query + ["--query-gpu=power.draw", "-lms", "500"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.first = threading.Event()
         threading.Thread(target=self.read, daemon=True).start()
+        self.first.wait(10)
 
     def read(self):
         sample = []
@@ -149,6 +151,7 @@ class Smi:
                 return
             if len(sample) == len(self.names):
                 self.latest, sample = sum(sample), []
+                self.first.set()
 
     def watts(self):
         return self.latest
