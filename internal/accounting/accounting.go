@@ -88,6 +88,7 @@ type Books struct {
 	failing  bool            // the ledger cannot be written
 	streams  map[string]bool // of this process, on the dashboard
 
+	begin   sync.Once
 	wake    chan struct{}
 	end     chan struct{}
 	ended   chan struct{}
@@ -103,7 +104,8 @@ type rest struct {
 
 var _ broker.Accountant = (*Books)(nil)
 
-// Open begins to keep account. Close ends it.
+// Open returns books in which nothing is done until something is put into them,
+// or Start is called. Close ends them.
 func Open(config Config) *Books {
 	b := &Books{
 		config: config, instance: strings.ToLower(rand.Text()[:12]), wake: make(chan struct{}, 1),
@@ -115,8 +117,17 @@ func Open(config Config) *Books {
 		return p
 	})
 	b.life, b.cancel = context.WithCancel(context.Background())
-	go b.work()
 	return b
+}
+
+// Start begins to send what earlier processes left for the dashboard. It is
+// idempotent.
+func (b *Books) Start() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.begin.Do(func() { go b.work() })
+	}
 }
 
 // Executed implements broker.Accountant.
@@ -128,6 +139,7 @@ func (b *Books) Rested(name string, spent session.Spent) {
 }
 
 func (b *Books) put(add func()) {
+	b.Start()
 	b.mu.Lock()
 	if len(b.runs)+len(b.rests) < maxWaiting {
 		add()
@@ -206,6 +218,10 @@ func (b *Books) Close() {
 	if !again {
 		close(b.end)
 	}
+	b.begin.Do(func() { // nothing has begun
+		b.config.Meter.Close()
+		close(b.ended)
+	})
 	<-b.ended
 }
 

@@ -341,6 +341,12 @@ func TestRAPL(t *testing.T) {
 	if f := run(0, time.Second, time.Second); f.Method != TDP {
 		t.Errorf("%+v", f)
 	}
+	// CodeCarbon charges a process for the whole machine.
+	theirs := New(tables(t), MethodCodeCarbon).Footprint(Usage{Wall: 5 * time.Second, CPU: time.Second, MemoryBytes: -1,
+		Package: &Package{Joules: 535, Wall: 10 * time.Second, Busy: time.Second}}, p, nil).Energy.CPU
+	if theirs.Method != RAPL || !near(theirs.Joules, 267.5) {
+		t.Errorf("%+v", theirs)
+	}
 	// The sum over all runs of an interval is what was counted.
 	sum := run(535, 100*time.Second, 60*time.Second).Joules + run(535, 100*time.Second, 40*time.Second).Joules
 	if !near(sum, 535) {

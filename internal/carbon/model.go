@@ -110,6 +110,13 @@ const codecarbonUnknown = 85.0
 
 func (m *Model) cpu(u Usage, p Profile) *Figure {
 	perCPU, tdp := m.Watts(p)
+	if k := u.Package; m.method == MethodCodeCarbon && k != nil && k.Joules > 0 && k.Wall > 0 {
+		// Where there are counters, CodeCarbon counts the whole machine, also
+		// for one process.
+		joules := k.Joules * u.Wall.Seconds() / k.Wall.Seconds()
+		return &Figure{Joules: joules, Low: joules * (1 - raplSpread), High: joules * (1 + raplSpread), Method: RAPL,
+			Inputs: map[string]any{"packageJoules": round(k.Joules), "packageSeconds": round(k.Wall.Seconds()), "wallSeconds": round(u.Wall.Seconds()), "of": "the whole machine"}}
+	}
 	if f := rapl(u, p, perCPU); f != nil {
 		return f
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"sallyport/internal/accounting"
 	"sallyport/internal/bridge"
 	"sallyport/internal/broker"
 	"sallyport/internal/policy"
@@ -41,6 +42,7 @@ type system struct {
 	servers  *upstream.Manager
 	library  *library.Library
 	broker   *broker.Broker
+	books    *accounting.Books // nil: no account is kept
 	known    knowledge
 	problems []string // of the definitions, for people
 	close    func()
@@ -71,7 +73,7 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &system{backend: backend, batch: batch, runs: a.runsOf(batch), policy: rules}
+	s := &system{backend: backend, batch: batch, runs: a.runsOf(batch), policy: rules, books: books}
 
 	s.library, s.problems, err = a.library(f.ServersConfig, func(now *library.Snapshot) {
 		s.servers.Replace(now.Definitions, drainTime)

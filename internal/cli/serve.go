@@ -52,6 +52,9 @@ func (c *serveCmd) Run(a *app) error {
 	defer a.answer(sys, client)()
 	defer a.sweep(sys)()
 	sys.known.catalog.Start()
+	if sys.books != nil {
+		sys.books.Start()
+	}
 	err = server.Serve(a.ctx, a.stdio.In, a.stdio.Out)
 	if err != nil && a.ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil // SIGINT or SIGTERM: a regular end

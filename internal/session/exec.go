@@ -97,8 +97,9 @@ func (b *box) exec(ctx context.Context, config Config, req Request, prep *Prepar
 		_, measured = b.usage()
 	}
 	if measured {
-		used := b.tally.spent(spent)
-		out.Usage = &used
+		if used := b.tally.spent(spent); used.CPU >= 0 {
+			out.Usage = &used
+		}
 	}
 	kept := x.out.close()
 	out.Stdout, out.Stderr = kept[Stdout], kept[Stderr]
