@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -173,6 +174,57 @@ func TestLogsWithoutSessions(t *testing.T) {
 			t.Error("the wrong log went")
 		}
 	})
+}
+
+// However much comes at once, and whatever becomes of it in JSON.
+func TestLogIsBoundedByTheByte(t *testing.T) {
+	const limit = 64 << 10
+	for name, write := range map[string]func(b *book){
+		"one large piece of code": func(b *book) { b.begin(1, strings.Repeat("\x00", limit/9)) },
+		"much at once": func(b *book) {
+			for i := range uint64(200) {
+				b.output(i, Stdout, []byte(strings.Repeat("\x01", 30)))
+				b.end(i, &Outcome{})
+			}
+		},
+		"one long line": func(b *book) { b.output(1, Stdout, []byte(strings.Repeat("\x02", limit/9))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newBooks(Config{Logs: t.TempDir(), LogBytes: limit, Logger: discard})
+			b := k.book("work", true)
+			for range 20 {
+				write(b)
+				b.flush()
+				var size int64
+				files, err := os.ReadDir(b.dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range files {
+					info, err := f.Info()
+					if err != nil {
+						t.Fatal(err)
+					}
+					size += info.Size()
+				}
+				if size > limit {
+					t.Fatalf("%d bytes on disk, %d are allowed", size, limit)
+				}
+			}
+			// What is left out is counted, and what follows is there.
+			b.output(99, Stdout, []byte("the end"))
+			b.flush()
+			r := Outputs(b.dir)
+			defer r.Close()
+			list := entries(t, r)
+			if len(list) == 0 || list[len(list)-1].Text != "the end" {
+				t.Errorf("%+v", list)
+			}
+			if name == "one long line" && !slices.ContainsFunc(list, func(e Entry) bool { return e.LeftOut > limit/9 }) {
+				t.Error("nothing says that something was left out")
+			}
+		})
+	}
 }
 
 func TestLogIsBounded(t *testing.T) {

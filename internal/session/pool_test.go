@@ -1,6 +1,7 @@
 package session
 
 import (
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,6 +45,41 @@ func TestPool(t *testing.T) {
 			if !e.run(i).isDestroyed() {
 				t.Errorf("sandbox %d is left", i)
 			}
+		}
+	})
+}
+
+// A sandbox that waited has run, and its session cannot tell: its executions are
+// counted from one, and it is told to get fresh entropy.
+func TestPoolIsWarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newSaving()
+		open, dir := sets(t, func(c *Config) {
+			c.Pool, c.Restore, c.Logs, c.LogBytes = 1, true, filepath.Join(filepath.Dir(c.Records.Path("")), "logs"), 1<<20
+		})
+		set := open(e)
+		defer set.Close()
+		exec(t, get(t, set, "a"), "set x 1")
+		time.Sleep(time.Minute)
+		exec(t, get(t, set, "b"), "set x 1") // now one waits that was restored
+		time.Sleep(time.Minute)
+		started := e.started()
+		s := get(t, set, "c")
+		first := exec(t, s, "get reseed")
+		if e.run(started-1).isDestroyed() || s.box.run.Handle().ID != e.run(started-1).spec.ID {
+			t.Error("it did not wait")
+		}
+		e.mu.Lock()
+		warmed := e.memories[e.runs[started-2]]["reseed"]
+		e.mu.Unlock()
+		if len(first.Stdout.Head) != 64 || first.Stdout.Head == warmed {
+			t.Errorf("reseeded with %q, another one with %q", first.Stdout.Head, warmed)
+		}
+		s.book.flush()
+		r := Codes(bookDir(filepath.Join(dir, "logs"), "c"))
+		defer r.Close()
+		if list := entries(t, r); len(list) != 1 || list[0].Execution != 1 {
+			t.Errorf("%+v", list)
 		}
 	})
 }
