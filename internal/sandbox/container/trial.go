@@ -333,13 +333,11 @@ func (t *trial) limits(f *facts) map[sandbox.Resource]sandbox.LimitReport {
 		set := func(r sandbox.Resource, files map[string]int64) {
 			for file, want := range files {
 				if got, ok := number(g[file]); ok && got <= want && report[r].Enforcement != hard {
-					version, name, _ := strings.Cut(file, "/")
-					if name == "" {
-						version, name = "cgroup v2", file
-					} else {
-						version = "cgroup v1"
+					by := "cgroup v2 " + file
+					if _, name, v1 := strings.Cut(file, "/"); v1 {
+						by = "cgroup v1 " + name
 					}
-					report[r] = sandbox.LimitReport{Enforcement: hard, By: version + " " + name}
+					report[r] = sandbox.LimitReport{Enforcement: hard, By: by}
 				}
 			}
 		}
