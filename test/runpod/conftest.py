@@ -112,15 +112,36 @@ def sallyport():
     return str(path)
 
 
+def client_environment(fake, endpoint, tmp_path, settings):
+    return bare_environment(
+        tmp_path, RUNPOD_API_KEY=fake.key, RUNPOD_ENDPOINT_ID=endpoint, SALLYPORT_RUNPOD_URL=fake.base,
+        SALLYPORT_BACKENDS="runpod", SALLYPORT_STATE_DIR=str(tmp_path / "state"),
+        **{"SALLYPORT_" + k: v for k, v in settings.items()})
+
+
+@pytest.fixture
+def our_client_process(fake, sallyport, tmp_path):
+    """Starts our command line with an endpoint of the double."""
+    started = []
+
+    def start(endpoint, *args, **settings):
+        process = subprocess.Popen([sallyport, *args], env=client_environment(fake, endpoint, tmp_path, settings), cwd=tmp_path,
+                                   stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=open(tmp_path / "client.log", "ab"))
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait(10)
+
+
 @pytest.fixture
 def our_client(fake, sallyport, tmp_path):
     """Runs our command line with an endpoint of the double."""
 
     def run(endpoint, *args, expect=0, timeout=60, **settings):
-        env = bare_environment(
-            tmp_path, RUNPOD_API_KEY=fake.key, RUNPOD_ENDPOINT_ID=endpoint, SALLYPORT_RUNPOD_URL=fake.base,
-            SALLYPORT_BACKENDS="runpod", SALLYPORT_STATE_DIR=str(tmp_path / "state"),
-            **{"SALLYPORT_" + k: v for k, v in settings.items()})
+        env = client_environment(fake, endpoint, tmp_path, settings)
         done = subprocess.run([sallyport, *args], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=timeout)
         if expect is not None:
             assert done.returncode == expect, (done.returncode, done.stdout, done.stderr)

@@ -1,6 +1,7 @@
 """Our client with RunPod's own Python worker, through the double."""
 
 import json
+import signal
 
 from conftest import wait_for
 
@@ -55,3 +56,36 @@ def test_cancel(our_client, fake, endpoint, python_worker, tmp_path):
     (run,) = json.loads(our_client(endpoint, "runs", "list", "--json", **accept).stdout)["runs"]
     our_client(endpoint, "runs", "cancel", run["id"], **accept)
     assert fake.jobs(endpoint)[-1]["Status"] == "CANCELLED"
+
+
+def start_sleeping(our_client_process, fake, endpoint, tmp_path):
+    (tmp_path / "x.py").write_text("import time; time.sleep(100)")
+    process = our_client_process(endpoint, "run", "--backend", "runpod", "x.py", RUNPOD_ACCEPT_UNKNOWN_WORKER="true")
+    wait_for(lambda: any(j["Status"] == "IN_PROGRESS" and "code" in j["Input"] for j in fake.jobs(endpoint)), 60)
+    return process
+
+
+def test_ctrl_c_cancels(our_client_process, fake, endpoint, python_worker, tmp_path):
+    python_worker(endpoint)
+    process = start_sleeping(our_client_process, fake, endpoint, tmp_path)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert fake.jobs(endpoint)[-1]["Status"] == "CANCELLED"
+
+
+def test_what_a_crash_left_is_cancelled(our_client, our_client_process, fake, endpoint, python_worker, tmp_path):
+    python_worker(endpoint)
+    process = start_sleeping(our_client_process, fake, endpoint, tmp_path)
+    process.kill()
+    process.wait(20)
+    assert fake.jobs(endpoint)[-1]["Status"] == "IN_PROGRESS"
+    served = our_client_process(endpoint, "serve", RUNPOD_ACCEPT_UNKNOWN_WORKER="true")
+    wait_for(lambda: fake.jobs(endpoint)[-1]["Status"] == "CANCELLED", 60)
+
+    def ended():
+        (run,) = json.loads(our_client(endpoint, "runs", "list", "--json").stdout)["runs"]
+        return run["state"] == "ended"
+
+    wait_for(ended, 60)
+    served.stdin.close()
+    assert served.wait(60) == 0

@@ -21,6 +21,8 @@ const (
 	plainAge     = 10 * time.Minute
 	healthWait   = 20 * time.Second
 	probeRuntime = 30 * time.Second
+	probeWait    = 20 * time.Second // a worker that sleeps answers in time, one that has to start does not
+	sayWaiting   = 10 * time.Second
 )
 
 // known is what an endpoint's worker says of itself. Every result brings it
@@ -139,7 +141,11 @@ func (b *Backend) worker(ctx context.Context, endpoint string, wait time.Duratio
 		return nil, err
 	}
 	// A question has no effect: it may be asked again.
-	r := &run{b: b, api: b.api(endpoint), spec: runSpec{Queue: wait, Timeout: probeRuntime, Sent: time.Now()}, probe: true}
+	r := &run{b: b, api: b.api(endpoint), spec: runSpec{Endpoint: endpoint, Queue: wait, Timeout: probeRuntime, Sent: time.Now()}, probe: true}
+	patience := time.AfterFunc(sayWaiting, func() {
+		b.log.Warn("runpod: no code is sent before a worker has said what it enforces, and none has answered yet: one may be starting", "endpoint", endpoint)
+	})
+	defer patience.Stop()
 	st, t := b.submit(ctx, r.api, "runsync", body, true)
 	if t != nil {
 		return nil, b.explain("probe", endpoint, t)
@@ -190,15 +196,15 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 			Title: "the endpoint's workers are unhealthy: they start and crash", Remedy: unhealthyRemedy(endpoint),
 		})
 	}
-	wait := time.Minute
+	wait := probeWait
 	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(max(time.Until(deadline)-5*time.Second, 0), 90*time.Second)
+		wait = min(max(time.Until(deadline)-5*time.Second, 0), wait)
 	}
 	k, err := b.worker(ctx, endpoint, wait)
 	switch {
 	case errors.Is(err, errSleeping):
 		report.Findings = append(report.Findings, sandbox.Finding{
-			Title: "no worker has said yet what it enforces: the first run waits for one", Detail: err.Error(),
+			Title: "no worker has said yet what it enforces: the first run waits for one", Detail: strings.TrimPrefix(err.Error(), errSleeping.Error()+": "),
 		})
 		return report, nil
 	case err != nil && ctx.Err() != nil:

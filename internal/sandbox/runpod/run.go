@@ -329,7 +329,11 @@ func (r *run) attend(ctx context.Context, st *jobStatus) error {
 
 // expired says why a job never began.
 func (r *run) expired() string {
-	text := fmt.Sprintf("no worker of endpoint %s took the run within %v, so it was cancelled", r.spec.Endpoint, r.spec.Queue)
+	what := "the run"
+	if r.probe {
+		what = "a job without code"
+	}
+	text := fmt.Sprintf("no worker of endpoint %s took %s within %v, so it was cancelled", r.spec.Endpoint, what, r.spec.Queue.Round(time.Second))
 	h := r.lastHealth
 	switch {
 	case h == nil:

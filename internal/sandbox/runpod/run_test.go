@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -338,6 +339,44 @@ func TestNobodyComes(t *testing.T) {
 				}
 			}
 		})
+	})
+}
+
+// TestLargeFiles: what /run does not take goes by /runsync.
+func TestLargeFiles(t *testing.T) {
+	bubble(t, runpodtest.Options{}, nil, func(f *fixture) {
+		f.work("w1", &speaker{report: strong(), play: func(_ context.Context, in *job.Input, _ func(job.Chunk)) *job.Output {
+			return &job.Output{Stdout: fmt.Sprint(len(in.Sallyport.Files[0].Data))}
+		}})
+		s := spec("x")
+		s.Files = []sandbox.File{{Path: "a", Data: make([]byte, 12_000_000)}}
+		res := f.result(f.start(s))
+		if jobs := f.codeJobs(); string(res.Stdout) != "12000000" || len(jobs) != 1 || !jobs[0].Sync || f.fake.Count("run") != 0 {
+			t.Errorf("%+v", res)
+		}
+	})
+}
+
+// TestProbe: what doctor and the policy read.
+func TestProbe(t *testing.T) {
+	bubble(t, runpodtest.Options{}, nil, func(f *fixture) {
+		began := time.Now()
+		report, err := f.engine.Probe(f.ctx)
+		if err != nil || !report.Usable || !report.Remote || time.Since(began) > time.Minute {
+			t.Fatalf("without workers, after %v: %+v, %v", time.Since(began), report, err)
+		}
+		wantText(t, "the finding", report.Findings[1].Title+report.Findings[1].Detail, "the first run waits", "no worker of endpoint ep1 took a job without code within 20s")
+		f.work("w1", &speaker{report: strong()})
+		report, err = f.engine.Probe(f.ctx)
+		if err != nil || !report.Usable || report.Isolation != sandbox.KernelIsolation || report.Limits[sandbox.Memory].Enforcement != sandbox.Hard || report.Python != "3.12.1" {
+			t.Errorf("%+v, %v", report, err)
+		}
+		short, cancel := context.WithTimeout(f.ctx, time.Second)
+		defer cancel()
+		f.fake.Inject(runpodtest.Fault{Op: "health", Slow: time.Minute})
+		if _, err := f.engine.Probe(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("bounded by its context: %v", err)
+		}
 	})
 }
 
