@@ -97,20 +97,27 @@ func (m *members) signal(sig unix.Signal) error {
 	return errors.Join(errs...)
 }
 
-// stop stops all processes, also those that are born meanwhile.
+// stop stops all processes, also those that are born meanwhile, and returns
+// when none runs any more.
 func (m *members) stop() error {
-	seen := 0
-	for range 100 {
+	for try := range 1000 {
 		if err := m.signal(unix.SIGSTOP); err != nil {
 			return err
 		}
-		now := len(m.list())
-		if now == seen {
+		running := false
+		for _, pid := range m.list() {
+			if f := statFields(pid); len(f) > 0 && !bytes.ContainsAny(f[0], "TtZX") {
+				running = true
+			}
+		}
+		if !running {
 			return nil
 		}
-		seen = now
+		if try > 10 {
+			time.Sleep(time.Millisecond)
+		}
 	}
-	return errors.New("processes are born faster than they can be stopped")
+	return errors.New("processes are born faster than they can be stopped, or wait for a disk")
 }
 
 // kill ends all processes, at once where the kernel can.
