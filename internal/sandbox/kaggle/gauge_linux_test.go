@@ -27,6 +27,7 @@ func withEnv(t *testing.T, env ...string) *world {
 const aBitOver = "import time; time.sleep(1.1)"
 
 func TestGPUThroughNvidiaSMI(t *testing.T) {
+	t.Parallel() // mostly waiting
 	dir := t.TempDir()
 	script := `#!/bin/sh
 case "$*" in
@@ -46,8 +47,9 @@ esac
 	if got.ExitCode != 0 || u == nil || u.GPUs != 2 || u.GPUModel != "Tesla T4" {
 		t.Fatalf("%+v, %+v", got, u)
 	}
-	// 100 W, for as long as it was sampled.
-	if most := 105 * got.Ran.Seconds(); u.GPUJoules < 100 || u.GPUJoules > most+60 {
+	// 100 W, for as long as it was sampled; on a busy machine that is longer
+	// than the program ran.
+	if u.GPUJoules < 100 || u.GPUJoules > 100*(got.Ran.Seconds()+30) {
 		t.Errorf("%.1f J in %s", u.GPUJoules, got.Ran)
 	}
 	if notes := strings.Join(got.Notes, "\n"); !strings.Contains(notes, "nvidia-smi-power") || !strings.Contains(notes, "with 2 × Tesla T4") {
@@ -71,6 +73,7 @@ int nvmlDeviceGetPowerUsage(void *d, unsigned *mw) { *mw = 50000; return 0; }
 `
 
 func TestGPUThroughItsDriver(t *testing.T) {
+	t.Parallel() // mostly waiting
 	cc, err := exec.LookPath("cc")
 	if err != nil {
 		t.Skip("no C compiler")

@@ -32,11 +32,14 @@ const (
 // hostPython is the host's interpreter itself, for a process without its
 // usual environment.
 var hostPython = sync.OnceValue(func() string {
-	out, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
-	if err != nil {
-		return ""
+	// The system's own starts faster than one with packages.
+	for _, python := range []string{"/usr/bin/python3", "python3"} {
+		out, err := exec.Command(python, "-c", "import sys; assert sys.version_info >= (3, 9); print(sys.executable)").Output()
+		if err == nil {
+			return strings.TrimSpace(string(out))
+		}
 	}
-	return strings.TrimSpace(string(out))
+	return ""
 })
 
 // world is a Kaggle with one user, and an engine that uses it.
@@ -240,15 +243,10 @@ func TestEndsOfCode(t *testing.T) {
 	}{
 		{"failing", "def f():\n    return 1 / 0  # here\nf()\n", true, 1, "", "File \"main.py\", line 2, in f\n    return 1 / 0  # here", ""},
 		{"exit status", "import sys; print('x'); sys.exit(3)", true, 3, "x\n", "", ""},
-		{"message", "import sys; sys.exit('bye')", true, 1, "", "bye\n", ""},
-		{"hard", "import os; os._exit(7)", true, 7, "", "", ""},
 		{"killed", "import os; os.kill(os.getpid(), 9)", true, 137, "", "", ""},
 		{"syntax", "x = = 1\n", true, 1, "", "File \"main.py\", line 1\n", ""},
-		{"last value", "x = 6\nx * 7", false, 0, "42\n", "", ""},
-		{"no last value", "x = 6\nx * 7", true, 0, "", "", ""},
-		{"await", "import asyncio\nawait asyncio.sleep(0)\nprint('awaited')", false, 0, "awaited\n", "", ""},
-		{"bytes", "import os; os.write(1, b'\\xff\\xfe\\n')", true, 0, "\xff\xfe\n", "", ""},
-		{"main", "if __name__ == '__main__': print('main', __file__ != '')", true, 0, "main True\n", "", ""},
+		{"await and a last value", "import asyncio\nx = await asyncio.sleep(0, 6)\nx * 7", false, 0, "42\n", "", ""},
+		{"a script's own", "import os\nos.write(1, b'\\xff\\xfe\\n')\nif __name__ == '__main__': print('main', __file__ != '', flush=True)\n6 * 7\nos._exit(7)", true, 7, "\xff\xfe\nmain True\n", "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := w.spec(tt.code)
@@ -368,6 +366,7 @@ func TestCancelIsNotPossible(t *testing.T) {
 }
 
 func TestALateSessionDoesNotRunTheCode(t *testing.T) {
+	t.Parallel() // mostly waiting
 	w := newWorld(t, false)
 	w.service.Hold(true)
 	b := w.engine()
@@ -396,9 +395,10 @@ func TestALateSessionDoesNotRunTheCode(t *testing.T) {
 }
 
 func TestTimeLimit(t *testing.T) {
+	t.Parallel() // mostly waiting
 	w := newWorld(t, false)
 	spec := w.spec("import time, subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\nprint('begun', flush=True)\ntime.sleep(600)")
-	spec.Batch.Timeout = 2 * time.Second
+	spec.Batch.Timeout = 8 * time.Second
 	r := w.start(w.engine(), spec)
 	got := w.result(r)
 	if got.End != sandbox.BatchTimedOut || string(got.Stdout) != "begun\n" || !strings.Contains(string(got.Stderr), "KeyboardInterrupt") {
