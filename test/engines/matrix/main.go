@@ -62,5 +62,9 @@ func hostFacts() []string {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		facts[0] = "cgroup-v2"
 	}
+	// Anybody may have the kernel watch how busy the machine is.
+	if info, err := os.Stat("/proc/pressure/io"); err == nil && info.Mode().Perm()&0o002 != 0 {
+		facts = append(facts, "open-pressure")
+	}
 	return facts
 }
