@@ -24,7 +24,7 @@ const wholeEnv = "SALLYPORT_TEST_WHOLE"
 func TestProcessBriefly(t *testing.T) {
 	name := "process." + who()
 	privateCopy(t, name, t.TempDir())
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^TestProcess$/^(probe|lifecycle|isolation|nothing_left)$", "-test.v")
 	cmd.Env = append(os.Environ(), wholeEnv+"=1")

@@ -177,7 +177,7 @@ def our_worker(fake, sallyport, tmp_path):
             pytest.fail("the worker did not end: " + log.read_text()[-2000:])
 
 
-def wait_for(what, seconds=30):
+def wait_for(what, seconds=120):
     """Waits until what() is true, and answers it."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
