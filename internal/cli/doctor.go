@@ -66,6 +66,7 @@ func (c *doctorCmd) Run(a *app) error {
 		return err
 	}
 	defer sys.close()
+	a.awaitImage(sys)
 
 	d := diagnosis{Version: readVersion()}
 	d.Engine, err = sys.backend.Probe(ctx)
