@@ -59,14 +59,14 @@ type serverSummary struct {
 
 // Run implements the command.
 func (c *doctorCmd) Run(a *app) error {
-	ctx, cancel := context.WithTimeout(a.ctx, 2*time.Minute)
-	defer cancel()
 	sys, err := a.compose(&c.composeFlags)
 	if err != nil {
 		return err
 	}
 	defer sys.close()
 	a.awaitImage(sys)
+	ctx, cancel := context.WithTimeout(a.ctx, 2*time.Minute)
+	defer cancel()
 
 	d := diagnosis{Version: readVersion()}
 	d.Engine, err = sys.backend.Probe(ctx)
