@@ -181,7 +181,7 @@ func passing(err error) bool {
 		return answer.status == http.StatusTooManyRequests || answer.status == http.StatusRequestTimeout || answer.status >= 500
 	}
 	var refusal *refusedError
-	return !errors.As(err, &refusal) && !errors.Is(err, errNoCredentials)
+	return !errors.As(err, &refusal) && !errors.Is(err, errNoCredentials) && !errors.Is(err, errTooLarge)
 }
 
 // after is how long to wait before the next attempt.
@@ -260,7 +260,7 @@ func (c *client) once(ctx context.Context, call string, in, out any, cred *crede
 	case err != nil:
 		return &lostError{fmt.Errorf("%s: %w", short, hide(err, cred))}
 	case len(data) > maxAnswer:
-		return &lostError{fmt.Errorf("%s: the answer is larger than %d bytes", short, maxAnswer)}
+		return &lostError{fmt.Errorf("the answer to %s (%d MB are read): %w", short, maxAnswer>>20, errTooLarge)}
 	}
 	if err := json.Unmarshal(data, out); err != nil {
 		return &lostError{fmt.Errorf("%s: the answer cannot be read: %w", short, err)}

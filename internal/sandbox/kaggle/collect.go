@@ -52,6 +52,12 @@ func (r *run) collect(ctx context.Context, s statusAnswer) (*outcome, error) {
 			if absent(err) {
 				return r.lost(), nil
 			}
+			if errors.Is(err, errTooLarge) {
+				return &outcome{left: true, result: sandbox.BatchResult{
+					End: sandbox.BatchFailed, ExitCode: -1, Notes: h.Notes,
+					Error: "the session's log is too large to be read, and what it left stays at " + h.URL,
+				}}, nil
+			}
 			return nil, fail("result", nil, fmt.Errorf("%w. The run has ended: %s", explain(err), h.URL))
 		}
 		if _, ok := l.files[resultFile]; ok || look == looks || s.Status != statusComplete {
@@ -98,6 +104,23 @@ func (r *run) decoded(ctx context.Context, l *listing, h *handle) (*outcome, err
 	var left int
 	var bytes int64
 	o.files, left, bytes = choose(result.Files, r.backend.opts.MaxOutput)
+	kept := o.files[:0]
+	unlisted := 0
+	for _, f := range o.files {
+		file := f.path
+		if f.packed {
+			file = archiveFile
+		}
+		if l.files[file] == "" {
+			unlisted++
+			continue
+		}
+		kept = append(kept, f)
+	}
+	o.files = kept
+	if unlisted > 0 {
+		o.result.Notes = append(o.result.Notes, fmt.Sprintf("%d files do not come back: Kaggle did not keep them", unlisted))
+	}
 	if left > 0 {
 		o.left = true
 		o.result.Notes = append(o.result.Notes, fmt.Sprintf("%d files (%d MB) do not come back, for they are over kaggle.maxOutput or have names that cannot be used; they stay at %s", left, bytes>>20, h.URL))

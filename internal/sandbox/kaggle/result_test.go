@@ -270,6 +270,27 @@ os.kill(os.getppid(), signal.SIGKILL)`
 	}
 }
 
+func TestMuchOutput(t *testing.T) {
+	w := newWorld(t, false)
+	spec := w.spec("import sys, os\nfor _ in range(6000): os.write(1, b'x' * 999 + b'\\n')\nfor _ in range(100): os.write(2, b'\\n' * 10000)\nimport helper\nsys.exit(helper.answer)")
+	spec.Files = []sandbox.File{{Path: "helper.py", Data: []byte("answer = 9")}}
+	r := w.start(w.engine(), spec)
+	got := w.result(r)
+	if got.ExitCode != 9 || got.Truncated.Stdout != 6_000_000-1<<20 || got.Truncated.Stderr != 0 || len(got.Stderr) != 1_000_000 {
+		t.Errorf("%d, %+v, %d", got.ExitCode, got.Truncated, len(got.Stderr))
+	}
+	if !bytes.HasSuffix(got.Stdout, []byte("xx\n")) || !bytes.Contains(got.Stdout, []byte("\n[4951424 bytes left out]\n")) {
+		t.Errorf("%d bytes", len(got.Stdout))
+	}
+	l, err := r.backend.list(context.Background(), r.about())
+	if err != nil || len(l.log) > 16<<20 {
+		t.Errorf("a log of %d bytes, %v", len(l.log), err)
+	}
+	if files := w.fetched(r); len(files) != 1 {
+		t.Errorf("%d files beside the manifest", len(files)-1)
+	}
+}
+
 func TestDatasets(t *testing.T) {
 	w := newWorld(t, false)
 	b := w.engine()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -188,8 +189,7 @@ func (r *run) follow(ctx context.Context) (*outcome, error) {
 	pause := r.backend.opts.Poll
 	var unanswered, unseen time.Time // since when, if so
 	for {
-		var s statusAnswer
-		err := r.backend.client.call(ctx, callStatus, r.about(), &s)
+		s, err := r.backend.status(ctx, r.about())
 		now := time.Now()
 		var answer *apiError
 		switch {
@@ -320,8 +320,7 @@ func (r *run) Cancel(ctx context.Context) error {
 		return nil
 	}
 	h := r.now()
-	var s statusAnswer
-	if err := r.backend.client.call(ctx, callStatus, r.about(), &s); err == nil {
+	if s, err := r.backend.status(ctx, r.about()); err == nil {
 		if ended(s.Status) {
 			return nil
 		}
@@ -331,6 +330,14 @@ func (r *run) Cancel(ctx context.Context) error {
 	}
 	return fail("cancel", sandbox.ErrUnsupported, fmt.Errorf("no call of Kaggle's ends a session. It goes on until %s at the latest, and counts against your quota; to end it now, open %s and stop it there",
 		h.Until.Local().Format("2006-01-02 15:04"), h.URL))
+}
+
+// status asks for a session's state.
+func (b *Backend) status(ctx context.Context, about kernelRequest) (statusAnswer, error) {
+	var s statusAnswer
+	err := b.client.call(ctx, callStatus, about, &s)
+	s.Status = strings.ToUpper(s.Status) // older forms of the API have complete, running
+	return s, err
 }
 
 func ended(status string) bool {
@@ -353,8 +360,7 @@ func (r *run) Destroy(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
 	defer cancel()
-	var s statusAnswer
-	err := r.backend.client.call(ctx, callStatus, r.about(), &s)
+	s, err := r.backend.status(ctx, r.about())
 	switch {
 	case absent(err):
 		return nil

@@ -294,8 +294,7 @@ func (b *Backend) find(ctx context.Context, id string) (sandbox.Run, error) {
 		OutputBytes: sandbox.DefaultLimits.OutputBytes,
 	}
 	h.URL = b.pageOf(h)
-	var status statusAnswer
-	err = b.client.call(ctx, callStatus, kernelRequest{UserName: user, KernelSlug: h.Slug}, &status)
+	_, err = b.status(ctx, kernelRequest{UserName: user, KernelSlug: h.Slug})
 	if absent(err) {
 		return nil, fail("attach", sandbox.ErrGone, fmt.Errorf("there is no run %s at Kaggle", id))
 	}

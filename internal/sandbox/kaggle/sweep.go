@@ -41,8 +41,7 @@ func (b *Backend) Sweep(ctx context.Context, age time.Duration, known func(id st
 	var gone []string
 	var failed error
 	for _, id := range stray {
-		var s statusAnswer
-		err := b.client.call(ctx, callStatus, kernelRequest{UserName: user, KernelSlug: b.slug(id)}, &s)
+		s, err := b.status(ctx, kernelRequest{UserName: user, KernelSlug: b.slug(id)})
 		if err == nil && !ended(s.Status) {
 			continue
 		}

@@ -17,7 +17,8 @@ import time
 
 RESULT, MANIFEST, ARCHIVE = "sallyport-result.json", "sallyport-manifest.json", "sallyport-files.tar.gz"
 OURS = (RESULT, MANIFEST, ARCHIVE)
-LIVE_BYTES = 8 << 20  # of each stream, that the session's log shows
+LIVE_BYTES = 4 << 20  # of each stream, that the session's log shows
+LINE_BYTES = 64  # what each line takes in the log besides its text
 INTERRUPT_GRACE = 5.0
 SECRETS = ("KAGGLE_USER_SECRETS_TOKEN", "KAGGLE_API_V1_TOKEN", "KAGGLE_API_TOKEN", "KAGGLE_KEY", "KAGGLE_DATA_PROXY_TOKEN", "KAGGLE_IAP_TOKEN")
 
@@ -51,13 +52,15 @@ class Stream:
             self.tail += data[max(0, room):]
             if len(self.tail) > 2 * self.tail_limit + (1 << 16):
                 del self.tail[: len(self.tail) - self.tail_limit]
-            if self.shown < LIVE_BYTES:
-                self.show(data[: LIVE_BYTES - self.shown])
-                if self.shown >= LIVE_BYTES:
-                    self.show(b"\n[the rest is not shown here]\n")
+            cost = len(data) + LINE_BYTES * data.count(b"\n")
+            if self.shown + cost <= LIVE_BYTES:
+                self.show(data)
+            elif self.shown <= LIVE_BYTES:
+                self.show(b"\n[the rest is not shown here]\n")
+                cost = LIVE_BYTES + 1
+            self.shown += cost
 
     def show(self, data):
-        self.shown += len(data)
         try:
             while data:
                 data = data[os.write(self.target, data):]
@@ -142,7 +145,7 @@ def supervise(payload, private, workspace, result, gauge, beside):
     config = os.path.join(private, "program.json")
     write(config, {"path": code, "workspace": workspace, **{k: payload[k] for k in ("filename", "args", "script")}})
     env = {k: v for k, v in os.environ.items() if k not in SECRETS}
-    env.update({"PYTHONHASHSEED": payload["seed"], "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"})
+    env.update({"PYTHONHASHSEED": payload["seed"], "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", "PYTHONPYCACHEPREFIX": os.path.join(private, "pycache")})
     env.update(payload["env"])
     companion = beside.start(payload, private, workspace, result["notes"])
     out, err = os.pipe(), os.pipe()
