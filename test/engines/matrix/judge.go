@@ -60,12 +60,11 @@ func glob(pattern string) *regexp.Regexp {
 
 // A matrix is everything, judged.
 type matrix struct {
-	Host    []string                    `json:"host"`
-	Engines []string                    `json:"engines"`
-	Rows    []row                       `json:"scenarios"`
-	Counts  map[string]map[string]int   `json:"counts"` // by engine, by outcome
-	Wrong   []string                    `json:"wrong"`  // what fails the matrix; empty where it holds
-	cells   map[string]map[string]*cell // by engine, by scenario
+	Host    []string                  `json:"host"`
+	Engines []string                  `json:"engines"`
+	Rows    []row                     `json:"scenarios"`
+	Counts  map[string]map[string]int `json:"counts"` // by engine, by outcome
+	Wrong   []string                  `json:"wrong"`  // what fails the matrix; empty where it holds
 }
 
 type row struct {
