@@ -34,30 +34,52 @@ func mark(c *cell) string {
 	}
 }
 
-// plain says that a row has nothing to tell: it passes wherever it ran, and it
-// ran on every engine.
-func (m *matrix) plain(r *row) bool {
-	for _, name := range m.Engines {
-		if c := r.Cells[name]; c == nil || c.Outcome != passed || c.wrong {
+// plain says that a row has nothing to tell: it passes wherever it ran.
+func (r *row) plain() bool {
+	for _, c := range r.Cells {
+		if c.Outcome != passed || c.wrong {
 			return false
 		}
 	}
 	return true
 }
 
+// A group is the plain rows of one part of the suite, in brief.
+type group struct {
+	name string
+	rows int
+	ran  map[string]int // by engine
+}
+
+func (g *group) mark(engine string) string {
+	switch n := g.ran[engine]; n {
+	case 0:
+		return "-"
+	case g.rows:
+		return passed
+	default:
+		return fmt.Sprintf("%s (%d)", passed, n)
+	}
+}
+
 func (m *matrix) print(w io.Writer, brief bool) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "scenario\t"+strings.Join(m.Engines, "\t"))
-	collapsed := map[string]int{}
-	var groups []string
+	byName := map[string]*group{}
+	var groups []*group
 	for i := range m.Rows {
 		r := &m.Rows[i]
-		if brief && m.plain(r) {
-			group, _, _ := strings.Cut(r.Scenario, "/")
-			if collapsed[group] == 0 {
-				groups = append(groups, group)
+		if brief && r.plain() {
+			name, _, _ := strings.Cut(r.Scenario, "/")
+			g := byName[name]
+			if g == nil {
+				g = &group{name: name, ran: map[string]int{}}
+				byName[name], groups = g, append(groups, g)
 			}
-			collapsed[group]++
+			g.rows++
+			for engine := range r.Cells {
+				g.ran[engine]++
+			}
 			continue
 		}
 		fmt.Fprint(tw, r.Scenario)
@@ -67,7 +89,11 @@ func (m *matrix) print(w io.Writer, brief bool) {
 		fmt.Fprintln(tw)
 	}
 	for _, g := range groups {
-		fmt.Fprintf(tw, "%s (%d more)%s\n", g, collapsed[g], strings.Repeat("\tpass", len(m.Engines)))
+		fmt.Fprintf(tw, "%s (%d more)", g.name, g.rows)
+		for _, name := range m.Engines {
+			fmt.Fprint(tw, "\t", g.mark(name))
+		}
+		fmt.Fprintln(tw)
 	}
 	for _, o := range []string{passed, skipped, failed} {
 		fmt.Fprint(tw, "= "+o)
