@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -216,14 +217,14 @@ func TestBadAnswers(t *testing.T) {
 			w.WriteHeader(http.StatusTooManyRequests)
 			return true
 		}},
-		{name: "stalled", want: "nothing arrived for", answer: func(d *double, w http.ResponseWriter, r *http.Request) bool {
+		{name: "stalled", want: "nothing arrived for|timeout awaiting response headers", answer: func(d *double, w http.ResponseWriter, r *http.Request) bool {
 			w.Header().Set("Content-Length", fmt.Sprint(manifest.Layers[0].Size))
 			_, _ = w.Write(make([]byte, 1000))
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
 			return true
 		}},
-		{name: "no answer", want: "timeout awaiting response headers", answer: func(d *double, w http.ResponseWriter, r *http.Request) bool {
+		{name: "no answer", want: "nothing arrived for|timeout awaiting response headers", answer: func(d *double, w http.ResponseWriter, r *http.Request) bool {
 			<-r.Context().Done()
 			return true
 		}},
@@ -271,7 +272,9 @@ func TestBadAnswers(t *testing.T) {
 				complete(t, c, large)
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
+			// On a busy machine, what comes before may be late already.
+			said := func(want string) bool { return err != nil && strings.Contains(err.Error(), want) }
+			if !slices.ContainsFunc(strings.Split(tt.want, "|"), said) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}
 		})
