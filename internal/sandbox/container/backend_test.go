@@ -482,3 +482,29 @@ func FuzzReadTrial(f *testing.F) {
 		}
 	})
 }
+
+// TestOrphan: a container whose host is gone ends, also where code does not
+// listen.
+func TestOrphan(t *testing.T) {
+	f := newFake(t)
+	b := f.backend(t)
+	opened, conn := f.open(t, b, "one")
+	h := silent{make(chan []byte, 1024)}
+	_, err := conn.Start(guest.Exec{Code: `
+print("go", flush=True)
+while True:
+    try:
+        while True: pass
+    except BaseException: pass
+`}, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-h.out
+	_ = opened.(sandbox.Duplexer).Channel().Stdin.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if e, err := opened.Wait(ctx); err != nil || e.Reason != sandbox.Exited || e.Code != 137 {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
