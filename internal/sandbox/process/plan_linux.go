@@ -263,12 +263,14 @@ func (b *Backend) planPlain(ctx context.Context, place *instance, spec *sandbox.
 }
 
 // link makes path a way to the workspace, unless there is something: another
-// run's link, too, but not one whose run is gone.
+// run's link, too, but neither one whose run is gone nor an empty directory.
 func link(workspace, path string) error {
 	if target, err := os.Readlink(path); err == nil && isOurs(target) {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			_ = os.Remove(path)
 		}
+	} else if fi, err := os.Lstat(path); err == nil && fi.IsDir() {
+		_ = os.Remove(path) // an empty one, and nothing that is mounted
 	}
 	return os.Symlink(workspace, path)
 }
