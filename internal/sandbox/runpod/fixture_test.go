@@ -31,7 +31,7 @@ type fixture struct {
 	state  state.Dir
 	ctx    context.Context
 	stop   context.CancelFunc
-	log    *strings.Builder
+	log    *lockedWriter
 }
 
 // bubble runs a test in a bubble of time.
@@ -40,7 +40,7 @@ func bubble(t *testing.T, opts runpodtest.Options, with func(*Options), test fun
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		opts.Endpoints = append(opts.Endpoints, endpoint)
-		f := &fixture{t: t, fake: runpodtest.New(opts), state: state.At(dir), log: &strings.Builder{}}
+		f := &fixture{t: t, fake: runpodtest.New(opts), state: state.At(dir), log: &lockedWriter{}}
 		f.ctx, f.stop = context.WithCancel(t.Context())
 		f.engine = f.backend(with)
 		test(f)
@@ -48,8 +48,8 @@ func bubble(t *testing.T, opts runpodtest.Options, with func(*Options), test fun
 		if err := f.engine.Close(); err != nil {
 			t.Error(err)
 		}
-		if strings.Contains(f.log.String(), runpodtest.Key) {
-			t.Errorf("the key is in the log: %s", f.log)
+		if log := f.log.text(); strings.Contains(log, runpodtest.Key) {
+			t.Errorf("the key is in the log: %s", log)
 		}
 		synctest.Wait()
 	})
@@ -60,7 +60,7 @@ func (f *fixture) backend(with func(*Options)) *Backend {
 	o := Options{
 		Key:      func(context.Context) (string, error) { return runpodtest.Key, nil },
 		Endpoint: endpoint, State: f.state, Transport: f.fake.Transport(),
-		Log: slog.New(slog.NewTextHandler(&lockedWriter{w: f.log}, nil)),
+		Log: slog.New(slog.NewTextHandler(f.log, nil)),
 	}
 	if with != nil {
 		with(&o)
@@ -74,7 +74,13 @@ func (f *fixture) backend(with func(*Options)) *Backend {
 
 type lockedWriter struct {
 	mu sync.Mutex
-	w  *strings.Builder
+	w  strings.Builder
+}
+
+func (l *lockedWriter) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.String()
 }
 
 func (l *lockedWriter) Write(p []byte) (int, error) {

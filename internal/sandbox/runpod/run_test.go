@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -345,14 +344,18 @@ func TestNobodyComes(t *testing.T) {
 // TestLargeFiles: what /run does not take goes by /runsync.
 func TestLargeFiles(t *testing.T) {
 	bubble(t, runpodtest.Options{}, nil, func(f *fixture) {
-		f.work("w1", &speaker{report: strong(), play: func(_ context.Context, in *job.Input, _ func(job.Chunk)) *job.Output {
-			return &job.Output{Stdout: fmt.Sprint(len(in.Sallyport.Files[0].Data))}
-		}})
-		s := spec("x")
-		s.Files = []sandbox.File{{Path: "a", Data: make([]byte, 12_000_000)}}
-		res := f.result(f.start(s))
-		if jobs := f.codeJobs(); string(res.Stdout) != "12000000" || len(jobs) != 1 || !jobs[0].Sync || f.fake.Count("run") != 0 {
-			t.Errorf("%+v", res)
+		for _, c := range []struct {
+			bytes   int
+			timeout time.Duration
+			op      string
+		}{{1000, time.Minute, "run"}, {1000, shortRun, "runsync"}, {8_000_000, time.Minute, "runsync"}} {
+			s := spec("x")
+			s.Files = []sandbox.File{{Path: "a", Data: make([]byte, c.bytes)}}
+			r := &run{b: f.engine, id: s.ID, spec: runSpec{Endpoint: endpoint, Timeout: c.timeout, Queue: time.Hour, OutputBytes: 1 << 20}}
+			op, body, err := f.engine.body(r, s)
+			if err != nil || op != c.op || r.spec.Sync != (op == "runsync") || len(body) < c.bytes {
+				t.Errorf("%+v: %s, %d bytes, %v", c, op, len(body), err)
+			}
 		}
 	})
 }

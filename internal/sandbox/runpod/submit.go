@@ -2,6 +2,7 @@ package runpod
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -174,6 +175,16 @@ func (b *Backend) body(r *run, spec *sandbox.Spec) (op string, body []byte, err 
 	req := &job.Request{Version: job.Version, Run: r.id, Owner: b.instance(), SentMs: s.Sent.UnixMilli()}
 	in := job.Input{Sallyport: req}
 	timeout := s.Timeout
+	tooLarge := func(size int) error {
+		return b.fail("start", sandbox.ErrInvalidSpec, "the code and its files are %.1f MB as a job, and RunPod takes 20 MB: send fewer files, or let the code fetch them", float64(size)/1e6)
+	}
+	size := len(spec.Code)
+	for _, f := range spec.Files {
+		size += base64.StdEncoding.EncodedLen(len(f.Data))
+	}
+	if size > maxSyncPayload {
+		return "", nil, tooLarge(size)
+	}
 	if s.Plain {
 		in.Code = spec.Code
 	} else {
@@ -205,7 +216,7 @@ func (b *Backend) body(r *run, spec *sandbox.Spec) (op string, body []byte, err 
 		case err != nil:
 			return "", nil, b.fail("start", sandbox.ErrInvalidSpec, "%w", err)
 		case len(body) > maxSyncPayload:
-			return "", nil, b.fail("start", sandbox.ErrInvalidSpec, "the code and its files are %.1f MB as a job, and RunPod takes 20 MB: send fewer files, or let the code fetch them", float64(len(body))/1e6)
+			return "", nil, tooLarge(len(body))
 		case s.Sync:
 			return "runsync", body, nil
 		case len(body) <= maxPayload:
