@@ -100,7 +100,9 @@ func (b *Backend) begin(ctx context.Context, spec *sandbox.Spec, image *sandbox.
 	if err != nil {
 		b.leave(spec.ID)
 		kind := sandbox.ErrStart
-		if obstacle := b.obstacle(); obstacle != nil {
+		if errors.Is(err, errNoImage) {
+			kind = sandbox.ErrUnsupported
+		} else if obstacle := b.obstacle(); obstacle != nil {
 			kind = sandbox.ErrUnavailable
 			err = fmt.Errorf("%w. %s: %s", err, obstacle.Title, obstacle.Remedy)
 		}

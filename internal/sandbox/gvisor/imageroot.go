@@ -52,10 +52,13 @@ func (b *Backend) imageOf(spec *sandbox.Spec) string {
 	return b.opts.Image
 }
 
+// errNoImage: what was asked for is not to be had.
+var errNoImage = image.ErrMissing
+
 // openImage is the root of an image, which is looked for once.
 func (b *Backend) openImage(ctx context.Context, name string) (*image.Root, error) {
 	if b.opts.Images == nil {
-		return nil, fmt.Errorf("the image %s: there is no place for images", name)
+		return nil, fmt.Errorf("%w: %s: there is no place for images", errNoImage, name)
 	}
 	b.images.mu.Lock()
 	have := b.images.roots[name]

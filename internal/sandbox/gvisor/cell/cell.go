@@ -98,8 +98,9 @@ func run() int {
 		go c.watchMemory()
 	}
 	go c.watchFileServer(int(c.container.GoferPid.Load()))
-	// Starting leaves garbage that an idle sandbox would keep for ever.
-	debug.FreeOSMemory()
+	// Starting leaves garbage that an idle sandbox would keep for ever. It goes
+	// when the first code has run, which wants the processors now.
+	time.AfterFunc(time.Second, debug.FreeOSMemory)
 
 	status, err := c.container.Wait()
 	exit := gvisor.CellExit{OverUsed: c.overUsed.Load()}
