@@ -1,6 +1,6 @@
 """The seed's own example, from an MCP client to a worker and back: the plot
 arrives as a picture. It needs a Python with matplotlib for the worker
-(SALLYPORT_TEST_PLOT_PYTHON; test/runpod/run makes one)."""
+(SALLYPORT_TEST_PLOT_PYTHON; that of .cache/remote is one)."""
 
 import base64
 import json
