@@ -1,8 +1,10 @@
 """Our method `codecarbon` beside the real codecarbon in process mode, in one
 run: a busy program, then one that sleeps. Run by test/carbon/run.
 
-Both programs run at the same time, each for the same wall time, so that what
-else the machine does meets both."""
+Both programs run for the same wall time: at the same time, so that what else the
+machine does meets both, or with `apart` one after the other, each with a processor
+of its own. On a machine that does much else the figures mean little: whoever
+gets more processor time takes more energy."""
 
 import json
 import logging
@@ -11,6 +13,7 @@ import subprocess
 import sys
 
 SECONDS = float(sys.argv[1])
+APART = "apart" in sys.argv[2:]
 BIN = os.environ["SALLYPORT_BIN"]
 logging.disable(logging.CRITICAL)
 
@@ -47,13 +50,22 @@ def beside(program):
     limit = int(SECONDS * 1.5 + 60)
     env = dict(os.environ, SALLYPORT_CARBON_METHOD="codecarbon", SALLYPORT_CARBON_LOCATION="FRA", SALLYPORT_TIMEOUTS_MAX=str(limit),
                SALLYPORT_TIMEOUTS_WHOLE_RUN=str(2 * limit))
-    real = subprocess.Popen([sys.executable, "-c", REAL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    ours = subprocess.Popen([BIN, "run", "--json", "--timeout", str(limit), "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
-    for p in (ours, real):
+    commands = {
+        "real": ([sys.executable, "-c", REAL], None),
+        "ours": ([BIN, "run", "--json", "--timeout", str(limit), "-"], env),
+    }
+    running, answers = {}, {}
+    for name, (command, environ) in commands.items():
+        p = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
         p.stdin.write(program % SECONDS)
         p.stdin.close()
-    r, o = json.loads(real.stdout.read()), json.loads(ours.stdout.read())
-    real.wait(), ours.wait()
+        running[name] = p
+        if APART:
+            answers[name] = p.stdout.read()
+    for name, p in running.items():
+        answers.setdefault(name, None if APART else p.stdout.read())
+        p.wait()
+    r, o = json.loads(answers["real"]), json.loads(answers["ours"])
     if o["status"] != "success":
         raise SystemExit(f"our run failed: {o}")
     energy = o["usage"]["energy"]
@@ -62,6 +74,7 @@ def beside(program):
 
 
 failed = False
+print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors, {'one after the other' if APART else 'at the same time'}")
 for name, program, held in (("busy", BUSY, ("cpu", "ram", "total")), ("mostly sleeping", SLEEPY, ("ram", "total"))):
     real, ours = beside(program)
     print(f"{name}, {SECONDS:g} s:")
