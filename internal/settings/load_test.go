@@ -74,6 +74,7 @@ func TestDefaults(t *testing.T) {
 	want.Sessions = settings.Sessions{
 		BackgroundCPU: 0.1, Snapshots: "auto", Idle: 15 * time.Minute, Keep: 168 * time.Hour, MaxAwake: 16, MaxDisk: 4 << 30, MaxNamed: 256, Pack: true, Logs: 16 << 20,
 	}
+	want.Images = settings.Images{Pull: "missing", MaxSize: 32 << 30}
 	want.Container = settings.Container{User: "65534:65534", IdleTimeout: 5 * time.Minute}
 	want.Servers = settings.Servers{
 		Sources: []string{"*"}, StartTimeout: time.Minute, CallTimeout: 10 * time.Minute, StopGrace: 2 * time.Second, MaxMessage: 256 << 20, MaxCalls: 128, ChangedTools: "note",
@@ -171,6 +172,7 @@ deploy:
   runpod:
     {name: own, url: "http://127.0.0.1:8081", image: "a/b:1", gpu: [ADA_24], gpuCount: 2, cpu: cpu3c, vcpus: 4, disk: 30, minWorkers: 2, maxWorkers: 4, idleTimeout: 1m, timeout: 2m, queueDelay: 1s, flashboot: "off", registry: reg1, dataCenters: [EU-RO-1], wait: 3m}
 tools: {runpod: true}
+images: {pull: always, plainHttp: ["registry.example.com"], maxSize: 1g}
 container:
   user: 1000:1000
   runtime: runsc
@@ -246,6 +248,7 @@ func TestWholeFile(t *testing.T) {
 	want.Kaggle = settings.Kaggle{URL: "http://127.0.0.1:7777/api", Accelerator: "gpu", Internet: true, Keep: true, MaxOutput: 2 << 20, CodeCarbon: true}
 	want.Policy.Requests = []string{"npx -y @x/server-* ...", "https://*.example.com/mcp"}
 	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxAwake: 3, MaxDisk: 1 << 30, MaxNamed: 4, Pack: true, Logs: 32 << 20, Pool: settings.PoolAuto}
+	want.Images = settings.Images{Pull: "always", PlainHTTP: []string{"registry.example.com"}, MaxSize: 1 << 30}
 	want.Container = settings.Container{User: "1000:1000", Runtime: "runsc", UserNamespace: "auto", StartMachine: true, IdleTimeout: 10 * time.Minute}
 	want.Servers = settings.Servers{
 		Config: []string{filepath.Join(dir, "one.json")}, FallbackConfig: filepath.Join(home, "two.json"),
