@@ -26,11 +26,9 @@ type proof struct {
 func proveAll(ctx context.Context, t *testing.T, h *host, cfg *Config, neighbour neighbourParams) map[string]proof {
 	t.Helper()
 	root := os.Geteuid() == 0
-	byRoot := map[string]proof{}
-	if !root && cfg.ProofsFile != "" {
-		if err := json.Unmarshal([]byte(readString(cfg.ProofsFile)), &byRoot); err != nil {
-			t.Errorf("the proofs of root's run: %v", err)
-		}
+	var byRoot map[string]proof
+	if !root {
+		byRoot = readProofs(t, cfg.ProofsFile)
 	}
 	proofs := map[string]proof{}
 	for _, a := range Catalogue() {
@@ -74,10 +72,16 @@ func keepProofs(file string, proofs map[string]proof) error {
 // proofsLeft are the proofs that another run as root has left, where this is one
 // too: what root can reach here does not depend on the engine.
 func proofsLeft(t *testing.T, cfg *Config) map[string]proof {
-	if os.Geteuid() != 0 || cfg.ProofsFile == "" {
+	if os.Geteuid() != 0 {
 		return nil
 	}
-	b, err := os.ReadFile(cfg.ProofsFile)
+	return readProofs(t, cfg.ProofsFile)
+}
+
+// readProofs are the proofs in a file, nil where it is not there.
+func readProofs(t *testing.T, file string) map[string]proof {
+	t.Helper()
+	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil
 	}
