@@ -126,21 +126,50 @@ class Client:
         self.process.wait(60)
 
 
+class Dashboard:
+    """CodeCarbon's, for tests."""
+
+    EXPERIMENT = "0d6c4b2a-1f53-4f0e-9c2b-2f1d1a7c9e10"
+
+    def __init__(self):
+        binary = ROOT / ".cache/bin/carbonpeer"
+        subprocess.run(["go", "build", "-o", binary, "./test/carbon/peer"], cwd=ROOT, check=True, timeout=300, env={**os.environ, "CGO_ENABLED": "0"})
+        self.process = subprocess.Popen([binary, "api"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.env = {
+            "CODECARBON_API_ENDPOINT": self.process.stdout.readline().strip(), "CODECARBON_API_KEY": "cpt_peer", "CODECARBON_EXPERIMENT_ID": self.EXPERIMENT,
+        }
+
+    def close(self):
+        """What was posted."""
+        self.process.stdin.close()
+        posted = json.loads(self.process.stdout.read())
+        self.process.wait(30)
+        return posted
+
+
 def test_an_agent_asks_for_kaggle(world, tmp_path, sallyport):
-    client = Client([sallyport, "serve"], {**world.env, "SALLYPORT_OUTPUT_USAGE": "true"}, tmp_path)
+    """Output, files, energy and emissions to the agent; the run on the user's
+    dashboard, once; and the network cut three times in the middle."""
+    dashboard = Dashboard()
+    client = Client([sallyport, "serve"], {**world.env, **dashboard.env, "SALLYPORT_OUTPUT_USAGE": "true"}, tmp_path)
     try:
         [tool] = [t for t in client.ask("tools/list")["tools"] if t["name"] == "run_python"]
         assert "kaggle" in json.dumps(tool["inputSchema"]["properties"]["backend"])
         cut(world)
-        result = client.ask("tools/call", name="run_python", arguments={"code": SINE + "6 * 7\n", "backend": "kaggle"})
+        result = client.ask("tools/call", name="run_python", arguments={"code": SINE + "time.sleep(1.5)\n6 * 7\n", "backend": "kaggle"})
         text = "\n".join(c.get("text", "") for c in result["content"])
-        assert "g CO2e" in text and "ran on Kaggle" in text
         assert not result.get("isError") and "one" in text and "42" in text and "result.txt" in text, result
+        assert "g CO2e" in text and "ran on Kaggle" in text
         [uri] = [r["uri"] for r in client.ask("resources/list")["resources"] if r["name"] == "result.txt"]
         [content] = client.ask("resources/read", uri=uri)["contents"]
         assert abs(float(content["text"]) - 150_000) < 1
         assert len(world.journal("SaveKernel")) == 1 and world.ask("sessions")["sessions"] == 1
     finally:
         client.close()
-    report = json.loads(world.command("carbon", "report", "--json", "--by", "backend").stdout)
-    assert "kaggle" in json.dumps(report)
+    world.command("carbon", "sync", **dashboard.env)  # whatever was not posted yet
+    posted = dashboard.close()
+    assert len(posted["runs"]) == 1, posted
+    [emission] = posted["emissions"]
+    assert emission["energy_consumed"] > 0 and emission["emissions_sum"] > 0 and emission["duration"] >= 1
+    [row] = [r for r in json.loads(world.command("carbon", "report", "--json", "--by", "backend").stdout)["groups"] if r["name"] == "kaggle"]
+    assert row["runs"] == 1 and row["joules"] > 0 and row["grams"] > 0
