@@ -38,12 +38,17 @@ type Stdio struct {
 	Err io.Writer
 }
 
-// grammar is the command line.
-type grammar struct {
+// globals are the flags of every command.
+type globals struct {
 	ConfigFile string   `name:"config" help:"Configuration file, in place of ~/.config/sallyport/config.yaml." placeholder:"FILE"`
 	Set        []string `help:"Any setting, such as limits.memory=1g. Can be repeated. 'sallyport config' lists all." sep:"none" placeholder:"KEY=VALUE"`
 	LogLevel   *string  `help:"Least level of log lines on standard error: debug, info, warn or error (${log_level})." placeholder:"LEVEL"`
 	LogFormat  *string  `help:"Form of log lines: text or json (${log_format})." placeholder:"FORM"`
+}
+
+// grammar is the command line.
+type grammar struct {
+	globals
 
 	Serve      serveCmd      `cmd:"" help:"Serve run_python to an MCP client on standard input and output."`
 	Run        runCmd        `cmd:"" help:"Run a Python program in a sandbox, without a client."`
@@ -62,6 +67,14 @@ type grammar struct {
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 
+// serveGrammar is the part of the grammar with which clients start Sallyport.
+// Putting the whole together takes as long as a fifth of a sandbox's start.
+type serveGrammar struct {
+	globals
+
+	Serve serveCmd `cmd:""`
+}
+
 // exitError makes a command end with a status. A message, if any, has been
 // printed.
 type exitError int
@@ -73,7 +86,7 @@ type app struct {
 	ctx     context.Context
 	env     environment
 	stdio   Stdio
-	grammar *grammar
+	grammar *globals
 
 	// These two are there once configure has been called.
 	settings *settings.Settings
@@ -87,6 +100,18 @@ type app struct {
 func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if len(args) > 0 && args[0] == "serve" {
+		var g serveGrammar
+		refused := false
+		parser, err := kong.New(&g, kong.Name("sallyport"), kong.Writers(io.Discard, io.Discard), kong.Exit(func(int) { refused = true }),
+			kong.NamedMapper("seconds", kong.MapperFunc(decodeSeconds)), kong.Vars(defaultsForHelp()))
+		if err == nil {
+			if kctx, err := parser.Parse(args); err == nil && !refused {
+				return run(ctx, kctx, &g.globals, environ, stdio)
+			}
+		}
+		// What is wrong, or the help, is told with the whole at hand.
+	}
 	var g grammar
 	exited := -1
 	parser, err := kong.New(&g,
@@ -116,8 +141,13 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 		}
 		return exitUsage
 	}
-	a := &app{ctx: ctx, env: newEnvironment(environ), stdio: stdio, grammar: &g}
-	err = kctx.Run(a)
+	return run(ctx, kctx, &g.globals, environ, stdio)
+}
+
+// run runs the command that was parsed.
+func run(ctx context.Context, kctx *kong.Context, flags *globals, environ []string, stdio Stdio) int {
+	a := &app{ctx: ctx, env: newEnvironment(environ), stdio: stdio, grammar: flags}
+	err := kctx.Run(a)
 	var status exitError
 	var wrong *settings.Error
 	switch {
