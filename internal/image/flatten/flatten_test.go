@@ -263,6 +263,12 @@ func TestUnpackRefuses(t *testing.T) {
 			z, _ := zstd.NewWriter(w)
 			return z
 		})},
+		{"directories without entries", "too many directories", layer(t, names(6, func(i int) tar.Header {
+			return fileEntry(fmt.Sprintf("%d/", i)+strings.Repeat("a/", 100)+"x", "")
+		})...)},
+		{"long targets", "targets of its symbolic links are too long", layer(t, names(20, func(i int) tar.Header {
+			return symlinkEntry(fmt.Sprint(i), strings.Repeat("x/", 2000))
+		})...)},
 		{"too many entries", "more than 500 entries", layer(t, slices.Repeat([]tar.Header{dirEntry("a")}, 501)...)},
 	}
 	for _, tt := range tests {
@@ -276,6 +282,28 @@ func TestUnpackRefuses(t *testing.T) {
 				t.Errorf("written: %q", got)
 			}
 		})
+	}
+}
+
+// names are n entries.
+func names(n int, of func(i int) tar.Header) []tar.Header {
+	var out []tar.Header
+	for i := range n {
+		out = append(out, of(i))
+	}
+	return out
+}
+
+// TestLayersTogether: what layers may unpack to holds for all of them together,
+// also for what no file is made of.
+func TestLayersTogether(t *testing.T) {
+	padded := append(archive(t, fileEntry("a", "a")), make([]byte, 1<<20)...)
+	layers := slices.Repeat([]Layer{layerOf(padded, padded)}, 3)
+	if _, err := Unpack(t.Context(), t.TempDir(), layers[:2], Limits{Bytes: 1 << 20, Entries: 500}, nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := Unpack(t.Context(), t.TempDir(), layers, Limits{Bytes: 1 << 20, Entries: 500}, nil); !errors.Is(err, ErrLayer) {
+		t.Errorf("three layers of 1 MiB of nothing passed: %v", err)
 	}
 }
 

@@ -22,13 +22,16 @@ type pass struct {
 	done    int64 // bytes of layers read
 	bytes   int64 // of files seen
 	entries int   // seen
+	targets int64 // bytes of symbolic links' targets
+	plain   int64 // bytes of layers, uncompressed, that this reading may still give
 	dropped map[string]int
 }
 
 // plan reads all layers into a tree.
 func (p *pass) plan(layers []Layer) (*tree, error) {
-	t := newTree()
+	t := newTree(p.limits)
 	p.dropped = map[string]int{}
+	p.rewind()
 	for i, l := range layers {
 		t.layer = i
 		err := p.each(l, func(index int, h *tar.Header, _ io.Reader) error {
@@ -40,6 +43,9 @@ func (p *pass) plan(layers []Layer) (*tree, error) {
 	}
 	return t, nil
 }
+
+// rewind begins a reading of all layers.
+func (p *pass) rewind() { p.plain = p.limits.Bytes + 4096*int64(p.limits.Entries) }
 
 // each calls do for each entry of a layer, and checks the layer's digest.
 func (p *pass) each(l Layer, do func(index int, h *tar.Header, content io.Reader) error) error {
@@ -54,8 +60,7 @@ func (p *pass) each(l Layer, do func(index int, h *tar.Header, content io.Reader
 	}
 	defer plain.Close()
 	sum := sha256.New()
-	most := p.limits.Bytes + 4096*int64(p.limits.Entries)
-	content := &bounded{r: io.TeeReader(plain, sum), left: most}
+	content := &bounded{r: io.TeeReader(plain, sum), left: &p.plain}
 	r := tar.NewReader(content)
 	for index := 0; ; index++ {
 		h, err := r.Next()
@@ -124,6 +129,9 @@ func (p *pass) apply(t *tree, index int, h *tar.Header) error {
 		if h.Linkname == "" || len(h.Linkname) > maxPath || strings.ContainsRune(h.Linkname, 0) {
 			return blame("the symbolic link %q has a target that is none", h.Name)
 		}
+		if p.targets += int64(len(h.Linkname)); p.targets > 128*int64(p.limits.Entries) {
+			return blame("the targets of its symbolic links are too long")
+		}
 		return t.put(path, &node{kind: symlink, target: h.Linkname})
 	case tar.TypeLink:
 		target, err := split(h.Linkname)
@@ -181,15 +189,16 @@ func (c *counter) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// bounded is a reader that fails where it would give more than left.
+// bounded is a reader that fails where it would give more than left, of which
+// several may have a part.
 type bounded struct {
 	r    io.Reader
-	left int64
+	left *int64
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
-	if b.left -= int64(n); b.left < 0 {
+	if *b.left -= int64(n); *b.left < 0 {
 		return 0, blame("it unpacks to far more than the limit")
 	}
 	return n, err

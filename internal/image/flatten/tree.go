@@ -47,10 +47,13 @@ type entry struct {
 type tree struct {
 	root  *node
 	layer int // that is being applied
+	// left is how many more directories may be made: one entry's name can
+	// bring hundreds that have no entry.
+	left int
 }
 
-func newTree() *tree {
-	return &tree{root: &node{kind: directory, mode: 0o755, children: map[string]entry{}}}
+func newTree(limits Limits) *tree {
+	return &tree{root: &node{kind: directory, mode: 0o755, children: map[string]entry{}}, left: limits.Entries}
 }
 
 // split makes a name of an archive into the elements of a path below the root.
@@ -143,6 +146,9 @@ func (t *tree) mkdir(parent *node, name string) (*node, error) {
 	}
 	if d.depth > maxDepth || d.length > maxPath {
 		return nil, blame("directories are nested too deeply, at %.60q…", name)
+	}
+	if t.left--; t.left < 0 {
+		return nil, blame("it has too many directories")
 	}
 	parent.children[name] = entry{d, t.layer}
 	return d, nil

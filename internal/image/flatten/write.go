@@ -54,6 +54,7 @@ func (p *pass) write(root *os.Root, t *tree, layers []Layer) error {
 	if err := visit(t.root, ""); err != nil {
 		return err
 	}
+	p.rewind()
 	for i, l := range layers {
 		if err := p.writeFiles(root, l, wanted[i]); err != nil {
 			return fmt.Errorf("layer %s: %w", l.Name, err)
@@ -90,7 +91,7 @@ func (p *pass) writeFiles(root *os.Root, l Layer, wanted map[int]*node) error {
 		if err != nil {
 			return collision(n.path, err)
 		}
-		size, err := io.Copy(f, content)
+		size, err := io.Copy(f, io.LimitReader(content, n.size+1)) // the layer may have changed
 		if err == nil && (size != n.size || h.Size != n.size) {
 			err = blame("%q has %d bytes, and should have %d", n.path, size, n.size)
 		}
