@@ -188,6 +188,7 @@ type spreadOut struct {
 // spread writes the members of an archive to files in dir.
 func spread(ctx context.Context, file, dir string) (*spreadOut, error) {
 	s := &spreadOut{files: map[string]string{}, links: map[string]string{}}
+	left := int64(maxBytes) // a sparse member is larger than what is read of it
 	err := each(ctx, file, func(h *tar.Header, r io.Reader) error {
 		if len(s.files)+len(s.links) >= maxMembers {
 			return fmt.Errorf("%w: it has more than %d files", flatten.ErrLayer, maxMembers)
@@ -195,6 +196,9 @@ func spread(ctx context.Context, file, dir string) (*spreadOut, error) {
 		name := clean(h.Name)
 		switch h.Typeflag {
 		case tar.TypeReg:
+			if left -= h.Size; h.Size < 0 || left < 0 {
+				return fmt.Errorf("%w: its files are larger than %d GiB together", flatten.ErrLayer, maxBytes>>30)
+			}
 			to := filepath.Join(dir, fmt.Sprintf("member-%d", len(s.files)))
 			f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 			if err != nil {

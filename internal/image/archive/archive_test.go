@@ -43,6 +43,42 @@ func pack2(t testing.TB, members ...member) []byte {
 	return b.Bytes()
 }
 
+// sparse is an archive with a file that is all holes: its size is whatever it
+// says.
+func sparse(t testing.TB, name string, size int64) []byte {
+	t.Helper()
+	records := ""
+	for _, kv := range []string{"GNU.sparse.major=1", "GNU.sparse.minor=0", "GNU.sparse.name=" + name, fmt.Sprintf("GNU.sparse.realsize=%d", size)} {
+		n := len(kv) + 4 // of two digits, a space and the line's end
+		records += fmt.Sprintf("%d %s\n", n, kv)
+	}
+	raw := pack2(t, member{name: "x", content: records}, member{name: name, content: "0\n" + strings.Repeat("\x00", 510)})
+	raw[156] = tar.TypeXHeader
+	copy(raw[148:156], "        ")
+	sum := 0
+	for _, c := range raw[:512] {
+		sum += int(c)
+	}
+	copy(raw[148:156], fmt.Sprintf("%06o\x00 ", sum))
+	return raw
+}
+
+// TestSparse: a file that is larger than an archive may be is not written.
+func TestSparse(t *testing.T) {
+	dir := t.TempDir()
+	if s, err := spread(t.Context(), write(t, sparse(t, "manifest.json", 1<<20)), dir); err != nil || len(s.files) != 1 {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	_, err := Read(t.Context(), write(t, sparse(t, "manifest.json", 1<<50)), dir)
+	if err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Error(err)
+	}
+	if files, _ := os.ReadDir(dir); len(files) > 0 {
+		t.Errorf("written: %v", files)
+	}
+}
+
 func digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return "sha256:" + hex.EncodeToString(sum[:])
