@@ -35,6 +35,7 @@ func TestRequirements(t *testing.T) {
 		"", "-e .", "-r other.txt", "--index-url=https://evil", ".", "./x", "/x", "x.whl/..", "../x", "git+https://example.com/x", "x @ https://example.com/x.tar.gz",
 		"x@file:///tmp/x", "https://example.com/x.whl", "x --install-option=evil", "x --config-settings=a=b", "x --hash=md5:00", "x\n-e .", "x>=1; python_version@'3'",
 		"x; y\n--pre", "x; y\v-e .", "x; y\u2028-e .", `x\y`, "-x", "x-",
+		"x==1 --global-option=a", "x>=1 --config-settings a=b", "x==1; y --no-binary=:all:", "x==${HOME}", "x; '${HOME}' > '3'",
 	} {
 		if r, err := ParseRequirement(text); err == nil {
 			t.Errorf("%q is %q", text, r)
@@ -187,14 +188,15 @@ func TestWheels(t *testing.T) {
 	}
 	info := []string{"x-1.0.dist-info/WHEEL", ""}
 	for what, files := range map[string][]string{
-		"no .dist-info":   {"x.py", ""},
-		"two .dist-info":  append([]string{"y-1.0.dist-info/WHEEL", ""}, info...),
-		"climbs out":      append([]string{"../../etc/passwd", "x"}, info...),
-		"climbs in data":  append([]string{"x-1.0.data/data/../../../../etc/passwd", "x"}, info...),
-		"absolute":        append([]string{"/etc/passwd", "x"}, info...),
-		"backslashes":     append([]string{`..\..\x`, "x"}, info...),
-		"a symbolic link": append([]string{"x/link", "->/etc"}, info...),
-		"data of no kind": append([]string{"x-1.0.data/scripts", "x"}, info...),
+		"no .dist-info":        {"x.py", ""},
+		"two .dist-info":       append([]string{"y-1.0.dist-info/WHEEL", ""}, info...),
+		"climbs out":           append([]string{"../../etc/passwd", "x"}, info...),
+		"climbs in data":       append([]string{"x-1.0.data/data/../../../../etc/passwd", "x"}, info...),
+		"absolute":             append([]string{"/etc/passwd", "x"}, info...),
+		"backslashes":          append([]string{`..\..\x`, "x"}, info...),
+		"a symbolic link":      append([]string{"x/link", "->/etc"}, info...),
+		"a script of one line": append([]string{"x-1.0.data/scripts/x", "#!python" + strings.Repeat(" ", 1<<20)}, info...),
+		"data of no kind":      append([]string{"x-1.0.data/scripts", "x"}, info...),
 	} {
 		if got, err := installed(t, dir, wheel(t, dir, "bad-1.0-py3-none-any.whl", files...)); err == nil {
 			t.Errorf("%s: %q", what, got)
@@ -261,6 +263,11 @@ func TestFilterCode(t *testing.T) {
 		if err := filterCode(archive(names...), modules, io.Discard, &Image{}); err == nil {
 			t.Errorf("taken: %q", names)
 		}
+	}
+	big := new(bytes.Buffer)
+	_ = tar.NewWriter(big).WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "lib/__pycache__/y.cpython-313.pyc", Size: maxCode + 1})
+	if err := filterCode(big, modules, io.Discard, &Image{}); err == nil || !strings.Contains(err.Error(), "too large") {
+		t.Error("taken: a file of any size:", err)
 	}
 	if err := filterCode(strings.NewReader("no archive"), modules, io.Discard, &Image{}); err == nil {
 		t.Error("taken: no archive")

@@ -93,6 +93,7 @@ func filterCode(from io.Reader, modules []string, to io.Writer, out *Image) erro
 	tags := regexp.MustCompile(`\.[a-z0-9_-]{1,40}\.pyc$`)
 	r, w := tar.NewReader(from), tar.NewWriter(to)
 	finished := false
+	left := int64(maxCode) // a sparse file is larger than what is read of it
 	for n := 0; n < maxWheelFiles; n++ {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -113,6 +114,9 @@ func filterCode(from io.Reader, modules []string, to io.Writer, out *Image) erro
 			return fmt.Errorf("the byte code has a file %q", h.Name)
 		} else {
 			delete(wanted, stem)
+		}
+		if left -= h.Size; h.Size < 0 || left < 0 {
+			return errors.New("the byte code is too large")
 		}
 		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: h.Name, Mode: 0o644, Size: h.Size, ModTime: built, Format: tar.FormatPAX}); err != nil {
 			return err

@@ -15,19 +15,21 @@ import (
 type Requirement string
 
 var (
-	requirementForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\s*(\[[A-Za-z0-9._, -]*\])?\s*(\(?(===|==|~=|!=|<=|>=|<|>)[^;@/\\]*\)?)?\s*(;[^@/\\]*)?$`)
+	requirementForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\s*(\[[A-Za-z0-9._, -]*\])?\s*(\(?(===|==|~=|!=|<=|>=|<|>)[^;@/\\$]*\)?)?\s*(;[^@/\\$]*)?$`)
+	optionForm      = regexp.MustCompile(`\s-`)
 	hashForm        = regexp.MustCompile(`\s--hash[= ](sha256|sha384|sha512):[0-9a-f]+`)
 )
 
 // ParseRequirement reads a requirement. Whatever could make pip build a package,
-// and so run code of it, is refused: paths, URLs, version control, options.
+// and so run code of it, is refused: paths, URLs, version control, options. So
+// are variables, which pip would replace by what the environment has.
 func ParseRequirement(text string) (Requirement, error) {
 	text = strings.TrimSpace(text)
 	plain := strings.TrimSpace(hashForm.ReplaceAllString(text, ""))
 	control := strings.ContainsFunc(text, func(r rune) bool {
 		return r < ' ' && r != '\t' || r == 0x7f || r == 0x85 || r == '\u2028' || r == '\u2029'
 	})
-	if !requirementForm.MatchString(plain) || control || len(text) > 8<<10 {
+	if !requirementForm.MatchString(plain) || optionForm.MatchString(plain) || control || len(text) > 8<<10 {
 		return "", fmt.Errorf("%q is no requirement by name: write NAME, NAME==1.2 or NAME>=1,<2 (paths, URLs and options are not allowed, because what is not a wheel would run code here)", text)
 	}
 	return Requirement(text), nil

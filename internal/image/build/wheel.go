@@ -23,6 +23,7 @@ const (
 	maxWheelFiles = 500000
 	maxWheelBytes = 32 << 30
 	maxMetadata   = 4 << 20
+	maxFirstLine  = 4096 // of a script
 )
 
 // built is the time of every file of a layer: the same packages make the same
@@ -201,16 +202,16 @@ func (in *installation) copy(f *zip.File, to string, script bool) error {
 
 // script puts a script, whose first line names Python where it asks for that.
 func (in *installation) script(r io.Reader, f *zip.File, to string) error {
-	b := bufio.NewReader(r)
+	b := bufio.NewReaderSize(r, maxFirstLine)
 	size := int64(f.UncompressedSize64)
 	const ask = "#!python"
 	head, _ := b.Peek(len(ask))
 	if string(head) != ask {
 		return in.put(to, 0o755, size, b)
 	}
-	first, err := b.ReadString('\n')
+	first, err := b.ReadSlice('\n') // no longer than the buffer
 	if err != nil {
-		return err
+		return fmt.Errorf("its first line: %w", err)
 	}
 	begin := "#!" + in.python + "\n"
 	return in.put(to, 0o755, size-int64(len(first))+int64(len(begin)), io.MultiReader(strings.NewReader(begin), b))
