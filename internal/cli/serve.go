@@ -38,7 +38,7 @@ func (c *serveCmd) Run(a *app) error {
 	server, err := mcpserver.New(mcpserver.Config{
 		Executor:  sys.broker,
 		Logger:    a.log,
-		Version:   readVersion().Version,
+		Version:   readVersion().toClients(),
 		SDKOnly:   c.SDKOnly,
 		Backends:  sys.choices(),
 		RunPod:    a.runpodTools(sys),

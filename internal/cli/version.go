@@ -16,6 +16,17 @@ import (
 // from the build's own record.
 var version = ""
 
+// toClients is the version as every MCP client puts it into its model's context
+// with some revisions of the protocol: a release's own, and short otherwise.
+func (v versionInfo) toClients() string {
+	const untagged = "v0.0.0-"
+	if strings.HasPrefix(v.Version, untagged) {
+		return "dev"
+	}
+	plain, _, _ := strings.Cut(strings.TrimPrefix(v.Version, "v"), "+")
+	return plain
+}
+
 type versionCmd struct {
 	JSON bool `help:"Print JSON." name:"json"`
 }

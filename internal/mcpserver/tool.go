@@ -26,7 +26,7 @@ const toolDescription = "Run Python in a persistent sandbox without network: var
 // toolDescriptionWithChoice says less, to stay there also where the schema names
 // engines.
 const toolDescriptionWithChoice = "Run Python in a persistent sandbox without network: variables and /workspace stay; " +
-	"the last expression is echoed; await works. " +
+	"the last expression is echoed. " +
 	"Discover MCP servers: discovered_servers(), await search_tool_docs('query'). " +
 	"Call: pass servers=['x'], then await mcp_x.tool(arg=1). " +
 	"Persist: save_memory(key, value), load_memory(key), save_tool(func). " +
