@@ -90,6 +90,9 @@ func (b *Broker) batch(ctx context.Context, req Request, engine sandbox.Backend)
 		return failure(err)
 	}
 	spec := b.batchSpec(req)
+	if req.OnStatus != nil { // where a machine has to wake first, this takes long
+		req.OnStatus("handing the program over to " + req.Backend)
+	}
 	job, err := b.config.Runs.Start(ctx, req.Backend, spec, runs.Options{Program: req.Filename, Detached: req.Batch.Detach})
 	if err != nil {
 		if ctx.Err() != nil {

@@ -129,7 +129,7 @@ func TestBatch(t *testing.T) {
 	if out.String() != "one\ngiven\n" || errs.String() != "two\n" {
 		t.Errorf("passed on: %q, %q", &out, &errs)
 	}
-	if len(states) != 2 || states[1] != "running" || r.Backend != "fake-batch" {
+	if len(states) != 3 || states[2] != "running" || r.Backend != "fake-batch" {
 		t.Errorf("states %q, backend %q", states, r.Backend)
 	}
 	if len(r.Artifacts) != 3 || !strings.HasPrefix(r.Artifacts[0].URI, "sallyport://runs/"+r.Run+"/files/") {
