@@ -147,8 +147,8 @@ func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec
 	}
 	r := &run{handle: sandbox.Handle{Backend: Name, Version: 1, ID: spec.ID}, ended: make(chan struct{})}
 	r.release = func() error {
-		if b.opts.Link != "" && place.shared != "" {
-			unlink(filepath.Join(place.shared, spec.ID, "workspace"), b.opts.Link)
+		if shared := place.sharedDir(); b.opts.Link != "" && shared != "" {
+			unlink(filepath.Join(shared, spec.ID, "workspace"), b.opts.Link)
 		}
 		err := place.forget(spec.ID)
 		b.leave(spec.ID)

@@ -62,6 +62,9 @@ func enter() error {
 	if err := dropCapabilities(); err != nil {
 		return err
 	}
+	if cfg.Umask != 0 {
+		unix.Umask(cfg.Umask)
+	}
 	if cfg.Paths != nil {
 		if err := landlock(cfg.Paths); err != nil {
 			return err
@@ -85,7 +88,7 @@ func enter() error {
 			return fmt.Errorf("rlimit %d: %w", l.resource, err)
 		}
 	}
-	if err := install(filter(cfg.Sockets)); err != nil {
+	if err := install(filter(cfg.Sockets, cfg.SharedUser)); err != nil {
 		return fmt.Errorf("the filter of system calls: %w", err)
 	}
 	return fmt.Errorf("%s: %w", cfg.Args[0], syscall.Exec(cfg.Args[0], cfg.Args, cfg.Env))

@@ -90,8 +90,10 @@ func (p *program) within(nr uint32, body func(*program)) {
 }
 
 // filter is the program for code that may have sockets of the Internet's
-// families or not.
-func filter(sockets bool) []unix.SockFilter {
+// families or not. Where its user is shared with the program, it gets no
+// sockets but pairs: Landlock does not keep it from those of services that do
+// what that user says, such as the bus of a desktop.
+func filter(sockets, sharedUser bool) []unix.SockFilter {
 	var p program
 	p.load(dataArch)
 	p = append(p, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: auditArch})
@@ -113,8 +115,21 @@ func filter(sockets bool) []unix.SockFilter {
 		p.on(0, retAllow)
 		p.ret(retErrno | uint32(unix.EPERM))
 	})
-	p.within(unix.SYS_SOCKET, func(p *program) { families(p, sockets) })
-	p.within(unix.SYS_SOCKETPAIR, func(p *program) { families(p, false) })
+	if sharedUser {
+		p.within(unix.SYS_PRLIMIT64, func(p *program) {
+			p.load(dataArg0)
+			p.on(0, retAllow) // its own
+			p.ret(retErrno | uint32(unix.EPERM))
+		})
+		p.within(unix.SYS_SOCKETPAIR, func(p *program) {
+			p.load(dataArg1)
+			p.and(0xf)
+			p.on(unix.SOCK_STREAM, retAllow) // of AF_UNIX alone there are pairs, and these stay pairs
+			p.ret(retErrno | uint32(unix.EPROTONOSUPPORT))
+		})
+	}
+	p.within(unix.SYS_SOCKET, func(p *program) { families(p, !sharedUser, sockets) })
+	p.within(unix.SYS_SOCKETPAIR, func(p *program) { families(p, true, false) })
 	p.within(unix.SYS_IOCTL, func(p *program) {
 		p.load(dataArg1)
 		p.on(unix.TIOCSTI, retErrno|uint32(unix.EPERM))
@@ -133,10 +148,12 @@ func filter(sockets bool) []unix.SockFilter {
 }
 
 // families allows sockets between processes of the place, and those of the
-// Internet where they are asked for.
-func families(p *program, internet bool) {
+// Internet, where they are asked for.
+func families(p *program, local, internet bool) {
 	p.load(dataArg0)
-	p.on(unix.AF_UNIX, retAllow)
+	if local {
+		p.on(unix.AF_UNIX, retAllow)
+	}
 	if internet {
 		p.on(unix.AF_INET, retAllow)
 		p.on(unix.AF_INET6, retAllow)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -25,8 +26,9 @@ import (
 // place whose lock can be had belongs to a program that is dead, and is swept.
 type instance struct {
 	dir    string
-	shared string // for runs without a file system of their own; "" until needed
-	place  string // where shared is made
+	making sync.Mutex // guards the making of shared
+	shared string     // for runs without a file system of their own; "" until needed
+	place  string     // where shared is made
 	lock   *os.File
 }
 
@@ -119,18 +121,10 @@ func (in *instance) record(run string, r record) error {
 
 // work makes the directories of a run without a file system of its own.
 func (in *instance) work(run string, root bool) (string, error) {
-	if in.shared == "" {
-		dir, err := os.MkdirTemp(in.place, sharedPrefix)
-		if err != nil {
-			return "", err
-		}
-		// Others pass, and see nothing.
-		if err := errors.Join(os.Chmod(dir, 0o711), os.WriteFile(filepath.Join(in.dir, sharedNote), []byte(dir), 0o600)); err != nil {
-			return "", errors.Join(err, os.RemoveAll(dir))
-		}
-		in.shared = dir
+	if err := in.share(); err != nil {
+		return "", err
 	}
-	dir := filepath.Join(in.shared, run)
+	dir := filepath.Join(in.sharedDir(), run)
 	mode := os.FileMode(0o700)
 	if root {
 		mode = 0o711
@@ -146,9 +140,35 @@ func (in *instance) work(run string, root bool) (string, error) {
 	return dir, nil
 }
 
+// share makes the directory for runs without a file system of their own.
+func (in *instance) share() error {
+	in.making.Lock()
+	defer in.making.Unlock()
+	if in.shared != "" {
+		return nil
+	}
+	dir, err := os.MkdirTemp(in.place, sharedPrefix)
+	if err != nil {
+		return err
+	}
+	// Others pass, and see nothing.
+	if err := errors.Join(os.Chmod(dir, 0o711), os.WriteFile(filepath.Join(in.dir, sharedNote), []byte(dir), 0o600)); err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	in.shared = dir
+	return nil
+}
+
+// sharedDir is that directory; empty where there is none.
+func (in *instance) sharedDir() string {
+	in.making.Lock()
+	defer in.making.Unlock()
+	return in.shared
+}
+
 // forget removes what a run had. Its processes have ended.
 func (in *instance) forget(run string) error {
-	err := removeRun(in.dir, in.shared, run)
+	err := removeRun(in.dir, in.sharedDir(), run)
 	if err == nil {
 		err = os.Remove(filepath.Join(in.dir, run+".json"))
 		if errors.Is(err, fs.ErrNotExist) {

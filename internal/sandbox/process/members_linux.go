@@ -134,16 +134,39 @@ func (m *members) kill() {
 	}
 }
 
-// killUser ends every process of a user that this one may become. The thread
-// that becomes it has no way back, and ends.
+// killUser ends every process of a user that this one may become.
 func killUser(uid int) {
+	onThread(func() {
+		if becomeKiller(uid) {
+			_ = unix.Kill(-1, unix.SIGKILL)
+		}
+	})
+}
+
+// becomeKiller makes of the calling thread one that may signal the user's
+// processes, and that they may not: its real and its saved user are one that
+// nobody has. If they were the run's, its code could end the thread, and with
+// it this program.
+func becomeKiller(uid int) bool {
+	nobodys := uintptr(uid - firstUser + firstKiller)
+	_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobodys, uintptr(uid), nobodys)
+	return errno == 0
+}
+
+// onThread calls f on a thread that ends with it, as what f makes of it has no
+// way back. That is never the program's first, which does not end, and whose
+// user the kernel takes for the program's.
+func onThread(f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread()
-		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno == 0 {
-			_ = unix.Kill(-1, unix.SIGKILL)
+		if unix.Gettid() == unix.Getpid() {
+			onThread(f) // while this one is taken, on another
+			runtime.UnlockOSThread()
+			return
 		}
+		f()
 	}()
 	<-done
 }
@@ -207,16 +230,12 @@ func asUser(uid int, f func() (int64, error)) (n int64, err error) {
 	if uid < 0 {
 		return f()
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // the thread ends with this function
+	onThread(func() {
 		for _, call := range []uintptr{unix.SYS_SETFSGID, unix.SYS_SETFSUID} {
 			_, _, _ = unix.RawSyscall(call, uintptr(uid), 0, 0)
 		}
 		n, err = f()
-	}()
-	<-done
+	})
 	return n, err
 }
 

@@ -22,6 +22,8 @@ const (
 	// firstUser begins the users that runs get, one each, that nobody else has:
 	// beyond what systems give out, and below what is a sign in 32 bits.
 	firstUser = 0x70000000
+	// firstKiller begins as many users that never have a process.
+	firstKiller = 0x60000000
 )
 
 // launch is a run that is ready to be started.
@@ -207,7 +209,7 @@ func (b *Backend) planPlain(ctx context.Context, place *instance, spec *sandbox.
 	if err != nil {
 		return nil, err
 	}
-	source, err := guest.Install(ctx, place.shared, p.Executable)
+	source, err := guest.Install(ctx, place.sharedDir(), p.Executable)
 	if err != nil {
 		return nil, err
 	}
@@ -236,6 +238,9 @@ func (b *Backend) planPlain(ctx context.Context, place *instance, spec *sandbox.
 	cfg.Entry.Sockets = spec.Network == sandbox.NetworkInternet
 	if !b.root {
 		cfg.Entry.Processes = 0 // the limit would be on all that this user has
+		cfg.Entry.SharedUser = true
+	} else {
+		cfg.Entry.Umask = 0o077 // runs share /tmp and /dev/shm
 	}
 	if landlockVersion() > 0 {
 		cfg.Entry.Paths = b.paths(p, spec, &cfg, dir, source)

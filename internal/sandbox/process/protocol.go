@@ -46,6 +46,11 @@ type entryConfig struct {
 	FileBytes    int64 `json:"fileBytes"`
 	AddressSpace int64 `json:"addressSpace"`
 	MemoryLocked int64 `json:"memoryLocked"`
+	// SharedUser: the user is the program's own, which others' services trust
+	// and whose other processes it may set limits to.
+	SharedUser bool `json:"sharedUser,omitempty"`
+	// Umask of the code; 0 is the place's.
+	Umask int `json:"umask,omitempty"`
 	// Sockets the code may have besides its own pairs and AF_UNIX.
 	Sockets bool `json:"sockets"`
 	// Paths are what Landlock leaves it. Nil: it is not asked.
