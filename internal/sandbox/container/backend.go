@@ -233,6 +233,9 @@ func (b *Backend) box(f *facts, img *image, instance, id string, limits sandbox.
 
 // undo removes the container of a failed start, even if ctx is done.
 func (b *Backend) undo(ctx context.Context, name string) {
+	if ctx.Err() != nil {
+		b.orphaned() // a client that was given up may have asked for it, and the engine make it after this
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 	defer cancel()
 	if err := b.remove(ctx, name); err != nil && asFailure(err) != errNotRunning {

@@ -416,6 +416,9 @@ func TestOwnKernel(t *testing.T) {
 		{"gVisor by its log", trial{inside: inside{Kernel: "4.4.0 #1", Log: "[    0.000000] Starting gVisor...\n"}}, *f, true},
 		{"a virtual machine's", trial{inside: inside{Kernel: "6.1.62 #1"}}, *f, true},
 		{"not known", trial{}, *f, false},
+		{"an image that claims gVisor", trial{runtime: "/usr/bin/crun", inside: inside{Kernel: "4.4.0 #1", Log: "Starting gVisor"}}, *f, false},
+		{"an image that claims another kernel", trial{runtime: "io.containerd.runc.v2", inside: inside{Kernel: "6.1.62 #1"}}, *f, false},
+		{"a runtime with a kernel", trial{runtime: "/opt/bin/runsc", inside: inside{Kernel: "4.19.0-gvisor #1"}}, *f, true},
 		{"the engine does not say", trial{inside: inside{Kernel: "6.1.62 #1"}}, facts{}, false},
 		{"the same release, this boot", trial{inside: inside{Kernel: host, Boot: boot}, outside: outside{Local: true}}, facts{Kernel: firstWord(host)}, false},
 	} {
@@ -441,6 +444,12 @@ func TestLimitsAreMeasured(t *testing.T) {
 	for _, r := range []sandbox.Resource{sandbox.Memory, sandbox.Processes, sandbox.CPU, sandbox.OpenFiles} {
 		if l := bare.limits(f)[r]; l.Enforcement != sandbox.Absent || l.By == "" {
 			t.Errorf("%s: %+v", r, l)
+		}
+	}
+	// An image that claims what the engine cannot do.
+	for _, r := range []sandbox.Resource{sandbox.Memory, sandbox.Processes, sandbox.CPU} {
+		if l := full.limits(&facts{Podman: true, Rootless: true})[r]; l.Enforcement != sandbox.Absent {
+			t.Errorf("%s, as the image says: %+v", r, l)
 		}
 	}
 	bare.watched = true

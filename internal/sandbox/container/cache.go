@@ -56,14 +56,7 @@ func (b *Backend) cacheKey(reference string) string {
 		home = env["USERPROFILE"]
 	}
 	path, _ := b.cli.find()
-	files := []string{
-		path, "/etc/containers/containers.conf", "/etc/containers/mounts.conf", "/etc/docker/daemon.json",
-		filepath.Join(home, ".docker", "config.json"),
-	}
-	for _, name := range []string{"containers.conf", "mounts.conf", "storage.conf", "podman-connections.json"} {
-		files = append(files, filepath.Join(home, ".config", "containers", name))
-	}
-	for _, file := range files {
+	for _, file := range append([]string{path}, configuration(home, env)...) {
 		if fi, err := os.Stat(file); err == nil {
 			fmt.Fprintf(h, "%s %d %d\n", file, fi.Size(), fi.ModTime().UnixNano())
 		}
@@ -77,6 +70,32 @@ func (b *Backend) cacheKey(reference string) string {
 	h.Write(profile)
 	fmt.Fprintf(h, "%q", (&box{flags: flags{podman: o.Engine == Podman}}).args())
 	return hex.EncodeToString(h.Sum(nil))[:24]
+}
+
+// configuration are the files that say what engines add to every container.
+func configuration(home string, env map[string]string) []string {
+	files := []string{
+		"/etc/docker/daemon.json", filepath.Join(home, ".docker", "config.json"),
+		filepath.Join(home, ".config", "docker", "daemon.json"),
+		env["CONTAINERS_CONF"], env["CONTAINERS_CONF_OVERRIDE"], env["CONTAINERS_STORAGE_CONF"],
+	}
+	if dir := env["DOCKER_CONFIG"]; dir != "" {
+		files = append(files, filepath.Join(dir, "config.json"))
+	}
+	places := []string{"/usr/share/containers", "/etc/containers", filepath.Join(home, ".config", "containers")}
+	if dir := env["XDG_CONFIG_HOME"]; dir != "" {
+		places = append(places, filepath.Join(dir, "containers"))
+	}
+	for _, place := range places {
+		for _, name := range []string{"containers.conf", "mounts.conf", "storage.conf", "podman-connections.json"} {
+			files = append(files, filepath.Join(place, name))
+		}
+		for _, pattern := range []string{"containers.conf.d/*.conf", "containers.rootless.conf.d/*.conf", "oci/hooks.d/*.json"} {
+			more, _ := filepath.Glob(filepath.Join(place, filepath.FromSlash(pattern))) // sorted
+			files = append(files, more...)
+		}
+	}
+	return files
 }
 
 // recall gives what was found out about the image before, if it is still the
@@ -98,7 +117,7 @@ func (b *Backend) recall(reference string, id string) *kept {
 	if err != nil || digest(bundle) != k.Bundle {
 		return nil
 	}
-	k.Image.trial = &trial{inside: k.Inside, bundle: bundle, outside: k.Place, watched: k.Watch}
+	k.Image.trial = &trial{inside: k.Inside, bundle: bundle, outside: k.Place, runtime: b.runtime(k.Facts), watched: k.Watch}
 	return &k
 }
 

@@ -52,7 +52,16 @@ func ours(state *condition, pidns string) bool {
 		return true
 	}
 	link, err := os.Readlink(dir + "/ns/pid")
-	return err == nil && pidns != "" && link == pidns
+	return err == nil && pidns != "" && link == pidns && apart(state)
+}
+
+// apart says whether the process that an engine names can be a container's: one
+// in this program's own process namespace is anybody's, whatever engine and
+// image say. Nothing else is ever signalled.
+func apart(state *condition) bool {
+	link, err := os.Readlink("/proc/" + strconv.Itoa(state.Pid) + "/ns/pid")
+	own, ownErr := os.Readlink("/proc/self/ns/pid")
+	return err == nil && ownErr == nil && link != own
 }
 
 // groupDirs are the container's own control groups: "" is that of cgroup v2.
@@ -157,6 +166,10 @@ func (g *gauge) find() {
 		g.pid = state.Pid
 		g.dirs = groupDirs(state.Pid, state.ID)
 		if !g.counts() {
+			if !ours(state, "") && !apart(state) {
+				g.err = errors.New("the engine names a process that is none of a container's")
+				return
+			}
 			g.tree = newTree(state.Pid)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -228,6 +229,12 @@ func (c *client) inspectImage(ctx context.Context, reference string) (*image, er
 	return parseImage(out)
 }
 
+// IDs are arguments of later commands.
+var (
+	imageID     = regexp.MustCompile(`^(sha256:)?[0-9a-f]{1,64}$`)
+	containerID = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
 // parseImage reads what `image inspect` prints.
 func parseImage(data []byte) (*image, error) {
 	var images []struct {
@@ -245,6 +252,9 @@ func parseImage(data []byte) (*image, error) {
 		return nil, errNoImage
 	}
 	i := images[0]
+	if !imageID.MatchString(i.ID) {
+		return nil, fmt.Errorf("image inspect: %q is no ID of an image", i.ID)
+	}
 	if i.Os != "" && i.Os != "linux" {
 		return nil, fmt.Errorf("the image is for %s; one for Linux is needed", i.Os)
 	}
@@ -297,6 +307,8 @@ func parseCondition(data []byte) (*condition, error) {
 		return nil, errNoContainer
 	}
 	out := containers[0].State
-	out.ID = containers[0].ID
+	if containerID.MatchString(containers[0].ID) {
+		out.ID = containers[0].ID // control groups are known by it
+	}
 	return &out, nil
 }

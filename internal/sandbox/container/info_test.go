@@ -96,6 +96,7 @@ func TestParseImage(t *testing.T) {
 	for name, data := range map[string]string{
 		"none":                `[]`,
 		"no ID":               `[{"Os":"linux"}]`,
+		"an ID of options":    `[{"Id":"--env-file=/etc/shadow","Os":"linux"}]`,
 		"for Windows":         `[{"Id":"x","Os":"windows"}]`,
 		"a volume at /":       `[{"Id":"x","Config":{"Volumes":{"/":{}}}}]`,
 		"a volume at /proc":   `[{"Id":"x","Config":{"Volumes":{"/proc":{}}}}]`,
@@ -111,8 +112,11 @@ func TestParseImage(t *testing.T) {
 }
 
 func TestParseCondition(t *testing.T) {
-	c, err := parseCondition([]byte(`[{"Id":"f00","State":{"Status":"exited","Running":false,"OOMKilled":true,"Pid":0,"ExitCode":137,"Error":""}}]`))
-	if err != nil || c.ID != "f00" || !c.OOMKilled || c.ExitCode != 137 || c.Running {
+	c, err := parseCondition([]byte(`[{"Id":"` + strings.Repeat("f0", 32) + `","State":{"Status":"exited","Running":false,"OOMKilled":true,"Pid":0,"ExitCode":137,"Error":""}}]`))
+	if err != nil || c.ID != strings.Repeat("f0", 32) || !c.OOMKilled || c.ExitCode != 137 || c.Running {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if c, err := parseCondition([]byte(`[{"Id":"user.slice","State":{"Pid":1}}]`)); err != nil || c.ID != "" {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if _, err := parseCondition([]byte(`[]`)); !errors.Is(err, errNoContainer) {

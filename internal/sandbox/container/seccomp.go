@@ -1,6 +1,7 @@
 package container
 
 import (
+	"bytes"
 	_ "embed"
 )
 
@@ -23,7 +24,7 @@ func (b *Backend) seccomp(f *facts) string {
 	}
 	dir := b.opts.State.Sub("seccomp")
 	name := digest(profile)[:24] + ".json"
-	if _, err := dir.Read(name, 1<<20); err != nil {
+	if have, err := dir.Read(name, 1<<20); err != nil || !bytes.Equal(have, profile) {
 		if err := dir.Write(name, profile); err != nil {
 			b.log.Warn("the seccomp profile cannot be written; the engine's own is used", "error", err)
 			return ""

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +37,8 @@ type trial struct {
 	inside  inside
 	bundle  []byte // the guest's byte code for the image's interpreter
 	outside outside
-	watched bool // a watcher holds what no control group holds
+	runtime string // the OCI runtime, as the engine or the user names it
+	watched bool   // a watcher holds what no control group holds
 	took    time.Duration
 }
 
@@ -116,7 +119,7 @@ func (b *Backend) tryOut(ctx context.Context, f *facts, img *image) (*trial, err
 		}
 		return nil, fmt.Errorf("a container of %s does not describe itself: %w", img.ID, err)
 	}
-	t.took = time.Since(began)
+	t.took, t.runtime = time.Since(began), b.runtime(f)
 	held := t.limits(f)
 	t.watched = t.outside.Watchable && (held[sandbox.Memory].Enforcement == sandbox.Absent || held[sandbox.Processes].Enforcement == sandbox.Absent)
 	if err := b.verify(t, f); err != nil {
@@ -271,10 +274,30 @@ func (e *unsafeError) Error() string {
 	return fmt.Sprintf("a container of %s is not closed as it was asked to be: %s", e.engine, strings.Join(e.wrong, "; "))
 }
 
+// sharing are OCI runtimes whose containers have the kernel of the machine that
+// they run on, by all the names that engines have for them.
+var sharing = []string{"runc", "crun", "youki", "io.containerd.runc.v1", "io.containerd.runc.v2", "io.containerd.runtime.v1.linux"}
+
+// runtime is the OCI runtime that containers are started with, as far as it is
+// known.
+func (b *Backend) runtime(f *facts) string {
+	if b.opts.Runtime != "" && !(f.Podman && f.Remote) {
+		return b.opts.Runtime
+	}
+	return f.Runtime
+}
+
+// shares says that the container cannot have a kernel of its own: what it shows
+// of one is the image's word, and an image may be anybody's.
+func (t *trial) shares() bool { return slices.Contains(sharing, path.Base(t.runtime)) }
+
 // ownKernel says whether the container has a kernel of its own, and by what it
 // shows.
 func (t *trial) ownKernel(f *facts) (string, bool) {
 	in := &t.inside
+	if t.shares() {
+		return "", false
+	}
 	if name, ok := t.gvisor(); ok {
 		return name, true
 	}
@@ -296,6 +319,9 @@ func (t *trial) ownKernel(f *facts) (string, bool) {
 // gvisor says whether the container's kernel is gVisor.
 func (t *trial) gvisor() (string, bool) {
 	in := &t.inside
+	if t.shares() {
+		return "", false
+	}
 	if strings.Contains(in.Log, "Starting gVisor") || strings.Contains(in.Kernel, "gvisor") {
 		return "gVisor (" + in.Kernel + ")", true
 	}
@@ -329,8 +355,12 @@ func (t *trial) limits(f *facts) map[sandbox.Resource]sandbox.LimitReport {
 	}
 	// From outside, where this machine has the control groups; else what the
 	// container sees of its own.
-	for _, g := range []groups{t.outside.Groups, t.inside.Groups} {
+	claimed := map[sandbox.Resource]bool{sandbox.Memory: f.Memory, sandbox.Processes: f.Pids, sandbox.CPU: f.CPU}
+	for i, g := range []groups{t.outside.Groups, t.inside.Groups} {
 		set := func(r sandbox.Resource, files map[string]int64) {
+			if i > 0 && !claimed[r] {
+				return // it was not even asked for: an image says so
+			}
 			for file, want := range files {
 				if got, ok := number(g[file]); ok && got <= want && report[r].Enforcement != hard {
 					by := "cgroup v2 " + file
