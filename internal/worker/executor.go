@@ -58,6 +58,7 @@ type Executor struct {
 
 // keptSession is a named session, and what it was made with.
 type keptSession struct {
+	owner   string // the Sallyport that asked for it
 	name    string
 	made    string
 	session *session.Session
@@ -218,6 +219,7 @@ func (e *Executor) lacks(req *job.Request) string {
 func (e *Executor) spec(req *job.Request) (sandbox.Spec, error) {
 	asked := req.SandboxLimits()
 	limits := merge(asked, e.config.Limits)
+	limits.OutputBytes = min(limits.OutputBytes, syncRoom) // it is held in memory, and no more is taken
 	spec := sandbox.Spec{ID: "check", Env: req.Env, Limits: limits}
 	if req.Internet {
 		spec.Network = sandbox.NetworkInternet
@@ -396,7 +398,7 @@ func (e *Executor) session(req *job.Request, spec sandbox.Spec, timeout time.Dur
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i, k := range e.kept {
-		if k.name != req.Session {
+		if k.name != req.Session || k.owner != req.Owner {
 			continue
 		}
 		if k.made != string(made) {
@@ -415,7 +417,7 @@ func (e *Executor) session(req *job.Request, spec sandbox.Spec, timeout time.Dur
 	if err != nil {
 		return nil, nil, err
 	}
-	k := &keptSession{name: req.Session, made: string(made), session: s, busy: 1}
+	k := &keptSession{owner: req.Owner, name: req.Session, made: string(made), session: s, busy: 1}
 	e.kept = append(e.kept, k)
 	return s, e.unuse(k), nil
 }

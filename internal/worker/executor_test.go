@@ -303,6 +303,11 @@ func TestSessions(t *testing.T) {
 	if r := in("a", "x"); r.Output.ReturnCode != 1 {
 		t.Errorf("%+v", r.Output)
 	}
+	// A session is its owner's.
+	if r := e.try(t, job.Input{Code: "x", Sallyport: &job.Request{Session: "c", Owner: "another"}}, nil); r.Output.ReturnCode != 1 {
+		t.Errorf("%+v", r.Output)
+	}
+	in("a", "x = 1")
 	r := e.try(t, job.Input{Code: "1", Sallyport: &job.Request{Session: "a", Env: map[string]string{"A": "b"}}}, nil)
 	if r.Output.Sallyport.End != job.EndRefused {
 		t.Errorf("%+v", r.Output.Sallyport)

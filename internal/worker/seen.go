@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,8 @@ import (
 // Bounds of what is remembered of jobs.
 const (
 	seenFor    = 2 * time.Hour // RunPod keeps results for half an hour
-	seenBytes  = 64 << 20      // of results in memory; all of them are on disk
+	seenBytes  = 64 << 20      // of results in memory
+	seenDisk   = 1 << 30       // of results on disk
 	seenTidy   = 5 * time.Minute
 	seenResult = 32 << 20
 )
@@ -36,6 +38,8 @@ type Seen struct {
 	order []string // of those whose results are in memory
 	bytes int
 	tidy  time.Time
+	disk  int64 // how much of results may be on disk
+	wrote int64 // how much was written since tidy
 }
 
 type seenRun struct {
@@ -51,7 +55,7 @@ type record struct {
 
 // NewSeen returns a store over a directory, which may be no place.
 func NewSeen(dir state.Dir, log *slog.Logger) *Seen {
-	return &Seen{dir: dir, log: log, runs: map[string]*seenRun{}}
+	return &Seen{dir: dir, log: log, runs: map[string]*seenRun{}, disk: seenDisk}
 }
 
 // name is the file of a run: the client's own ID of it, or else the job's.
@@ -116,6 +120,7 @@ func (s *Seen) End(jobID, run string, result Result) {
 		r.result = b
 		s.order = append(s.order, key)
 		s.bytes += len(b)
+		s.wrote += int64(len(b))
 		for s.bytes > seenBytes && len(s.order) > 1 {
 			if old := s.runs[s.order[0]]; old != nil {
 				s.bytes -= len(old.result)
@@ -169,10 +174,10 @@ func (s *Seen) write(key string, r record) {
 // tidyUp forgets what is old. The mutex is held.
 func (s *Seen) tidyUp() {
 	now := time.Now()
-	if now.Sub(s.tidy) < seenTidy {
+	if now.Sub(s.tidy) < seenTidy && s.wrote < s.disk/8 {
 		return
 	}
-	s.tidy = now
+	s.tidy, s.wrote = now, 0
 	for key, r := range s.runs {
 		select {
 		case <-r.done:
@@ -187,9 +192,28 @@ func (s *Seen) tidyUp() {
 	if err != nil {
 		return
 	}
+	var results []fs.FileInfo
+	total := int64(0)
 	for _, n := range names {
-		if fi, err := os.Stat(s.dir.Path(n)); err == nil && now.Sub(fi.ModTime()) > seenFor && s.runs[n] == nil {
+		fi, err := os.Stat(s.dir.Path(n))
+		switch {
+		case err != nil:
+		case now.Sub(fi.ModTime()) > seenFor && s.runs[n] == nil:
 			_ = s.dir.Remove(n)
+		case fi.Size() > begunSize:
+			results, total = append(results, fi), total+fi.Size()
 		}
 	}
+	// That a run was begun is remembered longer than what came of it.
+	slices.SortFunc(results, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, fi := range results {
+		if total <= s.disk {
+			break
+		}
+		s.write(fi.Name(), record{})
+		total -= fi.Size()
+	}
 }
+
+// begunSize is more than a record without a result takes.
+const begunSize = 64

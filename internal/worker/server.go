@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -54,6 +55,8 @@ type localJob struct {
 	result   Result
 	ran      time.Duration
 	chunks   []job.Chunk
+	buffered int // bytes of all chunks that there were
+	size     int // of the result, about
 	streamed bool
 }
 
@@ -62,7 +65,8 @@ const (
 	maxRequest  = 20 << 20
 	localKeep   = 30 * time.Minute
 	maxLocal    = 1000
-	maxBuffered = 10000 // chunks of a job
+	localBytes  = 256 << 20 // of results
+	maxBuffered = 16 << 20  // of a job's chunks
 )
 
 // NewServer returns a server. Close ends its jobs.
@@ -231,7 +235,8 @@ func (s *Server) execute(ctx context.Context, j *localJob, work Job, limit time.
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			j.streamed = true
-			if len(j.chunks) < maxBuffered {
+			const each = 64 // what a chunk takes besides
+			if j.buffered += len(c.Stdout) + len(c.Stderr) + each; j.buffered <= maxBuffered {
 				j.chunks = append(j.chunks, c)
 			}
 		})
@@ -241,7 +246,7 @@ func (s *Server) execute(ctx context.Context, j *localJob, work Job, limit time.
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j.result, j.ended = r, time.Now()
+	j.result, j.ended, j.size = r, time.Now(), sizeOf(r)
 	if j.status() == "COMPLETED" {
 		s.done.completed++
 	} else {
@@ -283,12 +288,38 @@ func (s *Server) describe(j *localJob) map[string]any {
 	return m
 }
 
-// tidy forgets jobs that ended long ago. The mutex is held.
-func (s *Server) tidy() {
-	for id, j := range s.jobs {
-		if !j.ended.IsZero() && time.Since(j.ended) > localKeep {
-			delete(s.jobs, id)
+// sizeOf is about what a result takes.
+func sizeOf(r Result) int {
+	if r.Output == nil {
+		return 0
+	}
+	size := len(r.Output.Stdout) + len(r.Output.Stderr)
+	if a := r.Output.Sallyport; a != nil {
+		for _, f := range a.Files {
+			size += len(f.Data)
 		}
+	}
+	return size
+}
+
+// tidy forgets jobs that ended long ago, and those that ended first while there
+// are too many. The mutex is held.
+func (s *Server) tidy() {
+	var ended []*localJob
+	size := 0
+	for _, j := range s.jobs {
+		if !j.ended.IsZero() {
+			ended = append(ended, j)
+			size += j.size
+		}
+	}
+	slices.SortFunc(ended, func(a, b *localJob) int { return a.ended.Compare(b.ended) })
+	for _, j := range ended {
+		if time.Since(j.ended) <= localKeep && len(s.jobs) < maxLocal && size <= localBytes {
+			break
+		}
+		delete(s.jobs, j.id)
+		size -= j.size
 	}
 }
 

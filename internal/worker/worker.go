@@ -293,7 +293,7 @@ func (w *Worker) work(ctx, life context.Context, j Job) {
 	w.log.Info("a job begins", "job", j.ID)
 	var emit func(job.Chunk)
 	if w.opts.Place.PostStream != "" {
-		emit = func(c job.Chunk) { w.chunk(ctx, j.ID, c) }
+		emit = w.stream(ctx, j.ID)
 	}
 	quiet, hush := context.WithCancel(ctx)
 	var telling sync.WaitGroup
@@ -338,13 +338,34 @@ func (w *Worker) progress(ctx context.Context, id string, began time.Time) {
 	}
 }
 
-// chunk posts a part of a stream. A part that is not taken is left out: what
-// it says is in the result, too.
-func (w *Worker) chunk(ctx context.Context, id string, c job.Chunk) {
+// streamTime bounds the attempts to post a part of a stream: the code, and then
+// its result, wait for them.
+const streamTime = 10 * time.Second
+
+// stream posts a job's stream. A part that is not taken ends it: what would
+// follow continues nothing, and all of it is in the result, too.
+func (w *Worker) stream(ctx context.Context, id string) func(job.Chunk) {
+	over := false
+	return func(c job.Chunk) {
+		if over {
+			return
+		}
+		if err := w.chunk(ctx, id, c); err != nil {
+			over = true
+			if ctx.Err() == nil {
+				w.log.Warn("a part of a job's stream was not taken: the result alone has the rest", "job", id, "error", err)
+			}
+		}
+	}
+}
+
+func (w *Worker) chunk(ctx context.Context, id string, c job.Chunk) error {
 	body, err := json.Marshal(map[string]any{"output": c})
 	if err != nil {
-		return
+		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, streamTime)
+	defer cancel()
 	for try := range 3 {
 		err = w.client.post(ctx, w.client.place.PostStream, id, false, body)
 		if err == nil || final(err) || ctx.Err() != nil {
@@ -352,7 +373,5 @@ func (w *Worker) chunk(ctx context.Context, id string, c job.Chunk) {
 		}
 		sleep(ctx, time.Duration(try+1)*500*time.Millisecond)
 	}
-	if err != nil && ctx.Err() == nil {
-		w.log.Warn("a part of a job's stream was not taken", "job", id, "error", err)
-	}
+	return err
 }

@@ -1,0 +1,126 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"sallyport/internal/sandbox/runpod/job"
+	"sallyport/internal/sandbox/runpod/runpodtest"
+	"sallyport/internal/state"
+)
+
+// TestSeenOnDisk: results do not fill the disk. What is given up of a run is
+// its result, and not that it ran.
+func TestSeenOnDisk(t *testing.T) {
+	dir := state.At(t.TempDir())
+	s := NewSeen(dir, slog.New(slog.DiscardHandler))
+	s.disk = 40_000
+	ids := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}
+	for i, id := range ids {
+		if first, _, err := s.Begin(t.Context(), "job", id); err != nil || !first {
+			t.Fatal(first, err)
+		}
+		s.End("job", id, Result{Output: &job.Output{Stdout: strings.Repeat("x", 10_000)}})
+		at := time.Now().Add(time.Duration(i-100) * time.Second) // clocks of file systems are coarse
+		if err := os.Chtimes(dir.Path(name("job", id)), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := dir.List()
+	if err != nil || len(names) != len(ids) {
+		t.Fatalf("%v, %v", names, err)
+	}
+	total := int64(0)
+	for _, n := range names {
+		fi, err := os.Stat(dir.Path(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += fi.Size()
+	}
+	if total > s.disk+2*11_000 {
+		t.Errorf("%d bytes on disk", total)
+	}
+	later := NewSeen(dir, slog.New(slog.DiscardHandler))
+	if first, known, err := later.Begin(t.Context(), "job", "a"); first || known != nil || err != nil {
+		t.Errorf("the first: %v, %v, %v", first, known, err)
+	}
+	if first, known, err := later.Begin(t.Context(), "job", "l"); first || known == nil || err != nil {
+		t.Errorf("the last: %v, %v, %v", first, known, err)
+	}
+}
+
+// TestStreamThatNobodyTakes: a result does not wait for a stream.
+func TestStreamThatNobodyTakes(t *testing.T) {
+	do := func(_ context.Context, j Job, emit func(job.Chunk)) Result {
+		for range 50 {
+			emit(job.Chunk{Stdout: "x"})
+		}
+		return ran(j)
+	}
+	bubble(t, do, nil, func(b *bench) {
+		b.fake.Inject(runpodtest.Fault{Slow: 10 * time.Minute, If: func(r *http.Request) bool {
+			return strings.Contains(r.URL.Path, "stream")
+		}})
+		id := b.submit()
+		if s := b.ends(id, 15*time.Second); s["status"] != "COMPLETED" || stdout(s) != id+"\n" {
+			t.Errorf("%v", s)
+		}
+		if n := strings.Count(b.log.String(), "stream was not taken"); n != 1 {
+			t.Errorf("said %d times", n)
+		}
+	})
+}
+
+// TestLocalAPIForgets: however many jobs there were, there is room for one more.
+func TestLocalAPIForgets(t *testing.T) {
+	big := strings.Repeat("x", localBytes/4)
+	s := NewServer(ServerOptions{Logger: slog.New(slog.DiscardHandler), Do: func(_ context.Context, j Job, emit func(job.Chunk)) Result {
+		if strings.Contains(string(j.Input), "big") {
+			return Result{Output: &job.Output{Stdout: big}}
+		}
+		for range 100 {
+			emit(job.Chunk{Stdout: big[:1<<20]})
+		}
+		return ran(j)
+	}})
+	defer s.Close()
+	var last string
+	submit := func(code string) {
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/run", strings.NewReader(`{"input": {"code": "`+code+`"}}`))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		var m map[string]string
+		if err := json.Unmarshal(w.Body.Bytes(), &m); err != nil || w.Code != 200 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		last = m["id"]
+		s.mu.Lock()
+		j := s.jobs[last]
+		s.mu.Unlock()
+		<-j.over
+	}
+	for range maxLocal + 10 {
+		submit("small")
+	}
+	if n := len(s.jobs[last].chunks); n != 15 {
+		t.Errorf("%d chunks are held", n)
+	}
+	if len(s.jobs) > maxLocal {
+		t.Errorf("%d jobs", len(s.jobs))
+	}
+	for range 8 {
+		submit("big")
+	}
+	if n := len(s.jobs); n > 6 {
+		t.Errorf("%d jobs", n)
+	}
+}
