@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -73,6 +74,12 @@ var errPlain = errors.New("plain http is not allowed for this host: add it to th
 
 const maxRedirects = 10
 
+var (
+	// errDowngrade is of a redirect that would leave the protection of TLS.
+	errDowngrade = errors.New("the registry redirects from https to plain http")
+	errAnswer    = errors.New("the registry's answer has no end")
+)
+
 var errRedirects = fmt.Errorf("more than %d redirects", maxRedirects)
 
 // guard lets nothing out that is not to leave, and ends answers that stall.
@@ -92,10 +99,15 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%q is no scheme of a registry", r.URL.Scheme)
 	}
 	// The client above follows as many as there are.
-	for q, n := r, 0; q != nil && q.Response != nil; q = q.Response.Request {
+	first, n := r, 0
+	for ; first.Response != nil && first.Response.Request != nil; first = first.Response.Request {
 		if n++; n > maxRedirects {
 			return nil, fmt.Errorf("%s: %w", r.URL.Host, errRedirects)
 		}
+	}
+	// A registry elsewhere has no business with this machine's services.
+	if r.URL.Scheme == "http" && first.URL.Scheme == "https" {
+		return nil, fmt.Errorf("%s: %w", r.URL.Host, errDowngrade)
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	resp, err := g.base.RoundTrip(r.WithContext(ctx))
@@ -104,7 +116,28 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp.Body = newStallGuard(resp.Body, g.opts.Stall, ctx, cancel)
+	if !strings.Contains(first.URL.Path, "/blobs/") { // whose readers know their sizes
+		resp.Body = &shortBody{resp.Body, maxAnswer}
+	}
 	return resp, nil
+}
+
+// maxAnswer bounds what a registry says besides blobs.
+const maxAnswer = 32 << 20
+
+// shortBody is an answer that may have so many bytes and no more: not every
+// reader of one has a limit.
+type shortBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (s *shortBody) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	if s.left -= int64(n); s.left < 0 {
+		return 0, errAnswer
+	}
+	return n, err
 }
 
 // plain reports whether the host may be asked over plain HTTP.

@@ -192,7 +192,7 @@ func (c *Client) layer(ctx context.Context, img v1.Image, desc v1.Descriptor, fi
 		}
 		tell.add(-n)
 		var machine *fs.PathError
-		if try == attempts || ctx.Err() != nil || errors.Is(err, flatten.ErrLayer) || errors.As(err, &machine) || errors.Is(err, errPlain) || errors.Is(err, errRedirects) {
+		if try == attempts || ctx.Err() != nil || errors.Is(err, flatten.ErrLayer) || errors.As(err, &machine) || errors.Is(err, errPlain) || errors.Is(err, errDowngrade) || errors.Is(err, errRedirects) {
 			return err
 		}
 		select {
