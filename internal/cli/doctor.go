@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sallyport/internal/broker"
+	"sallyport/internal/hidden"
 	"sallyport/internal/policy"
 	"sallyport/internal/sandbox"
 )
@@ -97,7 +98,10 @@ func (c *doctorCmd) Run(a *app) error {
 	if c.JSON {
 		err = a.printJSON(d)
 	} else {
-		d.print(a.stdio.Out)
+		// Engines and images say some of it.
+		var text strings.Builder
+		d.print(&text)
+		_, err = io.WriteString(a.stdio.Out, hidden.Escape(text.String()))
 	}
 	if err == nil && !d.Usable {
 		err = exitError(exitFailed)

@@ -147,14 +147,14 @@ func (a *app) arrived(r image.Record, root *image.Root, quiet bool) shownImage {
 		}
 		fmt.Fprintf(a.stdio.Out, "  size    %.1f MB\n", float64(s.Bytes)/1e6)
 		if root.Python != nil {
-			fmt.Fprintf(a.stdio.Out, "  python  %s (%s)\n", root.Python, root.Python.Path)
+			fmt.Fprintf(a.stdio.Out, "  python  %s (%s)\n", root.Python, printable(root.Python.Path))
 		}
 	}
 	if len(root.Dropped) > 0 {
 		fmt.Fprintf(a.stdio.Err, "sallyport: %s: left out, because a sandbox has no use for it: %s\n", printable(r.Name), counted(root.Dropped))
 	}
 	if root.Python == nil {
-		fmt.Fprintf(a.stdio.Err, "sallyport: %s: no code can run in it: %s\n", printable(r.Name), root.Trouble)
+		fmt.Fprintf(a.stdio.Err, "sallyport: %s: no code can run in it: %s\n", printable(r.Name), printable(root.Trouble))
 	}
 	return s
 }
