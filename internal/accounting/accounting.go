@@ -15,6 +15,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sallyport/internal/broker"
@@ -95,6 +96,7 @@ type Books struct {
 	life    context.Context
 	cancel  context.CancelFunc
 	sending sync.WaitGroup
+	busy    atomic.Bool // sending
 }
 
 type rest struct {
@@ -182,10 +184,7 @@ func (b *Books) Ran(r *runs.Record) *carbon.Footprint {
 // measured.
 func (b *Books) elsewhere(r *runs.Record) carbon.Footprint {
 	out := r.Result
-	u := carbon.Usage{Wall: duration(out.RanSeconds), CPU: -1, Resolution: resolution, MemoryBytes: -1}
-	if u.Wall == 0 && !r.Began.IsZero() && r.Ended.After(r.Began) {
-		u.Wall = r.Ended.Sub(r.Began)
-	}
+	u := carbon.Usage{Wall: wallOf(r), CPU: -1, Resolution: resolution, MemoryBytes: -1}
 	if out.CPUSeconds > 0 {
 		u.CPU = duration(out.CPUSeconds)
 	}
@@ -197,6 +196,16 @@ func (b *Books) elsewhere(r *runs.Record) carbon.Footprint {
 	}
 	return b.config.Model.Footprint(u, carbon.Profile{CPUModel: out.CPUModel, PUE: b.config.Tables.PUE(r.Backend)},
 		b.config.Places.Elsewhere(r.Backend, out.Region))
+}
+
+// wallOf is how long a run on another engine took: as its place says, or else as
+// it was seen from here.
+func wallOf(r *runs.Record) time.Duration {
+	wall := duration(r.Result.RanSeconds)
+	if wall == 0 && !r.Began.IsZero() && r.Ended.After(r.Began) {
+		wall = r.Ended.Sub(r.Began)
+	}
+	return wall
 }
 
 // duration is a number of seconds that somebody else has measured.
@@ -267,13 +276,14 @@ func (b *Books) work() {
 	}
 }
 
-// send lets the outbox go on, unless it is at it.
+// send lets the outbox go on, unless it is at it. It does not wait: a dashboard
+// that does not answer holds up neither the ledger nor the end.
 func (b *Books) send() {
-	if b.config.Dashboard == nil {
+	if b.config.Dashboard == nil || !b.busy.CompareAndSwap(false, true) {
 		return
 	}
-	b.sending.Wait() // at most one at a time
 	b.sending.Go(func() {
+		defer b.busy.Store(false)
 		if err := b.config.Dashboard.Send(b.life, false); err != nil && b.life.Err() == nil {
 			b.config.Log.Warn("reporting to the dashboard; it is tried again", "error", err)
 		}

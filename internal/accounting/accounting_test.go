@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -311,6 +312,56 @@ func TestUnknownEnds(t *testing.T) {
 	b.Ran(&runs.Record{ID: "z", Backend: "runpod", Created: noon, Result: &runs.Result{End: sandbox.BatchFailed, Region: "EU-FR-1", RanSeconds: 3, CPUSeconds: 1}})
 	b.Close()
 	if e := o.entries(); len(e) != 1 || e[0].Failed != 1 || e[0].Country != "FRA" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A dashboard that takes requests and does not answer holds up neither the
+// ledger nor the program's end.
+func TestSilentDashboard(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	asked, over := make(chan struct{}, 100), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked <- struct{}{}
+		<-over
+	}))
+	defer server.Close()
+	defer close(over)
+	o.url = server.URL
+	b := o.books(nil)
+	for n := range 20 { // what earlier processes left: each would be waited for
+		key := fmt.Sprint("earlier ", n)
+		if err := b.config.Dashboard.Add(codecarbon.Stream{Key: key}, codecarbon.Delta{Seconds: 1, Kilograms: 1, CPU: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.config.Dashboard.End(key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Start()
+	<-asked // and from now on it is waited for
+	for n := 1; n <= 2; n++ {
+		b.Executed(execution(fmt.Sprint(n), "s", time.Second, time.Second))
+		for len(o.entries()) < n {
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	begun := time.Now()
+	b.Close()
+	if took := time.Since(begun); took > 60*time.Second {
+		t.Errorf("the end took %s", took)
+	}
+}
+
+func TestRanAsSeen(t *testing.T) {
+	o := newOffice(t)
+	b := o.books(func(c *Config) { c.Dashboard, c.CSV = nil, nil })
+	b.Ran(&runs.Record{ID: "a", Backend: "runpod", Created: noon, Began: noon, Ended: noon.Add(30 * time.Second), Result: &runs.Result{PeakMemoryBytes: 1e9}})
+	b.Ran(&runs.Record{ID: "b", Backend: "runpod", Created: noon, Result: &runs.Result{RanSeconds: 1, CPUSeconds: math.Inf(1)}})
+	b.Close()
+	e := o.entries()
+	if len(e) != 2 || e[0].Wall != 30 || e[0].MemoryJoules == 0 {
 		t.Errorf("%+v", e)
 	}
 }

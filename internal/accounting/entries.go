@@ -150,9 +150,10 @@ func (b *Books) entryOf(r *runs.Record) line {
 	if out.ExitCode != 0 || out.End != "" {
 		l.Failed = 1
 	}
-	l.Wall = duration(out.RanSeconds).Seconds()
+	l.Wall = wallOf(r).Seconds()
 	if out.CPUSeconds > 0 {
-		l.CPU = &out.CPUSeconds
+		cpu := duration(out.CPUSeconds).Seconds() // a number that no place measured would keep all others from the disk
+		l.CPU = &cpu
 	}
 	l.CPUModel, l.GPUModel, l.GPUs = out.CPUModel, out.GPUModel, out.GPUs
 	l.stream, l.once = r.Backend+" "+r.ID, true
