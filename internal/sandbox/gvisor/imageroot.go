@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -199,7 +200,13 @@ func (b *Backend) imageGuest(ctx context.Context, root *image.Root, fsys hostroo
 // maxBundle bounds a guest's byte code.
 const maxBundle = 8 << 20
 
+// compileTime bounds the making of it: an image's interpreter may never end, and
+// others wait for it.
+const compileTime = 2 * time.Minute
+
 func (b *Backend) compileGuest(ctx context.Context, root *image.Root, fsys hostroot.Rootfs, dir string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, compileTime)
+	defer cancel()
 	id := "guest-" + strings.TrimPrefix(root.ID, "sha256:")[:16]
 	place, err := b.enter(id)
 	if err != nil {
