@@ -12,6 +12,7 @@ import (
 	"io"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -215,6 +216,9 @@ func (d *Deployer) find(ctx context.Context, name string) (template, endpoint re
 	return template, endpoint, err
 }
 
+// validID: IDs become parts of addresses, and of a command that people copy.
+var validID = regexp.MustCompile(`\A[A-Za-z0-9_-]{1,64}\z`)
+
 // one is the object of that name, nil where there is none.
 func one(ctx context.Context, list func(context.Context) ([]rest.Object, error), name string) (rest.Object, error) {
 	all, err := list(ctx)
@@ -226,6 +230,9 @@ func one(ctx context.Context, list func(context.Context) ([]rest.Object, error),
 		// RunPod may add to a name what it does to the object.
 		if o.Name() != name && o.Name() != name+" -fb" {
 			continue
+		}
+		if !validID.MatchString(o.ID()) {
+			return nil, fmt.Errorf("RunPod tells of %q with an id that is none", name)
 		}
 		if found != nil {
 			return nil, fmt.Errorf("there are two of the name %q (%s and %s): remove one", name, found.ID(), o.ID())
@@ -283,7 +290,7 @@ func (d *Deployer) do(ctx context.Context, out *Outcome, s Step) (rest.Object, e
 	o, err := d.API.Send(ctx, s.Method, s.Path, body)
 	if err == nil {
 		out.Steps = append(out.Steps, s)
-		if s.Method == "POST" && o.ID() == "" {
+		if s.Method == "POST" && !validID.MatchString(o.ID()) {
 			err = errors.New("RunPod's answer has no id")
 		}
 	}
@@ -364,6 +371,9 @@ func (d *Deployer) Await(ctx context.Context, endpoint string, min int) (*rest.S
 	unhealthy := 0
 	for first := true; ; first = false {
 		w, err := d.API.Workers(ctx, endpoint)
+		if err != nil && ctx.Err() != nil {
+			return &last, tooLate(ctx, endpoint, last)
+		}
 		if err != nil {
 			return &last, fmt.Errorf("the workers of %s: %w", endpoint, err)
 		}
@@ -384,12 +394,17 @@ func (d *Deployer) Await(ctx context.Context, endpoint string, min int) (*rest.S
 		select {
 		case <-time.After(every):
 		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return &last, fmt.Errorf("no worker of %s is ready yet (%s): RunPod may have no such machine free; 'sallyport deploy runpod' goes on waiting, and --gpu or --data-center choose others", endpoint, describe(last))
-			}
-			return &last, ctx.Err()
+			return &last, tooLate(ctx, endpoint, last)
 		}
 	}
+}
+
+// tooLate says why the wait has ended with ctx.
+func tooLate(ctx context.Context, endpoint string, last rest.Summary) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("no worker of %s is ready yet (%s): RunPod may have no such machine free; 'sallyport deploy runpod' goes on waiting, and --gpu or --data-center choose others", endpoint, describe(last))
+	}
+	return ctx.Err()
 }
 
 func describe(s rest.Summary) string {

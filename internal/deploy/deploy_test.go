@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -252,6 +253,39 @@ func TestProblems(t *testing.T) {
 	}
 	if errors.Is(err, rest.ErrUnknown) {
 		t.Error("a refused request is not unknown")
+	}
+}
+
+// TestHostileAnswers: what the service says of itself is no address, and what
+// it repeats has no key.
+func TestHostileAnswers(t *testing.T) {
+	status := http.StatusOK
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		if status != http.StatusOK {
+			fmt.Fprintf(w, `{"detail": "you said %s"}`, r.Header.Get("Authorization"))
+			return
+		}
+		fmt.Fprintf(w, `{"templates": [{"id": "x; reboot", "name": %q}]}`, spec().templateName())
+	}))
+	defer h.Close()
+	api, err := rest.New(h.URL, "the-key", "test", h.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&Deployer{API: api}).Down(t.Context(), spec().Name); err == nil || !strings.Contains(err.Error(), "an id that is none") {
+		t.Error(err)
+	}
+	status = http.StatusBadRequest
+	if _, err := (&Deployer{API: api}).Up(t.Context(), spec()); err == nil || strings.Contains(err.Error(), "the-key") || !strings.Contains(err.Error(), "you said") {
+		t.Error(err)
+	}
+	// A wait that ends in the middle of a request says what was waited for.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	if _, err := (&Deployer{API: api}).Await(ctx, "ep", 1); err == nil || !strings.Contains(err.Error(), "no worker of ep is ready yet") {
+		t.Error(err)
 	}
 }
 

@@ -251,7 +251,8 @@ func (c *Client) once(ctx context.Context, method, path string, data []byte, out
 		if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
 			after = time.Duration(min(s, 600)) * time.Second
 		}
-		return after, problem(res, b)
+		// What a service repeats of a request is no place for the key.
+		return after, problem(res, bytes.ReplaceAll(b, []byte(c.key), []byte("***")))
 	}
 	if len(b) == 0 {
 		return 0, nil
