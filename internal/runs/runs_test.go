@@ -264,6 +264,22 @@ func TestOneFollows(t *testing.T) {
 	}
 }
 
+// TestCancelOfADetachedRun: the record of a run that nobody follows says so.
+func TestCancelOfADetachedRun(t *testing.T) {
+	s := newStore(t, newService())
+	j, _ := begin(t, s, Options{Detached: true})
+	j.Close()
+	if err := s.Cancel(t.Context(), j.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.Get(j.ID()); err != nil || r.State != Ended || r.Result.End != sandbox.BatchCancelled {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if err := s.Remove(j.ID()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFilesThatCouldNotBeFetchedStayThere(t *testing.T) {
 	s := newStore(t, newService())
 	j, r := begin(t, s, Options{})

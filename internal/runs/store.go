@@ -160,7 +160,8 @@ func (s *Store) engine(name string) (sandbox.Backend, error) {
 }
 
 // Cancel asks the service to end a run, whoever follows it. It is not an error
-// when the run has ended meanwhile.
+// when the run has ended meanwhile. Where nobody follows it, its end is waited
+// for, for a while, so that the record tells of it.
 func (s *Store) Cancel(ctx context.Context, id string) error {
 	r, err := s.Get(id)
 	if err != nil {
@@ -168,6 +169,14 @@ func (s *Store) Cancel(ctx context.Context, id string) error {
 	}
 	if r.State == Ended {
 		return nil
+	}
+	j, err := s.Attach(ctx, id)
+	if err == nil {
+		defer j.Close()
+		return s.cancelAlone(ctx, j)
+	}
+	if !errors.Is(err, ErrFollowed) {
+		return err
 	}
 	run, err := s.attach(ctx, r)
 	if errors.Is(err, sandbox.ErrGone) {
@@ -178,6 +187,22 @@ func (s *Store) Cancel(ctx context.Context, id string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("run %s: %w", id, err)
+	}
+	return nil
+}
+
+// cancelAlone cancels a run that nobody else follows.
+func (s *Store) cancelAlone(ctx context.Context, j *Job) error {
+	if j.Record().State == Ended {
+		return nil
+	}
+	if err := j.Cancel(ctx); err != nil {
+		return fmt.Errorf("run %s: %w", j.ID(), err)
+	}
+	wait, end := context.WithTimeout(ctx, tidyTimeout)
+	defer end()
+	if _, err := j.Wait(wait, nil); err != nil {
+		s.log.Info("a cancelled run has not ended yet", "run", j.ID(), "error", err)
 	}
 	return nil
 }
