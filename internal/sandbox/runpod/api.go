@@ -22,6 +22,7 @@ const (
 	maxAnswer   = 24 << 20 // RunPod's own limit on results is 20 MB
 	maxTrouble  = 64 << 10 // of an answer that is an error
 	callTimeout = 45 * time.Second
+	slowest     = 64 << 10    // bytes of a job or an answer that a connection carries in a second
 	maxHold     = time.Minute // of a Retry-After
 )
 
@@ -98,8 +99,10 @@ func (a *api) call(ctx context.Context, op, path string, query url.Values, body 
 		return nil, fail(err)
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(callTimeout+carried(len(body)), func() { cancel(context.DeadlineExceeded) })
+	defer late.Stop()
 	method := http.MethodGet
 	if op == "run" || op == "runsync" || op == "cancel" {
 		method = http.MethodPost
@@ -122,9 +125,10 @@ func (a *api) call(ctx context.Context, op, path string, query url.Values, body 
 	}
 	res, err := a.http.Do(req)
 	if err != nil {
-		return nil, &trouble{op: op, err: plainError(err), sent: mayHaveArrived(err)}
+		return nil, &trouble{op: op, err: inTime(ctx, plainError(err)), sent: mayHaveArrived(err)}
 	}
 	defer res.Body.Close()
+	late.Reset(callTimeout + carried(maxAnswer))
 	t := &trouble{op: op, status: res.StatusCode, sent: true}
 	if res.StatusCode/100 == 3 {
 		t.err = fmt.Errorf("%w: the service redirects to another address, and the API key does not go there", errRefusedHere)
@@ -145,7 +149,7 @@ func (a *api) call(ctx context.Context, op, path string, query url.Values, body 
 		}
 		return nil, t
 	case err != nil:
-		t.status, t.err = 0, plainError(err)
+		t.status, t.err = 0, inTime(ctx, plainError(err))
 		return nil, t
 	case int64(len(answer)) > limit:
 		t.status, t.err = 0, fmt.Errorf("%w: the answer is larger than %d MiB", errRefusedHere, maxAnswer>>20)
@@ -155,6 +159,17 @@ func (a *api) call(ctx context.Context, op, path string, query url.Values, body 
 		return nil, t
 	}
 	return answer, nil
+}
+
+// carried is how long a slow connection takes.
+func carried(size int) time.Duration { return time.Duration(size) * time.Second / slowest }
+
+// inTime is err, or that there was none left.
+func inTime(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return context.DeadlineExceeded
+	}
+	return err
 }
 
 // plainError is an error of net/http without the URL, which says nothing.

@@ -133,15 +133,16 @@ func (b *Backend) worker(ctx context.Context, endpoint string, wait time.Duratio
 		close(b.asking[endpoint])
 		delete(b.asking, endpoint)
 	}()
+	ttl := max(wait, time.Minute) + probeRuntime + 5*time.Minute
 	body, err := json.Marshal(map[string]any{
 		"input":  job.Input{Sallyport: &job.Request{Version: job.Version, Probe: 1}},
-		"policy": map[string]int64{"executionTimeout": probeRuntime.Milliseconds(), "ttl": (max(wait, time.Minute) + probeRuntime + 5*time.Minute).Milliseconds()},
+		"policy": map[string]int64{"executionTimeout": probeRuntime.Milliseconds(), "ttl": ttl.Milliseconds()},
 	})
 	if err != nil {
 		return nil, err
 	}
 	// A question has no effect: it may be asked again.
-	r := &run{b: b, api: b.api(endpoint), spec: runSpec{Endpoint: endpoint, Queue: wait, Timeout: probeRuntime, Sent: time.Now()}, probe: true}
+	r := &run{b: b, api: b.api(endpoint), spec: runSpec{Endpoint: endpoint, Queue: wait, Timeout: probeRuntime, TTL: ttl, Sent: time.Now()}, probe: true}
 	patience := time.AfterFunc(sayWaiting, func() {
 		b.log.Warn("runpod: no code is sent before a worker has said what it enforces, and none has answered yet: one may be starting", "endpoint", endpoint)
 	})

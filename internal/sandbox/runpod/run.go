@@ -28,6 +28,9 @@ const (
 	crashLoopStarting = 6 * time.Minute
 	// overdue is how long after its time a job may still be said to run.
 	overdue = time.Minute
+	// missingEnough is how often in a row RunPod says so before it is believed
+	// that it does not know a job.
+	missingEnough = 3
 	// cancelWait bounds the attempts to cancel.
 	cancelWait = 20 * time.Second
 	// confirmWait is how long a cancelled job may still be said to go on.
@@ -69,6 +72,7 @@ type run struct {
 	whyText    string
 	whySince   time.Time
 	requeued   int
+	missing    int // how often in a row RunPod did not know it
 	attempts   []string
 	out        [2]joined
 	noStream   bool
@@ -249,8 +253,12 @@ func (r *run) look(ctx context.Context) (st *jobStatus, moved bool, err error) {
 		if t.status == 404 && time.Since(r.spec.Sent) < young {
 			return &jobStatus{Status: inQueue}, false, nil
 		}
+		if r.missing++; t.status == 404 && r.missing < missingEnough {
+			return &jobStatus{Status: word(r.lastStatus)}, false, nil // asked again
+		}
 		return nil, false, t
 	}
+	r.missing = 0
 	st = &jobStatus{}
 	if err := json.Unmarshal(answer, st); err != nil {
 		return &jobStatus{Status: word(r.lastStatus)}, moved, nil // asked again
@@ -294,6 +302,9 @@ func (r *run) lost(ctx context.Context, err error) (sandbox.BatchResult, error) 
 // and cancels what takes too long.
 func (r *run) attend(ctx context.Context, st *jobStatus) error {
 	now := time.Now()
+	if r.why == "" && r.spec.TTL > 0 && now.Sub(r.spec.Sent) > r.spec.TTL+overdue {
+		r.give(ctx, sandbox.BatchFailed, fmt.Sprintf("RunPod was to drop the run %v after its submission, and still says %q of it: it was cancelled", r.spec.TTL, line(string(st.Status), 40)))
+	}
 	switch st.Status {
 	case inProgress, running:
 		if r.began.IsZero() || r.lastStatus == inQueue && r.requeued > 0 {

@@ -177,7 +177,7 @@ func (b *Backend) instance() string {
 func (b *Backend) explain(op, endpoint string, t *trouble) error {
 	switch {
 	case errors.Is(t.err, context.DeadlineExceeded) && t.sent:
-		return b.fail(op, sandbox.ErrUnavailable, "RunPod did not answer within %v", callTimeout)
+		return b.fail(op, sandbox.ErrUnavailable, "RunPod did not answer in time")
 	case errors.Is(t.err, context.Canceled), errors.Is(t.err, context.DeadlineExceeded):
 		return &sandbox.Error{Op: op, Backend: Name, Err: t.err}
 	case errors.Is(t.err, errNoKey):

@@ -116,10 +116,12 @@ func (b *Backend) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, e
 		return nil, b.explain("start", endpoint, t)
 	}
 	if ctx.Err() != nil { // given up meanwhile
-		if err := r.Destroy(ctx); err != nil {
-			b.log.Warn("runpod: a run that was given up could not be cancelled", "run", r.id, "error", err)
+		err := r.Destroy(ctx)
+		if err == nil {
+			return nil, ctx.Err()
 		}
-		return nil, ctx.Err()
+		// The caller has it, to try again and to say that it may go on.
+		b.log.Warn("runpod: a run that was given up could not be cancelled", "run", r.id, "error", err)
 	}
 	return r, nil
 }

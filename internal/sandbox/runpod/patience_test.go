@@ -1,0 +1,116 @@
+package runpod
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sallyport/internal/sandbox"
+	"sallyport/internal/sandbox/runpod/runpodtest"
+)
+
+// trickle is a body that takes its time.
+type trickle struct {
+	io.Reader
+	each time.Duration
+}
+
+func (r trickle) Read(p []byte) (int, error) {
+	time.Sleep(r.each)
+	return r.Reader.Read(p[:min(len(p), 1<<20)])
+}
+
+func (trickle) Close() error { return nil }
+
+// TestSlowConnection: what is large may take longer, and nothing takes for ever.
+func TestSlowConnection(t *testing.T) {
+	large := `"` + strings.Repeat("x", 10<<20) + `"`
+	call := func(upload, each time.Duration, body []byte) (n int, failed *trouble) {
+		synctest.Test(t, func(t *testing.T) {
+			a := &api{base: "https://x/e", key: func(context.Context) (string, error) { return "k", nil }, gates: newGates(),
+				http: &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+					select {
+					case <-time.After(upload):
+					case <-r.Context().Done():
+						return nil, r.Context().Err()
+					}
+					return &http.Response{StatusCode: 200, Header: http.Header{}, Body: trickle{strings.NewReader(large), each}}, nil
+				})}}
+			var answer []byte
+			answer, failed = a.call(t.Context(), "run", "", nil, body)
+			n = len(answer)
+		})
+		return n, failed
+	}
+	if n, failed := call(100*time.Second, 15*time.Second, make([]byte, 10<<20)); failed != nil || n != len(large) {
+		t.Errorf("%d bytes, %v", n, failed)
+	}
+	if _, failed := call(100*time.Second, 0, nil); failed == nil || !errors.Is(failed.err, context.DeadlineExceeded) || !failed.sent {
+		t.Errorf("%v", failed)
+	}
+}
+
+// TestOneWrongWord: that RunPod does not know a job is believed when it says so
+// more than once.
+func TestOneWrongWord(t *testing.T) {
+	bubble(t, runpodtest.Options{}, nil, func(f *fixture) {
+		f.work("w1", &speaker{report: strong()})
+		r := f.start(spec("x"))
+		time.Sleep(time.Minute)
+		for _, op := range []string{"status", "stream"} {
+			f.fake.Inject(runpodtest.Fault{Op: op, Times: 1, Status: 404})
+		}
+		if res := f.result(r); string(res.Stdout) != "ran x\n" {
+			t.Errorf("%+v", res)
+		}
+	})
+}
+
+// TestStrangeStates: a service that never says that a run has ended is not
+// listened to for ever.
+func TestStrangeStates(t *testing.T) {
+	bubble(t, runpodtest.Options{}, nil, func(f *fixture) {
+		f.work("w1", &speaker{report: strong()})
+		if _, err := f.engine.Probe(f.ctx); err != nil {
+			t.Fatal(err)
+		}
+		r := f.start(spec("x"))
+		real := f.engine.http.Transport
+		f.engine.http.Transport = roundTripper(func(q *http.Request) (*http.Response, error) {
+			if strings.Contains(q.URL.Path, "/status/") || strings.Contains(q.URL.Path, "/stream/") {
+				return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"id": "x", "status": "PONDERING"}`))}, nil
+			}
+			return real.RoundTrip(q)
+		})
+		began := time.Now()
+		res := f.result(r)
+		if res.End != sandbox.BatchFailed || time.Since(began) > r.spec.TTL+10*time.Minute {
+			t.Errorf("after %v: %+v", time.Since(began), res)
+		}
+		wantText(t, "the error", res.Error, "PONDERING", "cancelled")
+	})
+}
+
+// TestGivenUpAndOutOfReach: a run that was given up while it was submitted and
+// that could not be cancelled is not forgotten.
+func TestGivenUpAndOutOfReach(t *testing.T) {
+	bubble(t, runpodtest.Options{}, nil, func(f *fixture) {
+		f.work("w1", &speaker{report: strong()})
+		if _, err := f.engine.Probe(f.ctx); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(f.ctx)
+		f.fake.Inject(runpodtest.Fault{Op: "cancel", Before: true})
+		f.fake.Inject(runpodtest.Fault{Op: "run", Times: 1, Slow: 2 * time.Second})
+		time.AfterFunc(time.Second, cancel)
+		r, err := f.engine.Start(ctx, spec("x"))
+		if err != nil || !strings.Contains(string(r.Handle().Data), `"job":`) {
+			t.Fatalf("%v, %v", r, err)
+		}
+	})
+}
