@@ -77,16 +77,23 @@ func client() *http.Client {
 	return &http.Client{Timeout: requestTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// errElsewhere: the service knows zones, and nothing of clouds.
-var errElsewhere = errors.New("only countries and zones can be asked about")
+// What cannot be asked about: the service knows zones and whole countries,
+// nothing of clouds, and a country's mean says nothing of a region of it.
+var (
+	errElsewhere = errors.New("only countries and zones can be asked about")
+	errRegion    = errors.New("regions have other names at Electricity Maps: set carbon.electricityMapsZone (such as CA-QC); until then the table's number of the region is used")
+)
 
 // query is what is asked about a place.
 func (s *Service) query(l carbon.Location, here bool) (string, error) {
 	if here && s.opts.Zone != "" {
 		return "zone=" + url.QueryEscape(s.opts.Zone), nil
 	}
-	if l.Cloud != "" {
+	switch {
+	case l.Cloud != "":
 		return "", errElsewhere
+	case l.Region != "":
+		return "", errRegion
 	}
 	region, err := language.ParseRegion(l.Country)
 	if err != nil || len(region.String()) != 2 {
@@ -204,7 +211,11 @@ type place struct {
 func (l *Locator) Known() (carbon.Location, bool) {
 	raw, err := l.Dir.Read(placeFile, maxAnswer)
 	var p place
-	if err != nil || json.Unmarshal(raw, &p) != nil || l.now().Sub(p.Time) > placeFor || p.Location.Country == "" {
+	if err != nil || json.Unmarshal(raw, &p) != nil || p.Location.Country == "" {
+		return carbon.Location{}, false
+	}
+	// One of the future was kept before the clock was set back.
+	if age := l.now().Sub(p.Time); age > placeFor || age < -placeFor {
 		return carbon.Location{}, false
 	}
 	return p.Location, true

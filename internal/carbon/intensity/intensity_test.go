@@ -82,6 +82,27 @@ func TestElectricityMaps(t *testing.T) {
 	if err := zoned.Refresh(t.Context(), carbon.Location{Cloud: "gcp", Region: "x"}, false); err == nil {
 		t.Error("a cloud's region was asked about")
 	}
+
+	// The mean of Canada is no number of Quebec's, which has forty times less.
+	quebec := carbon.Location{Country: "CAN", Region: "quebec"}
+	body = `{"carbonIntensity":170}`
+	mean := New(Options{Base: server.URL, Token: func() string { return "" }})
+	if err := mean.Refresh(t.Context(), carbon.Location{Country: "CAN"}, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := mean.Refresh(t.Context(), quebec, true); err == nil || !strings.Contains(err.Error(), "carbon.electricityMapsZone") {
+		t.Errorf("a region was asked about as its country: %v", err)
+	}
+	if g, ok := mean.Now(quebec, true); ok {
+		t.Errorf("%+v", g)
+	}
+	zoned = New(Options{Base: server.URL, Token: func() string { return "" }, Zone: "CA-QC"})
+	if err := zoned.Refresh(t.Context(), quebec, true); err != nil {
+		t.Error(err)
+	}
+	if g, ok := zoned.Now(quebec, true); !ok || g.Region != "quebec" {
+		t.Errorf("%+v", g)
+	}
 }
 
 func TestLocate(t *testing.T) {
@@ -126,7 +147,11 @@ func TestLocate(t *testing.T) {
 		if again, err := l.Locate(t.Context(), has); err != nil || again != got || asked != before {
 			t.Errorf("%s, asked %d times more, %v", again, asked-before, err)
 		}
-		now = now.Add(25 * time.Hour)
+		now = now.Add(-48 * time.Hour) // the clock was set back
+		if _, ok := l.Known(); ok {
+			t.Error("known from the future")
+		}
+		now = now.Add(48*time.Hour + 25*time.Hour)
 		if _, ok := l.Known(); ok {
 			t.Error("known after a day")
 		}
