@@ -120,7 +120,7 @@ func (u *Usage) line() string {
 
 // brief is a number with two significant digits.
 func brief(f float64) string {
-	if f >= 100 {
+	if f >= 99.5 {
 		return strconv.FormatFloat(math.Round(f), 'f', 0, 64)
 	}
 	return fmt.Sprintf("%.2g", f)

@@ -123,3 +123,12 @@ func TestUsageInResults(t *testing.T) {
 		}
 	}
 }
+
+func TestBrief(t *testing.T) {
+	t.Parallel()
+	for f, want := range map[float64]string{0: "0", 0.0123: "0.012", 1.26: "1.3", 12.34: "12", 99.4: "99", 99.7: "100", 1234.6: "1235"} {
+		if got := brief(f); got != want {
+			t.Errorf("%v is %s, want %s", f, got, want)
+		}
+	}
+}
