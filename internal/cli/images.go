@@ -17,6 +17,7 @@ import (
 	"sallyport/internal/image/flatten"
 	"sallyport/internal/image/registry"
 	"sallyport/internal/settings"
+	"sallyport/internal/snapshot"
 )
 
 // imageStore is where the settings keep images.
@@ -270,8 +271,11 @@ func (a *app) bound(id string) (bool, error) {
 			continue // prepared, and made again
 		}
 		binding, err := store.Binding(e.Name)
+		if errors.Is(err, snapshot.ErrNone) {
+			continue // removed meanwhile
+		}
 		if err != nil {
-			continue // removed meanwhile, or nobody can restore it
+			return false, fmt.Errorf("what a session that sleeps needs is not known: %w", err)
 		}
 		for line := range strings.Lines(binding) {
 			if strings.TrimSpace(line) == "image: "+id {

@@ -194,6 +194,18 @@ func TestBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(false)
+	// What cannot be read may be the one that needs it.
+	write("session-2", "engine: gvisor")
+	manifest := filepath.Join(l.app.settings.StateDir, "snapshots", "session-2", "manifest.json")
+	if err := os.Remove(manifest); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(manifest, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.app.bound(id); err == nil {
+		t.Error("what a session needs cannot be read, and the image may go")
+	}
 }
 
 func TestMeter(t *testing.T) {
