@@ -214,13 +214,26 @@ func (c *client) authorized(ctx context.Context, call string, in, out any) error
 	}
 	err = c.once(ctx, call, in, out, cred, true)
 	var answer *apiError
-	if cred.refresh == "" || !errors.As(err, &answer) || answer.status != http.StatusUnauthorized {
+	if !errors.As(err, &answer) || answer.status != http.StatusUnauthorized {
+		return err
+	}
+	if cred.refresh == "" {
+		c.forget(cred) // the user may put others in their place
 		return err
 	}
 	if cred, err = c.credential(ctx, cred.token); err != nil {
 		return err
 	}
 	return c.once(ctx, call, in, out, cred, true)
+}
+
+// forget has credentials that were refused looked for again by the next call.
+func (c *client) forget(refused *credential) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.found == refused {
+		c.found = nil
+	}
 }
 
 // once is one request.

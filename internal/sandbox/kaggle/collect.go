@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -121,6 +122,10 @@ func (r *run) decoded(ctx context.Context, l *listing, h *handle) (*outcome, err
 	if unlisted > 0 {
 		o.result.Notes = append(o.result.Notes, fmt.Sprintf("%d files do not come back: Kaggle did not keep them", unlisted))
 	}
+	if result.FilesLeft {
+		o.left = true
+		o.result.Notes = append(o.result.Notes, "not all files are listed; the others stay at "+h.URL)
+	}
 	if left > 0 {
 		o.left = true
 		o.result.Notes = append(o.result.Notes, fmt.Sprintf("%d files (%d MB) do not come back, for they are over kaggle.maxOutput or have names that cannot be used; they stay at %s", left, bytes>>20, h.URL))
@@ -183,7 +188,11 @@ func (r *run) undecided(s statusAnswer, l *listing, h *handle, why error) *outco
 		}
 	}
 	sortFiles(files)
-	o.files, _, _ = choose(files, r.backend.opts.MaxOutput)
+	var left int
+	if o.files, left, _ = choose(files, r.backend.opts.MaxOutput); left > 0 {
+		o.left = true
+		b.Notes = append(slices.Clone(b.Notes), fmt.Sprintf("%d files have names that cannot be used; they stay at %s", left, h.URL))
+	}
 	for i := range o.files {
 		o.files[i].size = -1
 	}

@@ -190,6 +190,26 @@ func TestServiceInTrouble(t *testing.T) {
 			t.Errorf("%d requests, %d kernels", n, k)
 		}
 	})
+	t.Run("credentials that were put in place of refused ones count at once", func(t *testing.T) {
+		w := newWorld(t, true)
+		file := filepath.Join(t.TempDir(), "token")
+		put := func(token string) {
+			if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.opts.Credentials = Sources{APIToken: file}
+		put(testToken)
+		b := w.engine()
+		w.result(w.start(b, w.spec("print(1)")))
+		const fresh = "another-token-of-ada"
+		w.account.Tokens = []string{fresh} // the first was revoked
+		if _, err := b.Start(context.Background(), w.spec("print(1)")); err == nil {
+			t.Error("a revoked token was taken")
+		}
+		put(fresh)
+		w.result(w.start(b, w.spec("print(1)")))
+	})
 	t.Run("a redirect takes no credentials along", func(t *testing.T) {
 		w := newWorld(t, true)
 		w.service.Inject(kaggletest.Fault{Call: "IntrospectToken", Kind: kaggletest.Redirect, To: w.service.StorageURL() + "/steal", Times: -1})

@@ -62,6 +62,7 @@ type wireResult struct {
 	CodeCarbon *wireCarbon `json:"codecarbon"`
 	Notes      []string    `json:"notes"`
 	Files      []wireFile  `json:"files"`
+	FilesLeft  bool        `json:"filesLeft"` // there are more than Files has
 }
 
 type wireStream struct {
@@ -160,7 +161,7 @@ func sane(f float64) float64 {
 // word keeps a short text of few kinds of characters.
 func word(s string) string {
 	s = clean(s, nil)
-	return s[:min(len(s), 40)]
+	return strings.ToValidUTF8(s[:min(len(s), 40)], "")
 }
 
 // batchResult is a result file as the caller sees it.

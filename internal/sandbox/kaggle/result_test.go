@@ -243,6 +243,34 @@ os.symlink("/etc/passwd", "link")
 	w.noSecrets()
 }
 
+// Files that the bootstrap could not list are not deleted with the script.
+func TestFilesThatAreNotListed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	b := w.engine()
+	// What is listed is a directory that is not there any more.
+	r := w.start(b, w.spec("import os\nopen('kept', 'w').write('x')\nos.makedirs('sallyport-manifest.json.part')"))
+	got := w.result(r)
+	if got.End != "" || got.ExitCode != 0 || !strings.Contains(strings.Join(got.Notes, "\n"), "could not be listed") {
+		t.Fatalf("%+v", got)
+	}
+	w.fetched(r)
+	if err := r.Destroy(context.Background()); err != nil || len(w.service.Kernels()) != 1 {
+		t.Errorf("%v, %d kernels", err, len(w.service.Kernels()))
+	}
+}
+
+// A mark of the encoding before the code is none of it, as in a file that Python
+// runs itself.
+func TestByteOrderMark(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	b := w.engine()
+	if got := w.result(w.start(b, w.spec("\ufeffprint(1)"))); got.ExitCode != 0 || string(got.Stdout) != "1\n" {
+		t.Errorf("%+v %s", got, got.Stderr)
+	}
+}
+
 func TestASessionThatLeavesNoResult(t *testing.T) {
 	w := newWorld(t, false)
 	b := w.engine()

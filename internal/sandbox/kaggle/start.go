@@ -291,7 +291,7 @@ func (b *Backend) find(ctx context.Context, id string) (sandbox.Run, error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	h := &handle{
 		User: user, Slug: b.slug(id), Pushed: now, NotAfter: now.Add(defaultQueue), Until: now.Add(maxSession + defaultQueue),
-		OutputBytes: sandbox.DefaultLimits.OutputBytes,
+		OutputBytes: sandbox.DefaultLimits.OutputBytes, Keep: b.opts.Keep,
 	}
 	h.URL = b.pageOf(h)
 	_, err = b.status(ctx, kernelRequest{UserName: user, KernelSlug: h.Slug})

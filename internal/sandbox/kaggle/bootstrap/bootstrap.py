@@ -216,9 +216,11 @@ def main(payload):
     except BaseException as e:
         result["end"], result["error"] = "failed", "%s: %s" % (type(e).__name__, e)
     try:
-        result["files"] = results.collect(workspace, placed, OURS, os.path.join(workspace, ARCHIVE), result["notes"])
+        result["files"], whole = results.collect(workspace, placed, OURS, os.path.join(workspace, ARCHIVE), result["notes"])
+        result["filesLeft"] = not whole
         write(os.path.join(workspace, MANIFEST), results.manifest(payload, placed, result))
     except BaseException as e:
+        result["filesLeft"] = True
         result["notes"].append("what the program left could not be listed: %s: %s" % (type(e).__name__, e))
     write(os.path.join(workspace, RESULT), result)
     shutil.rmtree(private, ignore_errors=True)

@@ -47,7 +47,7 @@ def main():
     with open(sys.argv[1], encoding="utf-8") as f:
         config = json.load(f)
     path, filename = config["path"], config["filename"]
-    with open(path, encoding="utf-8", newline="") as f:
+    with open(path, encoding="utf-8-sig", newline="") as f:  # a mark of the encoding is no code
         source = f.read()
     # The code's lines, under the name that the user knows it by.
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)

@@ -14,7 +14,8 @@ LISTED = 20000
 
 
 def collect(workspace, placed, ours, archive, notes):
-    """The files of the workspace: a list of what they are."""
+    """The files of the workspace: a list of what they are, and whether all are
+    in it."""
     files, others, hashed = [], 0, 0
     for directory, names, found in os.walk(workspace):
         names.sort()
@@ -41,13 +42,14 @@ def collect(workspace, placed, ours, archive, notes):
             files.append(entry)
     if others:
         notes.append("%d entries of the workspace are no plain files with names in UTF-8, and do not come back" % others)
-    if len(files) > LISTED:
+    whole = len(files) <= LISTED
+    if not whole:
         notes.append("of %d files, %d come back" % (len(files), LISTED))
         del files[LISTED:]
     new = [f for f in files if not f.get("input")]
     if len(new) > MANY:
         pack(workspace, [f for f in new if f["size"] <= SMALL], archive)
-    return files
+    return files, whole
 
 
 def digest(path):
