@@ -120,6 +120,11 @@ func (b *box) args() []string {
 		add("--tmpfs", path+":"+options)
 	}
 	cover("/dev/mqueue")
+	if f.podman {
+		// Where mounts.conf has Podman show the host's subscriptions, with their
+		// keys: on some distributions in every container.
+		cover("/run/secrets")
+	}
 	// How much it can use.
 	if f.memory {
 		memory := strconv.FormatInt(b.limits.MemoryBytes, 10)

@@ -382,6 +382,9 @@ func TestVerify(t *testing.T) {
 		{"a read-only one", func(i *inside) {
 			i.Mounts = []mount{{At: "/srv", Type: "ext4", Options: []string{"ro"}}}
 		}, "/srv"},
+		{"subscriptions", func(i *inside) {
+			i.Mounts = []mount{{At: "/run/secrets", Root: "/containers/x/run/secrets", Type: "tmpfs", Options: []string{"ro"}}}
+		}, "/run/secrets"},
 		{"a large workspace", func(i *inside) { i.Sizes["/workspace"] = 1 << 40 }, "/workspace"},
 		{"no workspace", func(i *inside) { i.Sizes["/workspace"] = -1 }, "/workspace"},
 		{"another first process", func(i *inside) { i.PID = 2 }, "first process"},
@@ -396,7 +399,7 @@ func TestVerify(t *testing.T) {
 		})
 	}
 	in := good()
-	in.Mounts = []mount{{At: "/", Type: "overlay"}, {At: "/proc/acpi", Type: "tmpfs"}, {At: "/data", Type: "tmpfs", Options: []string{"ro"}}, {At: "/etc/hosts", Type: "ext4", Options: []string{"ro"}}}
+	in.Mounts = []mount{{At: "/", Type: "overlay"}, {At: "/proc/acpi", Type: "tmpfs"}, {At: "/data", Root: "/", Type: "tmpfs", Options: []string{"ro"}}, {At: "/etc/hosts", Type: "ext4", Options: []string{"ro"}}, {At: "/run/secrets", Root: "/", Type: "tmpfs", Options: []string{"ro", "nosuid"}}}
 	if err := b.verify(&trial{inside: in}, mustFacts(t)); err != nil {
 		t.Error(err)
 	}

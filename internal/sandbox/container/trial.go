@@ -79,6 +79,7 @@ type inside struct {
 
 type mount struct {
 	At      string   `json:"at"`
+	Root    string   `json:"root"` // what of the file system is shown
 	Options []string `json:"options"`
 	Type    string   `json:"type"`
 	Super   []string `json:"super"`
@@ -186,7 +187,7 @@ func readTrial(r io.Reader) (*trial, error) {
 // expected are the places at which a container may have file systems.
 var expected = []string{
 	"/proc", "/sys", "/dev", "/workspace", "/tmp",
-	"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/.dockerenv", "/run/secrets",
+	"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/.dockerenv",
 }
 
 // kernelTypes are file systems of the kernel's, in which nothing of a disk is.
@@ -252,7 +253,7 @@ func foreign(m mount, opts Options) string {
 		}
 	}
 	for _, t := range kernelTypes {
-		if m.Type != t {
+		if m.Type != t || m.Root != "/" { // a part of one is what somebody put there
 			continue
 		}
 		for _, o := range m.Options {

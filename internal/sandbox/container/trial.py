@@ -44,7 +44,7 @@ def mounts():
         left, _, right = line.partition(" - ")
         left, right = left.split(), right.split()
         if len(left) > 5 and len(right) > 2:
-            found.append({"at": left[4], "options": left[5].split(","), "type": right[0], "super": right[2].split(",")})
+            found.append({"at": left[4], "root": left[3], "options": left[5].split(","), "type": right[0], "super": right[2].split(",")})
     return found
 
 
