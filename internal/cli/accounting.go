@@ -89,7 +89,7 @@ func (a *app) codecarbon(e *emissions) error {
 	mode := a.settings.Carbon.Dashboard
 	var layers []codecarbon.Layer
 	read := func(path string, local bool) error {
-		raw, err := os.ReadFile(path)
+		raw, err := codecarbon.ReadConfig(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

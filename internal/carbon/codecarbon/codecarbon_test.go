@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -95,6 +97,29 @@ func TestParseFile(t *testing.T) {
 	}
 	if _, err := ParseFile([]byte("[codecarbon]\nnothing\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestReadConfig(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, FileName)
+	if _, err := ReadConfig(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+	if err := os.WriteFile(path, make([]byte, maxConfig+1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := ReadConfig(path)
+	if err != nil || len(raw) > maxConfig+1 {
+		t.Errorf("%d bytes, %v", len(raw), err)
+	}
+	if _, err := ParseFile(raw); err == nil {
+		t.Error("a file that is too large is taken")
+	}
+	for _, not := range []string{dir, os.DevNull} {
+		if _, err := ReadConfig(not); err == nil {
+			t.Errorf("%s is read", not)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 )
 
@@ -176,6 +177,24 @@ func FromEnviron(environ []string) Layer {
 
 // maxConfig bounds a configuration file.
 const maxConfig = 1 << 20
+
+// ReadConfig reads a configuration file, which somebody else may have put there:
+// it reads no devices, waits for no pipes, and stops where a file is too large.
+func ReadConfig(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is no regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxConfig+1)) // one more is refused by ParseFile
+}
 
 // ParseFile reads the section [codecarbon] of a configuration file.
 func ParseFile(raw []byte) (map[string]string, error) {

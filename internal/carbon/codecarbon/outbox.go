@@ -348,10 +348,10 @@ func (o *Outbox) next(name string, all bool) (step, error) {
 	if r.Endpoint != o.opts.Config.Endpoint {
 		return nil, nil // of another dashboard, whose token this is not
 	}
-	over := r.Final || now.Sub(r.Updated) > o.opts.Over
+	over := r.Final || since(now, r.Updated) > o.opts.Over
 	uncertain := r.Creating || r.InFlight != nil && r.Tried
 	switch {
-	case uncertain && now.Sub(r.TriedAt) < o.opts.Settle:
+	case uncertain && since(now, r.TriedAt) < o.opts.Settle:
 		return nil, fmt.Errorf("%s: a request of a moment ago is still looked for", r.Key)
 	case r.RunID == "" && r.Creating:
 		return o.lookForRun(*r), nil
@@ -387,7 +387,17 @@ func (o *Outbox) due(r *record, now time.Time, over, all bool) bool {
 	case over, all:
 		return true
 	}
-	return r.Pending.Seconds >= 1 && now.Sub(r.Last) >= o.opts.Every
+	return r.Pending.Seconds >= 1 && since(now, r.Last) >= o.opts.Every
+}
+
+// since is how long ago something was written down. What is far in the future was
+// before the clock was set back: nothing waits until the clock is there again.
+func since(now, then time.Time) time.Duration {
+	ago := now.Sub(then)
+	if ago < -time.Minute {
+		return -ago
+	}
+	return ago
 }
 
 // take moves what is pending into flight: whole seconds, whose rest waits for

@@ -369,3 +369,20 @@ func TestTokenIsNotOnDisk(t *testing.T) {
 		t.Error(fmt.Sprint(names))
 	}
 }
+
+// A clock that is set back holds nothing up until it is there again.
+func TestOutboxClockSetBack(t *testing.T) {
+	d := newDesk(t)
+	o := d.process()
+	d.add(o, "s", 2)
+	d.clock.pass(time.Minute)
+	if err := o.Send(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	d.add(o, "s", 3)
+	d.clock.pass(-1000 * time.Hour)
+	if err := d.process().Send(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	d.check(1, 5)
+}

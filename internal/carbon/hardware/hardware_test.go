@@ -109,6 +109,16 @@ func TestRAPL(t *testing.T) {
 	if p := m.Between(at(-10), at(10)); p != nil {
 		t.Errorf("before the beginning: %+v", p)
 	}
+	before := len(m.samples)
+	for range 100 { // many runs of the past push out no sample
+		m.Between(at(0), at(10))
+	}
+	if len(m.samples) != before {
+		t.Errorf("%d samples, there were %d", len(m.samples), before)
+	}
+	if p := m.Between(at(25), time.Now()); p == nil || len(m.samples) != before+1 {
+		t.Errorf("until now: %+v, %d samples", p, len(m.samples))
+	}
 	var none *Meter
 	if none.Between(at(0), at(1)) != nil {
 		t.Error("no meter knows something")

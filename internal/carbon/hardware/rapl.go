@@ -204,13 +204,24 @@ func busy(path string) time.Duration {
 	return time.Duration(ticks) * tick
 }
 
+// has says whether there is a sample of that moment or after it: one more would
+// cost the oldest its place.
+func (m *Meter) has(moment time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := len(m.samples)
+	return n > 0 && !m.samples[n-1].at.Before(moment)
+}
+
 // Between is what the processors took in the shortest time that was measured
 // and has both moments in it; nil where that is not known.
 func (m *Meter) Between(from, to time.Time) *carbon.Package {
 	if m == nil {
 		return nil
 	}
-	m.sample(time.Now())
+	if !m.has(to) {
+		m.sample(time.Now())
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	first, last := -1, -1
