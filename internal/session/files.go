@@ -111,14 +111,16 @@ func (c *collector) take(call wire.Call) (any, error) {
 }
 
 func (c *collector) part(f wire.TaskFile) error {
-	if f.Path != c.current.Path || int64(len(c.data)+len(f.Data)) > c.current.Size {
+	if f.Path == "" || f.Path != c.current.Path || int64(len(c.data)+len(f.Data)) > c.current.Size {
 		return fmt.Errorf("the sandbox sent other than %s as it was", clean(c.current.Path))
 	}
-	if f.LeftOut != "" {
+	c.data = append(c.data, f.Data...)
+	if f.More && f.LeftOut == "" {
 		return nil
 	}
-	if c.data = append(c.data, f.Data...); !f.More {
+	if f.LeftOut == "" {
 		c.got = append(c.got, sandbox.File{Path: f.Path, Data: c.data, Mode: f.Mode & 0o777})
 	}
+	c.current, c.data = wire.Artifact{}, nil // once: nothing more comes of it
 	return nil
 }

@@ -40,6 +40,15 @@ func TestCollectorRefuses(t *testing.T) {
 			t.Errorf("%s: %v, %v", tt.name, err, c.got)
 		}
 	}
+	// The same file again, with nothing more in it, would be kept without end.
+	again := &collector{wanted: []wire.Artifact{{Path: "a", Size: 3}}}
+	_, err := again.take(next)
+	for _, p := range []wire.TaskFile{{Path: "a", Data: []byte("123")}, {Path: "a"}, {}} {
+		_, err = again.take(sent(t, p))
+	}
+	if err == nil || len(again.got) != 1 {
+		t.Errorf("%v, %v", err, again.got)
+	}
 	c := &collector{wanted: []wire.Artifact{{Path: "a", Size: 3}}}
 	if _, err := c.take(sent(t, wire.TaskFile{Path: "a", Data: []byte("x")})); err == nil {
 		t.Error("a file before it was asked for")
