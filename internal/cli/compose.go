@@ -24,7 +24,7 @@ import (
 // composeFlags are those of every command that needs the whole system.
 type composeFlags struct {
 	ServersConfig []string `help:"File of MCP server definitions, before those in ~/MCPs. Can be repeated." placeholder:"FILE"`
-	Backend       *string  `help:"Engine that runs the code: gvisor, podman or docker, or auto (${engine})." placeholder:"ENGINE"`
+	Backend       *string  `help:"Engine that runs the code: gvisor, podman or docker, or auto (${engine}); of run also kaggle and runpod, where the setting backends has them." placeholder:"ENGINE"`
 	Python        *string  `help:"Interpreter that sandboxes run: a name in the search path or an absolute path (${python})." placeholder:"PYTHON"`
 	DebugGvisor   *string  `help:"Directory for gVisor's own debug logs." hidden:""`
 }

@@ -75,7 +75,10 @@ func defaultsForHelp() map[string]string {
 	}
 	for _, e := range s.Entries() {
 		name := strings.ReplaceAll(e.Key, ".", "_")
-		vars[name] = fmt.Sprintf("setting %s, by default %v", e.Key, e.Value)
+		vars[name] = "setting " + e.Key
+		if value := fmt.Sprint(e.Value); value != "" && value != "[]" {
+			vars[name] += ", by default " + value
+		}
 	}
 	return vars
 }

@@ -218,7 +218,12 @@ func (a *app) follow(store *runs.Store, id string) (*runs.Record, error) {
 		job, err := store.Attach(a.ctx, id)
 		if err == nil {
 			defer job.Close()
-			return job.Wait(a.ctx, func(p sandbox.Progress) { status(p.State) })
+			record, err := job.Wait(a.ctx, func(p sandbox.Progress) { status(p.State) })
+			if err != nil && a.ctx.Err() != nil && job.Record().State != runs.Ended {
+				// Whose Sallyport has ended before: it is not to be cancelled for that.
+				err = errors.Join(err, job.Detach())
+			}
+			return record, err
 		}
 		if !errors.Is(err, runs.ErrFollowed) {
 			return nil, err

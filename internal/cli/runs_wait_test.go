@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"sallyport/internal/runs"
+	"sallyport/internal/sandbox"
+	"sallyport/internal/state"
+)
+
+// endless is an engine whose runs do not end by themselves.
+type endless struct{ sandbox.Backend }
+
+type endlessRun struct {
+	sandbox.Run
+	id string
+}
+
+func (endless) Start(_ context.Context, s *sandbox.Spec) (sandbox.Run, error) {
+	return endlessRun{id: s.ID}, nil
+}
+
+func (endless) Attach(_ context.Context, h sandbox.Handle) (sandbox.Run, error) {
+	return endlessRun{id: h.ID}, nil
+}
+
+func (r endlessRun) Handle() sandbox.Handle { return sandbox.Handle{Backend: "far", ID: r.id} }
+
+func (endlessRun) Result(ctx context.Context) (sandbox.BatchResult, error) {
+	<-ctx.Done()
+	return sandbox.BatchResult{}, ctx.Err()
+}
+
+// TestWaitThatIsGivenUp: the run goes on, as it is said, also when another
+// Sallyport looks for what programs that died have left.
+func TestWaitThatIsGivenUp(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	store := runs.NewStore(state.At(t.TempDir()), map[string]sandbox.Backend{"far": endless{}}, 0, log)
+	job, err := store.Start(t.Context(), "far", sandbox.Spec{Code: "1", Batch: sandbox.Batch{Timeout: time.Minute}}, runs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := job.ID()
+	job.Close() // its program has died
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	a := &app{ctx: ctx, stdio: Stdio{Out: io.Discard, Err: io.Discard}, log: log}
+	if _, err := a.follow(store, id); err == nil {
+		t.Fatal("it has not ended")
+	}
+	if r, err := store.Get(id); err != nil || !r.Detached || r.State == runs.Ended {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestDefaultsInHelp: what has no default has none in the help.
+func TestDefaultsInHelp(t *testing.T) {
+	vars := defaultsForHelp()
+	if vars["engine"] != "setting engine, by default auto" {
+		t.Errorf("%q", vars["engine"])
+	}
+	for name, text := range vars {
+		if strings.HasSuffix(text, "by default ") || strings.HasSuffix(text, "[]") {
+			t.Errorf("%s: %q", name, text)
+		}
+	}
+}
