@@ -41,6 +41,7 @@ func (j *Job) Wait(ctx context.Context, observe func(sandbox.Progress)) (*Record
 			j.fetch(ctx)
 		}
 		r = j.Record()
+		j.store.tell(r)
 		return &r, nil
 	}
 	results, ok := sandbox.As[sandbox.BatchResulter](j.run)
@@ -130,9 +131,7 @@ func (j *Job) ended(ctx context.Context, b sandbox.BatchResult) {
 	j.save()
 	record := j.record
 	j.mu.Unlock()
-	if j.store.ended != nil {
-		j.store.ended(&record)
-	}
+	j.store.tell(record)
 	j.fetch(ctx)
 }
 

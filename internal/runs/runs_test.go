@@ -362,6 +362,51 @@ func TestSweep(t *testing.T) {
 }
 
 // A service that cannot cancel lets the run go on, and the record says so.
+// A process may die between a run's end and telling of it: whoever looks at runs
+// next tells of it again.
+func TestTheEndIsToldAgain(t *testing.T) {
+	svc := newService()
+	dir := t.TempDir()
+	first := storeIn(dir, svc)
+	var ids []string
+	for _, age := range []time.Duration{time.Minute, 23 * time.Hour} {
+		j, r := begin(t, first, Options{})
+		r.end(sandbox.BatchResult{ExitCode: 3})
+		if _, err := j.Wait(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		j.mu.Lock()
+		j.record.Ended = time.Now().Add(-age)
+		j.save()
+		j.mu.Unlock()
+		j.Close()
+		ids = append(ids, j.ID())
+	}
+	running, _ := begin(t, first, Options{Detached: true})
+	defer running.Close()
+
+	second := storeIn(dir, svc)
+	told := map[string]int{}
+	second.OnEnd(func(r *Record) { told[r.ID] += r.Result.ExitCode })
+	second.Sweep(t.Context())
+	j, err := second.Attach(t.Context(), ids[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if _, err := j.Wait(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) != 2 || told[ids[0]] != 6 || told[ids[1]] != 3 {
+		t.Errorf("%v", told)
+	}
+	// One that ended long ago is an old story.
+	second.tell(Record{ID: "old", Ended: time.Now().Add(-25 * time.Hour), Result: &Result{}})
+	if len(told) != 2 {
+		t.Errorf("%v", told)
+	}
+}
+
 func TestSweepOfWhatCannotBeCancelled(t *testing.T) {
 	svc := newService()
 	svc.uncancels = true

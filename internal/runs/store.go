@@ -36,8 +36,20 @@ func NewStore(dir state.Dir, engines map[string]sandbox.Backend, keep time.Durat
 }
 
 // OnEnd has told be told of every run that this process sees end, by a
-// goroutine that waits for it. It is called before the store is used.
+// goroutine that waits for it, and by Sweep and Wait of runs that ended lately:
+// the process that saw it may have died before it told anybody. So told may learn
+// of a run more than once. It is called before the store is used.
 func (s *Store) OnEnd(told func(*Record)) { s.ended = told }
+
+// lately is how long the end of a run is told again.
+const lately = 24 * time.Hour
+
+// tell tells of a run that has ended.
+func (s *Store) tell(r Record) {
+	if s.ended != nil && r.Result != nil && time.Since(r.Ended).Abs() < lately {
+		s.ended(&r)
+	}
+}
 
 // Options say more of a run that is started.
 type Options struct {

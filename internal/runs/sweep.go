@@ -15,7 +15,7 @@ const strayAge = time.Hour
 // Sweep deals with what programs that died have left: a run that nobody
 // follows, and that was not meant to go on alone, is cancelled, where its
 // service can do that, and waited for otherwise by whoever asks for it. Old
-// runs are forgotten. It does what it can, and logs.
+// runs are forgotten, and the end of new ones is told again. It does what it can, and logs.
 func (s *Store) Sweep(ctx context.Context) {
 	list, err := s.List()
 	if err != nil {
@@ -31,7 +31,9 @@ func (s *Store) Sweep(ctx context.Context) {
 			if err := s.Remove(r.ID); err == nil {
 				s.log.Info("forgot an old run", "run", r.ID)
 			}
-		case r.State != Ended && !r.Detached:
+		case r.State == Ended:
+			s.tell(*r)
+		case !r.Detached:
 			s.adopt(ctx, r.ID)
 		}
 	}
