@@ -399,7 +399,7 @@ func TestVerify(t *testing.T) {
 		})
 	}
 	in := good()
-	in.Mounts = []mount{{At: "/", Type: "overlay"}, {At: "/proc/acpi", Type: "tmpfs"}, {At: "/data", Root: "/", Type: "tmpfs", Options: []string{"ro"}}, {At: "/etc/hosts", Type: "ext4", Options: []string{"ro"}}, {At: "/run/secrets", Root: "/", Type: "tmpfs", Options: []string{"ro", "nosuid"}}}
+	in.Mounts = []mount{{At: "/", Type: "overlay"}, {At: "/proc/acpi", Type: "tmpfs"}, {At: "/data", Root: "/", Type: "tmpfs", Options: []string{"ro"}}, {At: "/etc/hosts", Type: "ext4", Options: []string{"ro"}}, {At: "/etc/passwd", Root: "/containers/x/passwd", Type: "tmpfs", Options: []string{"ro"}}, {At: "/run/secrets", Root: "/", Type: "tmpfs", Options: []string{"ro", "nosuid"}}}
 	if err := b.verify(&trial{inside: in}, mustFacts(t)); err != nil {
 		t.Error(err)
 	}
