@@ -210,6 +210,20 @@ func TestCodeCarbonProcessMode(t *testing.T) {
 	}
 }
 
+// A machine that does not say how many processors it has takes something all the
+// same, and a second of one processor is no second of all.
+func TestCodeCarbonElsewhere(t *testing.T) {
+	m := New(tables(t), MethodCodeCarbon)
+	for model, want := range map[string]float64{
+		"Intel(R) Xeon(R) CPU @ 2.00GHz": 4, "": 4, "Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz": 4, "AMD EPYC 7763 64-Core Processor": 280. / 128,
+	} {
+		f := m.Footprint(Usage{Wall: 20 * time.Second, CPU: 10 * time.Second, MemoryBytes: -1}, Profile{CPUModel: model}, nil)
+		if f.Energy.CPU == nil || !near(f.Energy.CPU.Joules, 10*want) {
+			t.Errorf("%q: %+v, want %v W", model, f.Energy.CPU, want)
+		}
+	}
+}
+
 func TestOwnWatts(t *testing.T) {
 	m := New(tables(t), "")
 	for name, c := range map[string]struct {

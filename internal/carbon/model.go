@@ -80,9 +80,12 @@ func (m *Model) Watts(p Profile) (perCPU, tdp float64) {
 	n := p.LogicalCPUs
 	tdp, known := m.tables.TDP(p.CPUModel)
 	if m.method == MethodCodeCarbon {
+		if n < 1 { // of another machine, which did not say
+			n = threadsOf(p.CPUModel)
+		}
 		switch {
 		case n < 1:
-			n = 1
+			return DefaultPerCPU, 0
 		case !known && p.CPUModel == "":
 			return codecarbonUnknown / float64(n), 0
 		case !known:
