@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -124,3 +125,23 @@ func TestLocalAPIForgets(t *testing.T) {
 		t.Errorf("%d jobs", n)
 	}
 }
+
+// TestPollsThatBringNothing: a service that answers at once, and with nothing,
+// is not asked without a pause.
+func TestPollsThatBringNothing(t *testing.T) {
+	var polls atomic.Int64
+	empty := roundTripper(func(*http.Request) (*http.Response, error) {
+		polls.Add(1)
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/html"}}, Body: http.NoBody}, nil
+	})
+	bubble(t, simple, func(o *Options) { o.HTTP = &http.Client{Transport: empty} }, func(b *bench) {
+		time.Sleep(time.Minute)
+		if n := polls.Load(); n < 60 || n > 200 {
+			t.Errorf("%d polls in a minute", n)
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

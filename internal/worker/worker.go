@@ -157,12 +157,16 @@ func (w *Worker) take(ctx, life context.Context, working *sync.WaitGroup) {
 			}
 			continue
 		}
+		asked := time.Now()
 		jobs, err := w.client.take(poll, w.opts.Concurrency-busy, w.opts.Concurrency > 1, busy > 0)
 		for _, j := range jobs {
 			w.begin(life, j, working)
 		}
 		if err == nil {
 			wait = 0
+			if len(jobs) == 0 {
+				unhurried(ctx, asked)
+			}
 			continue
 		}
 		if poll.Err() != nil {
@@ -218,6 +222,12 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
+// unhurried keeps polls that bring nothing a second apart: the service holds
+// them open, and something between it and us may not.
+func unhurried(ctx context.Context, asked time.Time) {
+	sleep(ctx, time.Second-time.Since(asked))
+}
+
 // pings says that the worker lives, until life is over.
 func (w *Worker) pings(life context.Context) {
 	if w.opts.Place.Ping == "" || w.opts.Place.Token == "" {
@@ -236,6 +246,7 @@ func (w *Worker) pings(life context.Context) {
 // stops ends jobs that the service wants to end.
 func (w *Worker) stops(life context.Context) {
 	for wait := time.Duration(0); life.Err() == nil; {
+		asked := time.Now()
 		ids, err := w.client.stops(life)
 		for _, id := range ids {
 			w.mu.Lock()
@@ -248,6 +259,9 @@ func (w *Worker) stops(life context.Context) {
 		}
 		if err == nil {
 			wait = 0
+			if len(ids) == 0 {
+				unhurried(life, asked)
+			}
 			continue
 		}
 		if life.Err() != nil {

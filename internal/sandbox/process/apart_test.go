@@ -135,3 +135,17 @@ func TestSharedDirs(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// TestSticky: directories whose files everybody can rename are not shared.
+func TestSticky(t *testing.T) {
+	safe, unsafe := t.TempDir(), t.TempDir()
+	if err := os.Chmod(safe, 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(unsafe, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if got := sticky([]string{safe, unsafe, filepath.Join(safe, "none")}); len(got) != 1 || got[0] != safe {
+		t.Errorf("got %v", got)
+	}
+}

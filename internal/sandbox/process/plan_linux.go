@@ -309,7 +309,7 @@ func (b *Backend) paths(p *hostroot.Interpreter, spec *sandbox.Spec, cfg *stageC
 	}
 	if b.root {
 		// Others' files there are others'; the run's own go with its user.
-		out.Write = append(out.Write, sharedDirs...)
+		out.Write = append(out.Write, sticky(sharedDirs)...)
 	}
 	if len(cfg.Devices) > 0 {
 		dirs, _ := gpuDirs()
@@ -318,6 +318,17 @@ func (b *Backend) paths(p *hostroot.Interpreter, spec *sandbox.Spec, cfg *stageC
 	}
 	if spec.Network == sandbox.NetworkInternet {
 		out.Read = append(out.Read, "/etc/resolv.conf", "/etc/hosts")
+	}
+	return out
+}
+
+// sticky are those of the directories where nobody may rename what is others':
+// elsewhere a run could put its own directory in the place of later runs'.
+func sticky(dirs []string) (out []string) {
+	for _, dir := range dirs {
+		if fi, err := os.Stat(dir); err == nil && fi.Mode()&os.ModeSticky != 0 {
+			out = append(out, dir)
+		}
 	}
 	return out
 }
