@@ -132,7 +132,7 @@ func (a *api) call(ctx context.Context, op, path string, query url.Values, body 
 	t := &trouble{op: op, status: res.StatusCode, sent: true}
 	if res.StatusCode/100 == 3 {
 		t.err = fmt.Errorf("%w: the service redirects to another address, and the API key does not go there", errRefusedHere)
-		t.status = 0
+		t.status, t.sent = 0, false // who redirects has done nothing
 		return nil, t
 	}
 	limit := int64(maxAnswer)

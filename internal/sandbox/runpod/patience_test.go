@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -111,6 +112,36 @@ func TestGivenUpAndOutOfReach(t *testing.T) {
 		r, err := f.engine.Start(ctx, spec("x"))
 		if err != nil || !strings.Contains(string(r.Handle().Data), `"job":`) {
 			t.Fatalf("%v, %v", r, err)
+		}
+	})
+}
+
+// TestKeyThatCannotBeRead: it is not RunPod that could not be reached.
+func TestKeyThatCannotBeRead(t *testing.T) {
+	b, err := New(Options{
+		Key:      func(context.Context) (string, error) { return "", errors.New("runpod.key: it is not a regular file") },
+		Endpoint: endpoint, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := b.Probe(t.Context())
+	if err != nil || report.Usable || report.Findings[0].Title != "runpod.key: it is not a regular file" {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// TestRedirectedSubmission: nobody has taken the run, and that is said.
+func TestRedirectedSubmission(t *testing.T) {
+	bubble(t, runpodtest.Options{}, nil, func(f *fixture) {
+		f.work("w1", &speaker{report: strong()})
+		if _, err := f.engine.Probe(f.ctx); err != nil {
+			t.Fatal(err)
+		}
+		f.fake.Inject(runpodtest.Fault{Op: "run", Times: 1, Status: 307})
+		_, err := f.engine.Start(f.ctx, spec("x"))
+		if err == nil || !strings.Contains(err.Error(), "redirects to another address") || f.fake.Count("run") != 1 {
+			t.Errorf("%v", err)
 		}
 	})
 }

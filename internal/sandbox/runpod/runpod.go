@@ -182,6 +182,8 @@ func (b *Backend) explain(op, endpoint string, t *trouble) error {
 		return &sandbox.Error{Op: op, Backend: Name, Err: t.err}
 	case errors.Is(t.err, errNoKey):
 		return &sandbox.Error{Op: op, Backend: Name, Kind: sandbox.ErrUnavailable, Err: errNoKey}
+	case errors.Is(t.err, errRefusedHere): // RunPod has no part in it, or was reached
+		return b.fail(op, sandbox.ErrUnavailable, "%s", strings.TrimPrefix(t.err.Error(), errRefusedHere.Error()+": "))
 	case t.status == 401 || t.status == 403:
 		return b.fail(op, sandbox.ErrUnavailable, "RunPod refused the API key (HTTP %d): check RUNPOD_API_KEY or runpod.key; the key needs access to endpoint %s (keys are made at https://console.runpod.io/user/settings)", t.status, endpoint)
 	case t.status == 404:
