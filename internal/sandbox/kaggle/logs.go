@@ -35,9 +35,11 @@ type logEvent struct {
 var errEndOfLog = errors.New("the log has ended")
 
 // readEvents reads server-sent events and calls do with each, until the
-// service says that the log has ended (nil) or the connection does.
+// service says that the log has ended (nil) or the connection does. errTooLarge:
+// another connection would come no further.
 func readEvents(from io.Reader, do func(logEvent)) error {
-	lines := bufio.NewScanner(io.LimitReader(from, maxLogStream))
+	bound := &io.LimitedReader{R: from, N: maxLogStream}
+	lines := bufio.NewScanner(bound)
 	lines.Buffer(nil, maxLogLine)
 	for lines.Scan() {
 		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
@@ -53,7 +55,11 @@ func readEvents(from io.Reader, do func(logEvent)) error {
 			do(e)
 		}
 	}
-	if err := lines.Err(); err != nil {
+	err := lines.Err()
+	switch {
+	case bound.N <= 0, errors.Is(err, bufio.ErrTooLong):
+		return errTooLarge
+	case err != nil:
 		return err
 	}
 	return io.ErrUnexpectedEOF
@@ -149,7 +155,7 @@ func (f *follower) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		seen := f.seen
 		err := f.stream(ctx)
-		if errors.Is(err, errEndOfLog) {
+		if errors.Is(err, errEndOfLog) || errors.Is(err, errTooLarge) {
 			return
 		}
 		var answer *apiError

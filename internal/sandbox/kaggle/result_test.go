@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -125,6 +126,28 @@ func FuzzLogs(f *testing.F) {
 			t.Fatalf("%d bytes of %d", n, len(text))
 		}
 	})
+}
+
+// endless is a log that says nothing, for ever.
+type endless struct{ line []byte }
+
+func (e endless) Read(p []byte) (int, error) { return copy(p, e.line), nil }
+
+func TestLogsWithoutEnd(t *testing.T) {
+	nothing := func(logEvent) {}
+	for name, c := range map[string]struct {
+		log  io.Reader
+		want error
+	}{
+		"many lines":   {endless{bytes.Repeat([]byte(": still here\n"), 1000)}, errTooLarge},
+		"one line":     {endless{bytes.Repeat([]byte("x"), 1<<16)}, errTooLarge},
+		"a broken one": {strings.NewReader("data: {}\n\ndata: {"), io.ErrUnexpectedEOF},
+		"a whole one":  {strings.NewReader("data: {}\n\ndata: END_OF_LOG\n\n"), nil},
+	} {
+		if err := readEvents(c.log, nothing); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
 }
 
 func TestSplitter(t *testing.T) {
