@@ -306,9 +306,16 @@ func (b *Broker) clear(ctx context.Context) error {
 		return err
 	}
 	b.mu.Lock()
-	b.cleared = true
+	b.cleared = !report.Provisional // else what was measured is judged, too
 	b.mu.Unlock()
 	return nil
+}
+
+// doubt has the engine probed again before more code runs: it is not as it was.
+func (b *Broker) doubt() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cleared = false
 }
 
 // unusable says why an engine cannot run and what to do about it.

@@ -457,6 +457,31 @@ func TestAnEngineIsProbedOnceWhenItIsGood(t *testing.T) {
 	}
 }
 
+// TestAnEngineThatChanges: a report that does not know all yet is not remembered,
+// nor is any of an engine that cannot be used any longer.
+func TestAnEngineThatChanges(t *testing.T) {
+	t.Parallel()
+	b, e := newBroker(t, nil)
+	e.report = func(r *sandbox.Report) { r.Provisional = true }
+	e.failStart = &sandbox.Error{Op: "start", Backend: "fake", Kind: sandbox.ErrUnavailable, Err: errors.New("it is not as it was")}
+	run(t, b, "1")
+	e.report, e.failStart = nil, nil
+	want(t, run(t, b, "1"), Success, 0, "1")
+	want(t, run(t, b, "1"), Success, 0, "1")
+	if n := e.probes.Load(); n != 2 {
+		t.Errorf("%d probes", n)
+	}
+	if err := b.Reset(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	e.failStart = &sandbox.Error{Op: "start", Backend: "fake", Kind: sandbox.ErrUnavailable, Err: errors.New("it is not as it was")}
+	run(t, b, "1")
+	e.report = func(r *sandbox.Report) { r.Usable = false }
+	if r := run(t, b, "1"); !strings.Contains(r.Error, "cannot run here") || e.probes.Load() != 3 {
+		t.Errorf("%+v, %d probes", r, e.probes.Load())
+	}
+}
+
 func TestWithoutAnEngine(t *testing.T) {
 	t.Parallel()
 	b, err := New(Config{Policy: lax(), Logger: slog.New(slog.DiscardHandler)})

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"sallyport/internal/bridge"
+	"sallyport/internal/sandbox"
 	"sallyport/internal/session"
 	"sallyport/internal/wire"
 )
@@ -45,6 +46,9 @@ func (x *execution) run(ctx context.Context) *Result {
 		Collect:  x.wanted,
 	})
 	if err != nil {
+		if errors.Is(err, sandbox.ErrUnavailable) {
+			x.broker.doubt()
+		}
 		return x.broker.finish(x.req, x.failed(ctx, err))
 	}
 	r := x.broker.finish(x.req, x.result(out))

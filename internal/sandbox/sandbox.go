@@ -325,11 +325,14 @@ type Report struct {
 	Duplex    bool      `json:"duplex"`
 	// Remote: code leaves this machine. What the report says of isolation and
 	// limits is then of that place.
-	Remote    bool                     `json:"remote,omitempty"`
-	Snapshots bool                     `json:"snapshots"`
-	Python    string                   `json:"python,omitempty"` // what the default root runs: path and version
-	Limits    map[Resource]LimitReport `json:"limits"`
-	Findings  []Finding                `json:"findings,omitempty"`
+	Remote bool `json:"remote,omitempty"`
+	// Provisional: not all of it was measured. A later report may say less,
+	// and the engine starts nothing meanwhile that has less than this one says.
+	Provisional bool                     `json:"provisional,omitempty"`
+	Snapshots   bool                     `json:"snapshots"`
+	Python      string                   `json:"python,omitempty"` // what the default root runs: path and version
+	Limits      map[Resource]LimitReport `json:"limits"`
+	Findings    []Finding                `json:"findings,omitempty"`
 }
 
 // Finding is one thing that a person should know about the engine here.

@@ -90,6 +90,8 @@ func (b *Backend) startError(ctx context.Context, spec *sandbox.Spec, err error)
 			remedy = fmt.Sprintf(". Is its name right, and its registry reachable? `%s pull %s` says more", b.opts.Engine, b.reference(spec))
 		}
 		return sandbox.ErrUnsupported, fmt.Errorf("%w%s", err, remedy)
+	case errors.Is(err, errLess):
+		return sandbox.ErrUnavailable, err
 	case failure == nil:
 		return sandbox.ErrStart, err
 	}
@@ -156,6 +158,9 @@ func (b *Backend) start(ctx context.Context, spec *sandbox.Spec) (*run, error) {
 	}
 	f, img, err := b.ready(ctx, spec)
 	if err != nil {
+		return nil, err
+	}
+	if err := b.honest(img.trial.limits(f)); err != nil {
 		return nil, err
 	}
 	limits := spec.Limits.WithDefaults()

@@ -111,6 +111,8 @@ type Backend struct {
 	runs    map[string]*run // nil while one starts
 	closed  bool
 	left    bool // a container may be left behind
+	// promised is what the last probe said; nil where there was none.
+	promised map[sandbox.Resource]sandbox.LimitReport
 
 	machine *machine
 }

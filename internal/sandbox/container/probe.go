@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"sallyport/internal/sandbox"
@@ -34,10 +36,12 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 	switch {
 	case err == nil:
 		b.describe(rep, f, img.trial)
+		b.promise(rep.Limits)
 	case errors.Is(err, errNoImage) && b.opts.Pull != PullNever:
 		// What the engine says of itself, until there is something to try.
 		b.describe(rep, f, &trial{})
-		rep.Limits = f.claimed()
+		rep.Limits, rep.Provisional = f.claimed(), true
+		b.promise(rep.Limits)
 		rep.Findings = append(rep.Findings, sandbox.Finding{
 			Title:  "the image " + b.opts.Image + " is not here",
 			Detail: "the first sandbox fetches it, which may take longer than a call may; limits and isolation are measured then",
@@ -54,6 +58,35 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 		rep.Isolation = sandbox.NoIsolation
 	}
 	return rep, nil
+}
+
+// promise remembers what a probe said of limits.
+func (b *Backend) promise(limits map[sandbox.Resource]sandbox.LimitReport) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.promised = limits
+}
+
+// errLess: an engine does less than it was said to do.
+var errLess = errors.New("the engine is not as it was")
+
+// honest refuses a start where what was measured is less than what the last
+// probe said: a policy has judged that.
+func (b *Backend) honest(measured map[sandbox.Resource]sandbox.LimitReport) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var less []string
+	for r, said := range b.promised {
+		if found := measured[r]; found.Enforcement < said.Enforcement {
+			less = append(less, fmt.Sprintf("the limit on %s is %s, not %s (%s)", r, found.Enforcement, said.Enforcement, found.By))
+		}
+	}
+	if less == nil {
+		return nil
+	}
+	slices.Sort(less)
+	return fmt.Errorf("%w: %s; try again, and the policy judges what %s was measured to do now (`sallyport doctor` shows it)",
+		errLess, strings.Join(less, ", "), b.opts.Engine)
 }
 
 // imageFinding explains an image that cannot be used, or an engine.
