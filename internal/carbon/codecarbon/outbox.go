@@ -86,6 +86,9 @@ const (
 	recordVersion = 1
 	recordSuffix  = ".json"
 	maxRecord     = 4 << 20
+	// lock is held while a record is read and written, never while something is
+	// sent. One for all: each leaves a file.
+	lock = "outbox"
 )
 
 // Options are an Outbox's. Zero values take their defaults.
@@ -152,7 +155,7 @@ func (o *Outbox) Add(s Stream, d Delta) error {
 		return nil
 	}
 	name := o.fileOf(s.Key)
-	unlock, err := o.opts.Dir.Lock(name)
+	unlock, err := o.opts.Dir.Lock(lock)
 	if err != nil {
 		return err
 	}
@@ -187,7 +190,7 @@ func (o *Outbox) End(key string) error {
 }
 
 func (o *Outbox) change(name string, with func(*record)) error {
-	unlock, err := o.opts.Dir.Lock(name)
+	unlock, err := o.opts.Dir.Lock(lock)
 	if err != nil {
 		return err
 	}
@@ -335,7 +338,7 @@ type step func(context.Context) (func(*record), error)
 // next decides what is to be done for a stream, writes down that it will be,
 // and returns it; nil: nothing.
 func (o *Outbox) next(name string, all bool) (step, error) {
-	unlock, err := o.opts.Dir.Lock(name)
+	unlock, err := o.opts.Dir.Lock(lock)
 	if err != nil {
 		return nil, err
 	}

@@ -386,3 +386,25 @@ func TestOutboxClockSetBack(t *testing.T) {
 	}
 	d.check(1, 5)
 }
+
+// Streams that are over leave nothing: there is one for each process and each run.
+func TestOutboxLeavesNothing(t *testing.T) {
+	d := newDesk(t)
+	o := d.process()
+	for n := range 20 {
+		key := fmt.Sprint("s ", n)
+		d.add(o, key, 2)
+		if err := o.End(key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.drain()
+	if err := d.process().Send(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	d.check(20, 40)
+	left, err := os.ReadDir(d.dir.Path(""))
+	if err != nil || len(left) > 1 {
+		t.Errorf("%d files, such as %v, %v", len(left), left[0], err)
+	}
+}
