@@ -243,19 +243,26 @@ func line(s string, limit int) string {
 // it fails in a way that passes and not for longer than patience at a stretch.
 func (a *api) ask(ctx context.Context, patience time.Duration, op, path string, query url.Values) ([]byte, *trouble) {
 	began := time.Now()
+	var last *trouble
+	over := func() *trouble {
+		if last != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return last // what there was no time left to get over
+		}
+		return &trouble{op: op, err: ctx.Err()}
+	}
 	for pause := 500 * time.Millisecond; ; pause = min(2*pause, 30*time.Second) {
 		answer, t := a.call(ctx, op, path, query, nil)
 		if t == nil {
 			return answer, nil
 		}
 		if ctx.Err() != nil {
-			return nil, &trouble{op: op, err: ctx.Err()}
+			return nil, over()
 		}
-		if !t.passing() || time.Since(began) >= patience {
+		if last = t; !t.passing() || time.Since(began) >= patience {
 			return nil, t
 		}
-		if err := sleep(ctx, max(jitter(pause), t.retry)); err != nil {
-			return nil, &trouble{op: op, err: err}
+		if sleep(ctx, max(jitter(pause), t.retry)) != nil {
+			return nil, over()
 		}
 	}
 }

@@ -145,3 +145,22 @@ func TestRedirectedSubmission(t *testing.T) {
 		}
 	})
 }
+
+// TestOutOfTime: what went wrong is said, and not that there was no time left.
+func TestOutOfTime(t *testing.T) {
+	bubble(t, runpodtest.Options{}, nil, func(f *fixture) {
+		f.work("w1", &speaker{report: strong()})
+		r := f.start(spec("x"))
+		f.fake.Inject(runpodtest.Fault{Op: "cancel", Status: 503})
+		ctx, cancel := context.WithTimeout(f.ctx, 10*time.Second)
+		defer cancel()
+		if err := r.Cancel(ctx); err == nil || !strings.Contains(err.Error(), "HTTP 503") {
+			t.Errorf("%v", err)
+		}
+		ctx, cancel = context.WithCancel(f.ctx)
+		time.AfterFunc(5*time.Second, cancel)
+		if err := r.Cancel(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	})
+}
