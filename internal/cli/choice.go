@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,8 +18,8 @@ const choosing = 30 * time.Second
 
 // choice is the engine that `auto` stands for: the first of its candidates
 // that can run here and offers what the policy demands. None is ever chosen
-// that offers less; where none offers enough, the choice stands for the one
-// that comes nearest, and says what it lacks. It is made when it is first
+// that offers less; where none offers enough, the choice stands for the first
+// that could be examined, and says what it lacks. It is made when it is first
 // needed, and made again while none was good enough.
 type choice struct {
 	candidates []sandbox.Backend // best first
@@ -102,16 +103,11 @@ func (c *choice) pick(ctx context.Context) sandbox.Backend {
 	return nil
 }
 
-// nearest is the report of the candidate that comes nearest, with what is
-// wrong with the others: one that can run before one that cannot, and one that
-// is installed before one that is not.
+// nearest is the report of the first candidate that could be examined, for that is the
+// one that would be chosen if what is wrong were mended, with what is wrong with
+// the others.
 func nearest(judged []verdict) *sandbox.Report {
-	best := -1
-	for i, v := range judged {
-		if v.report != nil && (best < 0 || v.report.Usable && !judged[best].report.Usable) {
-			best = i
-		}
-	}
+	best := slices.IndexFunc(judged, func(v verdict) bool { return v.report != nil })
 	if best < 0 {
 		return nil
 	}

@@ -69,7 +69,7 @@ func TestChoice(t *testing.T) {
 		{"the first", []*candidate{reporting("gvisor", kernel), reporting("podman", container)}, accepts(kernel), "gvisor", "", ""},
 		{"the first, though others would do", []*candidate{reporting("gvisor", kernel), reporting("podman", container)}, accepts(container), "gvisor", "", ""},
 		{"the second", []*candidate{reporting("gvisor", kernel, broken), reporting("podman", container), reporting("docker", container)}, accepts(container), "podman", "", ""},
-		{"never less than demanded", []*candidate{reporting("gvisor", kernel, broken), reporting("podman", container)}, accepts(kernel), "", "podman", "it is broken (to mend it: mend it)"},
+		{"never less than demanded", []*candidate{reporting("gvisor", kernel, broken), reporting("podman", container)}, accepts(kernel), "", "gvisor", "podman was not chosen isolation is container"},
 		{"one with a kernel of its own", []*candidate{reporting("gvisor", kernel, broken), reporting("podman", container), reporting("docker", kernel)}, accepts(kernel), "docker", "", ""},
 		{"limits count, too", []*candidate{soft, reporting("docker", container)}, accepts(container), "docker", "", ""},
 		{"none", []*candidate{reporting("gvisor", kernel, broken), reporting("podman", container, broken)}, accepts(kernel), "", "gvisor", "podman was not chosen"},
