@@ -102,6 +102,9 @@ func (t *tally) end(r *metered) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !r.ended.IsZero() {
+		return // close was faster, and tells it without the lock
+	}
 	r.ended = time.Now()
 	r.Wall = r.ended.Sub(r.Began)
 	t.arm()

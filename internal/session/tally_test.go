@@ -165,3 +165,22 @@ func TestMeasureOnDemand(t *testing.T) {
 		}
 	}
 }
+
+// An execution whose sandbox is ended under it has ended then, and is told once,
+// while its own end comes.
+func TestTallyEndedUnderIt(t *testing.T) {
+	for range 50 {
+		tl := newTally(nil)
+		told := make(chan Spent, 2)
+		r := tl.begin(func(s Spent) { told <- s })
+		var both sync.WaitGroup
+		both.Go(func() { tl.close(false) })
+		both.Go(func() { tl.end(r) })
+		both.Wait()
+		first := <-told
+		tl.end(r)
+		if now := tl.spent(r); len(told) != 0 || now.Wall != first.Wall {
+			t.Fatalf("told %v, now %v, and %d more", first.Wall, now.Wall, len(told))
+		}
+	}
+}
