@@ -51,10 +51,17 @@ def neighbour_plant(n):
     for name in ("string", "struct", "textwrap"):
         try:
             fd = os.open(os.path.join(os.path.dirname(os.__file__), name + ".py"), os.O_RDONLY)
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _kept.append(lambda fd=fd: os.close(fd))
         except OSError:
-            pass
+            continue
+        _kept.append(lambda fd=fd: os.close(fd))
+        # Shared, because suites run side by side, and each has a neighbour. One
+        # that is looking for this lock may hold the file for a moment.
+        for _ in range(100):
+            try:
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                break
+            except OSError:
+                time.sleep(0.01)
     env = dict(os.environ, NEIGHBOUR=token)
     child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)", token], env=env,
                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
