@@ -14,7 +14,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Their tests have an environment of their own: phase `remote` of .ci/run.
-collect_ignore = [] if importlib.util.find_spec("runpod") else ["kaggle", "runpod"]
+# (Not asked for by the name of a folder here, which Python takes for a package.)
+collect_ignore = [] if importlib.util.find_spec("kagglesdk") else ["kaggle", "runpod"]
 NPM = pathlib.Path(os.environ.get("SALLYPORT_TEST_NPM", ROOT / ".cache/npm/node_modules"))
 
 
