@@ -89,6 +89,9 @@ func (b *Backend) begin(ctx context.Context, spec *sandbox.Spec, image *sandbox.
 		}
 		return fail(sandbox.ErrInvalidSpec, err)
 	}
+	if spec.Root.Image != "" && b.opts.Images == nil {
+		return fail(sandbox.ErrUnsupported, fmt.Errorf("%w: %s: there is no place for images", errNoImage, spec.Root.Image))
+	}
 	if err := ctx.Err(); err != nil {
 		return fail(sandbox.ErrStart, err)
 	}
