@@ -74,8 +74,8 @@ var layers = []layer{
 
 	{"internal/sandbox/gvisor/cell", 32, []string{"internal/sandbox/gvisor", "internal/sandbox/hostroot"}},
 	{"internal/sandbox/container", 31, []string{"internal/sandbox", "internal/guest", "internal/state"}},
-	{"internal/sandbox/gvisor", 31, []string{"internal/image", "internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
-	{"internal/sandbox/process", 31, []string{"internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
+	{"internal/sandbox/gvisor", 31, []string{"internal/sandbox/place", "internal/image", "internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
+	{"internal/sandbox/process", 31, []string{"internal/sandbox/place", "internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
 	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 	{"internal/sandbox/kaggle", 30, []string{"internal/sandbox"}},
 	{"internal/sandbox/kaggle/kaggletest", 29, nil},
@@ -95,6 +95,7 @@ var layers = []layer{
 	{"internal/sandbox", 11, nil},
 	{"internal/carbon/hardware", 11, []string{"internal/carbon"}},
 	{"internal/carbon", 10, nil},
+	{"internal/sandbox/place", 10, nil},
 	{"internal/hidden", 10, nil},
 	{"internal/search", 10, []string{"internal/search/vectors"}},
 	{"internal/search/vectors", 9, nil},

@@ -3,19 +3,14 @@
 package gvisor
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"sallyport/internal/sandbox/place"
 )
 
 // instance is one program's place in the runtime directory: a directory with
@@ -29,80 +24,17 @@ type instance struct {
 	lock *os.File
 }
 
-// unfinished begins the name of a place that is being made. Sweepers leave it
-// alone until it must have been given up.
-const (
-	unfinished      = "new-"
-	unfinishedGrace = time.Minute
-)
-
 type record struct {
 	Cgroups []string `json:"cgroups"`
 }
 
 // openInstance sweeps what dead programs left and makes a place for this one.
 func openInstance(runtimeDir string, log *slog.Logger) (*instance, error) {
-	if err := privateDir(runtimeDir); err != nil {
-		return nil, err
-	}
-	if err := sweep(runtimeDir, log); err != nil {
-		// Leftovers do no harm to a new sandbox.
-		log.Warn("cannot remove what an earlier program left", "error", err)
-	}
-	id := strings.ToLower(rand.Text()[:10])
-	in := &instance{id: id, dir: filepath.Join(runtimeDir, id)}
-	// Under another name until the lock is held, so that no sweeper takes it.
-	tmp := filepath.Join(runtimeDir, unfinished+id)
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return nil, err
-	}
-	lock, err := lockFile(filepath.Join(tmp, "lock"))
-	if err == nil {
-		err = os.Mkdir(filepath.Join(tmp, "cell"), 0o700)
-	}
-	if err == nil {
-		err = os.Rename(tmp, in.dir)
-	}
-	if err != nil {
-		if lock != nil {
-			lock.Close()
-		}
-		return nil, errors.Join(err, os.RemoveAll(tmp))
-	}
-	in.lock = lock
-	return in, nil
-}
-
-// privateDir makes dir if need be and makes sure that nobody else can put
-// anything into it.
-func privateDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	fi, err := os.Lstat(dir)
-	if err != nil {
-		return err
-	}
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !fi.IsDir() || !ok || int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s is not a directory of this user's", dir)
-	}
-	if fi.Mode().Perm()&0o022 != 0 {
-		return os.Chmod(dir, 0o700)
-	}
-	return nil
-}
-
-func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	id, dir, lock, err := place.Open(runtimeDir, "cell", removePlace, log)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	return &instance{id: id, dir: dir, lock: lock}, nil
 }
 
 func (in *instance) mountpoint() string { return filepath.Join(in.dir, "cell") }
@@ -128,39 +60,9 @@ func (in *instance) close() error {
 	return errors.Join(err, in.lock.Close())
 }
 
-// sweep removes what programs left that are dead now. Several may sweep at
-// once.
+// sweep removes what programs left that are dead now.
 func sweep(runtimeDir string, log *slog.Logger) error {
-	entries, err := os.ReadDir(runtimeDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, e := range entries {
-		if !e.IsDir() {
-			continue
-		}
-		dir := filepath.Join(runtimeDir, e.Name())
-		if strings.HasPrefix(e.Name(), unfinished) {
-			if fi, err := e.Info(); err != nil || time.Since(fi.ModTime()) < unfinishedGrace {
-				continue
-			}
-		}
-		lock, err := lockFile(filepath.Join(dir, "lock"))
-		if err != nil {
-			continue // alive, or being made
-		}
-		if err := removePlace(dir); err != nil {
-			errs = append(errs, err)
-		} else {
-			log.Info("removed what a program left that is gone", "instance", e.Name())
-		}
-		lock.Close()
-	}
-	return errors.Join(errs...)
+	return place.Sweep(runtimeDir, removePlace, log)
 }
 
 // removePlace removes the groups that the records in dir name, and dir. The
@@ -194,14 +96,7 @@ func removePlace(dir string) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	// Under a name that sweepers leave alone: one that came to the directory
-	// after its lock was removed would make another there.
-	away := filepath.Join(filepath.Dir(dir), unfinished+strings.ToLower(rand.Text()[:10]))
-	now := time.Now()
-	if os.Chtimes(dir, now, now) == nil && os.Rename(dir, away) == nil {
-		dir = away
-	}
-	// Not RemoveAll from the start: if a cell still has its tmpfs mounted, it
-	// is in a namespace of its own and not seen from here.
-	return os.RemoveAll(dir)
+	// If a cell still has its tmpfs mounted, it is in a namespace of its own and
+	// not seen from here.
+	return place.Discard(dir)
 }

@@ -3,10 +3,8 @@
 package process
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -14,9 +12,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"sallyport/internal/sandbox/place"
 )
 
 // instance is one program's place among the runtime files: a directory with a
@@ -38,75 +35,19 @@ type record struct {
 }
 
 const (
-	unfinished      = "new-"
-	unfinishedGrace = time.Minute
-	sharedPrefix    = "sallyport-process-"
-	sharedNote      = "shared" // a file that says where shared is
+	sharedPrefix = "sallyport-process-"
+	sharedNote   = "shared" // a file that says where shared is
 )
 
 // sharedDirs are where every user may write. What runs leave there is removed.
 var sharedDirs = []string{"/tmp", "/dev/shm"}
 
 func openInstance(runtimeDir, workDir string, log *slog.Logger) (*instance, error) {
-	if err := privateDir(runtimeDir); err != nil {
-		return nil, err
-	}
-	if err := sweep(runtimeDir, log); err != nil {
-		log.Warn("cannot remove what an earlier program left", "error", err)
-	}
-	id := strings.ToLower(rand.Text()[:10])
-	in := &instance{dir: filepath.Join(runtimeDir, id), place: workDir}
-	// Under another name until the lock is held, so that no sweeper takes it.
-	tmp := filepath.Join(runtimeDir, unfinished+id)
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return nil, err
-	}
-	lock, err := lockFile(filepath.Join(tmp, "lock"))
-	if err == nil {
-		err = os.Mkdir(filepath.Join(tmp, "root"), 0o700)
-	}
-	if err == nil {
-		err = os.Rename(tmp, in.dir)
-	}
-	if err != nil {
-		if lock != nil {
-			lock.Close()
-		}
-		return nil, errors.Join(err, os.RemoveAll(tmp))
-	}
-	in.lock = lock
-	return in, nil
-}
-
-// privateDir makes dir if need be, and makes sure that it is nobody else's.
-func privateDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	fi, err := os.Lstat(dir)
-	if err != nil {
-		return err
-	}
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !fi.IsDir() || !ok || int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s is not a directory of this user's", dir)
-	}
-	if fi.Mode().Perm()&0o022 != 0 {
-		return os.Chmod(dir, 0o700)
-	}
-	return nil
-}
-
-func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	_, dir, lock, err := place.Open(runtimeDir, "root", removePlace, log)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	return &instance{dir: dir, place: workDir, lock: lock}, nil
 }
 
 func (in *instance) mountpoint() string { return filepath.Join(in.dir, "root") }
@@ -220,36 +161,7 @@ func (in *instance) close() error {
 
 // sweep removes what programs left that are dead now.
 func sweep(runtimeDir string, log *slog.Logger) error {
-	entries, err := os.ReadDir(runtimeDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, e := range entries {
-		if !e.IsDir() {
-			continue
-		}
-		if strings.HasPrefix(e.Name(), unfinished) {
-			if fi, err := e.Info(); err != nil || time.Since(fi.ModTime()) < unfinishedGrace {
-				continue
-			}
-		}
-		dir := filepath.Join(runtimeDir, e.Name())
-		lock, err := lockFile(filepath.Join(dir, "lock"))
-		if err != nil {
-			continue // alive, or being made
-		}
-		if err := removePlace(dir); err != nil {
-			errs = append(errs, err)
-		} else {
-			log.Info("removed what a program left that is gone", "instance", e.Name())
-		}
-		lock.Close()
-	}
-	return errors.Join(errs...)
+	return place.Sweep(runtimeDir, removePlace, log)
 }
 
 // removePlace removes what the records in dir tell of, and dir. The caller
@@ -273,12 +185,5 @@ func removePlace(dir string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	// Under a name that sweepers leave alone: one that came to the directory
-	// after its lock was removed would make another there.
-	away := filepath.Join(filepath.Dir(dir), unfinished+strings.ToLower(rand.Text()[:10]))
-	now := time.Now()
-	if os.Chtimes(dir, now, now) == nil && os.Rename(dir, away) == nil {
-		dir = away
-	}
-	return os.RemoveAll(dir)
+	return place.Discard(dir)
 }
