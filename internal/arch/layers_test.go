@@ -104,6 +104,7 @@ var layers = []layer{
 	{"internal/state", 10, nil},
 	{"internal/toon", 10, nil},
 	{"internal/wire", 10, nil},
+	{"internal/budget", 10, nil},
 	{"internal/arch", 0, nil},
 }
 
