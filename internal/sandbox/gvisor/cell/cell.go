@@ -27,7 +27,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/log"
-	"gvisor.dev/gvisor/runsc/cli/maincli"
 	"gvisor.dev/gvisor/runsc/config"
 	"gvisor.dev/gvisor/runsc/container"
 	"gvisor.dev/gvisor/runsc/flag"
@@ -42,16 +41,21 @@ func Main(args []string) (code int, ok bool) {
 	if len(args) == 0 {
 		return 0, false
 	}
-	switch name := filepath.Base(args[0]); {
-	case name == gvisor.CellName:
-		return run(), true
+	name := filepath.Base(args[0])
+	cell := name == gvisor.CellName
 	// The runtime calls some of its parts by the path of its executable.
-	case strings.HasPrefix(name, gvisor.RuntimePrefix), args[0] == specutils.ExePath:
-		narrowSyscalls()
-		maincli.Main()
-		return 0, true
+	if !cell && !strings.HasPrefix(name, gvisor.RuntimePrefix) && args[0] != specutils.ExePath {
+		return 0, false
 	}
-	return 0, false
+	if err := useOwnKernel(); err != nil {
+		return 1, true
+	}
+	if cell {
+		return run(), true
+	}
+	narrowSyscalls()
+	runtimeMain()
+	return 0, true
 }
 
 // cell is one running sandbox, seen from its first process.
