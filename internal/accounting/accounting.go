@@ -188,8 +188,8 @@ func (b *Books) elsewhere(r *runs.Record) carbon.Footprint {
 	if out.CPUSeconds > 0 {
 		u.CPU = duration(out.CPUSeconds)
 	}
-	if out.PeakMemoryBytes > 0 {
-		u.MemoryBytes = float64(out.PeakMemoryBytes) // the most that the mean can be
+	if out.MeanMemoryBytes > 0 {
+		u.MemoryBytes = float64(out.MeanMemoryBytes)
 	}
 	if out.GPUModel != "" || out.GPUs > 0 || out.GPUJoules > 0 {
 		u.GPUs = []carbon.GPU{{Model: out.GPUModel, Count: min(out.GPUs, maxGPUs), Joules: max(0, out.GPUJoules)}}

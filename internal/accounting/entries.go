@@ -1,6 +1,7 @@
 package accounting
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -168,14 +169,14 @@ func (b *Books) enter(f carbon.Footprint) line {
 	l.Method, l.Joules, l.Low, l.High, l.Missing = f.Method, e.Joules, e.Low, e.High, e.Missing
 	for _, part := range []struct {
 		figure *carbon.Figure
-		to     *float64
+		to     **float64
 	}{{e.CPU, &l.CPUJoules}, {e.Memory, &l.MemoryJoules}, {e.GPU, &l.GPUJoules}} {
 		if part.figure != nil {
-			*part.to = part.figure.Joules
+			*part.to = &part.figure.Joules
 		}
 	}
 	if m := f.Emissions; m != nil {
-		l.Grams, l.GramsLow, l.GramsHigh = &m.Grams, &m.Low, &m.High
+		l.Grams, l.GramsLow, l.GramsHigh = &m.Grams, &m.Low, m.High
 		l.Country, l.Region, l.Intensity = m.Grid.Country, m.Grid.Region, m.Grid.GramsPerKWh
 	}
 	return l
@@ -198,7 +199,11 @@ func (b *Books) share(lines []line) {
 	for i := range lines {
 		l := &lines[i]
 		if l.Grams == nil {
-			continue // nobody knows where it was
+			continue // its place or its energy is not known
+		}
+		if len(l.Missing) > 0 { // the dashboard takes numbers only, and would show what is missing as zero
+			b.config.Log.Debug("not reported to the dashboard: a part of its energy is not known", "run", l.ID, "unknown", l.Missing)
+			continue
 		}
 		err := b.config.Dashboard.Add(codecarbon.Stream{Key: l.stream, Run: b.runOf(l)}, deltaOf(l))
 		if err == nil && l.once {
@@ -220,9 +225,17 @@ func known(p *float64) float64 {
 func deltaOf(l *line) codecarbon.Delta {
 	return codecarbon.Delta{
 		Seconds: l.Wall, Kilograms: known(l.Grams) / 1000,
-		CPU: l.CPUJoules / carbon.JoulesPerKWh, GPU: l.GPUJoules / carbon.JoulesPerKWh, RAM: l.MemoryJoules / carbon.JoulesPerKWh,
+		CPU: known(l.CPUJoules) / carbon.JoulesPerKWh, GPU: known(l.GPUJoules) / carbon.JoulesPerKWh, RAM: known(l.MemoryJoules) / carbon.JoulesPerKWh,
 		CPUSeconds: known(l.CPU), ByteSeconds: known(l.Bytes),
 	}
+}
+
+// kWh is a figure's energy; negative where there is none.
+func kWh(f *carbon.Figure) float64 {
+	if f == nil {
+		return -1
+	}
+	return f.Joules / carbon.JoulesPerKWh
 }
 
 const gibibyte = float64(1 << 30)
@@ -244,8 +257,9 @@ func (b *Books) runOf(l *line) codecarbon.RunCreate {
 func (b *Books) row(l *line) codecarbon.Row {
 	r := codecarbon.Row{
 		Time: l.Time.Add(time.Duration(l.Wall * float64(time.Second))), Project: b.config.Project, RunID: uuid(), ExperimentID: b.config.Experiment,
-		Seconds: l.Wall, Kilograms: -1, CPU: l.CPUJoules / carbon.JoulesPerKWh, GPU: l.GPUJoules / carbon.JoulesPerKWh, RAM: l.MemoryJoules / carbon.JoulesPerKWh,
-		OS: b.config.System, Version: b.config.Version, CPUs: l.profile.LogicalCPUs, CPUModel: l.CPUModel, GPUs: l.GPUs, GPUModel: l.GPUModel,
+		Seconds: l.Wall, Kilograms: -1, CPU: kWh(l.footprint.Energy.CPU), GPU: kWh(l.footprint.Energy.GPU), RAM: kWh(l.footprint.Energy.Memory),
+		Partial: len(l.Missing) > 0,
+		OS:      b.config.System, Version: b.config.Version, CPUs: l.profile.LogicalCPUs, CPUModel: l.CPUModel, GPUs: l.GPUs, GPUModel: l.GPUModel,
 		RAMTotal: float64(l.profile.MemoryBytes) / gibibyte, CPUPercent: -1, RAMPercent: -1, RAMUsed: -1, PUE: l.profile.PUE.Factor,
 	}
 	if l.CPU != nil && l.Wall > 0 && l.profile.LogicalCPUs > 0 {
@@ -257,8 +271,13 @@ func (b *Books) row(l *line) codecarbon.Row {
 			r.RAMPercent = min(100, 100*r.RAMUsed/r.RAMTotal)
 		}
 	}
+	if l.footprint.Energy.GPU == nil && !slices.ContainsFunc(l.Missing, func(m string) bool { return strings.HasPrefix(m, "gpu") }) {
+		r.GPU = 0 // there was none
+	}
 	if m := l.footprint.Emissions; m != nil {
-		r.Kilograms = m.Grams / 1000
+		if !r.Partial {
+			r.Kilograms = m.Grams / 1000
+		}
 		r.Country, r.CountryCode = m.Grid.CountryName, m.Grid.Country
 		if m.Grid.Cloud != "" {
 			r.CloudProvider, r.CloudRegion = m.Grid.Cloud, m.Grid.Region

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -97,7 +98,11 @@ func (b *bill) arrive(with func(*Execution)) {
 
 // usage is what was measured of an execution, for its result.
 func (b *Broker) usage(s session.Spent) *Usage {
-	u := &Usage{CPUSeconds: max(0, s.CPU).Seconds(), PeakMemoryBytes: max(0, s.PeakBytes)}
+	u := &Usage{PeakMemoryBytes: max(0, s.PeakBytes)}
+	if s.CPU >= 0 {
+		seconds := s.CPU.Seconds()
+		u.CPUSeconds = &seconds
+	}
 	if b.config.Accountant != nil {
 		u.Footprint = b.config.Accountant.Footprint(s)
 	}
@@ -106,14 +111,25 @@ func (b *Broker) usage(s session.Spent) *Usage {
 
 // line is a usage in a few words.
 func (u *Usage) line() string {
-	text := brief(u.CPUSeconds) + " s CPU"
-	if f := u.Footprint; f != nil {
-		text += ", " + brief(f.Energy.Joules) + " J"
-		if e := f.Emissions; e != nil {
-			text += ", " + brief(e.Grams*1000) + " mg CO2e"
-		} else {
-			text += ", CO2e unknown (set carbon.location)"
-		}
+	text := "CPU time unknown"
+	if u.CPUSeconds != nil {
+		text = brief(*u.CPUSeconds) + " s CPU"
+	}
+	f := u.Footprint
+	switch {
+	case f == nil:
+		return text
+	case f.Energy.Joules == nil:
+		return text + ", energy unknown"
+	}
+	text += ", " + brief(*f.Energy.Joules) + " J"
+	if e := f.Emissions; e != nil {
+		text += ", " + brief(e.Grams*1000) + " mg CO2e"
+	} else {
+		text += ", CO2e unknown (set carbon.location)"
+	}
+	if len(f.Energy.Missing) > 0 {
+		text += " (without " + strings.Join(f.Energy.Missing, ", ") + ": unknown)"
 	}
 	return text
 }

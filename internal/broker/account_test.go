@@ -35,7 +35,7 @@ func (n *notebook) Rested(session string, _ session.Spent) {
 }
 
 func (n *notebook) Footprint(s session.Spent) *carbon.Footprint {
-	f := &carbon.Footprint{Method: "test", Energy: carbon.Energy{Joules: 12.34, CPU: &carbon.Figure{Joules: 12.34}}}
+	f := &carbon.Footprint{Method: "test", Energy: carbon.Energy{Joules: ptr(12.34), CPU: &carbon.Figure{Joules: 12.34}}}
 	if !n.nowhere {
 		f.Emissions = &carbon.Emissions{Grams: 0.5}
 	}
@@ -121,6 +121,27 @@ func TestUsageInResults(t *testing.T) {
 		if show && !strings.Contains(r.Text(), "12 J, CO2e unknown") {
 			t.Errorf("%s", r.Text())
 		}
+	}
+}
+
+func ptr(f float64) *float64 { return &f }
+
+// TestUnknownUsage: what is not known is not told as nothing.
+func TestUnknownUsage(t *testing.T) {
+	t.Parallel()
+	for want, u := range map[string]*Usage{
+		"CPU time unknown":                 {},
+		"CPU time unknown, energy unknown": {Footprint: &carbon.Footprint{Energy: carbon.Energy{Missing: []string{"cpu", "memory"}}}},
+		"2 s CPU, 8 J, 1 mg CO2e (without memory: unknown)": {CPUSeconds: ptr(2), Footprint: &carbon.Footprint{
+			Energy: carbon.Energy{Joules: ptr(8), Missing: []string{"memory"}}, Emissions: &carbon.Emissions{Grams: 0.001}}},
+	} {
+		if got := u.line(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	raw, err := json.Marshal((&Broker{}).usage(session.Spent{CPU: -1, ByteSeconds: -1, PeakBytes: -1}))
+	if want := `{"cpuSeconds":null}`; err != nil || string(raw) != want {
+		t.Errorf("%v, %s; want %s", err, raw, want)
 	}
 }
 

@@ -259,7 +259,10 @@ func (b *Broker) batchResult(record *runs.Record, spec sandbox.Spec) *Result {
 		r.Notes = append(r.Notes, "`sallyport runs fetch "+record.ID+"` has all of the output that came back")
 	}
 	if out.CPUSeconds > 0 || out.PeakMemoryBytes > 0 {
-		r.Usage = &Usage{CPUSeconds: out.CPUSeconds, PeakMemoryBytes: out.PeakMemoryBytes}
+		r.Usage = &Usage{PeakMemoryBytes: out.PeakMemoryBytes}
+		if out.CPUSeconds > 0 {
+			r.Usage.CPUSeconds = &out.CPUSeconds
+		}
 	}
 	if b.config.Accountant != nil {
 		if footprint := b.config.Accountant.Ran(record); footprint != nil {

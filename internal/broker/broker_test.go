@@ -415,7 +415,7 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	b, _ := newBroker(t, nil)
 	r := run(t, b, "import time\nend = time.time() + 1.5\nwhile time.time() < end: pass")
-	if r.Usage == nil || r.Usage.CPUSeconds < 0.1 || r.Usage.CPUSeconds > 3 {
+	if r.Usage == nil || *r.Usage.CPUSeconds < 0.1 || *r.Usage.CPUSeconds > 3 {
 		t.Errorf("usage: %+v", r.Usage)
 	}
 	if r.DurationMs < 1400 {

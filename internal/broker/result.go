@@ -89,8 +89,8 @@ type Truncated struct {
 // Usage is what the host measured for one execution. It is only there for
 // those that ran long enough to be measured.
 type Usage struct {
-	CPUSeconds      float64 `json:"cpuSeconds,omitempty"`
-	PeakMemoryBytes int64   `json:"peakMemoryBytes,omitempty"` // of the sandbox since its start
+	CPUSeconds      *float64 `json:"cpuSeconds"`                // nil: not known
+	PeakMemoryBytes int64    `json:"peakMemoryBytes,omitempty"` // of the sandbox since its start; 0: not known
 	// Footprint is what it comes to: method, energy and emissions; nil where
 	// nobody keeps account.
 	*carbon.Footprint

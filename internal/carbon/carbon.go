@@ -130,16 +130,17 @@ func (f *Figure) scale(p PUE) {
 type Footprint struct {
 	Method string `json:"method"`
 	Energy Energy `json:"energy"`
-	// Emissions is null where it is not known where the run was.
+	// Emissions is null where the place of the run, or its energy, is not known.
 	Emissions *Emissions `json:"emissions"`
 }
 
-// Energy is the sum of the figures that are there. What is Missing is part of
-// it, and not known.
+// Energy is the sum of the figures that are there. What is Missing belongs to
+// it and is not known: Joules is then less than was used, and High is nil.
+// Where no figure is known, neither is the sum: all three are nil.
 type Energy struct {
-	Joules  float64  `json:"joules"`
-	Low     float64  `json:"low"`
-	High    float64  `json:"high"`
+	Joules  *float64 `json:"joules"`
+	Low     *float64 `json:"low"`
+	High    *float64 `json:"high"`
 	CPU     *Figure  `json:"cpu,omitempty"`
 	Memory  *Figure  `json:"memory,omitempty"`
 	GPU     *Figure  `json:"gpu,omitempty"`
@@ -147,12 +148,13 @@ type Energy struct {
 	PUE     *PUE     `json:"pue,omitempty"` // nil: 1
 }
 
-// Emissions are of a footprint at a place.
+// Emissions are of a footprint at a place. High is nil where a part of the
+// energy is not known: Grams is then of the known part.
 type Emissions struct {
-	Grams float64 `json:"grams"`
-	Low   float64 `json:"low"`
-	High  float64 `json:"high"`
-	Grid  Grid    `json:"grid"`
+	Grams float64  `json:"grams"`
+	Low   float64  `json:"low"`
+	High  *float64 `json:"high"`
+	Grid  Grid     `json:"grid"`
 }
 
 // Grid is the electricity of a place, at a time where it is live.
@@ -167,6 +169,3 @@ type Grid struct {
 	Year        int     `json:"year,omitempty"` // 0: now
 	Source      string  `json:"source"`
 }
-
-// KWh is the energy in kilowatt-hours.
-func (e *Energy) KWh() float64 { return e.Joules / JoulesPerKWh }

@@ -192,7 +192,7 @@ func TestCodeCarbonProcessMode(t *testing.T) {
 	if want := 10.0 * 60; !near(f.Energy.Memory.Joules, want) || f.Energy.Memory.Method != DIMM {
 		t.Errorf("memory %v J, want %v", f.Energy.Memory.Joules, want)
 	}
-	if !near(f.Energy.Joules, f.Energy.CPU.Joules+f.Energy.Memory.Joules) || f.Method != MethodCodeCarbon {
+	if !near(*f.Energy.Joules, f.Energy.CPU.Joules+f.Energy.Memory.Joules) || f.Method != MethodCodeCarbon {
 		t.Errorf("%+v", f)
 	}
 	for name, c := range map[string]struct {
@@ -262,8 +262,8 @@ func TestFootprint(t *testing.T) {
 				t.Errorf("%s: %+v", name, part)
 			}
 		}
-		if !near(sum, f.Energy.Joules) || f.Energy.Low > f.Energy.Joules || f.Energy.High < f.Energy.Joules {
-			t.Errorf("%s: %v of %v to %v, sum %v", name, f.Energy.Joules, f.Energy.Low, f.Energy.High, sum)
+		if !near(sum, *f.Energy.Joules) || *f.Energy.Low > *f.Energy.Joules || *f.Energy.High < *f.Energy.Joules {
+			t.Errorf("%s: %v of %v to %v, sum %v", name, *f.Energy.Joules, *f.Energy.Low, *f.Energy.High, sum)
 		}
 		if _, err := json.Marshal(f); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -277,14 +277,14 @@ func TestFootprint(t *testing.T) {
 	if !near(f.Energy.CPU.Joules, 135.0/28/2) || f.Energy.CPU.Method != TDP || !near(f.Energy.Memory.Joules, 0.375) || f.Energy.GPU != nil || f.Energy.Missing != nil {
 		t.Errorf("%+v", f)
 	}
-	if e := f.Emissions; e == nil || !near(e.Grams, f.Energy.Joules/3.6e6*56.039) || e.Low > e.Grams || e.High < e.Grams {
+	if e := f.Emissions; e == nil || !near(e.Grams, *f.Energy.Joules/3.6e6*56.039) || e.Low > e.Grams || *e.High < e.Grams {
 		t.Errorf("%+v", e)
 	}
 
 	// Nowhere: energy, and null emissions.
 	f = m.Footprint(u, intel, nil)
 	raw, _ := json.Marshal(f)
-	if f.Emissions != nil || f.Energy.Joules == 0 || !strings.Contains(string(raw), `"emissions":null`) {
+	if f.Emissions != nil || *f.Energy.Joules == 0 || !strings.Contains(string(raw), `"emissions":null`) {
 		t.Errorf("%s", raw)
 	}
 
@@ -292,6 +292,17 @@ func TestFootprint(t *testing.T) {
 	f = m.Footprint(Usage{Wall: time.Second, CPU: -1, MemoryBytes: -1, GPUs: []GPU{{Model: "Voodoo 2"}, {}}}, Profile{}, nil)
 	if f.Energy.CPU != nil || f.Energy.Memory != nil || f.Energy.GPU != nil || strings.Join(f.Energy.Missing, ";") != "gpu Voodoo 2;gpu of an unknown model;cpu;memory" {
 		t.Errorf("%+v", f)
+	}
+	// Nor is the sum, and there are no emissions of it, wherever it was.
+	f = m.Footprint(Usage{CPU: -1, MemoryBytes: 1e9, GPUs: []GPU{{Model: "Tesla T4"}}}, Profile{}, &france)
+	raw, _ = json.Marshal(f)
+	if want := `{"method":"sallyport","energy":{"joules":null,"low":null,"high":null,"missing":["gpu Tesla T4","cpu","memory"]},"emissions":null}`; string(raw) != want {
+		t.Errorf("nothing is known: %s, want %s", raw, want)
+	}
+	// Of a sum with an unknown part there is no upper bound.
+	f = m.Footprint(Usage{Wall: time.Second, CPU: time.Second, MemoryBytes: -1}, intel, &france)
+	if e := f.Energy; e.Joules == nil || !near(*e.Joules, e.CPU.Joules) || e.High != nil || strings.Join(e.Missing, ";") != "memory" || f.Emissions == nil || f.Emissions.High != nil {
+		t.Errorf("memory is not known: %+v, %+v", e, f.Emissions)
 	}
 	f = m.Footprint(Usage{Wall: 2 * time.Second, CPU: -1, MemoryBytes: 0}, intel, nil)
 	check("no CPU time", f)
@@ -302,7 +313,7 @@ func TestFootprint(t *testing.T) {
 	// Resolution widens.
 	sharp, blunt := m.Footprint(u, intel, nil), u
 	blunt.Resolution = 100 * time.Millisecond
-	if got := m.Footprint(blunt, intel, nil); got.Energy.Joules != sharp.Energy.Joules || got.Energy.CPU.Low >= sharp.Energy.CPU.Low || got.Energy.CPU.High <= sharp.Energy.CPU.High {
+	if got := m.Footprint(blunt, intel, nil); *got.Energy.Joules != *sharp.Energy.Joules || got.Energy.CPU.Low >= sharp.Energy.CPU.Low || got.Energy.CPU.High <= sharp.Energy.CPU.High {
 		t.Errorf("%+v against %+v", got.Energy.CPU, sharp.Energy.CPU)
 	}
 
@@ -325,7 +336,7 @@ func TestFootprint(t *testing.T) {
 	p.PUE = all.PUE("kaggle")
 	bare, housed := m.Footprint(u, intel, &france), m.Footprint(u, p, &france)
 	check("housed", housed)
-	if !near(housed.Energy.Joules, 1.09*bare.Energy.Joules) || housed.Energy.PUE == nil || housed.Energy.PUE.Source == "" || bare.Energy.PUE != nil {
+	if !near(*housed.Energy.Joules, 1.09**bare.Energy.Joules) || housed.Energy.PUE == nil || housed.Energy.PUE.Source == "" || bare.Energy.PUE != nil {
 		t.Errorf("%+v", housed)
 	}
 }
@@ -384,7 +395,7 @@ func FuzzNames(f *testing.F) {
 		}
 		fp := m.Footprint(Usage{Wall: time.Second, CPU: time.Second, GPUs: []GPU{{Model: gpu}}},
 			Profile{CPUModel: cpu, LogicalCPUs: 4, Virtual: true}, grid)
-		if math.IsNaN(fp.Energy.Joules) || math.IsInf(fp.Energy.High, 0) || fp.Energy.Joules < 0 || fp.Energy.CPU == nil {
+		if math.IsNaN(*fp.Energy.Joules) || math.IsInf(fp.Energy.CPU.High, 0) || *fp.Energy.Joules < 0 || fp.Energy.CPU == nil {
 			t.Errorf("%+v", fp)
 		}
 	})

@@ -49,29 +49,37 @@ func (m *Model) Footprint(u Usage, p Profile, grid *Grid) Footprint {
 		pue := p.PUE
 		e.PUE = &pue
 	}
+	var joules, low, high float64
+	known := false
 	for _, part := range []*Figure{e.CPU, e.Memory, e.GPU} {
 		if part == nil {
 			continue
 		}
+		known = true
 		part.scale(p.PUE)
-		e.Joules, e.Low, e.High = e.Joules+part.Joules, e.Low+part.Low, e.High+part.High
+		joules, low, high = joules+part.Joules, low+part.Low, high+part.High
 	}
-	f.Emissions = Emit(e.Joules, e.Low, e.High, grid)
+	if known {
+		e.Joules, e.Low = &joules, &low
+		if len(e.Missing) == 0 {
+			e.High = &high
+		}
+	}
+	f.Emissions = e.emit(grid)
 	return f
 }
 
-// Emit is what an energy between two bounds emits at a place; nil where the
-// place is not known.
-func Emit(joules, low, high float64, grid *Grid) *Emissions {
-	if grid == nil {
+// emit is what an energy emits at a place; nil where either is not known.
+func (e *Energy) emit(grid *Grid) *Emissions {
+	if grid == nil || e.Joules == nil {
 		return nil
 	}
-	return &Emissions{
-		Grams: joules / JoulesPerKWh * grid.GramsPerKWh,
-		Low:   low / JoulesPerKWh * grid.Low,
-		High:  high / JoulesPerKWh * grid.High,
-		Grid:  *grid,
+	m := &Emissions{Grams: *e.Joules / JoulesPerKWh * grid.GramsPerKWh, Low: *e.Low / JoulesPerKWh * grid.Low, Grid: *grid}
+	if e.High != nil {
+		high := *e.High / JoulesPerKWh * grid.High
+		m.High = &high
 	}
+	return m
 }
 
 // Watts is the power of one logical processor that is busy, and the thermal
@@ -185,7 +193,7 @@ func rapl(u Usage, p Profile, perCPU float64) *Figure {
 }
 
 func (m *Model) memory(u Usage, p Profile) *Figure {
-	if u.MemoryBytes < 0 {
+	if u.MemoryBytes < 0 || u.Wall <= 0 {
 		return nil
 	}
 	seconds := u.Wall.Seconds()
@@ -239,7 +247,7 @@ func (m *Model) device(g GPU, wall time.Duration) *Figure {
 		return f
 	}
 	board, ok := m.tables.GPU(g.Model)
-	if !ok {
+	if !ok || wall <= 0 {
 		return nil
 	}
 	all := board.Watts * float64(count) * wall.Seconds()

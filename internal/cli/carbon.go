@@ -110,46 +110,68 @@ func optional(f *float64) string {
 	return strconv.FormatFloat(*f, 'g', -1, 64)
 }
 
+// sumOf is a sum in words: unknown where nothing of it is known, and with what
+// is not known beside it where something is.
+func sumOf(f *float64, whole bool, unit string) string {
+	switch {
+	case f == nil:
+		return "unknown"
+	case !whole:
+		return withUnit(*f, unit) + " + unknown"
+	}
+	return withUnit(*f, unit)
+}
+
 func (c *carbonReportCmd) csv(a *app, groups []ledger.Sum) error {
 	w := csv.NewWriter(a.stdio.Out)
 	plain := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 	rows := [][]string{{c.By, "runs", "failed", "wall_seconds", "cpu_seconds", "joules", "joules_low", "joules_high",
-		"cpu_joules", "memory_joules", "gpu_joules", "rest_joules", "grams_co2e", "grams_low", "grams_high", "unplaced_joules"}}
+		"cpu_joules", "memory_joules", "gpu_joules", "rest_joules", "grams_co2e", "grams_low", "grams_high", "unplaced_joules", "incomplete"}}
 	for _, g := range groups {
-		rows = append(rows, []string{g.Name, strconv.Itoa(g.Runs), strconv.Itoa(g.Failed), plain(g.Wall), plain(g.CPU), plain(g.Joules), plain(g.Low), plain(g.High),
-			plain(g.CPUJoules), plain(g.MemoryJoules), plain(g.GPUJoules), plain(g.RestJoules), optional(g.Grams), optional(g.GramsLow), optional(g.GramsHigh), plain(g.Unplaced)})
+		rows = append(rows, []string{g.Name, strconv.Itoa(g.Runs), strconv.Itoa(g.Failed), plain(g.Wall), optional(g.CPU), optional(g.Joules), optional(g.Low), optional(g.High),
+			optional(g.CPUJoules), optional(g.MemoryJoules), optional(g.GPUJoules), optional(g.RestJoules), optional(g.Grams), optional(g.GramsLow), optional(g.GramsHigh), plain(g.Unplaced),
+			strings.Join(g.Incomplete, " ")})
 	}
 	return w.WriteAll(rows)
 }
 
 // table prints groups with bars of their energy.
 func (c *carbonReportCmd) table(a *app, groups []ledger.Sum, total ledger.Sum) error {
+	value := func(f *float64) float64 {
+		if f == nil {
+			return 0
+		}
+		return *f
+	}
 	most := 0.0
 	for _, g := range groups {
-		most = max(most, g.Joules)
+		most = max(most, value(g.Joules))
 	}
 	w := tabwriter.NewWriter(a.stdio.Out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "%s\tRUNS\tCPU\tENERGY\t(RANGE)\tCO2E\t(RANGE)\t\n", strings.ToUpper(c.By))
 	for _, g := range append(groups, total) {
 		bar := ""
 		if g.Name != total.Name {
-			bar = barOf(g.Joules, most)
+			bar = barOf(value(g.Joules), most)
 		}
-		grams, span := "unknown", ""
-		if g.Grams != nil {
-			grams, span = withUnit(*g.Grams, "g"), between(*g.GramsLow, *g.GramsHigh, "g")
-			if g.Unplaced > 0 {
-				grams += " + unknown"
+		cpu := "unknown"
+		if g.CPU != nil {
+			cpu = time.Duration(*g.CPU * float64(time.Second)).Round(time.Millisecond).String()
+			if !g.Whole("cpuSeconds") {
+				cpu += " + unknown"
 			}
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(g.Name), g.Runs, time.Duration(g.CPU*float64(time.Second)).Round(time.Millisecond),
-			withUnit(g.Joules, "J"), between(g.Low, g.High, "J"), grams, span, bar)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(g.Name), g.Runs, cpu,
+			sumOf(g.Joules, g.Whole("joules"), "J"), between(g.Low, g.High, "J"), sumOf(g.Grams, g.Whole("grams"), "g"), between(g.GramsLow, g.GramsHigh, "g"), bar)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if total.RestJoules > 0 {
-		fmt.Fprintf(a.stdio.Out, "\n%s of it between runs: starts, background tasks, memory of variables.\n", withUnit(total.RestJoules, "J"))
+	if r := total.RestJoules; r == nil || *r > 0 || !total.Whole("restJoules") {
+		fmt.Fprintf(a.stdio.Out, "\n%s of it between runs: starts, background tasks, memory of variables.\n", sumOf(r, total.Whole("restJoules"), "J"))
+	}
+	if !total.Whole("joules") {
+		fmt.Fprintf(a.stdio.Out, "\"unknown\" was used too, and nothing measured it (%d runs): no figure includes it.\n", total.Unknown)
 	}
 	if total.Unplaced > 0 {
 		fmt.Fprintf(a.stdio.Out, "The place of %s is not known, and so its emissions are not: set carbon.location (FRA, USA/california, …).\n", withUnit(total.Unplaced, "J"))
@@ -197,8 +219,15 @@ func withUnit(f float64, unit string) string {
 	return strconv.FormatFloat(f, 'f', digits, 64) + " " + prefixes[i] + unit
 }
 
-func between(low, high float64, unit string) string {
-	return "(" + withUnit(low, unit) + " – " + withUnit(high, unit) + ")"
+// between is a range. One without an upper bound has an unknown part.
+func between(low, high *float64, unit string) string {
+	switch {
+	case low == nil:
+		return ""
+	case high == nil:
+		return "(" + withUnit(*low, unit) + " or more)"
+	}
+	return "(" + withUnit(*low, unit) + " – " + withUnit(*high, unit) + ")"
 }
 
 type carbonMetricsCmd struct{}
@@ -239,16 +268,30 @@ func (*carbonMetricsCmd) Run(a *app) error {
 // exposition is the text form of Prometheus.
 func exposition(groups []ledger.Sum, project string) string {
 	const kwh = 3.6e6
-	power := func(joules func(*ledger.Sum) float64) func(*ledger.Sum) (float64, bool) {
-		return func(s *ledger.Sum) (float64, bool) { return joules(s) / (s.Wall + s.Rested), s.Wall > 0 }
+	type joules func(*ledger.Sum) (sum *float64, key string)
+	// A power would be too small by what is not known: there is none then.
+	power := func(of joules) func(*ledger.Sum) (float64, bool) {
+		return func(s *ledger.Sum) (float64, bool) {
+			sum, key := of(s)
+			if sum == nil || !s.Whole(key) {
+				return 0, false
+			}
+			return *sum / (s.Wall + s.Rested), s.Wall > 0
+		}
 	}
-	energy := func(joules func(*ledger.Sum) float64) func(*ledger.Sum) (float64, bool) {
-		return func(s *ledger.Sum) (float64, bool) { return joules(s) / kwh, true }
+	energy := func(of joules) func(*ledger.Sum) (float64, bool) {
+		return func(s *ledger.Sum) (float64, bool) {
+			sum, _ := of(s)
+			if sum == nil {
+				return 0, false
+			}
+			return *sum / kwh, true
+		}
 	}
-	cpu := func(s *ledger.Sum) float64 { return s.CPUJoules }
-	gpu := func(s *ledger.Sum) float64 { return s.GPUJoules }
-	ram := func(s *ledger.Sum) float64 { return s.MemoryJoules }
-	all := func(s *ledger.Sum) float64 { return s.Joules }
+	cpu := func(s *ledger.Sum) (*float64, string) { return s.CPUJoules, "cpuJoules" }
+	gpu := func(s *ledger.Sum) (*float64, string) { return s.GPUJoules, "gpuJoules" }
+	ram := func(s *ledger.Sum) (*float64, string) { return s.MemoryJoules, "memoryJoules" }
+	all := func(s *ledger.Sum) (*float64, string) { return s.Joules, "joules" }
 	kilograms := func(s *ledger.Sum) (float64, bool) {
 		if s.Grams == nil {
 			return 0, false
@@ -264,7 +307,7 @@ func exposition(groups []ledger.Sum, project string) string {
 		{"codecarbon_emissions", "gauge", "Emissions as CO2-equivalents (kg), where the place is known", kilograms},
 		{"codecarbon_emissions_rate", "gauge", "Emissions per second that sandboxes were there (kg/s)", func(s *ledger.Sum) (float64, bool) {
 			kg, ok := kilograms(s)
-			return kg / (s.Wall + s.Rested), ok && s.Wall > 0
+			return kg / (s.Wall + s.Rested), ok && s.Wall > 0 && s.Whole("grams")
 		}},
 		{"codecarbon_cpu_power", "gauge", "CPU power (W), mean", power(cpu)},
 		{"codecarbon_gpu_power", "gauge", "GPU power (W), mean", power(gpu)},
@@ -275,6 +318,13 @@ func exposition(groups []ledger.Sum, project string) string {
 		{"codecarbon_energy_consumed", "gauge", "Sum of cpu_energy, gpu_energy and ram_energy (kWh)", energy(all)},
 		{"codecarbon_energy_total", "counter", "Accumulated energy (kWh)", energy(all)},
 		{"sallyport_runs_total", "counter", "Runs", func(s *ledger.Sum) (float64, bool) { return float64(s.Runs), true }},
+		{"sallyport_runs_incomplete_total", "counter", "Runs of which some energy is not known and in no sum", func(s *ledger.Sum) (float64, bool) { return float64(s.Unknown), true }},
+		{"sallyport_energy_incomplete", "gauge", "1 where codecarbon_energy_total leaves out what is not known", func(s *ledger.Sum) (float64, bool) {
+			if s.Whole("joules") {
+				return 0, true
+			}
+			return 1, true
+		}},
 	} {
 		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, m.kind)
 		for i := range groups {

@@ -47,9 +47,10 @@ func TestBar(t *testing.T) {
 }
 
 func TestExposition(t *testing.T) {
-	grams := 2.0
+	grams, joules, cpu := 2.0, 7.2e6, 3.6e6
 	text := exposition([]ledger.Sum{
-		{Name: "gvisor", Runs: 3, Wall: 10, Rested: 10, Joules: 7.2e6, CPUJoules: 3.6e6, Grams: &grams},
+		{Name: "gvisor", Runs: 3, Wall: 10, Rested: 10, Joules: &joules, CPUJoules: &cpu, Grams: &grams},
+		{Name: "podman", Runs: 2, Unknown: 1, Wall: 10, Joules: &joules, CPUJoules: &cpu, Incomplete: []string{"cpuJoules", "joules"}},
 		{Name: "odd\"\\\n", Runs: 1},
 	}, "my proj")
 	for _, line := range []string{
@@ -62,13 +63,22 @@ func TestExposition(t *testing.T) {
 		`codecarbon_emissions_rate{project_name="my proj",backend="gvisor"} 0.0001`,
 		`sallyport_runs_total{project_name="my proj",backend="odd\"\\\n"} 1`,
 		`# TYPE codecarbon_energy_total counter`,
+		`sallyport_energy_incomplete{project_name="my proj",backend="gvisor"} 0`,
+		`sallyport_energy_incomplete{project_name="my proj",backend="podman"} 1`,
+		`sallyport_runs_incomplete_total{project_name="my proj",backend="podman"} 1`,
+		`codecarbon_energy_total{project_name="my proj",backend="podman"} 2`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("no %s in\n%s", line, text)
 		}
 	}
 	// What is not known is not there.
-	if strings.Contains(text, `codecarbon_emissions{project_name="my proj",backend="odd`) {
-		t.Error(text)
+	for _, absent := range []string{
+		`codecarbon_emissions{project_name="my proj",backend="odd`, `codecarbon_energy_total{project_name="my proj",backend="odd`,
+		`codecarbon_ram_energy{project_name="my proj",backend="podman`, `codecarbon_cpu_power{project_name="my proj",backend="podman`,
+	} {
+		if strings.Contains(text, absent) {
+			t.Errorf("%s in\n%s", absent, text)
+		}
 	}
 }

@@ -92,7 +92,7 @@ func TestDashboard(t *testing.T) {
 	want := -1.0
 	for _, g := range report.Groups {
 		if g.Name == "work" {
-			want = g.Joules
+			want = *g.Joules
 		}
 	}
 	if math.Abs(joules-want) > 1e-6 {

@@ -12,6 +12,7 @@ import (
 	"sallyport/internal/carbon/codecarbon"
 	"sallyport/internal/carbon/hardware"
 	"sallyport/internal/ledger"
+	"sallyport/internal/sandbox/kaggle"
 )
 
 // outboxStatus is what an outbox holds.
@@ -22,7 +23,7 @@ type carbonEstimateCmd struct {
 	CPUs     float64       `help:"Processors that are busy all that time." name:"cpus" default:"1" placeholder:"N"`
 	Memory   float64       `help:"Memory that it holds, in GB." default:"1" placeholder:"GB"`
 	GPU      string        `help:"Accelerator that it uses on engines elsewhere, such as 'RTX 4090'." name:"gpu" placeholder:"MODEL"`
-	GPUs     int           `help:"How many of them." name:"gpus" default:"1" placeholder:"N"`
+	GPUs     int           `help:"How many of them. A machine of Kaggle's with T4s has two, which are both counted." name:"gpus" default:"1" placeholder:"N"`
 	File     string        `help:"Take time, processors and memory from the last runs of this program." placeholder:"FILE"`
 	JSON     bool          `help:"Print JSON." name:"json"`
 }
@@ -66,32 +67,36 @@ func (c *carbonEstimateCmd) Run(a *app) error {
 	}
 	e.places.Refresh(a.ctx)
 	list := c.compare(e, u)
+	memory, known := "unknown", (*float64)(nil)
+	if u.MemoryBytes >= 0 {
+		memory, known = withUnit(u.MemoryBytes, "B"), &u.MemoryBytes
+	}
 	if c.JSON {
 		return a.printJSON(struct {
 			From  string     `json:"from"`
 			Usage estimateOf `json:"usage"`
 			List  []estimate `json:"engines"`
-		}{from, estimateOf{u.Wall.Seconds(), u.CPU.Seconds(), u.MemoryBytes, c.GPU}, list})
+		}{from, estimateOf{u.Wall.Seconds(), u.CPU.Seconds(), known, c.GPU}, list})
 	}
-	fmt.Fprintf(a.stdio.Out, "For %s, %s of processor time, %s of memory (%s):\n\n", u.Wall.Round(time.Millisecond), u.CPU.Round(time.Millisecond), withUnit(u.MemoryBytes, "B"), from)
+	fmt.Fprintf(a.stdio.Out, "For %s, %s of processor time, %s of memory (%s):\n\n", u.Wall.Round(time.Millisecond), u.CPU.Round(time.Millisecond), memory, from)
 	w := tabwriter.NewWriter(a.stdio.Out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "ENGINE\tPLACE\tENERGY\t(RANGE)\tCO2E\t(RANGE)")
 	for _, one := range list {
 		energy, grams, span := one.Footprint.Energy, "unknown", ""
 		if m := one.Footprint.Emissions; m != nil {
-			grams, span = withUnit(m.Grams, "g"), between(m.Low, m.High, "g")
+			grams, span = sumOf(&m.Grams, m.High != nil, "g"), between(&m.Low, m.High, "g")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", one.Engine, one.Place, withUnit(energy.Joules, "J"), between(energy.Low, energy.High, "J"), grams, span)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", one.Engine, one.Place, sumOf(energy.Joules, len(energy.Missing) == 0, "J"), between(energy.Low, energy.High, "J"), grams, span)
 	}
 	return w.Flush()
 }
 
 // estimateOf is what an estimate is for.
 type estimateOf struct {
-	WallSeconds float64 `json:"wallSeconds"`
-	CPUSeconds  float64 `json:"cpuSeconds"`
-	MemoryBytes float64 `json:"memoryBytes"`
-	GPU         string  `json:"gpu,omitempty"`
+	WallSeconds float64  `json:"wallSeconds"`
+	CPUSeconds  float64  `json:"cpuSeconds"`
+	MemoryBytes *float64 `json:"memoryBytes"` // nil: not known
+	GPU         string   `json:"gpu,omitempty"`
 }
 
 // usage is what is to be estimated, and where that comes from.
@@ -133,19 +138,20 @@ func (c *carbonEstimateCmd) usage(a *app) (u carbon.Usage, from string, err erro
 	}
 	const last = 5
 	same = same[max(0, len(same)-last):]
-	runs, wall, cpu, bytes := 0, 0.0, 0.0, 0.0
+	runs, wall, cpu, bytes, held := 0, 0.0, 0.0, 0.0, 0.0
 	for _, e := range same {
 		runs += e.Runs
 		wall += e.Wall
 		cpu += *e.CPU
 		if e.Bytes != nil {
 			bytes += *e.Bytes
+			held += e.Wall
 		}
 	}
 	n := float64(runs)
-	u = carbon.Usage{Wall: time.Duration(wall / n * float64(time.Second)), CPU: time.Duration(cpu / n * float64(time.Second))}
-	if wall > 0 {
-		u.MemoryBytes = bytes / wall
+	u = carbon.Usage{Wall: time.Duration(wall / n * float64(time.Second)), CPU: time.Duration(cpu / n * float64(time.Second)), MemoryBytes: -1}
+	if held > 0 { // of the runs whose memory is known
+		u.MemoryBytes = bytes / held
 	}
 	if c.Duration > 0 && u.Wall > 0 { // as long as that, at the same pace
 		u.CPU = time.Duration(float64(u.CPU) * float64(c.Duration) / float64(u.Wall))
@@ -163,8 +169,12 @@ func (c *carbonEstimateCmd) compare(e *emissions, u carbon.Usage) []estimate {
 	if c.GPU != "" {
 		u.GPUs = []carbon.GPU{{Model: c.GPU, Count: c.GPUs}}
 	}
-	kaggle := e.model.Footprint(u, carbon.Profile{PUE: e.tables.PUE("kaggle")}, e.places.Elsewhere("kaggle", ""))
-	list = append(list, estimate{"kaggle", placeOf(kaggle), &kaggle})
+	there := u
+	if c.GPU != "" {
+		there.GPUs = []carbon.GPU{{Model: c.GPU, Count: max(c.GPUs, kaggle.LeastGPUs(c.GPU))}}
+	}
+	far := e.model.Footprint(there, carbon.Profile{PUE: e.tables.PUE("kaggle")}, e.places.Elsewhere("kaggle", ""))
+	list = append(list, estimate{"kaggle", placeOf(far), &far})
 	for _, center := range e.tables.RunPodCenters() {
 		f := e.model.Footprint(u, carbon.Profile{PUE: e.tables.PUE("runpod")}, e.places.Elsewhere("runpod", center.ID))
 		list = append(list, estimate{"runpod", center.ID + ", " + center.Place, &f})

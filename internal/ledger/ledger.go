@@ -12,6 +12,7 @@ package ledger
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,8 +28,9 @@ import (
 
 // Kinds of entries.
 const (
-	Run  = "run"
-	Rest = "rest" // of a session's sandbox, between runs
+	Run    = "run"
+	Rest   = "rest"   // of a session's sandbox, between runs
+	Server = "server" // of an MCP server's own processes on this machine
 )
 
 // Entry is one line. A nil number is unknown.
@@ -51,13 +53,14 @@ type Entry struct {
 	GPUModel string   `json:"gpuModel,omitempty"`
 	GPUs     int      `json:"gpus,omitempty"`
 
+	// Joules leaves out what is Missing; High is nil where something is.
 	Method       string   `json:"method,omitempty"`
-	Joules       float64  `json:"joules"`
-	Low          float64  `json:"low"`
-	High         float64  `json:"high"`
-	CPUJoules    float64  `json:"cpuJoules,omitempty"`
-	MemoryJoules float64  `json:"memoryJoules,omitempty"`
-	GPUJoules    float64  `json:"gpuJoules,omitempty"`
+	Joules       *float64 `json:"joules"`
+	Low          *float64 `json:"low"`
+	High         *float64 `json:"high"`
+	CPUJoules    *float64 `json:"cpuJoules,omitempty"`
+	MemoryJoules *float64 `json:"memoryJoules,omitempty"`
+	GPUJoules    *float64 `json:"gpuJoules,omitempty"` // nil and not Missing: there was no GPU
 	Missing      []string `json:"missing,omitempty"`
 
 	Grams     *float64 `json:"grams,omitempty"`
@@ -275,7 +278,7 @@ func Merge(entries []Entry) []Entry {
 	for i := range entries {
 		e := entries[i]
 		key := strings.Join([]string{e.Kind, e.Session, e.Backend, strings.Join(e.Servers, ","), e.File, e.Code, e.CPUModel, e.GPUModel,
-			fmt.Sprint(e.GPUs), e.Method, strings.Join(e.Missing, ","), e.Country, e.Region, fmt.Sprint(e.Grams == nil, e.CPU == nil, e.Bytes == nil, e.Intensity)}, "\x00")
+			fmt.Sprint(e.GPUs), e.Method, strings.Join(e.Missing, ","), e.Country, e.Region, fmt.Sprint(e.Grams == nil, e.CPU == nil, e.Bytes == nil, e.Joules == nil, e.Intensity)}, "\x00")
 		s, ok := byKey[key]
 		if !ok {
 			byKey[key] = sum{&e}
@@ -299,16 +302,21 @@ func (e *Entry) add(o *Entry) {
 	}
 	e.Runs, e.Failed = e.Runs+o.Runs, e.Failed+o.Failed
 	e.Wall += o.Wall
-	e.Joules, e.Low, e.High = e.Joules+o.Joules, e.Low+o.Low, e.High+o.High
-	e.CPUJoules, e.MemoryJoules, e.GPUJoules = e.CPUJoules+o.CPUJoules, e.MemoryJoules+o.MemoryJoules, e.GPUJoules+o.GPUJoules
 	for _, p := range []struct{ to, from **float64 }{
 		{&e.CPU, &o.CPU}, {&e.Bytes, &o.Bytes}, {&e.Grams, &o.Grams}, {&e.GramsLow, &o.GramsLow}, {&e.GramsHigh, &o.GramsHigh},
+		{&e.Joules, &o.Joules}, {&e.Low, &o.Low}, {&e.High, &o.High},
+		{&e.CPUJoules, &o.CPUJoules}, {&e.MemoryJoules, &o.MemoryJoules}, {&e.GPUJoules, &o.GPUJoules},
 	} {
 		if *p.to != nil && *p.from != nil {
 			both := **p.to + **p.from
 			*p.to = &both
 		}
 	}
+}
+
+// lacks says whether a part of the energy is not known.
+func (e *Entry) lacks(part string) bool {
+	return slices.ContainsFunc(e.Missing, func(m string) bool { return m == part || strings.HasPrefix(m, part+" ") })
 }
 
 // By is what a report is grouped by.
@@ -322,22 +330,25 @@ const (
 	ByDay     By = "day"
 )
 
-// Sum is one group of a report.
+// Sum is one group of a report. A sum of which no part is known is null, and
+// one of which some part is not known is named in Incomplete, by its JSON key:
+// it is then less than what was used. An upper bound with an unknown part is no
+// bound, and null.
 type Sum struct {
-	Name   string  `json:"name"`
-	Runs   int     `json:"runs"`
-	Failed int     `json:"failed"`
-	Wall   float64 `json:"wallSeconds"` // of runs
-	Rested float64 `json:"restSeconds"` // of sandboxes between runs
-	CPU    float64 `json:"cpuSeconds"`
-	Joules float64 `json:"joules"`
-	Low    float64 `json:"low"`
-	High   float64 `json:"high"`
+	Name   string   `json:"name"`
+	Runs   int      `json:"runs"`
+	Failed int      `json:"failed"`
+	Wall   float64  `json:"wallSeconds"` // of runs
+	Rested float64  `json:"restSeconds"` // of sandboxes between runs
+	CPU    *float64 `json:"cpuSeconds"`
+	Joules *float64 `json:"joules"`
+	Low    *float64 `json:"low"`
+	High   *float64 `json:"high"`
 
-	CPUJoules    float64 `json:"cpuJoules"`
-	MemoryJoules float64 `json:"memoryJoules"`
-	GPUJoules    float64 `json:"gpuJoules"`
-	RestJoules   float64 `json:"restJoules"` // of these: used between runs
+	CPUJoules    *float64 `json:"cpuJoules"`
+	MemoryJoules *float64 `json:"memoryJoules"`
+	GPUJoules    *float64 `json:"gpuJoules"`
+	RestJoules   *float64 `json:"restJoules"` // of these: used between runs
 
 	// Grams is null where no place is known; Unplaced is the energy of which
 	// the place is not known.
@@ -346,81 +357,153 @@ type Sum struct {
 	GramsHigh *float64 `json:"gramsHigh"`
 	Unplaced  float64  `json:"unplacedJoules"`
 	Unknown   int      `json:"runsOfUnknownUsage"` // something of their energy is missing
+
+	Incomplete []string `json:"incomplete,omitempty"`
 }
 
-// None is the group of what has no server, or no session.
-const None = "(none)"
+// Whole says whether the sum of that JSON key has no unknown part.
+func (s *Sum) Whole(key string) bool { return !slices.Contains(s.Incomplete, key) }
+
+// Groups of what has no name of its own.
+const (
+	None      = "(none)"      // no session, as runs elsewhere
+	Servers   = "(servers)"   // MCP servers, in a report that is not about them
+	Sandboxes = "(sandboxes)" // the code's, in a report by servers
+)
 
 // Report adds up entries by groups, those of most energy first, days in order.
-// What a run with several servers used is divided equally among them.
+// A server's group is what its own processes used. What a sandbox used while it
+// could call servers is not divided among them: nothing measures that.
 func (l *Ledger) Report(since time.Time, by By) (groups []Sum, total Sum, unread int, err error) {
 	byName := map[string]*Sum{}
 	total.Name = "total"
 	unread, err = l.Read(since, func(e *Entry) {
-		total.add(e, 1)
-		names := []string{e.Session}
-		switch by {
-		case ByServer:
-			names = e.Servers
-		case ByBackend:
-			names = []string{e.Backend}
-		case ByDay:
-			names = []string{e.Time.Local().Format(time.DateOnly)}
+		total.add(e)
+		n := groupOf(e, by)
+		if byName[n] == nil {
+			byName[n] = &Sum{Name: n}
 		}
-		if len(names) == 0 || names[0] == "" {
-			names = []string{None}
-		}
-		for _, n := range names {
-			if byName[n] == nil {
-				byName[n] = &Sum{Name: n}
-			}
-			byName[n].add(e, 1/float64(len(names)))
-		}
+		byName[n].add(e)
 	})
+	total.finish()
 	for _, s := range byName {
+		s.finish()
 		groups = append(groups, *s)
 	}
 	slices.SortFunc(groups, func(a, b Sum) int {
-		if by != ByDay && a.Joules != b.Joules {
-			if a.Joules > b.Joules {
-				return -1
+		if by != ByDay {
+			if c := cmp.Compare(known(b.Joules), known(a.Joules)); c != 0 {
+				return c
 			}
-			return 1
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
 	return groups, total, unread, err
 }
 
-// add adds a part of an entry.
-func (s *Sum) add(e *Entry, part float64) {
+// groupOf is the name of an entry's group.
+func groupOf(e *Entry, by By) string {
+	name := e.Session
+	switch {
+	case by == ByDay:
+		return e.Time.Local().Format(time.DateOnly)
+	case by == ByServer && e.Kind != Server:
+		return Sandboxes
+	case by == ByServer:
+		name = strings.Join(e.Servers, ", ")
+	case e.Kind == Server:
+		return Servers
+	case by == ByBackend:
+		name = e.Backend
+	}
+	if name == "" {
+		return None
+	}
+	return name
+}
+
+func known(p *float64) float64 {
+	if p == nil {
+		return 0
+	}
+	return *p
+}
+
+// part is a sum of a group and what an entry adds to it; nil is unknown.
+type part struct {
+	key  string
+	to   **float64
+	from *float64
+}
+
+// add adds an entry.
+func (s *Sum) add(e *Entry) {
 	s.Runs, s.Failed = s.Runs+e.Runs, s.Failed+e.Failed
-	if e.Kind == Run {
-		s.Wall += part * e.Wall
-	} else {
-		s.Rested += part * e.Wall
-		s.RestJoules += part * e.Joules
-	}
-	if e.CPU != nil {
-		s.CPU += part * *e.CPU
-	}
 	if len(e.Missing) > 0 {
 		s.Unknown += e.Runs
 	}
-	s.Joules, s.Low, s.High = s.Joules+part*e.Joules, s.Low+part*e.Low, s.High+part*e.High
-	s.CPUJoules, s.MemoryJoules, s.GPUJoules = s.CPUJoules+part*e.CPUJoules, s.MemoryJoules+part*e.MemoryJoules, s.GPUJoules+part*e.GPUJoules
-	if e.Grams == nil {
-		s.Unplaced += part * e.Joules
-		return
+	gpu := e.GPUJoules
+	if gpu == nil && !e.lacks("gpu") {
+		gpu = new(float64)
 	}
-	for _, p := range []struct{ to, from **float64 }{{&s.Grams, &e.Grams}, {&s.GramsLow, &e.GramsLow}, {&s.GramsHigh, &e.GramsHigh}} {
-		sum := 0.0
-		if *p.to != nil {
-			sum = **p.to
-		}
-		if *p.from != nil {
-			sum += part * **p.from
-		}
-		*p.to = &sum
+	parts := []part{
+		{"cpuSeconds", &s.CPU, e.CPU}, {"joules", &s.Joules, e.Joules}, {"low", &s.Low, e.Low}, {"high", &s.High, e.High},
+		{"cpuJoules", &s.CPUJoules, e.CPUJoules}, {"memoryJoules", &s.MemoryJoules, e.MemoryJoules}, {"gpuJoules", &s.GPUJoules, gpu},
 	}
+	switch e.Kind {
+	case Run:
+		s.Wall += e.Wall
+	case Rest:
+		s.Rested += e.Wall
+		parts = append(parts, part{"restJoules", &s.RestJoules, e.Joules})
+	}
+	if e.Grams != nil {
+		parts = append(parts, part{"grams", &s.Grams, e.Grams}, part{"gramsLow", &s.GramsLow, e.GramsLow}, part{"gramsHigh", &s.GramsHigh, e.GramsHigh})
+	} else {
+		s.Unplaced += known(e.Joules)
+	}
+	for _, p := range parts {
+		if p.from != nil {
+			sum := known(*p.to) + *p.from
+			*p.to = &sum
+		} else {
+			s.lacks(p.key)
+		}
+	}
+	if len(e.Missing) > 0 {
+		s.lacks("joules")
+		if e.Kind == Rest {
+			s.lacks("restJoules")
+		}
+		if e.lacks("gpu") {
+			s.lacks("gpuJoules")
+		}
+	}
+	if e.Grams == nil || len(e.Missing) > 0 {
+		s.lacks("grams")
+	}
+}
+
+func (s *Sum) lacks(key string) {
+	if s.Whole(key) {
+		s.Incomplete = append(s.Incomplete, key)
+	}
+}
+
+// finish makes sums of nothing zero, and takes back bounds that are none.
+func (s *Sum) finish() {
+	for _, p := range []part{{"cpuSeconds", &s.CPU, nil}, {"joules", &s.Joules, nil}, {"low", &s.Low, nil}, {"cpuJoules", &s.CPUJoules, nil},
+		{"memoryJoules", &s.MemoryJoules, nil}, {"gpuJoules", &s.GPUJoules, nil}, {"restJoules", &s.RestJoules, nil}, {"high", &s.High, nil}} {
+		if *p.to == nil && s.Whole(p.key) {
+			*p.to = new(float64)
+		}
+	}
+	if !s.Whole("joules") {
+		s.High = nil
+	}
+	if !s.Whole("grams") {
+		s.GramsHigh = nil
+	}
+	s.Incomplete = slices.DeleteFunc(s.Incomplete, func(key string) bool { return key == "low" || key == "high" || key == "gramsLow" || key == "gramsHigh" })
+	slices.Sort(s.Incomplete)
 }

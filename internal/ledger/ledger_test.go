@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -18,7 +19,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func ptr(f float64) *float64 { return &f }
 
 func entry(id string, at time.Time, joules float64) Entry {
-	return Entry{ID: id, Time: at, Kind: Run, Runs: 1, Session: "s", Backend: "gvisor", Wall: 1, CPU: ptr(0.5), Joules: joules, Low: joules / 2, High: joules * 2,
+	return Entry{ID: id, Time: at, Kind: Run, Runs: 1, Session: "s", Backend: "gvisor", Wall: 1, CPU: ptr(0.5), Joules: ptr(joules), Low: ptr(joules / 2), High: ptr(joules * 2),
 		Method: "sallyport", Grams: ptr(joules / 1000), GramsLow: ptr(0), GramsHigh: ptr(joules)}
 }
 
@@ -186,7 +187,7 @@ func TestTidy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(before[0].Runs, before[0].Unplaced) != fmt.Sprint(after[0].Runs, after[0].Unplaced) ||
-		math.Abs(total.Joules-totalAfter.Joules) > 1e-9 || math.Abs(*total.Grams-*totalAfter.Grams) > 1e-9 || totalAfter.Runs != 20 {
+		math.Abs(*total.Joules-*totalAfter.Joules) > 1e-9 || math.Abs(*total.Grams-*totalAfter.Grams) > 1e-9 || totalAfter.Runs != 20 {
 		t.Errorf("before %+v, after %+v", total, totalAfter)
 	}
 	// Once a day.
@@ -207,7 +208,7 @@ func TestReport(t *testing.T) {
 	both.Servers = []string{"x", "y"}
 	x := entry("b", noon.Add(-day), 4)
 	x.Servers, x.Session, x.Failed = []string{"x"}, "other", 1
-	rest := Entry{Time: noon, Kind: Rest, Session: "s", Backend: "gvisor", Joules: 2, Wall: 50, CPU: ptr(1)}
+	rest := Entry{Time: noon, Kind: Rest, Session: "s", Backend: "gvisor", Joules: ptr(2), Low: ptr(1), High: ptr(4), Wall: 50, CPU: ptr(1)}
 	far := entry("c", noon, 100)
 	far.Backend, far.Grams, far.Missing = "runpod", nil, []string{"gpu"}
 	if err := l.Append([]Entry{both, x, rest, far}); err != nil {
@@ -215,7 +216,7 @@ func TestReport(t *testing.T) {
 	}
 	for by, want := range map[By]string{
 		BySession: "s:112:2 other:4:1",
-		ByServer:  "(none):102:1 x:9:2 y:5:1",
+		ByServer:  "(sandboxes):116:3",
 		ByBackend: "runpod:100:1 gvisor:16:2",
 		ByDay:     "2026-11-20:4:1 2026-11-21:112:2",
 	} {
@@ -225,7 +226,7 @@ func TestReport(t *testing.T) {
 		}
 		var got []string
 		for _, g := range groups {
-			got = append(got, fmt.Sprintf("%s:%g:%d", g.Name, g.Joules, g.Runs))
+			got = append(got, fmt.Sprintf("%s:%g:%d", g.Name, *g.Joules, g.Runs))
 		}
 		if by == ByDay && time.Local != time.UTC {
 			continue // the day of an entry is the reader's
@@ -233,9 +234,70 @@ func TestReport(t *testing.T) {
 		if strings.Join(got, " ") != want {
 			t.Errorf("by %s: %s, want %s", by, strings.Join(got, " "), want)
 		}
-		if total.Joules != 116 || total.Runs != 3 || total.Failed != 1 || total.Wall != 3 || total.RestJoules != 2 || total.Unplaced != 102 || total.Unknown != 1 ||
-			total.CPU != 2.5 || math.Abs(*total.Grams-0.014) > 1e-12 {
+		if *total.Joules != 116 || total.Runs != 3 || total.Failed != 1 || total.Wall != 3 || *total.RestJoules != 2 || total.Unplaced != 102 || total.Unknown != 1 ||
+			*total.CPU != 2.5 || math.Abs(*total.Grams-0.014) > 1e-12 {
 			t.Errorf("total %+v", total)
+		}
+	}
+}
+
+// TestUnknownInReport: what is not known is in no sum, and every sum says so.
+func TestUnknownInReport(t *testing.T) {
+	l := At(state.At(t.TempDir()))
+	lost := Entry{ID: "lost", Time: noon, Kind: Run, Runs: 1, Session: "lost", Backend: "runpod", Missing: []string{"gpu Voodoo 2", "cpu", "memory"}}
+	half := entry("half", noon, 10)
+	half.Session, half.Missing, half.High, half.GramsHigh, half.CPUJoules = "half", []string{"memory"}, nil, nil, ptr(10)
+	whole := entry("whole", noon, 5)
+	whole.Session, whole.CPUJoules, whole.MemoryJoules = "whole", ptr(4), ptr(1)
+	if err := l.Append([]Entry{lost, half, whole}); err != nil {
+		t.Fatal(err)
+	}
+	groups, total, _, err := l.Report(time.Time{}, BySession)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{
+		`"name":"half","runs":1,"failed":0,"wallSeconds":1,"restSeconds":0,"cpuSeconds":0.5,"joules":10,"low":5,"high":null,"cpuJoules":10,"memoryJoules":null,"gpuJoules":0,"restJoules":0,"grams":0.01,"gramsLow":0,"gramsHigh":null,"unplacedJoules":0,"runsOfUnknownUsage":1,"incomplete":["grams","joules","memoryJoules"]}`,
+		`"name":"whole","runs":1,"failed":0,"wallSeconds":1,"restSeconds":0,"cpuSeconds":0.5,"joules":5,"low":2.5,"high":10,"cpuJoules":4,"memoryJoules":1,"gpuJoules":0,"restJoules":0,"grams":0.005,"gramsLow":0,"gramsHigh":5,"unplacedJoules":0,"runsOfUnknownUsage":0}`,
+		`"name":"lost","runs":1,"failed":0,"wallSeconds":0,"restSeconds":0,"cpuSeconds":null,"joules":null,"low":null,"high":null,"cpuJoules":null,"memoryJoules":null,"gpuJoules":null,"restJoules":0,"grams":null,"gramsLow":null,"gramsHigh":null,"unplacedJoules":0,"runsOfUnknownUsage":1,"incomplete":["cpuJoules","cpuSeconds","gpuJoules","grams","joules","memoryJoules"]}`,
+	} {
+		if got, _ := json.Marshal(groups[i]); string(got) != "{"+want {
+			t.Errorf("got\n%s, want\n{%s", got, want)
+		}
+	}
+	if *total.Joules != 15 || total.High != nil || total.Unknown != 2 || total.Whole("joules") || total.Whole("cpuSeconds") || *total.Grams != 0.015 || total.Whole("grams") || !total.Whole("restJoules") {
+		t.Errorf("total %+v", total)
+	}
+	// Lines of old days are merged, and still say it.
+	if err := l.Tidy(noon.Add(100*day), day, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, after, _, err := l.Report(time.Time{}, BySession); err != nil || fmt.Sprint(after.Incomplete) != fmt.Sprint(total.Incomplete) || *after.Joules != 15 {
+		t.Errorf("merged: %+v, %v; want %+v", after, err, total)
+	}
+}
+
+// TestReportByServer: a server's figure is that of its own processes, whoever
+// could have called it.
+func TestReportByServer(t *testing.T) {
+	l := At(state.At(t.TempDir()))
+	run := entry("a", noon, 10)
+	run.Servers = []string{"busy", "unused"}
+	busy := Entry{Time: noon, Kind: Server, Servers: []string{"busy"}, Wall: 5, CPU: ptr(5), Joules: ptr(20), Low: ptr(10), High: ptr(40)}
+	if err := l.Append([]Entry{run, busy}); err != nil {
+		t.Fatal(err)
+	}
+	for by, want := range map[By]string{ByServer: "busy:20:0 (sandboxes):10:1", BySession: "(servers):20:0 s:10:1", ByBackend: "(servers):20:0 gvisor:10:1"} {
+		groups, total, _, err := l.Report(time.Time{}, by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, g := range groups {
+			got = append(got, fmt.Sprintf("%s:%g:%d", g.Name, *g.Joules, g.Runs))
+		}
+		if strings.Join(got, " ") != want || *total.Joules != 30 || total.Wall != 1 || total.Rested != 0 {
+			t.Errorf("by %s: got %s, want %s; total %+v", by, strings.Join(got, " "), want, total)
 		}
 	}
 }

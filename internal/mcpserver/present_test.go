@@ -47,7 +47,7 @@ func TestTOON(t *testing.T) {
 }
 
 func TestTheShorterFormIsTaken(t *testing.T) {
-	r := &broker.Result{Artifacts: []broker.Artifact{{Path: "", Size: 0}}, Usage: &broker.Usage{CPUSeconds: 1}}
+	r := &broker.Result{Artifacts: []broker.Artifact{{Path: "", Size: 0}}, Usage: &broker.Usage{CPUSeconds: new(float64)}}
 	encoded, err := marshal(r)
 	if err != nil {
 		t.Fatal(err)

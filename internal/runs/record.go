@@ -86,6 +86,7 @@ type Result struct {
 	QueuedSeconds   float64          `json:"queuedSeconds,omitempty"`
 	RanSeconds      float64          `json:"ranSeconds,omitempty"`
 	CPUSeconds      float64          `json:"cpuSeconds,omitempty"`
+	MeanMemoryBytes int64            `json:"meanMemoryBytes,omitempty"`
 	PeakMemoryBytes int64            `json:"peakMemoryBytes,omitempty"`
 	CPUModel        string           `json:"cpuModel,omitempty"`
 	GPUModel        string           `json:"gpuModel,omitempty"`
@@ -103,7 +104,7 @@ func resultOf(b sandbox.BatchResult) *Result {
 		QueuedSeconds: b.Queued.Seconds(), RanSeconds: b.Ran.Seconds(), Notes: b.Notes,
 	}
 	if u := b.Usage; u != nil {
-		r.CPUSeconds, r.PeakMemoryBytes, r.CPUModel = u.CPU.Seconds(), u.PeakBytes, u.CPUModel
+		r.CPUSeconds, r.MeanMemoryBytes, r.PeakMemoryBytes, r.CPUModel = u.CPU.Seconds(), u.MeanBytes, u.PeakBytes, u.CPUModel
 		r.GPUModel, r.GPUs, r.GPUJoules, r.Region = u.GPUModel, u.GPUs, u.GPUJoules, u.Region
 	}
 	return r
@@ -112,7 +113,7 @@ func resultOf(b sandbox.BatchResult) *Result {
 // Usage is what the place of the run measured. Zero is unknown.
 func (r *Result) Usage() sandbox.BatchUsage {
 	return sandbox.BatchUsage{
-		CPU: time.Duration(r.CPUSeconds * float64(time.Second)), PeakBytes: r.PeakMemoryBytes, CPUModel: r.CPUModel,
+		CPU: time.Duration(r.CPUSeconds * float64(time.Second)), MeanBytes: r.MeanMemoryBytes, PeakBytes: r.PeakMemoryBytes, CPUModel: r.CPUModel,
 		GPUModel: r.GPUModel, GPUs: r.GPUs, GPUJoules: r.GPUJoules, Region: r.Region,
 	}
 }

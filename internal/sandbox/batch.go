@@ -84,6 +84,7 @@ type BatchResult struct {
 // BatchUsage is what a run has used at its place. Zero is unknown.
 type BatchUsage struct {
 	CPU       time.Duration // of all its processes
+	MeanBytes int64         // of memory, over the time that it ran
 	PeakBytes int64
 	CPUModel  string
 	GPUModel  string

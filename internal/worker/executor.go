@@ -338,7 +338,10 @@ func (e *Executor) fill(out *job.Output, o *session.Outcome, c *collector, joule
 	answer.RanMs = o.Wall.Milliseconds()
 	answer.Usage = &job.Usage{CPUModel: e.cpu, Region: e.config.Region, GPUJoules: joules}
 	if o.Usage != nil {
-		answer.Usage.CPUSeconds, answer.Usage.PeakBytes = o.Usage.CPU.Seconds(), max(0, o.Usage.PeakBytes)
+		answer.Usage.CPUSeconds, answer.Usage.PeakBytes = max(0, o.Usage.CPU.Seconds()), max(0, o.Usage.PeakBytes)
+		if u := o.Usage; u.ByteSeconds > 0 && u.Wall > 0 {
+			answer.Usage.MeanBytes = int64(u.ByteSeconds / u.Wall.Seconds())
+		}
 	}
 	if g := e.config.GPU; g != nil {
 		answer.Usage.GPUModel, answer.Usage.GPUs = g.Model, g.Count

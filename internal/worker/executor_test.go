@@ -326,7 +326,7 @@ func TestFit(t *testing.T) {
 // TestGPU: what nvidia-smi tells, from a program that speaks like it.
 func TestGPU(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "nvidia-smi")
-	script := "#!/bin/sh\ncase \"$1\" in\n--query-gpu=name) echo 'NVIDIA Test'; echo 'NVIDIA Test';;\n*) echo '0, 100.0'; echo '1, [N/A]'; exec sleep 60;;\nesac\n"
+	script := "#!/bin/sh\ncase \"$1\" in\n--query-gpu=name) echo 'NVIDIA Test'; echo 'NVIDIA Test';;\n*) echo '0, 100.0'; echo '1, 50.0'; exec sleep 60;;\nesac\n"
 	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +339,7 @@ func TestGPU(t *testing.T) {
 	if u := r.Output.Sallyport.Usage; u.GPUModel != "NVIDIA Test" || u.GPUs != 2 || u.GPUJoules < 10 || u.GPUJoules > 10000 {
 		t.Errorf("%+v", u)
 	}
-	p := &Power{last: map[int]reading{}}
+	p := &Power{count: 2, last: map[int]reading{}}
 	at := time.Unix(0, 0)
 	for _, line := range []string{"0, 100", "1, 50", "0, 200", "nonsense", "1, [N/A]", "0, -5"} {
 		p.add(line, at)
@@ -347,6 +347,13 @@ func TestGPU(t *testing.T) {
 	}
 	if p.joules != 300 { // 2 s of 150 W
 		t.Errorf("%v J", p.joules)
+	}
+	if got := p.total(at); got != 300+200*4+50*5 {
+		t.Errorf("got %v J in all", got)
+	}
+	half := &Power{count: 2, last: map[int]reading{0: {time.Unix(0, 0), 100}}}
+	if got := half.total(at); got != 0 {
+		t.Errorf("one of two GPUs does not tell its power: got %v J, want 0, unknown", got)
 	}
 	if FindGPU(t.Context(), filepath.Join(t.TempDir(), "none")) != nil {
 		t.Error("a GPU where there is none")

@@ -60,6 +60,7 @@ const powerEvery = 250
 type Power struct {
 	cmd    *exec.Cmd
 	done   chan struct{}
+	count  int // of GPUs
 	mu     sync.Mutex
 	last   map[int]reading // by the GPU's number
 	joules float64
@@ -76,7 +77,7 @@ func (g *GPU) Watch() *Power {
 	if g == nil {
 		return nil
 	}
-	p := &Power{done: make(chan struct{}), last: map[int]reading{}}
+	p := &Power{done: make(chan struct{}), count: g.Count, last: map[int]reading{}}
 	p.cmd = exec.Command(g.program, "--query-gpu=index,power.draw", "--format=csv,noheader,nounits", "--loop-ms="+strconv.Itoa(powerEvery))
 	p.cmd.Env = []string{}
 	out, err := p.cmd.StdoutPipe()
@@ -111,17 +112,25 @@ func (p *Power) add(line string, now time.Time) {
 	p.last[i] = reading{now, w}
 }
 
-// Stop ends the measuring and returns joules; 0 is unknown.
+// Stop ends the measuring and returns the joules of all GPUs; 0 is unknown, as
+// where one of them does not tell its power.
 func (p *Power) Stop() float64 {
 	if p == nil {
 		return 0
 	}
 	_ = p.cmd.Process.Kill()
 	<-p.done
+	return p.total(time.Now())
+}
+
+func (p *Power) total(now time.Time) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.last) < p.count {
+		return 0
+	}
 	for _, r := range p.last {
-		p.joules += r.watts * time.Since(r.at).Seconds()
+		p.joules += r.watts * now.Sub(r.at).Seconds()
 	}
 	p.last = nil
 	return p.joules

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import secrets
 import subprocess
 import sys
 import time
@@ -71,9 +72,9 @@ def fake(tmp_path_factory):
 
 @pytest.fixture
 def endpoint(fake, request):
-    """An endpoint of the test's own."""
+    """An endpoint of the test's own: tests of all files share the double."""
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)[-50:].strip("-")
-    return fake.endpoint(name)
+    return fake.endpoint(f"{name}-{secrets.token_hex(4)}")
 
 
 def bare_environment(home, **more):

@@ -37,6 +37,7 @@ type Row struct {
 	Seconds              float64
 	Kilograms            float64 // of CO2e
 	CPU, GPU, RAM        float64 // kWh
+	Partial              bool    // some energy of it is not known: neither is the sum
 	Country, CountryCode string
 	Region               string
 	CloudProvider        string
@@ -73,6 +74,10 @@ func (r *Row) fields() map[string]string {
 	if r.Seconds > 0 && r.Kilograms >= 0 {
 		rate = number(r.Kilograms / r.Seconds)
 	}
+	energy := ""
+	if !r.Partial {
+		energy = number(max(0, r.CPU) + max(0, r.GPU) + max(0, r.RAM))
+	}
 	cloud := "N"
 	if r.CloudProvider != "" {
 		cloud = "Y"
@@ -88,7 +93,7 @@ func (r *Row) fields() map[string]string {
 		"duration": number(r.Seconds), "emissions": number(r.Kilograms), "emissions_rate": rate,
 		"cpu_power": watts(r.CPU), "gpu_power": watts(r.GPU), "ram_power": watts(r.RAM),
 		"cpu_energy": number(r.CPU), "gpu_energy": number(r.GPU), "ram_energy": number(r.RAM),
-		"energy_consumed": number(max(0, r.CPU) + max(0, r.GPU) + max(0, r.RAM)), "water_consumed": "0.0",
+		"energy_consumed": energy, "water_consumed": "0.0",
 		"country_name": r.Country, "country_iso_code": r.CountryCode, "region": r.Region,
 		"cloud_provider": r.CloudProvider, "cloud_region": r.CloudRegion, "os": r.OS, "python_version": r.Python, "codecarbon_version": r.Version,
 		"cpu_count": count(r.CPUs), "cpu_model": r.CPUModel, "gpu_count": count(r.GPUs), "gpu_model": r.GPUModel,

@@ -3,6 +3,7 @@ package kaggle
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -55,6 +56,15 @@ func accelerator(asked, fallback string) (shape, note string, err error) {
 		return asked, "", nil
 	}
 	return "", "", fmt.Errorf("accelerator %q: gpu, tpu, none, or one of %s", asked, strings.Join(shapes, ", "))
+}
+
+// LeastGPUs is how many accelerators of a model a run at Kaggle holds at least.
+// A machine with T4s has two of them.
+func LeastGPUs(model string) int {
+	if slices.Contains(strings.Fields(strings.ToLower(model)), "t4") || strings.EqualFold(model, shapeGPU) {
+		return 2
+	}
+	return 1
 }
 
 func isGPU(shape string) bool { return strings.HasPrefix(shape, "Nvidia") }

@@ -124,6 +124,16 @@ while not os.path.exists("done"): time.sleep(0.05)
 	}
 }
 
+// TestMeanMemory: memory that was held for a part of the time is not charged
+// for all of it.
+func TestMeanMemory(t *testing.T) {
+	w := newWorld(t, false)
+	got := w.result(w.start(w.engine(), w.spec("import time\ntime.sleep(2)\nballast = bytearray(b'x') * (300 << 20)\ntime.sleep(0.6)")))
+	if u := got.Usage; u == nil || u.PeakBytes < 300<<20 || u.MeanBytes <= 0 || u.MeanBytes > u.PeakBytes*3/4 {
+		t.Errorf("got %+v, want a mean well below the peak", u)
+	}
+}
+
 func TestTooManyProcesses(t *testing.T) {
 	w := newWorld(t, false)
 	// The bound is lowered in the bootstrap's own text: thousands are no test.

@@ -53,6 +53,7 @@ type wireResult struct {
 	Began      float64     `json:"began"`
 	Seconds    float64     `json:"seconds"`
 	CPUSeconds float64     `json:"cpuSeconds"`
+	MeanBytes  float64     `json:"meanBytes"`
 	PeakBytes  float64     `json:"peakBytes"`
 	CPUModel   string      `json:"cpuModel"`
 	CPUs       int         `json:"cpus"`
@@ -130,7 +131,7 @@ func decodeResult(from io.Reader, id, codeHash string, output int64) (*wireResul
 		}
 		s.Data, streams[i] = "", data
 	}
-	for _, f := range []*float64{&r.Began, &r.Seconds, &r.CPUSeconds, &r.PeakBytes, &r.GPUJoules} {
+	for _, f := range []*float64{&r.Began, &r.Seconds, &r.CPUSeconds, &r.MeanBytes, &r.PeakBytes, &r.GPUJoules} {
 		*f = sane(*f)
 	}
 	if c := r.CodeCarbon; c != nil {
@@ -189,7 +190,7 @@ func (r *wireResult) batchResult(streams [2][]byte, h *handle) sandbox.BatchResu
 	}
 	if r.Seconds > 0 {
 		out.Usage = &sandbox.BatchUsage{
-			CPU: seconds(r.CPUSeconds), PeakBytes: int64(r.PeakBytes), CPUModel: r.CPUModel, GPUs: len(r.GPUs), GPUJoules: r.GPUJoules,
+			CPU: seconds(r.CPUSeconds), MeanBytes: int64(r.MeanBytes), PeakBytes: int64(r.PeakBytes), CPUModel: r.CPUModel, GPUs: len(r.GPUs), GPUJoules: r.GPUJoules,
 		}
 		if len(r.GPUs) > 0 {
 			out.Usage.GPUModel = r.GPUs[0]

@@ -177,6 +177,7 @@ class Meter:
         self.gpus = gpus()
         self.done = threading.Event()
         self.peak, self.joules, self.sampled, self.crowded = 0, 0.0, 0, False
+        self.held, self.looks = 0, 0  # bytes in all looks that saw something, and how many did
         self.helpers, self.threads = set(), []
         if isinstance(self.gpus, Smi):
             self.helpers.add(self.gpus.process.pid)
@@ -193,7 +194,9 @@ class Meter:
     def watch_memory(self):
         while True:
             now = descendants(os.getpid(), self.helpers)
-            self.peak = max(self.peak, resident(now))
+            held = resident(now)
+            self.peak = max(self.peak, held)
+            self.held, self.looks = self.held + held, self.looks + (held > 0)
             if sum(now.values()) > MOST:
                 self.crowded = True
                 for p in now:
@@ -230,7 +233,8 @@ class Meter:
         # Of one process; that of another, before the program's, says nothing.
         largest = used.ru_maxrss * 1024 if used.ru_maxrss > self.before.ru_maxrss else 0
         found = {
-            "cpuSeconds": max(0.0, cpu), "peakBytes": max(self.peak, largest), "cpuModel": cpu_model(),
+            "cpuSeconds": max(0.0, cpu), "peakBytes": max(self.peak, largest),
+            "meanBytes": self.held // self.looks if self.looks else 0, "cpuModel": cpu_model(),
             "cpus": os.cpu_count() or 0, "memoryBytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         }
         if self.gpus is not None:

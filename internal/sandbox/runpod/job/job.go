@@ -154,6 +154,7 @@ type Truncated struct {
 // Usage is what the run has used. Zero is unknown.
 type Usage struct {
 	CPUSeconds float64 `json:"cpuSeconds,omitempty"`
+	MeanBytes  int64   `json:"meanBytes,omitempty"`
 	PeakBytes  int64   `json:"peakBytes,omitempty"`
 	CPUModel   string  `json:"cpuModel,omitempty"`
 	GPUModel   string  `json:"gpuModel,omitempty"`
@@ -264,7 +265,7 @@ func FromUsage(u *sandbox.BatchUsage) *Usage {
 	if u == nil {
 		return nil
 	}
-	return &Usage{CPUSeconds: u.CPU.Seconds(), PeakBytes: u.PeakBytes, CPUModel: u.CPUModel, GPUModel: u.GPUModel,
+	return &Usage{CPUSeconds: u.CPU.Seconds(), MeanBytes: u.MeanBytes, PeakBytes: u.PeakBytes, CPUModel: u.CPUModel, GPUModel: u.GPUModel,
 		GPUs: u.GPUs, GPUJoules: u.GPUJoules, Region: u.Region}
 }
 
@@ -278,7 +279,7 @@ func (u *Usage) Usage() *sandbox.BatchUsage {
 	if u.CPUSeconds > 0 && u.CPUSeconds < 1e9 {
 		out.CPU = time.Duration(u.CPUSeconds * float64(time.Second))
 	}
-	out.PeakBytes = max(u.PeakBytes, 0)
+	out.MeanBytes, out.PeakBytes = max(u.MeanBytes, 0), max(u.PeakBytes, 0)
 	out.GPUs = max(u.GPUs, 0)
 	if u.GPUJoules > 0 && u.GPUJoules < 1e15 {
 		out.GPUJoules = u.GPUJoules
