@@ -96,6 +96,11 @@ func TestCalls(t *testing.T) {
 		{name: "a number stays text", code: `await mcp_my_echo.say(result={"content": [{"type": "text", "text": "12"}]})`, stdout: quoted("12")},
 		{name: "json text", code: `(await mcp_my_echo.say(result={"content": [{"type": "text", "text": " [{\"a\": 1}] "}]}))[0].a`, stdout: "1\n"},
 		{name: "not quite json", code: `await mcp_my_echo.say(result={"content": [{"type": "text", "text": "[FILE] a"}]})`, stdout: quoted("[FILE] a")},
+		{name: "code is not json", code: `await mcp_my_echo.say(result={"content": [{"type": "text", "text": "{ return 1; }"}]})`, stdout: quoted("{ return 1; }")},
+		{name: "a summary is not json", code: `await mcp_my_echo.say(result={"content": [{"type": "text", "text": "[2 files] done"}]})`, stdout: quoted("[2 files] done")},
+		{name: "half a surrogate pair", code: `ascii(await mcp_my_echo.say(result={"content": [{"type": "text", "text": "{\ud800"}]}))`, stdout: `"'{\\ud800'"` + "\n"},
+		{name: "too many digits", code: `(await mcp_my_echo.say(result={"content": [{"type": "text", "text": "[" + "9" * 5000 + "]"}]}))[:3]`, stdout: quoted("[99")},
+		{name: "too deep", code: `(await mcp_my_echo.say(result={"content": [{"type": "text", "text": "[" * 100000}]}))[:3]`, stdout: quoted("[[[")},
 		{name: "image", code: `(await mcp_my_echo.say(result={"content": [{"type": "image", "data": "AA", "mimeType": "image/png"}]}))[0].mimeType`, stdout: quoted("image/png")},
 		{name: "image echoed", code: `(await mcp_my_echo.say(result={"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]}))`, stdout: "[<image image/png, 3 bytes: .save(path), .data>]\n"},
 		{name: "image saved", code: "i = _[0]\nprint(i.save('deep/x.png'), open('deep/x.png', 'rb').read() == i.data == bytes(3))\ni", stdout: "deep/x.png True\n<image image/png, 3 bytes: .save(path), .data>\n"},
@@ -265,6 +270,31 @@ func TestGatherIsParallel(t *testing.T) {
 	r := p.run(t, Exec{Code: code, Grants: []string{"my-echo"}, Define: []wire.Server{echoServer}}, say)
 	if r.stdout != "True True\n" {
 		t.Errorf("%+v %.500s %.500s", r.Outcome, r.stdout, r.stderr)
+	}
+}
+
+// TestBeyondTheInterpreter: an answer, or a schema, that the interpreter's
+// limits do not let it read costs neither the answer nor the sandbox.
+func TestBeyondTheInterpreter(t *testing.T) {
+	digits := strings.Repeat("9", 5000)
+	server := echoServer
+	server.Tools = append([]wire.Tool{{Name: "huge", Alias: "huge", InputSchema: json.RawMessage(
+		`{"type":"object","properties":{"n":{"type":"integer","maximum":` + digits + `}}}`)}}, server.Tools...)
+	p := launch(t)
+	var result string
+	answer := func(ctx context.Context, c wire.Call) (json.RawMessage, error) { return json.RawMessage(result), nil }
+	for _, test := range []struct{ name, code, result, want string }{
+		{"a schema", "await mcp_my_echo.huge(n=5)", `{"content":[{"type":"text","text":"took it"}]}`, "'took it'\n"},
+		{"an integer", "v = await mcp_my_echo.say(x=1)\nlen(v.n if isinstance(v.n, str) else hex(v.n)) > 4000, v.m", `{"content":[],"structuredContent":{"n":` + digits + `,"m":5}}`, "(True, 5)\n"},
+		{"depth", "import sys\ndef deep(n): return deep(n - 1) if n else type(asyncio.run(mcp_my_echo.say(x=1)))\nimport asyncio\ndeep(sys.getrecursionlimit() * 2 // 3)",
+			`{"content":[],"structuredContent":{"a":1,"n":` + strings.Repeat("[", 450) + strings.Repeat("]", 450) + `}}`, "<class 'mcp.runtime.Object'>\n"},
+		{"and goes on", "1", "", "1\n"},
+	} {
+		result = test.result
+		r := p.run(t, Exec{Code: test.code, Grants: []string{"my-echo"}, Define: []wire.Server{server}}, answer)
+		if r.err != nil || r.stdout != test.want {
+			t.Errorf("%s: got %q %q %v, want %q", test.name, r.stdout, r.stderr, r.err, test.want)
+		}
 	}
 }
 

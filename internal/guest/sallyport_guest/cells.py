@@ -52,8 +52,9 @@ class Cells:
                 if not isinstance(node, ast.ClassDef) or node.name != name:
                     continue
                 starts = [c.co_firstlineno for c in codes if c.co_filename == filename]
-                if not starts or any(node.lineno <= start <= node.end_lineno for start in starts):
-                    return (node, *self.lines(filename, node))
+                first, lines = self.lines(filename, node)  # the decorators count: from 3.14 on there is code that begins there
+                if not starts or any(first <= start <= node.end_lineno for start in starts):
+                    return node, first, lines
         return NOTHING
 
     def assignment(self, name):

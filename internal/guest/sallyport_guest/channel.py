@@ -233,12 +233,12 @@ class Channel:
             if slot is None:
                 return
             try:
-                frame = slot.decode(text)
+                frame = parsed(text, slot.decode)
                 slot.deliver(frame["ok"], frame["result"] if frame["ok"] else frame["error"])
             except Exception as e:
                 slot.deliver(False, {"kind": "internal", "message": "the reply cannot be read: %s" % e})
             return
-        frame = codec.decode(text)
+        frame = parsed(text, codec.decode)
         kind = frame["type"]
         if kind == "shutdown":
             raise Gone
@@ -470,6 +470,14 @@ class Channel:
 
 GIVEN_UP = "the code that made this call ended before the answer came: await a background task before the code ends"
 PROTOCOL = 1
+
+
+def parsed(text, decode):
+    """A frame. It is JSON, whatever the limits of the interpreter say."""
+    try:
+        return decode(text)
+    except ValueError:
+        return decode.loose(text)
 
 
 def ready_frame():

@@ -68,7 +68,7 @@ def unwrap(result, server, tool):
     if text.lstrip()[:1] in ("{", "["):
         try:
             return decode(text.strip())
-        except (ValueError, RecursionError):
+        except ValueError:
             pass
     return text
 

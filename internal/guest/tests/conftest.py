@@ -3,12 +3,19 @@
 import os
 import pathlib
 import sys
+import tempfile
 
+import hypothesis
+import hypothesis.configuration
 import pytest
 
 PACKAGE = pathlib.Path(__file__).resolve().parent.parent
 GOLDENS = PACKAGE.parent / "wire" / "testdata"
 sys.path.insert(0, str(PACKAGE))
+HOME = tempfile.TemporaryDirectory()
+hypothesis.configuration.set_hypothesis_home_dir(HOME.name)
+hypothesis.settings.register_profile("here", database=None, deadline=None)
+hypothesis.settings.load_profile("here")
 
 
 @pytest.fixture
