@@ -44,7 +44,7 @@ var layers = []layer{
 	{"internal/deploy", 55, []string{"internal/sandbox/runpod/rest"}},
 	{"internal/worker", 55, []string{"internal/sandbox", "internal/sandbox/runpod/job", "internal/session", "internal/state", "internal/wire"}},
 	{"internal/control", 52, []string{"internal/session"}},
-	{"internal/session", 51, []string{"internal/sandbox", "internal/snapshot", "internal/state", "internal/guest", "internal/wire"}},
+	{"internal/session", 51, []string{"internal/sandbox", "internal/snapshot", "internal/state", "internal/guest", "internal/wire", "internal/budget"}},
 	{"internal/bridge", 50, []string{
 		"internal/catalog", "internal/hidden", "internal/pins", "internal/signature",
 		"internal/memory", "internal/usertools", "internal/state", "internal/policy", "internal/upstream", "internal/upstream/jsonrpc", "internal/wire",
@@ -91,7 +91,7 @@ var layers = []layer{
 	{"internal/image/registry", 13, []string{"internal/image", "internal/image/flatten"}},
 	{"internal/image", 12, []string{"internal/image/flatten", "internal/state"}},
 	{"internal/image/flatten", 10, nil},
-	{"internal/guest", 12, []string{"internal/wire"}},
+	{"internal/guest", 12, []string{"internal/budget", "internal/wire"}},
 	{"internal/sandbox", 11, nil},
 	{"internal/carbon/hardware", 11, []string{"internal/carbon"}},
 	{"internal/carbon", 10, nil},

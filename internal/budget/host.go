@@ -2,6 +2,7 @@ package budget
 
 import (
 	"context"
+	"fmt"
 	"sync"
 )
 
@@ -57,6 +58,7 @@ type Sandbox struct {
 	all                       *Budget
 	Requests, Replies, Output *Budget
 	Spool                     *Budget
+	exclusive                 chan struct{} // holds the token of the lease that has it
 }
 
 // NewSandbox returns the budgets of one more sandbox.
@@ -68,6 +70,8 @@ func (h *Host) NewSandbox() *Sandbox {
 		Replies:  all.Sub(repliesLimit*h.scale, 0),
 		Output:   all.Sub(outputLimit*h.scale, 0),
 		Spool:    h.Spool.Sub(sandboxSpoolLimit*h.scale, 0),
+
+		exclusive: make(chan struct{}, 1),
 	}
 }
 
@@ -86,19 +90,64 @@ func (s *Sandbox) Used() int64 { return s.all.Used() }
 // concurrent use. A nil Lease has no limits.
 type Lease struct {
 	memory, disk *Budget
+	exclusive    chan struct{}
 
 	mu           sync.Mutex
 	inUse, files int64
+	alone        bool
 	ended        bool
 }
 
 // Lease returns a lease that holds nothing.
-func (s *Sandbox) Lease() *Lease { return &Lease{memory: s.Replies, disk: s.Spool} }
+func (s *Sandbox) Lease() *Lease {
+	return &Lease{memory: s.Replies, disk: s.Spool, exclusive: s.exclusive}
+}
 
-// Acquire is Budget.Acquire.
+// Exclusive waits until no other lease of the sandbox is exclusive. Only one that
+// is may wait in Acquire for more than it holds already: two that did could wait
+// for each other. It may be called again by its holder.
+func (l *Lease) Exclusive(ctx context.Context) error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	alone := l.alone
+	l.mu.Unlock()
+	if alone {
+		return nil
+	}
+	select {
+	case l.exclusive <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.alone = true
+	return nil
+}
+
+// Share ends Exclusive.
+func (l *Lease) Share() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.alone {
+		l.alone = false
+		<-l.exclusive
+	}
+}
+
+// Acquire is Budget.Acquire. What would not fit beside that which the lease
+// holds already is ErrTooLarge.
 func (l *Lease) Acquire(ctx context.Context, n int64) error {
 	if l == nil {
 		return nil
+	}
+	if held := l.Held(); held > 0 && held+n > l.memory.most() {
+		return fmt.Errorf("%w: %s, where %s are allowed", ErrTooLarge, size(held+n), size(l.memory.most()))
 	}
 	if err := l.memory.Acquire(ctx, n); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"sallyport/internal/budget"
 	"sallyport/internal/wire"
 )
 
@@ -37,14 +38,23 @@ type Options struct {
 	// MaxCalls bounds the calls of one guest that are under way or wait for
 	// their turn; more are refused. Zero is 1024.
 	MaxCalls int
-	// MaxParallel bounds those that a Handler answers at a time, and with them
-	// the results that wait for a guest that does not read. Zero is 128.
+	// MaxParallel bounds those that a Handler answers at a time. Zero is 128.
 	MaxParallel int
+	// Budget bounds the bytes of requests and of replies that the guest has not
+	// read. Nil is a share of the program's. Conn closes it.
+	Budget *budget.Sandbox
 }
 
-// maxLarge bounds the calls of one guest that are being answered and whose
-// results may be large, the sending of these included.
-const maxLarge = 16
+const (
+	// reserve is charged before a call is answered whose result may be large
+	// without anything of a server arriving for it.
+	reserve = 32 << 20
+	// patience is how long a large frame waits for the requests before it. What
+	// comes behind it waits too: also the end of the execution.
+	patience = 10 * time.Second
+	// copies is how often a request is in memory on its way to a server.
+	copies = 2
+)
 
 // Conn is the host's side of the conversation with one guest. All methods are
 // safe for concurrent use.
@@ -56,7 +66,8 @@ type Conn struct {
 	tail           *tailReader
 
 	turns   chan struct{} // holds a token for each call that is being answered
-	large   chan struct{} // and for each of those whose result may be large
+	budget  *budget.Sandbox
+	work    work
 	readied chan struct{} // closed when ready has been received
 	ready   wire.Ready
 
@@ -86,6 +97,9 @@ func Open(stdin io.WriteCloser, stdout, stderr io.ReadCloser, opts Options) *Con
 	if opts.MaxParallel == 0 {
 		opts.MaxParallel = 128
 	}
+	if opts.Budget == nil {
+		opts.Budget = budget.Program().NewSandbox()
+	}
 	log := opts.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -97,7 +111,7 @@ func Open(stdin io.WriteCloser, stdout, stderr io.ReadCloser, opts Options) *Con
 		opts: opts, log: log, send: newSender(stdin), stdout: stdout, stderr: stderr,
 		tail:         &tailReader{r: stderr},
 		turns:        make(chan struct{}, opts.MaxParallel),
-		large:        make(chan struct{}, maxLarge),
+		budget:       opts.Budget,
 		readied:      make(chan struct{}),
 		controlEnded: make(chan struct{}),
 		outputEnded:  make(chan struct{}),
@@ -162,9 +176,7 @@ func (c *Conn) Err() error {
 
 // Shutdown asks the guest to end. It does not wait.
 func (c *Conn) Shutdown() error {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // do not wait for room
-	return c.send.send(ctx, wire.EncodeShutdown())
+	return c.send.urge(wire.EncodeShutdown())
 }
 
 // Close ends the conversation and what is under way in it. It is idempotent.
@@ -228,6 +240,7 @@ func (c *Conn) end(err error) {
 
 	// Closing first ends a blocked Output only if that waits for the guest;
 	// Handler says that it must not block.
+	c.budget.Close()
 	c.send.close(err)
 	_ = c.stdout.Close()
 	_ = c.stderr.Close()
@@ -243,10 +256,31 @@ func (c *Conn) end(err error) {
 func (c *Conn) readControl() {
 	defer close(c.controlEnded)
 	r := wire.NewReader(c.stdout)
+	var charged int64
+	r.Admit = func(n int) error {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		charged = int64(n) * copies
+		err := c.budget.Requests.Acquire(ctx, charged)
+		if err != nil {
+			charged = 0
+		}
+		return err
+	}
 	for {
+		charged = 0
 		b, err := r.Control(wire.MaxFromGuest)
-		if err == nil {
-			err = c.control(b)
+		switch {
+		case err == nil:
+			c.work.add(len(b))
+			err = c.control(b, charged)
+		case errors.Is(err, wire.ErrLeftOut):
+			err = nil
+			if id, ok := wire.CallID(b); ok {
+				c.refuse(id, tooMuch)
+			}
+		default:
+			c.budget.Requests.Release(charged)
 		}
 		if err != nil {
 			c.controlErr = protocolError(err)
@@ -254,6 +288,10 @@ func (c *Conn) readControl() {
 		}
 	}
 }
+
+// tooMuch refuses a call whose request has no room.
+var tooMuch = &wire.CallError{Kind: wire.KindLimit,
+	Message: "the requests of other calls that are under way take up the memory there is for them; make fewer large calls at a time"}
 
 // protocolError tells a malformed frame from a stream that ended.
 func protocolError(err error) error {
@@ -263,16 +301,20 @@ func protocolError(err error) error {
 	return err
 }
 
-func (c *Conn) control(b []byte) error {
+// control handles a frame for which so much of the budget is charged.
+func (c *Conn) control(b []byte, charged int64) error {
 	m, err := wire.DecodeFromGuest(b)
+	if err == nil && m.Call != nil {
+		c.gotCall(*m.Call, charged)
+		return nil
+	}
+	c.budget.Requests.Release(charged)
 	if err != nil {
 		return err
 	}
 	switch {
 	case m.Ready != nil:
 		return c.gotReady(*m.Ready)
-	case m.Call != nil:
-		c.gotCall(*m.Call)
 	case m.Cancel != nil:
 		c.gotCancel(*m.Cancel)
 	case m.Done != nil:
@@ -352,7 +394,14 @@ func (c *Conn) output(s Stream, b []byte) {
 }
 
 // gotCall starts a call on a goroutine of its own.
-func (c *Conn) gotCall(call wire.Call) {
+func (c *Conn) gotCall(call wire.Call, charged int64) {
+	if charged == 0 {
+		charged = int64(len(call.Params)) * copies
+		if !c.budget.Requests.TryAcquire(charged) {
+			c.refuse(call.ID, tooMuch)
+			return
+		}
+	}
 	c.mu.Lock()
 	x := c.run
 	var refusal *wire.CallError
@@ -366,34 +415,81 @@ func (c *Conn) gotCall(call wire.Call) {
 	}
 	if refusal != nil {
 		c.mu.Unlock()
-		// This goroutine never waits for room: a guest that floods calls and
-		// reads nothing gets no answers.
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = c.reply(ctx, call.ID, nil, refusal)
+		c.budget.Requests.Release(charged)
+		c.refuse(call.ID, refusal)
 		return
 	}
 	ctx, cancel := context.WithCancel(x.ctx)
 	c.calls[call.ID] = cancel
 	c.mu.Unlock()
-	go c.answer(ctx, x, call)
+	go c.answer(ctx, x, call, charged)
 }
 
-// answer has the handler answer a call, and sends what it says.
-func (c *Conn) answer(ctx context.Context, x *Execution, call wire.Call) {
+// refuse answers a call from the goroutine that reads. It never waits for room: a
+// guest that floods calls and reads nothing gets no answers.
+func (c *Conn) refuse(id uint64, refusal *wire.CallError) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = c.reply(ctx, id, nil, refusal, nil)
+}
+
+// answer has the handler answer a call, and sends what it says. Charged is what
+// of the budget the request holds.
+func (c *Conn) answer(ctx context.Context, x *Execution, call wire.Call, charged int64) {
+	id := call.ID
+	lease := c.budget.Lease()
+	result, err := c.handle(budget.With(ctx, lease), x, call, lease)
+	call = wire.Call{}
+	// Before the reply: that may wait for the guest.
+	c.budget.Requests.Release(charged)
 	defer func() {
 		c.mu.Lock()
-		cancel := c.calls[call.ID]
-		delete(c.calls, call.ID)
+		cancel := c.calls[id]
+		delete(c.calls, id)
 		c.mu.Unlock()
 		cancel()
 	}()
+	if err == nil && ctx.Err() == nil {
+		err = cover(ctx, lease, int64(len(result)))
+	}
+	if ctx.Err() != nil {
+		lease.Release()
+		return // nobody waits for it any more
+	}
+	if err := c.reply(ctx, id, result, err, lease.Release); err != nil && ctx.Err() == nil {
+		c.log.Debug("reply to the guest", "call", id, "error", err)
+	}
+}
+
+// cover sees to it that a result of n bytes is charged.
+func cover(ctx context.Context, lease *budget.Lease, n int64) error {
+	if lease.Held() >= n {
+		if lease.Held() > 2*n {
+			lease.Reduce(n)
+		}
+		return nil
+	}
+	if lease.TryAcquire(n - lease.Held()) {
+		return nil
+	}
+	// Whoever waits holds nothing.
+	lease.Reduce(0)
+	err := lease.Acquire(ctx, n)
+	if errors.Is(err, budget.ErrTooLarge) {
+		return &wire.CallError{Kind: wire.KindLimit, Message: "the result is too large: " + err.Error()}
+	}
+	return err
+}
+
+// handle waits for the call's turn and calls the handler.
+func (c *Conn) handle(ctx context.Context, x *Execution, call wire.Call, lease *budget.Lease) (json.RawMessage, error) {
 	if wire.Large(call.Method) {
-		select {
-		case c.large <- struct{}{}:
-			defer func() { <-c.large }()
-		case <-ctx.Done():
-			return
+		if err := lease.Exclusive(ctx); err != nil {
+			return nil, err
+		}
+		defer lease.Share()
+		if err := lease.Acquire(ctx, reserve); err != nil {
+			return nil, err
 		}
 	}
 	select {
@@ -402,17 +498,11 @@ func (c *Conn) answer(ctx context.Context, x *Execution, call wire.Call) {
 		select {
 		case c.turns <- struct{}{}:
 		case <-ctx.Done():
-			return
+			return nil, ctx.Err()
 		}
 	}
 	defer func() { <-c.turns }()
-	result, err := x.handler.Call(ctx, call)
-	if ctx.Err() != nil {
-		return // nobody waits for it any more
-	}
-	if err := c.reply(ctx, call.ID, result, err); err != nil && ctx.Err() == nil {
-		c.log.Debug("reply to the guest", "call", call.ID, "error", err)
-	}
+	return x.handler.Call(ctx, call)
 }
 
 func (c *Conn) gotCancel(m wire.Cancel) {
@@ -423,14 +513,15 @@ func (c *Conn) gotCancel(m wire.Cancel) {
 	}
 }
 
-// reply sends the outcome of a call.
-func (c *Conn) reply(ctx context.Context, id uint64, result json.RawMessage, err error) error {
+// reply sends the outcome of a call. done is called when the guest has it, or
+// never will.
+func (c *Conn) reply(ctx context.Context, id uint64, result json.RawMessage, err error, done func()) error {
 	if err == nil {
 		f, err := wire.EncodeReply(id, result)
 		if err == nil {
-			return c.send.send(ctx, f)
+			return c.send.send(ctx, f, done)
 		}
-		return c.reply(ctx, id, nil, &wire.CallError{Kind: wire.KindLimit, Message: err.Error()})
+		return c.reply(ctx, id, nil, &wire.CallError{Kind: wire.KindLimit, Message: err.Error()}, done)
 	}
 	var ce *wire.CallError
 	switch {
@@ -446,7 +537,10 @@ func (c *Conn) reply(ctx context.Context, id uint64, result json.RawMessage, err
 	}
 	f, err := wire.EncodeError(id, ce)
 	if err != nil {
+		if done != nil {
+			done()
+		}
 		return err
 	}
-	return c.send.send(ctx, f)
+	return c.send.send(ctx, f, done)
 }

@@ -98,7 +98,9 @@ func (c *Conn) Start(e Exec, h Handler) (*Execution, error) {
 		x.cancel()
 		return nil, err
 	}
-	if err := c.send.send(x.ctx, f); err != nil {
+	// Not behind replies that nobody reads: the execution's own limits have to
+	// begin.
+	if err := c.send.urge(f); err != nil {
 		// The guest is gone or going: the readers find out how.
 		c.log.Debug("send code to the guest", "error", err)
 	}
@@ -118,6 +120,10 @@ func (x *Execution) Result() (Outcome, error) {
 	<-x.ended
 	return x.outcome, x.err
 }
+
+// EndCalls ends the execution's calls, which get no replies. Their requests hold
+// memory that the guest's next frames may wait for.
+func (x *Execution) EndCalls() { x.cancel() }
 
 // finish ends the execution. It is called once, by who took it out of Conn.run.
 func (x *Execution) finish(o Outcome, err error) {

@@ -24,11 +24,18 @@ type sender struct {
 	raw syscall.RawConn // nil where a write may block
 
 	mu      sync.Mutex
-	queue   [][]byte
+	queue   []part
 	queued  int
 	writing bool          // the goroutine is running
 	room    chan struct{} // closed when the queue shrinks below the mark
 	err     error         // sticky
+}
+
+// part is a piece of a frame. done, if not nil, is called when it was written or
+// dropped.
+type part struct {
+	b    []byte
+	done func()
 }
 
 func newSender(w io.WriteCloser) *sender {
@@ -36,8 +43,14 @@ func newSender(w io.WriteCloser) *sender {
 }
 
 // send writes or queues f, in the order of the calls. ctx bounds the wait for
-// room; a frame that was queued stays queued.
-func (s *sender) send(ctx context.Context, f wire.Frame) error {
+// room; a frame that was queued stays queued. done, if not nil, is called once,
+// when nothing holds the frame any more: perhaps before send returns.
+func (s *sender) send(ctx context.Context, f wire.Frame, done func()) (err error) {
+	defer func() {
+		if done != nil {
+			done()
+		}
+	}()
 	s.mu.Lock()
 	for s.err == nil && s.queued >= sendHighWater {
 		if s.room == nil {
@@ -64,17 +77,44 @@ func (s *sender) send(ctx context.Context, f wire.Frame) error {
 			return s.err
 		}
 	}
-	for _, p := range parts {
-		if len(p) > 0 {
-			s.queue = append(s.queue, p)
-			s.queued += len(p)
-		}
-	}
+	s.push(parts, &done)
 	if len(s.queue) > 0 && !s.writing {
 		s.writing = true
 		go s.drain()
 	}
 	return nil
+}
+
+// urge queues a frame without waiting for room.
+func (s *sender) urge(f wire.Frame) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	var none func()
+	s.push(f[:], &none)
+	if !s.writing {
+		s.writing = true
+		go s.drain()
+	}
+	return nil
+}
+
+// push queues parts and, with the last of them, takes over done. The caller holds
+// mu.
+func (s *sender) push(parts [][]byte, done *func()) {
+	pushed := false
+	for _, b := range parts {
+		if len(b) > 0 {
+			s.queue = append(s.queue, part{b: b})
+			s.queued += len(b)
+			pushed = true
+		}
+	}
+	if pushed {
+		s.queue[len(s.queue)-1].done, *done = *done, nil
+	}
 }
 
 // drain writes the queue until it is empty.
@@ -83,12 +123,15 @@ func (s *sender) drain() {
 	defer s.mu.Unlock()
 	for s.err == nil && len(s.queue) > 0 {
 		p := s.queue[0]
-		s.queue[0] = nil
+		s.queue[0] = part{}
 		s.queue = s.queue[1:]
 		s.mu.Unlock()
-		_, err := s.w.Write(p)
+		_, err := s.w.Write(p.b)
+		if p.done != nil {
+			p.done()
+		}
 		s.mu.Lock()
-		s.queued -= len(p)
+		s.queued -= len(p.b)
 		if err != nil {
 			s.fail(err)
 		}
@@ -104,6 +147,11 @@ func (s *sender) drain() {
 func (s *sender) fail(err error) {
 	if s.err == nil {
 		s.err = err
+	}
+	for _, p := range s.queue {
+		if p.done != nil {
+			p.done()
+		}
 	}
 	s.queue, s.queued = nil, 0
 	s.release()

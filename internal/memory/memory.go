@@ -47,7 +47,7 @@ const (
 	// MaxFile bounds a file that is read; what this package writes is smaller.
 	MaxFile = 64 << 20
 	// maxList bounds the metadata of one list.
-	maxList = 32 << 20
+	maxList = 8 << 20
 	// maxIndented bounds what white space can make of a value: one that could
 	// become longer is written on one line.
 	maxIndented = 4 << 20

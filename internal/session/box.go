@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sallyport/internal/budget"
 	"sallyport/internal/guest"
 	"sallyport/internal/sandbox"
 	"sallyport/internal/wire"
@@ -31,6 +32,8 @@ type box struct {
 	conn *guest.Conn
 	log  *slog.Logger
 	life <-chan struct{} // closed when the session is
+
+	budget *budget.Sandbox
 
 	meter       sandbox.Meter       // nil: nothing measures it
 	interrupter sandbox.Interrupter // nil: only destroying it ends code
@@ -107,7 +110,10 @@ func launch(ctx context.Context, config Config, log *slog.Logger, life <-chan st
 
 // open begins the conversation with the guest of a run, which it takes over.
 func open(config Config, id string, run sandbox.Run, log *slog.Logger, life <-chan struct{}, opts guest.Options) (*box, error) {
-	b := &box{id: id, run: run, log: log.With("run", id), life: life, known: map[string]string{}}
+	b := &box{
+		id: id, run: run, log: log.With("run", id), life: life, known: map[string]string{},
+		budget: config.Budget.NewSandbox(),
+	}
 	duplex, ok := sandbox.As[sandbox.Duplexer](run)
 	if !ok {
 		b.destroy()
@@ -122,7 +128,7 @@ func open(config Config, id string, run sandbox.Run, log *slog.Logger, life <-ch
 	} else {
 		b.tally = newTally(b.usage)
 	}
-	opts.Log = b.log
+	opts.Log, opts.Budget = b.log, b.budget
 	opts.Stray = func(s guest.Stream, p []byte) {
 		b.stray.write(p)
 		b.book.Load().output(0, streamOf(s), p)

@@ -72,7 +72,7 @@ func (b *box) exec(ctx context.Context, config Config, req Request, prep *Prepar
 	calls, endCalls := context.WithCancel(context.Background())
 	defer endCalls()
 	x := &execution{
-		req: req, out: newOutput(config.Spec.Limits.OutputBytes, req.Output),
+		req: req, out: newOutput(config.Spec.Limits.OutputBytes, b.budget.Output, req.Output),
 		clock: newOwnTime(time.Now()), stop: calls,
 		book: b.book.Load(), number: b.conn.Executions() + 1,
 	}
@@ -144,7 +144,8 @@ func (b *box) wait(ctx context.Context, config Config, running *guest.Execution,
 	measure := func() {
 		cpu := unknownCPU
 		if u, ok := b.usage(); ok {
-			cpu, measured = u.CPU, true
+			// What its frames cost the host is its own time too.
+			cpu, measured = u.CPU+b.conn.Work(), true
 		}
 		out.Own = x.clock.settle(time.Now(), cpu)
 	}
@@ -259,7 +260,8 @@ func (b *box) terminate(ctx context.Context, config Config, running *guest.Execu
 
 // interrupt asks code to end and says whether it did within the grace. It asks
 // once more in the middle of it: the first time may have come before the guest
-// had begun with the code, or been caught by it.
+// had begun with the code, or been caught by it. It also ends the calls then:
+// their requests may take up the memory behind which the guest's answer waits.
 func (b *box) interrupt(ctx context.Context, grace time.Duration, running *guest.Execution) bool {
 	over := time.NewTimer(grace)
 	defer over.Stop()
@@ -281,6 +283,7 @@ func (b *box) interrupt(ctx context.Context, grace time.Duration, running *guest
 		case <-b.life:
 			return false
 		case <-again.C:
+			running.EndCalls()
 		}
 	}
 }

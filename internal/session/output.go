@@ -3,6 +3,8 @@ package session
 import (
 	"sync"
 	"unicode/utf8"
+
+	"sallyport/internal/budget"
 )
 
 // Stream is one of the two that a program writes to.
@@ -32,9 +34,13 @@ type Captured struct {
 // output keeps the head and the tail of what an execution writes, both streams
 // together within a budget, and passes everything on to a sink as it comes.
 // Half of the budget is the head's; the tail is whatever came last on either
-// stream. It is safe for concurrent use.
+// stream. What it keeps is charged to memory, and is less where there is no
+// room. It is safe for concurrent use.
 type output struct {
 	pump *pump // nil: nobody looks
+
+	memory  *budget.Budget
+	charged int64
 
 	mu       sync.Mutex
 	closed   bool
@@ -55,8 +61,15 @@ type chunk struct {
 // memory that is held beyond the budget.
 const maxChunk = 32 << 10
 
-func newOutput(budget int64, sink func(Stream, []byte)) *output {
-	o := &output{headRoom: budget - budget/2, tailRoom: budget / 2}
+// chargeStep is how much is charged at a time, and copied is how often what is
+// kept is in memory when it is handed on.
+const (
+	chargeStep = 256 << 10
+	copied     = 2
+)
+
+func newOutput(limit int64, memory *budget.Budget, sink func(Stream, []byte)) *output {
+	o := &output{headRoom: limit - limit/2, tailRoom: limit / 2, memory: memory}
 	if sink != nil {
 		o.pump = newPump(sink)
 	}
@@ -73,6 +86,7 @@ func (o *output) write(s Stream, p []byte) {
 	if o.pump != nil {
 		o.pump.push(s, p)
 	}
+	o.charge(int64(len(p)))
 	if n := min(o.headRoom, int64(len(p))); n > 0 {
 		o.head[s] = append(o.head[s], p[:n]...)
 		o.headRoom -= n
@@ -108,6 +122,25 @@ func (o *output) write(s Stream, p []byte) {
 	}
 }
 
+// charge charges what n more bytes may take. Where that fails, what is kept
+// grows no more. The lock is held.
+func (o *output) charge(n int64) {
+	kept := o.tailSize
+	for s := range streams {
+		kept += int64(len(o.head[s]))
+	}
+	need := (kept + min(n, o.headRoom+o.tailRoom-o.tailSize)) * copied
+	if need <= o.charged {
+		return
+	}
+	step := max(chargeStep, need-o.charged)
+	if !o.memory.TryAcquire(step) {
+		o.headRoom, o.tailRoom = 0, o.tailSize
+		return
+	}
+	o.charged += step
+}
+
 // abandon says that the sink is not to be waited for any more.
 func (o *output) abandon() {
 	if o.pump != nil {
@@ -124,6 +157,10 @@ func (o *output) close() [streams]Captured {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
+	defer func() {
+		o.memory.Release(o.charged)
+		o.charged = 0
+	}()
 	var tails [streams][]byte
 	for _, c := range o.tail {
 		tails[c.stream] = append(tails[c.stream], c.data...)

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
+
+	"sallyport/internal/budget"
 )
 
 func TestOutputKeepsHeadAndTail(t *testing.T) {
@@ -39,7 +41,7 @@ func TestOutputKeepsHeadAndTail(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			o := newOutput(tt.budget, nil)
+			o := newOutput(tt.budget, nil, nil)
 			for _, w := range tt.writes {
 				o.write(w.s, []byte(w.data))
 			}
@@ -59,8 +61,8 @@ func TestOutputKeepsHeadAndTail(t *testing.T) {
 func TestOutputOfAnyShape(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		budget := r.Int64N(200)
-		o := newOutput(budget, nil)
+		limit := r.Int64N(200)
+		o := newOutput(limit, nil, nil)
 		var all [streams]bytes.Buffer
 		for range r.IntN(40) {
 			s := Stream(r.IntN(2))
@@ -80,14 +82,35 @@ func TestOutputOfAnyShape(t *testing.T) {
 				t.Fatalf("seed %d, stream %d: %+v of %q", seed, s, got, want)
 			}
 		}
-		if total > budget {
-			t.Fatalf("seed %d: kept %d bytes, budget %d", seed, total, budget)
+		if total > limit {
+			t.Fatalf("seed %d: kept %d bytes, limit %d", seed, total, limit)
 		}
 	}
 }
 
+// Where there is no memory, less is kept, and told as left out.
+func TestOutputWithoutMemory(t *testing.T) {
+	memory := budget.New(2 << 20)
+	o := newOutput(100<<20, memory, nil)
+	line := []byte(strings.Repeat("x", 1000) + "\n")
+	for range 10_000 {
+		o.write(Stdout, line)
+	}
+	if used := memory.Used(); used == 0 {
+		t.Error("nothing is charged for what is kept")
+	}
+	kept := o.close()[Stdout]
+	size := int64(len(kept.Head) + len(kept.Tail))
+	if size < 512<<10 || size > 1<<20 || size+kept.Omitted != 10_000*int64(len(line)) {
+		t.Errorf("kept %d bytes and left out %d of %d, want about 1 MB and the rest", size, kept.Omitted, 10_000*len(line))
+	}
+	if used := memory.Used(); used != 0 {
+		t.Errorf("%d bytes are charged after the end, want 0", used)
+	}
+}
+
 func TestOutputAfterItsEndIsDropped(t *testing.T) {
-	o := newOutput(10, nil)
+	o := newOutput(10, nil, nil)
 	o.write(Stdout, []byte("a"))
 	o.close()
 	o.write(Stdout, []byte("b"))
@@ -114,7 +137,7 @@ func FuzzText(f *testing.F) {
 
 func TestSinkGetsEverythingInOrder(t *testing.T) {
 	var got [streams]bytes.Buffer
-	o := newOutput(10, func(s Stream, p []byte) { got[s].Write(p) })
+	o := newOutput(10, nil, func(s Stream, p []byte) { got[s].Write(p) })
 	var want bytes.Buffer
 	for i := range 1000 {
 		line := fmt.Sprintf("line %d\n", i)
@@ -131,7 +154,7 @@ func TestSinkGetsEverythingInOrder(t *testing.T) {
 func TestASlowSinkSlowsTheWriterUntilItIsAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		o := newOutput(100, func(Stream, []byte) { <-release })
+		o := newOutput(100, nil, func(Stream, []byte) { <-release })
 		var mu sync.Mutex
 		written := 0
 		go func() {

@@ -10,7 +10,7 @@ const restSample = time.Second
 
 // rest watches a sandbox between executions: background tasks that use more
 // than their share of a CPU, averaged since the rest began, are paused until
-// the next execution.
+// the next execution. What their frames make the host do is charged to them.
 type rest struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -49,6 +49,7 @@ func (b *box) watch(ctx context.Context, share float64) bool {
 		if !ok {
 			return false
 		}
+		u.CPU += b.conn.Work()
 		now := time.Now()
 		if began.IsZero() {
 			// What the execution left to do in its last moments is not

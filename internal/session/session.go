@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sallyport/internal/budget"
 	"sallyport/internal/sandbox"
 	"sallyport/internal/snapshot"
 	"sallyport/internal/state"
@@ -75,6 +76,9 @@ type Config struct {
 	// MaxNamed bounds the named sessions that a Set has, awake or asleep; 0 is
 	// 256.
 	MaxNamed int
+	// Budget bounds what sandboxes make this program hold; nil is that of the
+	// whole program.
+	Budget *budget.Host
 	// Now is the machine's clock; nil is time.Now.
 	Now func() time.Time
 }
@@ -103,6 +107,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxNamed == 0 {
 		c.MaxNamed = 256
+	}
+	if c.Budget == nil {
+		c.Budget = budget.Program()
 	}
 	c.Spec.Limits = c.Spec.Limits.WithDefaults()
 	return c

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strconv"
 )
 
 // FromGuest is a decoded control frame from the guest: exactly one field is
@@ -88,6 +90,19 @@ func DecodeFromGuest(b []byte) (FromGuest, error) {
 	default:
 		return FromGuest{}, fmt.Errorf("%w: type %.40q", ErrFrame, m.Type)
 	}
+}
+
+// callHead is how our own guest begins the frame of a call.
+var callHead = regexp.MustCompile(`^\{"type":"call","id":([0-9]{1,19}),`)
+
+// CallID guesses which call a frame makes of which only the beginning is known.
+func CallID(head []byte) (id uint64, ok bool) {
+	m := callHead.FindSubmatch(head)
+	if m == nil {
+		return 0, false
+	}
+	id, err := strconv.ParseUint(string(m[1]), 10, 64)
+	return id, err == nil
 }
 
 // malformed is the error for what is not the JSON that it should be. The cause's

@@ -22,8 +22,15 @@ const (
 // ErrFrame is in the chain of every error about a malformed frame.
 var ErrFrame = errors.New("malformed frame")
 
+// ErrLeftOut: the body of a frame was thrown away, as Reader.Admit wanted.
+var ErrLeftOut = errors.New("the frame was left out")
+
 // A Reader splits a stream into frames. It is not safe for concurrent use.
 type Reader struct {
+	// Admit, if not nil, is asked before the body of a frame of n bytes that
+	// needs memory of its own is read. With an error the body is thrown away.
+	Admit func(n int) error
+
 	r   *bufio.Reader
 	buf []byte // reused for frames up to keep bytes
 }
@@ -38,7 +45,9 @@ func NewReader(r io.Reader) *Reader {
 
 // Control returns the body of the next control frame of at most max bytes. It
 // is valid until the next call. The error is io.EOF at the end of the stream
-// between two frames, io.ErrUnexpectedEOF within one.
+// between two frames, io.ErrUnexpectedEOF within one, and ErrLeftOut, with the
+// beginning of the body, for a frame that was not admitted: the next call goes
+// on behind it.
 func (r *Reader) Control(max int) ([]byte, error) {
 	return r.next(minControl, max)
 }
@@ -69,8 +78,9 @@ func (r *Reader) next(min, max int) ([]byte, error) {
 	return b, err
 }
 
-// body reads n bytes. A large frame's memory grows with what really arrives, so
-// that a length alone costs the sender more than it costs us.
+// body reads n bytes. Where nobody admits frames, a large one's memory grows with
+// what really arrives, so that a length alone costs the sender more than it
+// costs us.
 func (r *Reader) body(n int) ([]byte, error) {
 	if n <= keep {
 		if r.buf == nil {
@@ -78,6 +88,14 @@ func (r *Reader) body(n int) ([]byte, error) {
 		}
 		_, err := io.ReadFull(r.r, r.buf[:n])
 		return r.buf[:n], err
+	}
+	if r.Admit != nil {
+		if r.Admit(n) != nil {
+			return r.leaveOut(n)
+		}
+		b := make([]byte, n)
+		have, err := io.ReadFull(r.r, b)
+		return b[:have], err
 	}
 	b := make([]byte, min(n, 1<<20))
 	for have := 0; ; {
@@ -90,6 +108,21 @@ func (r *Reader) body(n int) ([]byte, error) {
 		copy(grown, b)
 		b = grown
 	}
+}
+
+// leaveOut returns the beginning of a body of n bytes, and throws away the rest.
+func (r *Reader) leaveOut(n int) ([]byte, error) {
+	const head = 512
+	if r.buf == nil {
+		r.buf = make([]byte, keep)
+	}
+	if _, err := io.ReadFull(r.r, r.buf[:head]); err != nil {
+		return nil, err
+	}
+	if _, err := io.CopyN(io.Discard, r.r, int64(n-head)); err != nil {
+		return nil, err
+	}
+	return r.buf[:head], ErrLeftOut
 }
 
 // Kind is the kind of an output frame.

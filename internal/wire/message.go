@@ -133,8 +133,9 @@ const (
 // without the code having sent anything of that size.
 func Large(method string) bool {
 	switch method {
-	case MethodListTools, MethodQueryToolDocs, MethodSearchToolDocs, MethodListResources, MethodListResourceTemplates, MethodListPrompts,
-		MethodMemoryGet, MethodMemoryList:
+	case MethodListTools, MethodLoadServer, MethodRequestServer, MethodQueryToolDocs, MethodSearchToolDocs,
+		MethodListResources, MethodListResourceTemplates, MethodListPrompts,
+		MethodMemoryGet, MethodMemoryList, MethodToolLoad, MethodToolNames:
 		return true
 	}
 	return false
