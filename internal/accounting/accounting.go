@@ -366,10 +366,12 @@ func (b *Books) flush() {
 // claim says whether nobody has accounted this run yet.
 func (b *Books) claim(id string) bool {
 	name := state.FileName(id, "")
-	if err := os.MkdirAll(b.config.Claims.Path(""), 0o700); err != nil {
+	claims, err := b.config.Claims.OpenRoot()
+	if err != nil {
 		return true
 	}
-	f, err := os.OpenFile(b.config.Claims.Path(name), os.O_CREATE|os.O_EXCL, 0o600)
+	defer claims.Close()
+	f, err := claims.OpenFile(name, os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return !os.IsExist(err)
 	}

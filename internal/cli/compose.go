@@ -53,6 +53,9 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 	if err := a.configure(f.flags()...); err != nil {
 		return nil, err
 	}
+	if err := a.checkDirectories(); err != nil {
+		return nil, err
+	}
 	set := a.settings
 	if err := definitions.CheckDepth(a.env.lookup, set.Servers.AllowSelf); err != nil {
 		return nil, err

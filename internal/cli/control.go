@@ -38,9 +38,13 @@ func (c *clientName) get() string {
 func (a *app) answer(sys *system, client *clientName) (end func()) {
 	started := time.Now().UTC()
 	version := readVersion().Version
-	server, err := control.Listen(filepath.Join(a.env.runtimeDir(), controlDir), sys.broker, func() control.Process {
-		return control.Process{PID: os.Getpid(), Version: version, Client: client.get(), Started: started, StateDir: a.settings.StateDir}
-	}, a.log)
+	var server *control.Server
+	dir, err := a.env.runtimeDir()
+	if err == nil {
+		server, err = control.Listen(filepath.Join(dir, controlDir), sys.broker, func() control.Process {
+			return control.Process{PID: os.Getpid(), Version: version, Client: client.get(), Started: started, StateDir: a.settings.StateDir}
+		}, a.log)
+	}
 	if err != nil {
 		if !errors.Is(err, control.ErrUnsupported) {
 			a.log.Warn("'sallyport sessions' will not see this process", "error", err)

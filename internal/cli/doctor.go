@@ -31,9 +31,12 @@ Example:
 
 // diagnosis is what doctor found.
 type diagnosis struct {
-	Usable  bool            `json:"usable"`
-	Version versionInfo     `json:"version"`
-	Engine  *sandbox.Report `json:"engine"`
+	Usable  bool        `json:"usable"`
+	Version versionInfo `json:"version"`
+	// Directories are where the program keeps its own files. Where one of them
+	// cannot be used, nothing else is examined.
+	Directories []directory     `json:"directories"`
+	Engine      *sandbox.Report `json:"engine,omitempty"`
 	// Choice says of each engine why it was chosen or not, where the setting
 	// engine leaves it open.
 	Choice  []verdict     `json:"choice,omitempty"`
@@ -60,6 +63,14 @@ type serverSummary struct {
 
 // Run implements the command.
 func (c *doctorCmd) Run(a *app) error {
+	d := diagnosis{Version: readVersion()}
+	if err := a.configure(c.flags()...); err != nil {
+		return err
+	}
+	d.Directories = a.directories()
+	if a.checkDirectories() != nil {
+		return c.report(a, &d) // nothing is started that would use them
+	}
 	sys, err := a.compose(&c.composeFlags)
 	if err != nil {
 		return err
@@ -69,7 +80,6 @@ func (c *doctorCmd) Run(a *app) error {
 	ctx, cancel := context.WithTimeout(a.ctx, 2*time.Minute)
 	defer cancel()
 
-	d := diagnosis{Version: readVersion()}
 	d.Engine, err = sys.backend.Probe(ctx)
 	if err != nil {
 		return fmt.Errorf("examining the engine: %w", err)
@@ -95,6 +105,12 @@ func (c *doctorCmd) Run(a *app) error {
 	d.Elsewhere = sys.elsewhere(ctx)
 	d.Servers = serverSummary{Count: len(sys.servers.Definitions()), Problems: sys.problems}
 	d.Usable = d.Engine.Usable && d.Policy == "ok" && d.Trial.OK
+	return c.report(a, &d)
+}
+
+// report prints a diagnosis.
+func (c *doctorCmd) report(a *app, d *diagnosis) error {
+	var err error
 	if c.JSON {
 		err = a.printJSON(d)
 	} else {
@@ -132,8 +148,19 @@ func (d *diagnosis) print(w io.Writer) {
 		}
 		return "FAIL"
 	}
-	e := d.Engine
 	fmt.Fprintf(w, "sallyport %s on %s\n\n", d.Version.Version, d.Version.Platform)
+	for _, dir := range d.Directories {
+		if dir.Problem == "" {
+			fmt.Fprintf(w, "ok    %s directory %s\n", dir.Name, dir.Path)
+		} else {
+			fmt.Fprintf(w, "FAIL  %s\n", dir.Problem)
+		}
+	}
+	e := d.Engine
+	if e == nil {
+		fmt.Fprintln(w, "\nrun_python cannot run here.")
+		return
+	}
 	fmt.Fprintf(w, "%s  engine %s", mark(e.Usable), e.Backend)
 	if e.Usable {
 		fmt.Fprintf(w, ": isolation by %s", e.Isolation)

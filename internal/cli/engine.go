@@ -57,6 +57,14 @@ func (a *app) engine() (sandbox.Backend, error) {
 // container constructs Podman or Docker.
 func (a *app) container(name string) (*container.Backend, error) {
 	s := a.settings
+	runtimeDir, err := a.env.runtimeDir()
+	if err != nil {
+		return nil, err
+	}
+	cacheDir, err := a.env.cacheDir()
+	if err != nil {
+		return nil, err
+	}
 	opts := container.Options{
 		Engine:        name,
 		Path:          a.env["PATH"],
@@ -69,8 +77,8 @@ func (a *app) container(name string) (*container.Backend, error) {
 		Pull:          s.Images.Pull,
 		StartMachine:  s.Container.StartMachine,
 		IdleTimeout:   s.Container.IdleTimeout,
-		State:         state.At(filepath.Join(a.env.runtimeDir(), "containers")),
-		Cache:         state.At(a.env.cacheDir()).Sub("containers"),
+		State:         state.At(filepath.Join(runtimeDir, "containers")),
+		Cache:         state.At(cacheDir).Sub("containers"),
 		Log:           a.log,
 	}
 	if s.StateDir != "" {
@@ -98,9 +106,17 @@ func (a *app) gvisor() (sandbox.Backend, error) {
 			Remedy: remedy,
 		}}}, nil
 	}
+	runtimeDir, err := a.env.runtimeDir()
+	if err != nil {
+		return nil, err
+	}
+	cacheDir, err := a.env.cacheDir()
+	if err != nil {
+		return nil, err
+	}
 	return gvisor.New(gvisor.Options{
-		RuntimeDir: filepath.Join(a.env.runtimeDir(), "gvisor"),
-		CacheDir:   a.env.cacheDir(),
+		RuntimeDir: filepath.Join(runtimeDir, "gvisor"),
+		CacheDir:   cacheDir,
 		Python:     s.Python,
 		Path:       a.env["PATH"],
 		Home:       a.env.home(),

@@ -1,11 +1,17 @@
 package cli
 
 import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"sallyport/internal/private"
 )
 
 // environment is the process's environment, read once.
@@ -39,8 +45,16 @@ func (e environment) absolute(name string) string {
 }
 
 // runtimeDir is for what lives as long as the login session or the machine's
-// uptime: sockets, locks, records of live sandboxes.
-func (e environment) runtimeDir() string { return firstUsable(e.runtimeDirs()) }
+// uptime: sockets, locks, records of live sandboxes. The error is a
+// *private.Rejected where other users have a hand in it: another directory is
+// not taken in its place.
+func (e environment) runtimeDir() (string, error) {
+	dir, err := firstUsable(e.runtimeDirs())
+	if err != nil {
+		return "", fmt.Errorf("the runtime directory: %w", err)
+	}
+	return dir, nil
+}
 
 // runtimeDirs are the directories that may be it: of this process, and of one
 // that a client has started with fewer variables.
@@ -56,8 +70,8 @@ func (e environment) runtimeDirs() []string {
 	return append(dirs, filepath.Join(os.TempDir(), name), filepath.Join("/tmp", name))
 }
 
-// cacheDir is for what can be made again.
-func (e environment) cacheDir() string {
+// cacheDir is for what can be made again. Its error is as of runtimeDir.
+func (e environment) cacheDir() (string, error) {
 	var dirs []string
 	if d := e.absolute("XDG_CACHE_HOME"); d != "" {
 		dirs = append(dirs, filepath.Join(d, "sallyport"))
@@ -68,28 +82,99 @@ func (e environment) cacheDir() string {
 			dirs = append(dirs, filepath.Join(h, ".cache", "sallyport"))
 		}
 	}
-	return firstUsable(append(dirs, filepath.Join(e.runtimeDir(), "cache")))
-}
-
-// firstUsable returns the first directory that is there, or can be made, that
-// is this user's own and that they can write to: a daemon's HOME may not exist, a container's
-// may be read-only. Where none is, it returns the first, whose error is the
-// one to read.
-func firstUsable(dirs []string) string {
-	for _, d := range dirs {
-		if os.MkdirAll(d, 0o700) != nil || !own(d) {
-			continue
-		}
-		probe, err := os.CreateTemp(d, ".probe-")
+	if len(dirs) > 0 {
+		dir, err := firstUsable(dirs)
 		if err != nil {
-			continue
+			return "", fmt.Errorf("the cache directory: %w", err)
 		}
-		probe.Close()
-		if os.Remove(probe.Name()) == nil {
-			return d
+		if usable(dir) == nil {
+			return dir, nil
 		}
 	}
-	return dirs[0]
+	runtime, err := e.runtimeDir()
+	return filepath.Join(runtime, "cache"), err
+}
+
+// firstUsable returns the first directory that is there, or can be made, and
+// that the user can write to: a daemon's HOME may not exist, a container's may
+// be read-only. Where none is, it returns the first, whose error is the one to
+// read. A directory in which other users have a hand ends the search.
+func firstUsable(dirs []string) (string, error) {
+	for _, d := range dirs {
+		err := usable(d)
+		if err == nil {
+			return d, nil
+		}
+		var rejected *private.Rejected
+		if errors.As(err, &rejected) {
+			return "", err
+		}
+	}
+	return dirs[0], nil
+}
+
+// usable says why a directory cannot be used.
+func usable(dir string) error {
+	root, err := private.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	probe := ".probe-" + rand.Text()
+	f, err := root.OpenFile(probe, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), root.Remove(probe))
+}
+
+// A directory is one that the program keeps its own files in.
+type directory struct {
+	Name    string `json:"name"` // runtime, cache, state
+	Path    string `json:"path,omitempty"`
+	Problem string `json:"problem,omitempty"`
+
+	err error
+}
+
+// directories are those of the settings in force. A state directory that is not
+// there yet is not made.
+func (a *app) directories() []directory {
+	var out []directory
+	add := func(name, path string, err error) {
+		d := directory{Name: name, Path: path, err: err}
+		if err != nil {
+			d.Problem = err.Error()
+		}
+		out = append(out, d)
+	}
+	path, err := a.env.runtimeDir()
+	add("runtime", path, err)
+	path, err = a.env.cacheDir()
+	add("cache", path, err)
+	if path = a.settings.StateDir; path != "" {
+		root, err := private.Existing(path)
+		switch {
+		case err == nil:
+			err = root.Close()
+		case errors.Is(err, fs.ErrNotExist):
+			err = nil
+		default:
+			err = fmt.Errorf("the state directory: %w", err)
+		}
+		add("state", path, err)
+	}
+	return out
+}
+
+// checkDirectories is the first problem of the directories.
+func (a *app) checkDirectories() error {
+	for _, d := range a.directories() {
+		if d.err != nil {
+			return d.err
+		}
+	}
+	return nil
 }
 
 // userBus is the address of the user's D-Bus.

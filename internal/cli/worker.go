@@ -178,10 +178,18 @@ func (a *app) executor(place worker.Place) (*worker.Executor, sandbox.Backend, e
 // that runs here; the notes say what it is worth.
 func (a *app) workerEngine(gpu *worker.GPU) (sandbox.Backend, *sandbox.Report, []string, error) {
 	wants := a.settings.Worker.Engine
+	runtimeDir, err := a.env.runtimeDir()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	cacheDir, err := a.env.cacheDir()
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	var why string
 	if wants != settings.EngineProcess && (wants == settings.EngineGVisor || gpu == nil) {
 		b, err := gvisor.New(gvisor.Options{
-			RuntimeDir: filepath.Join(a.env.runtimeDir(), "gvisor"), CacheDir: a.env.cacheDir(),
+			RuntimeDir: filepath.Join(runtimeDir, "gvisor"), CacheDir: cacheDir,
 			Python: a.settings.Python, Path: a.env["PATH"], Home: a.env.home(), UserBus: a.env.userBus(), Log: a.log,
 		})
 		if err != nil {
@@ -202,7 +210,7 @@ func (a *app) workerEngine(gpu *worker.GPU) (sandbox.Backend, *sandbox.Report, [
 		why = "gVisor shows code no GPU"
 	}
 	b, err := process.New(process.Options{
-		RuntimeDir: filepath.Join(a.env.runtimeDir(), "process"), CacheDir: a.env.cacheDir(),
+		RuntimeDir: filepath.Join(runtimeDir, "process"), CacheDir: cacheDir,
 		Python: a.settings.Python, Path: a.env["PATH"], Home: a.env.home(),
 		Internet: a.settings.Worker.Internet, GPU: gpu != nil, Link: "/workspace", Log: a.log,
 	})

@@ -10,12 +10,11 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
+	"sallyport/internal/private"
 	"sallyport/internal/session"
 )
 
@@ -34,14 +33,16 @@ func Find(dir string) ([]*Client, error) {
 	if !supported {
 		return nil, nil
 	}
-	entries, err := os.ReadDir(dir)
+	root, err := private.Existing(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := private(dir); err != nil {
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
 		return nil, err
 	}
 	var list []*Client
@@ -52,7 +53,7 @@ func Find(dir string) ([]*Client, error) {
 		if strings.HasPrefix(e.Name(), ".") {
 			// One that is about to get its name, unless its process has died.
 			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > bindTimeout {
-				_ = os.Remove(filepath.Join(dir, e.Name()))
+				_ = root.Remove(e.Name())
 			}
 			continue
 		}
@@ -66,7 +67,7 @@ func Find(dir string) ([]*Client, error) {
 			continue
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			_ = os.Remove(filepath.Join(dir, e.Name()))
+			_ = root.Remove(e.Name())
 		}
 	}
 	return list, nil

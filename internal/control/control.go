@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -55,21 +54,6 @@ const bindTimeout = time.Minute
 
 // maxPath is how long the address of a socket may be everywhere.
 const maxPath = 100
-
-// private makes the directory, and checks that nobody else has a hand in it.
-func private(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return err
-	}
-	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || !ours(info) {
-		return &os.PathError{Op: "use", Path: dir, Err: errors.New("it is not a directory of this user's alone")}
-	}
-	return nil
-}
 
 // address is where a socket is bound or found. The kernel takes short names
 // only: through an open directory every name is short.

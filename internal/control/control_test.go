@@ -211,7 +211,7 @@ func TestStale(t *testing.T) {
 func TestPrivateDirectory(t *testing.T) {
 	dir := runtimeDir(t)
 	listen(t, dir, &noted{})
-	if err := os.Chmod(dir, 0o755); err != nil {
+	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Find(dir); err == nil {
@@ -274,7 +274,7 @@ func TestClientGoes(t *testing.T) {
 func TestCrowd(t *testing.T) {
 	dir := runtimeDir(t)
 	s := listen(t, dir, &noted{})
-	path, free, err := address(dir, filepath.Base(s.path))
+	path, free, err := address(dir, filepath.Base(filepath.Join(s.dir.Name(), s.name)))
 	if err != nil {
 		t.Fatal(err)
 	}

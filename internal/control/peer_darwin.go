@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,11 +32,6 @@ func samePeer(c *net.UnixConn) error {
 		return fmt.Errorf("the peer is a process of user %d", cred.Uid)
 	}
 	return nil
-}
-
-func ours(info os.FileInfo) bool {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(stat.Uid) == os.Geteuid()
 }
 
 func throughDirectory(dir, name string) (string, func(), error) {

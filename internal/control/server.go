@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"sallyport/internal/private"
 	"sallyport/internal/session"
 )
 
@@ -35,7 +36,8 @@ type Server struct {
 	sessions Sessions
 	about    func() Process
 	log      *slog.Logger
-	path     string
+	dir      *os.Root
+	name     string // of the socket in dir
 	http     *http.Server
 	life     context.Context
 	end      context.CancelFunc
@@ -51,7 +53,8 @@ func Listen(dir string, sessions Sessions, about func() Process, log *slog.Logge
 	if !supported {
 		return nil, ErrUnsupported
 	}
-	if err := private(dir); err != nil {
+	root, err := private.Open(dir)
+	if err != nil {
 		return nil, err
 	}
 	name := fmt.Sprintf("%d-%s%s", os.Getpid(), strings.ToLower(rand.Text()[:8]), suffix)
@@ -59,22 +62,21 @@ func Listen(dir string, sessions Sessions, about func() Process, log *slog.Logge
 	// dead process has left.
 	early, done, err := address(dir, "."+name)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, root.Close())
 	}
 	defer done()
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: early, Net: "unix"})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, root.Close())
 	}
 	listener.SetUnlinkOnClose(false)
-	path := filepath.Join(dir, name)
-	if err = os.Chmod(filepath.Join(dir, "."+name), 0o600); err == nil {
-		err = os.Rename(filepath.Join(dir, "."+name), path)
+	if err = root.Chmod("."+name, 0o600); err == nil {
+		err = root.Rename("."+name, name)
 	}
 	if err != nil {
-		return nil, errors.Join(err, listener.Close(), os.Remove(filepath.Join(dir, "."+name)))
+		return nil, errors.Join(err, listener.Close(), root.Remove("."+name), root.Close())
 	}
-	s := &Server{sessions: sessions, about: about, log: log, path: path}
+	s := &Server{sessions: sessions, about: about, log: log, dir: root, name: name}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.http = &http.Server{
 		Handler: s.routes(), BaseContext: func(net.Listener) context.Context { return s.life },
@@ -94,10 +96,14 @@ func Listen(dir string, sessions Sessions, about func() Process, log *slog.Logge
 // contexts are done. It is idempotent.
 func (s *Server) Close() {
 	s.mu.Lock()
+	again := s.closed
 	s.closed = true
 	s.mu.Unlock()
 	s.end()
-	_ = os.Remove(s.path)
+	if !again {
+		_ = s.dir.Remove(s.name)
+		_ = s.dir.Close()
+	}
 	_ = s.http.Close()
 	ended := make(chan struct{})
 	go func() {

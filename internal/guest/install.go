@@ -3,6 +3,7 @@ package guest
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"sallyport/internal/private"
 )
 
 // compiler makes a bundle of byte code: what __main__.py looks for. Nothing
@@ -119,19 +122,27 @@ func install(ctx context.Context, cacheDir, interpreter string, compile func(dir
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cacheDir, "guest-"+key)
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
+	// Others may read what is there. They must not have put it there.
+	cache, err := private.Passable(cacheDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		cache, err = private.Open(cacheDir)
 	}
-	if err := os.MkdirAll(cacheDir, 0o700); err != nil {
-		return "", err
-	}
-	tmp, err := os.MkdirTemp(cacheDir, "new-guest-")
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(tmp)
-	if err := os.Chmod(tmp, 0o755); err != nil {
+	defer cache.Close()
+	name := "guest-" + key
+	dir := filepath.Join(cacheDir, name)
+	if info, err := cache.Lstat(name); err == nil && info.IsDir() {
+		return dir, nil
+	}
+	temporary := "new-guest-" + strings.ToLower(rand.Text()[:10])
+	if err := cache.Mkdir(temporary, 0o700); err != nil {
+		return "", err
+	}
+	defer cache.RemoveAll(temporary)
+	tmp := filepath.Join(cacheDir, temporary)
+	if err := cache.Chmod(temporary, 0o755); err != nil {
 		return "", err
 	}
 	if err := Write(tmp); err != nil {
@@ -146,8 +157,8 @@ func install(ctx context.Context, cacheDir, interpreter string, compile func(dir
 			return "", err
 		}
 	}
-	if err := os.Rename(tmp, dir); err != nil {
-		if _, statErr := os.Stat(dir); statErr == nil {
+	if err := cache.Rename(temporary, name); err != nil {
+		if info, statErr := cache.Lstat(name); statErr == nil && info.IsDir() {
 			return dir, nil // another process was first
 		}
 		return "", err

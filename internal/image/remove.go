@@ -42,8 +42,8 @@ func (s *Store) Prune(id string, bound func(id string) (bool, error)) ([]Removed
 	if id != "" {
 		ids = []string{id}
 	} else {
-		entries, err := os.ReadDir(filepath.Join(s.path, "roots"))
-		if err != nil && !isNotExist(err) {
+		entries, err := s.roots()
+		if err != nil {
 			return nil, err
 		}
 		for _, e := range entries {

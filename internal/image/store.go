@@ -8,15 +8,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
 
 	"sallyport/internal/image/flatten"
+	"sallyport/internal/private"
 	"sallyport/internal/state"
 )
 
@@ -96,14 +99,16 @@ func (s *Store) Scratch() (dir string, remove func(), err error) {
 	if s.path == "" {
 		return "", nil, state.ErrNoPlace
 	}
-	top := filepath.Join(s.path, "scratch")
-	if err := os.MkdirAll(top, 0o700); err != nil {
+	path := filepath.Join(s.path, "scratch")
+	top, err := private.Open(path)
+	if err != nil {
 		return "", nil, err
 	}
-	s.sweep()
-	dir = filepath.Join(top, rand.Text())
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return "", nil, err
+	sweep(top)
+	name := rand.Text()
+	dir = filepath.Join(path, name)
+	if err := top.Mkdir(name, 0o700); err != nil {
+		return "", nil, errors.Join(err, top.Close())
 	}
 	lock := flock.New(dir + ".lock")
 	ok, err := lock.TryLock()
@@ -111,13 +116,14 @@ func (s *Store) Scratch() (dir string, remove func(), err error) {
 		err = errors.New("somebody else has it")
 	}
 	if err != nil {
-		return "", nil, errors.Join(err, os.RemoveAll(dir))
+		return "", nil, errors.Join(err, top.RemoveAll(name), top.Close())
 	}
-	return dir, func() {
-		_ = os.RemoveAll(dir)
-		_ = os.Remove(dir + ".lock")
+	return dir, sync.OnceFunc(func() {
+		_ = top.RemoveAll(name)
+		_ = top.Remove(name + ".lock")
 		_ = lock.Unlock()
-	}, nil
+		_ = top.Close()
+	}), nil
 }
 
 // scratchGrace lets others take the lock of what they have just made.
@@ -125,20 +131,26 @@ const scratchGrace = time.Minute
 
 // sweep removes scratch folders that nobody holds.
 func (s *Store) sweep() {
-	top := filepath.Join(s.path, "scratch")
-	entries, _ := os.ReadDir(top)
+	if top, err := private.Existing(filepath.Join(s.path, "scratch")); err == nil {
+		sweep(top)
+		_ = top.Close()
+	}
+}
+
+func sweep(top *os.Root) {
+	entries, _ := fs.ReadDir(top.FS(), ".")
 	for _, e := range entries {
-		dir := filepath.Join(top, strings.TrimSuffix(e.Name(), ".lock"))
+		name := strings.TrimSuffix(e.Name(), ".lock")
 		info, err := e.Info()
 		if err != nil || time.Since(info.ModTime()) < scratchGrace {
 			continue
 		}
-		lock := flock.New(dir + ".lock")
+		lock := flock.New(filepath.Join(top.Name(), name+".lock"))
 		if ok, err := lock.TryLock(); err != nil || !ok {
 			continue
 		}
-		_ = os.RemoveAll(dir)
-		_ = os.Remove(dir + ".lock")
+		_ = top.RemoveAll(name)
+		_ = top.Remove(name + ".lock")
 		_ = lock.Unlock()
 	}
 }
@@ -147,7 +159,7 @@ func (s *Store) sweep() {
 // removed and made again would be two.
 func (s *Store) lock(id string) (*flock.Flock, error) {
 	dir := filepath.Join(s.path, "locks")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := private.Check(dir); err != nil {
 		return nil, err
 	}
 	return flock.New(filepath.Join(dir, hexOf(id))), nil
@@ -164,6 +176,19 @@ func (s *Store) hold(ctx context.Context, id string) (release func(), err error)
 		return nil, errors.Join(err, ctx.Err())
 	}
 	return func() { _ = lock.Unlock() }, nil
+}
+
+// roots are the entries of the directory of roots.
+func (s *Store) roots() ([]fs.DirEntry, error) {
+	root, err := private.Existing(filepath.Join(s.path, "roots"))
+	if isNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return fs.ReadDir(root.FS(), ".")
 }
 
 // Info is what is known of the image with that ID. The error is ErrMissing
@@ -244,7 +269,7 @@ func (s *Store) Add(ctx context.Context, c *Content, progress func(done, total i
 		return nil, err
 	}
 	defer release()
-	if err := os.MkdirAll(filepath.Dir(s.rootDir(id)), 0o700); err != nil {
+	if err := private.Check(filepath.Dir(s.rootDir(id))); err != nil {
 		return nil, err
 	}
 	if err := os.Rename(made, s.rootDir(id)); err != nil {

@@ -189,7 +189,7 @@ func dayOf(name string) (time.Time, bool) {
 }
 
 func (l *Ledger) readDay(name string, visit func(*Entry)) (unread int, err error) {
-	f, err := os.Open(l.dir.Path(name))
+	f, err := l.dir.Open(name)
 	if err != nil {
 		return 0, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"sallyport/internal/sandbox"
@@ -163,27 +162,31 @@ func (j *Job) files(ctx context.Context) ([]sandbox.FetchedFile, error) {
 	if !ok {
 		return nil, nil
 	}
-	place := j.store.filesPath(j.ID())
-	partial := place + ".part"
-	if err := os.RemoveAll(partial); err != nil {
+	dir, err := j.store.dir.Sub(j.ID()).OpenRoot()
+	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(partial, 0o700); err != nil {
+	defer dir.Close()
+	partial := filesName + ".part"
+	if err := dir.RemoveAll(partial); err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(partial)
+	if err := dir.Mkdir(partial, 0o700); err != nil {
+		return nil, err
+	}
+	root, err := dir.OpenRoot(partial)
 	if err != nil {
 		return nil, err
 	}
 	files, err := f.Fetch(ctx, root)
 	if err := errors.Join(err, root.Close()); err != nil {
-		_ = os.RemoveAll(partial)
+		_ = dir.RemoveAll(partial)
 		return nil, err
 	}
-	if err := os.RemoveAll(place); err != nil {
+	if err := dir.RemoveAll(filesName); err != nil {
 		return nil, err
 	}
-	return files, os.Rename(partial, place)
+	return files, dir.Rename(partial, filesName)
 }
 
 // Cancel asks the service to end the run.

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -233,7 +232,7 @@ func (s *Store) Output(id string, stderr bool) (io.ReadCloser, error) {
 	if _, err := s.Get(id); err != nil {
 		return nil, err
 	}
-	f, err := os.Open(s.dir.Sub(id).Path(streamName(stderr)))
+	f, err := s.dir.Sub(id).Open(streamName(stderr))
 	if errors.Is(err, fs.ErrNotExist) {
 		return io.NopCloser(strings.NewReader("")), nil
 	}
@@ -256,10 +255,16 @@ func (s *Store) Files(id string) (*os.Root, error) {
 	if !r.Fetched {
 		return nil, fmt.Errorf("run %s has no files here: %w", id, fs.ErrNotExist)
 	}
-	return os.OpenRoot(s.filesPath(id))
+	dir, err := s.dir.Sub(id).OpenRoot()
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.OpenRoot(filesName)
 }
 
-func (s *Store) filesPath(id string) string { return filepath.Join(s.dir.Sub(id).Path(""), "files") }
+// filesName is the directory of a run's files.
+const filesName = "files"
 
 // Remove forgets a run that has ended, its output and its files.
 func (s *Store) Remove(id string) error {
@@ -282,7 +287,7 @@ func (s *Store) Remove(id string) error {
 }
 
 func (s *Store) remove(id string) error {
-	if err := os.RemoveAll(s.dir.Sub(id).Path("")); err != nil {
+	if err := s.dir.RemoveAll(id); err != nil {
 		return err
 	}
 	if err := s.dir.Remove(recordName(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {

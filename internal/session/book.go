@@ -140,7 +140,7 @@ func (k *books) close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.mark != nil {
-		_ = os.RemoveAll(filepath.Join(k.dir, k.own))
+		_ = state.At(k.dir).RemoveAll(k.own)
 		k.mark()
 		k.mark = nil
 	}
@@ -159,7 +159,7 @@ func (k *books) tidy(kept func(name string) bool) {
 		}
 		dir := filepath.Join(k.dir, e.Name())
 		if unlock, ok, err := state.At(dir).TryLock(lockFile); err == nil && ok {
-			_ = os.RemoveAll(dir)
+			_ = state.At(k.dir).RemoveAll(e.Name())
 			unlock()
 		}
 	}
@@ -167,7 +167,7 @@ func (k *books) tidy(kept func(name string) bool) {
 	for _, e := range entries {
 		info, err := e.Info()
 		if err == nil && time.Since(info.ModTime()) > tidyEvery && !kept(e.Name()) {
-			_ = os.RemoveAll(filepath.Join(k.dir, namedBooks, e.Name()))
+			_ = state.At(k.dir).Sub(namedBooks).RemoveAll(e.Name())
 		}
 	}
 }
@@ -388,9 +388,11 @@ func (b *book) write(pending []note) error {
 			return err
 		}
 	}
-	if err := os.MkdirAll(b.dir, 0o700); err != nil {
+	dir, err := state.At(b.dir).OpenRoot()
+	if err != nil {
 		return err
 	}
+	defer dir.Close()
 	var output, code bytes.Buffer
 	for i := range pending {
 		e := pending[i].entry()
@@ -406,8 +408,8 @@ func (b *book) write(pending []note) error {
 	}
 	// Each is two files, of which the older one goes when the newer is full.
 	return errors.Join(
-		appendTo(filepath.Join(b.dir, outputFile), output.Bytes(), b.books.limit*3/8),
-		appendTo(filepath.Join(b.dir, codeFile), code.Bytes(), b.books.limit/8),
+		appendTo(dir, outputFile, output.Bytes(), b.books.limit*3/8),
+		appendTo(dir, codeFile, code.Bytes(), b.books.limit/8),
 	)
 }
 
@@ -419,12 +421,12 @@ func line(w *bytes.Buffer, e Entry) error {
 
 // appendTo appends lines to a file, which is put aside before it would grow larger
 // than limit. A line that is larger by itself is counted in its place.
-func appendTo(path string, data []byte, limit int64) error {
+func appendTo(dir *os.Root, name string, data []byte, limit int64) error {
 	if len(data) == 0 {
 		return nil
 	}
 	size := int64(0)
-	if info, err := os.Lstat(path); err == nil {
+	if info, err := dir.Lstat(name); err == nil {
 		size = info.Size()
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -438,7 +440,7 @@ func appendTo(path string, data []byte, limit int64) error {
 			}
 			part = data[:next]
 		}
-		if err := appendPart(path, part); err != nil {
+		if err := appendPart(dir, name, part); err != nil {
 			return err
 		}
 		data, size = data[len(part):], size+int64(len(part))
@@ -446,7 +448,7 @@ func appendTo(path string, data []byte, limit int64) error {
 			return nil
 		}
 		if size > 0 {
-			if err := os.Rename(path, path+olderFile); err != nil {
+			if err := dir.Rename(name, name+olderFile); err != nil {
 				return err
 			}
 			size = 0
@@ -465,11 +467,11 @@ func appendTo(path string, data []byte, limit int64) error {
 	return nil
 }
 
-func appendPart(path string, data []byte) error {
+func appendPart(dir *os.Root, name string, data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
@@ -487,7 +489,7 @@ func (b *book) remove() error {
 	b.mu.Lock()
 	b.pending, b.size, b.leftOut = nil, 0, 0
 	b.mu.Unlock()
-	return os.RemoveAll(b.dir)
+	return state.At(filepath.Dir(b.dir)).RemoveAll(filepath.Base(b.dir))
 }
 
 // close writes what waits, of what somebody may still read, and takes no more.

@@ -404,7 +404,7 @@ func (f *Shelf) Reset(name string, all bool) error {
 	n.unlock = unlock
 	defer n.release()
 	if all && f.logs != "" {
-		err = os.RemoveAll(bookDir(f.logs, name))
+		err = state.At(f.logs).Sub(namedBooks).RemoveAll(state.FileName(name, ""))
 	}
 	return errors.Join(err, n.forget())
 }

@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"sallyport/internal/private"
 	"sallyport/internal/state"
 )
 
@@ -72,15 +73,21 @@ func (s *Store) Write(name, binding string, form Form, note any, fill func(dir s
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(s.path, ours()+"*") // 0700
+	root, err := private.Open(s.path)
 	if err != nil {
+		return err
+	}
+	defer root.Close()
+	unfinished := ours() + rand.Text()
+	if err := root.Mkdir(unfinished, 0o700); err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(dir))
+			err = errors.Join(err, root.RemoveAll(unfinished))
 		}
 	}()
+	dir := filepath.Join(s.path, unfinished)
 	if err := fill(dir); err != nil {
 		return err
 	}
@@ -103,7 +110,7 @@ func (s *Store) Write(name, binding string, form Form, note any, fill func(dir s
 	if err := os.WriteFile(filepath.Join(dir, manifestName), data, 0o600); err != nil {
 		return err
 	}
-	return s.publish(dir, name)
+	return publish(root, unfinished, name)
 }
 
 // describeAll makes the entries of all files in a directory.
@@ -142,17 +149,16 @@ func describeAll(dir string, key, salt []byte, form Form) ([]file, error) {
 }
 
 // publish gives a complete directory its name.
-func (s *Store) publish(dir, name string) error {
-	target := filepath.Join(s.path, name)
-	err := os.Rename(dir, target)
+func publish(root *os.Root, dir, name string) error {
+	err := root.Rename(dir, name)
 	for range 10 { // others may publish the same name
 		if err == nil || !(errors.Is(err, fs.ErrExist) || strings.Contains(err.Error(), "not empty")) {
 			break
 		}
-		if err = s.Remove(name); err != nil && !errors.Is(err, ErrNone) {
+		if err = remove(root, name); err != nil && !errors.Is(err, ErrNone) {
 			break
 		}
-		err = os.Rename(dir, target)
+		err = root.Rename(dir, name)
 	}
 	return err
 }
@@ -163,15 +169,27 @@ func (s *Store) Remove(name string) error {
 	if !validName.MatchString(name) {
 		return fmt.Errorf("%q is no name of a snapshot", name)
 	}
+	root, err := private.Existing(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrNone
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return remove(root, name)
+}
+
+func remove(root *os.Root, name string) error {
 	// Out of sight at once, and whole until then.
-	away := filepath.Join(s.path, ours()+rand.Text())
-	if err := os.Rename(filepath.Join(s.path, name), away); err != nil {
+	away := ours() + rand.Text()
+	if err := root.Rename(name, away); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return ErrNone
 		}
 		return err
 	}
-	return os.RemoveAll(away)
+	return root.RemoveAll(away)
 }
 
 // An Entry is a snapshot in a list, which need not be in order.
@@ -184,8 +202,16 @@ type Entry struct {
 // List lists the snapshots by name. It also removes what crashed processes left
 // unfinished.
 func (s *Store) List() ([]Entry, error) {
-	entries, err := os.ReadDir(s.path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	root, err := private.Existing(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
 		return nil, err
 	}
 	var list []Entry
@@ -194,10 +220,9 @@ func (s *Store) List() ([]Entry, error) {
 		if err != nil || !e.IsDir() {
 			continue
 		}
-		path := filepath.Join(s.path, e.Name())
 		if strings.HasPrefix(e.Name(), temporary) {
 			if time.Since(info.ModTime()) > abandoned && !alive(e.Name()) {
-				_ = os.RemoveAll(path)
+				_ = root.RemoveAll(e.Name())
 			}
 			continue
 		}
@@ -248,7 +273,7 @@ func (s *Store) secret(create bool) ([]byte, error) {
 	}
 	path := filepath.Join(s.path, keyName)
 	if create {
-		if err := os.MkdirAll(s.path, 0o700); err != nil {
+		if err := private.Check(s.path); err != nil {
 			return nil, err
 		}
 		if err := newKey(path); err != nil {

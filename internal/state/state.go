@@ -9,6 +9,7 @@
 package state
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,8 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/rogpeppe/go-internal/lockedfile"
+
+	"sallyport/internal/private"
 )
 
 // ErrNoPlace: there is no state directory.
@@ -88,21 +91,59 @@ func (d Dir) Read(name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
+// OpenRoot opens the directory, which it makes if need be. The error is a
+// *private.Rejected where other users have a hand in it.
+func (d Dir) OpenRoot() (*os.Root, error) {
+	if d.path == "" {
+		return nil, ErrNoPlace
+	}
+	return private.Open(d.path)
+}
+
+// existing opens the directory if it is there.
+func (d Dir) existing() (*os.Root, error) {
+	if d.path == "" {
+		return nil, ErrNoPlace
+	}
+	return private.Existing(d.path)
+}
+
+// RemoveAll removes a file or a directory with everything in it. One that is
+// not there is no error.
+func (d Dir) RemoveAll(name string) error {
+	if err := d.check(name); err != nil {
+		return err
+	}
+	root, err := d.existing()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return root.RemoveAll(name)
+}
+
 // Open opens a file for reading, and nothing but a regular file.
 func (d Dir) Open(name string) (*os.File, error) {
 	if err := d.check(name); err != nil {
 		return nil, err
 	}
-	path := d.Path(name)
+	root, err := d.existing()
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
 	// Before it is opened: the opening of a pipe waits for its other end.
-	before, err := os.Lstat(path)
+	before, err := root.Lstat(name)
 	if err != nil {
 		return nil, err
 	}
 	if !before.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", path)
+		return nil, fmt.Errorf("%s: not a regular file", d.Path(name))
 	}
-	return os.Open(path)
+	return root.Open(name)
 }
 
 // Write replaces a file. After a crash at any moment there is either the old
@@ -118,11 +159,14 @@ func (d Dir) write(name string, data []byte, sync bool) error {
 	if err := d.check(name); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(d.path, 0o700); err != nil {
+	root, err := d.OpenRoot()
+	if err != nil {
 		return err
 	}
+	defer root.Close()
 	for again := true; ; again = false {
-		f, err := os.CreateTemp(d.path, temporary+"*") // 0600
+		tmp := temporary + rand.Text()
+		f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			return err
 		}
@@ -131,7 +175,7 @@ func (d Dir) write(name string, data []byte, sync bool) error {
 			err = f.Sync()
 		}
 		if err = errors.Join(err, f.Close()); err == nil {
-			err = os.Rename(f.Name(), d.Path(name))
+			err = root.Rename(tmp, name)
 		}
 		if err == nil {
 			return nil
@@ -139,7 +183,7 @@ func (d Dir) write(name string, data []byte, sync bool) error {
 		if again && errors.Is(err, fs.ErrNotExist) {
 			continue // the clock has jumped, and it was taken for an old one
 		}
-		if e := os.Remove(f.Name()); !errors.Is(e, fs.ErrNotExist) {
+		if e := root.Remove(tmp); !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)
 		}
 		return err
@@ -151,7 +195,12 @@ func (d Dir) Remove(name string) error {
 	if err := d.check(name); err != nil {
 		return err
 	}
-	return os.Remove(d.Path(name))
+	root, err := d.existing()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return root.Remove(name)
 }
 
 // List returns the names of the files, sorted. It also removes what unfinished
@@ -160,8 +209,16 @@ func (d Dir) List() ([]string, error) {
 	if d.path == "" {
 		return nil, nil
 	}
-	entries, err := os.ReadDir(d.path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	root, err := d.existing()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
 		return nil, err
 	}
 	var names []string
@@ -169,7 +226,7 @@ func (d Dir) List() ([]string, error) {
 		switch {
 		case strings.HasPrefix(e.Name(), temporary):
 			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > abandoned {
-				_ = os.Remove(d.Path(e.Name()))
+				_ = root.Remove(e.Name())
 			}
 		case strings.HasPrefix(e.Name(), "."), !e.Type().IsRegular():
 		default:
@@ -187,7 +244,7 @@ func (d Dir) Lock(name string) (unlock func(), err error) {
 	if err := d.check(name); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(d.path, 0o700); err != nil {
+	if err := private.Check(d.path); err != nil {
 		return nil, err
 	}
 	return lockedfile.MutexAt(d.Path("." + name + lockSuffix)).Lock()
@@ -199,7 +256,7 @@ func (d Dir) TryLock(name string) (unlock func(), ok bool, err error) {
 	if err := d.check(name); err != nil {
 		return nil, false, err
 	}
-	if err := os.MkdirAll(d.path, 0o700); err != nil {
+	if err := private.Check(d.path); err != nil {
 		return nil, false, err
 	}
 	path := d.Path("." + name + trySuffix)
@@ -230,7 +287,15 @@ func (d Dir) DropLock(name string) error {
 	if err := d.check(name); err != nil {
 		return err
 	}
-	if err := os.Remove(d.Path("." + name + trySuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	root, err := d.existing()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.Remove("." + name + trySuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil

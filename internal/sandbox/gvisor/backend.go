@@ -166,7 +166,7 @@ func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec
 
 // startCell starts a cell with this root and program: anew, or from an image.
 func (b *Backend) startCell(ctx context.Context, place *instance, id string, limits sandbox.Limits, what CellConfig, image *sandbox.Image) (*run, error) {
-	group := b.groups.group(cgroupPrefix + place.id + "-" + id)
+	group := b.groups.group(cgroupPrefix + place.ID + "-" + id)
 	if err := place.record(id, group.paths()); err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func (b *Backend) startCell(ctx context.Context, place *instance, id string, lim
 			return r.group.add(pid)
 		}
 		if b.userns {
-			scope, err := b.scopes.create(ctx, cgroupPrefix+place.id+"-"+id, pid, limits)
+			scope, err := b.scopes.create(ctx, cgroupPrefix+place.ID+"-"+id, pid, limits)
 			if err == nil {
 				r.mu.Lock()
 				r.group = scope

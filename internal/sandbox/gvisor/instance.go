@@ -5,6 +5,7 @@ package gvisor
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,11 +19,7 @@ import (
 // directory for cells to mount on, and a record for each run of what lies
 // outside of the run's own namespaces. A directory whose lock can be had
 // belongs to a program that is dead, and is swept.
-type instance struct {
-	id   string
-	dir  string
-	lock *os.File
-}
+type instance struct{ *place.Place }
 
 type record struct {
 	Cgroups []string `json:"cgroups"`
@@ -30,18 +27,16 @@ type record struct {
 
 // openInstance sweeps what dead programs left and makes a place for this one.
 func openInstance(runtimeDir string, log *slog.Logger) (*instance, error) {
-	id, dir, lock, err := place.Open(runtimeDir, "cell", removePlace, log)
+	p, err := place.Open(runtimeDir, "cell", removePlace, log)
 	if err != nil {
 		return nil, err
 	}
-	return &instance{id: id, dir: dir, lock: lock}, nil
+	return &instance{p}, nil
 }
 
-func (in *instance) mountpoint() string { return filepath.Join(in.dir, "cell") }
+func (in *instance) mountpoint() string { return filepath.Join(in.Dir, "cell") }
 
-func (in *instance) recordFile(run string) string {
-	return filepath.Join(in.dir, run+".json")
-}
+func recordFile(run string) string { return run + ".json" }
 
 // record writes down what run is about to make outside of its namespaces.
 func (in *instance) record(run string, cgroups []string) error {
@@ -49,33 +44,31 @@ func (in *instance) record(run string, cgroups []string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(in.recordFile(run), b, 0o600)
+	return in.Root.WriteFile(recordFile(run), b, 0o600)
 }
 
-func (in *instance) forget(run string) { _ = os.Remove(in.recordFile(run)) }
+func (in *instance) forget(run string) { _ = in.Root.Remove(recordFile(run)) }
 
 // close removes the place. Records that are left keep it for a sweeper.
-func (in *instance) close() error {
-	err := removePlace(in.dir)
-	return errors.Join(err, in.lock.Close())
-}
+func (in *instance) close() error { return in.Place.Close(removePlace) }
 
 // sweep removes what programs left that are dead now.
 func sweep(runtimeDir string, log *slog.Logger) error {
 	return place.Sweep(runtimeDir, removePlace, log)
 }
 
-// removePlace removes the groups that the records in dir name, and dir. The
-// caller holds the lock. The processes in those groups end by themselves: the
-// program that held their lifelines is dead.
-func removePlace(dir string) error {
-	records, err := filepath.Glob(filepath.Join(dir, "*.json"))
+// removePlace removes the groups that the records in a place name. The
+// processes in those groups end by themselves: the program that held their
+// lifelines is dead. If a cell still has its tmpfs mounted, it is in a namespace
+// of its own and not seen from here.
+func removePlace(dir *os.Root) error {
+	records, err := fs.Glob(dir.FS(), "*.json")
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, file := range records {
-		b, err := os.ReadFile(file)
+		b, err := dir.ReadFile(file)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -93,10 +86,5 @@ func removePlace(dir string) error {
 			}
 		}
 	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	// If a cell still has its tmpfs mounted, it is in a namespace of its own and
-	// not seen from here.
-	return place.Discard(dir)
+	return errors.Join(errs...)
 }

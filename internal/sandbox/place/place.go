@@ -5,16 +5,17 @@ package place
 import (
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sallyport/internal/private"
 )
 
 // unfinished begins the name of a place that is being made or removed. Sweepers
@@ -24,62 +25,95 @@ const (
 	unfinishedGrace = time.Minute
 )
 
+// names are those of places, finished or not.
+var names = regexp.MustCompile(`^(` + unfinished + `)?[a-z0-9]{10}$`)
+
+// newName makes a place's name: ten of the characters of rand.Text.
+func newName() string { return strings.ToLower(rand.Text()[:10]) }
+
+// A Place is that of one program.
+type Place struct {
+	ID string
+	// Dir is its path, for programs and mounts that need one. Files in it are
+	// reached through Root.
+	Dir  string
+	Root *os.Root
+
+	runtime *os.Root // the directory that it lies in
+	lock    *os.File
+}
+
+// A Remover removes what the records in a place tell of. The caller holds the
+// place's lock, and removes the place where the error is nil.
+type Remover func(place *os.Root) error
+
 // Open sweeps what dead programs left, as Sweep does, and makes a place for this
-// one, with an empty directory mount in it. The caller holds the place as long as
-// it does not close the lock.
-func Open(runtimeDir, mount string, remove func(dir string) error, log *slog.Logger) (id, dir string, lock *os.File, err error) {
-	if err := private(runtimeDir); err != nil {
-		return "", "", nil, err
+// one, with an empty directory mount in it. The error is a *private.Rejected
+// where others have a hand in the runtime directory.
+func Open(runtimeDir, mount string, remove Remover, log *slog.Logger) (_ *Place, err error) {
+	runtime, err := private.Open(runtimeDir)
+	if err != nil {
+		return nil, err
 	}
-	if err := Sweep(runtimeDir, remove, log); err != nil {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, runtime.Close())
+		}
+	}()
+	if err := sweep(runtime, remove, log); err != nil {
 		// Leftovers do no harm to a new sandbox.
 		log.Warn("cannot remove what an earlier program left", "error", err)
 	}
-	id = strings.ToLower(rand.Text()[:10])
-	dir = filepath.Join(runtimeDir, id)
+	id := newName()
 	// Under another name until the lock is held, so that no sweeper takes it.
-	tmp := filepath.Join(runtimeDir, unfinished+id)
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return "", "", nil, err
+	tmp := unfinished + id
+	if err := runtime.Mkdir(tmp, 0o700); err != nil {
+		return nil, err
 	}
-	lock, err = lockFile(filepath.Join(tmp, "lock"))
+	p := &Place{ID: id, Dir: filepath.Join(runtime.Name(), id), runtime: runtime}
+	p.Root, err = runtime.OpenRoot(tmp)
 	if err == nil {
-		err = os.Mkdir(filepath.Join(tmp, mount), 0o700)
+		p.lock, err = lockFile(p.Root)
 	}
 	if err == nil {
-		err = os.Rename(tmp, dir)
+		err = p.Root.Mkdir(mount, 0o700)
+	}
+	if err == nil {
+		err = runtime.Rename(tmp, id)
 	}
 	if err != nil {
-		if lock != nil {
-			lock.Close()
-		}
-		return "", "", nil, errors.Join(err, os.RemoveAll(tmp))
+		return nil, errors.Join(err, p.release(), runtime.RemoveAll(tmp))
 	}
-	return id, dir, lock, nil
+	return p, nil
 }
 
-// private makes dir if need be and makes sure that nobody else can put
-// anything into it.
-func private(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+func (p *Place) release() error {
+	var err error
+	if p.Root != nil {
+		err = p.Root.Close()
 	}
-	fi, err := os.Lstat(dir)
-	if err != nil {
-		return err
+	if p.lock != nil {
+		err = errors.Join(err, p.lock.Close())
 	}
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !fi.IsDir() || !ok || int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s is not a directory of this user's", dir)
-	}
-	if fi.Mode().Perm()&0o022 != 0 {
-		return os.Chmod(dir, 0o700)
-	}
-	return nil
+	return err
 }
 
-func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+// Close removes the place. What remove cannot remove is left, with the place,
+// for a sweeper.
+func (p *Place) Close(remove Remover) error {
+	err := remove(p.Root)
+	if err == nil {
+		err = discard(p.runtime, p.ID)
+	}
+	return errors.Join(err, p.release(), p.runtime.Close())
+}
+
+// Abandon lets go of the place as the death of its program does.
+func (p *Place) Abandon() error { return errors.Join(p.release(), p.runtime.Close()) }
+
+// lockFile takes the lock of a place.
+func lockFile(place *os.Root) (*os.File, error) {
+	f, err := place.OpenFile("lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -90,49 +124,71 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Sweep calls remove, which ends with Discard, for the places of programs that
-// are dead now, whose locks it holds meanwhile. Several may sweep at once.
-func Sweep(runtimeDir string, remove func(dir string) error, log *slog.Logger) error {
-	entries, err := os.ReadDir(runtimeDir)
+// Sweep calls remove for the places of programs that are dead now, whose locks
+// it holds meanwhile, and removes these places. Several may sweep at once. The
+// error is a *private.Rejected, and nothing is removed, where others have a hand
+// in the runtime directory.
+func Sweep(runtimeDir string, remove Remover, log *slog.Logger) error {
+	runtime, err := private.Existing(runtimeDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	return errors.Join(sweep(runtime, remove, log), runtime.Close())
+}
+
+func sweep(runtime *os.Root, remove Remover, log *slog.Logger) error {
+	entries, err := fs.ReadDir(runtime.FS(), ".")
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for _, e := range entries {
-		if !e.IsDir() {
+		if !e.IsDir() || !names.MatchString(e.Name()) {
 			continue
 		}
-		dir := filepath.Join(runtimeDir, e.Name())
 		if strings.HasPrefix(e.Name(), unfinished) {
 			if fi, err := e.Info(); err != nil || time.Since(fi.ModTime()) < unfinishedGrace {
 				continue
 			}
 		}
-		lock, err := lockFile(filepath.Join(dir, "lock"))
-		if err != nil {
-			continue // alive, or being made
-		}
-		if err := remove(dir); err != nil {
-			errs = append(errs, err)
-		} else {
+		swept, err := sweepOne(runtime, e.Name(), remove)
+		if swept && err == nil {
 			log.Info("removed what a program left that is gone", "instance", e.Name())
 		}
-		lock.Close()
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// Discard removes a place, whose lock the caller holds.
-func Discard(dir string) error {
+// sweepOne removes a place, unless its program lives or is making it.
+func sweepOne(runtime *os.Root, name string, remove Remover) (swept bool, err error) {
+	place, err := runtime.OpenRoot(name)
+	if err != nil {
+		return false, nil // another sweeper was first
+	}
+	defer place.Close()
+	lock, err := lockFile(place)
+	if err != nil {
+		return false, nil
+	}
+	defer lock.Close()
+	if err := remove(place); err != nil {
+		return true, err
+	}
+	return true, discard(runtime, name)
+}
+
+// discard removes a place, whose lock the caller holds.
+func discard(runtime *os.Root, name string) error {
 	// Under a name that sweepers leave alone: one that came to the directory
 	// after its lock was removed would make another there.
-	away := filepath.Join(filepath.Dir(dir), unfinished+strings.ToLower(rand.Text()[:10]))
+	away := unfinished + newName()
 	now := time.Now()
-	if os.Chtimes(dir, now, now) == nil && os.Rename(dir, away) == nil {
-		dir = away
+	if runtime.Chtimes(name, now, now) == nil && runtime.Rename(name, away) == nil {
+		name = away
 	}
-	return os.RemoveAll(dir)
+	return runtime.RemoveAll(name)
 }

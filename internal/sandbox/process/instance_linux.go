@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 
+	"sallyport/internal/private"
 	"sallyport/internal/sandbox/place"
 )
 
@@ -22,11 +23,10 @@ import (
 // their own have their directories elsewhere, where other users can pass. A
 // place whose lock can be had belongs to a program that is dead, and is swept.
 type instance struct {
-	dir    string
-	making sync.Mutex // guards the making of shared
-	shared string     // for runs without a file system of their own; "" until needed
-	place  string     // where shared is made
-	lock   *os.File
+	*place.Place
+	workDir string     // where shared is made
+	making  sync.Mutex // guards the making of shared
+	shared  string     // for runs without a file system of their own; "" until needed
 }
 
 // record is what of a run may outlive its program.
@@ -43,21 +43,21 @@ const (
 var sharedDirs = []string{"/tmp", "/dev/shm"}
 
 func openInstance(runtimeDir, workDir string, log *slog.Logger) (*instance, error) {
-	_, dir, lock, err := place.Open(runtimeDir, "root", removePlace, log)
+	p, err := place.Open(runtimeDir, "root", removePlace, log)
 	if err != nil {
 		return nil, err
 	}
-	return &instance{dir: dir, place: workDir, lock: lock}, nil
+	return &instance{Place: p, workDir: workDir}, nil
 }
 
-func (in *instance) mountpoint() string { return filepath.Join(in.dir, "root") }
+func (in *instance) mountpoint() string { return filepath.Join(in.Dir, "root") }
 
 func (in *instance) record(run string, r record) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(in.dir, run+".json"), b, 0o600)
+	return in.Root.WriteFile(run+".json", b, 0o600)
 }
 
 // work makes the directories of a run without a file system of its own.
@@ -88,12 +88,12 @@ func (in *instance) share() error {
 	if in.shared != "" {
 		return nil
 	}
-	dir, err := os.MkdirTemp(in.place, sharedPrefix)
+	dir, err := os.MkdirTemp(in.workDir, sharedPrefix)
 	if err != nil {
 		return err
 	}
 	// Others pass, and see nothing.
-	if err := errors.Join(os.Chmod(dir, 0o711), os.WriteFile(filepath.Join(in.dir, sharedNote), []byte(dir), 0o600)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o711), in.Root.WriteFile(sharedNote, []byte(dir), 0o600)); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
 	in.shared = dir
@@ -109,9 +109,13 @@ func (in *instance) sharedDir() string {
 
 // forget removes what a run had. Its processes have ended.
 func (in *instance) forget(run string) error {
-	err := removeRun(in.dir, in.sharedDir(), run)
-	if err == nil {
-		err = os.Remove(filepath.Join(in.dir, run+".json"))
+	shared, err := openShared(in.sharedDir())
+	if err != nil {
+		return err
+	}
+	defer shared.Close()
+	if err = removeRun(in.Root, shared, run); err == nil {
+		err = in.Root.Remove(run + ".json")
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
@@ -119,10 +123,34 @@ func (in *instance) forget(run string) error {
 	return err
 }
 
+// sharing is an open shared directory; a nil root has nothing in it.
+type sharing struct{ root *os.Root }
+
+func (s sharing) Close() {
+	if s.root != nil {
+		_ = s.root.Close()
+	}
+}
+
+// openShared opens the directory for runs without a file system of their own.
+// It lies where everybody can make files: once it was removed, another user may
+// have put something in its place, which is not touched.
+func openShared(dir string) (sharing, error) {
+	if dir == "" {
+		return sharing{}, nil
+	}
+	root, err := private.Passable(dir)
+	var rejected *private.Rejected
+	if errors.As(err, &rejected) || errors.Is(err, fs.ErrNotExist) {
+		return sharing{}, nil
+	}
+	return sharing{root}, err
+}
+
 // removeRun ends what may be left of a run's user and removes its files.
-func removeRun(dir, shared, run string) error {
+func removeRun(place *os.Root, shared sharing, run string) error {
 	var r record
-	if b, err := os.ReadFile(filepath.Join(dir, run+".json")); err == nil {
+	if b, err := place.ReadFile(run + ".json"); err == nil {
 		_ = json.Unmarshal(b, &r) // half a record: nothing was made
 	}
 	if r.UID > firstUser && os.Geteuid() == 0 {
@@ -131,15 +159,20 @@ func removeRun(dir, shared, run string) error {
 			removeOf(d, r.UID)
 		}
 	}
-	if shared == "" {
+	if shared.root == nil {
 		return nil
 	}
-	return os.RemoveAll(filepath.Join(shared, run))
+	return shared.root.RemoveAll(run)
 }
 
 // removeOf removes the entries of a directory that belong to the user.
 func removeOf(dir string, uid int) {
-	entries, err := os.ReadDir(dir)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return
 	}
@@ -149,41 +182,44 @@ func removeOf(dir string, uid int) {
 			continue
 		}
 		if st, ok := fi.Sys().(*syscall.Stat_t); ok && int(st.Uid) == uid {
-			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
+			_ = root.RemoveAll(e.Name())
 		}
 	}
 }
 
-func (in *instance) close() error {
-	err := removePlace(in.dir)
-	return errors.Join(err, in.lock.Close())
-}
+func (in *instance) close() error { return in.Place.Close(removePlace) }
 
 // sweep removes what programs left that are dead now.
 func sweep(runtimeDir string, log *slog.Logger) error {
 	return place.Sweep(runtimeDir, removePlace, log)
 }
 
-// removePlace removes what the records in dir tell of, and dir. The caller
-// holds the lock.
-func removePlace(dir string) error {
-	records, err := filepath.Glob(filepath.Join(dir, "*.json"))
+// removePlace removes what the records in a place tell of.
+func removePlace(place *os.Root) error {
+	records, err := fs.Glob(place.FS(), "*.json")
 	if err != nil {
 		return err
 	}
-	shared := ""
-	if b, err := os.ReadFile(filepath.Join(dir, sharedNote)); err == nil && strings.HasPrefix(filepath.Base(string(b)), sharedPrefix) {
-		shared = string(b)
+	dir := ""
+	if b, err := place.ReadFile(sharedNote); err == nil && strings.HasPrefix(filepath.Base(string(b)), sharedPrefix) {
+		dir = string(b)
 	}
-	var errs []error
-	for _, file := range records {
-		errs = append(errs, removeRun(dir, shared, strings.TrimSuffix(filepath.Base(file), ".json")))
-	}
-	if shared != "" {
-		errs = append(errs, os.RemoveAll(shared))
-	}
-	if err := errors.Join(errs...); err != nil {
+	shared, err := openShared(dir)
+	if err != nil {
 		return err
 	}
-	return place.Discard(dir)
+	defer shared.Close()
+	var errs []error
+	for _, file := range records {
+		errs = append(errs, removeRun(place, shared, strings.TrimSuffix(file, ".json")))
+	}
+	if shared.root != nil {
+		// What is in it first, through the handle: then nothing but an empty
+		// directory can be at its path.
+		errs = append(errs, private.Empty(shared.root))
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -436,10 +436,12 @@ func TestSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(dead.dir); err != nil {
+	if _, err := os.Stat(dead.Dir); err != nil {
 		t.Error("what a program has that lives was swept")
 	}
-	dead.lock.Close()
+	if err := dead.Abandon(); err != nil {
+		t.Fatal(err)
+	}
 	if err := sweep(dir, log); err != nil {
 		t.Error(err)
 	}

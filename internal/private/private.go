@@ -1,0 +1,189 @@
+// Package private opens directories that belong to this user alone. Everything
+// that the program keeps on the host lies below one of them. Nothing below a
+// directory that another user owns, can write to or can replace is used or
+// removed.
+//
+// A directory is checked through its handle after it was opened, and so is the
+// way to it: whoever can write to a parent could put another directory, or a
+// link to one, in its place. What lies below is reached through the handle.
+package private
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A Rejected is the error for a directory that another user could have a hand
+// in.
+type Rejected struct {
+	Path   string // what was asked for
+	Cause  string // which directory is wrong, its owner and mode, and why
+	Remedy string
+}
+
+func (r *Rejected) Error() string {
+	return fmt.Sprintf("%s cannot be used: %s. %s", r.Path, r.Cause, r.Remedy)
+}
+
+// maxLinks bounds the symbolic links on the way to a directory.
+const maxLinks = 40
+
+// Open opens a directory, which it makes if it is not there (0700). The error
+// is a *Rejected where another user owns it, or can write to or replace it. A
+// directory of this user's that others can only read is made private.
+func Open(path string) (*os.Root, error) { return open(path, true, true) }
+
+// Existing is Open for a directory that is not made. The error is
+// fs.ErrNotExist where it is not there.
+func Existing(path string) (*os.Root, error) { return open(path, false, true) }
+
+// Passable is Existing for a directory that others may read and pass through,
+// and that stays so.
+func Passable(path string) (*os.Root, error) { return open(path, false, false) }
+
+// Check is Open without using the directory.
+func Check(path string) error {
+	root, err := Open(path)
+	if err != nil {
+		return err
+	}
+	return root.Close()
+}
+
+func open(path string, create, tighten bool) (*os.Root, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	real, err := walk(path, create)
+	if err != nil {
+		return nil, err
+	}
+	before, err := os.Lstat(real)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(real)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkHandle(path, real, before, root, tighten); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return root, nil
+}
+
+// checkHandle checks an open directory, which must be what lay at real and no
+// link.
+func checkHandle(path, real string, before fs.FileInfo, root *os.Root, tighten bool) error {
+	info, err := root.Stat(".")
+	if err != nil {
+		return err
+	}
+	if !before.IsDir() || !os.SameFile(before, info) {
+		return &Rejected{path, real + " was replaced while it was opened", "See who else can write to the directory that it lies in."}
+	}
+	if !isOwn(info) {
+		return &Rejected{path, describe(real, info) + ", and must belong to this user", remedy(real)}
+	}
+	if writable(info) {
+		return &Rejected{path, describe(real, info) + ", so that other users can write to it", fmt.Sprintf("If nobody has put anything into it, make it private (chmod 700 %s), or name another directory.", real)}
+	}
+	if tighten && exposes(info.Mode().Perm()) {
+		return root.Chmod(".", 0o700)
+	}
+	return nil
+}
+
+func remedy(dir string) string {
+	return fmt.Sprintf("Name a directory of this user (XDG_RUNTIME_DIR for the runtime directory, SALLYPORT_STATE_DIR for the state directory, XDG_CACHE_HOME for the cache), or have %s removed.", dir)
+}
+
+// walk returns the path without symbolic links. Each directory on it must be
+// one that no other user can replace: it belongs to this user or to root, and
+// nobody else can write to it, unless its sticky bit keeps them from what is
+// not theirs. By induction from the top nothing on the way changes after it was
+// looked at.
+func walk(path string, create bool) (string, error) {
+	volume := filepath.VolumeName(path)
+	at := volume + string(filepath.Separator)
+	rest := strings.Split(strings.TrimPrefix(path, at), string(filepath.Separator))
+	top, err := os.Lstat(at)
+	if err != nil {
+		return "", err
+	}
+	here := top // the directory at
+	links := 0
+	for len(rest) > 0 {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at) // at has no links
+			if here, err = os.Lstat(at); err != nil {
+				return "", err
+			}
+			continue
+		}
+		if writable(here) && !sticky(here) {
+			return "", &Rejected{path, describe(at, here) + ", so that other users can replace what is in it", fmt.Sprintf("Take the write permission from others (chmod go-w %s) or set its sticky bit (chmod +t), or name another directory.", at)}
+		}
+		next := filepath.Join(at, name)
+		info, err := os.Lstat(next)
+		if errors.Is(err, fs.ErrNotExist) && create {
+			if err = os.Mkdir(next, 0o700); err == nil || errors.Is(err, fs.ErrExist) {
+				info, err = os.Lstat(next)
+			}
+		}
+		if err != nil {
+			return "", err
+		}
+		if !isOwn(info) && !trusted(info, top) {
+			return "", &Rejected{path, describe(next, info), remedy(next)}
+		}
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			// A hard link can bring a link of anybody's into a directory
+			// that others write to.
+			if writable(here) {
+				return "", &Rejected{path, next + " is a symbolic link in a directory that all users can write to", remedy(next)}
+			}
+			if links++; links > maxLinks {
+				return "", &Rejected{path, "too many symbolic links lead to it", remedy(path)}
+			}
+			to, err := os.Readlink(next)
+			if err != nil {
+				return "", err
+			}
+			if filepath.IsAbs(to) {
+				at, here = filepath.VolumeName(to)+string(filepath.Separator), top
+				to = strings.TrimPrefix(to, at)
+			}
+			rest = append(strings.Split(to, string(filepath.Separator)), rest...)
+		case !info.IsDir():
+			return "", &fs.PathError{Op: "open", Path: next, Err: errors.New("not a directory")}
+		default:
+			at, here = next, info
+		}
+	}
+	return at, nil
+}
+
+// Empty removes everything that is in a directory.
+func Empty(root *os.Root) error {
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		errs = append(errs, root.RemoveAll(e.Name()))
+	}
+	return errors.Join(errs...)
+}
