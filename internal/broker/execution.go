@@ -188,7 +188,7 @@ func (x *execution) judge(r *Result, out *session.Outcome) {
 		if out.Known {
 			r.ExitCode = &code
 		}
-		r.Error = out.Reason
+		r.Error, r.OutOfMemory = out.Reason, out.OutOfMemory
 		r.Summary = "Sandbox error: " + out.Reason
 	}
 }

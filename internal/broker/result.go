@@ -55,6 +55,8 @@ type Result struct {
 	Usage          *Usage     `json:"usage,omitempty"`
 	Notes          []string   `json:"notes,omitempty"`
 
+	// OutOfMemory says that the code's end was that of its sandbox's memory.
+	OutOfMemory bool `json:"-"`
 	// ShowUsage has compact forms tell the usage, too.
 	ShowUsage bool `json:"-"`
 	// Ran is how long a run of a batch engine took without its wait, 0 where

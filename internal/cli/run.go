@@ -200,7 +200,7 @@ func (c *runCmd) explain(a *app, r *broker.Result) {
 		text = strings.TrimSuffix(strings.TrimSuffix(text, "; "+broker.Kept), "; "+broker.Lost)
 	}
 	switch {
-	case r.Status == broker.Timeout, r.Status == broker.ValidationError, r.ExitCode == nil && r.Status != broker.Success:
+	case r.Status == broker.Timeout, r.Status == broker.ValidationError, r.OutOfMemory, r.ExitCode == nil && r.Status != broker.Success:
 		if text != "" {
 			say("%s", text)
 		}

@@ -56,6 +56,8 @@ type box struct {
 	background wire.Background // after the last execution
 	running    []string        // some of it, in words
 
+	memory int64 // its limit
+
 	gone sync.Once
 }
 
@@ -112,7 +114,7 @@ func launch(ctx context.Context, config Config, log *slog.Logger, life <-chan st
 func open(config Config, id string, run sandbox.Run, log *slog.Logger, life <-chan struct{}, opts guest.Options) (*box, error) {
 	b := &box{
 		id: id, run: run, log: log.With("run", id), life: life, known: map[string]string{},
-		budget: config.Budget.NewSandbox(),
+		budget: config.Budget.NewSandbox(), memory: config.Spec.Limits.WithDefaults().MemoryBytes,
 	}
 	duplex, ok := sandbox.As[sandbox.Duplexer](run)
 	if !ok {
@@ -179,12 +181,14 @@ func (b *box) exit() sandbox.Exit {
 	return exit
 }
 
-// obituary says how a dead sandbox ended.
-func (b *box) obituary() string {
-	exit := b.exit()
+// obituary says how a dead sandbox ended. Where its memory ended, every engine's
+// words for it are the same.
+func (b *box) obituary() string { return b.epitaph(b.exit()) }
+
+func (b *box) epitaph(exit sandbox.Exit) string {
 	switch exit.Reason {
 	case sandbox.OutOfMemory:
-		return sentence("the sandbox ran out of memory", exit.Detail)
+		return fmt.Sprintf("the sandbox ran out of memory: it may use %d MB (limits.memory)", b.memory>>20)
 	case sandbox.EngineDied:
 		return sentence("the sandbox engine died", exit.Detail)
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"syscall"
 	"time"
 
 	"sallyport/internal/guest"
+	"sallyport/internal/sandbox"
 	"sallyport/internal/wire"
 )
 
@@ -201,7 +203,14 @@ func (b *box) conclude(running *guest.Execution, out *Outcome) {
 	result, err := running.Result()
 	if err != nil {
 		out.End = Died
-		out.Reason = b.obituary()
+		exit := b.exit()
+		out.Reason = b.epitaph(exit)
+		if exit.Reason == sandbox.OutOfMemory {
+			// What the guest or the engine saw of it differs; the kernel's signal
+			// is what a process would have ended by.
+			out.OutOfMemory, out.Known, out.ExitCode = true, true, 128+int(syscall.SIGKILL)
+			return
+		}
 		var died *guest.Died
 		if errors.As(err, &died) && died.Known {
 			out.Known, out.ExitCode = true, died.Code

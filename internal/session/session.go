@@ -191,9 +191,11 @@ type Outcome struct {
 	// Lost says why variables of earlier calls are gone: before this
 	// execution, or because of it. Empty: they are not.
 	Lost string
-	// Reason is how the sandbox ended, when Died.
-	Reason    string
-	Artifacts []wire.Artifact
+	// Reason is how the sandbox ended, when Died. OutOfMemory says that its
+	// memory limit did it.
+	Reason      string
+	OutOfMemory bool
+	Artifacts   []wire.Artifact
 	// Collected are the files that Request.Collect named, as far as they could
 	// be read and were no larger than they were said to be.
 	Collected []sandbox.File

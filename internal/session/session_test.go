@@ -52,7 +52,8 @@ func TestDeath(t *testing.T) {
 	}{
 		{"with a status", `die {"code":7}`, sandbox.Exit{Reason: sandbox.Exited, Code: 7}, "the interpreter ended with status 7", true, 7},
 		{"by a signal", `die {"signal":11}`, sandbox.Exit{Reason: sandbox.Exited, Code: 139}, "signal 11", true, 139},
-		{"out of memory", `die {"signal":9}`, sandbox.Exit{Reason: sandbox.OutOfMemory, Detail: "512 MiB"}, "the sandbox ran out of memory: 512 MiB", true, 137},
+		{"out of memory", `die {"signal":9}`, sandbox.Exit{Reason: sandbox.OutOfMemory}, "the sandbox ran out of memory: it may use 512 MB (limits.memory)", true, 137},
+		{"out of memory, by a watcher", `vanish`, sandbox.Exit{Reason: sandbox.OutOfMemory, Detail: "the engine's words"}, "the sandbox ran out of memory: it may use 512 MB (limits.memory)", true, 137},
 		{"of the engine", `vanish`, sandbox.Exit{Reason: sandbox.EngineDied, Detail: "killed"}, "the sandbox engine died: killed", false, 0},
 		{"without a word", `vanish`, sandbox.Exit{Reason: sandbox.Exited, Code: 3}, "the sandbox ended with status 3", false, 0},
 	}
@@ -66,8 +67,9 @@ func TestDeath(t *testing.T) {
 				e.run(0).exit = tt.exit
 				e.run(0).mu.Unlock()
 				out := exec(t, s, tt.code)
-				if out.End != Died || !strings.Contains(out.Reason, tt.reason) || out.Lost != out.Reason || out.Known != tt.known || out.ExitCode != tt.exitCode {
-					t.Errorf("%+v", out)
+				if out.End != Died || !strings.Contains(out.Reason, tt.reason) || out.Lost != out.Reason || out.Known != tt.known || out.ExitCode != tt.exitCode ||
+					out.OutOfMemory != (tt.exit.Reason == sandbox.OutOfMemory) {
+					t.Errorf("got %+v, want %+v", out, tt)
 				}
 				if !e.run(0).isDestroyed() {
 					t.Error("the dead sandbox was not released")

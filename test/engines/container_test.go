@@ -49,6 +49,40 @@ func TestPodmanRunsc(t *testing.T) {
 	testContainer(t, name, container.Options{Engine: container.Podman, Runtime: runsc})
 }
 
+// TestPodmanRemote runs the suite over a Podman service, as CONTAINER_HOST names
+// it: a client of it lacks options that a local Podman has.
+func TestPodmanRemote(t *testing.T) {
+	name := "podman-remote." + who()
+	if os.Getenv("CONTAINER_HOST") == "" {
+		sandboxtest.Skip(t, name, "CONTAINER_HOST names no service")
+	}
+	testContainer(t, name, container.Options{Engine: container.Podman})
+	t.Run("environment", serviceEnvironment)
+}
+
+// serviceEnvironment: a service gives containers its own proxy variables; none
+// of its environment reaches a sandbox.
+func serviceEnvironment(t *testing.T) {
+	const secret = "service-secret" // see podman_service in machine.sh
+	read := []string{"python3", "-c", "print(open('/proc/1/environ').read())"}
+	image := os.Getenv(imageEnv)
+	plain := exec.Command("podman", append([]string{"run", "--rm", "--network=none", "--ulimit=nofile=256:256", "--ulimit=nproc=256:256", image}, read...)...)
+	if out, err := plain.CombinedOutput(); err != nil || !strings.Contains(string(out), secret) {
+		t.Fatalf("the control, a plain container: got %v %q, want the service's secret", err, out)
+	}
+	home := t.TempDir()
+	cmd := exec.Command(os.Getenv(binaryEnv), "run", "-c", read[2])
+	cmd.Env = []string{
+		"HOME=" + home, "PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + home, "CONTAINER_HOST=" + os.Getenv("CONTAINER_HOST"),
+		"SALLYPORT_ENGINE=podman", "SALLYPORT_IMAGE=" + image, "SALLYPORT_IMAGES_PULL=never", "SALLYPORT_POLICY_MIN_ISOLATION=container",
+		"CLIENT_SECRET=" + secret,
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Contains(string(out), secret) || !strings.Contains(string(out), "container=podman") {
+		t.Errorf("a sandbox: got %v %q, want an environment without the service's secret", err, out)
+	}
+}
+
 func testContainer(t *testing.T, name string, opts container.Options) {
 	opts.Image = os.Getenv(imageEnv)
 	if opts.Image == "" {
@@ -82,7 +116,7 @@ func testContainer(t *testing.T, name string, opts container.Options) {
 		if opts.Runtime != "" {
 			env = append(env, "SALLYPORT_CONTAINER_RUNTIME="+opts.Runtime)
 		}
-		for _, name := range []string{"CONTAINERS_STORAGE_CONF", "DOCKER_HOST"} {
+		for _, name := range []string{"CONTAINERS_STORAGE_CONF", "DOCKER_HOST", "CONTAINER_HOST"} {
 			if v := os.Getenv(name); v != "" {
 				env = append(env, name+"="+v)
 			}

@@ -35,6 +35,10 @@ chmod 755 "$work"
 docker_pid=''
 clean_up() {
     set +e
+    local file
+    for file in "$work"/*/service.pid; do
+        [ ! -e "$file" ] || kill "$(cat "$file")" 2>/dev/null
+    done
     if [ -n "$docker_pid" ]; then
         kill "$docker_pid" 2>/dev/null
         wait "$docker_pid" 2>/dev/null
@@ -94,7 +98,24 @@ podman_root() {
     podman_runtime=$(pick_runtime as_podman)
 }
 
+# podman_service FUNCTION DIR RUNTIME: a service of the storage in DIR, started by
+# FUNCTION. Its environment has what must not reach a container.
+podman_service() {
+    # shellcheck disable=SC2016 # for the shell that is started
+    "$1" env -C "$2" HTTP_PROXY=http://service-secret@proxy.invalid SERVICE_SECRET=service-secret \
+        sh -c 'echo $$ >service.pid; exec "$@"' sh podman ${3:+--runtime "$3"} system service --time 0 \
+        "unix://$2/service.sock" >"$2/service.log" 2>&1 &
+    local n
+    for n in $(seq 100); do
+        [ ! -S "$2/service.sock" ] || return 0
+        sleep 0.1
+    done
+    cat "$2/service.log" >&2
+    return 1
+}
+
 podman_user() {
+    [ -e "$work/user/storage.conf" ] && return
     if ! grep -q "^$test_user:" /etc/subuid; then
         usermod --add-subuids 165536-231071 --add-subgids 165536-231071 "$test_user"
     fi

@@ -22,7 +22,7 @@ const (
 const namePrefix = "sallyport-"
 
 // proxyVariables are those that Docker's client takes from its configuration
-// into every container.
+// into every container, and Podman's service from its environment.
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY"}
 
 // box is all that decides a container's isolation.
@@ -46,16 +46,29 @@ type box struct {
 type flags struct {
 	podman bool // or what calls itself docker and is Podman
 	remote bool // Podman's client of an engine elsewhere
-	memory bool // a limit on memory is possible
-	swap   bool // … on swap
-	pids   bool
-	cpus   bool
+	// What this client of Podman has: a remote one, which is all that there is
+	// on macOS and Windows, lacks options that concern the client's machine.
+	envHost, httpProxy bool
+	// detachKeys end the conversation where they arrive on standard input, byte
+	// by byte. Empty is none, which a remote client does not accept.
+	detachKeys string
+	memory     bool // a limit on memory is possible
+	swap       bool // … on swap
+	pids       bool
+	cpus       bool
 	// The most open files and processes that the caller may give; 0 is unknown.
 	maxOpen, maxProcesses int
 	// gvisor: the OCI runtime is gVisor, whose own kernel counts processes. A
 	// control group counts that kernel's threads, too, which die of a limit.
 	gvisor bool
+	// uids and gids are how many of them a rootless Podman without a control
+	// group for processes has to give: containers get a user namespace each, in
+	// which the kernel counts a user's processes apart from all others.
+	uids, gids int
 }
+
+// countsProcesses says whether RLIMIT_NPROC is a limit on one container alone.
+func (f *flags) countsProcesses() bool { return f.gvisor || f.uids > 0 && f.gids > 0 }
 
 // What gVisor may need on the host for each process of a sandbox, and beside.
 const (
@@ -73,7 +86,7 @@ func (b *box) args() []string {
 	f := b.flags
 	var a []string
 	add := func(args ...string) { a = append(a, args...) }
-	if f.podman && b.runtime != "" && !f.remote {
+	if f.podman && b.runtime != "" && !f.remote { // a remote one has its service's
 		add("--runtime", b.runtime) // one of Podman's own arguments, not of run's
 		if strings.HasPrefix(filepath.Base(b.runtime), "runsc") {
 			// Else it takes the loopback of a network namespace in which nobody
@@ -140,7 +153,7 @@ func (b *box) args() []string {
 		}
 		add("--pids-limit", strconv.Itoa(pids))
 	}
-	if f.gvisor {
+	if f.countsProcesses() {
 		add("--ulimit", fmt.Sprintf("nproc=%d:%d", b.limits.Processes, b.limits.Processes))
 	}
 	if f.cpus && b.limits.CPUs > 0 {
@@ -156,8 +169,13 @@ func (b *box) args() []string {
 	add("--log-driver", "none", "--no-healthcheck", "--init=false", "--sig-proxy=false")
 	add("--workdir", "/workspace")
 
+	noProxies := func() {
+		for _, name := range proxyVariables {
+			add("--env", name+"=", "--env", strings.ToLower(name)+"=")
+		}
+	}
 	if f.podman {
-		if f.maxProcesses > 0 && !f.gvisor {
+		if f.maxProcesses > 0 && !f.countsProcesses() {
 			// Podman's own default may be more than the caller may give. This
 			// one counts all processes of the container's user, wherever they
 			// run, and so is no limit on one sandbox.
@@ -165,12 +183,23 @@ func (b *box) args() []string {
 		}
 		add("--uts", "private", "--systemd", "false", "--sdnotify", "ignore",
 			"--read-only-tmpfs=false", "--image-volume", "ignore",
-			"--http-proxy=false", "--env-host=false",
 			"--security-opt", "mask=/proc/pressure", // anybody may have it watched
-			"--no-hosts",        // it would be the host's own
-			"--detach-keys", "") // or two bytes of a frame end the conversation
-		if b.userns != "" {
+			"--no-hosts",                  // it would be the host's own
+			"--detach-keys", f.detachKeys) // by default two bytes of a frame end the conversation
+		if f.envHost {
+			add("--env-host=false")
+		}
+		if f.httpProxy {
+			add("--http-proxy=false")
+		} else {
+			noProxies() // the service may add its own
+		}
+		switch {
+		case b.userns != "":
 			add("--userns", b.userns)
+		case f.countsProcesses() && !f.gvisor:
+			// The same users as without, so that the image's files are theirs.
+			add("--uidmap", fmt.Sprintf("0:0:%d", f.uids), "--gidmap", fmt.Sprintf("0:0:%d", f.gids))
 		}
 	} else {
 		if b.runtime != "" {
@@ -178,9 +207,7 @@ func (b *box) args() []string {
 		}
 		// Not the host's name servers.
 		add("--dns", "127.0.0.1", "--dns-search", ".")
-		for _, name := range proxyVariables {
-			add("--env", name+"=", "--env", strings.ToLower(name)+"=")
-		}
+		noProxies()
 		// An image's volumes would be writable, and stay behind.
 		for _, path := range b.volumes {
 			cover(path)

@@ -19,7 +19,10 @@ func example() *box {
 		image: "sha256:0123", seccomp: "/state/seccomp.json", python: "python3", user: DefaultUser,
 		limits:  sandbox.Limits{MemoryBytes: 512 << 20, Processes: 128, CPUs: 1.5, WorkspaceBytes: 128 << 20, TmpBytes: 64 << 20, OpenFiles: 1024},
 		volumes: []string{"/data"},
-		flags:   flags{memory: true, swap: true, pids: true, cpus: true, maxOpen: 20000, maxProcesses: 32768},
+		flags: flags{
+			memory: true, swap: true, pids: true, cpus: true, maxOpen: 20000, maxProcesses: 32768,
+			envHost: true, httpProxy: true,
+		},
 	}
 }
 
@@ -34,8 +37,12 @@ func TestArguments(t *testing.T) {
 		{"docker-runtime", func(b *box) { b.runtime, b.limits.CPUs = "runsc", 0 }},
 		{"podman", func(b *box) { b.flags.podman = true }},
 		{"podman-bare", func(b *box) { b.flags = flags{podman: true} }},
+		{"podman-own-users", func(b *box) {
+			b.flags = flags{podman: true, envHost: true, httpProxy: true, maxProcesses: 32768, uids: 65537, gids: 65536}
+		}},
 		{"podman-remote", func(b *box) {
 			b.flags.podman, b.flags.remote, b.flags.maxOpen, b.flags.maxProcesses = true, true, 0, 0
+			b.flags.envHost, b.flags.httpProxy, b.flags.detachKeys = false, false, "ctrl-a,ctrl-b"
 			b.runtime, b.userns = "crun", "auto"
 		}},
 		{"podman-gvisor", func(b *box) {
@@ -94,6 +101,45 @@ func TestArgumentsAlways(t *testing.T) {
 			if strings.Contains(text, never) {
 				t.Errorf("podman %v: %q in %s", podman, never, text)
 			}
+		}
+	}
+}
+
+// TestRemoteArguments: a remote client of Podman is given nothing that it lacks.
+func TestRemoteArguments(t *testing.T) {
+	help := recorded(t, "podman-remote-run-help.txt")
+	b := example()
+	b.flags.podman, b.flags.remote = true, true
+	b.flags.envHost, b.flags.httpProxy = hasOption(help, "env-host"), hasOption(help, "http-proxy")
+	b.flags.detachKeys, b.runtime = detachKeys(), "runc"
+	args := b.args()
+	for i, arg := range args[:slices.Index(args, "--entrypoint")] {
+		if name, isOption := strings.CutPrefix(arg, "--"); isOption {
+			if name, _, _ = strings.Cut(name, "="); !hasOption(help, name) {
+				t.Errorf("got --%s, which the client does not list", name)
+			}
+		}
+		if arg == "--detach-keys" && len(strings.Split(args[i+1], ",")) < 16 {
+			t.Errorf("got the keys %q, want a sequence that does not occur", args[i+1])
+		}
+	}
+}
+
+// TestHasOption: what clients list, of both kinds.
+func TestHasOption(t *testing.T) {
+	for _, tt := range []struct {
+		file, option string
+		want         bool
+	}{
+		{"podman-run-help.txt", "env-host", true},
+		{"podman-run-help.txt", "http-proxy", true},
+		{"podman-run-help.txt", "interactive", true},
+		{"podman-run-help.txt", "env-hos", false},
+		{"podman-remote-run-help.txt", "env-host", false},
+		{"podman-remote-run-help.txt", "detach-keys", true},
+	} {
+		if got := hasOption(recorded(t, tt.file), tt.option); got != tt.want {
+			t.Errorf("%s, --%s: got %v, want %v", tt.file, tt.option, got, tt.want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -220,13 +221,20 @@ func (b *Backend) box(f *facts, img *image, instance, id string, limits sandbox.
 		flags: flags{
 			podman: f.Podman, remote: f.Remote,
 			memory: f.Memory, swap: f.Swap, pids: f.Pids, cpus: f.CPU,
+			envHost: f.EnvHost, httpProxy: f.HTTPProxy,
 		},
 	}
 	if img.trial != nil {
 		_, out.flags.gvisor = img.trial.gvisor()
 	}
 	out.seccomp = b.seccomp(f)
-	if !f.Remote {
+	if f.Remote {
+		out.flags.detachKeys = detachKeys()
+	}
+	if f.ownUsers() {
+		out.flags.uids, out.flags.gids = f.UIDs, f.GIDs
+	}
+	if !f.Remote || f.Lowered {
 		files, processes := ceilings()
 		out.flags.maxOpen = files
 		if f.Podman {
@@ -246,6 +254,18 @@ func (b *Backend) undo(ctx context.Context, name string) {
 	if err := b.remove(ctx, name); err != nil && asFailure(err) != errNotRunning {
 		b.log.Warn("removing the container of a failed start", "container", name, "error", err)
 	}
+}
+
+// detachKeys is a sequence of keys that does not occur. A client only looks for
+// it where bytes arrive one at a time, and holds back the first of them, so it
+// has none that may end a frame or a payload.
+func detachKeys() string {
+	keys := make([]string, 16)
+	random := rand.Text()
+	for i := range keys {
+		keys[i] = "ctrl-" + string('a'+random[i]%8)
+	}
+	return strings.Join(keys, ",")
 }
 
 // newMarker is a line that a client does not write.

@@ -361,7 +361,7 @@ func TestInterruptAndPause(t *testing.T) {
 // TestVerify: a container that is less closed than asked for is refused.
 func TestVerify(t *testing.T) {
 	b := &Backend{opts: Options{Engine: Podman, User: DefaultUser}}
-	if err := b.verify(&trial{inside: good()}, mustFacts(t)); err != nil {
+	if err := b.verify(&trial{inside: good()}, mustFacts(t), &image{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -388,19 +388,21 @@ func TestVerify(t *testing.T) {
 		{"a large workspace", func(i *inside) { i.Sizes["/workspace"] = 1 << 40 }, "/workspace"},
 		{"no workspace", func(i *inside) { i.Sizes["/workspace"] = -1 }, "/workspace"},
 		{"another first process", func(i *inside) { i.PID = 2 }, "first process"},
+		{"variables of the service's", func(i *inside) { i.Environment = []string{"PATH", "AWS_SECRET_ACCESS_KEY"} }, "(AWS_SECRET_ACCESS_KEY)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := good()
 			tt.spoil(&in)
 			var unsafe *unsafeError
-			if err := b.verify(&trial{inside: in}, mustFacts(t)); !errors.As(err, &unsafe) || !strings.Contains(err.Error(), tt.text) {
+			if err := b.verify(&trial{inside: in}, mustFacts(t), &image{}); !errors.As(err, &unsafe) || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
 	in := good()
 	in.Mounts = []mount{{At: "/", Type: "overlay"}, {At: "/proc/acpi", Type: "tmpfs"}, {At: "/data", Root: "/", Type: "tmpfs", Options: []string{"ro"}}, {At: "/etc/hosts", Type: "ext4", Options: []string{"ro"}}, {At: "/etc/passwd", Root: "/containers/x/passwd", Type: "tmpfs", Options: []string{"ro"}}, {At: "/run/secrets", Root: "/", Type: "tmpfs", Options: []string{"ro", "nosuid"}}}
-	if err := b.verify(&trial{inside: in}, mustFacts(t)); err != nil {
+	in.Environment = []string{"HOME", "HOSTNAME", "PATH", "PYTHON_VERSION", "TERM", "container"}
+	if err := b.verify(&trial{inside: in}, mustFacts(t), &image{Env: []string{"PATH", "PYTHON_VERSION"}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -456,10 +458,63 @@ func TestLimitsAreMeasured(t *testing.T) {
 		}
 	}
 	bare.watched = true
-	for _, r := range []sandbox.Resource{sandbox.Memory, sandbox.Processes} {
-		if l := bare.limits(f)[r]; l.Enforcement != sandbox.Soft {
-			t.Errorf("%s, watched: %+v", r, l)
+	if l := bare.limits(f)[sandbox.Memory]; l.Enforcement != sandbox.Soft {
+		t.Errorf("memory, watched: got %+v, want soft", l)
+	}
+}
+
+// TestProcessesAreMeasured: what counts is how many a container could have.
+func TestProcessesAreMeasured(t *testing.T) {
+	rooted := mustFacts(t)
+	rootless, err := parseInfo(recorded(t, "podman-rootless-v1.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name  string
+		f     *facts
+		had   int
+		group string
+		want  sandbox.Enforcement
+	}{
+		{"a control group that holds", rooted, trialLimits.Processes, "61", sandbox.Hard},
+		{"one that says so and does not", rooted, 80, "61", sandbox.Absent},
+		{"users of its own that hold", rootless, trialLimits.Processes, "", sandbox.Hard},
+		{"… that do not", rootless, 80, "", sandbox.Absent},
+		{"… that an old kernel counts together with others'", rootless, 3, "", sandbox.Hard},
+		{"not tried, and no control group", rootless, 0, "", sandbox.Absent},
+		{"no users to give", &facts{Podman: true, Rootless: true}, trialLimits.Processes, "", sandbox.Absent},
+	} {
+		in := good()
+		in.Processes, in.Groups["pids.max"] = tt.had, tt.group
+		if got := (&trial{inside: in}).limits(tt.f)[sandbox.Processes]; got.Enforcement != tt.want || got.By == "" {
+			t.Errorf("%s: got %+v, want %v", tt.name, got, tt.want)
 		}
+	}
+	unfiltered := *rootless
+	unfiltered.Seccomp = false // no profile to write
+	if args := strings.Join((&Backend{}).box(&unfiltered, &image{}, "i", "r", sandbox.Limits{Processes: 64}).args(), " "); !strings.Contains(args, "--ulimit nproc=64:64") || !strings.Contains(args, "--uidmap 0:0:65537") {
+		t.Errorf("got %s, want a limit of 64 and users of its own", args)
+	}
+}
+
+// TestConcede: what a remote engine cannot do is tried without, once.
+func TestConcede(t *testing.T) {
+	profile := errors.New("Error: opening seccomp profile failed: open /home/me/x.json: no such file or directory")
+	rlimit := errors.New("Error: runc: error setting rlimit type 6: operation not permitted")
+	f := &facts{Podman: true, Seccomp: true}
+	if f.concede(profile) || f.concede(rlimit) || f.concede(nil) {
+		t.Error("an engine here starts with less than was asked for")
+	}
+	f.Remote = true
+	if !f.concede(profile) || !f.NoProfile || f.concede(profile) {
+		t.Errorf("the profile: got %+v, want one attempt without", f)
+	}
+	if !f.concede(rlimit) || !f.Lowered || f.concede(rlimit) {
+		t.Errorf("limits: got %+v, want one attempt with lower ones", f)
+	}
+	if f.concede(errors.New("Error: the moon is full")) {
+		t.Error("any failure is tried again")
 	}
 }
 
@@ -488,7 +543,7 @@ func FuzzReadTrial(f *testing.F) {
 	b := &Backend{opts: Options{Engine: Podman, User: DefaultUser}}
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		if t, err := readTrial(strings.NewReader(string(data))); err == nil {
-			_ = b.verify(t, &facts{})
+			_ = b.verify(t, &facts{}, &image{})
 			_ = t.limits(&facts{})
 			_, _ = t.ownKernel(&facts{Kernel: "1"})
 		}

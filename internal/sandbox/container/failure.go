@@ -24,6 +24,8 @@ var (
 	errDiskFull     = errors.New("the engine's disk is full")
 	errSubuid       = errors.New("this user has no subordinate uids")
 	errSeccomp      = errors.New("the engine's client cannot read the seccomp profile")
+	errTooOld       = errors.New("the client and the service do not understand each other")
+	errElsewhere    = errors.New("a remote engine is started with its own OCI runtime")
 	errNameTaken    = errors.New("the container's name is taken")
 )
 
@@ -37,6 +39,8 @@ var phrases = []struct {
 	{"disk quota exceeded", errDiskFull},
 	{"permission denied while trying to connect", errNoPermission},
 	{"dial unix", errNotRunning}, // after the one above, which also says so
+	{"server api version is too old", errTooOld},
+	{"client version is too", errTooOld}, // Docker's: "… too old", "… too new"
 	{"cannot connect to", errNotRunning},
 	{"unable to connect to podman", errNotRunning},
 	{"error during connect", errNotRunning},
@@ -87,6 +91,10 @@ func asFailure(err error) error {
 		return nil
 	case errors.Is(err, errNoCommand):
 		return errNoCommand
+	case errors.Is(err, errPodmanService):
+		return errPodmanService
+	case errors.Is(err, errElsewhere):
+		return errElsewhere
 	case errors.As(err, &ce):
 		text = ce.stderr
 	default:
@@ -118,6 +126,16 @@ func explain(opts Options, goos string, err error, machine func() string) sandbo
 		f.Title = name + " is not installed"
 		f.Detail = ""
 		f.Remedy = installation(name, goos)
+	case failure == errPodmanService:
+		f.Title = "docker's client is connected to a Podman service, which understands only part of what keeps a sandbox closed in Docker's words"
+		f.Detail = ""
+		f.Remedy = "set engine: podman; Podman's own client must be installed, and finds the service by CONTAINER_HOST, which takes the value of DOCKER_HOST"
+	case failure == errElsewhere:
+		f.Title = "a remote Podman starts containers with the OCI runtime of its service"
+		f.Remedy = "remove container.runtime here, and set runtime in the section [engine] of containers.conf where the service runs"
+	case failure == errTooOld:
+		f.Title = "the client of " + name + " and its service are too far apart in version"
+		f.Remedy = "update the older one; `" + name + " version` shows both"
 	case failure == errNotRunning && name == Podman && elsewhere:
 		f.Title = "podman has no virtual machine that runs"
 		f.Remedy = machine()

@@ -75,6 +75,10 @@ func fakeEngine(dir string, args []string) int {
 		}
 		return fail("Error: initializing source docker://x: pinging container registry: no such host")
 	case "run":
+		if args[1] == "--help" {
+			fmt.Println("  -i, --interactive   Keep STDIN open\n      --env-host      Use the host's environment\n      --http-proxy    Set proxies")
+			return 0
+		}
 		return fakeRun(dir, args, container, say, fail)
 	case "container":
 		b, err := os.ReadFile(container(last))

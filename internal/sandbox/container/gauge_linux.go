@@ -117,7 +117,7 @@ type gauge struct {
 	tree  *tree // where no control group counts
 	err   error
 
-	oom atomic.Bool // the kernel ended something for its memory
+	oom atomic.Bool // the kernel or the watcher ended something for its memory
 
 	mu   sync.Mutex
 	peak int64
@@ -186,8 +186,8 @@ func (g *gauge) counts() bool {
 
 func (g *gauge) stop() { g.end() }
 
-// outOfMemory says whether the kernel ended something of the container's for
-// its memory, as far as was seen.
+// outOfMemory says whether something of the container's was ended for its
+// memory, as far as was seen.
 func (g *gauge) outOfMemory() bool { return g.oom.Load() }
 
 // pause stops every process where the engine cannot, or has it go on; done is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"sallyport/internal/sandbox"
@@ -142,6 +143,9 @@ func (b *Backend) known(ctx context.Context) (*facts, error) {
 		f, err := b.cli.engineFacts(ctx)
 		if err != nil {
 			return nil, err
+		}
+		if f.Podman && f.Remote && b.opts.Runtime != "" && filepath.Base(b.opts.Runtime) != filepath.Base(f.Runtime) {
+			return nil, fmt.Errorf("%w: %s, not %s", errElsewhere, f.Runtime, b.opts.Runtime)
 		}
 		b.facts = f
 	}

@@ -15,6 +15,11 @@ type facts struct {
 	Podman      bool   // also where it calls itself docker
 	Version     string // of the engine
 	Remote      bool   // Podman's client of an engine elsewhere
+	EnvHost     bool   // Podman's client has --env-host
+	HTTPProxy   bool   // … --http-proxy
+	NoProfile   bool   // a remote engine cannot read our seccomp profile
+	Lowered     bool   // a remote engine may not set more than this machine's own ulimits
+	UIDs, GIDs  int    // that a rootless Podman has for its containers
 	Rootless    bool
 	CgroupV2    bool
 	Memory      bool // controllers that containers can have
@@ -30,6 +35,12 @@ type facts struct {
 	Controllers []string
 	// Target tells engines apart: containers of one are not those of another.
 	Target string
+}
+
+// ownUsers says that containers get a user namespace each, because nothing else
+// counts their processes.
+func (f *facts) ownUsers() bool {
+	return f.Podman && f.Rootless && !f.Pids && f.UIDs > 1 && f.GIDs > 1
 }
 
 // where describes the engine for people.
@@ -67,7 +78,44 @@ func (c *client) engineFacts(ctx context.Context) (*facts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s info: %w", c.engine, err)
 	}
+	if !f.Podman {
+		return f, c.refusePodmanService(ctx)
+	}
+	help, err := c.output(ctx, "run", "--help")
+	if err != nil {
+		return nil, err
+	}
+	f.EnvHost, f.HTTPProxy = hasOption(help, "env-host"), hasOption(help, "http-proxy")
+	f.Remote = f.Remote || !f.EnvHost
 	return f, nil
+}
+
+// hasOption says whether a command's help names the option. Versions and kinds
+// of clients differ; what one accepts, it lists.
+func hasOption(help []byte, name string) bool {
+	return regexp.MustCompile(`(?m)^\s+(-\w, )?--` + name + `\b`).Match(help)
+}
+
+// errPodmanService: Docker's client speaks to a service of Podman's.
+var errPodmanService = errors.New("docker's client is connected to Podman")
+
+// refusePodmanService refuses a Podman that Docker's client speaks to: its API
+// for Docker has no words for some of what keeps a container closed.
+func (c *client) refusePodmanService(ctx context.Context) error {
+	out, err := c.output(ctx, "version", "--format", "{{json .Server}}")
+	if err != nil {
+		return err
+	}
+	var server struct{ Components []struct{ Name string } }
+	if err := json.Unmarshal(out, &server); err != nil {
+		return fmt.Errorf("%s version: %w", c.engine, err)
+	}
+	for _, component := range server.Components {
+		if strings.HasPrefix(component.Name, "Podman") {
+			return errPodmanService
+		}
+	}
+	return nil
 }
 
 // parseInfo reads what `podman info` and `docker info` print as JSON.
@@ -109,6 +157,10 @@ func parsePodman(data []byte) (*facts, error) {
 				SECCOMPEnabled bool `json:"seccompEnabled"`
 			} `json:"security"`
 			ServiceIsRemote bool `json:"serviceIsRemote"`
+			IDMappings      struct {
+				UIDMap []idRange `json:"uidmap"`
+				GIDMap []idRange `json:"gidmap"`
+			} `json:"idMappings"`
 		} `json:"host"`
 		Store struct {
 			GraphDriverName string `json:"graphDriverName"`
@@ -136,6 +188,9 @@ func parsePodman(data []byte) (*facts, error) {
 		Controllers: h.CgroupControllers,
 		Target:      "podman " + h.Hostname + " " + p.Store.GraphRoot,
 	}
+	if f.Rootless {
+		f.UIDs, f.GIDs = ids(h.IDMappings.UIDMap), ids(h.IDMappings.GIDMap)
+	}
 	// A rootless Podman on cgroup v1 lists controllers, and uses none.
 	if !f.Rootless || f.CgroupV2 {
 		f.Memory = slices.Contains(h.CgroupControllers, "memory")
@@ -144,6 +199,20 @@ func parsePodman(data []byte) (*facts, error) {
 		f.Swap = f.Memory
 	}
 	return f, nil
+}
+
+// idRange is one range of a user namespace's map.
+type idRange struct {
+	Size int `json:"size"`
+}
+
+// ids is how many users or groups a map has.
+func ids(ranges []idRange) int {
+	sum := 0
+	for _, r := range ranges {
+		sum += r.Size
+	}
+	return sum
 }
 
 func parseDocker(data []byte) (*facts, error) {
@@ -209,6 +278,7 @@ func parseDocker(data []byte) (*facts, error) {
 type image struct {
 	ID      string
 	Volumes []string
+	Env     []string // names of the variables that it sets
 	Arch    string
 
 	trial *trial // nil until one was made
@@ -243,6 +313,7 @@ func parseImage(data []byte) (*image, error) {
 		Os           string
 		Config       struct {
 			Volumes map[string]json.RawMessage
+			Env     []string
 		}
 	}
 	if err := json.Unmarshal(data, &images); err != nil {
@@ -261,6 +332,10 @@ func parseImage(data []byte) (*image, error) {
 	out := &image{ID: i.ID, Arch: i.Architecture}
 	for path := range i.Config.Volumes {
 		out.Volumes = append(out.Volumes, path)
+	}
+	for _, kv := range i.Config.Env {
+		name, _, _ := strings.Cut(kv, "=")
+		out.Env = append(out.Env, name)
 	}
 	var err error
 	out.Volumes, err = covered(out.Volumes)

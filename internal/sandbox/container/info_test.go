@@ -24,7 +24,7 @@ func TestParseInfo(t *testing.T) {
 		want facts
 	}{
 		{"podman-root-v1.json", facts{Podman: true, Version: "4.3.1", Memory: true, Swap: true, Pids: true, CPU: true, Seccomp: true, Runtime: "crun", Kernel: "6.18.44-fc-v595", System: "debian 12", Storage: "overlay"}},
-		{"podman-rootless-v1.json", facts{Podman: true, Version: "4.3.1", Rootless: true, Seccomp: true, Runtime: "crun", Kernel: "6.18.44-fc-v595", System: "debian 12", Storage: "vfs"}},
+		{"podman-rootless-v1.json", facts{Podman: true, Version: "4.3.1", Rootless: true, UIDs: 65537, GIDs: 65537, Seccomp: true, Runtime: "crun", Kernel: "6.18.44-fc-v595", System: "debian 12", Storage: "vfs"}},
 		{"podman-rootless-v2-nomemory.json", facts{Podman: true, Version: "4.9.3", Rootless: true, CgroupV2: true, Seccomp: true, Runtime: "crun", Kernel: "6.8.0-45-generic", System: "ubuntu 24.04", Storage: "overlay"}},
 		{"podman-machine.json", facts{Podman: true, Version: "5.2.3", Remote: true, Rootless: true, CgroupV2: true, Memory: true, Swap: true, Pids: true, CPU: true, Seccomp: true, Runtime: "crun", Kernel: "6.10.10-200.fc40.aarch64", System: "fedora 40", Storage: "overlay"}},
 		{"docker-root-v1.json", facts{Version: "20.10.24+dfsg1", Memory: true, Swap: true, Pids: true, CPU: true, Seccomp: true, Runtime: "runc", Kernel: "6.18.44-fc-v595", System: "Debian GNU/Linux 12 (bookworm)", Storage: "overlay2"}},

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -24,9 +26,11 @@ type machine struct {
 
 func newMachine(b *Backend) *machine { return &machine{b: b, goos: runtime.GOOS} }
 
-// virtual says whether this engine needs a machine here.
+// virtual says whether this engine needs a machine here: not where the
+// environment names a service.
 func (m *machine) virtual() bool {
-	return m.b.opts.Engine == Podman && (m.goos == "darwin" || m.goos == "windows")
+	named := slices.ContainsFunc(m.b.opts.Environ, func(kv string) bool { return strings.HasPrefix(kv, "CONTAINER_HOST=") && kv != "CONTAINER_HOST=" })
+	return m.b.opts.Engine == Podman && !named && (m.goos == "darwin" || m.goos == "windows")
 }
 
 // listed is a machine, as `podman machine list` has it.

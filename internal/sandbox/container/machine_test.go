@@ -31,9 +31,13 @@ func TestMachine(t *testing.T) {
 		{"it runs", "darwin", strings.Replace(stopped, "false", "true", 1), true, "", false, false},
 		{"none", "darwin", `[]`, true, "", false, false},
 		{"Linux needs none", "linux", stopped, true, "", false, false},
+		{"a service is named", "darwin", stopped, true, "", false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFake(t)
+			if tt.name == "a service is named" {
+				f.opts.Environ = append(f.opts.Environ, "CONTAINER_HOST=ssh://core@elsewhere/run/podman/podman.sock")
+			}
 			f.opts.StartMachine, f.opts.IdleTimeout = tt.allowed, time.Millisecond
 			f.put(t, "machines", tt.machines)
 			f.put(t, "others", tt.others)

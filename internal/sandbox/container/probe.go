@@ -130,10 +130,10 @@ func (b *Backend) describe(rep *sandbox.Report, f *facts, t *trial) {
 				Detail: "code in a sandbox can make every system call of the host's kernel",
 				Remedy: "use an engine and an OCI runtime with seccomp",
 			})
-		case f.Podman && f.Remote:
+		case f.NoProfile:
 			rep.Findings = append(rep.Findings, sandbox.Finding{
 				Title:  "the seccomp filter is Podman's own",
-				Detail: "a remote Podman takes none from here, and its own lets code make user namespaces",
+				Detail: "the service cannot read Sallyport's profile, which lies on this machine; Podman's lets code make user namespaces",
 			})
 		}
 	}
@@ -160,7 +160,7 @@ func (f *facts) claimed() map[sandbox.Resource]sandbox.LimitReport {
 		sandbox.Disk:      {Enforcement: sandbox.Hard, By: "tmpfs size"},
 		sandbox.OpenFiles: {Enforcement: sandbox.Hard, By: "RLIMIT_NOFILE"},
 	}
-	for r, can := range map[sandbox.Resource]bool{sandbox.Memory: f.Memory, sandbox.Processes: f.Pids, sandbox.CPU: f.CPU} {
+	for r, can := range map[sandbox.Resource]bool{sandbox.Memory: f.Memory, sandbox.Processes: f.Pids || f.ownUsers(), sandbox.CPU: f.CPU} {
 		if can {
 			report[r] = sandbox.LimitReport{Enforcement: sandbox.Hard, By: by}
 		} else {

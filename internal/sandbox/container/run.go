@@ -21,7 +21,6 @@ type run struct {
 
 	mu        sync.Mutex
 	destroyed bool
-	overUsed  string // what the watcher ended it for
 
 	ended chan struct{} // closed when the client is gone and exit is set
 	exit  sandbox.Exit
@@ -94,10 +93,8 @@ func (r *run) reason(state *condition, err error) sandbox.Exit {
 	}
 	failure := asFailure(err)
 	switch {
-	case oom, r.destroyed && r.gauge.outOfMemory():
+	case oom, (r.destroyed || state == nil) && r.gauge.outOfMemory():
 		out.Reason, out.Detail = sandbox.OutOfMemory, ""
-	case r.overUsed != "":
-		out.Reason, out.Detail = sandbox.OutOfMemory, r.overUsed
 	case r.destroyed:
 		out.Reason, out.Detail = sandbox.Destroyed, ""
 	case state != nil && !state.Running:

@@ -15,11 +15,11 @@ import (
 //go:embed seccomp.json
 var profile []byte
 
-// seccomp is the profile's file, or "" where the engine's own has to do: a
-// Podman elsewhere reads no file of this machine, whereas Docker's client sends
-// it along.
+// seccomp is the profile's file, or "" where the engine's own has to do. Docker's
+// client sends the file along. A Podman service opens the path itself, which
+// works on the same machine, and in a virtual machine that shows the user's home.
 func (b *Backend) seccomp(f *facts) string {
-	if f.Podman && f.Remote || !f.Seccomp {
+	if f.NoProfile || !f.Seccomp {
 		return ""
 	}
 	dir := b.opts.State.Sub("seccomp")

@@ -50,8 +50,8 @@ func watchable(pid int) bool {
 	return unix.Kill(pid, 0) == nil
 }
 
-// processes lists the tree; the number of threads is of all.
-func (t *tree) processes() (pids []int, threads int) {
+// processes lists the tree.
+func (t *tree) processes() (pids []int) {
 	queue := []int{t.init}
 	for len(queue) > 0 {
 		pid := queue[0]
@@ -61,7 +61,6 @@ func (t *tree) processes() (pids []int, threads int) {
 			continue // it has ended
 		}
 		pids = append(pids, pid)
-		threads += len(tasks)
 		for _, task := range tasks {
 			b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/task/" + task.Name() + "/children")
 			if err != nil {
@@ -74,13 +73,13 @@ func (t *tree) processes() (pids []int, threads int) {
 			}
 		}
 	}
-	return pids, threads
+	return pids
 }
 
 // usage sums over the processes. The time of those that ended between two
 // looks, and that nobody waited for, is what was last seen of them.
 func (t *tree) usage() (sandbox.Usage, error) {
-	pids, _ := t.processes()
+	pids := t.processes()
 	if len(pids) == 0 {
 		return sandbox.Usage{}, errors.New("its processes have ended")
 	}
@@ -228,19 +227,10 @@ func (t *tree) watch(g *gauge) {
 			return
 		case <-ticker.C:
 		}
-		pids, threads := t.processes()
-		var why string
-		switch {
-		case threads > limits.Processes:
-			why = "a watcher ended it: it had " + strconv.Itoa(threads) + " processes and threads, where " + strconv.Itoa(limits.Processes) + " are allowed"
-		case t.over(pids, limits.MemoryBytes, tick%5 == 0):
-			why = "a watcher ended it: it took more than " + strconv.FormatInt(limits.MemoryBytes>>20, 10) + " MB"
-		default:
+		if !t.over(t.processes(), limits.MemoryBytes, tick%5 == 0) {
 			continue
 		}
-		g.r.mu.Lock()
-		g.r.overUsed = why
-		g.r.mu.Unlock()
+		g.oom.Store(true)
 		t.signal(unix.SIGKILL)
 		return
 	}
@@ -279,7 +269,7 @@ func (t *tree) close() {
 func (t *tree) stop(s syscall.Signal) error {
 	known := map[int]bool{}
 	for range 20 { // until there are no new ones
-		pids, _ := t.processes()
+		pids := t.processes()
 		if len(pids) == 0 {
 			return errors.New("its processes have ended")
 		}

@@ -38,7 +38,7 @@ type trial struct {
 	bundle  []byte // the guest's byte code for the image's interpreter
 	outside outside
 	runtime string // the OCI runtime, as the engine or the user names it
-	watched bool   // a watcher holds what no control group holds
+	watched bool   // a watcher holds the memory limit, which no control group does
 	took    time.Duration
 }
 
@@ -74,7 +74,11 @@ type inside struct {
 	Sizes      map[string]int64    `json:"sizes"`
 	Writable   []string            `json:"writable"`
 	Groups     map[string]string   `json:"groups"`
-	Bundle     int                 `json:"bundle"`
+	// Processes is how many it could have at once, where that was tried.
+	Processes int `json:"processes"`
+	// Environment are the variables that it was started with, less the empty.
+	Environment []string `json:"environment"`
+	Bundle      int      `json:"bundle"`
 }
 
 type mount struct {
@@ -95,21 +99,27 @@ func (b *Backend) tryOut(ctx context.Context, f *facts, img *image) (*trial, err
 	if err != nil {
 		return nil, err
 	}
-	marker := newMarker()
-	p, err := newTrialPayload(marker)
-	if err != nil {
-		return nil, err
-	}
 	limits := trialLimits
 	if f.CPU {
 		limits.CPUs = 0.5
 	}
-	box := b.box(f, img, place.id, "trial-"+strings.Trim(strings.ToLower(newMarker()), "\n")[10:18], limits)
-	box.owner = "trial"
-	x, err := b.cli.launch(ctx, box.args(), p, marker)
-	if err != nil {
-		b.undo(ctx, box.name)
-		return nil, err
+	var box *box
+	var x *process
+	for again := true; again; {
+		marker := newMarker()
+		p, err := newTrialPayload(marker)
+		if err != nil {
+			return nil, err
+		}
+		box = b.box(f, img, place.id, "trial-"+strings.Trim(strings.ToLower(newMarker()), "\n")[10:18], limits)
+		box.owner = "trial"
+		x, err = b.cli.launch(ctx, box.args(), p, marker)
+		if again = f.concede(err); err != nil {
+			b.undo(ctx, box.name)
+			if !again {
+				return nil, err
+			}
+		}
 	}
 	t, err := b.read(ctx, x, box.name)
 	x.abandon()
@@ -121,12 +131,27 @@ func (b *Backend) tryOut(ctx context.Context, f *facts, img *image) (*trial, err
 		return nil, fmt.Errorf("a container of %s does not describe itself: %w", img.ID, err)
 	}
 	t.took, t.runtime = time.Since(began), b.runtime(f)
-	held := t.limits(f)
-	t.watched = t.outside.Watchable && (held[sandbox.Memory].Enforcement == sandbox.Absent || held[sandbox.Processes].Enforcement == sandbox.Absent)
-	if err := b.verify(t, f); err != nil {
+	t.watched = t.outside.Watchable && t.limits(f)[sandbox.Memory].Enforcement == sandbox.Absent
+	if err := b.verify(t, f, img); err != nil {
 		return nil, err
 	}
 	return t, nil
+}
+
+// concede notes what a remote engine cannot do by the failure of a start. It
+// says whether to try again without.
+func (f *facts) concede(err error) bool {
+	switch failure := asFailure(err); {
+	case !f.Remote:
+		return false
+	case failure == errSeccomp && !f.NoProfile:
+		f.NoProfile = true
+	case failure == errRlimit && !f.Lowered:
+		f.Lowered = true
+	default:
+		return false
+	}
+	return true
 }
 
 // read reads what the container says of itself, and looks at it from outside
@@ -199,7 +224,7 @@ var kernelTypes = []string{"proc", "sysfs", "tmpfs", "devpts", "mqueue", "cgroup
 // verify refuses a container that is less closed than it was asked to be,
 // whatever the reason: an engine's own configuration, or its version. An
 // engine that ignores an argument does not say so.
-func (b *Backend) verify(t *trial, f *facts) error {
+func (b *Backend) verify(t *trial, f *facts, img *image) error {
 	in := &t.inside
 	var wrong []string
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
@@ -239,10 +264,33 @@ func (b *Backend) verify(t *trial, f *facts) error {
 	if in.PID != 1 {
 		add("another program is its first process")
 	}
+	if names := leaked(in.Environment, img.Env); names != "" {
+		add("the engine gives it variables of its own (%s), as env_host, http_proxy or env in the engine's containers.conf ask for", names)
+	}
 	if len(wrong) == 0 {
 		return nil
 	}
 	return &unsafeError{engine: f.where(), wrong: wrong}
+}
+
+// ordinary are variables that engines set by themselves, or that tell nothing of
+// the engine's machine but its language.
+var ordinary = []string{"PATH", "TERM", "HOME", "HOSTNAME", "container", "TZ", "LANG", "LC_ALL", "LC_CTYPE"}
+
+// leaked names variables that are neither the image's nor ordinary. The guest
+// unsets the ones that it knows; but what process 1 was started with stays in
+// /proc, for whoever reads it.
+func leaked(environment, images []string) string {
+	var names []string
+	for _, name := range environment {
+		if !slices.Contains(ordinary, name) && !slices.Contains(images, name) {
+			names = append(names, printable(name))
+		}
+	}
+	if more := len(names) - 8; more > 0 {
+		names = append(names[:8], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // foreign is what a mount shows of the machine, or "".
@@ -286,7 +334,7 @@ var sharing = []string{"runc", "crun", "youki", "io.containerd.runc.v1", "io.con
 // known.
 func (b *Backend) runtime(f *facts) string {
 	if b.opts.Runtime != "" && !(f.Podman && f.Remote) {
-		return b.opts.Runtime
+		return b.opts.Runtime // a remote Podman has its service's: see elsewhere
 	}
 	return f.Runtime
 }
@@ -379,16 +427,17 @@ func (t *trial) limits(f *facts) map[sandbox.Resource]sandbox.LimitReport {
 		set(sandbox.Processes, map[string]int64{"pids.max": int64(trialLimits.Processes), "pids/pids.max": int64(trialLimits.Processes)})
 		set(sandbox.CPU, map[string]int64{"cpu.max": 50000, "cpu/cpu.cfs_quota_us": 50000})
 	}
+	if n := t.inside.Processes; n > trialLimits.Processes {
+		report[sandbox.Processes] = sandbox.LimitReport{By: fmt.Sprintf("a container had %d processes where %d were allowed", n, trialLimits.Processes)}
+	} else if n > 0 && f.ownUsers() {
+		report[sandbox.Processes] = sandbox.LimitReport{Enforcement: hard, By: "RLIMIT_NPROC in a user namespace of the container's own"}
+	}
 	if _, ok := t.gvisor(); ok {
 		// Sandboxes are started with it; trials are not, which find out.
 		report[sandbox.Processes] = sandbox.LimitReport{Enforcement: hard, By: "gVisor RLIMIT_NPROC"}
 	}
-	if t.watched {
-		for r, what := range map[sandbox.Resource]string{sandbox.Memory: "memory", sandbox.Processes: "processes and threads"} {
-			if report[r].Enforcement == sandbox.Absent {
-				report[r] = sandbox.LimitReport{Enforcement: soft, By: "a watcher of the container's " + what}
-			}
-		}
+	if t.watched && report[sandbox.Memory].Enforcement == sandbox.Absent {
+		report[sandbox.Memory] = sandbox.LimitReport{Enforcement: soft, By: "a watcher of the container's memory"}
 	}
 	return report
 }
