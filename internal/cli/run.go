@@ -61,7 +61,7 @@ type runCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*runCmd) Help() string {
-	return `The program's output appears as it comes. The exit status is the program's: n for sys.exit(n), 1 for an uncaught exception; 124 after a timeout, 125 when Sallyport itself failed, 130 after Ctrl-C.
+	return `The program's output appears as it comes. The exit status is the program's: n for sys.exit(n), 1 for an uncaught exception; 124 after a timeout, 137 when the memory limit ended it, 125 when Sallyport itself failed, 130 after Ctrl-C.
 
 With --backend kaggle or runpod the program runs there, on your own account, where the setting backends allows that. Ctrl-C cancels the run where the service can do so; 'sallyport runs' finds one that goes on.
 

@@ -108,21 +108,20 @@ func testContainer(t *testing.T, name string, opts container.Options) {
 		ProofsFile: os.Getenv(proofsEnv),
 		Leftovers:  func(mark string) []string { return containersLeft(opts.Engine, mark) },
 	})
-	t.Run("example", func(t *testing.T) {
-		env := []string{
-			"SALLYPORT_ENGINE=" + opts.Engine, "SALLYPORT_IMAGE=" + opts.Image, "SALLYPORT_IMAGES_PULL=never",
-			"SALLYPORT_POLICY_MIN_ISOLATION=container",
+	env := []string{
+		"SALLYPORT_ENGINE=" + opts.Engine, "SALLYPORT_IMAGE=" + opts.Image, "SALLYPORT_IMAGES_PULL=never",
+		"SALLYPORT_POLICY_MIN_ISOLATION=container",
+	}
+	if opts.Runtime != "" {
+		env = append(env, "SALLYPORT_CONTAINER_RUNTIME="+opts.Runtime)
+	}
+	for _, name := range []string{"CONTAINERS_STORAGE_CONF", "DOCKER_HOST", "CONTAINER_HOST"} {
+		if v := os.Getenv(name); v != "" {
+			env = append(env, name+"="+v)
 		}
-		if opts.Runtime != "" {
-			env = append(env, "SALLYPORT_CONTAINER_RUNTIME="+opts.Runtime)
-		}
-		for _, name := range []string{"CONTAINERS_STORAGE_CONF", "DOCKER_HOST", "CONTAINER_HOST"} {
-			if v := os.Getenv(name); v != "" {
-				env = append(env, name+"="+v)
-			}
-		}
-		example(t, name, env...)
-	})
+	}
+	t.Run("example", func(t *testing.T) { example(t, name, env...) })
+	t.Run("memory", func(t *testing.T) { outOfMemory(t, name, env...) })
 }
 
 // containersLeft lists what a container engine has of the runs with mark in

@@ -67,6 +67,9 @@ func TestGVisor(t *testing.T) {
 		},
 	})
 	t.Run("example", func(t *testing.T) { example(t, name, "SALLYPORT_ENGINE=gvisor", "SALLYPORT_SESSIONS_SNAPSHOTS=off") })
+	t.Run("memory", func(t *testing.T) {
+		outOfMemory(t, name, "SALLYPORT_ENGINE=gvisor", "SALLYPORT_SESSIONS_SNAPSHOTS=off")
+	})
 }
 
 // TestGVisorAsUser runs [TestGVisor] as the ordinary user that

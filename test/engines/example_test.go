@@ -76,6 +76,30 @@ func example(t *testing.T, name string, env ...string) {
 	}
 }
 
+// outOfMemory runs code that takes more memory than it may: what a person sees of
+// it, and the exit status, are the same on each engine.
+func outOfMemory(t *testing.T, name string, env ...string) {
+	t.Helper()
+	bin := os.Getenv(binaryEnv)
+	if bin == "" {
+		sandboxtest.Skip(t, name+".memory", binaryEnv+" is not set")
+	}
+	home := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), bin, "run", "-c", "kept = []\nwhile True: kept.append(bytearray(8 << 20))")
+	cmd.Dir = home
+	cmd.Env = append([]string{
+		"HOME=" + home, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "SALLYPORT_LIMITS_MEMORY=200m",
+		"XDG_RUNTIME_DIR=" + filepath.Join(home, "run"), "XDG_CACHE_HOME=" + filepath.Join(home, "cache"),
+	}, env...)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, _ := cmd.Output()
+	const want = "sallyport: the sandbox ran out of memory: it may use 200 MB (limits.memory)\n"
+	if got := cmd.ProcessState.ExitCode(); got != 137 || errs.String() != want || len(out) > 0 {
+		t.Errorf("got exit status %d, output %q, errors %q; want 137, nothing, %q", got, out, errs.String(), want)
+	}
+}
+
 // sameLines compares what is printed without its order, which is the file
 // system's.
 func sameLines(a, b string) bool {
