@@ -39,8 +39,9 @@ def npm():
 
 
 @pytest.fixture(scope="session")
-def node22(npm):
-    return str(_must_exist(npm / ".bin/node", "run scripts/setup"))
+def node22():
+    """A Node.js of version 22 or newer."""
+    return str(_must_exist(pathlib.Path(os.environ.get("SALLYPORT_TEST_NODE", ROOT / ".cache/node/bin/node")), "run scripts/setup"))
 
 
 @pytest.fixture

@@ -140,13 +140,9 @@ func TestBackoff(t *testing.T) {
 				t.Errorf("given up during the pause: %v", err)
 			}
 		}
-		began := time.Now()
 		_, err := m.Server(t.Context(), "x")
 		if refused(err) != (i == 4) || !errors.Is(err, ErrStart) || !strings.Contains(err.Error(), "exit status 3") {
 			t.Errorf("start %d: %v", i, err)
-		}
-		if i == 4 && time.Since(began) > time.Second {
-			t.Errorf("refused after %v", time.Since(began))
 		}
 	}
 	// One that starts well and dies each time is held back too.
@@ -175,9 +171,8 @@ func TestCloseDuringAPause(t *testing.T) {
 		}
 	}
 	time.AfterFunc(100*time.Millisecond, func() { _ = m.Close(context.Background()) })
-	began := time.Now()
-	if _, err := m.Server(t.Context(), "x"); err == nil || time.Since(began) > 800*time.Millisecond {
-		t.Errorf("%v after %v", err, time.Since(began))
+	if _, err := m.Server(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "tried again after") {
+		t.Errorf("got %v, want the pause to end with a refusal", err)
 	}
 }
 

@@ -471,7 +471,8 @@ func TestParallelCalls(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if took := time.Since(began); took > 2*time.Second {
+	// One after the other they would take 5 s at least, on any machine.
+	if took := time.Since(began); took > 4*time.Second {
 		t.Errorf("100 calls of 50 ms took %v", took)
 	}
 }

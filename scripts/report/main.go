@@ -48,7 +48,11 @@ type result struct {
 }
 
 func main() {
-	must := flag.String("must", "", "the list of tests that must have passed")
+	var must []string
+	flag.Func("must", "a list of tests that must have passed; may be repeated", func(file string) error {
+		must = append(must, file)
+		return nil
+	})
 	checksPassed := flag.Int("passed-checks", 0, "checks other than tests that passed")
 	checksFailed := flag.Int("failed-checks", 0, "checks other than tests that failed")
 	requirements := flag.String("mapped", "", "a list of requirements; the tests that it names must have passed")
@@ -64,7 +68,7 @@ func main() {
 		}
 		return
 	}
-	ok, err := run(os.Stdout, flag.Arg(0), *must, *requirements, *checksPassed, *checksFailed)
+	ok, err := run(os.Stdout, flag.Arg(0), must, *requirements, *checksPassed, *checksFailed)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 	}
@@ -73,7 +77,7 @@ func main() {
 	}
 }
 
-func run(w io.Writer, dir, must, requirements string, checksPassed, checksFailed int) (bool, error) {
+func run(w io.Writer, dir string, must []string, requirements string, checksPassed, checksFailed int) (bool, error) {
 	results, err := readAll(dir)
 	if err != nil {
 		return false, err
@@ -97,8 +101,8 @@ func run(w io.Writer, dir, must, requirements string, checksPassed, checksFailed
 		}
 		count[o]++
 	}
-	if must != "" {
-		missing, err := unmet(must, results)
+	for _, list := range must {
+		missing, err := unmet(list, results)
 		if err != nil {
 			return false, err
 		}
@@ -117,7 +121,7 @@ func run(w io.Writer, dir, must, requirements string, checksPassed, checksFailed
 			count[failed]++
 		}
 	}
-	if must != "" && len(results) == 0 {
+	if len(must) > 0 && len(results) == 0 {
 		fmt.Fprintln(w, "--- FAIL: no test ran")
 		count[failed]++
 	}

@@ -143,10 +143,10 @@ func TestReport(t *testing.T) {
 			for name, text := range c.files {
 				write(t, filepath.Join(dir, name), text)
 			}
-			must := ""
+			var must []string
 			if c.must != "" {
-				must = filepath.Join(dir, "must.txt")
-				write(t, must, c.must)
+				must = []string{filepath.Join(dir, "must.txt")}
+				write(t, must[0], c.must)
 			}
 			var b strings.Builder
 			ok, err := run(&b, dir, must, "", 0, 0)
@@ -170,7 +170,7 @@ func TestChecksCount(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "root.json"), events)
 	var b strings.Builder
-	if ok, err := run(&b, dir, "", "", 4, 1); err != nil || ok {
+	if ok, err := run(&b, dir, nil, "", 4, 1); err != nil || ok {
 		t.Errorf("a failed check: ok %v, error %v", ok, err)
 	}
 	if !strings.HasSuffix(b.String(), "\n7 passed, 1 failed, 1 skipped\n") {

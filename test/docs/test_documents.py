@@ -123,6 +123,29 @@ def test_readme_gives_its_two_commands():
         assert (ROOT / script).stat().st_mode & 0o111, f"{script} is not executable"
 
 
+def test_scripts_of_the_documents_run_somewhere():
+    """Each script that a document names is run by .ci/run or .ci/nightly, as it is
+    named. What only makes files of the tree is checked by tests of its own."""
+    run = {f: read(ROOT / f) for f in (".ci/run", ".ci/nightly")}
+    elsewhere = {
+        ".ci/run": "test/bareroot/run runs it",
+        ".ci/nightly": "it runs the others",
+        "scripts/vulnerabilities": "before a release: its databases are elsewhere",
+        "scripts/lock": "it changes the lists that the others use",
+        "scripts/configuration": "internal/settings tests that its result is up to date",
+        "scripts/carbontables": "it changes tables of the program",
+    }
+    unrun = set()
+    for document in DOCUMENTS:
+        for name in re.findall(r"(?<![\w/])((?:test|scripts)/(?:[\w-]+/run|[\w-]+)|\.ci/[\w-]+)(?![\w/.-])", read(document)):
+            script = ROOT / name
+            if script.is_file() and script.stat().st_mode & 0o111 and name not in elsewhere and not any(name in text for text in run.values()):
+                unrun.add((by_name(document), name))
+    assert not unrun
+    for name in elsewhere:
+        assert (ROOT / name).exists(), f"{name} is gone: take it off the list"
+
+
 def test_readme_main_job(sallyport, environment, tmp_path):
     """The first command, past the build that made the executable."""
     line = next(l for l in read(ROOT / "README.md").splitlines() if l.startswith("CGO_ENABLED=0 go build"))

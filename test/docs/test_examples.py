@@ -2,7 +2,6 @@
 
 import collections
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -97,23 +96,3 @@ def test_session(sallyport, examples, config, environment):
         "XXIX   brings / kings",
         "the grant ended with its call: " + done.stdout.rsplit(": ", 1)[1].strip(),
     ]
-
-
-def test_readme_commands(sallyport, examples, tmp_path):
-    """The commands of examples/README.md as they stand, npx and all."""
-    text = (examples / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)
-    assert len(blocks) == 3
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/sallyport").symlink_to(sallyport)
-    environment = os.environ | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
-    outputs = []
-    for block in blocks:
-        done = subprocess.run(
-            ["bash", "-euc", block], cwd=examples, env=environment, capture_output=True, text=True, timeout=240
-        )
-        assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
-        outputs.append(done.stdout)
-    assert "# Words of four letters and more" in outputs[0]
-    assert outputs[1].endswith("exit status 1\n")
-    assert "XXIX   brings / kings" in outputs[2]

@@ -63,19 +63,22 @@ def of_a_file(language, body):
 
 
 def of_a_command(line):
-    """The server's command line in a client's own command."""
-    words = shlex.split(line)
+    """The server's command line in a client's own command, which must add it for
+    every folder. test/docs/run runs the commands of the clients that it has."""
+    words = shlex.split(line.replace("$(command -v sallyport)", PATH))
     if words[:2] == ["code", "--add-mcp"]:
         (definition,) = words[2:]
         definition = json.loads(definition)
         assert definition.pop("name") == "sallyport"
         return entry(definition)
-    assert words[1:4] == ["mcp", "add", "sallyport"], line
-    if words[0] in ("claude", "codex"):
-        assert words[4] == "--"
-        return words[5:]
-    assert words[0] == "gemini", f"nobody knows how {words[0]} reads this"
-    return words[4:]
+    assert words[1:3] == ["mcp", "add"], line
+    name, after = {
+        "claude": (["--scope", "user", "sallyport"], ["--"]),
+        "codex": (["sallyport"], ["--"]),
+        "gemini": (["--scope", "user", "sallyport"], []),
+    }[words[0]]
+    assert words[3 : 3 + len(name) + len(after)] == name + after, line
+    return words[3 + len(name) + len(after) :]
 
 
 def snippets():
@@ -142,35 +145,12 @@ def test_servers(sallyport, environment, npm, tmp_path):
     assert (done.returncode, done.stdout) == (0, "[FILE] notes.txt\n"), done.stderr
 
 
-def test_console(sallyport, environment, tmp_path):
-    """Commands without files, and what they print."""
-    lines = block("Without a client", "console").splitlines()
-    shown = [(line[2:], lines[i + 1 : i + 2]) for i, line in enumerate(lines) if line.startswith("$ ")]
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/sallyport").symlink_to(sallyport)
-    environment = environment | {"PATH": f"{tmp_path}/bin:{environment['PATH']}"}
-    tried = 0
-    for command, output in shown:
-        if "examples/" in command or command.endswith("doctor"):
-            continue  # test_examples.py, and the scripts of internal/cli
-        done = subprocess.run(["bash", "-c", command], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-        assert (done.returncode, done.stdout.splitlines()) == (0, output), command
-        tried += 1
-    assert tried >= 1
-
-
-# Blocks that are tried elsewhere, or are pictures.
-ELSEWHERE = {
-    ("Try it", "sh"): "test_documents.py::test_readme_main_job, and .ci/run is what runs this",
-}
-
-
 def test_no_block_is_untried():
+    """Blocks of commands are tried by test/docs/run."""
     for heading, language, body in BLOCKS:
         tried = (
-            language == "mermaid"
+            language in ("mermaid", "sh", "console")
             or heading == "Connect a client"
-            or (heading, language) in ELSEWHERE
-            or (heading, language) in {("Give it servers", "json"), ("Give it servers", "python"), ("Without a client", "console")}
+            or (heading, language) in {("Give it servers", "json"), ("Give it servers", "python")}
         )
         assert tried, f"nothing tries this block of {heading!r}:\n{body}"
