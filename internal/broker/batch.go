@@ -124,7 +124,7 @@ func (b *Broker) batch(ctx context.Context, req Request, engine sandbox.Backend)
 
 func (b *Broker) batchSpec(req Request) sandbox.Spec {
 	spec := sandbox.Spec{
-		Owner: "batch", Limits: b.config.Spec.Limits, Files: req.Files, Code: req.Code,
+		Owner: "batch", Limits: b.config.BatchLimits, Files: req.Files, Code: req.Code,
 		Batch: sandbox.Batch{
 			Filename: req.Filename, Script: req.Script, Args: req.Args, Timeout: b.batchTimeout(req.Timeout), Queue: b.config.Queue,
 			Accelerator: req.Batch.Accelerator, Datasets: req.Batch.Datasets, Keep: req.Batch.Keep,

@@ -41,6 +41,8 @@ type Config struct {
 	// name, and Runs keeps their runs.
 	Batch map[string]sandbox.Backend
 	Runs  *runs.Store
+	// BatchLimits are asked of the place of such a run; zero is what it has.
+	BatchLimits sandbox.Limits
 	// BatchTimeout and BatchMaxTimeout bound a run there: 10 min, 12 h. Queue
 	// bounds how long it may wait to begin: 1 h.
 	BatchTimeout, BatchMaxTimeout, Queue time.Duration

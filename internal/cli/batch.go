@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"sallyport/internal/mcpserver"
@@ -93,6 +94,31 @@ func (a *app) sweep(sys *system) (stop func()) {
 		<-done
 	}
 }
+
+// adopt ends in the background the runs of programs that were killed. stop waits
+// for that, for a moment.
+func (a *app) adopt(sys *system) (stop func()) {
+	if len(sys.batch) == 0 || !sys.runs.Orphans() {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(a.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		sys.runs.Adopt(ctx)
+	}()
+	return func() {
+		defer cancel()
+		select {
+		case <-done:
+		case <-time.After(adoptTime):
+		}
+	}
+}
+
+// adoptTime is how long a command that has ended waits for runs to be cancelled
+// that other programs left.
+const adoptTime = 10 * time.Second
 
 // runFiles are the files that runs left, as resources.
 type runFiles struct{ store *runs.Store }

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"sallyport/internal/carbon/codecarbon"
 	"sallyport/internal/ledger"
 	"sallyport/internal/state"
 )
@@ -409,7 +410,7 @@ func (*carbonSyncCmd) send(ctx context.Context, a *app, e *emissions) (left outb
 		if statusErr != nil {
 			return status, statusErr
 		}
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || codecarbon.Hopeless(err) {
 			return status, err
 		}
 		a.log.Debug("the dashboard", "error", err)

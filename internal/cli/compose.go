@@ -111,6 +111,7 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		Backend:         backend,
 		Batch:           batch,
 		Runs:            s.runs,
+		BatchLimits:     a.limitsAsked(),
 		BatchTimeout:    set.Runs.Timeout,
 		BatchMaxTimeout: set.Runs.MaxTimeout,
 		Queue:           set.Runs.Queue,

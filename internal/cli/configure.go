@@ -83,6 +83,29 @@ func defaultsForHelp() map[string]string {
 	return vars
 }
 
+// limitsAsked are those limits that the user has set. The others are left to
+// the place that runs the code: what is right here may be wrong there.
+func (a *app) limitsAsked() sandbox.Limits {
+	l := limitsOf(a.settings.Limits)
+	is := func(key string) bool { return a.settings.Origin("limits."+key).Layer != settings.LayerDefault }
+	for key, limit := range map[string]*int64{
+		"memory": &l.MemoryBytes, "workspace": &l.WorkspaceBytes, "tmp": &l.TmpBytes, "output": &l.OutputBytes,
+	} {
+		if !is(key) {
+			*limit = 0
+		}
+	}
+	for key, limit := range map[string]*int{"processes": &l.Processes, "openFiles": &l.OpenFiles} {
+		if !is(key) {
+			*limit = 0
+		}
+	}
+	if !is("cpus") {
+		l.CPUs = 0
+	}
+	return l
+}
+
 // limitsOf are the limits in the contract's form.
 func limitsOf(l settings.Limits) sandbox.Limits {
 	return sandbox.Limits{

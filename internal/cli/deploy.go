@@ -125,6 +125,16 @@ func (c *deployRunPodCmd) spec(a *app) (*deploy.Spec, error) {
 			"MAX_EXECUTION_TIME": fmt.Sprintf("%g", a.settings.RunPod.MaxExecutionTime.Seconds()),
 		},
 	}
+	// The kind that was asked for last counts: a flag before a file.
+	if s.CPU != "" && len(s.GPUs) > 0 {
+		layers := []settings.Layer{settings.LayerDefault, settings.LayerFile, settings.LayerEnvironment, settings.LayerFlag}
+		switch gpu, cpu := slices.Index(layers, a.settings.Origin("deploy.runpod.gpu").Layer), slices.Index(layers, a.settings.Origin("deploy.runpod.cpu").Layer); {
+		case gpu > cpu:
+			s.CPU = ""
+		case cpu > gpu:
+			s.GPUs = nil
+		}
+	}
 	switch {
 	case s.Image == "":
 		return nil, errors.New("no image: build deploy/runpod/Dockerfile, push it to a registry and name it with --image (docs/engines/runpod.md)")

@@ -88,6 +88,7 @@ func (c *runCmd) Run(a *app) error {
 		return err
 	}
 	defer sys.close()
+	defer a.adopt(sys)()
 	a.warnOf(sys, c.Server...)
 	a.awaitImage(sys)
 

@@ -59,13 +59,25 @@ func (a *app) runs() (store *runs.Store, done func(), err error) {
 	}, nil
 }
 
+// lookTime bounds how long services are asked how runs are.
+const lookTime = 20 * time.Second
+
+// refresh asks the services how the runs are, and says where that failed.
+func (a *app) refresh(store *runs.Store) {
+	ctx, cancel := context.WithTimeout(a.ctx, lookTime)
+	defer cancel()
+	if err := store.Refresh(ctx); err != nil && a.ctx.Err() == nil {
+		fmt.Fprintf(a.stdio.Err, "sallyport: some runs could not be asked for, and are shown as they were last seen: %s\n", hidden.Escape(err.Error()))
+	}
+}
+
 type runsListCmd struct {
 	JSON bool `help:"Print JSON." name:"json"`
 }
 
 // Help implements kong's HelpProvider.
 func (*runsListCmd) Help() string {
-	return `Runs are found here also when the program that began them has ended. What ended is kept for the time that the setting runs.keep says.
+	return `Runs are found here also when the program that began them has ended. The services are asked how those are that no program follows; one that was begun without --detach and whose program was killed is cancelled. What ended is kept for the time that the setting runs.keep says.
 
 Example:
   sallyport runs list
@@ -79,6 +91,7 @@ func (c *runsListCmd) Run(a *app) error {
 		return err
 	}
 	defer done()
+	a.refresh(store)
 	list, problems := store.List()
 	if c.JSON {
 		if list == nil {
@@ -267,6 +280,14 @@ func (c *runsFetchCmd) Run(a *app) error {
 	record, err := store.Get(c.ID)
 	if err != nil {
 		return err
+	}
+	if record.State != runs.Ended {
+		if err := store.Look(a.ctx, c.ID); err != nil {
+			return err
+		}
+		if record, err = store.Get(c.ID); err != nil {
+			return err
+		}
 	}
 	if record.State != runs.Ended {
 		return fmt.Errorf("run %s has not ended: it is %s (`sallyport runs wait %s` waits for it)", c.ID, record.State, c.ID)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"sallyport/internal/carbon/hardware"
 	"sallyport/internal/sandbox"
 	"sallyport/internal/sandbox/gvisor"
 	"sallyport/internal/sandbox/process"
@@ -165,13 +166,26 @@ func (a *app) executor(place worker.Place) (*worker.Executor, sandbox.Backend, e
 	a.log.Info("code runs in", "engine", report.Backend, "isolation", report.Isolation.String(), "python", report.Python, "gpu", fmt.Sprint(gpu))
 	e, err := worker.NewExecutor(worker.ExecutorConfig{
 		Backend: backend, Report: report, Logger: a.log,
-		Limits: limitsOf(a.settings.Limits), Timeout: timeout, MaxTimeout: s.MaxTimeout,
+		Limits: a.workerLimits(), Timeout: timeout, MaxTimeout: s.MaxTimeout,
 		Grace: a.settings.Timeouts.Grace, StartTimeout: a.settings.Timeouts.Start,
 		Sessions: s.Sessions, Internet: s.Internet && report.Backend == process.Name, PlainFiles: s.Files,
 		Name: "sallyport " + readVersion().Version, Worker: place.WorkerID, Region: a.env["RUNPOD_DC_ID"],
 		Notes: notes, GPU: gpu, Seen: worker.NewSeen(a.workerState().Sub("seen"), a.log),
 	})
 	return e, backend, err
+}
+
+// workerLimits are the limits of jobs that ask for none. A worker's machine is
+// there for its jobs: unless limits.memory says otherwise, they share nine
+// tenths of its memory.
+func (a *app) workerLimits() sandbox.Limits {
+	l := limitsOf(a.settings.Limits)
+	if a.settings.Origin("limits.memory").Layer == settings.LayerDefault {
+		if all := hardware.Memory("/"); all > 0 {
+			l.MemoryBytes = max(l.MemoryBytes, all/10*9/int64(max(1, a.settings.Worker.Concurrency)))
+		}
+	}
+	return l
 }
 
 // workerEngine is the engine that the setting names, or with auto the first

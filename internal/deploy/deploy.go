@@ -158,6 +158,14 @@ func (d *Deployer) Up(ctx context.Context, s *Spec) (*Outcome, error) {
 		if image := endpoint.Text("image"); image != "" && image != s.Image && image != oldImage {
 			wanted["templateId"] = out.Template
 		}
+		// Workers have GPUs or not: the other kind is taken away.
+		other, none := "gpu", any(nil)
+		if len(s.GPUs) > 0 {
+			other, none = "cpu", []any{}
+		}
+		if has := endpoint[other]; has != nil && !covers(has, none) {
+			wanted[other] = none
+		}
 	} else {
 		wanted["templateId"] = out.Template
 	}
@@ -262,10 +270,18 @@ func (d *Deployer) settle(ctx context.Context, out *Outcome, path, what string, 
 		return there, nil
 	}
 	step := Step{"PATCH", path + "/" + there.ID(), change, "otherwise: " + strings.Join(slices.Sorted(maps.Keys(change)), ", ")}
-	if _, err := d.do(ctx, out, step); err != nil {
-		return nil, fmt.Errorf("changing the %s: %w", what, err)
+	made, err := d.do(ctx, out, step)
+	if err != nil {
+		err = fmt.Errorf("changing the %s: %w", what, err)
+	} else if list, _ := made["cpu"].([]any); made["gpu"] != nil && len(list) > 0 {
+		err = fmt.Errorf("RunPod has set both a GPU and a CPU for the %s %s", what, want.Name())
 	}
-	return there, nil
+	_, gpu := change["gpu"]
+	_, cpu := change["cpu"]
+	if err != nil && gpu && cpu {
+		return nil, fmt.Errorf("%w; where RunPod does not change workers with a GPU to workers without one, remove the endpoint (sallyport deploy runpod --destroy) and deploy it again: its ID is another one then", err)
+	}
+	return there, err
 }
 
 func (d *Deployer) remove(ctx context.Context, out *Outcome, path, what string) error {

@@ -301,3 +301,25 @@ func TestTwoOfAName(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestFromGPUToCPU: and back; the other kind does not stay.
+func TestFromGPUToCPU(t *testing.T) {
+	d := fixture(t, runpodtest.Options{})
+	gpu, cpu := spec(), spec()
+	cpu.GPUs, cpu.CPU, cpu.VCPUs = nil, "cpu3c", 2
+	d.up(t, gpu)
+	for i, s := range []*Spec{cpu, gpu, cpu} {
+		d.up(t, s)
+		all, err := d.d.API.Endpoints(t.Context())
+		if err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+		cpus, _ := all[0]["cpu"].([]any)
+		if hasGPU := all[0]["gpu"] != nil; hasGPU != (len(s.GPUs) > 0) || (len(cpus) > 0) == hasGPU {
+			t.Errorf("change %d: gpu %v, cpu %v", i, all[0]["gpu"], all[0]["cpu"])
+		}
+		if out := d.up(t, s); len(out.Steps) != 0 {
+			t.Errorf("again: %v", steps(out))
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"sallyport/internal/sandbox"
@@ -56,6 +57,11 @@ func (j *Job) Wait(ctx context.Context, observe func(sandbox.Progress)) (*Record
 		})
 	}
 	result, err := results.Result(ctx)
+	return j.over(ctx, result, err)
+}
+
+// over keeps what Result answered.
+func (j *Job) over(ctx context.Context, result sandbox.BatchResult, err error) (*Record, error) {
 	if errors.Is(err, sandbox.ErrGone) {
 		result, err = sandbox.BatchResult{End: sandbox.BatchLost, ExitCode: -1, Error: err.Error()}, nil
 	}
@@ -65,6 +71,37 @@ func (j *Job) Wait(ctx context.Context, observe func(sandbox.Progress)) (*Record
 	j.ended(ctx, result)
 	r := j.Record()
 	return &r, nil
+}
+
+// settle is how long a run that tells that it goes on may still say that it has
+// ended.
+const settle = time.Second
+
+// look asks the service once how the run is, and keeps that. A run that has
+// ended is fetched.
+func (j *Job) look(ctx context.Context) error {
+	if j.Record().State == Ended {
+		return nil
+	}
+	results, ok := sandbox.As[sandbox.BatchResulter](j.run)
+	if !ok {
+		return sandbox.ErrUnsupported
+	}
+	looking, stop := context.WithCancel(ctx)
+	defer stop()
+	var once sync.Once
+	if o, ok := sandbox.As[sandbox.Observer](j.run); ok {
+		o.Observe(func(p sandbox.Progress) {
+			j.note(p)
+			once.Do(func() { time.AfterFunc(settle, stop) })
+		})
+	}
+	result, err := results.Result(looking)
+	if err != nil && looking.Err() != nil && ctx.Err() == nil {
+		return nil // it goes on
+	}
+	_, err = j.over(ctx, result, err)
+	return err
 }
 
 // note keeps what a run tells of itself.

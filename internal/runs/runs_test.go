@@ -100,6 +100,13 @@ func (r *remote) Wait(ctx context.Context) (sandbox.Exit, error) {
 }
 func (r *remote) Destroy(context.Context) error { r.destroyed++; return nil }
 func (r *remote) Result(ctx context.Context) (sandbox.BatchResult, error) {
+	if r.observe != nil {
+		select {
+		case <-r.done: // nothing is told of a run that has ended
+		default:
+			r.observe(sandbox.Progress{State: "running", Running: true})
+		}
+	}
 	select {
 	case <-r.done:
 		return r.result, nil
@@ -453,5 +460,53 @@ func TestURI(t *testing.T) {
 		if _, _, ok := ParseURI(uri); ok {
 			t.Errorf("%q was accepted", uri)
 		}
+	}
+}
+
+// TestRefresh: records say what the services say, and runs of programs that
+// were killed are ended.
+func TestRefresh(t *testing.T) {
+	svc := newService()
+	s := newStore(t, svc)
+	ended, endedRun := begin(t, s, Options{Detached: true})
+	goes, _ := begin(t, s, Options{Detached: true})
+	left, leftRun := begin(t, s, Options{})
+	followed, followedRun := begin(t, s, Options{})
+	for _, j := range []*Job{ended, goes, left} {
+		j.Close() // its program has ended, somehow
+	}
+	endedRun.files = map[string]string{"plot.png": "picture"}
+	endedRun.end(sandbox.BatchResult{Stdout: []byte("out"), ExitCode: 3})
+	if !s.Orphans() {
+		t.Error("no run is to be ended, want one")
+	}
+	if err := s.Refresh(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if s.Orphans() {
+		t.Error("a run is still to be ended")
+	}
+	for _, want := range []struct {
+		j     *Job
+		state State
+		end   sandbox.BatchEnd
+	}{{ended, Ended, ""}, {goes, Running, ""}, {left, Ended, sandbox.BatchCancelled}, {followed, Queued, ""}} {
+		r, err := s.Get(want.j.ID())
+		if err != nil || r.State != want.state || r.Result != nil && r.Result.End != want.end {
+			t.Errorf("got %+v, %v; want %s %s", r, err, want.state, want.end)
+		}
+	}
+	if r, _ := s.Get(ended.ID()); !r.Fetched || r.Result.ExitCode != 3 || endedRun.destroyed != 1 || text(t, s, ended.ID(), false) != "out" {
+		t.Errorf("the run that had ended: %+v, removed %d times", r, endedRun.destroyed)
+	}
+	select {
+	case <-leftRun.done:
+	default:
+		t.Error("the run of a killed program was not cancelled")
+	}
+	select {
+	case <-followedRun.done:
+		t.Error("a run that a program follows was ended")
+	default:
 	}
 }

@@ -3,6 +3,8 @@ package runs
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"sallyport/internal/sandbox"
@@ -52,6 +54,81 @@ func (s *Store) Sweep(ctx context.Context) {
 		}
 		for _, id := range gone {
 			s.log.Info("ended a run without a record", "backend", name, "run", id)
+		}
+	}
+}
+
+// Refresh asks the services how the runs are that have not ended and that no
+// program follows, so that their records say so. Those that were not meant to
+// go on alone are ended, as by Sweep. The error is of runs that could not be
+// asked for.
+func (s *Store) Refresh(ctx context.Context) error {
+	list, _ := s.List() // what cannot be read is told by whoever lists
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	few := make(chan struct{}, 8)
+	for _, r := range list {
+		if r.State == Ended {
+			continue
+		}
+		all.Go(func() {
+			few <- struct{}{}
+			defer func() { <-few }()
+			if !r.Detached {
+				s.adopt(ctx, r.ID)
+				return
+			}
+			if err := s.Look(ctx, r.ID); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// Look asks the service how a run is, unless another program follows it and
+// keeps its record. A run that has ended is fetched.
+func (s *Store) Look(ctx context.Context, id string) error {
+	j, err := s.Attach(ctx, id)
+	if errors.Is(err, ErrFollowed) || errors.Is(err, ErrUnknown) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	if err := j.look(ctx); err != nil {
+		return fmt.Errorf("run %s: %w", id, err)
+	}
+	return nil
+}
+
+// Orphans says whether there are runs to be ended: of programs that have died.
+func (s *Store) Orphans() bool {
+	list, _ := s.List()
+	for _, r := range list {
+		if r.State == Ended || r.Detached {
+			continue
+		}
+		if unlock, ok, err := s.dir.TryLock(r.ID); err == nil && ok {
+			unlock()
+			return true
+		}
+	}
+	return false
+}
+
+// Adopt ends the runs of programs that have died, where their services can do
+// that.
+func (s *Store) Adopt(ctx context.Context) {
+	list, _ := s.List()
+	for _, r := range list {
+		if r.State != Ended && !r.Detached && ctx.Err() == nil {
+			s.adopt(ctx, r.ID)
 		}
 	}
 }

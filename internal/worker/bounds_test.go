@@ -14,6 +14,7 @@ import (
 
 	"sallyport/internal/sandbox/runpod/job"
 	"sallyport/internal/sandbox/runpod/runpodtest"
+	"sallyport/internal/session"
 	"sallyport/internal/state"
 )
 
@@ -145,3 +146,25 @@ func TestPollsThatBringNothing(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestStreamEndsWithTheOutputLimit: what a result leaves out is not streamed,
+// and code that writes it does not wait for it.
+func TestStreamEndsWithTheOutputLimit(t *testing.T) {
+	var got [2]strings.Builder
+	s := newStreamer(1001, func(c job.Chunk) {
+		if c.At != int64(got[0].Len()) && c.Stdout != "" || c.At != int64(got[1].Len()) && c.Stderr != "" {
+			t.Errorf("a chunk at %d after %d and %d bytes", c.At, got[0].Len(), got[1].Len())
+		}
+		got[0].WriteString(c.Stdout)
+		got[1].WriteString(c.Stderr)
+	})
+	s.write(session.Stderr, []byte("é"))
+	for range 100 {
+		s.write(session.Stdout, []byte(strings.Repeat("é", 1<<20)))
+	}
+	s.write(session.Stderr, []byte("late"))
+	s.close()
+	if want := strings.Repeat("é", 249); got[0].String() != want || got[1].String() != "é" {
+		t.Errorf("got %d and %d bytes, want %d and 2", got[0].Len(), got[1].Len(), len(want))
+	}
+}

@@ -295,7 +295,7 @@ func (e *Executor) run(ctx context.Context, j Job, in *job.Input, req *job.Reque
 	if emit != nil && wants.Stream {
 		answer.Attempt = strings.ToLower(rand.Text())
 		emit(job.Chunk{Started: &job.Started{Attempt: answer.Attempt, Worker: e.config.Worker}})
-		st := newStreamer(emit)
+		st := newStreamer(spec.Limits.WithDefaults().OutputBytes, emit)
 		defer st.close()
 		sink = st.write
 	}

@@ -20,11 +20,12 @@ const (
 // streamer makes chunks of what code writes, on a goroutine of its own.
 type streamer struct {
 	emit func(job.Chunk)
+	room int64 // how much of both streams is still sent; under mu
 	wake chan struct{}
 	done chan struct{}
 
 	mu     sync.Mutex
-	room   sync.Cond // less waits than streamBuffer
+	less   sync.Cond // less waits than streamBuffer
 	parts  []part
 	size   int
 	at     [2]int64 // how much of each stream came before what waits
@@ -37,9 +38,11 @@ type part struct {
 	at     int64
 }
 
-func newStreamer(emit func(job.Chunk)) *streamer {
-	s := &streamer{emit: emit, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	s.room.L = &s.mu
+// newStreamer sends as much as the beginning that a result keeps of that much
+// output: what comes after it is no continuation of what was sent.
+func newStreamer(output int64, emit func(job.Chunk)) *streamer {
+	s := &streamer{emit: emit, room: output - output/2, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	s.less.L = &s.mu
 	go s.run()
 	return s
 }
@@ -47,8 +50,18 @@ func newStreamer(emit func(job.Chunk)) *streamer {
 // write takes output. It waits while too much of it does.
 func (s *streamer) write(stream session.Stream, p []byte) {
 	s.mu.Lock()
-	for s.size > streamBuffer && !s.closed {
-		s.room.Wait()
+	for s.size > streamBuffer && s.room > 0 && !s.closed {
+		s.less.Wait()
+	}
+	if int64(len(p)) > s.room {
+		p = p[:wholeRunes(p[:s.room])]
+		s.room = 0
+	} else {
+		s.room -= int64(len(p))
+	}
+	if len(p) == 0 {
+		s.mu.Unlock()
+		return
 	}
 	i := index(stream)
 	last := len(s.parts) - 1
@@ -77,7 +90,7 @@ func index(s session.Stream) int {
 func (s *streamer) close() {
 	s.mu.Lock()
 	s.closed = true
-	s.room.Broadcast()
+	s.less.Broadcast()
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -132,7 +145,7 @@ func (s *streamer) send() bool {
 		s.parts = s.parts[1:]
 	}
 	s.size -= n
-	s.room.Broadcast()
+	s.less.Broadcast()
 	s.mu.Unlock()
 	s.emit(c)
 	return true

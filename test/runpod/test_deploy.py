@@ -66,3 +66,18 @@ def test_problems_are_told(deploy):
     deploy("--name", "bad", "--destroy")
     wrong = deploy("--name", "x", "--image", "a/b:1", "--idle-timeout", "2h", expect=2)
     assert "--idle-timeout" in wrong.stderr
+
+
+def test_from_gpu_to_cpu(deploy, fake):
+    """The kind that was asked for last is the only one, whatever a file says."""
+    args = ("--name", "kind", "--image", "a/b:1", "--no-wait")
+    deploy(*args, "--gpu", "ADA_24")
+    before = len(changes(fake))
+    deploy(*args, "--cpu", "cpu3c", SALLYPORT_DEPLOY_RUNPOD_GPU="ADA_24")
+    patches = [body for method, path, body in changes(fake)[before:] if "/serverless/" in path]
+    assert patches == [{"cpu": [{"id": "cpu3c", "vcpuCount": 2}], "gpu": None}]
+    before = len(changes(fake))
+    deploy(*args, "--gpu", "ADA_24", SALLYPORT_DEPLOY_RUNPOD_CPU="cpu3c")
+    (patch,) = [body for method, path, body in changes(fake)[before:] if "/serverless/" in path]
+    assert patch == {"cpu": [], "gpu": {"count": 1, "pools": ["ADA_24"]}}
+    deploy("--name", "kind", "--destroy")

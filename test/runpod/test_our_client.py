@@ -3,6 +3,7 @@
 import json
 import signal
 
+import pytest
 from conftest import wait_for
 
 
@@ -65,11 +66,47 @@ def start_sleeping(our_client_process, fake, endpoint, tmp_path):
     return process
 
 
-def test_ctrl_c_cancels(our_client_process, fake, endpoint, python_worker, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_cancels(our_client_process, fake, endpoint, python_worker, tmp_path, number):
     python_worker(endpoint)
     process = start_sleeping(our_client_process, fake, endpoint, tmp_path)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    process.send_signal(number)
+    status = process.wait(60)
+    assert status == 130 if number == signal.SIGINT else status != 0
+    assert fake.jobs(endpoint)[-1]["Status"] == "CANCELLED"
+
+
+def test_the_list_asks_the_service(our_client, fake, endpoint, python_worker, tmp_path):
+    accept = {"RUNPOD_ACCEPT_UNKNOWN_WORKER": "true"}
+    (tmp_path / "x.py").write_text("import time; time.sleep(3); print('on its own')")
+    python_worker(endpoint)
+    our_client(endpoint, "run", "--backend", "runpod", "--detach", "x.py", **accept)
+
+    def listed():
+        (run,) = json.loads(our_client(endpoint, "runs", "list", "--json", **accept).stdout)["runs"]
+        return run
+
+    wait_for(lambda: fake.jobs(endpoint)[-1]["Status"] == "IN_PROGRESS", 60)
+    run = wait_for(lambda: listed() if listed()["state"] == "ended" else None, 60)
+    assert run["result"]["stdoutBytes"] == len("on its own\n")
+    # And so does fetch.
+    our_client(endpoint, "run", "--backend", "runpod", "--detach", "x.py", **accept)
+    second = wait_for(lambda: fake.jobs(endpoint)[-1] if len(fake.jobs(endpoint)) > 2 and fake.jobs(endpoint)[-1]["Status"] == "COMPLETED" else None, 60)
+    assert second
+    names = sorted(p.stem for p in (tmp_path / "state" / "runs").glob("run-*.json"))
+    (new,) = [n for n in names if n != run["id"]]
+    our_client(endpoint, "runs", "fetch", new, "--out", "got", **accept)
+    assert (tmp_path / "got" / f"{new}.stdout").read_text() == "on its own\n"
+
+
+@pytest.mark.parametrize("command", [("runs", "list"), ("run", "-c", "1")])
+def test_any_next_command_cancels_what_a_crash_left(our_client, our_client_process, fake, endpoint, python_worker, tmp_path, command):
+    python_worker(endpoint)
+    process = start_sleeping(our_client_process, fake, endpoint, tmp_path)
+    process.kill()
+    process.wait(20)
+    assert fake.jobs(endpoint)[-1]["Status"] == "IN_PROGRESS"
+    our_client(endpoint, *command, expect=None, RUNPOD_ACCEPT_UNKNOWN_WORKER="true")
     assert fake.jobs(endpoint)[-1]["Status"] == "CANCELLED"
 
 

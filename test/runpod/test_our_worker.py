@@ -195,3 +195,24 @@ def test_files_of_a_plain_job(client, endpoint, our_worker):
     output = client.run({"input": {"code": "open('a.bin', 'wb').write(b'abc')"}}).output(timeout=60)
     (file,) = output["sallyport"]["files"]
     assert file["path"] == "a.bin" and base64.b64decode(file["data"]) == b"abc"
+
+
+def test_much_output(our_client, our_client_process, fake, endpoint, our_worker, engine, tmp_path):
+    """What is over the worker's limit is left out, and is no failure."""
+    our_worker(endpoint, WORKER_ENGINE=engine)
+    (tmp_path / "x.py").write_text("for i in range(50):\n    print('x' * (1 << 20))\nprint('the end')")
+    done = our_client(endpoint, "run", "--backend", "runpod", "--timeout", "120", "x.py", timeout=180)
+    assert done.stdout.startswith("xxx") and done.stdout.endswith("x\nthe end\n") and len(done.stdout) < 3 << 20
+    assert "left out" in done.stdout
+
+
+def test_the_workers_own_limits(our_client, fake, endpoint, our_worker, engine, tmp_path):
+    """Only what the user has set travels with a job."""
+    our_worker(endpoint, WORKER_ENGINE=engine)
+    (tmp_path / "x.py").write_text("held = bytearray(b'x') * (700 << 20)\nprint(len(held) >> 20)")
+    done = our_client(endpoint, "run", "--backend", "runpod", "x.py", timeout=180)
+    assert done.stdout == "700\n"
+    limited = our_client(endpoint, "run", "--backend", "runpod", "x.py", expect=None, timeout=180, LIMITS_MEMORY="300m")
+    assert limited.returncode != 0 and "700" not in limited.stdout
+    limits = [j["Input"]["sallyport"].get("limits", {}) for j in fake.jobs(endpoint) if "code" in j["Input"]["sallyport"]]
+    assert limits == [{}, {"memoryBytes": 300 << 20}]

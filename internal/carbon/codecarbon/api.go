@@ -93,7 +93,15 @@ var (
 	errUncertain = errors.New("it is not known whether it was taken")
 	// errRefused: it was not taken, and never will be as it is.
 	errRefused = errors.New("refused")
+	// errToken: so will be everything else that is sent with this token.
+	errToken = fmt.Errorf("%w: the token is not accepted", errRefused)
 )
+
+// Hopeless says whether an error of Send will be the same next time, unless
+// somebody changes something.
+func Hopeless(err error) bool {
+	return errors.Is(err, errToken) || errors.Is(err, errRefused) && !errors.Is(err, errLater) && !errors.Is(err, errUncertain)
+}
 
 // api is a dashboard.
 type api struct {
@@ -156,6 +164,8 @@ func (a *api) do(ctx context.Context, method, path string, body any) ([]byte, er
 	}
 	kind := errRefused
 	switch resp.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		kind = errToken
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		kind = errLater
 	default:

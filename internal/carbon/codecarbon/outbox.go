@@ -293,6 +293,9 @@ func (o *Outbox) Send(ctx context.Context, all bool) error {
 		}
 		if err := o.sendOne(ctx, name, all); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
+			if errors.Is(err, errToken) {
+				break // every other stream would be refused, too
+			}
 		}
 	}
 	err = errors.Join(errs...)
@@ -304,6 +307,9 @@ func (o *Outbox) Send(ctx context.Context, all bool) error {
 	}
 	const least, most = 2 * time.Second, 10 * time.Minute
 	o.wait = min(most, max(least, 2*o.wait))
+	if Hopeless(err) {
+		o.wait = most
+	}
 	o.until = o.opts.Now().Add(o.wait/2 + rand.N(o.wait))
 	return err
 }

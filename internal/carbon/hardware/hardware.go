@@ -38,6 +38,22 @@ func Profile(root string) carbon.Profile {
 	return p
 }
 
+// Memory is how much memory programs here may use together: the machine's, or
+// less where this is a container with a limit. 0 is not known.
+func Memory(root string) int64 {
+	least := Profile(root).MemoryBytes
+	for _, file := range []string{"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		raw, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64); err == nil && n > 0 && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	return least
+}
+
 func readCPUInfo(raw []byte, p *carbon.Profile) {
 	sockets := map[string]bool{}
 	processors := 0

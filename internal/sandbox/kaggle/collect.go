@@ -75,6 +75,10 @@ func (r *run) collect(ctx context.Context, s statusAnswer) (*outcome, error) {
 	if o == nil {
 		o = r.undecided(s, l, &h, err)
 	}
+	if err != nil { // the only copy is not removed
+		o.left = true
+		o.result.Notes = append(slices.Clone(o.result.Notes), "what it left stays at "+h.URL)
+	}
 	return o, nil
 }
 
@@ -89,17 +93,31 @@ func (r *run) decoded(ctx context.Context, l *listing, h *handle) (*outcome, err
 	if l.files[resultFile] == "" {
 		return nil, nil
 	}
-	var data bytes.Buffer
-	_, err := r.backend.fetch(ctx, r.about(), l, resultFile, maxResult(h.OutputBytes), func() (writer, error) {
-		data.Reset()
-		return discardClose{&data}, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("its result file could not be fetched: %w", err)
-	}
-	result, streams, err := decodeResult(&data, r.id, h.CodeSHA256, h.OutputBytes)
-	if err != nil {
-		return nil, fmt.Errorf("its result file is not one of this run: %w", err)
+	var result *wireResult
+	var streams [2][]byte
+	for try := 1; ; try++ { // one that was damaged on the way is fetched again
+		var data bytes.Buffer
+		_, err := r.backend.fetch(ctx, r.about(), l, resultFile, maxResult(h.OutputBytes), func() (writer, error) {
+			data.Reset()
+			return discardClose{&data}, nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("its result file could not be fetched: %w", err)
+		}
+		result, streams, err = decodeResult(&data, r.id, h.CodeSHA256, h.OutputBytes)
+		if err == nil {
+			break
+		}
+		const tries = 3
+		if try == tries {
+			return nil, fmt.Errorf("its result file is not one of this run: %w", err)
+		}
+		if err := wait(ctx, r.backend.opts.Poll); err != nil {
+			return nil, err
+		}
+		if fresh, err := r.backend.list(ctx, r.about()); err == nil && fresh.files[resultFile] != "" {
+			l.files = fresh.files
+		}
 	}
 	o := &outcome{result: result.batchResult(streams, h)}
 	var left int

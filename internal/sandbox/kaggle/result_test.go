@@ -477,3 +477,22 @@ func TestAccelerators(t *testing.T) {
 		}
 	}
 }
+
+// TestDamagedResult: a result file that cannot be read is asked for again, and
+// where it never can be, the run is not removed.
+func TestDamagedResult(t *testing.T) {
+	w := newWorld(t, false)
+	w.service.Inject(kaggletest.Fault{Call: "storage", Kernel: resultFile, Kind: kaggletest.Short, Times: 2})
+	if got := w.result(w.start(w.engine(), w.spec("print('whole')"))); got.End != sandbox.BatchExited || string(got.Stdout) != "whole\n" {
+		t.Errorf("got %+v, want the result", got)
+	}
+	w.service.Inject(kaggletest.Fault{Call: "storage", Kernel: resultFile, Kind: kaggletest.Short, Times: -1})
+	r := w.start(w.engine(), w.spec("print('never')"))
+	got := w.result(r)
+	if err := r.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got.End != sandbox.BatchFailed || !strings.Contains(strings.Join(got.Notes, "\n"), "stays at") || len(w.service.Kernels()) == 0 {
+		t.Errorf("got %+v, and %d scripts are left; want a failure, and the script", got, len(w.service.Kernels()))
+	}
+}

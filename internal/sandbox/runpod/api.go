@@ -78,6 +78,19 @@ func (t *trouble) Error() string {
 
 func (t *trouble) Unwrap() error { return t.err }
 
+// instead says what came instead of the answer to a submission.
+func (t *trouble) instead() string {
+	switch {
+	case t.status != 0:
+		return fmt.Sprintf("RunPod answered the submission with HTTP %d%s", t.status, after(": ", t.text))
+	case errors.Is(t.err, context.DeadlineExceeded):
+		return "RunPod did not answer the submission in time"
+	case errors.Is(t.err, errTooLarge):
+		return "RunPod's answer to the submission is too large to be read"
+	}
+	return "the connection to RunPod broke before it answered"
+}
+
 // passing: it can be otherwise a moment later.
 func (t *trouble) passing() bool {
 	return t.status == 0 && !errors.Is(t.err, errRefusedHere) || t.status == 408 || t.status == 425 || t.status == 429 || t.status >= 500 || t.status/100 == 2
@@ -85,6 +98,9 @@ func (t *trouble) passing() bool {
 
 // errRefusedHere marks what this side refuses, such as a redirect.
 var errRefusedHere = errors.New("refused")
+
+// errTooLarge is an answer of more than maxAnswer.
+var errTooLarge = fmt.Errorf("%w: the answer is larger than %d MiB", errRefusedHere, maxAnswer>>20)
 
 // call makes one request.
 func (a *api) call(ctx context.Context, op, path string, query url.Values, body []byte) ([]byte, *trouble) {
@@ -139,7 +155,12 @@ func (a *api) call(ctx context.Context, op, path string, query url.Values, body 
 	if res.StatusCode/100 != 2 {
 		limit = maxTrouble
 	}
-	answer, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
+	var answer []byte
+	if op == "requests" && limit == maxAnswer { // it has the inputs of all jobs, of which few words matter
+		answer, err = abridged(res.Body, limit)
+	} else {
+		answer, err = io.ReadAll(io.LimitReader(res.Body, limit+1))
+	}
 	switch {
 	case res.StatusCode/100 != 2:
 		t.retry = retryAfter(res.Header)
@@ -152,7 +173,7 @@ func (a *api) call(ctx context.Context, op, path string, query url.Values, body 
 		t.status, t.err = 0, inTime(ctx, plainError(err))
 		return nil, t
 	case int64(len(answer)) > limit:
-		t.status, t.err = 0, fmt.Errorf("%w: the answer is larger than %d MiB", errRefusedHere, maxAnswer>>20)
+		t.status, t.err = 0, errTooLarge
 		return nil, t
 	case !json.Valid(answer):
 		t.text = "the answer is not JSON"

@@ -141,23 +141,36 @@ func (b *Backend) worker(ctx context.Context, endpoint string, wait time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	// A question has no effect: it may be asked again.
-	r := &run{b: b, api: b.api(endpoint), spec: runSpec{Endpoint: endpoint, Queue: wait, Timeout: probeRuntime, TTL: ttl, Sent: time.Now()}, probe: true}
 	patience := time.AfterFunc(sayWaiting, func() {
 		b.log.Warn("runpod: no code is sent before a worker has said what it enforces, and none has answered yet: one may be starting", "endpoint", endpoint)
 	})
 	defer patience.Stop()
-	st, t := b.submit(ctx, r.api, "runsync", body, true)
-	if t != nil {
-		return nil, b.explain("probe", endpoint, t)
+	// A question has no effect: one that RunPod loses is asked again.
+	const questions = 3
+	began := time.Now()
+	var r *run
+	var res sandbox.BatchResult
+	for asked := 1; ; asked++ {
+		r = &run{b: b, api: b.api(endpoint), spec: runSpec{Endpoint: endpoint, Queue: wait, Timeout: probeRuntime, TTL: ttl, OutputBytes: maxTrouble, Sent: time.Now()}, probe: true}
+		st, t := b.submit(ctx, r.api, "runsync", body, true)
+		if t != nil {
+			return nil, b.explain("probe", endpoint, t)
+		}
+		r.adopt(st)
+		res, err = r.Result(ctx)
+		lost := errors.Is(err, sandbox.ErrGone) || err == nil && r.died
+		if !lost || asked == questions || time.Since(began) >= max(wait, time.Minute) {
+			break
+		}
+		b.log.Warn("runpod: RunPod lost the job that asks the worker what it enforces: it is sent again", "endpoint", endpoint)
 	}
-	r.adopt(st)
-	res, err := r.Result(ctx)
 	if err != nil {
 		_ = r.Destroy(ctx)
 		return nil, err
 	}
 	switch {
+	case r.died:
+		return nil, b.fail("probe", sandbox.ErrUnavailable, "%s", res.Error)
 	case res.End == sandbox.BatchExpired:
 		return nil, fmt.Errorf("%w: %s", errSleeping, res.Error)
 	case speaks(r.answer):

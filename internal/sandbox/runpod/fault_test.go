@@ -424,3 +424,78 @@ func TestAThousandJobs(t *testing.T) {
 		}
 	})
 }
+
+// TestDoubtfulSubmission: of a submission that may have arrived it is said what
+// came instead of an answer.
+func TestDoubtfulSubmission(t *testing.T) {
+	for want, fault := range map[string]runpodtest.Fault{
+		"HTTP 500":                    {Status: 500},
+		"HTTP 200: the answer is not": {Garbage: true},
+		"the connection to RunPod":    {Before: true},
+	} {
+		bubble(t, runpodtest.Options{}, nil, func(f *fixture) {
+			f.work("w1", &speaker{report: strong()})
+			if _, err := f.engine.Probe(f.ctx); err != nil {
+				t.Fatal(err)
+			}
+			fault.Op, fault.Times = "run", 1
+			f.fake.Inject(fault)
+			f.fake.Inject(runpodtest.Fault{Op: "requests", Status: 404})
+			res := f.result(f.start(spec("x")))
+			if res.End != sandbox.BatchLost || f.fake.Count("run") != 1 || !strings.Contains(res.Error, want) || want[:4] == "HTTP" && strings.Contains(res.Error, "connection") {
+				t.Errorf("got %q of %d submissions, want %q", res.Error, f.fake.Count("run"), want)
+			}
+		})
+	}
+}
+
+// TestAnswerLostAmongLargeJobs: the list of requests has the inputs of all jobs,
+// which are larger together than any answer that is held.
+func TestAnswerLostAmongLargeJobs(t *testing.T) {
+	bubble(t, runpodtest.Options{}, nil, func(f *fixture) {
+		f.work("w1", &speaker{report: strong()})
+		for range 4 {
+			large := spec("large")
+			large.Files = []sandbox.File{{Path: "x", Data: make([]byte, 7<<20)}}
+			f.result(f.start(large))
+		}
+		f.fake.Inject(runpodtest.Fault{Op: "run", Times: 1, After: true})
+		s := spec("small \" \\u0041 " + strings.Repeat("\\\"\u00e9\n", 500)) // no escape is cut in two
+		s.ID = "run-lost"
+		if res := f.result(f.start(s)); string(res.Stdout) != "ran "+s.Code+"\n" {
+			t.Errorf("got %+v, want the run's result", res)
+		}
+	})
+}
+
+// TestAStreamThatIsTooLarge: what the result has, too, is no failure.
+func TestAStreamThatIsTooLarge(t *testing.T) {
+	bubble(t, runpodtest.Options{}, nil, func(f *fixture) {
+		f.work("w1", &speaker{report: strong(), play: func(_ context.Context, _ *job.Input, emit func(job.Chunk)) *job.Output {
+			part := strings.Repeat("x", 1<<20)
+			for i := range 50 {
+				emit(job.Chunk{Stdout: part, At: int64(i) << 20})
+			}
+			return &job.Output{Stdout: "the result", Sallyport: &job.Answer{Truncated: &job.Truncated{Stdout: 50<<20 - 10}}}
+		}})
+		res := f.result(f.start(spec("x")))
+		if res.End != sandbox.BatchExited || string(res.Stdout) != "the result" || res.Truncated.Stdout != 50<<20-10 {
+			t.Errorf("got %s %q, %q, %+v; want the result", res.End, res.Error, res.Stdout, res.Truncated)
+		}
+	})
+}
+
+// TestALostProbe: a job without code that RunPod loses is sent again.
+func TestALostProbe(t *testing.T) {
+	bubble(t, runpodtest.Options{}, nil, func(f *fixture) {
+		began := time.Now()
+		f.fake.Inject(runpodtest.Fault{Op: "status", Status: 404, If: func(*http.Request) bool { return time.Since(began) < 40*time.Second }})
+		go func() {
+			time.Sleep(45 * time.Second)
+			f.work("w1", &speaker{report: strong()})
+		}()
+		if res := f.result(f.start(spec("x"))); string(res.Stdout) != "ran x\n" || f.fake.Count("runsync") < 2 || f.fake.Count("run") != 1 {
+			t.Errorf("got %+v after %d questions and %d submissions; want more than one question, and the run", res, f.fake.Count("runsync"), f.fake.Count("run"))
+		}
+	})
+}

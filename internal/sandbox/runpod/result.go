@@ -51,7 +51,7 @@ func (r *run) conclude(_ context.Context, st *jobStatus) (sandbox.BatchResult, e
 	case failed:
 		text, lost := failureText(st.Error)
 		res.End, res.Error = sandbox.BatchFailed, "the run failed at RunPod"+after(": ", text)
-		if lost {
+		if r.died = lost; lost {
 			res.Error += "; its worker died each time that it was tried. Code that takes more memory than the worker has ends like this"
 		}
 		if strings.EqualFold(text, "Execution timed out") { // as the first workers say it

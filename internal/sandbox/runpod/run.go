@@ -61,6 +61,7 @@ type run struct {
 
 	// The follower's own:
 	lastStatus string
+	died       bool       // no worker survived it, as RunPod says
 	first      *jobStatus // what the submission was answered with
 	said       string     // the last state that was told
 	began      time.Time
@@ -244,6 +245,8 @@ func (r *run) look(ctx context.Context) (st *jobStatus, moved bool, err error) {
 			}
 		case t.status == 400 || t.status == 404 || t.status == 405:
 			r.noStream = t.status != 404
+		case errors.Is(t.err, errTooLarge): // the result has its output, too
+			r.noStream = true
 		default:
 			return nil, false, t
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -47,6 +48,7 @@ type runSpec struct {
 	Job          string            `json:"job,omitempty"` // empty: not known
 	Sync         bool              `json:"sync,omitempty"`
 	Sent         time.Time         `json:"sent"`
+	Doubt        string            `json:"doubt,omitempty"` // what came instead of an answer to the submission
 	Timeout      time.Duration     `json:"timeout"`
 	Queue        time.Duration     `json:"queue"`
 	TTL          time.Duration     `json:"ttl"`
@@ -86,7 +88,7 @@ func (b *Backend) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, e
 		return nil, err
 	}
 	r := &run{b: b, id: spec.ID, api: b.api(endpoint), spec: runSpec{
-		Endpoint: endpoint, Timeout: spec.Batch.Timeout, Queue: spec.Batch.Queue, OutputBytes: spec.Limits.WithDefaults().OutputBytes,
+		Endpoint: endpoint, Timeout: spec.Batch.Timeout, Queue: spec.Batch.Queue, OutputBytes: outputLimit(spec.Limits),
 		MinIsolation: spec.Batch.MinIsolation.String(), Plain: k.Report == nil,
 	}}
 	if err := b.accepts(k, spec); err != nil {
@@ -108,7 +110,8 @@ func (b *Backend) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, e
 	case t == nil:
 		r.adopt(st)
 	case t.sent && (t.status == 0 || t.status >= 500 || t.status/100 == 2):
-		b.log.Warn("runpod: the answer to a submission was lost", "run", r.id, "error", t)
+		b.log.Warn("runpod: a submission was not answered as it should be", "run", r.id, "error", t)
+		r.spec.Doubt = t.instead()
 		looking, done := afterwards(ctx)
 		r.search(looking)
 		done()
@@ -124,6 +127,15 @@ func (b *Backend) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, e
 		b.log.Warn("runpod: a run that was given up could not be cancelled", "run", r.id, "error", err)
 	}
 	return r, nil
+}
+
+// outputLimit bounds the output that is taken from a worker. Where none was
+// asked for, the worker's own limit counts, and RunPod's on results.
+func outputLimit(l sandbox.Limits) int64 {
+	if l.OutputBytes > 0 {
+		return l.OutputBytes
+	}
+	return maxSyncPayload
 }
 
 // check refuses what no endpoint can do, before anything is sent.
@@ -211,7 +223,8 @@ func (b *Backend) body(r *run, spec *sandbox.Spec) (op string, body []byte, err 
 			if s.Sync {
 				room = maxSyncPayload
 			}
-			req.Output.FileBytes = max((room-2*s.OutputBytes-256<<10)*3/4, 1<<20)
+			// The worker leaves out files where its output needs the room.
+			req.Output.FileBytes = max((room-2*spec.Limits.WithDefaults().OutputBytes-256<<10)*3/4, 1<<20)
 		}
 		body, err = json.Marshal(map[string]any{"input": in, "policy": policy})
 		switch {
@@ -243,10 +256,10 @@ func (b *Backend) submit(ctx context.Context, a *api, op string, body []byte, ag
 		answer, t := a.call(sending, op, "", query, body)
 		if t == nil {
 			st := &jobStatus{}
-			if err := json.Unmarshal(answer, st); err != nil || !validJob.MatchString(string(st.ID)) {
-				return nil, &trouble{op: op, sent: true, err: errors.New("the answer has no job ID")}
+			if err := json.Unmarshal(answer, st); err == nil && validJob.MatchString(string(st.ID)) {
+				return st, nil
 			}
-			return st, nil
+			t = &trouble{op: op, status: http.StatusOK, sent: true, text: "the answer has no job ID"}
 		}
 		lost := t.sent && (t.status == 0 || t.status >= 500 || t.status/100 == 2)
 		if lost && !again || !t.passing() || ctx.Err() != nil || time.Since(began)+t.retry >= submitWait {
@@ -345,8 +358,8 @@ func (r *run) search(ctx context.Context) bool {
 // unknown says what is known of a run whose submission was not answered.
 func (r *run) unknown() string {
 	until := r.spec.Sent.Add(r.spec.Queue + r.spec.Timeout + margin)
-	return fmt.Sprintf("the connection to RunPod broke before it answered, so it is not known whether it took the run. It was not sent again, as it might then run twice. If RunPod has it, it ends by itself before %s; look for %s among the requests at https://console.runpod.io/serverless/user/endpoint/%s",
-		until.UTC().Format("15:04 MST on 2 January"), r.id, r.spec.Endpoint)
+	return fmt.Sprintf("%s, so it is not known whether it took the run. It was not sent again, as it might then run twice. If RunPod has it, it ends by itself before %s; look for %s among the requests at https://console.runpod.io/serverless/user/endpoint/%s",
+		or(r.spec.Doubt, "RunPod did not answer the submission"), until.UTC().Format("15:04 MST on 2 January"), r.id, r.spec.Endpoint)
 }
 
 // Attach implements sandbox.Backend. A handle without data is that of a run
@@ -360,7 +373,7 @@ func (b *Backend) Attach(ctx context.Context, h sandbox.Handle) (sandbox.Run, er
 			return nil, b.fail("attach", sandbox.ErrUnavailable, noEndpoint)
 		}
 		r := &run{b: b, id: h.ID, api: b.api(b.opts.Endpoint), spec: runSpec{Endpoint: b.opts.Endpoint, Sent: time.Now(), Timeout: maxTimeout, Queue: maxTimeout,
-			TTL: maxTimeout, OutputBytes: sandbox.DefaultLimits.OutputBytes, Streams: true}}
+			TTL: maxTimeout, OutputBytes: outputLimit(sandbox.Limits{}), Streams: true}}
 		if !r.search(ctx) {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
