@@ -108,6 +108,8 @@ type Bridge struct {
 	mu    sync.Mutex
 	cache map[string]*described
 	saved *catalog.Listing // the saved tools when they were last looked at
+	// failures are the last one of each server that was logged.
+	failures map[string]string
 }
 
 // view is what there is at one time. It is not changed; a new one takes its
@@ -141,7 +143,7 @@ func New(config Config) (*Bridge, error) {
 	if own {
 		config.Catalog = catalog.New(catalog.Config{Source: NewListable(config.Source, config.Policy, nil), Log: config.Log})
 	}
-	b := &Bridge{config: config, catalog: config.Catalog, own: own, log: config.Log, cache: map[string]*described{}}
+	b := &Bridge{config: config, catalog: config.Catalog, own: own, log: config.Log, cache: map[string]*described{}, failures: map[string]string{}}
 	b.current(false)
 	return b, nil
 }
@@ -186,6 +188,7 @@ func (b *Bridge) current(again bool) *view {
 	for name := range b.cache {
 		if _, ok := v.servers[name]; !ok {
 			delete(b.cache, name)
+			delete(b.failures, name)
 		}
 	}
 	b.view.Store(v)
@@ -244,11 +247,11 @@ func (b *Bridge) describe(ctx context.Context, name string) (Definition, error) 
 	}
 	server, err := b.config.Source.Open(ctx, name)
 	if err != nil {
-		return Definition{}, err
+		return Definition{}, b.failed(ctx, name, err, false)
 	}
 	tools, err := server.Tools(ctx)
 	if err != nil {
-		return Definition{}, err
+		return Definition{}, b.failed(ctx, name, err, false)
 	}
 	d, ok := b.current(false).servers[name]
 	if !ok { // taken away while it started

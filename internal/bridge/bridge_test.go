@@ -164,7 +164,7 @@ func TestPrepare(t *testing.T) {
 	if err != nil || restarted[0].Version != changed[0].Version {
 		t.Errorf("the same content has another version: %v", err)
 	}
-	if _, err := b.Begin([]string{"fs", "broken"}).Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), `MCP server "broken" did not start`) {
+	if _, err := b.Begin([]string{"fs", "broken"}).Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), `MCP server "broken": did not start`) {
 		t.Errorf("a server that does not start: %v", err)
 	}
 	if got, err := b.Begin(nil).Prepare(t.Context()); err != nil || got != nil {

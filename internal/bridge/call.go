@@ -105,7 +105,11 @@ func (x *Execution) open(ctx context.Context, name string) (Server, error) {
 		return nil, &wire.CallError{Kind: wire.KindDenied, Message: fmt.Sprintf(
 			"Server '%s' is not available: it was not granted to this run; name it in 'servers', or await runtime.load_server('%s')", name, name)}
 	}
-	return x.bridge.config.Source.Open(ctx, name)
+	server, err := x.bridge.config.Source.Open(ctx, name)
+	if err != nil {
+		return nil, x.bridge.failed(ctx, name, err, false)
+	}
+	return server, nil
 }
 
 // refusal gives a failed Check its kind.
@@ -138,7 +142,8 @@ func (x *Execution) callTool(ctx context.Context, raw json.RawMessage) (json.Raw
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	return server.CallTool(ctx, p.tool, p.arguments)
+	result, err := server.CallTool(ctx, p.tool, p.arguments)
+	return result, x.bridge.failed(ctx, p.server, err, true)
 }
 
 func (x *Execution) listTools(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
@@ -152,7 +157,7 @@ func (x *Execution) listTools(ctx context.Context, raw json.RawMessage) (json.Ra
 	}
 	tools, err := server.Tools(ctx)
 	if err != nil {
-		return nil, err
+		return nil, x.bridge.failed(ctx, p.server, err, true)
 	}
 	told, err := x.bridge.told(ctx, p.server, tools)
 	if err != nil {

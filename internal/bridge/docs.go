@@ -164,16 +164,18 @@ func (x *Execution) known(ctx context.Context, name string) (catalog.Entry, erro
 	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("its tools are not known yet: it did not list them within %s", queryTimeout))
 	defer cancel()
 	entry, err := b.catalog.Want(ctx, name)
+	class := ""
 	switch {
+	case err == nil:
+		return b.accepted(entry), nil
 	case errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) != nil:
-		err = context.Cause(ctx)
+		class = context.Cause(ctx).Error()
 	case errors.Is(err, catalog.ErrUnknown): // taken away this moment
 		return entry, b.unknown(name)
+	default:
+		class = catalog.Class(err)
 	}
-	if err != nil {
-		return entry, &wire.CallError{Kind: wire.KindUnavailable, Message: fmt.Sprintf("MCP server %q: %s", clip(name, 100), clip(err.Error(), 4<<10))}
-	}
-	return b.accepted(entry), nil
+	return entry, &wire.CallError{Kind: wire.KindUnavailable, Message: publicFailure(name, class)}
 }
 
 // searchDocs answers with the tools that fit the query best, of all servers
@@ -251,7 +253,7 @@ func (x *Execution) leftOut(missing []catalog.Missing) {
 	for _, m := range missing[:min(most, len(missing))] {
 		why := "its tools are not known yet"
 		if m.Failure != nil {
-			why = reason(m.Server.Name, m.Failure)
+			why = reason(m.Failure)
 		}
 		parts = append(parts, hidden.Line(m.Server.Name)+" ("+why+")")
 	}
@@ -262,8 +264,11 @@ func (x *Execution) leftOut(missing []catalog.Missing) {
 }
 
 // reason is why a server could not be listed, in a line that need not name it.
-func reason(server string, f *catalog.Failure) string {
-	return catalog.Line(strings.TrimPrefix(f.Reason, fmt.Sprintf("MCP server %q ", server)))
+func reason(f *catalog.Failure) string {
+	if f.Class == "" { // noted by a release that had none
+		return "failed"
+	}
+	return f.Class
 }
 
 // serverLine is a server as discovered_servers(detailed=True) shows it.
@@ -280,7 +285,7 @@ func (x *Execution) discovered() (json.RawMessage, error) {
 	for _, e := range x.bridge.catalog.Entries() {
 		line := serverLine{Name: e.Name, Description: e.About()}
 		if e.Failure != nil {
-			line.Problem = reason(e.Name, e.Failure)
+			line.Problem = reason(e.Failure)
 		}
 		lines = append(lines, line)
 	}

@@ -73,7 +73,7 @@ func TestSearch(t *testing.T) {
 	if s.opened.Load() != opened {
 		t.Error("a search over known tools opened servers")
 	}
-	if got := x.Notes(); len(got) != 1 || got[0] != "the search left out broken (did not start (): no such file)" {
+	if got := x.Notes(); len(got) != 1 || got[0] != "the search left out broken (did not start)" {
 		t.Errorf("notes %q", got)
 	}
 	if got := search(`{"query":"xyzzy"}`); len(got) != 0 {
@@ -167,7 +167,7 @@ func TestDiscoveredServers(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	docsOf(t, x, "search_tool_docs", `{"query":"log"}`)
-	if got, want := ask(), `[{"name":"broken","description":"","problem":"did not start (): no such file"},{"name":"fs","description":"files"},{"name":"git","description":""}]`; got != want {
+	if got, want := ask(), `[{"name":"broken","description":"","problem":"did not start"},{"name":"fs","description":"files"},{"name":"git","description":""}]`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

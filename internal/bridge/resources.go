@@ -51,18 +51,20 @@ func (x *Execution) offered(ctx context.Context, call wire.Call) (json.RawMessag
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	var result json.RawMessage
 	switch call.Method {
 	case wire.MethodListResources:
-		return offers.Resources(ctx)
+		result, err = offers.Resources(ctx)
 	case wire.MethodListResourceTemplates:
-		return offers.ResourceTemplates(ctx)
+		result, err = offers.ResourceTemplates(ctx)
 	case wire.MethodListPrompts:
-		return offers.Prompts(ctx)
+		result, err = offers.Prompts(ctx)
 	case wire.MethodReadResource:
-		return offers.ReadResource(ctx, p.uri)
+		result, err = offers.ReadResource(ctx, p.uri)
 	default:
-		return offers.GetPrompt(ctx, p.name, p.arguments)
+		result, err = offers.GetPrompt(ctx, p.name, p.arguments)
 	}
+	return result, x.bridge.failed(ctx, p.server, err, true)
 }
 
 // facts answers what holds for the session.

@@ -60,7 +60,7 @@ func TestOffered(t *testing.T) {
 		{"read", wire.MethodReadResource, `{"server":"lib","uri":"a://ä"}`, `{"read":"a://ä"}`},
 		{"prompt", wire.MethodGetPrompt, `{"server":"lib","name":"p","arguments":{"b":"1","a":"2"}}`, `p {"b":"1","a":"2"}`},
 		{"prompt without arguments", wire.MethodGetPrompt, `{"server":"lib","name":"p"}`, `p `},
-		{"not offered", wire.MethodListPrompts, `{"server":"lib"}`, `unsupported: MCP server "lib", prompts/list: the server does not offer this`},
+		{"not offered", wire.MethodListPrompts, `{"server":"lib"}`, `unsupported: MCP server "lib": the server does not offer this`},
 		{"tools only", wire.MethodListResources, `{"server":"plain"}`, "unsupported: Server 'plain' has tools only"},
 		{"not granted", wire.MethodReadResource, `{"server":"other","uri":"a://1"}`, "denied: Server 'other' is not available"},
 		{"unknown", wire.MethodReadResource, `{"server":"lob","uri":"a://1"}`, "not_found: Unknown MCP server: lob"},

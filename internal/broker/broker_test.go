@@ -384,7 +384,7 @@ func TestTools(t *testing.T) {
 	want(t, run(t, b, "runtime.discovered_servers()"), Success, 0, "('broken', 'math')")
 	r = run(t, b, "print('ran')", "broken")
 	want(t, r, Failed, -1, "")
-	if !strings.Contains(r.Error, `MCP server "broken" did not start`) {
+	if !strings.Contains(r.Error, `MCP server "broken": did not start (the user sees why with: sallyport servers test broken)`) {
 		t.Errorf("%+v", r)
 	}
 	want(t, run(t, b, "[d['tool'] for d in await runtime.search_tool_docs('sleep')]"), Success, 0, "['sleep']")

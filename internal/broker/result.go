@@ -1,12 +1,14 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
+	"sallyport/internal/bridge"
 	"sallyport/internal/carbon"
 	"sallyport/internal/sandbox"
 	"sallyport/internal/session"
@@ -62,6 +64,9 @@ type Result struct {
 	// Ran is how long a run of a batch engine took without its wait, 0 where
 	// that is not known.
 	Ran time.Duration `json:"-"`
+	// Details is what the user may read of why the code did not run, and an
+	// agent may not: command lines, addresses, a server's last words.
+	Details string `json:"-"`
 	// Images are those among the artifacts that fit into an answer.
 	Images []Image `json:"-"`
 	// Files are all of the artifacts, where the request asked for them.
@@ -197,7 +202,12 @@ func invalid(message string) *Result {
 
 // failure is the answer where the sandbox, not the code, is at fault.
 func failure(err error) *Result {
-	return &Result{Status: Failed, Summary: "Sandbox error: " + err.Error(), Error: err.Error()}
+	r := &Result{Status: Failed, Summary: "Sandbox error: " + err.Error(), Error: err.Error()}
+	var known *bridge.Failure
+	if errors.As(err, &known) {
+		r.Details = known.Details()
+	}
+	return r
 }
 
 // lines turns what was kept of a stream into its lines.

@@ -249,7 +249,7 @@ func TestSilentServer(t *testing.T) {
 		// The listing goes on; two callers share it.
 		began := time.Now()
 		_, err := c.Want(t.Context(), "silent")
-		if err == nil || !strings.Contains(err.Error(), "not listed within 1m30s") || time.Since(began) != 80*time.Second || f.asks() != "silent" {
+		if err == nil || !strings.Contains(err.Error(), "did not list its tools within 1m30s") || time.Since(began) != 80*time.Second || f.asks() != "silent" {
 			t.Error(err, time.Since(began))
 		}
 	})

@@ -275,7 +275,7 @@ func (c *Catalog) fly(s Server, force bool) error {
 	did := asked{now, now.Add(c.config.MaxAge)}
 	if err != nil {
 		if ctx.Err() != nil {
-			err = fmt.Errorf("it was not listed within %s", c.config.Timeout)
+			err = ownError(fmt.Sprintf("did not list its tools within %s", c.config.Timeout))
 		}
 		failure := c.failure(s).next(err, now)
 		did.again = failure.Retry
@@ -311,7 +311,7 @@ func (e *Entry) looked() time.Time {
 
 func (e *Entry) err() error {
 	if e.Failure != nil {
-		return errors.New(e.Failure.Reason)
+		return failureError{e.Failure}
 	}
 	return nil
 }
@@ -333,7 +333,7 @@ func (c *Catalog) alone(ctx context.Context, s Server) (unlock func(), err error
 			if c.base.Err() != nil {
 				return nil, errClosed
 			}
-			return nil, errors.New("another Sallyport is listing it and does not come to an end")
+			return nil, ownError("another Sallyport is listing it and does not come to an end")
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -37,17 +38,45 @@ type record struct {
 
 // Failure is why a server could not be listed the last time.
 type Failure struct {
-	Reason string    `json:"reason"`
-	At     time.Time `json:"at"`
-	Count  int       `json:"count"` // in a row
+	Reason string `json:"reason"` // for the user
+	// Class is what sandboxed code may read of it.
+	Class string    `json:"class,omitempty"`
+	At    time.Time `json:"at"`
+	Count int       `json:"count"` // in a row
 	// Retry is when it is tried again in the background.
 	Retry time.Time `json:"retry"`
 }
 
+// Class is what sandboxed code may read of why a server could not be listed:
+// the kind of failure that the error itself says, and nothing else of it.
+func Class(err error) string {
+	var known interface{ Class() string }
+	if errors.As(err, &known) {
+		return known.Class()
+	}
+	return "failed"
+}
+
+// ownError is an error whose text says nothing of a server's definition.
+type ownError string
+
+func (e ownError) Error() string { return string(e) }
+
+// Class returns the whole text.
+func (e ownError) Class() string { return string(e) }
+
+// failureError is a noted failure as an error.
+type failureError struct{ *Failure }
+
+func (e failureError) Error() string { return e.Reason }
+
+// Class returns the class that was noted.
+func (e failureError) Class() string { return cmp.Or(e.Failure.Class, "failed") }
+
 // next is the failure after f, which may be nil.
 func (f *Failure) next(err error, now time.Time) *Failure {
 	const first, most = time.Minute, 6 * time.Hour
-	n := Failure{Reason: clip(err.Error(), 2<<10), At: now, Count: 1}
+	n := Failure{Reason: clip(err.Error(), 2<<10), Class: Class(err), At: now, Count: 1}
 	if f != nil {
 		n.Count = min(f.Count, 1000) + 1
 	}

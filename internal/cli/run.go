@@ -206,6 +206,9 @@ func (c *runCmd) explain(a *app, r *broker.Result) {
 			say("%s", text)
 		}
 	}
+	if r.Details != "" {
+		say("%s", r.Details)
+	}
 	for _, n := range r.Notes {
 		say("%s", n)
 	}

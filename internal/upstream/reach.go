@@ -43,7 +43,7 @@ func (m *Manager) reach(ctx context.Context, def Definition, known era, failed *
 	case ctx.Err() != nil:
 		failed.Err = context.Cause(ctx)
 	case errors.Is(err, ErrTimeout):
-		failed.Err = fmt.Errorf("no answer within %s", patience)
+		failed.Err = timeoutError{patience}
 	default:
 		var answered *jsonrpc.Error
 		if errors.As(err, &answered) {

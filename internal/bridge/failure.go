@@ -1,0 +1,58 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"sallyport/internal/hidden"
+	"sallyport/internal/upstream"
+	"sallyport/internal/upstream/jsonrpc"
+)
+
+// Failure is a failure of a server as code and its agent may read it: the
+// server's name and the kind of failure. Its cause, with command lines,
+// addresses and the server's last words, is for the user.
+type Failure struct {
+	text  string
+	cause error
+}
+
+func (f *Failure) Error() string { return f.text }
+
+// Unwrap returns the cause.
+func (f *Failure) Unwrap() error { return f.cause }
+
+// Details is the cause in words, for the user.
+func (f *Failure) Details() string { return f.cause.Error() }
+
+// failed makes the failure of a server fit for code, and logs its cause. What
+// the server itself answered to a call that it was granted stays.
+func (b *Bridge) failed(ctx context.Context, server string, err error, granted bool) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	var answered *jsonrpc.Error
+	if granted && errors.As(err, &answered) && !errors.Is(err, upstream.ErrStart) {
+		return err
+	}
+	for _, kind := range []error{upstream.ErrToolNotAllowed, upstream.ErrInvalidArguments, upstream.ErrInputRequired, upstream.ErrNotOffered} {
+		if errors.Is(err, kind) { // no failure of the server's
+			return &Failure{fmt.Sprintf("MCP server %q: %s", hidden.Line(clip(server, 100)), kind), err}
+		}
+	}
+	b.mu.Lock()
+	text := err.Error()
+	news := b.failures[server] != text // code can repeat it at will
+	b.failures[server] = text
+	b.mu.Unlock()
+	if news {
+		b.log.Warn("MCP server failed", "server", server, "error", text)
+	}
+	return &Failure{publicFailure(server, upstream.Class(err)), err}
+}
+
+// publicFailure is what an agent is told of a failure.
+func publicFailure(server, class string) string {
+	return fmt.Sprintf("MCP server %q: %s (the user sees why with: sallyport servers test %s)", hidden.Line(clip(server, 100)), class, shellWord(hidden.Line(clip(server, 100))))
+}
