@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"sallyport/internal/image"
 	"sallyport/internal/image/flatten"
 	"sallyport/internal/image/registry"
+	"sallyport/internal/private"
 	"sallyport/internal/settings"
 	"sallyport/internal/snapshot"
 )
@@ -31,24 +35,7 @@ func (a *app) imageStore() *image.Store {
 
 // registry is a client of registries with the user's credentials.
 func (a *app) registry() *registry.Client {
-	var files []string
-	add := func(elements ...string) {
-		if elements[0] != "" {
-			files = append(files, filepath.Join(elements...))
-		}
-	}
-	add(a.env["REGISTRY_AUTH_FILE"])
-	add(a.env.absolute("XDG_RUNTIME_DIR"), "containers", "auth.json")
-	if dir := a.env.absolute("XDG_CONFIG_HOME"); dir != "" {
-		add(dir, "containers", "auth.json")
-	} else {
-		add(a.env.home(), ".config", "containers", "auth.json")
-	}
-	if dir := a.env["DOCKER_CONFIG"]; dir != "" {
-		add(dir, "config.json")
-	} else {
-		add(a.env.home(), ".docker", "config.json")
-	}
+	files := a.env.authFiles("/run")
 	proxy := (&httpproxy.Config{
 		HTTPProxy:  firstOf(a.env["http_proxy"], a.env["HTTP_PROXY"]),
 		HTTPSProxy: firstOf(a.env["https_proxy"], a.env["HTTPS_PROXY"]),
@@ -60,6 +47,49 @@ func (a *app) registry() *registry.Client {
 		Proxy:       func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
 		UserAgent:   "sallyport/" + readVersion().Version,
 	})
+}
+
+// authFiles are where `podman login` and `docker login` leave credentials, in the
+// order in which Podman reads them: the first that knows a registry counts. The
+// file that the user names is the only one. run is the system's directory /run.
+func (e environment) authFiles(run string) []string {
+	if file := e["REGISTRY_AUTH_FILE"]; file != "" {
+		return []string{file}
+	}
+	var files []string
+	add := func(elements ...string) {
+		if elements[0] != "" {
+			files = append(files, filepath.Join(elements...))
+		}
+	}
+	add(e.absolute("XDG_RUNTIME_DIR"), "containers", "auth.json")
+	if runtime.GOOS == "linux" {
+		// Without XDG_RUNTIME_DIR, by root or by another program than Podman; and
+		// by Podman for an ordinary user, for whom it makes such a directory up.
+		uid := strconv.Itoa(os.Geteuid())
+		temporary := firstOf(e.absolute("TMPDIR"), "/tmp")
+		for _, dir := range []string{
+			filepath.Join(run, "containers", uid), filepath.Join(run, "user", uid, "containers"),
+			filepath.Join(temporary, "podman-run-"+uid, "containers"),
+		} {
+			// Nobody named it, so another user may have made it.
+			if root, err := private.Passable(dir); err == nil {
+				root.Close()
+				add(dir, "auth.json")
+			}
+		}
+	}
+	if dir := e.absolute("XDG_CONFIG_HOME"); dir != "" {
+		add(dir, "containers", "auth.json")
+	} else {
+		add(e.home(), ".config", "containers", "auth.json")
+	}
+	if dir := e["DOCKER_CONFIG"]; dir != "" {
+		add(dir, "config.json")
+	} else {
+		add(e.home(), ".docker", "config.json")
+	}
+	return files
 }
 
 func firstOf(texts ...string) string {

@@ -7,11 +7,14 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -27,6 +30,45 @@ import (
 	"sallyport/internal/settings"
 	"sallyport/internal/snapshot"
 )
+
+// TestAuthFiles: where `podman login` leaves credentials, and whose directories
+// count.
+func TestAuthFiles(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the directories are Linux's")
+	}
+	top, uid := t.TempDir(), strconv.Itoa(os.Geteuid())
+	env := environment{"HOME": "/h", "XDG_RUNTIME_DIR": "/x", "TMPDIR": filepath.Join(top, "tmp")}
+	shared := filepath.Join(top, "run", "user", uid, "containers")
+	for _, dir := range []string{filepath.Join(top, "run", "containers", uid), filepath.Join(top, "tmp", "podman-run-"+uid, "containers"), shared} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(shared, 0o777); err != nil { // others can put a file there
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		set  environment
+		want []string
+	}{
+		{"all", nil, []string{
+			"/x/containers/auth.json", top + "/run/containers/" + uid + "/auth.json", top + "/tmp/podman-run-" + uid + "/containers/auth.json",
+			"/h/.config/containers/auth.json", "/h/.docker/config.json",
+		}},
+		{"a file that is named", environment{"REGISTRY_AUTH_FILE": "/named.json"}, []string{"/named.json"}},
+		{"other directories", environment{"XDG_RUNTIME_DIR": "", "TMPDIR": "/nowhere", "XDG_CONFIG_HOME": "/c", "DOCKER_CONFIG": "/d"}, []string{
+			top + "/run/containers/" + uid + "/auth.json", "/c/containers/auth.json", "/d/config.json",
+		}},
+	} {
+		e := maps.Clone(env)
+		maps.Copy(e, tt.set)
+		if got := e.authFiles(filepath.Join(top, "run")); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
 
 // gate is a registry on this machine whose answers wait until it is open.
 type gate struct {
