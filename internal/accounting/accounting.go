@@ -1,8 +1,9 @@
 // Package accounting keeps account of what code uses: it turns measurements
 // into energy and emissions, and writes them into the ledger, an emissions.csv
 // and the outbox of a dashboard. Everything but a footprint happens in the
-// background, in batches: no answer waits for it. What a batch holds is lost
-// when the program is killed, which is two seconds of work at most.
+// background, in batches: no answer waits for it. What is not over, and what
+// waits for its batch, is held on disk meanwhile: where the program is killed,
+// two seconds of it at most are lost, and the next program books the rest.
 package accounting
 
 import (
@@ -31,6 +32,8 @@ import (
 const (
 	// flushAfter is how long something waits for its batch.
 	flushAfter = 2 * time.Second
+	// holdAfter is how long it takes until something is held.
+	holdAfter = time.Second
 	// short is how long a run takes that shares a line with its like.
 	short = 100 * time.Millisecond
 	// maxWaiting bounds what is kept while nothing can be written.
@@ -81,11 +84,14 @@ type Books struct {
 	runs    []broker.Execution
 	rests   []rest
 	records []*runs.Record
-	unsaved []ledger.Entry // that could not be written
+	open    map[openKey]broker.Execution // what is not in the ledger yet, and not short
+	holding *time.Timer                  // nil: what is open is held
+	unsaved []ledger.Entry               // that could not be written
 	closed  bool
 	dropped int
 
 	flushing sync.Mutex
+	holder   *ledger.Holder  // nil: nothing was held yet
 	failing  bool            // the ledger cannot be written
 	streams  map[string]bool // of this process, on the dashboard
 
@@ -97,6 +103,13 @@ type Books struct {
 	cancel  context.CancelFunc
 	sending sync.WaitGroup
 	busy    atomic.Bool // sending
+}
+
+// openKey tells apart what is open; a rest is an execution without an ID.
+type openKey struct {
+	session string
+	began   int64
+	rest    bool
 }
 
 type rest struct {
@@ -111,7 +124,7 @@ var _ broker.Accountant = (*Books)(nil)
 func Open(config Config) *Books {
 	b := &Books{
 		config: config, instance: strings.ToLower(rand.Text()[:12]), wake: make(chan struct{}, 1),
-		end: make(chan struct{}), ended: make(chan struct{}), streams: map[string]bool{},
+		end: make(chan struct{}), ended: make(chan struct{}), streams: map[string]bool{}, open: map[openKey]broker.Execution{},
 	}
 	b.profile = sync.OnceValue(func() carbon.Profile {
 		p := config.Profile()
@@ -132,12 +145,90 @@ func (b *Books) Start() {
 	}
 }
 
+// Executing implements broker.Accountant.
+func (b *Books) Executing(e broker.Execution) { b.keep(e, false) }
+
 // Executed implements broker.Accountant.
-func (b *Books) Executed(e broker.Execution) { b.put(func() { b.runs = append(b.runs, e) }) }
+func (b *Books) Executed(e broker.Execution) {
+	b.keep(e, false)
+	b.put(func() { b.runs = append(b.runs, e) })
+}
 
 // Rested implements broker.Accountant.
 func (b *Books) Rested(name string, spent session.Spent) {
-	b.put(func() { b.rests = append(b.rests, rest{name, spent}) })
+	b.keep(broker.Execution{Session: name, Spent: spent}, true)
+	if !spent.Open {
+		b.put(func() { b.rests = append(b.rests, rest{name, spent}) })
+	}
+}
+
+// keep sees to it that something is held, in place of what was held of it
+// before, until it is in the ledger.
+func (b *Books) keep(e broker.Execution, rests bool) {
+	if e.Spent.Wall < short || b.config.Ledger == nil {
+		return
+	}
+	b.Start()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || len(b.open) > maxWaiting {
+		return
+	}
+	b.open[openKey{e.Session, e.Spent.Began.UnixNano(), rests}] = e
+	if b.holding == nil {
+		b.holding = time.AfterFunc(holdAfter, func() {
+			b.flushing.Lock()
+			defer b.flushing.Unlock()
+			b.hold()
+		})
+	}
+}
+
+// hold writes down what is open. The caller holds flushing.
+func (b *Books) hold() {
+	b.mu.Lock()
+	b.holding = nil
+	var lines []line
+	for k, e := range b.open {
+		if k.rest {
+			lines = append(lines, b.line(ledger.Rest, e.Session, e.Spent))
+		} else {
+			lines = append(lines, b.runLine(e, e.Spent, 1, 0))
+		}
+	}
+	b.mu.Unlock()
+	var err error
+	if b.holder == nil && len(lines) > 0 {
+		b.holder, err = b.config.Ledger.Holder(b.instance)
+	}
+	if err == nil && b.holder != nil {
+		err = b.holder.Hold(strip(lines))
+	}
+	if err != nil {
+		b.config.Log.Debug("what runs use cannot be held", "error", err)
+	}
+}
+
+// recover books what programs held that were killed.
+func (b *Books) recover() {
+	if b.config.Ledger == nil {
+		return
+	}
+	entries, err := b.config.Ledger.Recover()
+	if err != nil {
+		b.config.Log.Warn("booking what killed programs used", "error", err)
+	}
+	if len(entries) == 0 {
+		return
+	}
+	b.config.Log.Info("booked what killed programs used", "lines", len(entries))
+	b.flushing.Lock()
+	defer b.flushing.Unlock()
+	var lines []line
+	for _, e := range entries {
+		lines = append(lines, b.lineOf(e))
+	}
+	b.share(lines)
 }
 
 func (b *Books) put(add func()) {
@@ -240,7 +331,8 @@ func (b *Books) work() {
 	defer b.config.Meter.Close()
 	ticker := time.NewTicker(sendEvery)
 	defer ticker.Stop()
-	b.send() // what an earlier process left
+	b.recover() // what earlier processes left
+	b.send()
 	for {
 		select {
 		case <-b.end:
@@ -296,6 +388,7 @@ func (b *Books) finish() {
 	b.sending.Wait()
 	impatient.Stop()
 	b.cancel()
+	defer b.letGo()
 	if b.empty() && len(b.streams) == 0 {
 		return
 	}
@@ -314,6 +407,24 @@ func (b *Books) finish() {
 	if err := b.config.Dashboard.Send(ctx, false); err != nil {
 		b.config.Log.Info("not all was reported to the dashboard; the next Sallyport goes on (sallyport carbon sync)", "error", err)
 	}
+}
+
+// letGo ends the holding: everything is in the ledger.
+func (b *Books) letGo() {
+	b.mu.Lock()
+	if b.holding != nil {
+		b.holding.Stop()
+	}
+	b.mu.Unlock()
+	b.flushing.Lock()
+	defer b.flushing.Unlock()
+	if b.holder == nil {
+		return
+	}
+	if err := b.holder.Close(); err != nil {
+		b.config.Log.Warn("the ledger", "error", err)
+	}
+	b.holder = nil
 }
 
 func (b *Books) empty() bool {
@@ -345,6 +456,15 @@ func (b *Books) flush() {
 		return
 	}
 	err := b.config.Ledger.Append(entries)
+	b.mu.Lock()
+	for _, e := range executions {
+		delete(b.open, openKey{e.Session, e.Spent.Began.UnixNano(), false})
+	}
+	for _, r := range rests {
+		delete(b.open, openKey{r.session, r.spent.Began.UnixNano(), true})
+	}
+	b.mu.Unlock()
+	b.hold()
 	if err != nil {
 		b.mu.Lock()
 		if len(entries) <= maxWaiting {

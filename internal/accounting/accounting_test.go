@@ -131,14 +131,19 @@ func TestBooks(t *testing.T) {
 	b.Executed(unknown)
 	b.Executed(execution("named", "work", 2*time.Second, time.Second))
 	b.Rested("work", session.Spent{Began: noon, Wall: time.Minute, CPU: time.Second, ByteSeconds: 6e10})
-	b.Rested("work", session.Spent{Began: noon, Wall: time.Minute, CPU: time.Second, ByteSeconds: 6e10})
+	b.Rested("work", session.Spent{Began: noon.Add(time.Minute), Wall: time.Minute, CPU: time.Second, ByteSeconds: 6e10})
 	b.Close()
 	b.Close()
 
 	byID := map[string]ledger.Entry{}
 	count, joules, grams := 0, 0.0, 0.0
 	for _, e := range o.entries() {
-		byID[e.ID+e.Kind] = e
+		if before, ok := byID[e.ID+e.Kind]; ok && e.Kind == ledger.Rest {
+			both := ledger.Merge([]ledger.Entry{before, e})
+			byID[e.ID+e.Kind] = both[0]
+		} else {
+			byID[e.ID+e.Kind] = e
+		}
 		count += e.Runs
 		if len(e.Missing) == 0 {
 			joules += *e.Joules
@@ -181,7 +186,7 @@ func TestBooks(t *testing.T) {
 		}
 		sum += kwh
 	}
-	if len(rows) != 5 || unknowns != 1 || math.Abs(sum*carbon.JoulesPerKWh-joules) > 1e-6 {
+	if len(rows) != 6 || unknowns != 1 || math.Abs(sum*carbon.JoulesPerKWh-joules) > 1e-6 {
 		t.Errorf("%d rows with %v J, want %v", len(rows), sum*carbon.JoulesPerKWh, joules)
 	}
 
@@ -374,5 +379,84 @@ func TestRanAsSeen(t *testing.T) {
 	// The most that was held says nothing of what was held on average.
 	if len(e) != 2 || e[0].Wall != 30 || e[0].MemoryJoules == nil || *e[0].MemoryJoules == 0 || e[1].MemoryJoules != nil || !slices.Contains(e[1].Missing, "memory") {
 		t.Errorf("%+v", e)
+	}
+}
+
+// TestAKilledProgram: what it held is in reports at once, and booked once.
+func TestAKilledProgram(t *testing.T) {
+	o := newOffice(t)
+	killed := o.books(func(c *Config) { c.CSV, c.Dashboard = nil, nil })
+	done := execution("done", "work", time.Second, time.Second)
+	killed.Executed(done)
+	killed.mu.Lock()
+	killed.runs = nil // it will not come to the next batch
+	killed.mu.Unlock()
+	for i := range 3 {
+		e := execution("long", "work", time.Duration(i+1)*10*time.Second, time.Duration(i+1)*5*time.Second)
+		e.Spent.Began, e.Spent.Open = noon.Add(time.Minute), true
+		killed.Executing(e)
+		killed.Rested("other", session.Spent{Began: noon.Add(time.Hour), Wall: time.Duration(i+1) * time.Second, CPU: time.Second, ByteSeconds: 1e9, Open: true})
+	}
+	killed.flushing.Lock()
+	killed.hold()
+	killed.holder.Abandon() // as the end of its process does
+	killed.mu.Lock()
+	killed.holder, killed.open = nil, map[openKey]broker.Execution{}
+	killed.mu.Unlock()
+	killed.flushing.Unlock()
+	killed.Close()
+	check := func(when string, failed int) {
+		t.Helper()
+		var got []string
+		for _, e := range o.entries() {
+			got = append(got, fmt.Sprint(e.Kind, " ", e.ID, " ", e.Wall, " ", *e.CPU, " ", e.Failed))
+		}
+		slices.Sort(got)
+		if want := fmt.Sprint([]string{"rest  3 1 0", "run done 1 1 " + fmt.Sprint(failed), "run long 30 15 " + fmt.Sprint(failed)}); fmt.Sprint(got) != want {
+			t.Errorf("%s: got %v, want %s", when, got, want)
+		}
+	}
+	check("held", 0)
+	for range 3 {
+		b := o.books(nil)
+		b.Start()
+		b.Close()
+		check("booked", 1)
+	}
+	if rows := o.rows(); len(rows) != 3 {
+		t.Errorf("got %d lines of emissions.csv, want 3", len(rows))
+	}
+}
+
+// TestHeldIsBookedOnce: also where the program died between the two.
+func TestHeldIsBookedOnce(t *testing.T) {
+	o := newOffice(t)
+	b := o.books(nil)
+	e := execution("long", "work", 10*time.Second, 5*time.Second)
+	e.Spent.Open = true
+	b.Executing(e)
+	b.flushing.Lock()
+	b.hold()
+	held, err := os.ReadFile(b.config.Ledger.HeldPath(b.instance))
+	b.flushing.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Spent.Open = false
+	b.Executed(e)
+	b.Close()
+	if _, err := os.Stat(b.config.Ledger.HeldPath(b.instance)); !os.IsNotExist(err) {
+		t.Errorf("a program that has ended holds something: %v", err)
+	}
+	if err := os.WriteFile(b.config.Ledger.HeldPath("killed"), held, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		again := o.books(nil)
+		again.Start()
+		again.Close()
+		if got := o.entries(); len(got) != 1 || got[0].Wall != 10 {
+			t.Errorf("got %+v, want the run once", got)
+		}
 	}
 }

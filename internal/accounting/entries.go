@@ -68,17 +68,15 @@ func (b *Books) entries(executions []broker.Execution, rests []rest) []line {
 		groups = append(groups, &group{first: e, spent: e.Spent, runs: 1, fails: failed})
 	}
 	for _, g := range groups {
-		l := b.line(ledger.Run, g.first.Session, g.spent)
-		l.ID, l.Runs, l.Failed, l.Servers, l.File = g.first.ID, g.runs, g.fails, g.first.Servers, g.first.File
-		if g.runs == 1 || g.first.File != "" {
-			l.Code = digest(g.first.Code)
-		}
-		l.Merged = g.runs > 1
-		lines = append(lines, l)
+		lines = append(lines, b.runLine(g.first, g.spent, g.runs, g.fails))
 	}
 	restOf := map[string]session.Spent{}
 	var order []string
 	for _, r := range rests {
+		if r.spent.Wall >= short { // it may have been held
+			lines = append(lines, b.line(ledger.Rest, r.session, r.spent))
+			continue
+		}
 		if _, ok := restOf[r.session]; !ok {
 			order = append(order, r.session)
 			restOf[r.session] = r.spent
@@ -90,6 +88,37 @@ func (b *Books) entries(executions []broker.Execution, rests []rest) []line {
 		lines = append(lines, b.line(ledger.Rest, name, restOf[name]))
 	}
 	return lines
+}
+
+// runLine is an execution, or several like it.
+func (b *Books) runLine(e broker.Execution, spent session.Spent, runs, fails int) line {
+	l := b.line(ledger.Run, e.Session, spent)
+	l.ID, l.Runs, l.Failed, l.Servers, l.File = e.ID, runs, fails, e.Servers, e.File
+	if runs == 1 || e.File != "" {
+		l.Code = digest(e.Code)
+	}
+	l.Merged = runs > 1
+	return l
+}
+
+// lineOf is an entry that another program held.
+func (b *Books) lineOf(e ledger.Entry) line {
+	l := line{Entry: e, profile: b.profile(), stream: e.Session}
+	for _, part := range []struct {
+		joules *float64
+		to     **carbon.Figure
+	}{{e.CPUJoules, &l.footprint.Energy.CPU}, {e.MemoryJoules, &l.footprint.Energy.Memory}, {e.GPUJoules, &l.footprint.Energy.GPU}} {
+		if part.joules != nil {
+			*part.to = &carbon.Figure{Joules: *part.joules}
+		}
+	}
+	if e.Grams != nil {
+		l.footprint.Emissions = &carbon.Emissions{Grams: *e.Grams, Grid: carbon.Grid{Country: e.Country, Region: e.Region, GramsPerKWh: e.Intensity}}
+	}
+	if e.Session == "" || e.Session == broker.DefaultSession { // its run on the dashboard was the killed program's
+		l.stream, l.once = "killed "+e.Session+" "+e.Time.Format(time.RFC3339Nano), true
+	}
+	return l
 }
 
 // sum adds up two stretches of the same kind.

@@ -17,12 +17,17 @@ import (
 // concurrent use. None but Footprint and Ran is on the path of an answer; the
 // others must not block.
 type Accountant interface {
+	// Executing is told now and then what an execution used that goes on. It
+	// is not told after Executed.
+	Executing(Execution)
+
 	// Executed is told once of every execution of code in a sandbox, when it
 	// is known what it used: up to seconds after its answer.
 	Executed(Execution)
 
 	// Rested is told what a session's sandbox used while no code of a request
-	// ran: its start, what code left running, the memory of its variables.
+	// ran: its start, what code left running, the memory of its variables. One
+	// that is Open is followed by others of the same Began, which take its place.
 	Rested(session string, spent session.Spent)
 
 	// Footprint is what a local execution comes to, for its result; nil:
@@ -75,7 +80,17 @@ func (b *bill) spent() func(session.Spent) {
 	if b == nil {
 		return nil
 	}
-	return func(s session.Spent) { b.arrive(func(e *Execution) { e.Spent = s }) }
+	return func(s session.Spent) {
+		if !s.Open {
+			b.arrive(func(e *Execution) { e.Spent = s })
+			return
+		}
+		b.mu.Lock()
+		e := b.e
+		b.mu.Unlock()
+		e.Spent = s
+		b.to.Executing(e)
+	}
 }
 
 // answered notes the end of an execution of which code ran.

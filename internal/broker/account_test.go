@@ -28,7 +28,12 @@ func (n *notebook) Executed(e Execution) {
 	n.executed = append(n.executed, e)
 }
 
-func (n *notebook) Rested(session string, _ session.Spent) {
+func (n *notebook) Executing(Execution) {}
+
+func (n *notebook) Rested(session string, s session.Spent) {
+	if s.Open {
+		return
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.rested = append(n.rested, session)

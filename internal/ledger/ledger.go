@@ -95,24 +95,21 @@ func (l *Ledger) Append(entries []Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	days := map[string]*bytes.Buffer{}
-	for i := range entries {
-		line, err := json.Marshal(&entries[i])
-		if err != nil {
-			return err
-		}
-		name := entries[i].Time.UTC().Format(time.DateOnly) + suffix
-		if days[name] == nil {
-			days[name] = &bytes.Buffer{}
-		}
-		days[name].Write(line)
-		days[name].WriteByte('\n')
+	days, err := linesOf(entries)
+	if err != nil {
+		return err
 	}
 	unlock, err := l.dir.Lock(lock)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	return l.write(days)
+}
+
+// write appends lines by the names of their files, all or none. The lock is
+// held.
+func (l *Ledger) write(days map[string]*bytes.Buffer) error {
 	var undo []func()
 	for name, lines := range days {
 		back, err := appendTo(l.dir.Path(name), lines.Bytes())
@@ -126,6 +123,26 @@ func (l *Ledger) Append(entries []Entry) error {
 	}
 	return nil
 }
+
+// linesOf are entries as lines, by the names of their files.
+func linesOf(entries []Entry) (map[string]*bytes.Buffer, error) {
+	days := map[string]*bytes.Buffer{}
+	for i := range entries {
+		line, err := json.Marshal(&entries[i])
+		if err != nil {
+			return nil, err
+		}
+		name := nameOf(entries[i].Time)
+		if days[name] == nil {
+			days[name] = &bytes.Buffer{}
+		}
+		days[name].Write(line)
+		days[name].WriteByte('\n')
+	}
+	return days, nil
+}
+
+func nameOf(t time.Time) string { return t.UTC().Format(time.DateOnly) + suffix }
 
 // appendTo writes whole lines at a file's end, or nothing, and returns what
 // takes them back. The lock is held.
@@ -155,18 +172,31 @@ func appendTo(path string, lines []byte) (undo func(), err error) {
 }
 
 // Read calls visit with every entry that began at that time or later, the
-// days in order. It says how many lines could not be read.
+// days in order, and then with what programs hold. It says how many lines could
+// not be read.
 func (l *Ledger) Read(since time.Time, visit func(*Entry)) (unread int, err error) {
+	held, err := l.held() // before the days: what is booked meanwhile is found there
+	if err != nil {
+		return 0, err
+	}
 	names, err := l.dir.List()
 	if err != nil {
 		return 0, err
 	}
-	first := since.UTC().Format(time.DateOnly) + suffix
+	defer func() {
+		for _, e := range held {
+			if !e.Time.Before(since) {
+				visit(e)
+			}
+		}
+	}()
+	first := nameOf(since)
 	for _, name := range names {
 		if _, ok := dayOf(name); !ok || name < first {
 			continue
 		}
 		bad, err := l.readDay(name, func(e *Entry) {
+			delete(held, keyOf(e))
 			if !e.Time.Before(since) {
 				visit(e)
 			}

@@ -65,8 +65,9 @@ type Config struct {
 	Logs     string
 	LogBytes int64
 	// Rested is told, now and then and at its end, what the sandbox of a
-	// session used while none of its executions ran. It must not block. Nil:
-	// nobody asks.
+	// session used while none of its executions ran, and in between, with
+	// Spent.Open set, what it used since it was told last. It must not block.
+	// Nil: nobody asks.
 	Rested func(session string, spent Spent)
 	// MaxDisk bounds the snapshots of sessions, of all processes together, in
 	// bytes; 0 is 4 GiB. Those that have slept longest go first.

@@ -18,6 +18,8 @@ type Spent struct {
 	// unknown.
 	ByteSeconds float64
 	PeakBytes   int64 // of the sandbox so far; negative is unknown
+	// Open says that it goes on: this is what it used so far.
+	Open bool
 }
 
 const (
@@ -26,6 +28,9 @@ const (
 	tallyAfter = time.Second
 	// restEvery is how often what a sandbox uses at rest is told, at most.
 	restEvery = 5 * time.Minute
+	// openEvery is how often what is not over is told, at most. With the pause
+	// before it is on disk, no more than two seconds are lost with the program.
+	openEvery = time.Second
 )
 
 // tally divides what a sandbox used among its executions and its rest. The
@@ -45,6 +50,7 @@ type tally struct {
 	last  sandbox.Usage
 	runs  []*metered // that no measurement has followed yet
 	idle  Spent      // of the rest, not told yet
+	open  time.Time  // when what is not over was told last
 	timer *time.Timer
 	begun bool // an execution has
 	done  bool
@@ -54,7 +60,7 @@ type tally struct {
 // metered is one execution.
 type metered struct {
 	Spent
-	told  func(Spent) // nil: nobody asks
+	told  func(Spent) // nil: nobody asks; also of what is not over
 	ended time.Time   // zero: it runs
 
 	counted time.Duration // the part of its time that was measured
@@ -64,7 +70,7 @@ type metered struct {
 // newTally begins with a sandbox that has used nothing yet.
 func newTally(measure func() (sandbox.Usage, bool)) *tally {
 	now := time.Now()
-	return &tally{measure: measure, at: now, idle: Spent{Began: now, PeakBytes: -1}}
+	return &tally{measure: measure, at: now, open: now, idle: Spent{Began: now, PeakBytes: -1}}
 }
 
 // of says whom to tell of the rest.
@@ -77,8 +83,9 @@ func (t *tally) of(rest func(Spent)) {
 	t.rest = rest
 }
 
-// begin notes that an execution begins. told, which may be nil, is called once
-// when it is known what it used, perhaps much later; it must not block.
+// begin notes that an execution begins. told, which may be nil, is called now and
+// then while it runs, with Open set, and once when it is known what it used,
+// perhaps much later; it must not block.
 func (t *tally) begin(told func(Spent)) *metered {
 	if t == nil {
 		return nil
@@ -193,11 +200,38 @@ func (t *tally) add(u sandbox.Usage, at time.Time) {
 	t.at, t.last = at, u
 	over := t.over(at)
 	rest, idle := t.rested(restEvery, at)
+	open := t.goesOn(at)
 	t.mu.Unlock()
 	tell(over)
 	if rest != nil {
 		rest(idle)
 	}
+	for _, tell := range open {
+		tell()
+	}
+}
+
+// goesOn is what is to be told of executions and of a rest that are not over,
+// where that is due. The lock is held.
+func (t *tally) goesOn(at time.Time) (tell []func()) {
+	if at.Sub(t.open) < openEvery {
+		return nil
+	}
+	t.open = at
+	for _, r := range t.runs {
+		if r.told == nil || !r.ended.IsZero() {
+			continue // it is told in a moment
+		}
+		so := *r
+		so.Wall, so.Open = max(0, at.Sub(r.Began)), true
+		tell = append(tell, func() { so.told(so.estimate()) })
+	}
+	if idle := t.idle; t.rest != nil && idle.Wall > 0 {
+		rest := t.rest
+		idle.Open = true
+		tell = append(tell, func() { rest(idle) })
+	}
+	return tell
 }
 
 // over takes out the executions that had ended at that time. The lock is held.

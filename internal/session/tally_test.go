@@ -25,10 +25,20 @@ func TestTallyDivides(t *testing.T) {
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	var rested []Spent
 	told := map[string]Spent{}
-	tell := func(name string) func(Spent) { return func(s Spent) { told[name] = s } }
+	tell := func(name string) func(Spent) {
+		return func(s Spent) {
+			if !s.Open {
+				told[name] = s
+			}
+		}
+	}
 	tl := newTally(nil)
 	tl.at = start
-	tl.of(func(s Spent) { rested = append(rested, s) })
+	tl.of(func(s Spent) {
+		if !s.Open {
+			rested = append(rested, s)
+		}
+	})
 
 	// The start of the sandbox belongs to nobody's code.
 	tl.add(sandbox.Usage{CPU: 300 * time.Millisecond, MemoryBytes: 1000, PeakBytes: 1000}, at(1000))
@@ -182,5 +192,40 @@ func TestTallyEndedUnderIt(t *testing.T) {
 		if now := tl.spent(r); len(told) != 0 || now.Wall != first.Wall {
 			t.Fatalf("told %v, now %v, and %d more", first.Wall, now.Wall, len(told))
 		}
+	}
+}
+
+// TestTallyTellsWhatGoesOn: now and then, and what it tells last of an execution
+// is the whole of it.
+func TestTallyTellsWhatGoesOn(t *testing.T) {
+	start := time.Now()
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	var told, rested []Spent
+	tl := newTally(nil)
+	tl.at, tl.open, tl.idle.Began = start, start, start
+	tl.of(func(s Spent) { rested = append(rested, s) })
+	r := begunAt(tl, at(0), time.Time{}, func(s Spent) { told = append(told, s) })
+	for ms := 100; ms <= 3000; ms += 100 {
+		tl.add(sandbox.Usage{CPU: time.Duration(ms) * time.Millisecond / 2, MemoryBytes: 1000, PeakBytes: 1000}, at(ms))
+	}
+	if len(told) != 3 {
+		t.Fatalf("got %+v, want to be told once a second", told)
+	}
+	for i, s := range told {
+		if wall := time.Duration(i+1) * time.Second; !s.Open || s.Wall != wall || s.CPU != wall/2 || !s.Began.Equal(start) {
+			t.Errorf("got %+v after %v", s, wall)
+		}
+	}
+	r.ended, r.Wall = at(3000), 3*time.Second
+	tl.add(sandbox.Usage{CPU: 1500 * time.Millisecond, MemoryBytes: 1000, PeakBytes: 1000}, at(3100))
+	if len(told) != 4 || told[3].Open || told[3].Wall != 3*time.Second {
+		t.Errorf("got %+v, want the end, once", told)
+	}
+	for ms := 3200; ms <= 6000; ms += 100 {
+		tl.add(sandbox.Usage{CPU: 2 * time.Second, MemoryBytes: 1000, PeakBytes: 1000}, at(ms))
+	}
+	last := rested[len(rested)-1]
+	if !last.Open || last.Wall < 2*time.Second || last.CPU != 500*time.Millisecond {
+		t.Errorf("got %+v of the rest, which goes on", rested)
 	}
 }
