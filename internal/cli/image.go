@@ -14,6 +14,7 @@ import (
 
 	"sallyport/internal/image"
 	"sallyport/internal/image/archive"
+	"sallyport/internal/image/flatten"
 )
 
 type imageCmd struct {
@@ -214,11 +215,11 @@ func (c *imageLoadCmd) Run(a *app) error {
 	file := c.File
 	if file == "-" {
 		file = filepath.Join(dir, "standard-input.tar")
-		if err := spool(a, file); err != nil {
+		if err := spool(a, file, store.Limits()); err != nil {
 			return interrupted(a, fmt.Errorf("reading standard input: %w", err))
 		}
 	}
-	found, err := archive.Read(a.ctx, file, dir)
+	found, err := archive.Read(a.ctx, file, dir, store.Limits())
 	if err != nil {
 		return interrupted(a, err)
 	}
@@ -226,6 +227,7 @@ func (c *imageLoadCmd) Run(a *app) error {
 		return fmt.Errorf("%s has %d images: load it without --tag", c.File, len(found))
 	}
 	list := []shownImage{}
+	room := store.Limits().Room() // images of one archive can share their layers
 	for _, img := range found {
 		names, err := namesOf(img, tag)
 		if err != nil {
@@ -236,6 +238,12 @@ func (c *imageLoadCmd) Run(a *app) error {
 		meter.end()
 		if err != nil {
 			return interrupted(a, fmt.Errorf("%s: %w", c.File, err))
+		}
+		if err := room.Take(root.Bytes); err != nil {
+			id := root.ID
+			root.Release()
+			_, pruned := store.Prune(id, a.bound)
+			return errors.Join(fmt.Errorf("%s: %w", c.File, err), pruned)
 		}
 		for i, n := range names {
 			r, err := store.Tag(n, root, img.Digest, image.SourceLoad)
@@ -271,14 +279,14 @@ func namesOf(img archive.Image, tag image.Name) ([]image.Name, error) {
 }
 
 // spool writes standard input to a file.
-func spool(a *app, file string) error {
+func spool(a *app, file string, limits flatten.Limits) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	copied := make(chan error, 1)
 	go func() {
-		_, err := io.Copy(f, a.stdio.In)
+		_, err := io.Copy(f, limits.Room().Reader(a.stdio.In))
 		copied <- err
 	}()
 	select {

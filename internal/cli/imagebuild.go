@@ -183,7 +183,7 @@ func (c *imageBuildCmd) base(a *app, store *image.Store, dir string, meter *mete
 		if err != nil {
 			return nil, err
 		}
-		layer, env, err := build.HostBase(a.ctx, p, dir)
+		layer, env, err := build.HostBase(a.ctx, p, dir, store.Limits())
 		if err != nil {
 			return nil, err
 		}

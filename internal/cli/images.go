@@ -45,6 +45,7 @@ func (a *app) registry() *registry.Client {
 		Credentials: registry.Credentials{Files: files, Path: a.env["PATH"], Environ: a.env.list()},
 		PlainHTTP:   a.settings.Images.PlainHTTP,
 		Proxy:       func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
+		MaxBytes:    a.settings.Images.MaxSize,
 		UserAgent:   "sallyport/" + readVersion().Version,
 	})
 }

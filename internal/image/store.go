@@ -93,6 +93,9 @@ func ID(config []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
+// Limits are those of an image in the store.
+func (s *Store) Limits() flatten.Limits { return s.limits }
+
 // Scratch makes a folder for work on the store's disk. remove removes it; after
 // a crash the next caller of Scratch does.
 func (s *Store) Scratch() (dir string, remove func(), err error) {

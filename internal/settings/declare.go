@@ -214,7 +214,7 @@ func declareImages(i *Images) []*setting {
 		{key: "images.plainHttp", value: list(&i.PlainHTTP, isHostPattern, "names or addresses of hosts; `*` stands for any characters"), defaults: "none",
 			help: "Registries that may be asked without TLS besides those on this machine. Credentials are readable on the way there."},
 		{key: "images.maxSize", value: size(&i.MaxSize, mib, 1024*gib), initial: "32g",
-			help: "What the files of one image may take, unpacked. An image that says more is refused before anything of it is written."},
+			help: "What the files of one image may take, unpacked. As much again may be written while it is pulled, loaded or built: its layers, or what its archive holds. An image or an archive that has more is refused when that much was written, and leaves nothing. All images of one archive share the limit."},
 	}
 }
 

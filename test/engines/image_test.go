@@ -49,7 +49,7 @@ func TestGVisorImage(t *testing.T) {
 	exe := privateCopy(t, name, t.TempDir())
 	place := t.TempDir()
 	store := image.At(filepath.Join(place, "images"), flatten.Limits{})
-	found, err := archive.Read(t.Context(), rootfs, t.TempDir())
+	found, err := archive.Read(t.Context(), rootfs, t.TempDir(), flatten.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

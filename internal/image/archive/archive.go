@@ -31,11 +31,13 @@ import (
 
 // Limits of what an archive may hold.
 const (
-	maxMembers  = 100000
-	maxBytes    = 64 << 30
-	maxDocument = 8 << 20
-	maxImages   = 100
-	maxDepth    = 4 // indexes in indexes
+	maxMembers   = 100000
+	maxDocument  = 8 << 20
+	maxDocuments = 64 << 20 // of all together, which are in memory
+	maxImages    = 100
+	maxNames     = 1000 // of all images
+	maxLayers    = 512
+	maxDepth     = 4 // indexes in indexes
 )
 
 // An Image is one of an archive's.
@@ -47,15 +49,42 @@ type Image struct {
 	Plain bool
 }
 
-// members are the files of an archive or directory, by their names in it.
-type members interface {
+// files are those of an archive or directory, by their names in it.
+type files interface {
 	open(name string) (io.ReadCloser, int64, error)
+}
+
+// members are files of which so many bytes may still be read into memory, and
+// the layers that were found to be in order.
+type members struct {
+	files
+	documents *int64
+	verified  map[v1.Hash]bool
+}
+
+func counted(f files) members {
+	left := int64(maxDocuments)
+	return members{f, &left, map[v1.Hash]bool{}}
 }
 
 // Read finds the images in what lies at file: a directory or an archive, which
 // may be compressed with gzip or zstd. dir is an empty folder for what must be
-// unpacked, and must stay for as long as the images are used.
-func Read(ctx context.Context, file, dir string) ([]Image, error) {
+// unpacked, and must stay for as long as the images are used. No more is written
+// there than the limits allow an image to have, and no more of the archive is
+// read than such an image needs.
+func Read(ctx context.Context, file, dir string, limits flatten.Limits) ([]Image, error) {
+	images, err := readAll(ctx, file, dir, limits)
+	names := 0
+	for _, img := range images {
+		names += len(img.Names)
+	}
+	if err == nil && names > maxNames {
+		return nil, fmt.Errorf("%w: it gives its images %d names, and may give %d", flatten.ErrLayer, names, maxNames)
+	}
+	return images, err
+}
+
+func readAll(ctx context.Context, file, dir string, limits flatten.Limits) ([]Image, error) {
 	info, err := os.Stat(file)
 	if err != nil {
 		return nil, err
@@ -70,24 +99,24 @@ func Read(ctx context.Context, file, dir string) ([]Image, error) {
 			root.Close()
 			return nil, fmt.Errorf("%s is no OCI layout: it has no file oci-layout (the root file system of a directory: tar -C %s -c . | sallyport image load -t NAME -)", file, file)
 		}
-		return fromLayout(ctx, folder{root})
+		return fromLayout(ctx, counted(folder{root}))
 	}
-	kind, err := sniff(ctx, file)
+	kind, err := sniff(ctx, file, limits)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if kind == plainRoot {
-		img, err := fromRoot(ctx, file)
+		img, err := fromRoot(ctx, file, limits)
 		return []Image{img}, err
 	}
-	unpacked, err := spread(ctx, file, dir)
+	unpacked, err := spread(ctx, file, dir, limits)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if kind == ociLayout {
-		return fromLayout(ctx, unpacked)
+		return fromLayout(ctx, counted(unpacked))
 	}
-	return fromSave(ctx, unpacked)
+	return fromSave(ctx, counted(unpacked))
 }
 
 // Kinds of archives.
@@ -101,7 +130,7 @@ const (
 func clean(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
 // each calls do for each member of a tar archive.
-func each(ctx context.Context, file string, do func(h *tar.Header, r io.Reader) error) error {
+func each(ctx context.Context, file string, limits flatten.Limits, do func(h *tar.Header, r io.Reader) error) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
@@ -114,7 +143,7 @@ func each(ctx context.Context, file string, do func(h *tar.Header, r io.Reader) 
 		return err
 	}
 	defer plain.Close()
-	r := tar.NewReader(io.LimitReader(plain, maxBytes))
+	r := tar.NewReader(limits.Bounded(plain))
 	for n := 0; ; n++ {
 		h, err := r.Next()
 		switch {
@@ -140,9 +169,9 @@ func each(ctx context.Context, file string, do func(h *tar.Header, r io.Reader) 
 var errFound = errors.New("found")
 
 // sniff says what an archive is by the names in it.
-func sniff(ctx context.Context, file string) (kind int, err error) {
+func sniff(ctx context.Context, file string, limits flatten.Limits) (kind int, err error) {
 	members := 0
-	err = each(ctx, file, func(h *tar.Header, _ io.Reader) error {
+	err = each(ctx, file, limits, func(h *tar.Header, _ io.Reader) error {
 		switch clean(h.Name) {
 		case "oci-layout":
 			kind = ociLayout
@@ -186,25 +215,25 @@ type spreadOut struct {
 }
 
 // spread writes the members of an archive to files in dir.
-func spread(ctx context.Context, file, dir string) (*spreadOut, error) {
+func spread(ctx context.Context, file, dir string, limits flatten.Limits) (*spreadOut, error) {
 	s := &spreadOut{files: map[string]string{}, links: map[string]string{}}
-	left := int64(maxBytes) // a sparse member is larger than what is read of it
-	err := each(ctx, file, func(h *tar.Header, r io.Reader) error {
+	room := limits.Room() // a sparse member is larger than what is read of it
+	err := each(ctx, file, limits, func(h *tar.Header, r io.Reader) error {
 		if len(s.files)+len(s.links) >= maxMembers {
 			return fmt.Errorf("%w: it has more than %d files", flatten.ErrLayer, maxMembers)
 		}
 		name := clean(h.Name)
 		switch h.Typeflag {
 		case tar.TypeReg:
-			if left -= h.Size; h.Size < 0 || left < 0 {
-				return fmt.Errorf("%w: its files are larger than %d GiB together", flatten.ErrLayer, maxBytes>>30)
+			if err := room.Take(h.Size); err != nil {
+				return err
 			}
 			to := filepath.Join(dir, fmt.Sprintf("member-%d", len(s.files)))
 			f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 			if err != nil {
 				return err
 			}
-			_, err = io.Copy(f, r)
+			_, err = io.CopyN(f, r, h.Size)
 			if err = errors.Join(err, f.Close()); err != nil {
 				return blameRead(err)
 			}
@@ -271,7 +300,7 @@ func read(m members, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer r.Close()
-	if size > maxDocument {
+	if *m.documents -= size; size > maxDocument || *m.documents < 0 {
 		return nil, fmt.Errorf("%w: %s has %d bytes", flatten.ErrLayer, name, size)
 	}
 	raw, err := io.ReadAll(io.LimitReader(r, maxDocument))
@@ -299,6 +328,9 @@ func fromSave(ctx context.Context, m members) ([]Image, error) {
 		config, err := read(m, e.Config)
 		if err != nil {
 			return nil, err
+		}
+		if len(e.Layers) > maxLayers {
+			return nil, fmt.Errorf("%w: it has %d layers", flatten.ErrLayer, len(e.Layers))
 		}
 		c := &image.Content{Config: config}
 		for _, name := range e.Layers {
@@ -392,6 +424,9 @@ func fromManifest(ctx context.Context, m members, desc v1.Descriptor, depth int)
 	if c.Config, err = blob(ctx, m, manifest.Config); err != nil {
 		return nil, err
 	}
+	if len(manifest.Layers) > maxLayers {
+		return nil, fmt.Errorf("%w: it has %d layers", flatten.ErrLayer, len(manifest.Layers))
+	}
 	for _, l := range manifest.Layers {
 		if err := verify(ctx, m, l); err != nil {
 			return nil, err
@@ -420,6 +455,9 @@ func blob(ctx context.Context, m members, desc v1.Descriptor) ([]byte, error) {
 
 // verify checks a blob's size and digest.
 func verify(ctx context.Context, m members, desc v1.Descriptor) error {
+	if m.verified[desc.Digest] {
+		return nil
+	}
 	if desc.Digest.Algorithm != "sha256" || len(desc.Digest.Hex) != 64 {
 		return fmt.Errorf("%w: the digest %q is none of SHA-256", flatten.ErrLayer, desc.Digest)
 	}
@@ -438,11 +476,12 @@ func verify(ctx context.Context, m members, desc v1.Descriptor) error {
 	case n != desc.Size || got != desc.Digest.String():
 		return fmt.Errorf("%w: the blob %s has %d bytes with the digest %s, and should have %d", flatten.ErrLayer, desc.Digest, n, got, desc.Size)
 	}
+	m.verified[desc.Digest] = true
 	return nil
 }
 
 // fromRoot makes an image of a root file system.
-func fromRoot(ctx context.Context, file string) (Image, error) {
+func fromRoot(ctx context.Context, file string, limits flatten.Limits) (Image, error) {
 	info, err := os.Stat(file)
 	if err != nil {
 		return Image{}, err
@@ -460,7 +499,7 @@ func fromRoot(ctx context.Context, file string) (Image, error) {
 	}
 	defer plain.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, io.LimitReader(plain, maxBytes)); err != nil {
+	if _, err := io.Copy(sum, limits.Bounded(plain)); err != nil {
 		if ctx.Err() != nil {
 			return Image{}, context.Cause(ctx)
 		}

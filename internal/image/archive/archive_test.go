@@ -66,12 +66,12 @@ func sparse(t testing.TB, name string, size int64) []byte {
 // TestSparse: a file that is larger than an archive may be is not written.
 func TestSparse(t *testing.T) {
 	dir := t.TempDir()
-	if s, err := spread(t.Context(), write(t, sparse(t, "manifest.json", 1<<20)), dir); err != nil || len(s.files) != 1 {
+	if s, err := spread(t.Context(), write(t, sparse(t, "manifest.json", 1<<20)), dir, flatten.Limits{}); err != nil || len(s.files) != 1 {
 		t.Fatal(err)
 	}
 	dir = t.TempDir()
-	_, err := Read(t.Context(), write(t, sparse(t, "manifest.json", 1<<50)), dir)
-	if err == nil || !strings.Contains(err.Error(), "larger than") {
+	_, err := Read(t.Context(), write(t, sparse(t, "manifest.json", 1<<50)), dir, flatten.Limits{})
+	if err == nil || !strings.Contains(err.Error(), "takes more than") {
 		t.Error(err)
 	}
 	if files, _ := os.ReadDir(dir); len(files) > 0 {
@@ -184,7 +184,7 @@ func TestRead(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			found, err := Read(t.Context(), write(t, tt.data), t.TempDir())
+			found, err := Read(t.Context(), write(t, tt.data), t.TempDir(), flatten.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -204,7 +204,7 @@ func TestRead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		found, err := Read(t.Context(), dir, t.TempDir())
+		found, err := Read(t.Context(), dir, t.TempDir(), flatten.Limits{})
 		if err != nil || filesOf(t, found[0]) != "a=1 b=2" {
 			t.Error(err)
 		}
@@ -219,7 +219,7 @@ func TestRead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := Read(t.Context(), dir, t.TempDir()); err == nil || strings.Contains(err.Error(), "bytes with the digest") {
+		if _, err := Read(t.Context(), dir, t.TempDir(), flatten.Limits{}); err == nil || strings.Contains(err.Error(), "bytes with the digest") {
 			t.Errorf("a link out of the layout was followed: %v", err)
 		}
 	})
@@ -275,7 +275,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			found, err := Read(t.Context(), write(t, tt.data), t.TempDir())
+			found, err := Read(t.Context(), write(t, tt.data), t.TempDir(), flatten.Limits{})
 			if err == nil {
 				t.Fatalf("%d images: %s", len(found), filesOf(t, found[0]))
 			}
@@ -289,7 +289,7 @@ func TestReadRefuses(t *testing.T) {
 		"another layer":       save(`[{"Config":"c.json","Layers":["c.json"]}]`),
 		"a layer twice":       save(`[{"Config":"c.json","Layers":["l.tar","l.tar"]}]`),
 	} {
-		found, err := Read(t.Context(), write(t, data), t.TempDir())
+		found, err := Read(t.Context(), write(t, data), t.TempDir(), flatten.Limits{})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -315,7 +315,7 @@ func TestWrite(t *testing.T) {
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
 		t.Error("written again, it is another archive")
 	}
-	found, err := Read(t.Context(), write(t, first.Bytes()), t.TempDir())
+	found, err := Read(t.Context(), write(t, first.Bytes()), t.TempDir(), flatten.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +347,7 @@ func FuzzRead(f *testing.F) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		found, err := Read(t.Context(), write(t, b.Bytes()), dir)
+		found, err := Read(t.Context(), write(t, b.Bytes()), dir, flatten.Limits{})
 		if entries, _ := os.ReadDir(top); len(entries) != 1 {
 			t.Fatal("written outside")
 		}

@@ -288,7 +288,7 @@ func TestHostBase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	layer, env, err := HostBase(t.Context(), p, t.TempDir())
+	layer, env, err := HostBase(t.Context(), p, t.TempDir(), flatten.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

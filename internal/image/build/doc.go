@@ -60,7 +60,8 @@ func (b *Builder) Packages(ctx context.Context, base *image.Root, requirements [
 		return nil, fmt.Errorf("packages cannot be added: %s", base.Trouble)
 	}
 	below := filepath.Join(dir, "base.tar")
-	lowest, err := packLayer(below, func(w io.Writer) error {
+	room := b.Store.Limits().Archives()
+	lowest, err := packLayer(below, room, func(w io.Writer) error {
 		return flatten.Pack(ctx, w, base.Dir)
 	})
 	if err != nil {
@@ -88,7 +89,7 @@ func (b *Builder) Packages(ctx context.Context, base *image.Root, requirements [
 		}
 		b.tell("unpacking wheels", 0, 0)
 		installed := &installation{target: target, python: base.Python.Path}
-		top, err := packLayer(filepath.Join(dir, "packages.tar"), func(w io.Writer) error {
+		top, err := packLayer(filepath.Join(dir, "packages.tar"), room, func(w io.Writer) error {
 			return installed.write(ctx, w, wheels, files)
 		})
 		if err != nil {
@@ -120,7 +121,7 @@ func (b *Builder) compile(ctx context.Context, base *image.Root, layers []flatte
 	}
 	defer interim.Release()
 	b.Passing = append(b.Passing, interim.ID)
-	return packLayer(filepath.Join(dir, "code.tar"), func(w io.Writer) error {
+	return packLayer(filepath.Join(dir, "code.tar"), b.Store.Limits().Archives(), func(w io.Writer) error {
 		return b.byteCode(ctx, interim, in, dir, w, out)
 	})
 }
@@ -136,14 +137,14 @@ func configOf(base *image.Root, layers []flatten.Layer) ([]byte, error) {
 }
 
 // packLayer writes a layer to a file.
-func packLayer(file string, write func(w io.Writer) error) (flatten.Layer, error) {
+func packLayer(file string, room *flatten.Room, write func(w io.Writer) error) (flatten.Layer, error) {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return flatten.Layer{}, err
 	}
 	sum := sha256.New()
 	counted := &counter{}
-	err = write(io.MultiWriter(f, sum, counted))
+	err = write(io.MultiWriter(room, f, sum, counted)) // room first: nothing is written without it
 	if err = errors.Join(err, f.Close()); err != nil {
 		return flatten.Layer{}, err
 	}

@@ -34,12 +34,12 @@ var hostData = []string{"/usr/share/zoneinfo", "/etc/ssl/certs/ca-certificates.c
 // HostBase makes a layer of the host's Python: the interpreter, its standard
 // library without what only tests need, and the libraries and programs that
 // these need. Packages are not in it. The layer is written to a file in dir.
-func HostBase(ctx context.Context, p *hostroot.Interpreter, dir string) (layer flatten.Layer, env []string, err error) {
+func HostBase(ctx context.Context, p *hostroot.Interpreter, dir string, limits flatten.Limits) (layer flatten.Layer, env []string, err error) {
 	h := &host{ctx: ctx, done: map[string]bool{}, paths: libraryPaths()}
 	if p.Prefix != "/" && p.Prefix != "/usr" && !strings.HasPrefix(p.Prefix, "/usr/") && !strings.HasPrefix(p.Prefix, "/opt/") {
 		h.prefix = p.Prefix // somebody's own: the image does not tell whose
 	}
-	layer, err = packLayer(filepath.Join(dir, "host.tar"), func(w io.Writer) error {
+	layer, err = packLayer(filepath.Join(dir, "host.tar"), limits.Archives(), func(w io.Writer) error {
 		h.w = tar.NewWriter(w)
 		return h.write(p)
 	})

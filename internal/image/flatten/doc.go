@@ -50,6 +50,14 @@ type Limits struct {
 // DefaultLimits suffice for images with machine learning frameworks.
 var DefaultLimits = Limits{Bytes: 32 << 30, Entries: 1 << 20}
 
+// Plain bounds the bytes of the archives themselves, uncompressed, which have
+// headers beside the files.
+func (l Limits) Plain() int64 {
+	l = l.withDefaults()
+	return l.Bytes + 4096*min(int64(l.Entries), max(l.Bytes/1024, 4096))
+}
+
+// withDefaults fills in the limits that are not set.
 func (l Limits) withDefaults() Limits {
 	if l.Bytes == 0 {
 		l.Bytes = DefaultLimits.Bytes

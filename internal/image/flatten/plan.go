@@ -45,7 +45,7 @@ func (p *pass) plan(layers []Layer) (*tree, error) {
 }
 
 // rewind begins a reading of all layers.
-func (p *pass) rewind() { p.plain = p.limits.Bytes + 4096*int64(p.limits.Entries) }
+func (p *pass) rewind() { p.plain = p.limits.Plain() }
 
 // each calls do for each entry of a layer, and checks the layer's digest.
 func (p *pass) each(l Layer, do func(index int, h *tar.Header, content io.Reader) error) error {
@@ -189,6 +189,59 @@ func (c *counter) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// A Room is what may still be written to disk for an image, by several writers
+// one after the other.
+type Room struct{ left, limit int64 }
+
+// Room is for what must be on disk before an image can be unpacked: no more than
+// its files may take.
+func (l Limits) Room() *Room {
+	bytes := l.withDefaults().Bytes
+	return &Room{bytes, bytes}
+}
+
+// Reader fails, with an error of the image, where more would be read than there
+// is room for.
+func (r *Room) Reader(from io.Reader) io.Reader { return roomReader{from, r} }
+
+type roomReader struct {
+	from io.Reader
+	room *Room
+}
+
+func (r roomReader) Read(p []byte) (int, error) {
+	n, err := r.from.Read(p)
+	if err := r.room.Take(int64(n)); err != nil {
+		return 0, err
+	}
+	return n, err
+}
+
+// Archives is Room for archives that are made for an image.
+func (l Limits) Archives() *Room {
+	bytes := l.Plain()
+	return &Room{bytes, bytes}
+}
+
+// Write takes the room for p. It writes nothing itself.
+func (r *Room) Write(p []byte) (int, error) { return len(p), r.Take(int64(len(p))) }
+
+// Take takes so many bytes of the room.
+func (r *Room) Take(n int64) error {
+	if n < 0 || n > r.left {
+		return blame("what it is read from takes more than %d MiB on disk, which images.maxSize allows", r.limit>>20)
+	}
+	r.left -= n
+	return nil
+}
+
+// Bounded is a reader that fails where a stream has more bytes than an image's
+// archive may have.
+func (l Limits) Bounded(r io.Reader) io.Reader {
+	left := l.Plain()
+	return &bounded{r: r, left: &left}
+}
+
 // bounded is a reader that fails where it would give more than left, of which
 // several may have a part.
 type bounded struct {
@@ -199,7 +252,7 @@ type bounded struct {
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if *b.left -= int64(n); *b.left < 0 {
-		return 0, blame("it unpacks to far more than the limit")
+		return 0, blame("it unpacks to far more than the limit (images.maxSize)")
 	}
 	return n, err
 }

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"sallyport/internal/image/flatten"
 )
 
 // Options configure a Client.
@@ -26,6 +28,8 @@ type Options struct {
 	PlainHTTP []string
 	// Proxy chooses a proxy, as http.Transport.Proxy does. It may be nil.
 	Proxy func(*http.Request) (*url.URL, error)
+	// MaxBytes bounds the layers of an image, as they arrive. Zero: 32 GiB.
+	MaxBytes int64
 	// TLS may be nil.
 	TLS *tls.Config
 	// UserAgent names the program.
@@ -46,6 +50,9 @@ type Client struct {
 
 // New returns a client, which asks nobody anything yet.
 func New(opts Options) *Client {
+	if opts.MaxBytes == 0 {
+		opts.MaxBytes = flatten.DefaultLimits.Bytes
+	}
 	if opts.Stall == 0 {
 		opts.Stall = time.Minute
 	}

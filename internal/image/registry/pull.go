@@ -32,7 +32,6 @@ import (
 const (
 	maxConfig = 8 << 20
 	maxLayers = 512
-	maxBlobs  = 64 << 30 // of all layers, compressed
 	attempts  = 3
 	parallel  = 3
 )
@@ -88,7 +87,7 @@ func (c *Client) pull(ctx context.Context, n image.Name, dir string, progress fu
 	if err != nil {
 		return nil, err
 	}
-	if err := check(manifest); err != nil {
+	if err := check(manifest, c.opts.MaxBytes); err != nil {
 		return nil, err
 	}
 	config, err := img.RawConfigFile()
@@ -134,7 +133,7 @@ func chosen(found *remote.Descriptor) (v1.Image, error) {
 }
 
 // check refuses what is no image, or of unreasonable size.
-func check(m *v1.Manifest) error {
+func check(m *v1.Manifest, most int64) error {
 	if !m.Config.MediaType.IsConfig() {
 		return fmt.Errorf("it is no image for containers but %q", m.Config.MediaType)
 	}
@@ -146,8 +145,8 @@ func check(m *v1.Manifest) error {
 		if !l.MediaType.IsLayer() || len(l.URLs) > 0 || !l.MediaType.IsDistributable() {
 			return fmt.Errorf("%w: it has a layer that is none of a Linux container (%s)", image.ErrUnusable, l.MediaType)
 		}
-		if total += l.Size; l.Size < 0 || total > maxBlobs {
-			return fmt.Errorf("%w: its layers are larger than %d GiB", flatten.ErrLayer, maxBlobs>>30)
+		if total += l.Size; l.Size < 0 || total > most || total < 0 {
+			return fmt.Errorf("%w: its layers are larger than %d MiB, which images.maxSize allows", flatten.ErrLayer, most>>20)
 		}
 	}
 	return nil
