@@ -62,14 +62,14 @@ var layers = []layer{
 	{"internal/policy", 40, []string{"internal/sandbox"}},
 	{"internal/upstream", 42, []string{
 		"internal/upstream/definitions", "internal/upstream/child", "internal/upstream/jsonrpc",
-		"internal/upstream/remote", "internal/state",
+		"internal/upstream/remote", "internal/budget", "internal/state",
 	}},
-	{"internal/upstream/remote", 41, []string{"internal/upstream/jsonrpc", "internal/upstream/tail"}},
+	{"internal/upstream/remote", 41, []string{"internal/budget", "internal/upstream/jsonrpc", "internal/upstream/tail"}},
 	{"internal/upstream/library", 41, []string{"internal/state", "internal/upstream/definitions"}},
 	{"internal/upstream/definitions", 40, nil},
 	{"internal/upstream/secret", 40, nil},
 	{"internal/upstream/child", 40, []string{"internal/upstream/tail"}},
-	{"internal/upstream/jsonrpc", 40, []string{"internal/upstream/tail"}},
+	{"internal/upstream/jsonrpc", 40, []string{"internal/budget", "internal/upstream/tail"}},
 	{"internal/upstream/tail", 39, nil},
 
 	{"internal/sandbox/gvisor/cell", 32, []string{"internal/sandbox/gvisor", "internal/sandbox/hostroot"}},

@@ -223,6 +223,8 @@ func callError(ctx context.Context, err error) *wire.CallError {
 		kind = wire.KindNotFound
 	case errors.Is(err, upstream.ErrTimeout):
 		kind = wire.KindTimeout
+	case errors.Is(err, jsonrpc.ErrTooLarge):
+		kind = wire.KindLimit
 	case errors.Is(err, upstream.ErrInputRequired), errors.Is(err, upstream.ErrNotOffered):
 		kind = wire.KindUnsupported
 	case errors.As(err, &answered), errors.Is(err, upstream.ErrBadAnswer):

@@ -32,6 +32,8 @@ type Host struct {
 	sandboxes *Budget
 	// Lines are messages of servers that are being read.
 	Lines *Budget
+	// Own is for calls that no sandbox made.
+	Own *Sandbox
 	// Spool is the disk that messages take which do not fit in memory.
 	Spool *Budget
 
@@ -42,12 +44,14 @@ type Host struct {
 // the usual ones.
 func NewHost(scale int64) *Host {
 	root := New((programLimit + linesLimit) * scale)
-	return &Host{
+	h := &Host{
 		sandboxes: root.Sub(programLimit*scale, 0),
 		Lines:     root.Sub(linesLimit*scale, 0),
 		Spool:     New(spoolLimit * scale),
 		scale:     scale,
 	}
+	h.Own = h.NewSandbox()
+	return h
 }
 
 // Program is the budgets of this program.
@@ -105,39 +109,34 @@ func (s *Sandbox) Lease() *Lease {
 
 // Exclusive waits until no other lease of the sandbox is exclusive. Only one that
 // is may wait in Acquire for more than it holds already: two that did could wait
-// for each other. It may be called again by its holder.
-func (l *Lease) Exclusive(ctx context.Context) error {
+// for each other. share ends it; where the lease was exclusive before, it stays
+// so.
+func (l *Lease) Exclusive(ctx context.Context) (share func(), err error) {
 	if l == nil {
-		return nil
+		return func() {}, nil
 	}
 	l.mu.Lock()
 	alone := l.alone
 	l.mu.Unlock()
 	if alone {
-		return nil
+		return func() {}, nil
 	}
 	select {
 	case l.exclusive <- struct{}{}:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.alone = true
-	return nil
+	l.setAlone(true)
+	return func() {
+		l.setAlone(false)
+		<-l.exclusive
+	}, nil
 }
 
-// Share ends Exclusive.
-func (l *Lease) Share() {
-	if l == nil {
-		return
-	}
+func (l *Lease) setAlone(alone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.alone {
-		l.alone = false
-		<-l.exclusive
-	}
+	l.alone = alone
 }
 
 // Acquire is Budget.Acquire. What would not fit beside that which the lease

@@ -98,6 +98,7 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		IdleStop:      set.Servers.IdleStop,
 		StopGrace:     set.Servers.StopGrace,
 		MaxLine:       int(set.Servers.MaxMessage),
+		SpoolDir:      messages(set.StateDir),
 		ToolsChanged:  func(server string) { s.known.catalog.Stale(server) },
 		Connections:   set.Servers.ConnectionsOf,
 		PlainHTTP:     set.Servers.PlainHTTP,
@@ -195,6 +196,14 @@ func snapshots(stateDir string) *snapshot.Store {
 		return nil
 	}
 	return snapshot.At(filepath.Join(stateDir, "snapshots"))
+}
+
+// messages is where messages of servers lie that find no room in memory.
+func messages(stateDir string) string {
+	if stateDir == "" {
+		return ""
+	}
+	return filepath.Join(stateDir, "spool")
 }
 
 // logs is where the logs of sessions are kept.

@@ -484,10 +484,11 @@ func cover(ctx context.Context, lease *budget.Lease, n int64) error {
 // handle waits for the call's turn and calls the handler.
 func (c *Conn) handle(ctx context.Context, x *Execution, call wire.Call, lease *budget.Lease) (json.RawMessage, error) {
 	if wire.Large(call.Method) {
-		if err := lease.Exclusive(ctx); err != nil {
+		share, err := lease.Exclusive(ctx)
+		if err != nil {
 			return nil, err
 		}
-		defer lease.Share()
+		defer share()
 		if err := lease.Acquire(ctx, reserve); err != nil {
 			return nil, err
 		}

@@ -1,11 +1,13 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 
+	"sallyport/internal/budget"
 	"sallyport/internal/upstream/jsonrpc"
 )
 
@@ -96,7 +98,10 @@ func (s *Server) pages(ctx context.Context, method, key string) (json.RawMessage
 	listed := 0
 	seen := map[string]bool{} // cursors
 	var cursor json.RawMessage
+	lease := budget.From(ctx)
+	held := lease.Held()
 	for page := 1; ; page++ {
+		lease.Reduce(held) // nothing of the last page is kept
 		var members []byte
 		if cursor != nil {
 			members = append([]byte(`"cursor":`), cursor...)
@@ -130,7 +135,7 @@ func (s *Server) pages(ctx context.Context, method, key string) (json.RawMessage
 			return append(joined, ']'), nil
 		}
 		seen[string(next)] = true
-		cursor = next
+		cursor = bytes.Clone(next)
 	}
 }
 

@@ -44,6 +44,9 @@ type Options struct {
 	StopGrace time.Duration
 	// MaxLine bounds a message of a server in bytes (256 MiB).
 	MaxLine int
+	// SpoolDir is where messages lie, in files without names, that find no room
+	// in memory; empty is the system's directory for temporary files.
+	SpoolDir string
 	// Connections says how many processes or connections a server may have at
 	// a time; nil, and what is below 1, mean one.
 	Connections func(name string) int

@@ -72,7 +72,7 @@ func (m *Manager) launch(ctx context.Context, def Definition, known era) (*Serve
 	// need it.
 	p := &program{proc: proc, Conn: jsonrpc.NewConn(proc.Stdout, proc.Stdin, jsonrpc.Options{
 		Log: s.log, MaxLine: m.opts.MaxLine, OnRequest: answer, OnNotify: s.notified,
-		Redact: def.Redact,
+		Redact: def.Redact, SpoolDir: m.opts.SpoolDir,
 	})}
 	s.conn = p
 	ended := make(chan struct{})

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"sallyport/internal/budget"
 	"sallyport/internal/upstream/jsonrpc"
 	"sallyport/internal/upstream/remote"
 )
@@ -17,7 +19,7 @@ import (
 const (
 	maxTools     = 20_000
 	maxPages     = 2_000
-	maxToolBytes = 64 << 20
+	maxToolBytes = 16 << 20
 	maxToolName  = 512
 )
 
@@ -131,7 +133,10 @@ func (s *Server) fetchTools(ctx context.Context) (tools []Tool, ttl time.Duratio
 	list := toolList{server: s, names: make(map[string]bool)}
 	seen := make(map[string]bool) // cursors
 	var cursor json.RawMessage
+	lease := budget.From(ctx)
+	held := lease.Held()
 	for page := 1; ; page++ {
+		lease.Reduce(held) // nothing of the last page is kept
 		var members []byte
 		if cursor != nil {
 			members = append([]byte(`"cursor":`), cursor...)
@@ -160,7 +165,7 @@ func (s *Server) fetchTools(ctx context.Context) (tools []Tool, ttl time.Duratio
 			return list.finish(), ttl, nil
 		default:
 			seen[key] = true
-			cursor = next
+			cursor = bytes.Clone(next)
 		}
 	}
 	return list.finish(), ttl, nil
@@ -209,6 +214,7 @@ func (l *toolList) page(raw json.RawMessage) (next json.RawMessage, ttlMillis in
 }
 
 func (l *toolList) add(raw json.RawMessage) {
+	raw = bytes.Clone(raw) // not to hold on to the page
 	tool, ok := parseTool(raw)
 	if !ok || l.names[tool.Name] {
 		l.odd++

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sallyport/internal/budget"
 	"sallyport/internal/upstream/tail"
 )
 
@@ -57,6 +58,11 @@ type Options struct {
 	// Redact removes secrets from a text. Errors show a part of an answer that
 	// is no JSON only where it has nothing to remove; nil removes nothing.
 	Redact func(text string) string
+	// Budget bounds the lines that are being read, and the files of those that
+	// find no room in memory; nil is the program's. SpoolDir is where the files
+	// are; empty is the system's directory for temporary files.
+	Budget   *budget.Host
+	SpoolDir string
 }
 
 // Stats counts what a connection has seen.
@@ -80,21 +86,30 @@ type Conn struct {
 
 	nextID  atomic.Int64
 	mu      sync.Mutex
-	pending map[int64]chan reply
+	pending map[int64]pending
 	err     error // why done is closed
 
 	done       chan struct{} // closed when the connection has failed or ended
 	readerDone chan struct{}
 	writerDone chan struct{}
 	closeWrite sync.Once
-	warned     bool // of a line that is no JSON; the reader's
+	warned     bool  // of a line that is no JSON; the reader's
+	held       int64 // memory of the line that is being handled; the reader's
 
 	calls, requests, notifications, unknown, junkLines, overlong, dropped atomic.Int64
 }
 
+// pending is a call that waits for its answer.
+type pending struct {
+	answer chan reply
+	lease  *budget.Lease // of the sandbox that called; nil: none did
+}
+
+// reply is an answer. One that is not in memory is the whole message.
 type reply struct {
-	result json.RawMessage
-	err    error
+	result  json.RawMessage
+	err     error
+	spooled *spooled
 }
 
 // NewConn speaks over r and w until r ends. It closes w when the connection
@@ -110,13 +125,18 @@ func NewConn(r io.Reader, w io.WriteCloser, opts Options) *Conn {
 	if opts.MaxDepth <= 0 {
 		opts.MaxDepth = DefaultMaxDepth
 	}
+	if opts.Budget == nil {
+		opts.Budget = budget.Program()
+	}
+	lines := newLineReader(r, opts.MaxLine)
+	lines.lines, lines.disk, lines.spoolDir = opts.Budget.Lines, opts.Budget.Spool, opts.SpoolDir
 	c := &Conn{
 		opts:       opts,
 		w:          w,
-		lines:      newLineReader(r, opts.MaxLine),
+		lines:      lines,
 		junk:       tail.New(DefaultKeepJunk),
 		queue:      make(chan []byte, queued),
-		pending:    make(map[int64]chan reply),
+		pending:    make(map[int64]pending),
 		done:       make(chan struct{}),
 		readerDone: make(chan struct{}),
 		writerDone: make(chan struct{}),
@@ -127,6 +147,8 @@ func NewConn(r io.Reader, w io.WriteCloser, opts Options) *Conn {
 }
 
 // Call sends a request and waits for its answer, whose bytes are the caller's.
+// They are charged to the lease of ctx. Where that has no room the call waits,
+// and the connection does not.
 //
 // An error is *Error when the peer answered with one; it is ErrClosed,
 // ErrTooLarge, ErrMalformed, ErrNotJSON, ErrInvalidParams or the context's cause
@@ -148,7 +170,7 @@ func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage) 
 		c.mu.Unlock()
 		return nil, err
 	}
-	c.pending[id] = answer
+	c.pending[id] = pending{answer, budget.From(ctx)}
 	c.mu.Unlock()
 
 	select {
@@ -158,27 +180,56 @@ func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage) 
 		c.forget(id)
 		return nil, context.Cause(ctx)
 	case <-c.done:
-		return c.ended(id, answer)
+		return c.ended(ctx, id, answer)
 	}
 	select {
 	case r := <-answer:
-		return r.result, r.err
+		return c.open(ctx, id, r)
 	case <-ctx.Done():
 		if c.forget(id) && method != "initialize" {
 			c.cancel(id, context.Cause(ctx))
 		}
 		return nil, context.Cause(ctx)
 	case <-c.done:
-		return c.ended(id, answer)
+		return c.ended(ctx, id, answer)
 	}
 }
 
+// open returns what an answer holds, which may have to be read from its file.
+func (c *Conn) open(ctx context.Context, id int64, r reply) (json.RawMessage, error) {
+	if r.spooled == nil {
+		return r.result, r.err
+	}
+	defer r.spooled.Close()
+	lease := budget.From(ctx)
+	if lease == nil {
+		lease = c.opts.Budget.Own.Lease()
+		defer lease.Release()
+	}
+	data, err := r.spooled.load(ctx, lease)
+	if err != nil {
+		return nil, err
+	}
+	data = validUTF8(data)
+	m, err := parseMessage(data)
+	switch got, ok := callID(m.id); {
+	case errors.Is(err, errNesting):
+		return nil, fmt.Errorf("%w: %w", ErrTooLarge, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w%s", ErrNotJSON, place(data, c.opts.Redact))
+	case !ok || got != id || m.method != nil:
+		return nil, ErrMalformed
+	}
+	r = c.decode(m)
+	return r.result, r.err
+}
+
 // ended prefers an answer that arrived before the end.
-func (c *Conn) ended(id int64, answer chan reply) (json.RawMessage, error) {
+func (c *Conn) ended(ctx context.Context, id int64, answer chan reply) (json.RawMessage, error) {
 	c.forget(id)
 	select {
 	case r := <-answer:
-		return r.result, r.err
+		return c.open(ctx, id, r)
 	default:
 		return nil, c.Err()
 	}
@@ -343,11 +394,13 @@ func (c *Conn) read() {
 			c.fail(err)
 			return
 		}
-		if l.overlong {
-			c.tooLong(l)
+		if l.overlong || l.spooled != nil {
+			c.notInMemory(l)
 			continue
 		}
+		c.held = max(l.charged, l.length)
 		c.handleLine(l)
+		c.opts.Budget.Lines.Release(l.charged)
 	}
 }
 
@@ -445,31 +498,62 @@ func (c *Conn) answer(m message, owned bool) {
 		}
 		return
 	}
-	var r reply
-	switch {
-	case m.err != nil && Kind(m.err) != 'n':
-		r.err = decodeError(m.err)
-	case m.result == nil:
-		r.err = ErrMalformed
-	case m.depth > c.opts.MaxDepth:
-		r.err = fmt.Errorf("%w: nested %d levels deep, %d are allowed", ErrTooLarge, m.depth, c.opts.MaxDepth)
-	case owned:
-		r.result = m.result
-	default:
-		r.result = bytes.Clone(m.result)
+	r := c.decode(m)
+	size := c.held
+	if r.err == nil && !owned {
+		r.result = bytes.Clone(r.result)
+		size = int64(len(r.result))
 	}
-	waiting <- r
+	if r.err == nil && size > uncharged && !waiting.lease.TryAcquire(size) {
+		r = c.putAside(m, waiting.lease)
+	}
+	waiting.answer <- r
 }
 
+// decode reads the result or the error of an answer.
+func (c *Conn) decode(m message) reply {
+	switch {
+	case m.err != nil && Kind(m.err) != 'n':
+		return reply{err: decodeError(m.err)}
+	case m.result == nil:
+		return reply{err: ErrMalformed}
+	case m.depth > c.opts.MaxDepth:
+		return reply{err: fmt.Errorf("%w: nested %d levels deep, %d are allowed", ErrTooLarge, m.depth, c.opts.MaxDepth)}
+	}
+	return reply{result: m.result}
+}
+
+// putAside writes an answer for which its sandbox has no memory now into a file.
+func (c *Conn) putAside(m message, lease *budget.Lease) reply {
+	size := int64(len(m.id) + len(m.result) + 32)
+	if !lease.TryDisk(size) {
+		return reply{err: errBacklog}
+	}
+	out, err := newSpool(c.opts.SpoolDir)
+	if err != nil {
+		return reply{err: fmt.Errorf("%w: there is no room for it now: %w", ErrTooLarge, err)}
+	}
+	for _, part := range [][]byte{[]byte(`{"id":`), m.id, []byte(`,"result":`), m.result, []byte("}")} {
+		if _, err := out.Write(part); err != nil {
+			out.Close()
+			return reply{err: fmt.Errorf("%w: there is no room for it now: %w", ErrTooLarge, err)}
+		}
+	}
+	return reply{spooled: out}
+}
+
+// errBacklog: too many results wait for their sandbox.
+var errBacklog = fmt.Errorf("%w: the results of other calls, which the code has not taken yet, leave no room for it; make fewer large calls at a time", ErrTooLarge)
+
 // waiting removes and returns the call with this id.
-func (c *Conn) waiting(rawID []byte) (chan reply, bool) {
+func (c *Conn) waiting(rawID []byte) (pending, bool) {
 	id, ok := callID(rawID)
 	if !ok {
-		return nil, false
+		return pending{}, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ch, ok := c.pending[id]
+	p, ok := c.pending[id]
 	delete(c.pending, id)
-	return ch, ok
+	return p, ok
 }

@@ -2,8 +2,11 @@ package jsonrpc
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"unicode/utf8"
+
+	"sallyport/internal/budget"
 )
 
 const (
@@ -23,6 +26,12 @@ type lineReader struct {
 	buf        []byte
 	start, end int // buf[start:end] is read and not yet handed out
 	searched   int // no newline in buf[start:searched]
+
+	// What the buffer takes beyond uncharged is charged to lines; a line for
+	// which there is no room goes to a file in spoolDir, charged to disk.
+	lines, disk *budget.Budget
+	charged     int64
+	spoolDir    string
 }
 
 // line is one line without its end.
@@ -36,9 +45,17 @@ type line struct {
 	overlong bool
 	tail     []byte
 	length   int64
+	// spooled holds the line where it is not in memory: data is its beginning
+	// and tail its end.
+	spooled *spooled
+	// charged is what of the budget the line holds, for the caller to release.
+	charged int64
 	// unended: the stream ended before the line did.
 	unended bool
 }
+
+// errNoRoom: the line being read must not take more memory.
+var errNoRoom = errors.New("no room in memory")
 
 func newLineReader(r io.Reader, max int) *lineReader {
 	return &lineReader{r: r, max: max}
@@ -55,7 +72,11 @@ func (l *lineReader) next() (line, error) {
 		if l.end-l.start > l.max {
 			return l.skip()
 		}
-		if err := l.fill(); err != nil {
+		err := l.fill()
+		if err == errNoRoom {
+			return l.spill()
+		}
+		if err != nil {
 			if l.end > l.start {
 				last := l.take(l.end, 0)
 				last.unended = true
@@ -82,9 +103,11 @@ func (l *lineReader) take(at, newline int) line {
 		return line{data: data, length: int64(len(data))}
 	}
 	rest := l.buf[next:l.end]
+	out := line{data: data, owned: true, length: int64(len(data)), charged: l.charged}
+	l.charged = 0
 	l.buf = make([]byte, max(firstBuffer, len(rest)))
 	l.start, l.searched, l.end = 0, 0, copy(l.buf, rest)
-	return line{data: data, owned: true, length: int64(len(data))}
+	return out
 }
 
 // fill reads more, making room first.
@@ -99,7 +122,13 @@ func (l *lineReader) fill() error {
 			l.start = 0
 		} else {
 			// One byte more than the longest line: its newline.
-			grown := make([]byte, min(max(firstBuffer, 2*len(l.buf)), max(l.max+1, firstBuffer)))
+			size := min(max(firstBuffer, 2*len(l.buf)), max(l.max+1, firstBuffer))
+			if more := int64(size) - l.charged; size > inMemory || size > uncharged && !l.lines.TryAcquire(more) {
+				return errNoRoom
+			} else if size > uncharged {
+				l.charged += more
+			}
+			grown := make([]byte, size)
 			copy(grown, l.buf[:l.end])
 			l.buf = grown
 		}
@@ -126,6 +155,8 @@ func (l *lineReader) skip() (line, error) {
 	head := bytes.Clone(l.buf[l.start:min(l.end, l.start+keptHead)])
 	length := int64(l.end - l.start)
 	tail := bytes.Clone(l.buf[max(l.start, l.end-keptTail):l.end])
+	l.lines.Release(l.charged)
+	l.charged = 0
 	l.buf = make([]byte, 8*firstBuffer)
 	for {
 		l.start, l.searched, l.end = 0, 0, 0

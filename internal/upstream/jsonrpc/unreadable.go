@@ -18,23 +18,41 @@ var (
 	idBehind  = regexp.MustCompile(`"id"\s*:\s*(-?[0-9]{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 )
 
-// tooLong fails the call that a line over the limit answers, if its beginning
-// or its end says which. A wrong guess can only hurt a call on the server that
-// sent the line.
-func (c *Conn) tooLong(l line) {
-	c.overlong.Add(1)
-	c.opts.Log.Warn("line over the limit thrown away", "bytes", l.length, "limit", c.opts.MaxLine)
+// notInMemory gives a line that is in a file to the call that it answers, if its
+// beginning or its end says which, and fails that call where the line was thrown
+// away. A wrong guess can only hurt a call on the server that sent the line.
+func (c *Conn) notInMemory(l line) {
+	if l.overlong {
+		c.overlong.Add(1)
+		c.opts.Log.Warn("line over the limit thrown away", "bytes", l.length, "limit", c.opts.MaxLine)
+	}
 	id := idInFront.FindSubmatch(l.data)
 	if id == nil {
 		id = idBehind.FindSubmatch(l.tail)
 	}
-	if id == nil {
+	waiting, ok := pending{}, false
+	if id != nil {
+		waiting, ok = c.waiting(id[1])
+	}
+	if !ok {
+		l.spooled.Close()
+		if l.spooled != nil {
+			c.unknown.Add(1)
+		}
 		return
 	}
-	if waiting, ok := c.waiting(id[1]); ok {
-		waiting <- reply{err: fmt.Errorf("%w: %s bytes in one line, %d are allowed",
-			ErrTooLarge, strconv.FormatInt(l.length, 10), c.opts.MaxLine)}
+	r := reply{spooled: l.spooled}
+	switch {
+	case l.overlong && l.length <= int64(c.opts.MaxLine):
+		r.err = errBacklog
+	case l.overlong:
+		r.err = fmt.Errorf("%w: %s bytes in one line, %d are allowed",
+			ErrTooLarge, strconv.FormatInt(l.length, 10), c.opts.MaxLine)
+	case !waiting.lease.TryDisk(l.length):
+		l.spooled.Close()
+		r = reply{err: errBacklog}
 	}
+	waiting.answer <- r
 }
 
 // notJSON fails the call that a line was to answer which is no JSON, as with
@@ -44,10 +62,10 @@ func (c *Conn) notJSON(data []byte, cause error) {
 	if id, ok := guessID(data); ok {
 		if waiting, ok := c.waiting(id); ok {
 			if errors.Is(cause, errNesting) {
-				waiting <- reply{err: fmt.Errorf("%w: %w", ErrTooLarge, cause)}
+				waiting.answer <- reply{err: fmt.Errorf("%w: %w", ErrTooLarge, cause)}
 				return
 			}
-			waiting <- reply{err: fmt.Errorf("%w%s", ErrNotJSON, place(data, c.opts.Redact))}
+			waiting.answer <- reply{err: fmt.Errorf("%w%s", ErrNotJSON, place(data, c.opts.Redact))}
 			return
 		}
 	}

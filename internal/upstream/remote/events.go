@@ -3,10 +3,14 @@ package remote
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"time"
+
+	"sallyport/internal/upstream/jsonrpc"
 )
 
 const (
@@ -36,6 +40,10 @@ type eventReader struct {
 	max   int
 	line  []byte
 	begun bool
+	// fits, if not nil, is asked before an event takes n bytes. With an error
+	// the event is overlong, and refusal says why.
+	fits    func(n int) error
+	refusal error
 	// lf: the last line ended with a CR, so that a LF now belongs to it.
 	lf bool
 }
@@ -50,6 +58,7 @@ func newEventReader(r io.Reader, max int) *eventReader {
 func (e *eventReader) next() (event, error) {
 	out := event{retry: noRetry}
 	some := false
+	e.refusal = nil
 	for {
 		overlong, err := e.readLine()
 		if err != nil {
@@ -76,7 +85,7 @@ func (e *eventReader) next() (event, error) {
 			some = true
 			switch {
 			case out.overlong:
-			case len(value) > e.max, out.data != nil && len(out.data)+1+len(value) > e.max:
+			case out.data != nil && !e.room(len(out.data)+1+len(value)), len(value) > e.max, out.data != nil && len(out.data)+1+len(value) > e.max:
 				out.overlong = true
 				if out.data == nil {
 					out.data = bytes.Clone(value[:min(len(value), keptHead)])
@@ -121,6 +130,23 @@ var (
 	errCutOff     = errors.New("the stream ended in the middle of a line")
 )
 
+// room says whether an event may take n bytes.
+func (e *eventReader) room(n int) bool {
+	if e.fits == nil {
+		return true
+	}
+	e.refusal = cmp.Or(e.refusal, e.fits(n))
+	return e.refusal == nil
+}
+
+// refused is why an event is overlong that is not longer than allowed, or nil.
+func (e *eventReader) refused() error {
+	if e.refusal == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", jsonrpc.ErrTooLarge, e.refusal)
+}
+
 // readLine reads a line into e.line, without its end: CR, LF or both. What is
 // longer than allowed is passed over and reported.
 func (e *eventReader) readLine() (overlong bool, err error) {
@@ -158,7 +184,7 @@ func (e *eventReader) readLine() (overlong bool, err error) {
 		case overlong:
 			// What it answers may be told by how it begins.
 			e.line = append(e.line, chunk[:min(len(chunk), keptHead-len(e.line))]...)
-		case len(e.line)+len(chunk) > max(e.max, maxField)+len("data: "):
+		case len(e.line)+len(chunk) > max(e.max, maxField)+len("data: "), !e.room(len(e.line) + len(chunk)):
 			overlong = true
 			head := append(e.line, chunk[:min(len(chunk), keptHead)]...)
 			e.line = bytes.Clone(head[:min(len(head), keptHead)])

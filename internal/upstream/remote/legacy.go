@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"sallyport/internal/budget"
 	"sallyport/internal/upstream/jsonrpc"
 )
 
@@ -22,7 +24,13 @@ type Legacy struct {
 	endpoint *url.URL // where messages go; set before the connection is handed out
 
 	pendingMu sync.Mutex
-	pending   map[int64]chan reply
+	pending   map[int64]waiting
+}
+
+// waiting is a call that waits for its answer.
+type waiting struct {
+	answer chan reply
+	lease  *budget.Lease
 }
 
 // DialLegacy opens the stream and waits until the server has said where
@@ -32,7 +40,7 @@ func (n *Network) DialLegacy(ctx context.Context, target Target, opts Options) (
 	if err != nil {
 		return nil, err
 	}
-	c := &Legacy{peer: p, pending: map[int64]chan reply{}}
+	c := &Legacy{peer: p, pending: map[int64]waiting{}}
 	if err := c.open(ctx); err != nil {
 		_ = c.Stop(ctx)
 		return nil, err
@@ -87,7 +95,24 @@ func (c *Legacy) open(ctx context.Context) error {
 // read handles the stream until it ends, and the connection with it.
 func (c *Legacy) read(ctx context.Context, body io.Reader, endpoint chan<- string) {
 	reader := newEventReader(body, c.opts.MaxMessage)
+	// The stream is everybody's: what finds no room at once is not waited for.
+	var charged int64
+	reader.fits = func(n int) error {
+		more := int64(n) - charged
+		if n <= uncharged || more <= 0 {
+			return nil
+		}
+		more = max(more, min(charged, fine))
+		if !c.opts.Budget.Lines.TryAcquire(more) {
+			return errNoRoom
+		}
+		charged += more
+		return nil
+	}
+	defer func() { c.opts.Budget.Lines.Release(charged) }()
 	for {
+		c.opts.Budget.Lines.Release(charged)
+		charged = 0
 		e, err := reader.next()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
@@ -103,7 +128,7 @@ func (c *Legacy) read(ctx context.Context, body io.Reader, endpoint chan<- strin
 			c.overlong.Add(1)
 			if id, ok := jsonrpc.AnsweredID(e.data); ok {
 				if take, ok := c.wanted(id, false); ok {
-					take(reply{err: c.tooLarge()})
+					take(reply{err: cmp.Or(reader.refused(), c.tooLarge())})
 				}
 			}
 		case e.name == "endpoint":
@@ -117,6 +142,9 @@ func (c *Legacy) read(ctx context.Context, body io.Reader, endpoint chan<- strin
 	}
 }
 
+// errNoRoom fails an answer for which there is no memory.
+var errNoRoom = errors.New("the answers of other calls, which were not taken yet, leave no room for it; make fewer large calls at a time")
+
 // wanted implements inbox.
 func (c *Legacy) wanted(id int64, null bool) (func(reply), bool) {
 	c.pendingMu.Lock()
@@ -126,7 +154,12 @@ func (c *Legacy) wanted(id int64, null bool) (func(reply), bool) {
 		return nil, false
 	}
 	delete(c.pending, id)
-	return func(r reply) { waiting <- r }, true
+	return func(r reply) {
+		if n := cap(r.result); n > uncharged && !waiting.lease.TryAcquire(int64(n)) {
+			r = reply{err: fmt.Errorf("%w: %w", jsonrpc.ErrTooLarge, errNoRoom)}
+		}
+		waiting.answer <- r
+	}, true
 }
 
 // Call sends a request and waits for its answer, as [Streamable.Call] does it.
@@ -142,7 +175,7 @@ func (c *Legacy) Call(ctx context.Context, method string, params json.RawMessage
 	}
 	answer := make(chan reply, 1)
 	c.pendingMu.Lock()
-	c.pending[id] = answer
+	c.pending[id] = waiting{answer, budget.From(ctx)}
 	c.pendingMu.Unlock()
 	defer func() {
 		c.pendingMu.Lock()

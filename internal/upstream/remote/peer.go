@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sallyport/internal/budget"
 	"sallyport/internal/upstream/jsonrpc"
 	"sallyport/internal/upstream/tail"
 )
@@ -42,6 +43,9 @@ type Options struct {
 	OnGap func()
 	// Redact removes secrets from a text; nil removes nothing.
 	Redact func(string) string
+	// Budget bounds what is read for calls that no sandbox made, and streams
+	// that belong to no call; nil is the program's.
+	Budget *budget.Host
 }
 
 const (
@@ -89,6 +93,9 @@ type peer struct {
 func newPeer(n *Network, target Target, opts Options) (*peer, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if opts.Budget == nil {
+		opts.Budget = budget.Program()
 	}
 	if opts.MaxMessage <= 0 {
 		opts.MaxMessage = jsonrpc.DefaultMaxLine
@@ -256,7 +263,7 @@ func (p *peer) leave(response *http.Response, end context.CancelCauseFunc) {
 // request is the context of an HTTP request, which ends with ctx until it is
 // detached, and with the connection.
 func (p *peer) request(ctx context.Context) (request context.Context, detach func() bool, end context.CancelCauseFunc) {
-	request, end = context.WithCancelCause(p.ctx)
+	request, end = context.WithCancelCause(budget.With(p.ctx, budget.From(ctx)))
 	return request, context.AfterFunc(ctx, func() { end(context.Cause(ctx)) }), end
 }
 
@@ -271,15 +278,19 @@ func mediaType(response *http.Response) string {
 // body reads the whole of an answer. What is longer than allowed is
 // jsonrpc.ErrTooLarge.
 func (p *peer) body(ctx context.Context, response *http.Response) ([]byte, error) {
+	room := &room{ctx: ctx, lease: budget.From(ctx)}
+	defer room.close()
 	var buffer bytes.Buffer
 	if n := response.ContentLength; n > 0 && n <= int64(p.opts.MaxMessage) {
 		buffer.Grow(int(min(n, 1<<20)) + bytes.MinRead)
 	}
-	n, err := buffer.ReadFrom(io.LimitReader(response.Body, int64(p.opts.MaxMessage)+1))
+	n, err := buffer.ReadFrom(&roomyReader{r: io.LimitReader(response.Body, int64(p.opts.MaxMessage)+1), room: room})
 	switch {
 	case n > int64(p.opts.MaxMessage):
 		p.overlong.Add(1)
 		return nil, p.tooLarge()
+	case errors.Is(err, budget.ErrTooLarge):
+		return nil, fmt.Errorf("%w: %w", jsonrpc.ErrTooLarge, err)
 	case err != nil:
 		return nil, clean(ctx, err, true)
 	}

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"sallyport/internal/budget"
 	"sallyport/internal/upstream/jsonrpc"
 )
 
@@ -31,8 +33,12 @@ type place struct {
 // events reads a stream until in has what it waits for, or the stream ends.
 // It reports whether there was any event.
 func (c *Streamable) events(ctx context.Context, body io.Reader, at *place, in inbox, enough func() bool) (some bool, err error) {
+	room := &room{ctx: ctx, lease: budget.From(ctx)}
+	defer room.close()
 	reader := newEventReader(body, c.opts.MaxMessage)
+	reader.fits = room.fits
 	for {
+		room.reset()
 		e, err := reader.next()
 		if err != nil {
 			return some, err
@@ -48,7 +54,7 @@ func (c *Streamable) events(ctx context.Context, body io.Reader, at *place, in i
 		case e.overlong:
 			c.overlong.Add(1)
 			if take, ok := in.wanted(0, true); ok {
-				take(reply{err: c.tooLarge()})
+				take(reply{err: cmp.Or(reader.refused(), c.tooLarge())})
 			}
 		case len(e.data) > 0 && (e.name == "" || e.name == "message"):
 			some = true
@@ -162,6 +168,9 @@ func (nobody) wanted(int64, bool) (func(reply), bool) { return nil, false }
 // stream reads what the server says unasked until ctx ends or the server does
 // not offer it.
 func (c *Streamable) stream(ctx context.Context) {
+	lease := c.opts.Budget.Own.Lease()
+	defer lease.Release()
+	ctx = budget.With(ctx, lease)
 	at := place{delay: noRetry}
 	idle := 0
 	for opened := false; ; {

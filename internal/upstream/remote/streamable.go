@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"sallyport/internal/budget"
 	"sallyport/internal/upstream/jsonrpc"
 )
 
@@ -71,6 +72,11 @@ func (c *Streamable) CallWith(ctx context.Context, method string, params json.Ra
 	}
 	if err := c.Err(); err != nil {
 		return nil, err
+	}
+	if budget.From(ctx) == nil {
+		lease := c.opts.Budget.Own.Lease()
+		defer lease.Release()
+		ctx = budget.With(ctx, lease)
 	}
 	id := c.nextID.Add(1)
 	message, err := jsonrpc.AppendRequest(make([]byte, 0, len(method)+len(params)+64), id, method, params)
