@@ -70,7 +70,11 @@ func (c *choice) judge(ctx context.Context, b sandbox.Backend) verdict {
 	if err := c.policy.Check(report); errors.As(err, &short) {
 		var lacks []string
 		for _, m := range short.Missing {
-			lacks = append(lacks, fmt.Sprintf("%s is %s, the policy demands %s (accept it with %s)", m.What, m.Has, m.Wants, m.Accept))
+			remedy := "accept it with " + m.Accept
+			if m.Measure != "" {
+				remedy = "not measured yet: " + m.Measure
+			}
+			lacks = append(lacks, fmt.Sprintf("%s is %s, the policy demands %s (%s)", m.What, m.Has, m.Wants, remedy))
 		}
 		v.Why = strings.Join(lacks, "; ")
 		return v

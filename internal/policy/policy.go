@@ -85,7 +85,17 @@ type Shortfall struct {
 	What   string // "memory limit"
 	Has    string // "absent"
 	Wants  string // "soft"
-	Accept string // the setting that would accept it
+	Accept string // the setting that would accept it; empty where Measure is not
+	// Measure is what lets the engine be measured, which may show more.
+	Measure string
+}
+
+// remedy says what to do about it.
+func (s *Shortfall) remedy() string {
+	if s.Measure != "" {
+		return "not measured yet: " + s.Measure
+	}
+	return "to accept it, set " + s.Accept
 }
 
 func (v *Violation) Error() string {
@@ -97,9 +107,7 @@ func (v *Violation) Error() string {
 			sep = ": "
 		}
 		fmt.Fprintf(&b, "%s%s is %s, at least %s is demanded", sep, m.What, m.Has, m.Wants)
-		if m.Accept != "" {
-			fmt.Fprintf(&b, " (to accept it, set %s)", m.Accept)
-		}
+		fmt.Fprintf(&b, " (%s)", m.remedy())
 	}
 	return b.String()
 }
@@ -114,6 +122,13 @@ func (p *Policy) Check(r *sandbox.Report) error {
 		return errors.New("policy: the engine has not been probed")
 	}
 	v := &Violation{Backend: r.Backend}
+	// What was not measured is no reason to accept less.
+	measure := func(s Shortfall, possible bool) Shortfall {
+		if r.Provisional && r.Measure != "" && possible {
+			s.Accept, s.Measure = "", r.Measure
+		}
+		return s
+	}
 	switch {
 	case p.MinIsolation == sandbox.NoIsolation && !p.AllowNoIsolation:
 		v.Missing = append(v.Missing, Shortfall{
@@ -121,10 +136,10 @@ func (p *Policy) Check(r *sandbox.Report) error {
 			Accept: "policy.minIsolation: " + r.Isolation.String(),
 		})
 	case r.Isolation < p.MinIsolation:
-		v.Missing = append(v.Missing, Shortfall{
+		v.Missing = append(v.Missing, measure(Shortfall{
 			What: "isolation", Has: r.Isolation.String(), Wants: p.MinIsolation.String(),
 			Accept: "policy.minIsolation: " + r.Isolation.String(),
-		})
+		}, r.Possible >= p.MinIsolation))
 	}
 	for _, res := range Resources {
 		want, named := p.Require[res]
@@ -132,10 +147,10 @@ func (p *Policy) Check(r *sandbox.Report) error {
 			want = sandbox.Hard
 		}
 		if has := r.Limits[res].Enforcement; has < want {
-			v.Missing = append(v.Missing, Shortfall{
+			v.Missing = append(v.Missing, measure(Shortfall{
 				What: string(res) + " limit", Has: has.String(), Wants: want.String(),
 				Accept: fmt.Sprintf("policy.require.%s: %s", settingOf(res), has),
-			})
+			}, true))
 		}
 	}
 	if len(v.Missing) > 0 {

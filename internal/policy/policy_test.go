@@ -77,6 +77,41 @@ func TestViolationIsTyped(t *testing.T) {
 	}
 }
 
+// TestNotMeasured: a policy is not to be weakened for what a measurement may show.
+func TestNotMeasured(t *testing.T) {
+	r := &sandbox.Report{
+		Backend: "podman", Isolation: sandbox.ContainerIsolation, Provisional: true, Measure: "podman pull python:3",
+		Limits: map[sandbox.Resource]sandbox.LimitReport{
+			sandbox.Processes: {Enforcement: sandbox.Hard}, sandbox.Disk: {Enforcement: sandbox.Hard}, sandbox.OpenFiles: {Enforcement: sandbox.Hard},
+		},
+	}
+	for _, tt := range []struct {
+		name        string
+		possible    sandbox.Isolation
+		provisional bool
+		want        []string
+		never       string
+	}{
+		{"a runtime that may have a kernel", sandbox.KernelIsolation, true, []string{"isolation is container", "memory limit is absent", "podman pull python:3"}, "to accept it"},
+		{"one that has none", sandbox.ContainerIsolation, true, []string{"set policy.minIsolation: container", "podman pull python:3"}, "policy.require.memory"},
+		{"measured", sandbox.KernelIsolation, false, []string{"set policy.minIsolation: container", "set policy.require.memory: absent"}, "pull"},
+	} {
+		r.Possible, r.Provisional = tt.possible, tt.provisional
+		err := policy.Default().Check(r)
+		if err == nil {
+			t.Fatalf("%s: got no violation", tt.name)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %q, want %q in it", tt.name, err, want)
+			}
+		}
+		if strings.Contains(err.Error(), tt.never) {
+			t.Errorf("%s: got %q, want no %q in it", tt.name, err, tt.never)
+		}
+	}
+}
+
 func TestCheckServer(t *testing.T) {
 	var none *policy.Policy
 	if err := none.CheckServer("fs"); !errors.Is(err, policy.ErrNil) {

@@ -328,11 +328,15 @@ type Report struct {
 	Remote bool `json:"remote,omitempty"`
 	// Provisional: not all of it was measured. A later report may say less,
 	// and the engine starts nothing meanwhile that has less than this one says.
-	Provisional bool                     `json:"provisional,omitempty"`
-	Snapshots   bool                     `json:"snapshots"`
-	Python      string                   `json:"python,omitempty"` // what the default root runs: path and version
-	Limits      map[Resource]LimitReport `json:"limits"`
-	Findings    []Finding                `json:"findings,omitempty"`
+	Provisional bool `json:"provisional,omitempty"`
+	// Measure is what a person does to have the rest measured, and Possible the
+	// isolation that may then be found. Both are of a provisional report.
+	Measure   string                   `json:"measure,omitempty"`
+	Possible  Isolation                `json:"-"`
+	Snapshots bool                     `json:"snapshots"`
+	Python    string                   `json:"python,omitempty"` // what the default root runs: path and version
+	Limits    map[Resource]LimitReport `json:"limits"`
+	Findings  []Finding                `json:"findings,omitempty"`
 }
 
 // Finding is one thing that a person should know about the engine here.

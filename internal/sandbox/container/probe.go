@@ -41,6 +41,10 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 		// What the engine says of itself, until there is something to try.
 		b.describe(rep, f, &trial{})
 		rep.Limits, rep.Provisional = f.claimed(), true
+		rep.Measure = "get the image with `" + b.opts.Engine + " pull " + b.opts.Image + "`"
+		if rep.Possible = sandbox.KernelIsolation; (&trial{runtime: b.runtime(f)}).shares() {
+			rep.Possible = sandbox.ContainerIsolation
+		}
 		b.promise(rep.Limits)
 		rep.Findings = append(rep.Findings, sandbox.Finding{
 			Title:  "the image " + b.opts.Image + " is not here",
