@@ -65,6 +65,10 @@ func (b *Broker) refuseBatch(req Request) *Result {
 		return invalid(fmt.Sprintf("engine %s runs code far from here: it cannot use MCP servers. Leave 'servers' out, or fetch what the code needs first and pass it on in the code", req.Backend))
 	case req.Session != "":
 		return invalid(fmt.Sprintf("engine %s keeps nothing between calls: leave 'session' out", req.Backend))
+	case len(req.Args) > 0 && !req.Script:
+		return invalid(fmt.Sprintf("engine %s takes arguments only for a file", req.Backend))
+	case req.Stdin != nil:
+		return invalid(fmt.Sprintf("engine %s runs code far from here: standard input does not reach it. Send data along as a file", req.Backend))
 	}
 	return nil
 }
@@ -126,7 +130,7 @@ func (b *Broker) batchSpec(req Request) sandbox.Spec {
 	spec := sandbox.Spec{
 		Owner: "batch", Limits: b.config.BatchLimits, Files: req.Files, Code: req.Code,
 		Batch: sandbox.Batch{
-			Filename: req.Filename, Script: req.Script, Args: req.Args, Timeout: b.batchTimeout(req.Timeout), Queue: b.config.Queue,
+			Filename: req.Filename, Script: req.Script, Args: req.Args, Timeout: req.Timeout, Queue: b.config.Queue,
 			Accelerator: req.Batch.Accelerator, Datasets: req.Batch.Datasets, Keep: req.Batch.Keep,
 			MinIsolation: b.config.Policy.Remote.MinIsolation, Require: b.config.Policy.Remote.Require,
 		},

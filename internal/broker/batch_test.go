@@ -193,6 +193,8 @@ func TestBatchRefuses(t *testing.T) {
 	}{
 		{Request{Code: "1", Servers: []string{"math"}}, "cannot use MCP servers"},
 		{Request{Code: "1", Session: "s"}, "keeps nothing between calls"},
+		{Request{Code: "1", Stdin: strings.NewReader("x")}, "standard input does not reach it"},
+		{Request{Code: "1", Args: []string{"x"}}, "takes arguments only for a file"},
 		{Request{Code: " "}, "Missing 'code'"},
 	} {
 		if r := sendFar(t, b, tt.req); r.Status != ValidationError || !strings.Contains(r.Error, tt.want) {

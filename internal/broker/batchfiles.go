@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"path"
@@ -17,6 +18,13 @@ const (
 	maxImages     = 8
 	maxImage      = 2 << 20
 	maxImageBytes = 5 << 20 // of all together
+)
+
+// maxNamed bounds how many of the files that code left an answer names, and
+// maxLeftOut how many of those that could not be fetched.
+const (
+	maxNamed   = 200
+	maxLeftOut = 10
 )
 
 // kept is a stream of a run as lines: its head and its tail, where it is longer
@@ -98,7 +106,7 @@ func fits(images []Image, size int64) bool {
 // wanted are the files of an execution that its answer is to bring: all of them,
 // or those that are pictures by their names.
 func (x *execution) wanted(left []wire.Artifact) []wire.Artifact {
-	if x.req.TakeFiles {
+	if x.req.TakeFiles != nil {
 		return left
 	}
 	var some []wire.Artifact
@@ -113,6 +121,25 @@ func (x *execution) wanted(left []wire.Artifact) []wire.Artifact {
 		}
 	}
 	return some
+}
+
+// files says which files of an execution its answer lacks.
+func (x *execution) files(out *session.Outcome) (notes []string) {
+	switch more := len(out.Artifacts) - maxNamed; {
+	case out.MoreArtifacts && x.req.TakeFiles != nil:
+		notes = append(notes, fmt.Sprintf("the code left more than %d files: no more were fetched. Pack them into one file", len(out.Artifacts)))
+	case out.MoreArtifacts:
+		notes = append(notes, fmt.Sprintf("the code left more than %d files; %d are named", len(out.Artifacts), min(maxNamed, len(out.Artifacts))))
+	case more > 0:
+		notes = append(notes, fmt.Sprintf("the code left %d more files than are named", more))
+	}
+	for _, f := range out.LeftOut[:min(maxLeftOut, len(out.LeftOut))] {
+		notes = append(notes, "not fetched: "+shown(f.Path)+": "+f.Why)
+	}
+	if more := len(out.LeftOut) - maxLeftOut; more > 0 {
+		notes = append(notes, fmt.Sprintf("not fetched: %d more files", more))
+	}
+	return notes
 }
 
 // imageType is the type of a picture that clients show, or empty.

@@ -66,6 +66,8 @@ type Config struct {
 	MaxDisk    int64
 	MaxNamed   int
 	Unpacked   bool
+	// Unsaved is session.Config's.
+	Unsaved func(session string, err error)
 	// Logs and LogBytes are session.Config's.
 	Logs     string
 	LogBytes int64
@@ -96,6 +98,7 @@ type Broker struct {
 	mu      sync.Mutex
 	cleared bool            // the engine was probed and the policy accepts it
 	usable  map[string]bool // batch engines that were probed, and can be used
+	unkept  map[string]bool // sessions of which it was said that they are not kept
 }
 
 // New returns a broker. It starts and probes nothing.
@@ -124,7 +127,7 @@ func New(config Config) (*Broker, error) {
 	if config.Servers == nil {
 		config.Servers = bridge.Upstream(nil)
 	}
-	b := &Broker{config: config, log: config.Logger, far: newInFlight()}
+	b := &Broker{config: config, log: config.Logger, far: newInFlight(), unkept: map[string]bool{}}
 	var err error
 	b.bridge, err = bridge.New(bridge.Config{
 		Source: config.Servers, Policy: config.Policy, MaxCalls: config.MaxCalls,
@@ -145,7 +148,7 @@ func New(config Config) (*Broker, error) {
 			Grace: config.Grace, WholeRun: config.WholeRun, StartTimeout: config.StartTimeout,
 			Background: config.Background,
 			Snapshots:  config.Snapshots, Restore: config.Restore, Preload: config.Preload, Pool: config.Pool,
-			Records: config.Records, Idle: config.Idle, Keep: config.Keep, MaxAwake: config.MaxAwake, MaxDisk: config.MaxDisk, MaxNamed: config.MaxNamed, Unpacked: config.Unpacked, Logs: config.Logs, LogBytes: config.LogBytes,
+			Records: config.Records, Idle: config.Idle, Keep: config.Keep, MaxAwake: config.MaxAwake, MaxDisk: config.MaxDisk, MaxNamed: config.MaxNamed, Unpacked: config.Unpacked, Unsaved: config.Unsaved, Logs: config.Logs, LogBytes: config.LogBytes,
 		}, DefaultSession)
 	}
 	return b, nil
@@ -186,6 +189,7 @@ func (b *Broker) Submit(req Request) func(context.Context) *Result {
 		if refused := b.refuseBatch(req); refused != nil {
 			return answer(b.finish(req, refused))
 		}
+		req.bound(b.batchTimeout(req.Timeout))
 		return func(ctx context.Context) *Result {
 			ctx, done := b.far.enter(ctx)
 			defer done()
@@ -200,7 +204,7 @@ func (b *Broker) Submit(req Request) func(context.Context) *Result {
 	if !reflect.ValueOf(req.Batch).IsZero() {
 		return answer(b.finish(req, invalid("accelerators, datasets, internet, keeping and detaching are for engines such as runpod and kaggle")))
 	}
-	req.Timeout = b.timeout(req.Timeout)
+	req.bound(b.timeout(req.Timeout))
 	for _, name := range req.Servers {
 		if err := b.bridge.Check(name); err != nil {
 			return answer(b.finish(req, failure(err)))

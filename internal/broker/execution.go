@@ -38,12 +38,13 @@ func (x *execution) run(ctx context.Context) *Result {
 		Filename: x.req.Filename,
 		Script:   x.req.Script,
 		Args:     x.req.Args,
+		Stdin:    x.req.Stdin,
 		Timeout:  x.req.Timeout,
 		Prepare:  x.prepare,
 		Call:     x.call,
 		Output:   x.req.OnOutput,
 		Files:    x.req.Files,
-		Collect:  x.wanted,
+		Collect:  &session.Collect{Choose: x.wanted, Create: x.req.TakeFiles},
 	})
 	if err != nil {
 		if errors.Is(err, sandbox.ErrUnavailable) {
@@ -54,10 +55,36 @@ func (x *execution) run(ctx context.Context) *Result {
 	r := x.broker.finish(x.req, x.result(out))
 	r.Servers = x.servers.Granted() // with those that the code loaded itself
 	r.Notes = append(r.Notes, x.servers.Notes()...)
+	if note := x.unkept(); note != "" {
+		r.Notes = append(r.Notes, note)
+	}
 	r.ShowUsage = x.broker.config.ShowUsage
 	bill.answered(r)
 	return r
 }
+
+// unkept says once of a named session that it ends with this program, where it
+// does.
+func (x *execution) unkept() string {
+	name := x.session.Name()
+	if name == DefaultSession {
+		return ""
+	}
+	err := x.broker.sessions.Unkept()
+	if err == nil {
+		return ""
+	}
+	x.broker.mu.Lock()
+	defer x.broker.mu.Unlock()
+	if x.broker.unkept[name] || len(x.broker.unkept) > maxUnkept {
+		return ""
+	}
+	x.broker.unkept[name] = true
+	return fmt.Sprintf("session %s ends with this program: %s", name, err)
+}
+
+// maxUnkept bounds how many names are remembered.
+const maxUnkept = 1000
 
 func (x *execution) call(ctx context.Context, call wire.Call) ([]byte, error) {
 	return x.servers.Call(ctx, call)
@@ -98,7 +125,7 @@ func (x *execution) result(out *session.Outcome) *Result {
 	if out.Stdout.Omitted > 0 || out.Stderr.Omitted > 0 {
 		r.Truncated = &Truncated{Stdout: out.Stdout.Omitted, Stderr: out.Stderr.Omitted}
 	}
-	for _, a := range out.Artifacts {
+	for _, a := range out.Artifacts[:min(maxNamed, len(out.Artifacts))] {
 		r.Artifacts = append(r.Artifacts, Artifact{Path: a.Path, Size: a.Size})
 	}
 	for _, f := range out.Collected {
@@ -106,9 +133,8 @@ func (x *execution) result(out *session.Outcome) *Result {
 			r.Images = append(r.Images, Image{Path: f.Path, MIMEType: kind, Data: f.Data})
 		}
 	}
-	if x.req.TakeFiles {
-		r.Files = out.Collected
-	}
+	r.NotTaken = x.req.TakeFiles != nil && (len(out.LeftOut) > 0 || out.MoreArtifacts)
+	r.Notes = append(r.Notes, x.files(out)...)
 	if out.Usage != nil {
 		r.Usage = x.broker.usage(*out.Usage)
 	}
@@ -177,6 +203,9 @@ func (x *execution) judge(r *Result, out *session.Outcome) {
 		r.Error = "Execution timed out after " + limit
 		if out.Whole {
 			r.Error += " in all, time that it waited for tools included"
+		}
+		if out.Fetching {
+			r.Error += ": the code had ended, and the files that it left did not come in time"
 		}
 		r.Error += "; " + fate(r, out)
 	case session.Cancelled:
@@ -255,5 +284,19 @@ func lastLine(lines []string) string {
 // finish adds what every result of the request has.
 func (b *Broker) finish(req Request, r *Result) *Result {
 	r.Servers, r.Session, r.Backend = req.Servers, req.Session, req.Backend
+	if r.Status == ValidationError {
+		return r
+	}
+	if asked := req.asked; asked != 0 {
+		setting := "timeouts.max"
+		if _, batch := b.config.Batch[req.Backend]; batch {
+			setting = "runs.maxTimeout"
+		}
+		if asked > req.Timeout {
+			r.Notes = append(r.Notes, fmt.Sprintf("a timeout of %s was asked for; %s is the most that is allowed (%s)", seconds(asked), seconds(req.Timeout), setting))
+		} else {
+			r.Notes = append(r.Notes, fmt.Sprintf("a timeout of %s was asked for; %s is the least", seconds(asked), seconds(req.Timeout)))
+		}
+	}
 	return r
 }

@@ -4,8 +4,10 @@ package broker
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"sallyport/internal/sandbox"
 )
@@ -35,17 +37,71 @@ func TestFilesInAndOut(t *testing.T) {
 	if got := strings.Join(left, " "); got != "d.csv no.png plot.PNG" {
 		t.Errorf("artifacts %s: what the host put there is none", got)
 	}
-	if r.Files != nil {
-		t.Error("files that nobody asked for")
+	taken := map[string][]byte{}
+	take := func(path string) (io.Writer, func(bool) error, error) {
+		var w bytes.Buffer
+		return &w, func(whole bool) error {
+			if whole {
+				taken[path] = w.Bytes()
+			}
+			return nil
+		}, nil
 	}
-
-	r = b.Execute(t.Context(), Request{Code: "open('e.bin', 'wb').write(open('large', 'rb').read()) and None", TakeFiles: true})
-	if len(r.Files) != 1 || r.Files[0].Path != "e.bin" || !bytes.Equal(r.Files[0].Data, large) {
-		t.Errorf("files out: %d", len(r.Files))
+	r = b.Execute(t.Context(), Request{Code: "open('e.bin', 'wb').write(open('large', 'rb').read()) and None", TakeFiles: take})
+	if len(taken) != 1 || !bytes.Equal(taken["e.bin"], large) || r.NotTaken {
+		t.Errorf("files out: %d, %v", len(taken), r.Notes)
+	}
+	// A file that its owner makes larger after the end is left out, and that is
+	// said; so is what is more than is told of.
+	clear(taken)
+	r = b.Execute(t.Context(), Request{Code: "import threading, time\nopen('grows', 'wb').close(); open('stays', 'w').write('1')\n" +
+		"def grow():\n    while True:\n        with open('grows', 'ab') as f: f.write(b'x' * 1000)\n" +
+		"threading.Thread(target=grow, daemon=True).start(); time.sleep(0.1)\n" +
+		"for i in range(1100): open(f'n{i:04}', 'w').close()", TakeFiles: take})
+	if notes := strings.Join(r.Notes, "\n"); !r.NotTaken || string(taken["stays"]) != "" && taken["stays"] == nil ||
+		!strings.Contains(notes, "grows: it is larger than it was") || !strings.Contains(notes, "more than 1000 files") || len(taken) != 999 {
+		t.Errorf("%v, %d files, %s", r.NotTaken, len(taken), notes)
+	}
+	if len(r.Artifacts) != maxNamed {
+		t.Errorf("%d are named, want %d", len(r.Artifacts), maxNamed)
 	}
 	// Files replace those that are there.
 	r = b.Execute(t.Context(), Request{Code: "open('a/d.txt').read()", Files: []sandbox.File{{Path: "a/d.txt", Data: []byte("new")}}})
 	want(t, r, Success, 0, "'new'")
+}
+
+// A timeout that may not be had is not changed without a word.
+func TestTimeoutNote(t *testing.T) {
+	t.Parallel()
+	b, _ := newBroker(t, nil)
+	for _, tt := range []struct {
+		asked time.Duration
+		note  string
+	}{
+		{0, ""}, {30 * time.Second, ""}, {120 * time.Second, ""},
+		{200 * time.Second, "a timeout of 200s was asked for; 120s is the most that is allowed (timeouts.max)"},
+		{time.Millisecond, "a timeout of 0.001s was asked for; 1s is the least"},
+	} {
+		r := b.Execute(t.Context(), Request{Code: "1;", Timeout: tt.asked})
+		if got := strings.Join(r.Notes, "|"); got != tt.note || r.Status != Success {
+			t.Errorf("%v: %q, %+v; want %q", tt.asked, got, r, tt.note)
+		}
+	}
+}
+
+// That a named session ends with the program is said once.
+func TestUnkeptSessionNote(t *testing.T) {
+	t.Parallel()
+	b, _ := newBroker(t, nil) // its engine cannot save sandboxes, and there is no directory
+	for i, want := range []string{"session work ends with this program: there is no directory to keep it in (set HOME, XDG_STATE_HOME or stateDir)", ""} {
+		r := b.Execute(t.Context(), Request{Code: "1;", Session: "work"})
+		if got := strings.Join(r.Notes, "|"); got != want {
+			t.Errorf("call %d: %q, want %q", i+1, got, want)
+		}
+	}
+	if r := b.Execute(t.Context(), Request{Code: "1;"}); len(r.Notes) != 0 {
+		t.Errorf("the unnamed session: %q", r.Notes)
+	}
 }
 
 func pyBytes(b []byte) string {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"io"
 	"strings"
 	"time"
 
@@ -25,11 +26,14 @@ type Request struct {
 	// Script runs the code as python runs a file: __name__ is "__main__" and
 	// the last expression is not echoed.
 	Script bool
-	// Args are a script's arguments, after its name.
-	Args    []string
+	// Args are the program's arguments, after its name.
+	Args []string
+	// Stdin is the code's standard input, as session.Request has it; none of a
+	// batch engine's.
+	Stdin   io.Reader
 	Servers []string // MCP servers that the code is granted
 	// Timeout bounds the agent's own time; 0 is the default, and values
-	// outside of what is allowed are moved to its ends.
+	// outside of what is allowed are moved to its ends, which the result says.
 	Timeout time.Duration
 	// Session names whose variables the code sees; empty is the default one.
 	Session string
@@ -39,9 +43,9 @@ type Request struct {
 	Batch Batch
 	// Files are put into /workspace before the code runs.
 	Files []sandbox.File
-	// TakeFiles brings the files that the code left, in Result.Files. Those of a
-	// batch engine lie in Runs.
-	TakeFiles bool
+	// TakeFiles, if not nil, takes the files that the code left, each as it
+	// comes (session.Collect.Create). Those of a batch engine lie in Runs.
+	TakeFiles func(path string) (content io.Writer, done func(whole bool) error, err error)
 	// OnStatus, if not nil, is told for people how the run of a batch engine
 	// goes, by one goroutine at a time.
 	OnStatus func(string)
@@ -56,6 +60,16 @@ type Request struct {
 	// it wrote, while it runs. It is called by one goroutine at a time, must
 	// not keep the slice, and delays the code's output while it blocks.
 	OnOutput func(Stream, []byte)
+
+	asked time.Duration // the timeout, where it was not allowed
+}
+
+// bound sets the timeout to what is allowed.
+func (r *Request) bound(timeout time.Duration) {
+	if r.Timeout != 0 && r.Timeout != timeout {
+		r.asked = r.Timeout
+	}
+	r.Timeout = timeout
 }
 
 // Batch is what a request says besides to an engine without a channel.

@@ -10,7 +10,6 @@ import (
 
 	"sallyport/internal/bridge"
 	"sallyport/internal/carbon"
-	"sallyport/internal/sandbox"
 	"sallyport/internal/session"
 )
 
@@ -69,8 +68,8 @@ type Result struct {
 	Details string `json:"-"`
 	// Images are those among the artifacts that fit into an answer.
 	Images []Image `json:"-"`
-	// Files are all of the artifacts, where the request asked for them.
-	Files []sandbox.File `json:"-"`
+	// NotTaken says that Request.TakeFiles did not get all of the files.
+	NotTaken bool `json:"-"`
 }
 
 // Image is a picture that the code left, as a client shows it.
@@ -180,16 +179,20 @@ func files(artifacts []Artifact) string {
 	const most = 10
 	var parts []string
 	for _, a := range artifacts[:min(most, len(artifacts))] {
-		path := a.Path
-		if strings.ContainsFunc(path, unicode.IsControl) {
-			path = strconv.Quote(path) // it is the sandbox's word
-		}
-		parts = append(parts, fmt.Sprintf("%s (%d bytes)", path, a.Size))
+		parts = append(parts, fmt.Sprintf("%s (%d bytes)", shown(a.Path), a.Size))
 	}
 	if more := len(artifacts) - most; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// shown is a path as the sandbox tells it, on one line.
+func shown(path string) string {
+	if strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(path)
+	}
+	return path
 }
 
 // IsError says whether an agent should treat the result as a failure.

@@ -394,7 +394,7 @@ func (c *carbonSyncCmd) Run(a *app) error {
 		}
 	}
 	if a.ctx.Err() != nil {
-		return exitError(exitInterrupted)
+		return a.interrupted()
 	}
 	if left.Waiting > 0 && sendErr != nil {
 		return fmt.Errorf("not everything was taken: %w", sendErr)

@@ -8,11 +8,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"os/signal"
 	"reflect"
 	"strings"
-	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -29,6 +26,7 @@ const (
 	exitTimeout     = 124 // as timeout(1)
 	exitOurs        = 125 // Sallyport itself failed: as env(1) and docker run
 	exitInterrupted = 130
+	exitClosed      = 141 // as a program that SIGPIPE ends
 )
 
 // Stdio is what a command reads and writes.
@@ -95,10 +93,10 @@ type app struct {
 }
 
 // Main runs the command line args (without the program's name) and returns the
-// exit status. Cancelling ctx, SIGINT and SIGTERM end the command, which
-// cleans up first.
+// exit status. Cancelling ctx and the signals of untilSignal end the command,
+// which cleans up first.
 func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal(ctx, stdio.Out)
 	defer stop()
 	if len(args) > 0 && args[0] == "serve" {
 		var g serveGrammar
@@ -155,6 +153,9 @@ func run(ctx context.Context, kctx *kong.Context, flags *globals, environ []stri
 		return exitOK
 	case errors.As(err, &status):
 		return int(status)
+	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
+		fmt.Fprintln(stdio.Err, "sallyport: "+a.ending())
+		return int(a.interrupted())
 	}
 	// What a server said may be in it.
 	fmt.Fprintf(stdio.Err, "sallyport: %s\n", hidden.Escape(err.Error()))

@@ -27,6 +27,8 @@ type composeFlags struct {
 	Backend       *string  `help:"Engine that runs the code: gvisor, podman or docker, or auto (${engine}); of run also kaggle and runpod, where the setting backends has them." placeholder:"ENGINE"`
 	Python        *string  `help:"Interpreter that sandboxes run: a name in the search path or an absolute path (${python})." placeholder:"PYTHON"`
 	DebugGvisor   *string  `help:"Directory for gVisor's own debug logs." hidden:""`
+
+	unsaved func(session string, err error) // session.Config's
 }
 
 // drainTime is how long a server whose definition changed may work on the calls
@@ -140,6 +142,7 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		MaxDisk:         set.Sessions.MaxDisk,
 		MaxNamed:        set.Sessions.MaxNamed,
 		Unpacked:        !set.Sessions.Pack,
+		Unsaved:         f.unsaved,
 		Logs:            logs(set.StateDir),
 		LogBytes:        set.Sessions.Logs,
 		MaxCalls:        set.Servers.MaxCalls,

@@ -126,7 +126,7 @@ func (c *imagePullCmd) Run(a *app) error {
 		root, record, err := a.pull(a.ctx, store, n, meter.tell)
 		meter.end()
 		if a.ctx.Err() != nil {
-			return exitError(exitInterrupted)
+			return a.interrupted()
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -300,7 +300,7 @@ func spool(a *app, file string, limits flatten.Limits) error {
 // interrupted is the error of a command, or that Ctrl-C ended it.
 func interrupted(a *app, err error) error {
 	if err != nil && a.ctx.Err() != nil {
-		return exitError(exitInterrupted)
+		return a.interrupted()
 	}
 	return err
 }

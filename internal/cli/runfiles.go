@@ -1,14 +1,16 @@
 package cli
 
 import (
-	"bytes"
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"sallyport/internal/broker"
 	"sallyport/internal/hidden"
@@ -96,35 +98,107 @@ func splitFile(arg string) (from, to string) {
 	return arg, filepath.Base(filepath.Clean(arg))
 }
 
-// writeFiles writes what the program left into the directory of --out.
-func (c *runCmd) writeFiles(a *app, sys *system, r *broker.Result) error {
-	if r.Run != "" {
-		record, err := sys.runs.Get(r.Run)
-		if err != nil {
+// outDir is a directory for files that code has left. It is made with the first
+// of them.
+type outDir struct {
+	dir  string
+	err  io.Writer // for people
+	root *os.Root
+}
+
+// out is the directory that a user named, which must not be something else.
+func (a *app) out(dir string) (*outDir, error) {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("--out %s: not a directory", dir)
+	}
+	return &outDir{dir: dir, err: a.stdio.Err}, nil
+}
+
+func (o *outDir) close() {
+	if o.root != nil {
+		_ = o.root.Close()
+	}
+}
+
+// create begins a file. It stays below the directory, whatever its name and
+// whatever links lie there, and replaces nothing: where its name is taken it gets
+// another. done must be called; with false, or after an error, nothing is left.
+func (o *outDir) create(name string) (content io.Writer, done func(whole bool) error, err error) {
+	if o.root == nil {
+		if err := os.MkdirAll(o.dir, 0o777); err != nil {
+			return nil, nil, err
+		}
+		if o.root, err = os.OpenRoot(o.dir); err != nil {
+			return nil, nil, err
+		}
+	}
+	name = filepath.FromSlash(name)
+	var to *os.File
+	as := name
+	for n := 1; ; n++ {
+		if to, err = o.open(as); err == nil {
+			break
+		}
+		if n > maxOtherNames || !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return nil, nil, err
+		}
+		as = otherName(name, n, !errors.Is(err, errTaken))
+	}
+	w := bufio.NewWriterSize(to, 256<<10)
+	return w, func(whole bool) error {
+		err := errors.Join(w.Flush(), to.Close())
+		if !whole || err != nil {
+			_ = o.root.Remove(as)
 			return err
 		}
-		if len(record.Files) == 0 {
-			return nil
+		said := filepath.Join(o.dir, as)
+		if as != name {
+			said += " (" + filepath.Join(o.dir, name) + " was there already)"
 		}
-		return a.copyRun(sys.runs, record, c.Out, false)
-	}
-	if len(r.Files) == 0 {
+		fmt.Fprintln(o.err, "sallyport: "+hidden.Escape(said))
 		return nil
+	}, nil
+}
+
+// maxOtherNames is how many names are tried for a file.
+const maxOtherNames = 9999
+
+// errTaken: there is a file, or anything else, of that name.
+var errTaken = errors.New("the name is taken")
+
+func (o *outDir) open(name string) (*os.File, error) {
+	if dir := filepath.Dir(name); dir != "." {
+		if err := o.root.MkdirAll(dir, 0o777); err != nil {
+			return nil, err
+		}
 	}
-	out, err := openOut(c.Out)
+	to, err := o.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		err = fmt.Errorf("%w: %w", errTaken, err)
+	}
+	return to, err
+}
+
+// otherName is a name with a number: plot-1.png. Where a directory's name is
+// taken by a file, the number goes to the outermost directory.
+func otherName(name string, n int, ofDirectory bool) string {
+	if first, rest, ok := strings.Cut(name, string(filepath.Separator)); ok && ofDirectory {
+		return filepath.Join(fmt.Sprintf("%s-%d", first, n), rest)
+	}
+	ext := filepath.Ext(name)
+	if filepath.Base(name) == ext {
+		ext = "" // .bashrc
+	}
+	return fmt.Sprintf("%s-%d%s", strings.TrimSuffix(name, ext), n, ext)
+}
+
+// fetched copies what a run elsewhere left.
+func (c *runCmd) fetched(a *app, sys *system, r *broker.Result, out *outDir) error {
+	record, err := sys.runs.Get(r.Run)
 	if err != nil {
 		return err
 	}
-	defer out.Close()
-	var failed []error
-	for _, f := range r.Files {
-		if err := writeOut(out, f.Path, bytes.NewReader(f.Data)); err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		fmt.Fprintln(a.stdio.Err, "sallyport: "+hidden.Escape(filepath.Join(c.Out, filepath.FromSlash(f.Path))))
-	}
-	return errors.Join(failed...)
+	return a.copyRun(sys.runs, record, out, false)
 }
 
 // statusLines prints how a run elsewhere goes, each change on a line.

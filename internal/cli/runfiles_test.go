@@ -58,35 +58,74 @@ func TestReadFiles(t *testing.T) {
 	}
 }
 
-// What code has left is written below the directory or not at all.
+// What code has left is written below the directory or not at all, and replaces
+// nothing.
 func TestWriteOut(t *testing.T) {
-	dir, outside := t.TempDir(), t.TempDir()
-	out, err := openOut(filepath.Join(dir, "new", "place"))
+	dir, outside := filepath.Join(t.TempDir(), "new", "place"), t.TempDir()
+	var said bytes.Buffer
+	out := &outDir{dir: dir, err: &said}
+	defer out.close()
+	write := func(name, text string) error { return out.copy(name, strings.NewReader(text)) }
+	holds := func(name, want string) {
+		t.Helper()
+		if b, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name))); err != nil || string(b) != want {
+			t.Errorf("%s: %q, %v; want %q", name, b, err, want)
+		}
+	}
+	for _, f := range []struct{ name, text, as string }{
+		{"a/b/c.txt", "c", "a/b/c.txt"},
+		{"a/b/c.txt", "other", "a/b/c-1.txt"},
+		{"a/b/c.txt", "third", "a/b/c-2.txt"},
+		{".hidden", "1", ".hidden"},
+		{".hidden", "2", ".hidden-1"},
+		{"plain", "1", "plain"},
+		{"plain/x.txt", "below a file", "plain-1/x.txt"},
+		{"plain/x.txt", "again", "plain-1/x.txt"}, // the next name is plain-2
+		{"a", "where a directory is", "a-1"},
+	} {
+		if err := write(f.name, f.text); err != nil {
+			t.Errorf("%s: %v", f.name, err)
+		}
+		if f.text == "again" {
+			continue
+		}
+		holds(f.as, f.text)
+		if f.as != f.name && !strings.Contains(said.String(), filepath.FromSlash(f.as)+" (") {
+			t.Errorf("%s: %q does not say its other name", f.name, said.String())
+		}
+	}
+	holds("a/b/c.txt", "c")
+	holds("plain", "1")
+
+	w, done, err := out.create("part.bin")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer out.Close()
-	write := func(name, text string) error { return writeOut(out, name, bytes.NewReader([]byte(text))) }
-	if err := write("a/b/c.txt", "c"); err != nil {
+	if _, err := w.Write([]byte("half")); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := os.ReadFile(filepath.Join(dir, "new", "place", "a", "b", "c.txt")); err != nil || string(b) != "c" {
-		t.Fatalf("%q, %v", b, err)
+	if err := done(false); err != nil {
+		t.Error(err)
 	}
-	if err := write("a/b/c.txt", "other"); err == nil || !strings.Contains(err.Error(), "there already") {
-		t.Errorf("overwritten: %v", err)
+	if _, err := os.Lstat(filepath.Join(dir, "part.bin")); !os.IsNotExist(err) {
+		t.Errorf("what did not come whole is there: %v", err)
 	}
-	if err := os.Symlink(outside, filepath.Join(out.Name(), "link")); err != nil {
+
+	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
 		t.Skip("no links here:", err)
 	}
-	if err := os.Symlink(filepath.Join(outside, "target"), filepath.Join(out.Name(), "file")); err != nil {
+	if err := os.Symlink(filepath.Join(outside, "target"), filepath.Join(dir, "file")); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"../x", "link/x", "/x", "a/../../x", "file", ""} {
+	for _, name := range []string{"../x", "link/x", "/x", "a/../../x", ""} {
 		if err := write(name, "x"); err == nil {
 			t.Errorf("%q was written", name)
 		}
 	}
+	if err := write("file", "x"); err != nil {
+		t.Error(err)
+	}
+	holds("file-1", "x")
 	if left, err := os.ReadDir(outside); err != nil || len(left) != 0 {
 		t.Errorf("outside: %v, %v", left, err)
 	}

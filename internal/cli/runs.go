@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -162,14 +160,18 @@ func (c *runsWaitCmd) Run(a *app) error {
 	if err != nil {
 		if a.ctx.Err() != nil {
 			fmt.Fprintln(a.stdio.Err, "sallyport: the run goes on; `sallyport runs wait "+c.ID+"` waits again")
-			return exitError(exitInterrupted)
+			return a.interrupted()
 		}
 		return err
 	}
+	var unwritten error
 	if c.Out != "" {
-		if err := a.copyRun(store, record, c.Out, false); err != nil {
+		out, err := a.out(c.Out)
+		if err != nil {
 			return err
 		}
+		defer out.close()
+		unwritten = a.copyRun(store, record, out, false)
 	}
 	if c.JSON {
 		if err := a.printJSON(record); err != nil {
@@ -177,6 +179,9 @@ func (c *runsWaitCmd) Run(a *app) error {
 		}
 	} else if err := a.printRun(store, record); err != nil {
 		return err
+	}
+	if unwritten != nil {
+		return unwritten
 	}
 	return exitError(runStatus(record))
 }
@@ -264,7 +269,7 @@ type runsFetchCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*runsFetchCmd) Help() string {
-	return `Beside the run's own files, its output is written as ID.stdout and ID.stderr. Files that are there already are not overwritten.
+	return `Beside the run's own files, its output is written as ID.stdout and ID.stderr. A file that is there already is not overwritten: the new one gets another name.
 
 Example:
   sallyport runs fetch run-4k2jvqhx7mtz --out results`
@@ -300,46 +305,42 @@ func (c *runsFetchCmd) Run(a *app) error {
 			return errors.New(record.Trouble)
 		}
 	}
-	return a.copyRun(store, record, c.Out, true)
-}
-
-// copyRun copies what a run left into a directory.
-func (a *app) copyRun(store *runs.Store, r *runs.Record, dir string, output bool) error {
-	out, err := openOut(dir)
+	out, err := a.out(c.Out)
 	if err != nil {
 		return err
 	}
-	defer out.Close()
+	defer out.close()
+	return a.copyRun(store, record, out, true)
+}
+
+// copyRun copies what a run left into a directory. One file that cannot be
+// copied is no reason to leave out the others.
+func (a *app) copyRun(store *runs.Store, r *runs.Record, out *outDir, output bool) error {
+	var failed []error
 	if output {
 		for _, stderr := range []bool{false, true} {
-			if err := copyStream(store, r, out, stderr); err != nil {
-				return err
-			}
+			failed = append(failed, copyStream(store, r, out, stderr))
 		}
 	}
 	if !r.Fetched {
-		return nil
+		return errors.Join(failed...)
 	}
 	from, err := store.Files(r.ID)
 	if err != nil {
-		return err
+		return errors.Join(append(failed, err)...)
 	}
 	defer from.Close()
 	for _, f := range r.Files {
 		in, err := from.Open(f.Path)
-		if err != nil {
-			return err
+		if err == nil {
+			err = errors.Join(out.copy(f.Path, in), in.Close())
 		}
-		err = writeOut(out, f.Path, in)
-		if err := errors.Join(err, in.Close()); err != nil {
-			return err
-		}
-		fmt.Fprintln(a.stdio.Err, "sallyport: "+hidden.Escape(filepath.Join(dir, f.Path)))
+		failed = append(failed, err)
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
-func copyStream(store *runs.Store, r *runs.Record, out *os.Root, stderr bool) error {
+func copyStream(store *runs.Store, r *runs.Record, out *outDir, stderr bool) error {
 	name, size := r.ID+".stdout", r.Result.StdoutBytes
 	if stderr {
 		name, size = r.ID+".stderr", r.Result.StderrBytes
@@ -352,40 +353,17 @@ func copyStream(store *runs.Store, r *runs.Record, out *os.Root, stderr bool) er
 		return err
 	}
 	defer in.Close()
-	return writeOut(out, name, in)
+	return out.copy(name, in)
 }
 
-// openOut opens a directory for files of a run, and makes it where it is not
-// there.
-func openOut(dir string) (*os.Root, error) {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, err
-	}
-	return os.OpenRoot(dir)
-}
-
-// writeOut writes a file that code has left. It stays below the directory,
-// whatever its name and whatever links lie there, and replaces nothing.
-func writeOut(out *os.Root, name string, from io.Reader) error {
-	name = filepath.FromSlash(name)
-	if dir := filepath.Dir(name); dir != "." {
-		if err := out.MkdirAll(dir, 0o777); err != nil {
-			return err
-		}
-	}
-	to, err := out.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("%s is there already, and is left as it is: give another directory", filepath.Join(out.Name(), name))
-	}
+// copy writes a file.
+func (o *outDir) copy(name string, from io.Reader) error {
+	w, done, err := o.create(name)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(to, from)
-	if err := errors.Join(err, to.Close()); err != nil {
-		_ = out.Remove(name)
-		return err
-	}
-	return nil
+	_, err = io.Copy(w, from)
+	return errors.Join(err, done(err == nil))
 }
 
 type runsCancelCmd struct {

@@ -56,8 +56,9 @@ func (c *serveCmd) Run(a *app) error {
 		sys.books.Start()
 	}
 	err = server.Serve(a.ctx, a.stdio.In, a.stdio.Out)
-	if err != nil && a.ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return nil // SIGINT or SIGTERM: a regular end
+	signalled := a.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(a.ctx)))
+	if signalled || closedPipe(err) {
+		return nil // the client is gone, or a signal came: a regular end
 	}
 	return err
 }

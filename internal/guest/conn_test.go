@@ -427,6 +427,27 @@ func TestGuestThatReadsNothing(t *testing.T) {
 	if queued > sendHighWater+len(big)+100 {
 		t.Errorf("%d MiB wait for the guest", queued>>20)
 	}
+	// It says that it is done, and still reads nothing: the next code is not
+	// waited with, because only what was begun has a limit.
+	s.output(wire.KindNonce, x.nonce)
+	s.control(`{"type":"done","id":%d,"status":"ok","exitCode":0}`, x.ID())
+	if _, err := x.Result(); err != nil {
+		t.Fatal(err)
+	}
+	next := make(chan error, 1)
+	go func() {
+		var err error
+		x, err = s.Start(Exec{Code: "1"}, &handler{newOutput(), nil})
+		next <- err
+	}()
+	select {
+	case err := <-next:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("Start waits for a guest that reads nothing")
+	}
 	closed := make(chan struct{})
 	go func() { s.Close(); close(closed) }()
 	select {

@@ -197,8 +197,8 @@ func TestArtifacts(t *testing.T) {
 		wire.Artifact{Path: "a"}, wire.Artifact{Path: "d/e/ä.bin", Size: 3})
 	is(artifacts("open('b.txt', 'a').write('3');"), wire.Artifact{Path: "b.txt", Size: 3})
 	is(artifacts("os.remove('b.txt')"))
-	r := p.exec(t, "for i in range(300): open(f'f{i:03}', 'w').close()")
-	if len(r.Artifacts) != 200 || !r.ArtifactsTruncated {
+	r := p.exec(t, "for i in range(1200): open(f'f{i:03}', 'w').close()")
+	if len(r.Artifacts) != 1000 || !r.ArtifactsTruncated {
 		t.Error(len(r.Artifacts), r.ArtifactsTruncated)
 	}
 	// Beside a large tree, what is new is found.

@@ -16,7 +16,8 @@ type Exec struct {
 	Code       string
 	Filename   string   // in tracebacks; "<cell N>" when empty, N being the execution's number
 	Script     bool     // run as python runs a file: __name__ is "__main__", nothing is echoed
-	Args       []string // of a script
+	Args       []string // sys.argv[1:]
+	Stdin      bool     // the handler answers wire.MethodStdin
 	Grants     []string
 	Define     []wire.Server
 	Discovered []wire.ServerInfo
@@ -86,7 +87,7 @@ func (c *Conn) Start(e Exec, h Handler) (*Execution, error) {
 	c.mu.Unlock()
 
 	f, err := wire.EncodeExec(&wire.Exec{
-		ID: x.id, Nonce: x.nonce, Code: e.Code, Filename: e.Filename, Script: e.Script, Args: e.Args,
+		ID: x.id, Nonce: x.nonce, Code: e.Code, Filename: e.Filename, Script: e.Script, Args: e.Args, Stdin: e.Stdin,
 		Grants: e.Grants, Define: e.Define, Discovered: e.Discovered, Reseed: e.Reseed, Task: e.Task,
 	})
 	if err != nil {

@@ -27,6 +27,7 @@ type execution struct {
 	out   *output
 	clock *ownTime
 	stop  context.Context // done: calls are of no use any more
+	stdin *input          // nil: there is none
 
 	book   *book
 	number uint64 // in it
@@ -48,6 +49,9 @@ func streamOf(s guest.Stream) Stream {
 
 // Call implements guest.Handler.
 func (x *execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, error) {
+	if x.stdin != nil && call.Method == wire.MethodStdin {
+		return x.read(ctx, call)
+	}
 	if x.req.Call == nil {
 		return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: "Unknown RPC type: " + clip(call.Method)}
 	}
@@ -77,6 +81,7 @@ func (b *box) exec(ctx context.Context, config Config, req Request, prep *Prepar
 		req: req, out: newOutput(config.Spec.Limits.OutputBytes, b.budget.Output, req.Output),
 		clock: newOwnTime(time.Now()), stop: calls,
 		book: b.book.Load(), number: b.conn.Executions() + 1,
+		stdin: newInput(req.Stdin),
 	}
 	x.book.begin(x.number, req.Code)
 	running, err := b.conn.Start(b.frame(req, prep), x)
@@ -92,6 +97,9 @@ func (b *box) exec(ctx context.Context, config Config, req Request, prep *Prepar
 	spent := b.tally.begin(req.Spent)
 	measured := b.wait(ctx, config, running, x, &out)
 	endCalls()
+	kept := x.out.close()
+	out.Stdout, out.Stderr = kept[Stdout], kept[Stderr]
+	b.collect(ctx, config, req, &out)
 	out.Wall = time.Since(began)
 	b.tally.end(spent)
 	measured = measured && out.Wall >= usageAfter
@@ -103,15 +111,13 @@ func (b *box) exec(ctx context.Context, config Config, req Request, prep *Prepar
 			out.Usage = &used
 		}
 	}
-	kept := x.out.close()
-	out.Stdout, out.Stderr = kept[Stdout], kept[Stderr]
 	x.book.end(x.number, &out)
 	return &out, nil
 }
 
 // frame is the request as the guest gets it: without what it knows already.
 func (b *box) frame(req Request, prep *Preparation) guest.Exec {
-	e := guest.Exec{Code: req.Code, Filename: req.Filename, Script: req.Script, Args: req.Args, Grants: prep.Grants}
+	e := guest.Exec{Code: req.Code, Filename: req.Filename, Script: req.Script, Args: req.Args, Stdin: req.Stdin != nil, Grants: prep.Grants}
 	if b.reseed {
 		e.Reseed = entropy()
 	}
@@ -234,7 +240,7 @@ func (b *box) conclude(running *guest.Execution, out *Outcome) {
 
 // left notes what an execution leaves in its sandbox.
 func (b *box) left(result guest.Outcome, out *Outcome) {
-	out.Artifacts, out.Error = result.Artifacts, result.Error
+	out.Artifacts, out.MoreArtifacts, out.Error = result.Artifacts, result.ArtifactsTruncated, result.Error
 	if result.Background != b.background {
 		out.Background = result.Background
 	}

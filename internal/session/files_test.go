@@ -1,8 +1,16 @@
 package session
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"sallyport/internal/sandbox"
 	"sallyport/internal/wire"
@@ -17,18 +25,29 @@ func sent(t *testing.T, f wire.TaskFile) wire.Call {
 	return wire.Call{Method: wire.MethodTaskFile, Params: params}
 }
 
+func newCollector(room int64, wanted ...wire.Artifact) *collector {
+	return &collector{wanted: wanted, room: room}
+}
+
 // What a guest answers to a request for files is hostile.
 func TestCollectorRefuses(t *testing.T) {
 	next := wire.Call{Method: wire.MethodTaskNext}
+	part := make([]byte, minPart)
 	for _, tt := range []struct {
 		name  string
+		size  int64 // as the guest says
 		parts []wire.TaskFile
+		left  string // why the file is left out; empty: the task fails
 	}{
-		{"another file", []wire.TaskFile{{Path: "b", Data: []byte("x")}}},
-		{"more than it was", []wire.TaskFile{{Path: "a", Data: []byte("1234")}}},
-		{"more than it was, in parts", []wire.TaskFile{{Path: "a", Data: []byte("12"), More: true}, {Path: "a", Data: []byte("34")}}},
+		{"another file", 3, []wire.TaskFile{{Path: "b", Data: []byte("x")}}, ""},
+		{"more than it was", 3, []wire.TaskFile{{Path: "a", Data: []byte("1234")}}, "larger than it was"},
+		{"more than it was, in parts", minPart + 1, []wire.TaskFile{{Path: "a", Data: part, More: true}, {Path: "a", Data: part}}, "larger than it was"},
+		{"more than a workspace holds", 1 << 50, []wire.TaskFile{{Path: "a", Data: part, More: true}, {Path: "a", Data: part, More: true}, {Path: "a", Data: part, More: true}}, ""},
+		{"a negative size", -1, []wire.TaskFile{{Path: "a", Data: []byte("1")}}, "larger than it was"},
+		{"drops", 1 << 50, []wire.TaskFile{{Path: "a", Data: []byte("1"), More: true}}, ""},
+		{"nothing, for ever", 1 << 50, []wire.TaskFile{{Path: "a", More: true}}, ""},
 	} {
-		c := &collector{wanted: []wire.Artifact{{Path: "a", Size: 3}}}
+		c := newCollector(2*minPart+10, wire.Artifact{Path: "a", Size: tt.size})
 		if v, err := c.take(next); err != nil || v.(wire.TaskFile).Path != "a" {
 			t.Fatal(v, err)
 		}
@@ -36,12 +55,16 @@ func TestCollectorRefuses(t *testing.T) {
 		for _, p := range tt.parts {
 			_, err = c.take(sent(t, p))
 		}
-		if err == nil || len(c.got) != 0 {
+		if (err == nil) != (tt.left != "") || len(c.got) != 0 {
 			t.Errorf("%s: %v, %v", tt.name, err, c.got)
+		}
+		c.end(err)
+		if len(c.left) != 1 || !strings.Contains(c.left[0].Why, tt.left) || err != nil && c.left[0].Why != err.Error() {
+			t.Errorf("%s: left out %q, want %q", tt.name, c.left, tt.left)
 		}
 	}
 	// The same file again, with nothing more in it, would be kept without end.
-	again := &collector{wanted: []wire.Artifact{{Path: "a", Size: 3}}}
+	again := newCollector(10, wire.Artifact{Path: "a", Size: 3})
 	_, err := again.take(next)
 	for _, p := range []wire.TaskFile{{Path: "a", Data: []byte("123")}, {Path: "a"}, {}} {
 		_, err = again.take(sent(t, p))
@@ -49,7 +72,7 @@ func TestCollectorRefuses(t *testing.T) {
 	if err == nil || len(again.got) != 1 {
 		t.Errorf("%v, %v", err, again.got)
 	}
-	c := &collector{wanted: []wire.Artifact{{Path: "a", Size: 3}}}
+	c := newCollector(10, wire.Artifact{Path: "a", Size: 3})
 	if _, err := c.take(sent(t, wire.TaskFile{Path: "a", Data: []byte("x")})); err == nil {
 		t.Error("a file before it was asked for")
 	}
@@ -62,22 +85,130 @@ func TestCollectorRefuses(t *testing.T) {
 }
 
 func TestCollectorTakes(t *testing.T) {
-	c := &collector{wanted: []wire.Artifact{{Path: "a", Size: 4}, {Path: "gone", Size: 1}, {Path: "b", Size: 0}}}
+	big := bytes.Repeat([]byte("12"), minPart/2)
+	c := newCollector(1<<20,
+		wire.Artifact{Path: "a", Size: minPart + 1}, wire.Artifact{Path: "gone", Size: 1}, wire.Artifact{Path: "unsent", Size: 1}, wire.Artifact{Path: "b", Size: 0}, wire.Artifact{Path: "late"})
 	next := wire.Call{Method: wire.MethodTaskNext}
 	for _, step := range []wire.Call{
-		next, sent(t, wire.TaskFile{Path: "a", Data: []byte("12"), More: true}), sent(t, wire.TaskFile{Path: "a", Data: []byte("3"), Mode: 0o4755}),
+		next, sent(t, wire.TaskFile{Path: "a", Data: big, Mode: 0o4755, More: true}), sent(t, wire.TaskFile{Path: "a", Data: []byte("3"), Mode: 0o4755}),
 		next, sent(t, wire.TaskFile{Path: "gone", LeftOut: "it is not there"}),
+		next,
 		next, sent(t, wire.TaskFile{Path: "b"}),
 	} {
 		if _, err := c.take(step); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if v, err := c.take(next); v != nil || err != nil {
-		t.Error(v, err)
+	c.end(nil)
+	if len(c.got) != 2 || c.got[0].Path != "a" || string(c.got[0].Data) != string(big)+"3" || c.got[0].Mode != 0o755 || c.got[1].Path != "b" {
+		t.Errorf("%d files, not a of %d bytes and b", len(c.got), len(big)+1)
 	}
-	if len(c.got) != 2 || c.got[0].Path != "a" || string(c.got[0].Data) != "123" || c.got[0].Mode != 0o755 || c.got[1].Path != "b" {
-		t.Errorf("%+v", c.got)
+	want := []LeftOut{{"gone", "it is not there"}, {"unsent", "the sandbox did not send it"}, {"late", "the sandbox did not send it"}}
+	if !slices.Equal(c.left, want) {
+		t.Errorf("left out %q, want %q", c.left, want)
+	}
+}
+
+// Files go where they are wanted as they come, and are given up where they do not
+// come whole or cannot be written.
+func TestCollectorWrites(t *testing.T) {
+	var ends []string
+	c := newCollector(1<<20, wire.Artifact{Path: "a", Size: 3}, wire.Artifact{Path: "full", Size: 3}, wire.Artifact{Path: "half", Size: 1 << 20})
+	c.create = func(path string) (io.Writer, func(bool) error, error) {
+		var w io.Writer = io.Discard
+		if path == "full" {
+			w = errWriter{}
+		}
+		return w, func(whole bool) error {
+			ends = append(ends, fmt.Sprint(path, " ", whole))
+			return nil
+		}, nil
+	}
+	next := wire.Call{Method: wire.MethodTaskNext}
+	for _, step := range []wire.Call{
+		next, sent(t, wire.TaskFile{Path: "a", Data: []byte("123")}),
+		next, sent(t, wire.TaskFile{Path: "full", Data: []byte("123")}),
+		next, sent(t, wire.TaskFile{Path: "half", Data: make([]byte, minPart), More: true}),
+	} {
+		if _, err := c.take(step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.end(errSlow)
+	if want := []string{"a true", "full false", "half false"}; !slices.Equal(ends, want) || len(c.got) != 0 {
+		t.Errorf("%q, want %q; in memory %v", ends, want, c.got)
+	}
+	if want := []LeftOut{{"full", "no room"}, {"half", errSlow.Error()}}; !slices.Equal(c.left, want) {
+		t.Errorf("left out %q, want %q", c.left, want)
+	}
+}
+
+type errWriter struct{}
+
+func (errWriter) Write([]byte) (int, error) { return 0, errors.New("no room") }
+
+// The time in which files are taken out is the execution's, whatever its guest
+// does meanwhile.
+func TestCollectingIsCharged(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		during   func(*guestEnd, frame) bool
+		deaf     bool
+		survives bool
+	}{
+		{"never answers", func(g *guestEnd, f frame) bool { <-g.run.killed; return false }, false, false},
+		{"cannot be interrupted", func(g *guestEnd, f frame) bool { <-g.run.killed; return false }, true, false},
+		{"ends when it is interrupted", func(g *guestEnd, f frame) bool {
+			<-g.run.interrupts
+			g.done(f, "interrupted", 130)
+			return true
+		}, false, true},
+		{"asks for ever", func(g *guestEnd, f frame) bool {
+			for {
+				select {
+				case <-g.run.killed:
+					return false
+				case <-time.After(10 * time.Millisecond):
+				}
+				g.control(`{"type":"call","id":1,"run":%d,"method":"task_next","params":{}}`, f.ID)
+				if _, ok := g.next(); !ok {
+					return false
+				}
+			}
+		}, false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := &scripted{deaf: tt.deaf, guest: each(func(g *guestEnd, f frame) bool {
+					if f.Task != "" {
+						return tt.during(g, f)
+					}
+					g.output(wire.KindStdout, "said")
+					g.output(wire.KindNonce, f.Nonce)
+					g.control(`{"type":"done","id":%d,"status":"ok","exitCode":0,"artifacts":[{"path":"a.png","size":1}]}`, f.ID)
+					return true
+				})}
+				s := newSession(t, e, nil)
+				began := time.Now()
+				out, err := s.Exec(t.Context(), s.Enter(), Request{Code: "x", Timeout: 2 * time.Second, Collect: &Collect{Choose: func(a []wire.Artifact) []wire.Artifact { return a }}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				took := time.Since(began)
+				if out.End != TimedOut || !out.Fetching || out.Survived != tt.survives || out.Stdout.Head != "said" {
+					t.Errorf("%+v", out)
+				}
+				if most := taskTime(1) + 3*time.Second; took > most || out.Own < 2*time.Second {
+					t.Errorf("%v, of which %v were charged; want less than %v", took, out.Own, most)
+				}
+				if len(out.LeftOut) != 1 {
+					t.Errorf("left out: %q", out.LeftOut)
+				}
+				if lost := out.Lost != ""; lost == tt.survives {
+					t.Errorf("lost %q", out.Lost)
+				}
+			})
+		})
 	}
 }
 

@@ -127,7 +127,7 @@ func (s *Session) fill(ctx context.Context, a *Archive) error {
 	s.box = b
 	s.opened(b)
 	f := &feeder{archive: a}
-	if err = b.ask(ctx, s.config.Grace, wire.TaskPutIn, f.give); err != nil {
+	if err = b.ask(ctx, s.config.Grace, taskTime(s.config.Spec.Limits.WorkspaceBytes), wire.TaskPutIn, f.give); err != nil {
 		s.box.destroy()
 		s.box = nil
 		s.awake.Store(false)

@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -74,6 +75,9 @@ type Config struct {
 	MaxDisk int64
 	// Unpacked says that sessions lie on disk as they are in memory.
 	Unpacked bool
+	// Unsaved, if not nil, is told at the end of each named session that could not
+	// be saved, in place of the log.
+	Unsaved func(session string, err error)
 	// MaxNamed bounds the named sessions that a Set has, awake or asleep; 0 is
 	// 256.
 	MaxNamed int
@@ -135,16 +139,18 @@ type Preparation struct {
 // Request is one execution.
 type Request struct {
 	Code     string
-	Filename string        // in tracebacks; empty: the guest's own
-	Script   bool          // see guest.Exec
-	Args     []string      // of a script
-	Timeout  time.Duration // of the agent's own time
+	Filename string   // in tracebacks; empty: the guest's own
+	Script   bool     // see guest.Exec
+	Args     []string // sys.argv[1:]
+	// Stdin is the code's standard input, read as the code reads it. A read of
+	// it may outlive the execution. Nil: it is empty.
+	Stdin   io.Reader
+	Timeout time.Duration // of the agent's own time
 	// Files are put into the workspace before the code runs. Their paths are
 	// relative and clean.
 	Files []sandbox.File
-	// Collect, if not nil, is asked after the execution which of the files that
-	// it left are wanted in Outcome.Collected. What it names should be small.
-	Collect func([]wire.Artifact) []wire.Artifact
+	// Collect takes out files that the execution left; nil: none are.
+	Collect *Collect
 	// Prepare is called when the request's turn has come, perhaps while the
 	// sandbox starts; its error is the execution's. Nil: no servers.
 	Prepare func(context.Context) (*Preparation, error)
@@ -186,6 +192,9 @@ type Outcome struct {
 	// was that of the whole run, waiting included.
 	Limit time.Duration
 	Whole bool
+	// Fetching says that the code had ended by itself, and that its time was up
+	// while its files were taken out.
+	Fetching bool
 	// Survived says that code which was to end has ended and the interpreter
 	// lives on with its variables.
 	Survived bool
@@ -197,9 +206,12 @@ type Outcome struct {
 	Reason      string
 	OutOfMemory bool
 	Artifacts   []wire.Artifact
-	// Collected are the files that Request.Collect named, as far as they could
-	// be read and were no larger than they were said to be.
+	// MoreArtifacts: there were more than the guest tells of.
+	MoreArtifacts bool
+	// Collected are the files that Request.Collect named, where it keeps them in
+	// memory, and LeftOut those that could not be had.
 	Collected []sandbox.File
+	LeftOut   []LeftOut
 	// Error is the guest's word on what was Raised; nil when it gave none.
 	Error *wire.Exception
 	// Background is what goes on running, when that is not the same as after
@@ -318,7 +330,6 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 		if err != nil {
 			return nil, err
 		}
-		s.collect(ctx, req, out)
 		out.Lost = s.lost
 		s.lost, s.told = "", false
 		s.view.executed(s.box)
@@ -461,7 +472,11 @@ func (s *Session) Close() {
 		ctx, cancel := context.WithTimeout(context.Background(), sleepTimeout)
 		defer cancel()
 		if err := s.layDown(ctx); err != nil {
-			s.log.Warn("the session could not be saved", "error", err)
+			if s.config.Unsaved != nil {
+				s.config.Unsaved(s.name, err)
+			} else {
+				s.log.Warn("the session could not be saved", "error", err)
+			}
 			s.lose("it could not be saved when its Sallyport ended: " + err.Error())
 		}
 	}

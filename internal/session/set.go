@@ -97,6 +97,17 @@ func (s *Set) Get(name string) (*Session, error) {
 	return made, nil
 }
 
+// Unkept says why named sessions end with this process; nil: they are kept.
+func (s *Set) Unkept() error {
+	switch {
+	case s.keeper != nil:
+		return nil
+	case s.config.Snapshots == nil:
+		return errors.New("there is no directory to keep it in (set HOME, XDG_STATE_HOME or stateDir)")
+	}
+	return fmt.Errorf("engine %s cannot save sandboxes", s.config.Backend.Name())
+}
+
 // Close closes every session, side by side, and returns when they are closed.
 // Those that can be saved sleep then. It is idempotent.
 func (s *Set) Close() {

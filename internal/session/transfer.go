@@ -19,16 +19,22 @@ import (
 )
 
 const (
-	// taskTimeout bounds the moving of a workspace.
-	taskTimeout = 2 * time.Minute
+	// taskBase is how long a guest may work on a task of the host, and taskRate
+	// how many bytes it must move in each second beyond that.
+	taskBase = 5 * time.Second
+	taskRate = 8 << 20
+	// taskWait bounds the time in which the host itself works on a task.
+	taskWait = 2 * time.Minute
 	// maxFiles bounds how many files an archive has, and maxPathLength their
 	// names.
 	maxFiles      = 20000
 	maxPathLength = 1000
 	// maxLeftOut bounds how many files that were left out are named.
 	maxLeftOut = 100
-	// partSize is what goes to a guest in one frame.
+	// partSize is what goes to a guest in one frame. A part that comes from
+	// one is at least minPart, unless it is a file's last.
 	partSize = 1 << 20
+	minPart  = 16 << 10
 )
 
 // Names in an archive.
@@ -105,7 +111,7 @@ func (s *Session) export(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	defer a.close()
-	err = b.ask(ctx, s.config.Grace, wire.TaskTakeOut, a.take)
+	err = b.ask(ctx, s.config.Grace, taskTime(s.config.Spec.Limits.WorkspaceBytes), wire.TaskTakeOut, a.take)
 	if a.err != nil {
 		err = a.err
 	}
@@ -157,19 +163,29 @@ func (s *Session) copyOfSleeper(ctx context.Context) (*box, error) {
 	return s.nap.restore(ctx, s.config, s.log, s.life.Done())
 }
 
-// ask has the guest do a task, whose calls answer serves one at a time. A
-// guest that does not end in time is destroyed.
-func (b *box) ask(ctx context.Context, grace time.Duration, task string, answer func(wire.Call) (any, error)) error {
+// taskTime is how long a guest may take to move that many bytes.
+func taskTime(bytes int64) time.Duration {
+	return taskBase + time.Duration(float64(bytes)/taskRate*float64(time.Second))
+}
+
+// errSlow: a guest took too long over a task. What it had moved may be used.
+var errSlow = errors.New("the sandbox did not move its files in time")
+
+// ask has the guest do a task, whose calls answer serves one at a time. Limit
+// bounds the time that the guest takes, without that of answer. A guest that does
+// not end in time is interrupted, and then destroyed: the error is errSlow.
+func (b *box) ask(ctx context.Context, grace, limit time.Duration, task string, answer func(wire.Call) (any, error)) error {
 	e := guest.Exec{Task: task}
 	if b.reseed {
 		e.Reseed, b.reseed = entropy(), false
 	}
 	h := &taskHandler{answer: answer}
+	began := time.Now()
 	running, err := b.conn.Start(e, h)
 	if err != nil {
 		return err
 	}
-	timer := time.NewTimer(taskTimeout)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	gaveUp := ctx.Done()
 	for !ended(running) {
@@ -184,7 +200,12 @@ func (b *box) ask(ctx context.Context, grace time.Duration, task string, answer 
 			h.refuse(context.Cause(ctx))
 			continue
 		case <-timer.C:
-			cause = fmt.Errorf("the sandbox did not answer within %v", taskTimeout)
+			took := time.Since(began)
+			if left := min(limit-took+h.answering(), limit+taskWait-took); left > 0 {
+				timer.Reset(left)
+				continue
+			}
+			cause = errSlow
 		case <-b.life:
 			cause = ErrClosed
 		}
@@ -212,29 +233,56 @@ func (b *box) ask(ctx context.Context, grace time.Duration, task string, answer 
 // taskHandler serves a task. What user code writes meanwhile is not of it.
 type taskHandler struct {
 	answer func(wire.Call) (any, error)
+	turn   sync.Mutex // held while a call is answered
 
 	mu     sync.Mutex
-	failed error // the host's part in it
+	failed error         // the host's part in it
+	spent  time.Duration // on answers
+	since  time.Time     // of the answer that is being made; zero: none is
 }
 
 func (h *taskHandler) Output(guest.Stream, []byte) {}
 
 func (h *taskHandler) Call(_ context.Context, call wire.Call) (json.RawMessage, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.turn.Lock()
+	defer h.turn.Unlock()
 	refused := &wire.CallError{Kind: wire.KindCancelled, Message: "the host gave up"}
-	if h.failed != nil {
+	if h.err() != nil {
 		return nil, refused
 	}
+	h.works(true)
 	v, err := h.answer(call)
+	h.works(false)
 	if err == nil {
 		var data []byte
 		if data, err = json.Marshal(v); err == nil {
 			return data, nil
 		}
 	}
-	h.failed = err
+	h.refuse(err)
 	return nil, refused
+}
+
+// works notes that an answer is begun, or made.
+func (h *taskHandler) works(begins bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if begins {
+		h.since = time.Now()
+		return
+	}
+	h.spent += time.Since(h.since)
+	h.since = time.Time{}
+}
+
+// answering is how long the host has worked on answers.
+func (h *taskHandler) answering() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.since.IsZero() {
+		return h.spent
+	}
+	return h.spent + time.Since(h.since)
 }
 
 func (h *taskHandler) refuse(err error) {
@@ -301,12 +349,24 @@ func (a *archiver) take(call wire.Call) (any, error) {
 	if call.Method != wire.MethodTaskFile {
 		return nil, fmt.Errorf("the sandbox asked for %s", clean(call.Method))
 	}
-	var f wire.TaskFile
-	if err := json.Unmarshal(call.Params, &f); err != nil {
-		return nil, errors.New("the sandbox sent what is no part of a file")
+	f, err := taskFile(call)
+	if err != nil {
+		return nil, err
 	}
 	a.err = a.got(f)
 	return nil, a.err
+}
+
+// taskFile reads a part of a file that a guest sent. Many small parts would cost
+// the host more than the guest.
+func taskFile(call wire.Call) (f wire.TaskFile, err error) {
+	if err := json.Unmarshal(call.Params, &f); err != nil {
+		return f, errors.New("the sandbox sent what is no part of a file")
+	}
+	if f.More && len(f.Data) < minPart {
+		return f, fmt.Errorf("the sandbox sent a file in parts of less than %d bytes", minPart)
+	}
+	return f, nil
 }
 
 func (a *archiver) got(f wire.TaskFile) error {

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sallyport/internal/sandbox"
 	"sallyport/internal/wire"
 )
 
@@ -127,6 +128,7 @@ func TestExportOfAHostileGuest(t *testing.T) {
 		}
 		return string(data)
 	}
+	part := strings.Repeat("1", minPart)
 	whole := file(wire.TaskFile{Path: "good", Mode: 0o7777, Data: []byte("1")})
 	tests := []struct {
 		name  string
@@ -140,10 +142,11 @@ func TestExportOfAHostileGuest(t *testing.T) {
 			file(wire.TaskFile{Path: "C:/x/../../y", Directory: true}),
 		}, "", map[string]string{"workspace/good": "1"}},
 		{"twice", []string{whole, file(wire.TaskFile{Path: "good", Data: []byte("2")})}, "", map[string]string{"workspace/good": "1"}},
-		{"half", []string{file(wire.TaskFile{Path: "a", Data: []byte("1"), More: true}), whole}, "", map[string]string{"workspace/a": "1", "workspace/good": "1"}},
-		{"half at the end", []string{whole, file(wire.TaskFile{Path: "a", Data: []byte("1"), More: true})}, "", map[string]string{"workspace/a": "1", "workspace/good": "1"}},
-		{"parts", []string{file(wire.TaskFile{Path: "a", Data: []byte("1"), More: true}), file(wire.TaskFile{Path: "a", Data: []byte("2")})}, "", map[string]string{"workspace/a": "12"}},
+		{"half", []string{file(wire.TaskFile{Path: "a", Data: []byte(part), More: true}), whole}, "", map[string]string{"workspace/a": part, "workspace/good": "1"}},
+		{"half at the end", []string{whole, file(wire.TaskFile{Path: "a", Data: []byte(part), More: true})}, "", map[string]string{"workspace/a": part, "workspace/good": "1"}},
+		{"parts", []string{file(wire.TaskFile{Path: "a", Data: []byte(part), More: true}), file(wire.TaskFile{Path: "a", Data: []byte("2")})}, "", map[string]string{"workspace/a": part + "2"}},
 		{"too large", []string{file(wire.TaskFile{Path: "a", Data: make([]byte, 60<<10), More: true}), file(wire.TaskFile{Path: "a", Data: make([]byte, 60<<10)})}, "larger than the workspace", nil},
+		{"drops", []string{file(wire.TaskFile{Path: "a", Data: []byte("1"), More: true})}, "in parts of less than", nil},
 		{"no part", []string{`[1]`}, "no part of a file", nil},
 	}
 	for _, tt := range tests {
@@ -197,8 +200,9 @@ func TestExportOfASilentGuest(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		err := set.Export(ctx, "work", io.Discard)
-		if err == nil || time.Since(began) < taskTimeout {
-			t.Errorf("%v after %v", err, time.Since(began))
+		limit := taskTime(sandbox.DefaultLimits.WorkspaceBytes)
+		if took := time.Since(began); !errors.Is(err, errSlow) || took < limit || took > limit+10*time.Second {
+			t.Errorf("%v after %v, want %v after %v", err, took, errSlow, limit)
 		}
 		if out := exec(t, get(t, set, "work"), "say x"); !strings.Contains(out.Lost, "files were exported") {
 			t.Errorf("%+v", out)

@@ -28,6 +28,7 @@
 //	           "discovered":[{"name":"fs","alias":"fs","description":"…"}],
 //	           "reseed":"9f…"}
 //	          {"type":"exec","id":2,"nonce":"…","code":"","task":"take_out"}
+//	          {"type":"exec","id":3,"nonce":"…","code":"…","stdin":true}
 //	reply     {"type":"reply","id":7,"ok":true,"result":ANY}
 //	          {"type":"reply","id":7,"ok":false,"error":{"kind":"tool","message":"…"}}
 //	shutdown  {"type":"shutdown"}
@@ -50,7 +51,9 @@
 // "discovered", when it is there, replaces what the guest knew of the servers
 // that exist. "reseed" is for a guest that was restored from a snapshot of which
 // there are other copies: it makes what is random in it its own, before anything
-// else. Optional members are left out when they are empty. The methods of
+// else. "stdin" says that the code has a standard input. It is not sent: the guest
+// asks for each piece when code reads, by calls of [MethodStdin], so that the host
+// reads nothing that nobody wants. Optional members are left out when they are empty. The methods of
 // a call and the kinds of an error are the constants of this package.
 //
 // The guest sends "ready" once, before anything else. The host may send "exec"

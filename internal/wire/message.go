@@ -25,7 +25,8 @@ type Exec struct {
 	Code       string       `json:"code"`
 	Filename   string       `json:"filename,omitempty"` // shown in tracebacks; "<cell ID>" when empty
 	Script     bool         `json:"script,omitempty"`   // __name__ is "__main__", and no value is echoed
-	Args       []string     `json:"args,omitempty"`     // of a script: sys.argv[1:]
+	Args       []string     `json:"args,omitempty"`     // sys.argv[1:]
+	Stdin      bool         `json:"stdin,omitempty"`    // [MethodStdin] has something to read
 	Grants     []string     `json:"grants,omitempty"`
 	Define     []Server     `json:"define,omitempty"`
 	Discovered []ServerInfo `json:"discovered,omitzero"` // nil: as before
@@ -128,6 +129,27 @@ const (
 	// MethodToolNames: the result is an array of the saved tools' names.
 	MethodToolNames = "tool_names"
 )
+
+// MethodStdin reads the standard input of an execution whose Exec says that there
+// is one: params [StdinWants]; the result is [StdinData], or null at the end.
+// The host reads no more than what is asked for, when it is asked for.
+const MethodStdin = "stdin"
+
+// MaxStdin bounds what one call reads of standard input.
+const MaxStdin = 64 << 10
+
+// StdinWants are the params of MethodStdin.
+type StdinWants struct {
+	Most int `json:"most"` // bytes; at most [MaxStdin]
+	// Ahead says that no code waits for it now: it is for a pipe that the code
+	// or its children may read.
+	Ahead bool `json:"ahead,omitempty"`
+}
+
+// StdinData is a piece of standard input, never empty.
+type StdinData struct {
+	Data []byte `json:"data"`
+}
 
 // Large says of a call's method that its result can have tens of megabytes
 // without the code having sent anything of that size.

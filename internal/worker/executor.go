@@ -305,7 +305,7 @@ func (e *Executor) run(ctx context.Context, j Job, in *job.Input, req *job.Reque
 	o, err := s.Exec(ctx, s.Enter(), session.Request{
 		Code: in.Program(), Filename: req.Filename, Args: req.Args,
 		Script: plain || req.Script, Timeout: timeout, Files: spec.Files,
-		Collect: collected.choose, Output: sink, Measure: true,
+		Collect: &session.Collect{Choose: collected.choose}, Output: sink, Measure: true,
 	})
 	joules := watch.Stop()
 	answer.RanMs = time.Since(began).Milliseconds()

@@ -6,7 +6,7 @@ from posix import chmod, fchmod, mkdir, scandir, stat
 
 from . import codec
 
-MAX_REPORTED = 200
+MAX_REPORTED = 1000  # as many as the host takes
 MAX_SEEN = 20000
 MAX_DEPTH = 32
 SKIPPED = {"__pycache__", ".cache", ".config", ".local"}

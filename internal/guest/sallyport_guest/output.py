@@ -167,6 +167,7 @@ class Streams:
         self.make_output()
         self.make_error()
         self.modules = 0
+        self.feeders = 0  # threads that fill standard input
         self.foreign = False  # C code that may use C's own streams is loaded
 
     def make_output(self):
@@ -183,7 +184,7 @@ class Streams:
             from io import open
 
             self.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
-        sys.stdin = self.stdin
+        sys.stdin = sys.__stdin__ = self.stdin
         if unusable(self.stdout):
             self.make_output()
         sys.stdout = self.stdout
@@ -228,7 +229,7 @@ class Streams:
                 pass
 
     def helpers(self):
-        return self.output.helpers + self.error.helpers
+        return self.output.helpers + self.error.helpers + self.feeders
 
     def flush(self):
         """Write out what Python's streams and C's hold."""

@@ -98,6 +98,9 @@ class Loaded(dict):
         raise NotLoaded(self.session.registry.not_available(name), kind="denied", server=name)
 
 
+python_input = builtins.input  # for an execution that has an input
+
+
 def no_input(prompt="", /):
     """There is nobody to ask."""
     raise EOFError("input() cannot work here: nobody is there to answer. Put the value into the code.")

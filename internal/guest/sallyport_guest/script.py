@@ -12,8 +12,12 @@ def run(session, source, filename, args):
     """Run a script. The status and the exit code of the execution."""
     namespace = session.namespace
     name, arguments = namespace.get("__name__"), getattr(sys, "argv", [])
-    namespace["__name__"], namespace["__file__"] = "__main__", filename
-    sys.argv = [filename, *args]
+    namespace["__name__"] = "__main__"
+    if filename == "<stdin>":
+        sys.argv = ["-", *args]
+    else:
+        namespace["__file__"] = filename
+        sys.argv = [filename, *args]
     if source[:1] == "\ufeff":  # a byte order mark
         source = source[1:]
     try:

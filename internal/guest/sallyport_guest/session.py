@@ -30,6 +30,7 @@ class Session:
         self.forked = False
         self.error = None  # what ended the execution: its type and message
         self.driving = False  # execute.drive is at work
+        self.stdin = None  # of an execution that has one
         workspace, files = setting(b"SALLYPORT_WORKSPACE", WORKSPACE), setting(b"SALLYPORT_FILES", FILES)
         self.workspace = artifacts.Workspace(workspace)
         try:
@@ -98,6 +99,8 @@ class Session:
 
         def fork_exec_after_output(*args):
             self.forked = True
+            if self.stdin is not None and (len(args) < 7 or args[6] == -1):  # it inherits ours
+                self.stdin.feed()
             self.streams.drain()
             return fork_exec(*args)
 
@@ -111,6 +114,8 @@ class Session:
         self.channel.closed = True
         self.streams.output.forget()
         self.streams.error.forget()
+        if self.stdin is not None:
+            self.stdin.forget()
         for fd in (CONTROL_IN, CONTROL_OUT, NONCE, OUT, ERR, NULL):
             try:
                 close(fd)
@@ -169,6 +174,11 @@ class Session:
         if self._registry is not None or "grants" in frame or "define" in frame or "discovered" in frame:
             self.registry.update(frame)
         filename = frame.get("filename") or "<cell %d>" % run
+        if "stdin" in frame:
+            from .stdin import Input
+
+            self.stdin = Input(self)
+            self.stdin.begin()
         if "task" in frame:
             from . import tasks
 
@@ -178,7 +188,14 @@ class Session:
 
             status, code = script.run(self, frame["code"], filename, frame.get("args", []))
         else:
+            arguments = getattr(sys, "argv", [])
+            if "args" in frame:
+                sys.argv = ["-c", *frame["args"]]
             status, code = execute.run(self, frame["code"], filename, True)
+            sys.argv = arguments
+        if self.stdin is not None:
+            self.stdin.finish()
+            self.stdin = None
         given_up = self.channel.end_run()
         if given_up:
             self.streams.say("sallyport: %d tool calls of background tasks were given up: await them before the code ends\n" % given_up)

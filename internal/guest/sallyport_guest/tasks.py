@@ -3,7 +3,7 @@ files of the workspace out, and puts files in."""
 
 from . import BUILTINS as __builtins__
 
-from posix import O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close, fchmod, mkdir, open, read, scandir, stat, write
+from posix import O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close, fchmod, fstat, mkdir, open, read, scandir, stat, write
 
 from . import codec
 from .artifacts import MAX_DEPTH, MAX_SEEN
@@ -101,10 +101,12 @@ def send(session, root, path, mode):
 
     fd = open(root + "/" + path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
     try:
+        rest = fstat(fd).st_size  # what is written from now on is too late
         more = True
         while more:
-            data = read(fd, CHUNK)
-            more = len(data) == CHUNK
+            data = read(fd, min(CHUNK, rest))
+            rest -= len(data)
+            more = len(data) == CHUNK and rest > 0
             tell(session, {"path": path, "mode": mode, "data": b2a_base64(data, newline=False).decode(), "more": more})
     finally:
         close(fd)

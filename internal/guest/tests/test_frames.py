@@ -10,6 +10,7 @@ from sallyport_guest import artifacts, channel, codec, execute, init, session
 EXPECTED = {
     "exec": {"type": "exec", "id": 1, "nonce": "0123abcd", "code": "print(1+1)"},
     "exec-script": {"type": "exec", "id": 3, "nonce": "n", "code": "1", "filename": "a.py", "script": True},
+    "exec-stdin": {"type": "exec", "id": 5, "nonce": "n", "code": "1", "args": ["--x"], "stdin": True},
     "exec-task": {"type": "exec", "id": 4, "nonce": "n", "code": "", "task": "take_out"},
     "reply": {"type": "reply", "id": 7, "ok": True, "result": {"z": 9007199254740993, "a": None, "u": "\ud800"}},
     "reply-null": {"type": "reply", "id": 8, "ok": True, "result": None},

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// errOutputClosed: nobody reads standard output any more.
+var errOutputClosed = errors.New("standard output is closed")
+
+// signalled is the cause of a context that a signal has ended.
+type signalled struct{ syscall.Signal }
+
+func (s signalled) Error() string { return "ended by signal: " + s.String() }
+
+// untilSignal returns a context that ends with a signal that ends programs, so
+// that a command cleans up first: an interrupt, a request to end, a terminal that
+// is closed, and standard output that nobody reads. A signal that whoever started
+// the program has it ignore, as nohup does, stays ignored.
+//
+// A second SIGQUIT prints what the program is doing and ends it at once.
+func untilSignal(ctx context.Context, out any) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	came := make(chan os.Signal, 8)
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		if !signal.Ignored(s) {
+			signal.Notify(came, s)
+		}
+	}
+	// Without a receiver a write to a closed pipe kills the program at once, where
+	// that is its standard output.
+	signal.Notify(came, syscall.SIGPIPE)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case s := <-came:
+				switch number, ok := s.(syscall.Signal); {
+				case s == syscall.SIGPIPE:
+					if f, ok := out.(*os.File); ok && unread(f) {
+						cancel(errOutputClosed)
+					}
+				case ok:
+					cancel(signalled{number})
+					signal.Reset(syscall.SIGQUIT)
+				default:
+					cancel(signalled{syscall.SIGINT})
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(came)
+		close(done)
+		cancel(nil)
+	}
+}
+
+// interrupted is the exit status of a command whose context has ended: as a
+// shell tells a signal, 130 for an interrupt.
+func (a *app) interrupted() exitError {
+	var s signalled
+	switch cause := context.Cause(a.ctx); {
+	case errors.As(cause, &s):
+		return exitError(128 + int(s.Signal))
+	case errors.Is(cause, errOutputClosed):
+		return exitError(exitClosed)
+	}
+	return exitInterrupted
+}
+
+// ending is what ended a command's context, in a word or two.
+func (a *app) ending() string {
+	var s signalled
+	if errors.As(context.Cause(a.ctx), &s) && s.Signal != syscall.SIGINT {
+		return fmt.Sprintf("ended by a signal (%s)", s.Signal)
+	}
+	return "interrupted"
+}
