@@ -332,27 +332,96 @@ func TestLargeArguments(t *testing.T) {
 	}
 }
 
-// TestCallsOfOtherTimes: a background task may call only while an execution
-// runs, and then with that one's grants.
+// TestCallsOfOtherTimes: what an execution left running makes no calls, neither
+// between executions nor with the grants of a later one.
 func TestCallsOfOtherTimes(t *testing.T) {
+	const begin = `
+import asyncio, threading, contextvars, time
+from concurrent.futures import ThreadPoolExecutor
+go = threading.Event()
+said = {}
+def call(who):
+    try: said[who] = asyncio.run(mcp_my_echo.order(1, 2)).m
+    except Exception as e: said[who] = str(e)
+    try: said[who + " sync"] = runtime.search_tool_docs_sync("x") and "found"
+    except Exception as e: said[who + " sync"] = str(e)
+async def later(who):
+    while not go.is_set(): await asyncio.sleep(0.01)
+    try: said[who] = (await mcp_my_echo.order(1, 2)).m
+    except Exception as e: said[who] = str(e)
+def wait(who):
+    go.wait(60)
+    call(who)
+def wait_and_start(who):
+    go.wait(60)
+    t = threading.Thread(target=call, args=(who,)); t.start(); t.join()
+pool = ThreadPoolExecutor(2)
+`
+	const leave = `
+task = asyncio.create_task(later("task"))
+threads = [threading.Thread(target=wait, args=("thread",)), threading.Thread(target=wait_and_start, args=("thread of a thread",)), threading.Timer(0.3, wait, ("timer",))]
+for t in threads: t.start()
+import _thread
+_thread.start_new_thread(wait, ("low-level thread",))
+future = pool.submit(wait, "pool")
+context = contextvars.copy_context()
+loop = asyncio.new_event_loop()
+looping = threading.Thread(target=loop.run_forever, daemon=True); looping.start()
+`
+	const collect = `
+go.set()
+context.run(call, "context")
+await task
+for t in threads: t.join()
+future.result()
+end = time.monotonic() + 30
+while "low-level thread sync" not in said and time.monotonic() < end: await asyncio.sleep(0.01)
+refused = sorted(k for k, v in said.items() if "runs on from an earlier execution" in str(v))
+said.clear()
+print(refused)
+`
+	// What begins now calls as before, on what was there before, too.
+	const control = `
+call("here")
+await later("await")
+await asyncio.create_task(later("task"))
+t = threading.Thread(target=call, args=("thread",)); t.start(); t.join()
+pool.submit(call, "pool").result()
+await asyncio.to_thread(call, "to_thread")
+await asyncio.get_running_loop().run_in_executor(None, call, "run_in_executor")
+await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(later("loop of before"), loop))
+print({k: v for k, v in said.items() if v not in (1, "found")}, len(said))
+loop.call_soon_threadsafe(loop.stop)
+pool.shutdown()
+`
 	p := launch(t)
 	calls := atomic.Int64{}
 	count := func(ctx context.Context, c wire.Call) (json.RawMessage, error) {
 		calls.Add(1)
+		if c.Method == wire.MethodSearchToolDocs {
+			return json.RawMessage(`[{"tool":"x"}]`), nil
+		}
 		return say(ctx, c)
 	}
-	code := "import asyncio\nasync def later():\n    await asyncio.sleep(0.02)\n    try: await mcp_my_echo.order(1, 2)\n    except Exception as e: return str(e)\nt = asyncio.create_task(later());"
-	r := p.run(t, Exec{Code: code, Grants: []string{"my-echo"}, Define: []wire.Server{echoServer}}, count)
+	r := p.run(t, Exec{Code: begin + leave, Grants: []string{"my-echo"}, Define: []wire.Server{echoServer}}, count)
 	if r.Status != wire.StatusOK || r.Background.Tasks != 1 {
-		t.Errorf("%+v %.500s %.500s", r.Outcome, r.stdout, r.stderr)
+		t.Fatalf("%+v %.500s %.500s", r.Outcome, r.stdout, r.stderr)
 	}
-	time.Sleep(300 * time.Millisecond)
-	r = p.run(t, Exec{Code: "await t"}, count)
-	if !strings.Contains(r.stdout, "only be called while run_python runs") && !strings.Contains(r.stdout, "mcp_my_echo") {
-		t.Error(r.stdout, r.stderr)
+	r = p.run(t, Exec{Code: collect, Grants: []string{"my-echo"}}, count)
+	want := "['context', 'context sync', 'low-level thread', 'low-level thread sync', 'pool', 'pool sync', 'task', " +
+		"'thread', 'thread of a thread', 'thread of a thread sync', 'thread sync', 'timer', 'timer sync']\n"
+	if r.stdout != want || r.stderr != "" {
+		t.Errorf("refused: got %q %q, want %q", r.stdout, r.stderr, want)
 	}
-	if calls.Load() != 0 {
-		t.Error("a call between executions reached the host")
+	if n := calls.Load(); n != 0 {
+		t.Errorf("%d calls of what an execution left running reached the host", n)
+	}
+	r = p.run(t, Exec{Code: control, Grants: []string{"my-echo"}}, count)
+	if want := "{} 13\n"; r.stdout != want || r.stderr != "" {
+		t.Errorf("of this execution: got %q %q, want %q", r.stdout, r.stderr, want)
+	}
+	if n := calls.Load(); n != 13 {
+		t.Errorf("%d calls of this execution reached the host, want 13", n)
 	}
 }
 

@@ -5,6 +5,7 @@ package guest
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -61,8 +62,8 @@ func TestNames(t *testing.T) {
 		{"list_tools", `[t["name"] for t in await mcp_class.list_tools()][3], await mcp_class["list_tools"]()`, "('list_tools', 'class list_tools')\n", ""},
 		{"no such item", `mcp_class["nothing"]`, "", "KeyError: \"server 'class' has no tool 'nothing'\""},
 		{"dir", `"__class__" in dir(mcp_class), "_tools" in dir(mcp_class)`, "(False, True)\n", ""},
-		{"module of a keyword", "from mcp.servers.class_ import *\nawait read(), await import_(), await list_tools(), TOOLS[0], TOOL_MAP['__class__']", "('class Read', 'class import', 'class list_tools', '__class__', '__class__')\n", ""},
-		{"the same module", "import mcp.servers.class_ as c, importlib\nc is importlib.import_module('mcp.servers.class'), c.__name__, isinstance(c.__all__, list)", "(True, 'mcp.servers.class', True)\n", ""},
+		{"module of a keyword", "from mcp.servers.class_ import *\nawait read(), await import_(), list_tools is runtime.list_tools, TOOLS[0], TOOL_MAP['__class__']", "('class Read', 'class import', True, '__class__', '__class__')\n", "leaves out list_tools: something else has the name"},
+		{"the same module", "import mcp.servers.class_ as c, importlib\nc is importlib.import_module('mcp.servers.class'), c.__name__, isinstance(c.__all__, list)", "(True, 'mcp.servers.class', True)\n", "leaves out list_tools"},
 		{"original names in the module", "from mcp.servers.class_ import getThing, größe\nawait getThing()", "'class getThing'\n", ""},
 		{"no path", "c.__path__", "", "AttributeError"},
 		{"a server that is named so", "from mcp.servers.import_ import a\nawait a()", "'import_ a'\n", ""},
@@ -156,5 +157,48 @@ func TestManual(t *testing.T) {
 	r = p.exec(t, "'Limits' in capability_summary(), 'loaded now: none' in capability_summary(), 'polars' in __import__('sys').modules")
 	if r.stdout != "(False, True, False)\n" {
 		t.Error(r.stdout, r.stderr)
+	}
+}
+
+// TestStarImports: names that a server, or earlier code, has chosen take the
+// place of nothing that the code means by them, and what is left out is told.
+func TestStarImports(t *testing.T) {
+	tool := func(name string) wire.Tool { return wire.Tool{Name: name, Alias: name} }
+	greedy := wire.Server{Name: "greedy", Alias: "greedy", Tools: []wire.Tool{
+		tool("open"), tool("print"), tool("__import__"), tool("json"), tool("mine"), tool("runtime"), tool("load_memory"), tool("mcp_other"), tool("fetch"), tool("again"),
+	}}
+	other := wire.Server{Name: "other", Alias: "other", Tools: []wire.Tool{tool("fetch"), tool("own")}}
+	p := launch(t)
+	define := Exec{Code: "1;", Grants: []string{"greedy", "other"}, Define: []wire.Server{greedy, other}}
+	if r := p.run(t, define, which); r.err != nil || r.stderr != "" {
+		t.Fatalf("%v %s", r.err, r.stderr)
+	}
+	const left = "sallyport: from mcp.servers.%s import * leaves out %s: something else has the name; write mcp_%s.NAME\n"
+	for _, test := range []struct{ name, code, stdout, stderr string }{
+		{"nothing is taken", "import builtins, json\nmine = 5\nbefore = {n: globals().get(n) for n in ('json', 'mine', 'runtime', 'load_memory', 'mcp_other')}\nfrom mcp.servers.greedy import *\n" +
+			"print(all(globals()[n] is v for n, v in before.items()), 'open' in globals(), open is builtins.open, await fetch(), await again())",
+			"True False True greedy fetch greedy again\n",
+			fmt.Sprintf(left, "greedy", "open, print, json, mine, runtime, load_memory, mcp_other", "greedy")},
+		{"a server's own names again", "del json, mine\nfrom mcp.servers.greedy import *\nprint(await json(), await mine())", "greedy json greedy mine\n",
+			fmt.Sprintf(left, "greedy", "open, print, runtime, load_memory, mcp_other", "greedy")},
+		{"another server's", "from mcp.servers.other import *\nprint(await fetch(), await own(), TOOLS)", "greedy fetch other own ('fetch', 'own')\n",
+			fmt.Sprintf(left, "other", "fetch", "other")},
+		{"by name it is one's own choice", "from mcp.servers.greedy import open\nprint(await open())", "greedy open\n", ""},
+	} {
+		r := p.run(t, Exec{Code: test.code, Grants: []string{"greedy", "other"}}, which)
+		if r.err != nil || r.stdout != test.stdout || r.stderr != test.stderr {
+			t.Errorf("%s: got %q %q %v, want %q %q", test.name, r.stdout, r.stderr, r.err, test.stdout, test.stderr)
+		}
+	}
+	saved := func(_ context.Context, c wire.Call) (json.RawMessage, error) {
+		if c.Method == wire.MethodToolNames {
+			return json.RawMessage(`["print","f","runtime"]`), nil
+		}
+		return json.RawMessage(`{"name":"f","version":1,"servers":[],"source":"def f(): return 7\n"}`), nil
+	}
+	r := p.run(t, Exec{Code: "from user_tools import *\nfrom user_tools import *\nprint(f(), runtime.list_servers_sync())"}, saved)
+	one := "sallyport: from user_tools import * leaves out print, runtime: something else has the name; write user_tools.NAME\n"
+	if want := "7 ()\n"; r.stdout != want || r.stderr != one {
+		t.Errorf("saved tools: got %q %q, want %q %q", r.stdout, r.stderr, want, one)
 	}
 }

@@ -17,7 +17,7 @@ from _thread import _count as thread_count, allocate_lock, get_ident, start_new_
 from itertools import count
 from posix import pipe, read, readv, set_blocking, write
 
-from . import codec
+from . import belonging, codec
 
 MAX_TO_GUEST = 128 << 20
 MAX_FROM_GUEST = 32 << 20
@@ -87,6 +87,7 @@ class Channel:
         self.closed = False  # in a forked child
 
         self.run = 0  # the execution under way, or 0
+        self.execution = None  # an object of its own for it: numbers may come again
         self.execs = []  # received while none was under way
         self.on_exec = None  # ends the main thread's event loop
         self.idle = None  # the slot that the main thread waits on for one
@@ -367,6 +368,10 @@ class Channel:
             from .errors import MCPError
 
             raise MCPError("tools can only be called while run_python runs: await a background task before the code ends")
+        if belonging.of() is not self.execution:
+            from .errors import MCPError
+
+            raise MCPError(LEFT_OVER, kind="cancelled")
         if len(params) + 128 > MAX_FROM_GUEST:
             from .errors import MCPError
 
@@ -456,6 +461,11 @@ class Channel:
             self.idle = None
         return self.execs.pop(0)
 
+    def begin_run(self, run):
+        self.run = run
+        self.execution = object()
+        belonging.begin(self.execution)
+
     def end_run(self):
         """The execution is over: what it still waits for never comes. How many
         calls that were."""
@@ -469,6 +479,7 @@ class Channel:
 
 
 GIVEN_UP = "the code that made this call ended before the answer came: await a background task before the code ends"
+LEFT_OVER = "this runs on from an earlier execution, whose calls ended with it: start what calls tools in the execution that grants them"
 PROTOCOL = 1
 
 

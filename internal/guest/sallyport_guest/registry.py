@@ -191,7 +191,21 @@ def module_of(server):
     attributes.update((tool._alias, tool) for tool in tools)
     attributes["TOOLS"] = tuple(tool._name for tool in server.tools)
     attributes["TOOL_MAP"] = {tool._alias: tool._name for tool in server.tools}
-    attributes["__all__"] = [tool._alias for tool in tools] + ["TOOLS", "TOOL_MAP"]
+
+    def attribute(name):
+        if name != "__all__":
+            raise AttributeError("module %r has no attribute %r" % (module.__name__, name))
+        from . import stars
+        from .proxy import Tool
+
+        def mine(value):
+            return type(value) is Tool and value._server.name == server.name
+
+        aliases = [tool._alias for tool in tools]
+        session = server.registry.session
+        return stars.names(session, aliases, mine, module.__name__, "mcp_%s.NAME" % server.alias) + ["TOOLS", "TOOL_MAP"]
+
+    attributes["__getattr__"] = attribute
     for tool in tools:
         if tool._name.isidentifier() and not is_pythons(tool._name):
             attributes.setdefault(tool._name, tool)

@@ -128,7 +128,12 @@ def tools(session):
 def attribute(session, name):
     """An attribute that it does not have yet."""
     if name == "__all__":
-        return names(session)
+        from . import stars
+
+        loaded = vars(session.package.user_tools)
+        return stars.names(
+            session, names(session), lambda value: loaded.get(getattr(value, "__name__", None)) is value, MODULE, "user_tools.NAME"
+        )
     if not name.startswith("__"):
         function = tools(session).load(name)
         if function is not None:

@@ -8,7 +8,7 @@ from posix import _exit, chdir, environ, register_at_fork, unsetenv, write
 
 import _signal
 
-from . import artifacts, channel, execute, hooks, output, sources
+from . import artifacts, belonging, channel, execute, hooks, output, sources
 from .channel import Gone
 from .init import CONTROL_IN, CONTROL_OUT, ERR, NONCE, NULL, OUT
 from .interrupt import Interrupts
@@ -50,6 +50,7 @@ class Session:
         self.package = package.Package(self)
         self.paths = hooks.SitePaths(self.streams)
         self.imports = hooks.Imports(self)
+        belonging.install(self.imports.after)
         self.imports.after["asyncio"] = self.asyncio_imported
         self.imports.after["linecache"] = self.sources.publish
         self.imports.after["inspect"] = self.sources.inspect_imported
@@ -165,7 +166,8 @@ class Session:
     def execute(self, frame):
         self.interrupts.begin()
         self.prepare()
-        self.channel.run = run = frame["id"]
+        run = frame["id"]
+        self.channel.begin_run(run)
         self.error = None
         if "reseed" in frame:
             from .reseed import reseed

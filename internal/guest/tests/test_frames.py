@@ -37,7 +37,7 @@ def test_exec_with_servers(wired, golden):
 
 
 def test_call(wired, golden):
-    wired.channel.run = 1
+    wired.channel.begin_run(1)
     wired.channel.ids = iter([7])
     arguments = codec.encode({"z": 9007199254740993, "a": "ä\U0001f600"})
     params = '{"server":"my-fs","tool":"read-file","arguments":%s}' % arguments
@@ -147,7 +147,7 @@ def test_end(wired):
 
 def test_late_and_unreadable_replies(wired):
     c = wired.channel
-    c.run = 1
+    c.begin_run(1)
     c.dispatch('{"type":"reply","id":99,"ok":true,"result":1}')
     slot = channel.Slot()
     c.begin(slot, "x", "{}")
@@ -165,7 +165,7 @@ def test_late_and_unreadable_replies(wired):
 
 def test_end_of_a_run_fails_its_calls(wired):
     c = wired.channel
-    c.run = 1
+    c.begin_run(1)
     slot = channel.Slot()
     c.begin(slot, "x", "{}")
     c.end_run()
