@@ -107,14 +107,17 @@ type Books struct {
 
 // openKey tells apart what is open; a rest is an execution without an ID.
 type openKey struct {
-	session string
-	began   int64
-	rest    bool
+	kind  string
+	name  string
+	began int64
 }
 
+// rest is what was used while no code of a request ran: by a session's sandbox,
+// or by an MCP server.
 type rest struct {
-	session string
-	spent   session.Spent
+	kind  string
+	name  string
+	spent session.Spent
 }
 
 var _ broker.Accountant = (*Books)(nil)
@@ -146,25 +149,31 @@ func (b *Books) Start() {
 }
 
 // Executing implements broker.Accountant.
-func (b *Books) Executing(e broker.Execution) { b.keep(e, false) }
+func (b *Books) Executing(e broker.Execution) { b.keep(ledger.Run, e.Session, e) }
 
 // Executed implements broker.Accountant.
 func (b *Books) Executed(e broker.Execution) {
-	b.keep(e, false)
+	b.keep(ledger.Run, e.Session, e)
 	b.put(func() { b.runs = append(b.runs, e) })
 }
 
 // Rested implements broker.Accountant.
-func (b *Books) Rested(name string, spent session.Spent) {
-	b.keep(broker.Execution{Session: name, Spent: spent}, true)
+func (b *Books) Rested(name string, spent session.Spent) { b.used(ledger.Rest, name, spent) }
+
+// Served is told what the processes of an MCP server used, as Rested is of
+// sandboxes.
+func (b *Books) Served(server string, spent session.Spent) { b.used(ledger.Server, server, spent) }
+
+func (b *Books) used(kind, name string, spent session.Spent) {
+	b.keep(kind, name, broker.Execution{Spent: spent})
 	if !spent.Open {
-		b.put(func() { b.rests = append(b.rests, rest{name, spent}) })
+		b.put(func() { b.rests = append(b.rests, rest{kind, name, spent}) })
 	}
 }
 
 // keep sees to it that something is held, in place of what was held of it
 // before, until it is in the ledger.
-func (b *Books) keep(e broker.Execution, rests bool) {
+func (b *Books) keep(kind, name string, e broker.Execution) {
 	if e.Spent.Wall < short || b.config.Ledger == nil {
 		return
 	}
@@ -174,7 +183,7 @@ func (b *Books) keep(e broker.Execution, rests bool) {
 	if b.closed || len(b.open) > maxWaiting {
 		return
 	}
-	b.open[openKey{e.Session, e.Spent.Began.UnixNano(), rests}] = e
+	b.open[openKey{kind, name, e.Spent.Began.UnixNano()}] = e
 	if b.holding == nil {
 		b.holding = time.AfterFunc(holdAfter, func() {
 			b.flushing.Lock()
@@ -190,10 +199,10 @@ func (b *Books) hold() {
 	b.holding = nil
 	var lines []line
 	for k, e := range b.open {
-		if k.rest {
-			lines = append(lines, b.line(ledger.Rest, e.Session, e.Spent))
-		} else {
+		if k.kind == ledger.Run {
 			lines = append(lines, b.runLine(e, e.Spent, 1, 0))
+		} else {
+			lines = append(lines, b.line(k.kind, k.name, e.Spent))
 		}
 	}
 	b.mu.Unlock()
@@ -458,10 +467,10 @@ func (b *Books) flush() {
 	err := b.config.Ledger.Append(entries)
 	b.mu.Lock()
 	for _, e := range executions {
-		delete(b.open, openKey{e.Session, e.Spent.Began.UnixNano(), false})
+		delete(b.open, openKey{ledger.Run, e.Session, e.Spent.Began.UnixNano()})
 	}
 	for _, r := range rests {
-		delete(b.open, openKey{r.session, r.spent.Began.UnixNano(), true})
+		delete(b.open, openKey{r.kind, r.name, r.spent.Began.UnixNano()})
 	}
 	b.mu.Unlock()
 	b.hold()

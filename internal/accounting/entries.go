@@ -70,22 +70,24 @@ func (b *Books) entries(executions []broker.Execution, rests []rest) []line {
 	for _, g := range groups {
 		lines = append(lines, b.runLine(g.first, g.spent, g.runs, g.fails))
 	}
-	restOf := map[string]session.Spent{}
-	var order []string
+	type name struct{ kind, name string }
+	restOf := map[name]session.Spent{}
+	var order []name
 	for _, r := range rests {
 		if r.spent.Wall >= short { // it may have been held
-			lines = append(lines, b.line(ledger.Rest, r.session, r.spent))
+			lines = append(lines, b.line(r.kind, r.name, r.spent))
 			continue
 		}
-		if _, ok := restOf[r.session]; !ok {
-			order = append(order, r.session)
-			restOf[r.session] = r.spent
+		n := name{r.kind, r.name}
+		if _, ok := restOf[n]; !ok {
+			order = append(order, n)
+			restOf[n] = r.spent
 			continue
 		}
-		restOf[r.session] = sum(restOf[r.session], r.spent)
+		restOf[n] = sum(restOf[n], r.spent)
 	}
-	for _, name := range order {
-		lines = append(lines, b.line(ledger.Rest, name, restOf[name]))
+	for _, n := range order {
+		lines = append(lines, b.line(n.kind, n.name, restOf[n]))
 	}
 	return lines
 }
@@ -141,12 +143,15 @@ func sum(a, o session.Spent) session.Spent {
 	return a
 }
 
-// line is what was used here.
+// line is what was used here, by the session or the server of that name.
 func (b *Books) line(kind, name string, s session.Spent) line {
 	p := b.profile()
 	l := b.enter(b.config.Model.Footprint(b.usage(s), p, b.config.Places.Here()))
 	l.profile = p
 	l.Time, l.Kind, l.Session, l.Backend, l.CPUModel = s.Began.UTC(), kind, name, b.config.Backend, p.CPUModel
+	if kind == ledger.Server {
+		l.Session, l.Backend, l.Servers, name = "", "", []string{name}, ""
+	}
 	l.Wall = s.Wall.Seconds()
 	if s.CPU >= 0 {
 		cpu := s.CPU.Seconds()

@@ -172,7 +172,7 @@ func (c *carbonReportCmd) table(a *app, groups []ledger.Sum, total ledger.Sum) e
 		fmt.Fprintf(a.stdio.Out, "\n%s of it between runs: starts, background tasks, memory of variables.\n", sumOf(r, total.Whole("restJoules"), "J"))
 	}
 	if !total.Whole("joules") {
-		fmt.Fprintf(a.stdio.Out, "\"unknown\" was used too, and nothing measured it (%d runs): no figure includes it.\n", total.Unknown)
+		fmt.Fprintln(a.stdio.Out, "What is unknown was used, too, and nothing measured it: no figure includes it.")
 	}
 	if total.Unplaced > 0 {
 		fmt.Fprintf(a.stdio.Out, "The place of %s is not known, and so its emissions are not: set carbon.location (FRA, USA/california, …).\n", withUnit(total.Unplaced, "J"))

@@ -12,6 +12,7 @@ import (
 	"sallyport/internal/policy"
 	"sallyport/internal/runs"
 	"sallyport/internal/sandbox"
+	"sallyport/internal/session"
 	"sallyport/internal/settings"
 	"sallyport/internal/snapshot"
 	"sallyport/internal/state"
@@ -89,7 +90,14 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		}
 		return nil, err
 	}
+	var used func(upstream.Used)
+	if books != nil {
+		used = func(u upstream.Used) {
+			books.Served(u.Server, session.Spent{Began: u.Began, Wall: u.Wall, CPU: u.CPU, ByteSeconds: u.ByteSeconds, PeakBytes: -1, Open: u.Open})
+		}
+	}
 	s.servers = upstream.NewManager(s.library.Snapshot().Definitions, upstream.Options{
+		Used:          used,
 		Log:           a.log,
 		ClientName:    "sallyport",
 		ClientVersion: readVersion().Version,
@@ -163,9 +171,6 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 		if s.broker != nil {
 			s.broker.Close()
 		}
-		if books != nil {
-			books.Close() // when all that ran is known
-		}
 		s.library.Close()
 		// Not the command's context: it may be what ended the command.
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -184,6 +189,9 @@ func (a *app) compose(f *composeFlags) (*system, error) {
 			a.log.Warn("cleaning up", "error", err)
 		}
 		<-listed
+		if books != nil {
+			books.Close() // when it is known what all that ran has used
+		}
 	}
 	if err != nil {
 		s.close()

@@ -57,6 +57,9 @@ type Options struct {
 	PlainHTTP []string
 	// Eras is where it is remembered how servers want to be spoken to.
 	Eras state.Dir
+	// Used is told once a second what the processes of a server use, and at
+	// their end. It must not block. Nil: nobody asks.
+	Used func(Used)
 	// ToolsChanged is told when a running server says so of its tools. It must
 	// not block.
 	ToolsChanged func(server string)

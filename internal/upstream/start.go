@@ -67,6 +67,9 @@ func (m *Manager) launch(ctx context.Context, def Definition, known era) (*Serve
 		failed.Err = redactError(def, err)
 		return nil, failed
 	}
+	if m.opts.Used != nil {
+		m.running.Go(func() { m.meter(def.Name, proc) })
+	}
 	s := m.newServer(def)
 	// Notifications may come before the session is agreed on; they do not
 	// need it.

@@ -1,0 +1,67 @@
+package upstream
+
+import (
+	"time"
+
+	"sallyport/internal/upstream/child"
+)
+
+// Used is what the processes of a server on this machine used in a stretch of
+// time. Negative is unknown.
+type Used struct {
+	Server      string
+	Began       time.Time
+	Wall, CPU   time.Duration
+	ByteSeconds float64
+	// Open says that the stretch goes on: others of the same Began follow.
+	Open bool
+}
+
+const (
+	// usedEvery is how often a server's processes are looked at, and usedWhole
+	// how long a stretch is.
+	usedEvery = time.Second
+	usedWhole = 5 * time.Minute
+)
+
+// meter tells what a program uses until it has ended.
+func (m *Manager) meter(server string, proc *child.Process) {
+	tick := time.NewTicker(usedEvery / 10) // at first: it may not live for long
+	defer tick.Stop()
+	u := Used{Server: server, Began: time.Now()}
+	at := u.Began
+	var base, last time.Duration
+	var held int64
+	blind := true // nothing was known while it ran
+	for over := false; !over; {
+		select {
+		case <-tick.C:
+			tick.Reset(usedEvery)
+		case <-proc.Exited():
+			over = true
+		}
+		cpu, bytes, ok := proc.Used()
+		if !ok {
+			continue
+		}
+		now := time.Now()
+		if bytes >= 0 {
+			held, blind = bytes, false
+		}
+		// The last of the program itself may be less than it and its children
+		// had together before.
+		last = max(last, cpu)
+		u.Wall, u.CPU = now.Sub(u.Began), last-base
+		u.ByteSeconds += float64(held) * now.Sub(at).Seconds()
+		at = now
+		u.Open = !over && u.Wall < usedWhole
+		told := u
+		if blind {
+			told.ByteSeconds = -1
+		}
+		m.opts.Used(told)
+		if !u.Open {
+			base, u = last, Used{Server: server, Began: now}
+		}
+	}
+}
