@@ -1,5 +1,7 @@
 """What the documents say about files, commands and settings is so."""
 
+import json
+import os
 import re
 import subprocess
 
@@ -144,6 +146,39 @@ def test_scripts_of_the_documents_run_somewhere():
     assert not unrun
     for name in elsewhere:
         assert (ROOT / name).exists(), f"{name} is gone: take it off the list"
+
+
+def test_no_database_is_no_pass():
+    """The check for releases fails where the databases are out of reach."""
+    done = subprocess.run(
+        [ROOT / "scripts/vulnerabilities"], env=os.environ | {"GOVULNDB": "http://127.0.0.1:1"}, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "nothing was checked" in done.stderr
+
+
+def test_images_and_packages_are_named_by_hash():
+    """Base images by digest, Python packages with hashes, npm packages with integrity."""
+    loose = []
+    for path in ROOT.glob("deploy/**/Dockerfile"):
+        text = read(path)
+        arguments = dict(re.findall(r"^ARG (\w+)=(\S+)", text, re.M))
+        stages = set(re.findall(r"^FROM \S+ AS (\S+)", text, re.M))
+        for image in re.findall(r"^FROM (\S+)", text, re.M):
+            image = re.sub(r"\$\{(\w+)\}", lambda m: arguments.get(m[1], ""), image)
+            if image not in stages and not re.search(r"@sha256:[0-9a-f]{64}$", image):
+                loose.append((by_name(path), image))
+    lists = [p for pattern in ("scripts/python/*.txt", "test/*/requirements.txt", "deploy/*/requirements.txt") for p in ROOT.glob(pattern)]
+    assert len(lists) >= 6
+    for path in lists:
+        for package in re.split(r"(?m)^(?=\S)", re.sub(r"(?m)^ *#.*\n", "", read(path))):
+            if package.strip() and "--hash=sha256:" not in package:
+                loose.append((by_name(path), package.split()[0]))
+    for path in [*ROOT.glob("scripts/*/package-lock.json"), *ROOT.glob("test/*/package-lock.json")]:
+        for name, package in json.loads(read(path))["packages"].items():
+            if name and not package.get("link") and "integrity" not in package and not package.get("inBundle"):
+                loose.append((by_name(path), name))
+    assert not loose
 
 
 def test_readme_main_job(sallyport, environment, tmp_path):
