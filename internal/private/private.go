@@ -59,6 +59,20 @@ func open(path string, create, tighten bool) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
+	// This user's own processes rename directories, too.
+	for range 20 {
+		root, err := tryOpen(path, create, tighten)
+		if !errors.Is(err, errReplaced) {
+			return root, err
+		}
+	}
+	return nil, &Rejected{path, "it was replaced while it was opened, again and again", "See who else can write to the directory that it lies in."}
+}
+
+// errReplaced: there was another directory when one was opened than before.
+var errReplaced = errors.New("replaced")
+
+func tryOpen(path string, create, tighten bool) (*os.Root, error) {
 	real, err := walk(path, create)
 	if err != nil {
 		return nil, err
@@ -85,7 +99,7 @@ func checkHandle(path, real string, before fs.FileInfo, root *os.Root, tighten b
 		return err
 	}
 	if !before.IsDir() || !os.SameFile(before, info) {
-		return &Rejected{path, real + " was replaced while it was opened", "See who else can write to the directory that it lies in."}
+		return errReplaced
 	}
 	if !isOwn(info) {
 		return &Rejected{path, describe(real, info) + ", and must belong to this user", remedy(real)}

@@ -251,11 +251,25 @@ func (n *nap) sleep(ctx context.Context, b *box) error {
 	if err != nil {
 		return err
 	}
-	// A snapshot that does not fit would end the sandbox.
-	if u, ok := b.usage(); ok {
-		if free, need := k.store.Free(), u.MemoryBytes+spareDisk; free < need {
-			return fmt.Errorf("there is no room on the disk: %d MB are free, up to %d MB are needed", free>>20, need>>20)
-		}
+	// One at a time, of all processes: each finds what the others have written.
+	unlock, err := k.store.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// A snapshot that does not fit would end the sandbox. While it is written it
+	// is not packed yet.
+	u, ok := b.usage()
+	known := ok && u.MemoryBytes >= 0
+	need := k.config.Spec.Limits.WithDefaults().MemoryBytes + spareDisk
+	if known {
+		need = u.MemoryBytes + spareDisk
+	}
+	if err := k.makeRoom(need); err != nil {
+		return err
+	}
+	if free := k.store.Free(); known && free < need {
+		return fmt.Errorf("there is no room on the disk: %d MB are free, up to %d MB are needed", free>>20, need>>20)
 	}
 	note := &sleepNote{Ready: ready, Executions: b.conn.Executions(), Known: b.known, Background: b.background, Running: b.running}
 	form := snapshot.Packed

@@ -247,6 +247,55 @@ func (s *Set) tidy() error {
 	return s.keeper.tidy()
 }
 
+// makeRoom has the sessions go that have slept longest until so many more bytes
+// may be written. It removes nothing where that is not enough. The caller holds
+// the store's lock.
+func (k *keeper) makeRoom(need int64) error {
+	total, err := k.store.Unfinished()
+	if err != nil {
+		return err
+	}
+	list, err := k.store.List()
+	if err != nil {
+		return err
+	}
+	var stay int64 // of what cannot go
+	for _, e := range list {
+		switch {
+		case strings.HasPrefix(e.Name, sessionPrefix):
+			total += e.Size
+		case !strings.HasPrefix(e.Name, basePrefix):
+			total, stay = total+e.Size, stay+e.Size
+		}
+	}
+	tooMuch := func(has int64) error {
+		return fmt.Errorf("saved sessions may take %d MB on disk (sessions.maxDisk): %d MB are taken, and up to %d MB are needed", k.config.MaxDisk>>20, has>>20, need>>20)
+	}
+	if stay+need > k.config.MaxDisk {
+		return tooMuch(stay)
+	}
+	slices.SortFunc(list, func(a, b snapshot.Entry) int { return a.Time.Compare(b.Time) })
+	for _, e := range list {
+		if total+need <= k.config.MaxDisk {
+			return nil
+		}
+		name, named := strings.CutPrefix(e.Name, sessionPrefix)
+		if !named {
+			continue
+		}
+		if err := k.expire(name, "saved sessions took more room than sessions.maxDisk allows"); err != nil {
+			return err
+		}
+		if k.store.Size(e.Name) == 0 {
+			total -= e.Size
+		}
+	}
+	if total+need > k.config.MaxDisk {
+		return tooMuch(total)
+	}
+	return nil
+}
+
 // tidy removes what dead processes left, what has slept too long, and what is
 // more than the disk is to hold.
 func (k *keeper) tidy() error {

@@ -88,7 +88,7 @@ func TestSleepAndWake(t *testing.T) {
 		}
 		set.Close()
 		left, err := os.ReadDir(filepath.Join(dir, "snapshots"))
-		if err != nil || len(left) != 2 { // and the key
+		if err != nil || len(left) != 3 { // with the key and the lock
 			t.Error(left, err)
 		}
 	})

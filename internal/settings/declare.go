@@ -257,7 +257,7 @@ func declareRest(s *Settings) []*setting {
 		{key: "sessions.maxAwake", value: integer(&s.Sessions.MaxAwake, 1, 256), initial: "16",
 			help: "Sandboxes of one Sallyport at a time. For one more, the session that has rested longest is laid to sleep."},
 		{key: "sessions.maxDisk", value: size(&s.Sessions.MaxDisk, 16*mib, 1024*gib), initial: "4g",
-			help: "Room on disk for all sessions that sleep, together. Those that have slept longest go first; their next use says so."},
+			help: "Room on disk for all sessions that sleep, together, also while one is written, when it is not packed yet and may take as much as its sandbox has in memory. Those that have slept longest go first; their next use says so. A session that cannot fit stays awake."},
 		{key: "sessions.maxNamed", value: integer(&s.Sessions.MaxNamed, 1, 4096), initial: "256",
 			help: "Named sessions of one client at a time, awake or asleep. For one more, one must be ended (`sallyport sessions rm`)."},
 		{key: "sessions.pack", value: boolean(&s.Sessions.Pack), initial: "true",

@@ -9,6 +9,7 @@
 package snapshot
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
@@ -22,6 +23,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"sallyport/internal/private"
 	"sallyport/internal/state"
@@ -232,6 +235,50 @@ func (s *Store) List() ([]Entry, error) {
 		list = append(list, Entry{Name: e.Name(), Size: s.Size(e.Name()), Time: info.ModTime()})
 	}
 	return list, nil
+}
+
+// writingLock is held while a snapshot is written that counts.
+const writingLock = ".writing.lock"
+
+// Lock waits until no other caller of Lock, in any process, has the store. Who
+// holds it and writes what there is room for keeps the store within a limit.
+func (s *Store) Lock(ctx context.Context) (unlock func(), err error) {
+	if err := private.Check(s.path); err != nil {
+		return nil, err
+	}
+	lock := flock.New(filepath.Join(s.path, writingLock))
+	if ok, err := lock.TryLockContext(ctx, 10*time.Millisecond); err != nil || !ok {
+		return nil, errors.Join(err, context.Cause(ctx))
+	}
+	return func() { _ = lock.Unlock() }, nil
+}
+
+// Unfinished is what snapshots take that are being written or removed, in bytes.
+// Those of dead processes are removed: nobody will finish them.
+func (s *Store) Unfinished() (total int64, err error) {
+	root, err := private.Existing(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), temporary) {
+			continue
+		}
+		if !alive(e.Name()) {
+			err = errors.Join(err, root.RemoveAll(e.Name()))
+			continue
+		}
+		total += s.Size(e.Name())
+	}
+	return total, err
 }
 
 // Size is what a snapshot takes on disk, in bytes; 0 when there is none.
