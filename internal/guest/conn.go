@@ -272,10 +272,12 @@ func (c *Conn) readControl() {
 		b, err := r.Control(wire.MaxFromGuest)
 		switch {
 		case err == nil:
-			c.work.add(len(b))
+			began := time.Now()
 			err = c.control(b, charged)
+			c.work.add(len(b), began)
 		case errors.Is(err, wire.ErrLeftOut):
 			err = nil
+			c.work.add(wire.MaxFromGuest, time.Time{})
 			if id, ok := wire.CallID(b); ok {
 				c.refuse(id, tooMuch)
 			}
@@ -367,6 +369,7 @@ func (c *Conn) readOutput() {
 			}
 			return
 		}
+		c.work.add(len(b), time.Time{})
 		switch kind {
 		case wire.KindStdout:
 			c.output(Stdout, b)

@@ -5,24 +5,26 @@ import (
 	"time"
 )
 
-// What handling a frame costs the host, about: reading and decoding it, and
-// refusing the call that it may make. It was measured with floods of each kind
-// and is rounded up.
+// What a frame costs the host besides its decoding, about: reading it, and
+// answering or keeping it.
 const (
-	frameCost    = 20 * time.Microsecond
-	megabyteCost = 12 * time.Millisecond
+	frameCost    = 10 * time.Microsecond
+	megabyteCost = 2 * time.Millisecond
 )
 
-// work counts what a guest makes the host do.
-type work struct{ frames, bytes atomic.Int64 }
+// work is the time that the host has spent on a guest's frames.
+type work struct{ spent atomic.Int64 }
 
-func (w *work) add(n int) {
-	w.frames.Add(1)
-	w.bytes.Add(int64(n))
+// add notes a frame of n bytes that was decoded since began.
+func (w *work) add(n int, began time.Time) {
+	cost := frameCost + time.Duration(n)*megabyteCost/(1<<20)
+	if !began.IsZero() {
+		// Measured: a byte of one frame costs a hundred times that of another.
+		cost += time.Since(began)
+	}
+	w.spent.Add(int64(cost))
 }
 
-// Work estimates the processor time that the host has spent on the guest's
+// Work is about how much processor time the host has spent on the guest's
 // frames.
-func (c *Conn) Work() time.Duration {
-	return time.Duration(c.work.frames.Load())*frameCost + time.Duration(c.work.bytes.Load())*megabyteCost/(1<<20)
-}
+func (c *Conn) Work() time.Duration { return time.Duration(c.work.spent.Load()) }
