@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"sallyport/internal/cli"
+	_ "sallyport/internal/procfs" // ends the program where /proc is missing
 	"sallyport/internal/sandbox/gvisor/cell"
 	"sallyport/internal/sandbox/process"
 )

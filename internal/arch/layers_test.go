@@ -18,7 +18,7 @@ type layer struct {
 }
 
 var layers = []layer{
-	{"cmd/sallyport", 90, []string{"internal/cli", "internal/sandbox/gvisor/cell", "internal/sandbox/process"}},
+	{"cmd/sallyport", 90, []string{"internal/cli", "internal/procfs", "internal/sandbox/gvisor/cell", "internal/sandbox/process"}},
 
 	{"internal/cli", 80, []string{
 		"internal/accounting", "internal/carbon", "internal/carbon/codecarbon", "internal/carbon/hardware", "internal/carbon/intensity", "internal/ledger",
@@ -96,6 +96,7 @@ var layers = []layer{
 	{"internal/carbon/hardware", 11, []string{"internal/carbon"}},
 	{"internal/carbon", 10, nil},
 	{"internal/sandbox/place", 10, []string{"internal/private"}},
+	{"internal/procfs", 10, nil},
 	{"internal/hidden", 10, nil},
 	{"internal/search", 10, []string{"internal/search/vectors"}},
 	{"internal/search/vectors", 9, nil},

@@ -28,12 +28,16 @@ import (
 	"sallyport/internal/image/flatten"
 )
 
-// condition knows what a script may ask for: pip is a Python with pip.
+// condition knows what a script may ask for: pip is a Python with pip, root is
+// a test that runs as root.
 func condition(what string) (bool, error) {
-	if what != "pip" {
-		return false, fmt.Errorf("there is no condition %q", what)
+	switch what {
+	case "pip":
+		return exec.Command("python3", "-c", "import pip").Run() == nil, nil
+	case "root":
+		return os.Geteuid() == 0, nil
 	}
-	return exec.Command("python3", "-c", "import pip").Run() == nil, nil
+	return false, fmt.Errorf("there is no condition %q", what)
 }
 
 // serveRegistry serves an image with the files of a directory from a registry on

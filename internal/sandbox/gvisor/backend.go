@@ -27,10 +27,12 @@ type Backend struct {
 	log       *slog.Logger
 	groups    hierarchy
 	scopes    scopes
-	userns    bool // not root: cells get a user namespace of their own
 	interpret sync.Mutex
 	python    *hostroot.Interpreter // found, guarded by interpret
 	images    images
+
+	trying sync.Mutex
+	works  *bool // the way that works, once it is known; guarded by trying
 
 	mu     sync.Mutex
 	place  *instance // nil until the first start
@@ -65,7 +67,6 @@ func New(opts Options) (*Backend, error) {
 		log:    opts.Log,
 		groups: groups,
 		scopes: scopes{address: opts.UserBus, v2: groups.v2, proc: "/proc"},
-		userns: os.Geteuid() != 0,
 		runs:   map[string]*run{},
 	}, nil
 }
@@ -105,9 +106,15 @@ func (b *Backend) begin(ctx context.Context, spec *sandbox.Spec, image *sandbox.
 		kind := sandbox.ErrStart
 		if errors.Is(err, errNoImage) {
 			kind = sandbox.ErrUnsupported
-		} else if obstacle := b.obstacle(); obstacle != nil {
-			kind = sandbox.ErrUnavailable
-			err = fmt.Errorf("%w. %s: %s", err, obstacle.Title, obstacle.Remedy)
+		} else if ctx.Err() == nil {
+			failed := err
+			if !errors.As(err, new(*unusable)) {
+				failed = b.retry(ctx) // what worked once may have been forbidden since
+			}
+			if errors.As(failed, new(*unusable)) {
+				kind = sandbox.ErrUnavailable
+				err = unavailable(b.obstacle(failed))
+			}
 		}
 		return fail(kind, err)
 	}
@@ -133,15 +140,30 @@ func (b *Backend) enter(id string) (*instance, error) {
 	if _, taken := b.runs[id]; taken {
 		return nil, fmt.Errorf("a run with the ID %q exists", id)
 	}
-	if b.place == nil {
-		place, err := openInstance(b.opts.RuntimeDir, b.log)
-		if err != nil {
-			return nil, err
-		}
-		b.place = place
+	if err := b.open(); err != nil {
+		return nil, err
 	}
 	b.runs[id] = nil
 	return b.place, nil
+}
+
+// home is this program's place among the runtime files.
+func (b *Backend) home() (*instance, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, errors.New("the engine is closed")
+	}
+	err := b.open()
+	return b.place, err
+}
+
+// open makes sure of b.place. Callers hold b.mu.
+func (b *Backend) open() (err error) {
+	if b.place == nil {
+		b.place, err = openInstance(b.opts.RuntimeDir, b.log)
+	}
+	return err
 }
 
 func (b *Backend) leave(id string) {
@@ -166,6 +188,10 @@ func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec
 
 // startCell starts a cell with this root and program: anew, or from an image.
 func (b *Backend) startCell(ctx context.Context, place *instance, id string, limits sandbox.Limits, what CellConfig, image *sandbox.Image) (*run, error) {
+	userns, err := b.way(ctx)
+	if err != nil {
+		return nil, err
+	}
 	group := b.groups.group(cgroupPrefix + place.ID + "-" + id)
 	if err := place.record(id, group.paths()); err != nil {
 		return nil, err
@@ -186,7 +212,7 @@ func (b *Backend) startCell(ctx context.Context, place *instance, id string, lim
 		WorkspaceBytes:   limits.WorkspaceBytes,
 		TmpBytes:         limits.TmpBytes,
 		DebugLog:         b.opts.DebugDir,
-		OwnUserNamespace: b.userns,
+		OwnUserNamespace: userns,
 	}
 	r := &run{
 		handle: sandbox.Handle{Backend: Name, Version: 1, ID: id},
@@ -211,7 +237,7 @@ func (b *Backend) startCell(ctx context.Context, place *instance, id string, lim
 		if r.group != nil {
 			return r.group.add(pid)
 		}
-		if b.userns {
+		if userns {
 			scope, err := b.scopes.create(ctx, cgroupPrefix+place.ID+"-"+id, pid, limits)
 			if err == nil {
 				r.mu.Lock()
@@ -227,7 +253,7 @@ func (b *Backend) startCell(ctx context.Context, place *instance, id string, lim
 		cfg.WatchMemory = true
 		return nil
 	}
-	if err := r.launch(ctx, b.opts.Executable, b.userns, confine, &cfg, image); err != nil {
+	if err := r.launch(ctx, b.opts.Executable, userns, confine, &cfg, image); err != nil {
 		_ = r.release()
 		return nil, err
 	}

@@ -129,8 +129,7 @@ func (r *run) launch(ctx context.Context, executable string, userns bool, confin
 	}
 	if userns {
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+		cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings = ownIDs()
 	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting a process in namespaces of its own: %w", err)

@@ -1,0 +1,263 @@
+//go:build linux && (amd64 || arm64)
+
+package gvisor
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sallyport/internal/sandbox"
+	"sallyport/internal/sandbox/hostroot"
+)
+
+// A cell runs either with root's rights over its namespaces or in a user
+// namespace of its own. Root without CAP_SYS_ADMIN, as in a container, can only
+// do the latter, and so can root in a user namespace that lacks other users.
+const (
+	rootWay   = false
+	usernsWay = true
+)
+
+// ways lists the ways that this process may try, best first.
+func ways() []bool {
+	if os.Geteuid() == 0 && hasCapability(unix.CAP_SYS_ADMIN) {
+		return []bool{rootWay, usernsWay}
+	}
+	return []bool{usernsWay}
+}
+
+// attempt is one way that a trial went, and why it failed.
+type attempt struct {
+	userns bool
+	err    error
+}
+
+// unusable is the error of a host on which every way fails.
+type unusable struct{ attempts []attempt }
+
+func (u *unusable) Error() string { return u.attempts[len(u.attempts)-1].err.Error() }
+
+// way finds out how sandboxes start here: whether in a user namespace of their
+// own. It starts one that runs nothing but an exit, because only that tries all
+// that gVisor needs. A success is remembered for this process, and in a file for
+// later ones in the same surroundings; a failure never is. Its error is an
+// *unusable where no way works.
+func (b *Backend) way(ctx context.Context) (userns bool, err error) {
+	b.trying.Lock()
+	defer b.trying.Unlock()
+	if b.works != nil {
+		return *b.works, nil
+	}
+	// First, for it refuses a directory that somebody else may write to.
+	if _, err := b.home(); err != nil {
+		return false, err
+	}
+	surroundings := b.surroundings()
+	if known, err := os.ReadFile(b.worksFile()); err == nil {
+		for _, w := range ways() {
+			if string(known) == worksText(surroundings, w) {
+				b.works = &w
+				return w, nil
+			}
+		}
+	}
+	return b.tryAll(ctx, surroundings)
+}
+
+// retry does what way does, and forgets first what was remembered.
+func (b *Backend) retry(ctx context.Context) error {
+	b.trying.Lock()
+	defer b.trying.Unlock()
+	b.works = nil
+	_ = os.Remove(b.worksFile())
+	_, err := b.tryAll(ctx, b.surroundings())
+	return err
+}
+
+// tryAll tries each way. Callers hold b.trying.
+func (b *Backend) tryAll(ctx context.Context, surroundings string) (userns bool, err error) {
+	place, err := b.home()
+	if err != nil {
+		return false, err
+	}
+	failed := &unusable{}
+	for _, w := range ways() {
+		err := b.try(ctx, place, w)
+		if err == nil {
+			b.works = &w
+			if err := os.WriteFile(b.worksFile(), []byte(worksText(surroundings, w)), 0o600); err != nil {
+				b.log.Debug("cannot remember that sandboxes start here", "error", err)
+			}
+			return w, nil
+		}
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		failed.attempts = append(failed.attempts, attempt{w, err})
+	}
+	return false, failed
+}
+
+// trialTime bounds one trial, which takes a tenth of a second.
+const trialTime = 20 * time.Second
+
+// try starts a sandbox that exits at once.
+func (b *Backend) try(ctx context.Context, place *instance, userns bool) error {
+	ctx, cancel := context.WithTimeout(ctx, trialTime)
+	defer cancel()
+	r := &run{
+		handle:  sandbox.Handle{Backend: Name, Version: 1, ID: "trial"},
+		log:     b.log,
+		ended:   make(chan struct{}),
+		release: func() error { return nil },
+	}
+	cfg := &CellConfig{
+		ID:         "trial",
+		Mountpoint: place.mountpoint(),
+		Rootfs:     hostroot.Rootfs{Files: map[string]hostroot.File{"/exit": {Data: exitProgram(), Mode: 0o755}}},
+		Args:       []string{"/exit"},
+		// What a sandbox gets by default, where this process's own limits could
+		// keep it from that.
+		MemoryBytes: 64 << 20, Processes: 128, OpenFiles: 256, WorkspaceBytes: 1 << 20, TmpBytes: 1 << 20,
+		DebugLog:         b.opts.DebugDir,
+		OwnUserNamespace: userns,
+	}
+	if err := r.launch(ctx, b.opts.Executable, userns, func(int) error { return nil }, cfg, nil); err != nil {
+		return err
+	}
+	exit, err := r.Wait(ctx)
+	if destroyed := r.Destroy(context.WithoutCancel(ctx)); err == nil {
+		err = destroyed
+	}
+	if err != nil {
+		return err
+	}
+	if exit.Reason != sandbox.Exited || exit.Code != exitProgramCode {
+		return fmt.Errorf("a program that exits with %d ended with %d (%s) %s", exitProgramCode, exit.Code, exit.Reason, exit.Detail)
+	}
+	return nil
+}
+
+// worksFile is the file that remembers a trial that succeeded.
+func (b *Backend) worksFile() string { return filepath.Join(b.opts.RuntimeDir, "works") }
+
+func worksText(surroundings string, userns bool) string {
+	return fmt.Sprintf("%s userns=%t\n", surroundings, userns)
+}
+
+// surroundings identifies what decides whether a sandbox can start, as far as
+// that can be read: the program, the boot, this process's rights, limits and
+// namespaces, the mounts that hide parts of /proc, and the kernel's settings.
+func (b *Backend) surroundings() string {
+	h := sha256.New()
+	if fi, err := os.Stat(b.opts.Executable); err == nil {
+		fmt.Fprintln(h, b.opts.Executable, fi.Size(), fi.ModTime().UnixNano())
+	}
+	for _, file := range append([]string{
+		"/proc/sys/kernel/random/boot_id", "/proc/self/limits", "/proc/self/attr/current", "/proc/self/uid_map", "/proc/self/gid_map",
+	}, settings...) {
+		content, err := os.ReadFile(file)
+		fmt.Fprintf(h, "%s %q %t\n", file, content, err != nil)
+	}
+	for _, line := range procLines("/proc/self/status") {
+		switch name, _, _ := strings.Cut(line, ":"); name {
+		case "Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Seccomp_filters":
+			fmt.Fprintln(h, line)
+		}
+	}
+	for _, ns := range []string{"user", "mnt", "pid", "net"} {
+		link, err := os.Readlink("/proc/self/ns/" + ns)
+		fmt.Fprintln(h, link, err)
+	}
+	for _, line := range procLines("/proc/self/mountinfo") {
+		if point := mountPoint(line); point == "/" || point == "/proc" || strings.HasPrefix(point, "/proc/") {
+			fmt.Fprintln(h, line)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func procLines(file string) []string {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	return strings.Split(string(content), "\n")
+}
+
+// mountPoint is the mount point of a line of mountinfo.
+func mountPoint(line string) string {
+	fields := strings.Fields(line)
+	if len(fields) < 5 {
+		return ""
+	}
+	return fields[4]
+}
+
+func hasCapability(number uint) bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return false
+	}
+	return data[number/32].Effective&(1<<(number%32)) != 0
+}
+
+// exitProgramCode is the exit status of exitProgram: none that a failure has.
+const exitProgramCode = 42
+
+// exitProgram is an executable that does nothing but exit. It needs no file
+// of the host.
+func exitProgram() []byte {
+	machine, code := elf.EM_X86_64, []byte{
+		0xbf, exitProgramCode, 0, 0, 0, // mov edi, 42
+		0xb8, unix.SYS_EXIT_GROUP & 0xff, 0, 0, 0, // mov eax, exit_group
+		0x0f, 0x05, // syscall
+	}
+	if runtime.GOARCH == "arm64" {
+		machine, code = elf.EM_AARCH64, nil
+		for _, instruction := range []uint32{
+			0xd2800000 | exitProgramCode<<5,     // mov x0, 42
+			0xd2800008 | unix.SYS_EXIT_GROUP<<5, // mov x8, exit_group
+			0xd4000001,                          // svc 0
+		} {
+			code = binary.LittleEndian.AppendUint32(code, instruction)
+		}
+	}
+	const address = 0x400000
+	header := elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT),
+		Phnum: 1,
+	}
+	header.Ehsize, header.Phentsize = uint16(binary.Size(header)), uint16(binary.Size(elf.Prog64{}))
+	header.Phoff = uint64(header.Ehsize)
+	start := uint64(header.Ehsize + header.Phentsize)
+	header.Entry = address + start
+	size := start + uint64(len(code))
+	segment := elf.Prog64{
+		Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X),
+		Vaddr: address, Paddr: address, Filesz: size, Memsz: size, Align: 0x1000,
+	}
+	var out bytes.Buffer
+	// Writing these to memory cannot fail.
+	err := errors.Join(binary.Write(&out, binary.LittleEndian, header), binary.Write(&out, binary.LittleEndian, segment))
+	if err != nil {
+		panic(err)
+	}
+	out.Write(code)
+	return out.Bytes()
+}
