@@ -114,7 +114,9 @@ func (b *base) restore(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, *b
 	if err := json.Unmarshal(found.Note, &note); err != nil {
 		return nil, nil
 	}
-	run, err := b.restorer.Restore(ctx, spec, image(found))
+	within, cancel := context.WithTimeout(ctx, b.config.StartTimeout)
+	defer cancel()
+	run, err := b.restorer.Restore(within, spec, image(found))
 	if err != nil {
 		if ctx.Err() == nil {
 			b.log.Warn("restoring the prepared snapshot failed; it is made anew", "error", err)

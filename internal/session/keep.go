@@ -338,6 +338,8 @@ func (n *nap) wake(ctx context.Context, s *Session) (_ *box, err error) {
 // restore makes a sandbox of what sleeps, which goes on sleeping.
 func (n *nap) restore(ctx context.Context, config Config, log *slog.Logger, life <-chan struct{}) (*box, error) {
 	k := n.keeper
+	ctx, cancel := context.WithTimeout(ctx, config.StartTimeout)
+	defer cancel()
 	spec := k.config.Spec
 	spec.ID = newID()
 	binding, err := k.restorer.Binding(ctx, &spec)

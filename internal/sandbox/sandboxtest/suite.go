@@ -47,6 +47,7 @@ func Run(t *testing.T, cfg Config) {
 	t.Run("accounting", s.accounting)
 	t.Run("snapshots", s.snapshots)
 	t.Run("hostile", s.hostile)
+	t.Run("hoarding", s.hoarding)
 	t.Run("isolation", s.isolation)
 	// What a snapshot brings back does not depend on who restores it: once is
 	// enough.
