@@ -127,7 +127,7 @@ func explain(opts Options, goos string, err error, machine func() string) sandbo
 		f.Detail = ""
 		f.Remedy = installation(name, goos)
 	case failure == errPodmanService:
-		f.Title = "docker's client is connected to a Podman service, which understands only part of what keeps a sandbox closed in Docker's words"
+		f.Title = "docker's client is connected to a Podman service, whose API for Docker lacks options that a sandbox needs"
 		f.Detail = ""
 		f.Remedy = "set engine: podman; Podman's own client must be installed, and finds the service by CONTAINER_HOST, which takes the value of DOCKER_HOST"
 	case failure == errElsewhere:

@@ -83,7 +83,7 @@ func TestExplain(t *testing.T) {
 		{Podman, "linux", down, "", "podman does not answer", "CONTAINER_HOST"},
 		{Docker, "darwin", down, "", "the docker daemon does not run", "Docker Desktop"},
 		{Docker, "linux", down, "", "the docker daemon does not run", "systemctl start docker"},
-		{Docker, "linux", errPodmanService, "", "docker's client is connected to a Podman service, which understands only part of what keeps a sandbox closed in Docker's words", "CONTAINER_HOST"},
+		{Docker, "linux", errPodmanService, "", "docker's client is connected to a Podman service, whose API for Docker lacks options that a sandbox needs", "CONTAINER_HOST"},
 		{Podman, "linux", errElsewhere, "", "a remote Podman starts containers with the OCI runtime of its service", "remove container.runtime here"},
 		{Docker, "linux", errNoPermission, "", "docker cannot be used", ""},
 	} {
