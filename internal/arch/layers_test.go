@@ -74,7 +74,7 @@ var layers = []layer{
 
 	{"internal/sandbox/gvisor/cell", 32, []string{"internal/sandbox/gvisor", "internal/sandbox/hostroot"}},
 	{"internal/sandbox/container", 31, []string{"internal/sandbox", "internal/guest", "internal/state"}},
-	{"internal/sandbox/gvisor", 31, []string{"internal/sandbox/place", "internal/image", "internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
+	{"internal/sandbox/gvisor", 31, []string{"internal/private", "internal/sandbox/place", "internal/image", "internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
 	{"internal/sandbox/process", 31, []string{"internal/private", "internal/sandbox/place", "internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
 	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
 	{"internal/sandbox/kaggle", 30, []string{"internal/sandbox"}},

@@ -12,13 +12,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"sallyport/internal/private"
 	"sallyport/internal/sandbox"
 	"sallyport/internal/sandbox/hostroot"
 )
@@ -61,12 +61,13 @@ func (b *Backend) way(ctx context.Context) (userns bool, err error) {
 	if b.works != nil {
 		return *b.works, nil
 	}
-	// First, for it refuses a directory that somebody else may write to.
-	if _, err := b.home(); err != nil {
-		return false, err
-	}
 	surroundings := b.surroundings()
-	if known, err := os.ReadFile(b.worksFile()); err == nil {
+	var known []byte
+	if dir, err := private.Existing(b.opts.CacheDir); err == nil {
+		known, _ = dir.ReadFile(worksFile) // none: nothing is known
+		dir.Close()
+	}
+	if known != nil {
 		for _, w := range ways() {
 			if string(known) == worksText(surroundings, w) {
 				b.works = &w
@@ -82,7 +83,10 @@ func (b *Backend) retry(ctx context.Context) error {
 	b.trying.Lock()
 	defer b.trying.Unlock()
 	b.works = nil
-	_ = os.Remove(b.worksFile())
+	if dir, err := private.Existing(b.opts.CacheDir); err == nil {
+		_ = dir.Remove(worksFile)
+		dir.Close()
+	}
 	_, err := b.tryAll(ctx, b.surroundings())
 	return err
 }
@@ -98,7 +102,7 @@ func (b *Backend) tryAll(ctx context.Context, surroundings string) (userns bool,
 		err := b.try(ctx, place, w)
 		if err == nil {
 			b.works = &w
-			if err := os.WriteFile(b.worksFile(), []byte(worksText(surroundings, w)), 0o600); err != nil {
+			if err := b.remember(worksText(surroundings, w)); err != nil {
 				b.log.Debug("cannot remember that sandboxes start here", "error", err)
 			}
 			return w, nil
@@ -151,8 +155,17 @@ func (b *Backend) try(ctx context.Context, place *instance, userns bool) error {
 	return nil
 }
 
-// worksFile is the file that remembers a trial that succeeded.
-func (b *Backend) worksFile() string { return filepath.Join(b.opts.RuntimeDir, "works") }
+// worksFile, in the cache, remembers a trial that succeeded.
+const worksFile = "gvisor-works"
+
+func (b *Backend) remember(text string) error {
+	dir, err := private.Open(b.opts.CacheDir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.WriteFile(worksFile, []byte(text), 0o600)
+}
 
 func worksText(surroundings string, userns bool) string {
 	return fmt.Sprintf("%s userns=%t\n", surroundings, userns)
