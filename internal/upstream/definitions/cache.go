@@ -30,10 +30,10 @@ type cached struct {
 // NewCache returns an empty Cache.
 func NewCache() *Cache { return &Cache{files: make(map[string]cached)} }
 
-// tree reads a file of a dialect.
-func (c *Cache) tree(path string, d *dialect) (*node, error) {
+// tree reads a file of a dialect, if there is room for it.
+func (c *Cache) tree(path string, d *dialect, room *int64) (*node, error) {
 	if c == nil {
-		root, _, err := readTree(path, d)
+		root, _, err := readTree(path, d, room)
 		return root, err
 	}
 	c.mu.Lock()
@@ -42,11 +42,16 @@ func (c *Cache) tree(path string, d *dialect) (*node, error) {
 	if ok && have.dialect == d {
 		if info, err := os.Stat(path); err == nil && os.SameFile(info, have.info) &&
 			info.Size() == have.info.Size() && info.ModTime().Equal(have.info.ModTime()) {
+			if room != nil {
+				if *room -= info.Size(); *room < 0 {
+					return nil, errProjectTooLarge
+				}
+			}
 			return &have.root, have.err
 		}
 	}
 	delete(c.files, path)
-	root, info, err := readTree(path, d)
+	root, info, err := readTree(path, d, room)
 	if info != nil && info.Size() >= cacheFrom && time.Since(info.ModTime()) > cacheAge {
 		entry := cached{info: info, dialect: d, err: err}
 		if root != nil {
@@ -57,8 +62,8 @@ func (c *Cache) tree(path string, d *dialect) (*node, error) {
 	return root, err
 }
 
-func readTree(path string, d *dialect) (*node, os.FileInfo, error) {
-	data, info, err := readFile(path, MaxFileSize)
+func readTree(path string, d *dialect, room *int64) (*node, os.FileInfo, error) {
+	data, info, err := readFrom(path, MaxFileSize, room)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -26,7 +26,8 @@ type entryParser struct {
 	name     string
 	line     int
 	expand   *expander
-	strict   bool // keys that nobody knows are named
+	room     *int64 // as of loader.room
+	strict   bool   // keys that nobody knows are named
 	problems []Problem
 	failed   bool
 

@@ -78,6 +78,11 @@ func (f *fileReader) header() {
 			}
 		case "$schema", "version", "name", "inputs", "//", "_comment", "comment":
 		default:
+			if f.source.Project != "" {
+				if f.loader.complaints++; f.loader.complaints > maxProjectProblems {
+					return
+				}
+			}
 			f.loader.problems = append(f.loader.problems, Problem{File: f.source.File, Line: m.line, Warning: true,
 				Reason: fmt.Sprintf("unknown key %q is ignored%s", clip(m.key), didYouMean(m.key, []string{"mcpServers", "description"}))})
 		}
@@ -120,6 +125,12 @@ func (f *fileReader) group(servers *node) {
 			l.problem(f.source.File, m.line, "more than %d servers; the rest is not read", maxServers)
 			return
 		}
+		if f.source.Project != "" {
+			if l.servers++; l.servers > maxProjectServers {
+				l.problem(f.source.File, m.line, "the project has more than %d servers; the rest is not read", maxProjectServers)
+				return
+			}
+		}
 		f.entry(m)
 	}
 }
@@ -133,8 +144,14 @@ func (f *fileReader) entry(m *member) {
 	if f.source.Project != "" {
 		e.folder, e.base = f.source.Project, f.source.Project
 	}
-	p := &entryParser{source: f.source, dialect: f.dialect, name: m.key, line: m.line, expand: e, strict: f.dialect == own}
-	defer func() { l.problems = append(l.problems, p.problems...) }()
+	p := &entryParser{source: f.source, dialect: f.dialect, name: m.key, line: m.line, expand: e, room: l.room(f.source.Project != ""), strict: f.dialect == own}
+	defer func() {
+		if f.source.Project != "" {
+			p.problems = p.problems[:max(0, min(len(p.problems), maxProjectProblems-l.complaints))]
+			l.complaints += len(p.problems)
+		}
+		l.problems = append(l.problems, p.problems...)
+	}()
 	if err := checkName(m.key); err != nil {
 		p.fail(m.line, "%v", err)
 		return

@@ -85,6 +85,16 @@ func depth(data []byte) int {
 	return most
 }
 
+// dotted is at least how many tables one key of a TOML document goes down: dots
+// nest as brackets do.
+func dotted(data []byte) (most int) {
+	for line := range bytes.Lines(data) {
+		key, _, _ := bytes.Cut(line, []byte("="))
+		most = max(most, bytes.Count(key, []byte(".")))
+	}
+	return most
+}
+
 // parseTOML reads a document. Tables stand where their headers do; what is
 // inside of one has its line.
 func parseTOML(data []byte) (n node, err error) {
@@ -92,7 +102,7 @@ func parseTOML(data []byte) (n node, err error) {
 	if len(data) > maxOtherSize {
 		return node{}, fmt.Errorf("larger than %d MB", maxOtherSize>>20)
 	}
-	if depth(data) > maxDepth {
+	if depth(data) > maxDepth || dotted(data) > maxDepth {
 		return node{}, errors.New("nested too deeply")
 	}
 	var doc map[string]any

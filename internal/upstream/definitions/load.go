@@ -19,6 +19,15 @@ const (
 	maxShadowed = 20
 )
 
+// Bounds of what is read of a project's folder, which may be anybody's: of all
+// its files together, with those that its definitions name.
+const (
+	maxProjectBytes    = 1 << 20
+	maxProjectFiles    = 100
+	maxProjectServers  = 200
+	maxProjectProblems = 100
+)
+
 // Options of Load.
 type Options struct {
 	Env  Environment // for variables; nil: none is set
@@ -75,7 +84,7 @@ func newLoader(opts Options) *loader {
 	if opts.Env == nil {
 		opts.Env = func(string) (string, bool) { return "", false }
 	}
-	return &loader{opts: opts, byName: make(map[string]int)}
+	return &loader{opts: opts, byName: make(map[string]int), project: maxProjectBytes}
 }
 
 type loader struct {
@@ -86,6 +95,9 @@ type loader struct {
 	// notOfProject are servers of a project that the user switched off.
 	notOfProject []string
 	translated   []Translated
+	project      int64 // bytes that may still be read of a project
+	servers      int   // of a project, seen so far
+	complaints   int   // about a project
 	// paths is what was looked at, in the order of looking.
 	paths []string
 }
@@ -110,8 +122,12 @@ func (l *loader) dir(source Source) {
 		if !strings.EqualFold(filepath.Ext(name), ".json") || strings.HasPrefix(name, ".") {
 			continue
 		}
-		if n++; n > maxFiles {
-			l.problem(source.Dir, 0, "more than %d files; the rest is not read", maxFiles)
+		most := maxFiles
+		if source.Project != "" {
+			most = maxProjectFiles
+		}
+		if n++; n > most {
+			l.problem(source.Dir, 0, "more than %d files; the rest is not read", most)
 			return
 		}
 		one := source
@@ -119,6 +135,39 @@ func (l *loader) dir(source Source) {
 		l.file(one)
 	}
 }
+
+// room is what may be read, from which readers take what they read; nil: there
+// is no bound beside that of one file.
+func (l *loader) room(project bool) *int64 {
+	if !project {
+		return nil
+	}
+	return &l.project
+}
+
+// readFrom is readFile of what there is room for.
+func readFrom(path string, limit int64, room *int64) ([]byte, os.FileInfo, error) {
+	if room == nil {
+		return readFile(path, limit)
+	}
+	if *room < limit {
+		limit = *room
+	}
+	data, info, err := readFile(path, limit)
+	*room -= int64(len(data))
+	var large tooLarge
+	if errors.As(err, &large) {
+		*room, err = 0, errProjectTooLarge // it is not tried again for every definition
+	}
+	return data, info, err
+}
+
+var errProjectTooLarge = fmt.Errorf("the files of the project are larger than %d KiB together; this one and what follows is not read", maxProjectBytes>>10)
+
+// tooLarge is of a file that is larger than so many bytes.
+type tooLarge int64
+
+func (t tooLarge) Error() string { return fmt.Sprintf("larger than %d MB", int64(t)>>20) }
 
 // readDir returns the names in a directory, sorted, a bounded number of them.
 // It does not wait for anything, whatever the path leads to.
@@ -145,7 +194,7 @@ func (l *loader) file(source Source) {
 			d = guess
 		}
 	}
-	root, err := l.opts.Cache.tree(source.File, d)
+	root, err := l.opts.Cache.tree(source.File, d, l.room(source.Project != ""))
 	var bad *parseError
 	switch {
 	case source.Optional && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir)):
@@ -183,7 +232,7 @@ func readFile(path string, limit int64) ([]byte, os.FileInfo, error) {
 		return nil, nil, err
 	}
 	if int64(len(data)) > limit {
-		return nil, nil, fmt.Errorf("larger than %d MB", limit>>20)
+		return nil, nil, tooLarge(limit)
 	}
 	return data, info, nil
 }
@@ -238,7 +287,7 @@ func (l *loader) claudeRules() {
 		if len(concerned) == 0 {
 			continue
 		}
-		root, err := l.opts.Cache.tree(path, claudeRulesFile)
+		root, err := l.opts.Cache.tree(path, claudeRulesFile, l.room(l.opts.Places.Dir != "" && strings.HasPrefix(path, l.opts.Places.Dir+string(filepath.Separator))))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
 			continue
 		}

@@ -157,7 +157,7 @@ func (p *entryParser) envFile(key string, v *node) {
 	}
 	p.read = append(p.read, path)
 	p.expand.uses = append(p.expand.uses, "file:"+path)
-	data, err := ReadFile(path, maxEnvFile)
+	data, _, err := readFrom(path, maxEnvFile, p.room)
 	if err != nil {
 		p.fail(v.line, "the file of variables %s cannot be read: %v", clip(text), reason(err))
 		return
