@@ -22,7 +22,7 @@ var layers = []layer{
 
 	{"internal/cli", 80, []string{
 		"internal/accounting", "internal/carbon", "internal/carbon/codecarbon", "internal/carbon/hardware", "internal/carbon/intensity", "internal/ledger",
-		"internal/catalog", "internal/hidden", "internal/pins", "internal/signature",
+		"internal/catalog", "internal/hidden", "internal/pins", "internal/signature", "internal/terminal",
 		"internal/control", "internal/private", "internal/session",
 		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/policy", "internal/runs",
 		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/upstream/secret", "internal/sandbox/gvisor", "internal/sandbox/container",
@@ -98,6 +98,7 @@ var layers = []layer{
 	{"internal/sandbox/place", 10, []string{"internal/private"}},
 	{"internal/procfs", 10, nil},
 	{"internal/hidden", 10, nil},
+	{"internal/terminal", 11, []string{"internal/hidden"}},
 	{"internal/search", 10, []string{"internal/search/vectors"}},
 	{"internal/search/vectors", 9, nil},
 	{"internal/settings", 10, nil},

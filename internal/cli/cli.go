@@ -15,6 +15,7 @@ import (
 
 	"sallyport/internal/hidden"
 	"sallyport/internal/settings"
+	"sallyport/internal/terminal"
 )
 
 // Exit statuses of the program's own. A command that runs a program otherwise
@@ -98,6 +99,9 @@ type app struct {
 func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 	ctx, stop := untilSignal(ctx, stdio.Out)
 	defer stop()
+	stdio.Out, stdio.Err = terminal.Guard(stdio.Out), terminal.Guard(stdio.Err)
+	defer terminal.Flush(stdio.Err)
+	defer terminal.Flush(stdio.Out)
 	if len(args) > 0 && args[0] == "serve" {
 		var g serveGrammar
 		refused := false

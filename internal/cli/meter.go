@@ -3,9 +3,10 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
+
+	"sallyport/internal/terminal"
 )
 
 // meter tells the progress of long work on standard error: over and over on one
@@ -28,12 +29,7 @@ const (
 )
 
 func (a *app) meter(what string) *meter {
-	m := &meter{w: a.stdio.Err, what: what}
-	if f, ok := a.stdio.Err.(*os.File); ok {
-		if fi, err := f.Stat(); err == nil {
-			m.terminal = fi.Mode()&os.ModeCharDevice != 0
-		}
-	}
+	m := &meter{w: a.stdio.Err, what: what, terminal: terminal.Is(a.stdio.Err)}
 	return m
 }
 
@@ -54,7 +50,8 @@ func (m *meter) tell(stage string, done, total int64) {
 		line += fmt.Sprintf(", %.1f of %.1f MB", float64(done)/1e6, float64(total)/1e6)
 	}
 	if m.terminal {
-		fmt.Fprintf(m.w, "\r\x1b[K%s", line)
+		terminal.Own(m.w, "\r\x1b[K")
+		fmt.Fprint(m.w, line)
 		m.shown = true
 	} else {
 		fmt.Fprintln(m.w, line)
@@ -66,7 +63,7 @@ func (m *meter) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.shown {
-		fmt.Fprint(m.w, "\r\x1b[K")
+		terminal.Own(m.w, "\r\x1b[K")
 		m.shown = false
 	}
 }

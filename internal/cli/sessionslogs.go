@@ -27,7 +27,7 @@ type sessionsLogsCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*sessionsLogsCmd) Help() string {
-	return `Output is kept on disk for as long as the session lives, up to the setting sessions.logs; the oldest goes first. Control characters, which could do things to a terminal, are shown as \x1b and the like, except with --raw.
+	return `Output is kept on disk for as long as the session lives, up to the setting sessions.logs; the oldest goes first. Control characters, which could do things to a terminal, are shown as \x1b and the like; with --raw, a file or a pipe gets them as they are.
 
 Examples:
   sallyport sessions logs analysis --tail 1

@@ -37,10 +37,10 @@ var invisible = &unicode.RangeTable{
 	},
 }
 
-// is reports whether a character is hidden, standing after prev. Joiners and
+// Is reports whether a character is hidden, standing after prev. Joiners and
 // the choice between text and emoji are part of the writing after a character
 // beyond ASCII, but not one after another.
-func is(prev, r rune) bool {
+func Is(prev, r rune) bool {
 	switch {
 	case r == '\n' || r == '\t' || r == '\r':
 		return false
@@ -117,7 +117,7 @@ func clean(s string) bool {
 func each(s string, yield func(r rune, hidden bool)) {
 	var prev rune
 	for _, r := range s {
-		yield(r, is(prev, r))
+		yield(r, Is(prev, r))
 		prev = r
 	}
 }
