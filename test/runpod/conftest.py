@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -94,13 +95,13 @@ def python_worker(fake, tmp_path):
             RUNPOD_SKIP_AUTO_SYSTEM_CHECKS="true", RUNPOD_SKIP_GPU_CHECK="true", **more)
         log = open(tmp_path / f"{worker}.log", "wb")
         process = subprocess.Popen([sys.executable, str(pathlib.Path(__file__).parent / handler)], env=env, cwd=tmp_path,
-                                   stdout=log, stderr=subprocess.STDOUT)
+                                   stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         started.append(process)
         return process
 
     yield start
     for process in started:
-        process.kill()  # it would wait for its job, and for its polls
+        os.killpg(process.pid, signal.SIGKILL)  # it would wait for its job, and for its polls; and it has a child that pings
     for process in started:
         process.wait(10)
 
