@@ -81,7 +81,7 @@ var layers = []layer{
 	{"internal/sandbox/kaggle/kaggletest", 29, nil},
 	{"internal/sandbox/runpod", 30, []string{"internal/sandbox", "internal/sandbox/runpod/job", "internal/state"}},
 	{"internal/sandbox/runpod/runpodtest", 30, nil},
-	{"internal/sandbox/sandboxtest", 52, []string{"internal/sandbox", "internal/guest", "internal/session", "internal/wire"}},
+	{"internal/sandbox/sandboxtest", 52, []string{"internal/budget", "internal/sandbox", "internal/guest", "internal/session", "internal/wire"}},
 
 	{"internal/sandbox/runpod/rest", 12, nil},
 	{"internal/sandbox/runpod/job", 12, []string{"internal/sandbox"}},

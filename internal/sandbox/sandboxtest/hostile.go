@@ -7,10 +7,12 @@ import (
 	_ "embed"
 	"encoding/json"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
 
+	"sallyport/internal/budget"
 	"sallyport/internal/guest"
 	"sallyport/internal/sandbox"
 	"sallyport/internal/wire"
@@ -26,22 +28,29 @@ type assault struct {
 	// dies: the conversation must end by itself, within a bound, because what
 	// came is no frame.
 	dies bool
+	// grows: without a budget it makes the host's memory grow beyond the bound,
+	// which is tried first: otherwise that it does not would mean nothing.
+	grows bool
 	// answer serves the guest's calls.
 	answer func(context.Context, wire.Call) (json.RawMessage, error)
 }
 
-// growth bounds what an assault may cost the host's memory: a few frames of
-// the largest size, and what decoding one takes.
-const growth = 384 << 20
+// growth bounds what an assault may cost the host's memory.
+const growth = 256 << 20
 
 func never(ctx context.Context, _ wire.Call) (json.RawMessage, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-// megabyte answers with a result of its own for each call, as servers do.
-func megabyte(context.Context, wire.Call) (json.RawMessage, error) {
-	return json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`), nil
+// tenMegabytes answers with a result of its own for each call, as servers do: it
+// is charged when it arrives, or given up.
+func tenMegabytes(ctx context.Context, _ wire.Call) (json.RawMessage, error) {
+	const size = 10 << 20
+	if err := budget.From(ctx).Acquire(ctx, size); err != nil {
+		return nil, err
+	}
+	return json.RawMessage(`"` + strings.Repeat("x", size-2) + `"`), nil
 }
 
 var small = json.RawMessage(`{"content":[]}`)
@@ -86,16 +95,15 @@ everywhere(frame({"type": "done", "id": 1, "status": "ok", "exitCode": 0, "artif
 data = b"".join(frame({"type": "call", "id": i, "run": 1, "method": "call_tool", "params": {}}) for i in range(200000))
 everywhere(data)
 forever()`, answer: never},
-		{name: "large calls", code: `
+		{name: "large calls", grows: true, code: `calls(500, b"y" * (4 << 20)); forever()`, answer: never},
+		{name: "large calls of one number", code: `
 data = frame({"type": "call", "id": 1, "run": 1, "method": "call_tool", "params": {"x": "y" * (16 << 20)}})
 for run in range(64):
     everywhere(data)
 forever()`, answer: never},
-		{name: "answers that nobody reads", code: `
-data = b"".join(frame({"type": "call", "id": i, "run": 1, "method": "call_tool", "params": {}}) for i in range(2000))
-everywhere(data)
-while True:
-    pass`, answer: megabyte},
+		{name: "answers that nobody reads", grows: true, code: `
+calls(2000, b"")
+forever()`, answer: tenMegabytes},
 		{name: "calls of no execution", code: `
 for run in (0, 2, 1 << 60):
     everywhere(b"".join(frame({"type": "call", "id": i, "run": run, "method": "call_tool", "params": {}}) for i in range(20000)))
@@ -169,8 +177,32 @@ func (s *suite) hostile(t *testing.T) {
 	bystander := s.start(t, b, s.spec())
 	bystander.must(t, "kept = 42")
 	for _, a := range assaults() {
-		t.Run(a.name, func(t *testing.T) { s.assault(t, b, &a, bystander) })
+		t.Run(a.name, func(t *testing.T) {
+			if a.grows {
+				s.control(t, b, &a)
+			}
+			s.assault(t, b, &a, bystander)
+		})
 	}
+}
+
+// control proves that an assault makes the host's memory grow where its budget is
+// a hundred times as large.
+func (s *suite) control(t *testing.T, b sandbox.Backend, a *assault) {
+	sess := s.startWith(t, b, s.spec(), guest.Options{Budget: budget.NewHost(100).NewSandbox()})
+	runtime.GC()
+	before := heap()
+	sess.beginWith(t, guest.Exec{Code: hostileProgram + a.code}, a.answer)
+	grown := int64(0)
+	for end := time.Now().Add(3 * settleTime); grown <= growth && sess.conn.Err() == nil && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		grown = max(grown, heap()-before)
+	}
+	ended := sess.conn.Err()
+	sess.destroy(t)
+	if grown <= growth {
+		t.Errorf("without a budget the host's heap grew by %d MB only, want more than %d (%v)", grown>>20, int64(growth)>>20, ended)
+	}
+	debug.FreeOSMemory()
 }
 
 func (s *suite) assault(t *testing.T, b sandbox.Backend, a *assault, bystander *session) {

@@ -83,6 +83,11 @@ type session struct {
 // when t ends.
 func (s *suite) start(t *testing.T, b sandbox.Backend, spec *sandbox.Spec) *session {
 	t.Helper()
+	return s.startWith(t, b, spec, guest.Options{})
+}
+
+func (s *suite) startWith(t *testing.T, b sandbox.Backend, spec *sandbox.Spec, opts guest.Options) *session {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	run, err := b.Start(ctx, spec)
@@ -96,7 +101,7 @@ func (s *suite) start(t *testing.T, b sandbox.Backend, spec *sandbox.Spec) *sess
 		t.Fatal("the report says duplex, but the run has no channel")
 	}
 	ch := d.Channel()
-	sess.conn = guest.Open(ch.Stdin, ch.Stdout, ch.Stderr, guest.Options{})
+	sess.conn = guest.Open(ch.Stdin, ch.Stdout, ch.Stderr, opts)
 	if _, err := sess.conn.Ready(ctx); err != nil {
 		logs := ""
 		if l, ok := sandbox.As[sandbox.Logger](run); ok {
