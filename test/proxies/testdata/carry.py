@@ -16,7 +16,7 @@ assert prompt.messages[0].content.text == r'{"name":"p","arguments":{"b":"1","a"
 try:
     await runtime.list_prompts("carrier")
 except MCPError as e:
-    assert str(e) == 'MCP server "carrier", prompts/list: the server does not offer this', e
+    assert str(e) == 'MCP server "carrier": the server does not offer this', e
 
 from mcp.runtime import *
 from mcp import runtime as imported
