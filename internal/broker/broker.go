@@ -278,7 +278,7 @@ func (b *Broker) account(req Request, r *Result, began time.Time) {
 }
 
 // clear answers whether code may run on this host. A yes is remembered; a no
-// is looked at again, because its reason may have been mended.
+// is looked at again, because its reason may have been fixed.
 func (b *Broker) clear(ctx context.Context) error {
 	b.mu.Lock()
 	cleared := b.cleared
@@ -337,7 +337,7 @@ func unusable(report *sandbox.Report) error {
 			s.WriteString(": " + f.Detail)
 		}
 		if f.Remedy != "" {
-			s.WriteString(" (to mend it: " + f.Remedy + ")")
+			s.WriteString(" (to fix it: " + f.Remedy + ")")
 		}
 	}
 	s.WriteString(". `sallyport doctor` says more")

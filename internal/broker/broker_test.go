@@ -438,7 +438,7 @@ func TestAHostThatIsNotGoodEnough(t *testing.T) {
 		}
 	}
 	r = run(t, b, "1")
-	if !strings.Contains(r.Error, "fake cannot run here; user namespaces are forbidden: AppArmor (to mend it: sysctl x=0). `sallyport doctor` says more") {
+	if !strings.Contains(r.Error, "fake cannot run here; user namespaces are forbidden: AppArmor (to fix it: sysctl x=0). `sallyport doctor` says more") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -448,7 +448,7 @@ func TestAnEngineIsProbedOnceWhenItIsGood(t *testing.T) {
 	b, e := newBroker(t, nil)
 	e.report = func(r *sandbox.Report) { r.Usable = false }
 	run(t, b, "1")
-	e.report = nil // mended meanwhile
+	e.report = nil // fixed meanwhile
 	for range 3 {
 		want(t, run(t, b, "1"), Success, 0, "1")
 	}

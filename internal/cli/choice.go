@@ -59,7 +59,7 @@ func (c *choice) judge(ctx context.Context, b sandbox.Backend) verdict {
 			if f.Fatal {
 				v.Why = f.Title
 				if f.Remedy != "" {
-					v.Why += " (to mend it: " + f.Remedy + ")"
+					v.Why += " (to fix it: " + f.Remedy + ")"
 				}
 				break
 			}
@@ -108,7 +108,7 @@ func (c *choice) pick(ctx context.Context) sandbox.Backend {
 }
 
 // nearest is the report of the first candidate that could be examined, for that is the
-// one that would be chosen if what is wrong were mended, with what is wrong with
+// one that would be chosen if what is wrong were fixed, with what is wrong with
 // the others.
 func nearest(judged []verdict) *sandbox.Report {
 	best := slices.IndexFunc(judged, func(v verdict) bool { return v.report != nil })

@@ -50,7 +50,7 @@ func reporting(name string, isolation sandbox.Isolation, findings ...sandbox.Fin
 
 func TestChoice(t *testing.T) {
 	const kernel, container = sandbox.KernelIsolation, sandbox.ContainerIsolation
-	broken := sandbox.Finding{Fatal: true, Title: "it is broken", Remedy: "mend it"}
+	broken := sandbox.Finding{Fatal: true, Title: "it is broken", Remedy: "fix it"}
 	soft := reporting("podman", container)
 	soft.report.Limits[sandbox.Memory] = sandbox.LimitReport{Enforcement: sandbox.Absent}
 	accepts := func(least sandbox.Isolation) *policy.Policy {
@@ -152,7 +152,7 @@ func TestChoiceIsLazy(t *testing.T) {
 	if second.probes > 0 {
 		t.Error("an engine was asked that is not needed")
 	}
-	// A reason may be mended: while none is chosen all are asked again.
+	// A reason may be fixed: while none is chosen all are asked again.
 	broken := sandbox.Finding{Fatal: true, Title: "x"}
 	third := reporting("gvisor", sandbox.KernelIsolation, broken)
 	c = &choice{candidates: []sandbox.Backend{third}, policy: policy.Default()}
@@ -161,6 +161,6 @@ func TestChoiceIsLazy(t *testing.T) {
 	}
 	third.report.Usable, third.report.Findings = true, nil
 	if got := c.Unwrap(); got != third {
-		t.Errorf("once mended: %v", got)
+		t.Errorf("once fixed: %v", got)
 	}
 }

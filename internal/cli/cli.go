@@ -51,7 +51,7 @@ type grammar struct {
 
 	Serve      serveCmd      `cmd:"" help:"Serve run_python to an MCP client on standard input and output."`
 	Run        runCmd        `cmd:"" help:"Run a Python program in a sandbox, without a client."`
-	Doctor     doctorCmd     `cmd:"" help:"Check whether sandboxes run here, how isolation and limits are enforced, and what to mend."`
+	Doctor     doctorCmd     `cmd:"" help:"Check whether sandboxes run here, how isolation and limits are enforced, and what to fix."`
 	Servers    serversCmd    `cmd:"" help:"Show and test the MCP servers that code can use."`
 	Tools      toolsCmd      `cmd:"" help:"Find and show the tools of all servers."`
 	Sessions   sessionsCmd   `cmd:"" help:"Show and manage sessions: of all your Sallyports, awake and asleep."`

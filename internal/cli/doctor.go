@@ -67,8 +67,8 @@ func (c *doctorCmd) Run(a *app) error {
 	if err := a.configure(c.flags()...); err != nil {
 		return err
 	}
-	d.Directories = a.directories()
-	if a.checkDirectories() != nil {
+	var ok bool
+	if d.Directories, ok = a.tryDirectories(); !ok {
 		return c.report(a, &d) // nothing is started that would use them
 	}
 	sys, err := a.compose(&c.composeFlags)
@@ -97,7 +97,7 @@ func (c *doctorCmd) Run(a *app) error {
 			return err
 		}
 	}
-	if d.Engine.Usable {
+	if d.Engine.Usable && d.Policy == "ok" {
 		d.Trial = sys.tryOut(ctx)
 	} else {
 		d.Trial.Skipped = true
@@ -150,10 +150,13 @@ func (d *diagnosis) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "sallyport %s on %s\n\n", d.Version.Version, d.Version.Platform)
 	for _, dir := range d.Directories {
-		if dir.Problem == "" {
-			fmt.Fprintf(w, "ok    %s directory %s\n", dir.Name, dir.Path)
-		} else {
+		switch {
+		case dir.Problem != "":
 			fmt.Fprintf(w, "FAIL  %s\n", dir.Problem)
+		case dir.Warning != "":
+			fmt.Fprintf(w, "warn  %s\n", dir.Warning)
+		default:
+			fmt.Fprintf(w, "ok    %s directory %s\n", dir.Name, dir.Path)
 		}
 	}
 	e := d.Engine
@@ -161,9 +164,14 @@ func (d *diagnosis) print(w io.Writer) {
 		fmt.Fprintln(w, "\nrun_python cannot run here.")
 		return
 	}
-	fmt.Fprintf(w, "%s  engine %s", mark(e.Usable), e.Backend)
+	// An engine in which code does not run is not ok, whatever it says of itself.
+	failed := e.Usable && !d.Trial.OK && !d.Trial.Skipped
+	fmt.Fprintf(w, "%s  engine %s", mark(e.Usable && !failed), e.Backend)
 	if e.Usable {
 		fmt.Fprintf(w, ": isolation by %s", e.Isolation)
+	}
+	if failed {
+		fmt.Fprint(w, ", but the trial run failed: see below")
 	}
 	fmt.Fprintln(w)
 	if e.Python != "" {
@@ -232,7 +240,7 @@ func printFindings(w io.Writer, findings []sandbox.Finding) {
 			fmt.Fprintf(w, "      %s\n", f.Detail)
 		}
 		if f.Remedy != "" {
-			fmt.Fprintf(w, "      to mend it: %s\n", f.Remedy)
+			fmt.Fprintf(w, "      to fix it: %s\n", f.Remedy)
 		}
 	}
 }

@@ -133,6 +133,8 @@ type directory struct {
 	Name    string `json:"name"` // runtime, cache, state
 	Path    string `json:"path,omitempty"`
 	Problem string `json:"problem,omitempty"`
+	// Warning says what does not work without it, where code still runs.
+	Warning string `json:"warning,omitempty"`
 
 	err error
 }
@@ -175,6 +177,31 @@ func (a *app) checkDirectories() error {
 		}
 	}
 	return nil
+}
+
+// tryDirectories writes into each of the directories, too. Code runs only if ok.
+func (a *app) tryDirectories() (dirs []directory, ok bool) {
+	dirs, ok = a.directories(), true
+	const unkept = "named sessions, images, memory and accounts are not kept"
+	for i := range dirs {
+		d := &dirs[i]
+		if d.err == nil {
+			err := usable(d.Path)
+			switch {
+			case err == nil:
+			case d.Name == "state":
+				d.Warning = fmt.Sprintf("the state directory %s cannot be written: %v: %s; make it writable, or name another with the setting stateDir", d.Path, err, unkept)
+			default:
+				d.err = err
+				d.Problem = fmt.Sprintf("the %s directory %s cannot be written: %v", d.Name, d.Path, err)
+			}
+		}
+		ok = ok && d.err == nil
+	}
+	if a.settings.StateDir == "" {
+		dirs = append(dirs, directory{Name: "state", Warning: "there is no state directory: " + unkept + "; set HOME, XDG_STATE_HOME or the setting stateDir"})
+	}
+	return dirs, ok
 }
 
 // userBus is the address of the user's D-Bus.

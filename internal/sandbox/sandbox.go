@@ -344,7 +344,7 @@ type Finding struct {
 	Fatal  bool   `json:"fatal"` // the engine cannot run because of it
 	Title  string `json:"title"`
 	Detail string `json:"detail,omitempty"`
-	Remedy string `json:"remedy,omitempty"` // a command or setting that mends it
+	Remedy string `json:"remedy,omitempty"` // a command or setting that fixes it
 }
 
 // Handle describes a run so that another process can find it. It is written

@@ -39,7 +39,7 @@ var sections = []struct{ name, title, text string }{
 	{"carbon.kaggle", "", ""},
 	{"carbon.runpod", "", ""},
 	{"log", "Log lines", ""},
-	{"debug", "For people who mend Sallyport", ""},
+	{"debug", "For people who debug Sallyport", ""},
 }
 
 // Document is docs/CONFIGURATION.md.

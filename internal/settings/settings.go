@@ -189,5 +189,5 @@ type Log struct {
 	Format string
 }
 
-// Debug is for people who mend the program.
+// Debug is for people who debug the program.
 type Debug struct{ GVisor string }

@@ -99,7 +99,7 @@ func (b *Backend) startError(ctx context.Context, spec *sandbox.Spec, err error)
 	f := b.finding(context.WithoutCancel(ctx), err)
 	err = fmt.Errorf("%s (%w)", f.Title, err)
 	if f.Remedy != "" {
-		err = fmt.Errorf("%w. To mend it: %s", err, f.Remedy)
+		err = fmt.Errorf("%w. To fix it: %s", err, f.Remedy)
 	}
 	return sandbox.ErrUnavailable, err
 }

@@ -96,7 +96,7 @@ func TestEnds(t *testing.T) {
 		}, "import os; os._exit(0)", sandbox.EngineDied, "somebody removed"},
 		{"engine stopped", func(t *testing.T, f *fake, _ *Backend) {
 			f.put(t, "down", "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?")
-		}, "import os; os._exit(0)", sandbox.EngineDied, "to mend it"},
+		}, "import os; os._exit(0)", sandbox.EngineDied, "to fix it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFake(t)
@@ -153,7 +153,7 @@ func TestStartFails(t *testing.T) {
 		kind   error
 		text   []string
 	}{
-		{"engine down", func(t *testing.T, f *fake) { f.put(t, "down", "Cannot connect to Podman.") }, sandbox.ErrUnavailable, []string{"podman", "To mend it"}},
+		{"engine down", func(t *testing.T, f *fake) { f.put(t, "down", "Cannot connect to Podman.") }, sandbox.ErrUnavailable, []string{"podman", "To fix it"}},
 		{"not installed", func(_ *testing.T, f *fake) { f.opts.Command = "/nonexistent/podman" }, sandbox.ErrUnavailable, []string{"is not installed", "apt-get install podman"}},
 		{"no image", func(t *testing.T, f *fake) { f.drop(t, "image") }, sandbox.ErrUnsupported, []string{"test:1", "is not here", "registry reachable"}},
 		{"no image, none fetched", func(t *testing.T, f *fake) { f.drop(t, "image"); f.opts.Pull = PullNever }, sandbox.ErrUnsupported, []string{"images.pull is never", "podman pull test:1"}},
@@ -191,7 +191,7 @@ func TestStartFails(t *testing.T) {
 			if left := f.containers(t); len(left) > 0 {
 				t.Errorf("left: %v", left)
 			}
-			// Once mended it starts.
+			// Once fixed it starts.
 			_ = os.Remove(filepath.Join(f.dir, "down"))
 			_ = os.Remove(filepath.Join(f.dir, "refuse"))
 			if f.opts.Command == "/nonexistent/podman" || tt.kind == sandbox.ErrUnsupported && tt.name != "image gone" {
@@ -200,7 +200,7 @@ func TestStartFails(t *testing.T) {
 			b.keep(f.opts.Image, mustFacts(t), &image{ID: "sha256:f00", trial: &trial{inside: good()}})
 			again, err := b.Start(ctx, f.spec(t, "one"))
 			if err != nil {
-				t.Fatalf("once mended: %v", err)
+				t.Fatalf("once fixed: %v", err)
 			}
 			if err := again.Destroy(ctx); err != nil {
 				t.Error(err)

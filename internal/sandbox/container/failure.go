@@ -109,7 +109,7 @@ func asFailure(err error) error {
 	return nil
 }
 
-// finding explains why the engine cannot be used, with the commands that mend
+// finding explains why the engine cannot be used, with the commands that fix
 // it on this kind of machine.
 func (b *Backend) finding(ctx context.Context, err error) sandbox.Finding {
 	return explain(b.opts, runtime.GOOS, err, func() string { return b.machine.remedy(ctx) })

@@ -103,7 +103,7 @@ func (r *run) reason(state *condition, err error) sandbox.Exit {
 		out.Reason, out.Detail = sandbox.EngineDied, "somebody removed the container"
 	case failure == errNotRunning:
 		f := r.b.finding(context.Background(), err)
-		out.Reason, out.Detail = sandbox.EngineDied, f.Title+"; to mend it: "+f.Remedy
+		out.Reason, out.Detail = sandbox.EngineDied, f.Title+"; to fix it: "+f.Remedy
 	case err != nil:
 		out.Reason, out.Detail = sandbox.EngineDied, err.Error()
 	default:

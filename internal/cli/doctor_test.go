@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"sallyport/internal/sandbox"
+)
+
+// An engine counts as ok only where the trial run succeeded in it.
+func TestDoctorTrialDecides(t *testing.T) {
+	for name, test := range map[string]struct {
+		usable bool
+		policy string
+		trial  trial
+		want   []string
+	}{
+		"succeeded": {true, "ok", trial{OK: true}, []string{"ok    engine fake: isolation by kernel", "ok    trial run"}},
+		"failed": {true, "ok", trial{Error: "run 1: Python did not start"}, []string{
+			"FAIL  engine fake: isolation by kernel, but the trial run failed: see below", "FAIL  trial run: run 1: Python did not start"}},
+		"not allowed": {true, "too weak", trial{Skipped: true}, []string{"ok    engine fake", "FAIL  policy: too weak", "--    trial run: skipped"}},
+		"unusable":    {false, "not checked", trial{Skipped: true}, []string{"FAIL  engine fake", "--    trial run: skipped"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := diagnosis{
+				Engine: &sandbox.Report{Backend: "fake", Usable: test.usable, Isolation: sandbox.KernelIsolation},
+				Policy: test.policy, Trial: test.trial, Usable: test.trial.OK,
+			}
+			var b strings.Builder
+			d.print(&b)
+			for _, want := range test.want {
+				if !strings.Contains(b.String(), want+"\n") && !strings.Contains(b.String(), want+":") {
+					t.Errorf("got\n%s\nwant a line %q", b.String(), want)
+				}
+			}
+			if !test.trial.OK && strings.Contains(b.String(), "run_python can run here") {
+				t.Errorf("got\n%s\nwant no success", b.String())
+			}
+		})
+	}
+}
