@@ -88,7 +88,7 @@ func newFar(t *testing.T, f *far) (*Broker, *runs.Store) {
 	f.Backend = newEngine(t, fake.Options{Batch: true}).Backend
 	engines := map[string]sandbox.Backend{"fake-batch": f}
 	log := slog.New(slog.DiscardHandler)
-	store := runs.NewStore(state.At(filepath.Join(t.TempDir(), "runs")), engines, 0, log)
+	store := runs.NewStore(state.At(filepath.Join(t.TempDir(), "runs")), engines, 0, runs.Limits{}, log)
 	b, _ := newBroker(t, func(c *Config) {
 		c.Batch, c.Runs = engines, store
 	})

@@ -18,6 +18,7 @@ import (
 	"sallyport/internal/mcpserver"
 	"sallyport/internal/runs"
 	"sallyport/internal/sandbox"
+	"sallyport/internal/sandbox/runpod"
 	"sallyport/internal/settings"
 	"sallyport/internal/state"
 )
@@ -49,7 +50,18 @@ func (a *app) batchMakers() map[string]func() (sandbox.Backend, error) {
 
 // runsOf are the runs of the settings in force.
 func (a *app) runsOf(engines map[string]sandbox.Backend) *runs.Store {
-	return runs.NewStore(state.At(a.settings.StateDir).Sub("runs"), engines, a.settings.Runs.Keep, a.log)
+	return runs.NewStore(state.At(a.settings.StateDir).Sub("runs"), engines, a.settings.Runs.Keep, runs.Limits{
+		Disk: a.settings.Runs.MaxDisk,
+		Files: map[string]int64{
+			settings.EngineKaggle: 2 * a.kaggleOutput(), // the archive, and what is in it
+			settings.EngineRunPod: runpod.MaxFiles,
+		},
+	}, a.log)
+}
+
+// kaggleOutput bounds the files of one run, so that runs.maxDisk has room for it.
+func (a *app) kaggleOutput() int64 {
+	return min(a.settings.Kaggle.MaxOutput, a.settings.Runs.MaxDisk*2/5)
 }
 
 // elsewhere asks the services of the engines that code can be sent to.

@@ -37,7 +37,7 @@ func (a *app) kaggle() (sandbox.Backend, error) {
 	}
 	return kaggle.New(kaggle.Options{
 		URL: s.URL, Credentials: sources, Instance: instance,
-		Accelerator: s.Accelerator, Internet: s.Internet, Keep: s.Keep, MaxOutput: s.MaxOutput,
+		Accelerator: s.Accelerator, Internet: s.Internet, Keep: s.Keep, MaxOutput: a.kaggleOutput(),
 		CodeCarbon: s.CodeCarbon, Country: country, Region: strings.ToLower(region),
 		Proxy: a.env.proxy(), Log: a.log,
 	})

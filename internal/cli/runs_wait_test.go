@@ -40,7 +40,7 @@ func (endlessRun) Result(ctx context.Context) (sandbox.BatchResult, error) {
 // Sallyport looks for what programs that died have left.
 func TestWaitThatIsGivenUp(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	store := runs.NewStore(state.At(t.TempDir()), map[string]sandbox.Backend{"far": endless{}}, 0, log)
+	store := runs.NewStore(state.At(t.TempDir()), map[string]sandbox.Backend{"far": endless{}}, 0, runs.Limits{}, log)
 	job, err := store.Start(t.Context(), "far", sandbox.Spec{Code: "1", Batch: sandbox.Batch{Timeout: time.Minute}}, runs.Options{})
 	if err != nil {
 		t.Fatal(err)

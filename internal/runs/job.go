@@ -164,12 +164,16 @@ func (j *Job) ended(ctx context.Context, b sandbox.BatchResult) {
 	}
 	j.mu.Lock()
 	j.record.Result, j.record.State, j.record.Status, j.record.Ended = r, Ended, "", time.Now().UTC()
+	j.record.Trouble = notYet // it stays if this program is killed meanwhile
 	j.save()
 	record := j.record
 	j.mu.Unlock()
 	j.store.tell(record)
 	j.fetch(ctx)
 }
+
+// notYet is the trouble of a run whose files are being fetched.
+const notYet = "its files have not been fetched yet"
 
 // fetch brings the files of a run that has ended, and removes what is left of
 // it at the service.
@@ -216,6 +220,9 @@ func (j *Job) files(ctx context.Context) ([]sandbox.FetchedFile, error) {
 		return nil, err
 	}
 	files, err := f.Fetch(ctx, root)
+	if err == nil {
+		err = listable(files)
+	}
 	if err := errors.Join(err, root.Close()); err != nil {
 		_ = dir.RemoveAll(partial)
 		return nil, err

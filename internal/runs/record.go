@@ -30,7 +30,7 @@ const (
 
 const (
 	recordVersion = 1
-	maxRecord     = 1 << 20
+	maxRecord     = 16 << 20
 	// maxOutput bounds what is kept of each stream.
 	maxOutput = 64 << 20
 )
@@ -172,6 +172,9 @@ func (s *Store) write(r *Record) error {
 	b, err := json.Marshal(r) // not indented: a handle is to stay as it is
 	if err != nil {
 		return err
+	}
+	if len(b) >= maxRecord { // it could not be read again
+		return fmt.Errorf("the record would take %d bytes, of at most %d", len(b), maxRecord)
 	}
 	return s.dir.Write(recordName(r.ID), append(b, '\n'))
 }

@@ -37,6 +37,8 @@ type remote struct {
 	result    sandbox.BatchResult
 	files     map[string]string
 	fetchErr  error
+	fetching  func(context.Context)
+	list      []sandbox.FetchedFile // in place of files
 	destroyed int
 	observe   func(sandbox.Progress)
 }
@@ -119,7 +121,13 @@ func (r *remote) Cancel(context.Context) error {
 	r.end(sandbox.BatchResult{End: sandbox.BatchCancelled, Error: "cancelled"})
 	return nil
 }
-func (r *remote) Fetch(_ context.Context, dir *os.Root) ([]sandbox.FetchedFile, error) {
+func (r *remote) Fetch(ctx context.Context, dir *os.Root) ([]sandbox.FetchedFile, error) {
+	if r.fetching != nil {
+		r.fetching(ctx)
+	}
+	if r.list != nil {
+		return r.list, nil
+	}
 	if r.fetchErr != nil {
 		return nil, r.fetchErr
 	}
@@ -142,7 +150,7 @@ func newStore(t *testing.T, s *service) *Store {
 }
 
 func storeIn(dir string, s *service) *Store {
-	return NewStore(state.At(dir), map[string]sandbox.Backend{"far": s}, 24*time.Hour, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	return NewStore(state.At(dir), map[string]sandbox.Backend{"far": s}, 24*time.Hour, Limits{}, slog.New(slog.NewTextHandler(io.Discard, nil)))
 }
 
 func begin(t *testing.T, s *Store, opts Options) (*Job, *remote) {

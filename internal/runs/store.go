@@ -23,6 +23,7 @@ type Store struct {
 	dir     state.Dir
 	engines map[string]sandbox.Backend
 	keep    time.Duration
+	limits  Limits
 	log     *slog.Logger
 	ended   func(*Record) // nil: nobody wants to know
 }
@@ -30,8 +31,8 @@ type Store struct {
 // NewStore returns the runs in dir, which exists once there is one. Engines are
 // those that may be used, by name. Runs that ended longer ago than keep are
 // forgotten by Sweep; 0 keeps them for ever.
-func NewStore(dir state.Dir, engines map[string]sandbox.Backend, keep time.Duration, log *slog.Logger) *Store {
-	return &Store{dir: dir, engines: engines, keep: keep, log: log}
+func NewStore(dir state.Dir, engines map[string]sandbox.Backend, keep time.Duration, limits Limits, log *slog.Logger) *Store {
+	return &Store{dir: dir, engines: engines, keep: keep, limits: limits, log: log}
 }
 
 // OnEnd has told be told of every run that this process sees end, by a
@@ -88,8 +89,9 @@ func (s *Store) Start(ctx context.Context, backend string, spec sandbox.Spec, op
 		Created: time.Now().UTC(), Timeout: spec.Batch.Timeout.Seconds(), Queue: spec.Batch.Queue.Seconds(), Detached: opts.Detached,
 	}}
 	// Before the start, so that a crash in between leaves a trace.
-	if err := s.write(&j.record); err != nil {
+	if err := s.reserve(&j.record); err != nil {
 		j.Close()
+		_ = s.dir.DropLock(id)
 		return nil, fmt.Errorf("a run needs a record: %w", err)
 	}
 	run, err := engine.Start(ctx, &spec)

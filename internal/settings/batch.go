@@ -19,6 +19,7 @@ type Runs struct {
 	Timeout, MaxTimeout time.Duration
 	Queue               time.Duration
 	Keep                time.Duration // 0: for ever
+	MaxDisk             int64
 }
 
 // declareBackends is what lets code leave this machine.
@@ -38,6 +39,8 @@ func declareRuns(r *Runs) []*setting {
 			help: "How long a run there may wait for a machine."},
 		{key: "runs.keep", value: duration(&r.Keep, time.Minute, 3650*day).or("forever", 0), initial: "720h",
 			help: "How long the output and the files of a run that has ended are kept here."},
+		{key: "runs.maxDisk", value: size(&r.MaxDisk, 1<<30, 16<<40), initial: "32g",
+			help: "Room on disk for the output and the files of all these runs together. One that has not ended counts as the most that it can leave (twice `kaggle.maxOutput`, as files may come in an archive). For one more, those that ended longest ago are removed; where that is not enough, it is refused."},
 	}
 }
 

@@ -19,7 +19,7 @@ func declareKaggle(k *Kaggle) []*setting {
 		{key: "kaggle.keep", value: boolean(&k.Keep), initial: "false",
 			help: "Leave scripts and their output at Kaggle when a run has ended and its files have arrived."},
 		{key: "kaggle.maxOutput", value: size(&k.MaxOutput, mib, 20*gib), initial: "1g",
-			help: "What the files of one run may come to that are fetched. Others stay at Kaggle, and the result says so."},
+			help: "What the files of one run may come to that are fetched. Others stay at Kaggle, and the result says so. It is never more than two fifths of `runs.maxDisk`."},
 		{key: "kaggle.codecarbon", value: boolean(&k.CodeCarbon), initial: "false",
 			help: "Also run CodeCarbon's own tracker beside the code, and report its figures beside ours. It is installed from PyPI for each run: only with internet, and with `carbon.kaggle.location`, which it is told."},
 		{key: "kaggle.url", value: text(&k.URL), initial: "https://api.kaggle.com",

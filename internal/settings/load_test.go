@@ -152,7 +152,7 @@ policy:
   requests: [npx -y @x/server-* ..., "https://*.example.com/mcp"]
   elsewhere: {minIsolation: kernel, memory: hard, processes: absent}
 backends: [kaggle, runpod]
-runs: {timeout: 5m, maxTimeout: 1h, queue: 10m, keep: 24h}
+runs: {timeout: 5m, maxTimeout: 1h, queue: 10m, keep: 24h, maxDisk: 3g}
 kaggle: {url: "http://127.0.0.1:7777/api", accelerator: gpu, internet: true, keep: true, maxOutput: 2m, codecarbon: true}
 sessions:
   backgroundCpu: unlimited
@@ -244,7 +244,7 @@ func TestWholeFile(t *testing.T) {
 	want.Policy.Servers = []string{"git*", "a,b"}
 	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "kernel", "hard", "absent"
 	want.Backends = []string{"kaggle", "runpod"}
-	want.Runs = settings.Runs{Timeout: 5 * time.Minute, MaxTimeout: time.Hour, Queue: 10 * time.Minute, Keep: 24 * time.Hour}
+	want.Runs = settings.Runs{Timeout: 5 * time.Minute, MaxTimeout: time.Hour, Queue: 10 * time.Minute, Keep: 24 * time.Hour, MaxDisk: 3 << 30}
 	want.Kaggle = settings.Kaggle{URL: "http://127.0.0.1:7777/api", Accelerator: "gpu", Internet: true, Keep: true, MaxOutput: 2 << 20, CodeCarbon: true}
 	want.Policy.Requests = []string{"npx -y @x/server-* ...", "https://*.example.com/mcp"}
 	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxAwake: 3, MaxDisk: 1 << 30, MaxNamed: 4, Pack: true, Logs: 32 << 20, Pool: settings.PoolAuto}

@@ -99,6 +99,9 @@ func (t *trouble) passing() bool {
 // errRefusedHere marks what this side refuses, such as a redirect.
 var errRefusedHere = errors.New("refused")
 
+// MaxFiles bounds the files of one run, in bytes: they come with its result.
+const MaxFiles = maxAnswer
+
 // errTooLarge is an answer of more than maxAnswer.
 var errTooLarge = fmt.Errorf("%w: the answer is larger than %d MiB", errRefusedHere, maxAnswer>>20)
 
