@@ -113,8 +113,14 @@ func checkHandle(path, real string, before fs.FileInfo, root *os.Root, tighten b
 	return nil
 }
 
+// remedy says what to do about a directory of another user's. It may be one that
+// is none of ours, such as a home directory in a container.
 func remedy(dir string) string {
-	return fmt.Sprintf("Name a directory of this user (XDG_RUNTIME_DIR for the runtime directory, SALLYPORT_STATE_DIR for the state directory, XDG_CACHE_HOME for the cache), or have %s removed.", dir)
+	text := "Name a directory of this user: set XDG_CACHE_HOME for the cache, SALLYPORT_STATE_DIR for the state directory and XDG_RUNTIME_DIR for the runtime directory, or HOME for the first two (as sudo -H does)."
+	if strings.HasPrefix(filepath.Base(dir), "sallyport") {
+		text += fmt.Sprintf(" Or have %s removed.", dir)
+	}
+	return text
 }
 
 // walk returns the path without symbolic links. Each directory on it must be

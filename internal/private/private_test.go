@@ -114,6 +114,26 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// TestRemedy: root in a container whose HOME is another user's reads which
+// variable to set, and no advice to remove a home directory.
+func TestRemedy(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make another user's files")
+	}
+	top := t.TempDir()
+	for _, tt := range []struct {
+		name    string
+		removed bool
+	}{{"home", false}, {"sallyport-0", true}} {
+		dir := filepath.Join(top, tt.name)
+		must(t, os.Mkdir(dir, 0o755), os.Chown(dir, other, other))
+		_, err := Open(filepath.Join(dir, "cache"))
+		if err == nil || !strings.Contains(err.Error(), "or HOME") || strings.Contains(err.Error(), "have "+dir+" removed") != tt.removed {
+			t.Errorf("below %s: got %v; want an error that names HOME, and advises to remove it: %v", dir, err, tt.removed)
+		}
+	}
+}
+
 func TestExistingAndPassable(t *testing.T) {
 	top := t.TempDir()
 	missing := filepath.Join(top, "missing")
