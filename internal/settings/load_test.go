@@ -69,7 +69,7 @@ func TestDefaults(t *testing.T) {
 	want.Policy.Require.Disk, want.Policy.Require.CPU = "hard", "absent"
 	want.Policy.Servers = []string{"*"}
 	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "platform", "soft", "soft"
-	want.Runs = settings.Runs{Timeout: 10 * time.Minute, MaxTimeout: 12 * time.Hour, Queue: time.Hour, Keep: 720 * time.Hour}
+	want.Runs = settings.Runs{Timeout: 10 * time.Minute, MaxTimeout: 12 * time.Hour, Queue: time.Hour, Keep: 720 * time.Hour, MaxDisk: 32 << 30}
 	want.Kaggle = settings.Kaggle{URL: "https://api.kaggle.com", Accelerator: "none", MaxOutput: 1 << 30}
 	want.Sessions = settings.Sessions{
 		BackgroundCPU: 0.1, Snapshots: "auto", Idle: 15 * time.Minute, Keep: 168 * time.Hour, MaxAwake: 16, MaxDisk: 4 << 30, MaxNamed: 256, Pack: true, Logs: 16 << 20,

@@ -168,3 +168,32 @@ func TestStreamEndsWithTheOutputLimit(t *testing.T) {
 		t.Errorf("got %d and %d bytes, want %d and 2", got[0].Len(), got[1].Len(), len(want))
 	}
 }
+
+// TestResultsThatNobodyTakes: a worker whose results nobody takes takes no more
+// jobs before it has filled its memory and its disk with them.
+func TestResultsThatNobodyTakes(t *testing.T) {
+	large := strings.Repeat("x", 16<<20)
+	var ran atomic.Int64
+	do := func(_ context.Context, _ Job, _ func(job.Chunk)) Result {
+		ran.Add(1)
+		return Result{Output: &job.Output{Stdout: large, Sallyport: &job.Answer{Version: job.Version}}}
+	}
+	bubble(t, do, func(o *Options) { o.KeepResults = time.Hour }, func(b *bench) {
+		undo := b.fake.Inject(runpodtest.Fault{Op: "job-done", Status: 503})
+		const jobs = 7
+		var ids []string
+		for range jobs {
+			ids = append(ids, b.submit())
+		}
+		time.Sleep(3 * time.Minute)
+		if n := ran.Load(); n < 2 || n >= jobs {
+			t.Errorf("%d of %d jobs were run, whose results of 16 MB nobody takes; want as many as %d MB hold", n, jobs, mostBehind>>20)
+		}
+		undo()
+		for _, id := range ids {
+			if s := b.ends(id, 3*time.Minute); s["status"] != "COMPLETED" {
+				t.Errorf("job %s, when results are taken again: got %v, want COMPLETED", id, s["status"])
+			}
+		}
+	})
+}

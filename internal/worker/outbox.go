@@ -21,7 +21,15 @@ type outbox struct {
 	log    *slog.Logger
 
 	work sync.WaitGroup
+
+	mu     sync.Mutex
+	behind int64 // bytes of results that are offered beside the work
 }
+
+// mostBehind bounds the results that are offered beside the work, in memory and
+// on disk. A result for which there is no room is offered by its job, which a
+// worker that has as many jobs as it may have takes no others beside.
+const mostBehind = 64 << 20
 
 // letter is a result on disk.
 type letter struct {
@@ -46,7 +54,25 @@ func (o *outbox) deliver(ctx context.Context, jobID string, body []byte) {
 	key := name(jobID, "")
 	saved := o.save(key, l)
 	o.log.Error("a job's result is not taken; it is kept and offered again", "job", jobID, "onDisk", saved, "for", o.keep.String())
-	o.work.Go(func() { o.goOn(ctx, key, l) })
+	size := int64(len(body))
+	o.mu.Lock()
+	room := o.behind == 0 || o.behind+size <= mostBehind
+	if room {
+		o.behind += size
+	}
+	o.mu.Unlock()
+	if !room {
+		o.goOn(ctx, key, l)
+		return
+	}
+	o.work.Go(func() {
+		defer func() {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.behind -= size
+		}()
+		o.goOn(ctx, key, l)
+	})
 }
 
 func (o *outbox) save(key string, l letter) bool {
