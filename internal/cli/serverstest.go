@@ -8,12 +8,13 @@ import (
 
 	"sallyport/internal/bridge"
 	"sallyport/internal/hidden"
+	"sallyport/internal/upstream"
 )
 
 type serversTestCmd struct {
 	composeFlags
 	Name    string        `arg:"" help:"The server's name."`
-	Timeout time.Duration `help:"How long it may take to start." default:"60s" type:"seconds"`
+	Timeout time.Duration `help:"How long it may take to start and to list its tools." default:"60s" type:"seconds"`
 	JSON    bool          `help:"Print JSON." name:"json"`
 }
 
@@ -49,7 +50,7 @@ func (c *serversTestCmd) Run(a *app) error {
 	if _, err := find(sys.library, c.Name); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(a.ctx, c.Timeout)
+	ctx, cancel := upstream.WithTimeout(a.ctx, c.Timeout)
 	defer cancel()
 	t, err := sys.testServer(ctx, c.Name)
 	if err != nil {

@@ -169,6 +169,9 @@ func (h *hostileServer) run() {
 	case "says-goodbye-on-stdout":
 		fmt.Println("usage: server --port N")
 		return
+	case "silent-with-words":
+		fmt.Fprintln(os.Stderr, "\x1b[31mwaiting\x1b[0m for a licence, with "+os.Getenv("SECRET"))
+		stay()
 	case "silent":
 		stay()
 	case "closes-stdout":

@@ -131,6 +131,38 @@ func TestTimeoutOfAStart(t *testing.T) {
 	}
 }
 
+// TestLastWordsOfASlowStart: who stops waiting is told what the server has said
+// so far, and it goes on starting.
+func TestLastWordsOfASlowStart(t *testing.T) {
+	m := manage(t, Options{}, define(t, "slow", "silent-with-words", "SECRET=hunter2"))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	go func() {
+		e := m.set.Load().entries["slow"]
+		waitFor(t, func() bool {
+			e.mu.Lock()
+			a := e.starting
+			e.mu.Unlock()
+			if a == nil {
+				return false
+			}
+			s := a.program.Load()
+			return s != nil && strings.Contains(string(s.conn.(*program).proc.Stderr()), "hunter2\n")
+		})
+		cancel(timeoutError{time.Second})
+	}()
+	_, err := m.Server(ctx, "slow")
+	if !errors.Is(err, ErrTimeout) {
+		t.Fatalf("got %v, want %v", err, ErrTimeout)
+	}
+	if got, want := err.Error(), "no answer within 1s; its last output:\n  waiting for a licence, with "; !strings.Contains(got, want) {
+		t.Errorf("got %q, want in it %q", got, want)
+	}
+	if got := err.Error(); strings.Contains(got, "hunter2") {
+		t.Errorf("got %q, want no secret in it", got)
+	}
+}
+
 func TestProgress(t *testing.T) {
 	for _, def := range []Definition{
 		define(t, "stdio", "sdk"),

@@ -120,6 +120,8 @@ type attempt struct {
 	done   chan struct{}
 	server *Server
 	err    error
+	// program is the server while it starts, where it is a program.
+	program atomic.Pointer[Server]
 }
 
 // NewManager starts nothing. Of definitions with the same name the first one
@@ -249,7 +251,11 @@ func (m *Manager) serverOf(ctx context.Context, e *entry) (*Server, error) {
 	case <-a.done:
 		return a.server, a.err
 	case <-ctx.Done():
-		return nil, &Error{Server: name, Op: "start", Err: context.Cause(ctx)}
+		e := &Error{Server: name, Op: "start", Err: context.Cause(ctx)}
+		if s := a.program.Load(); s != nil {
+			diagnose(e, s.def, s.conn)
+		}
+		return nil, e
 	}
 }
 
@@ -285,7 +291,7 @@ func (m *Manager) starting(e *entry) (*attempt, time.Duration, error) {
 		if known == eraUnknown {
 			known = m.recall(e.def)
 		}
-		a.server, a.err = m.start(m.base, e.def, known)
+		a.server, a.err = m.start(m.base, e.def, known, &a.program)
 		if a.err == nil && a.server.session.era != known {
 			m.remember(e.def, a.server.session.era)
 		}

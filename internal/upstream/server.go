@@ -126,6 +126,11 @@ func bounded(ctx context.Context, limit time.Duration) (context.Context, context
 	if limit <= 0 {
 		return context.WithCancel(ctx)
 	}
+	return WithTimeout(ctx, limit)
+}
+
+// WithTimeout returns a context whose end is an ErrTimeout.
+func WithTimeout(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, timeoutError{limit})
 }
 
@@ -173,6 +178,9 @@ func (s *Server) failure(op string, err error) error {
 		e.Kind, e.Err = ErrGone, redactError(s.def, err)
 	case errors.Is(err, ErrTimeout):
 		e.Kind, e.Err = ErrTimeout, err
+		if op == "tools/list" { // as when it starts; a call may be of ungranted code
+			diagnose(e, s.def, s.conn)
+		}
 	case errors.Is(err, ErrInputRequired):
 		e.Kind = ErrInputRequired
 	case errors.Is(err, jsonrpc.ErrNotJSON), errors.Is(err, jsonrpc.ErrMalformed):

@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"sallyport/internal/upstream/child"
 	"sallyport/internal/upstream/jsonrpc"
 )
 
-// start starts a server, or connects to it, and agrees on a session.
-func (m *Manager) start(ctx context.Context, def Definition, known era) (*Server, error) {
+// start starts a server, or connects to it, and agrees on a session. While a
+// program starts, it is in underway.
+func (m *Manager) start(ctx context.Context, def Definition, known era, underway *atomic.Pointer[Server]) (*Server, error) {
 	failed := &Error{Server: def.Name, Op: "start", Kind: ErrStart, Command: def.CommandLine()}
 	def, err := def.Resolve(ctx, m.opts.Secrets)
 	if err != nil {
@@ -21,11 +23,11 @@ func (m *Manager) start(ctx context.Context, def Definition, known era) (*Server
 	if def.Remote() != nil {
 		return m.reach(ctx, def, known, failed)
 	}
-	s, err := m.launch(ctx, def, known)
+	s, err := m.launch(ctx, def, known, underway)
 	// The second attempt is for servers that end themselves when they hear
 	// initialize.
 	if errors.Is(err, errFreshProcess) && ctx.Err() == nil {
-		if second, secondErr := m.launch(ctx, def, eraStateless); secondErr == nil {
+		if second, secondErr := m.launch(ctx, def, eraStateless, underway); secondErr == nil {
 			return second, nil
 		}
 	}
@@ -52,7 +54,7 @@ func (m *Manager) startTimeout(def Definition) time.Duration {
 }
 
 // launch acquires a process, a connection and a session, or nothing.
-func (m *Manager) launch(ctx context.Context, def Definition, known era) (*Server, error) {
+func (m *Manager) launch(ctx context.Context, def Definition, known era, underway *atomic.Pointer[Server]) (*Server, error) {
 	began := time.Now()
 	failed := &Error{Server: def.Name, Op: "start", Kind: ErrStart, Command: def.CommandLine()}
 	spec := def.Launch()
@@ -78,6 +80,7 @@ func (m *Manager) launch(ctx context.Context, def Definition, known era) (*Serve
 		Redact: def.Redact, SpoolDir: m.opts.SpoolDir,
 	})}
 	s.conn = p
+	underway.Store(s)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
