@@ -58,7 +58,7 @@ type runCmd struct {
 	Files   []string      `help:"File or directory to put into /workspace, under its own name or as SRC=DEST. Can be repeated." name:"file" placeholder:"PATH" sep:"none"`
 	Out     string        `help:"Directory for the files that the program leaves in /workspace." placeholder:"DIR"`
 	batchFlags
-	Program []string `arg:"" optional:"" passthrough:"" name:"program" help:"The program, a file or - for standard input, and its own arguments."`
+	Program []string `arg:"" optional:"" passthrough:"partial" name:"program" help:"The program, a file or - for standard input, and its own arguments."`
 }
 
 // Help implements kong's HelpProvider.
