@@ -75,13 +75,11 @@ type Entry struct {
 }
 
 const (
-	suffix = ".jsonl"
-	lock   = "ledger"
-	tidied = "tidied" // when order was kept last
-	day    = 24 * time.Hour
-	// maxLine bounds a line, and maxFile the file of a day, that is read.
-	maxLine = 1 << 20
-	maxFile = 256 << 20
+	suffix  = ".jsonl"
+	lock    = "ledger"
+	tidied  = "tidied" // when order was kept last
+	day     = 24 * time.Hour
+	maxLine = 1 << 20 // of what is read
 )
 
 // A Ledger is safe for concurrent use, also by several processes.
@@ -224,7 +222,7 @@ func (l *Ledger) readDay(name string, visit func(*Entry)) (unread int, err error
 		return 0, err
 	}
 	defer f.Close()
-	s := bufio.NewScanner(io.LimitReader(f, maxFile))
+	s := bufio.NewScanner(f)
 	s.Buffer(nil, maxLine)
 	for s.Scan() {
 		if len(bytes.TrimSpace(s.Bytes())) == 0 {
@@ -276,15 +274,18 @@ func (l *Ledger) Tidy(now time.Time, detail, keep time.Duration) error {
 
 // shorten merges the lines of a day. The lock is held.
 func (l *Ledger) shorten(name string) error {
-	var entries []Entry
-	lines := 0
+	var merged []Entry
+	lines, more := 0, 10_000
 	if _, err := l.readDay(name, func(e *Entry) {
 		lines++
-		entries = append(entries, *e)
+		if merged = append(merged, *e); len(merged) >= more { // a day may have more than memory holds
+			merged = Merge(merged)
+			more = 2*len(merged) + 10_000
+		}
 	}); err != nil {
 		return err
 	}
-	merged := Merge(entries)
+	merged = Merge(merged)
 	if len(merged) == lines {
 		return nil
 	}

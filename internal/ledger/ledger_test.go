@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -317,4 +318,41 @@ func FuzzLine(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestLargeDay: whatever a day's file holds is read, and kept when it is made
+// shorter.
+func TestLargeDay(t *testing.T) {
+	d := state.At(t.TempDir())
+	l := At(d)
+	if err := l.Append([]Entry{entry("first", noon, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(d.Path(nameOf(noon)), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blank := append(bytes.Repeat([]byte{' '}, maxLine-2), '\n')
+	for range 257 {
+		if _, err := f.Write(blank); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	last := entry("last", noon.Add(time.Hour), 1)
+	last.Session = "another"
+	if err := l.Append([]Entry{last, last}); err != nil {
+		t.Fatal(err)
+	}
+	if got := all(t, l); len(got) != 3 {
+		t.Errorf("got %d entries, want 3", len(got))
+	}
+	if err := l.Tidy(noon.Add(40*day), 30*day, 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := all(t, l); len(got) != 2 || got[1].Runs != 2 {
+		t.Errorf("after tidying: got %+v, want the first entry, and one of the last two", got)
+	}
 }
