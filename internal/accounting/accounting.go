@@ -12,6 +12,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
@@ -505,8 +506,18 @@ func (b *Books) claim(id string) bool {
 		return !os.IsExist(err)
 	}
 	_ = f.Close() // nothing is in it
+	entries, _ := fs.ReadDir(claims.FS(), ".")
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > claimed {
+			_ = claims.Remove(e.Name())
+		}
+	}
 	return true
 }
+
+// claimed is how long it is remembered that a run was accounted. Its end is told
+// again for a day.
+const claimed = 7 * 24 * time.Hour
 
 // digest names a code.
 func digest(code string) string {

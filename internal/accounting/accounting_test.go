@@ -460,3 +460,30 @@ func TestHeldIsBookedOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestClaimsAreForgotten: that a run was accounted is remembered for as long as
+// its end may be told again, and not for ever.
+func TestClaimsAreForgotten(t *testing.T) {
+	o := newOffice(t)
+	b := o.books(nil)
+	defer b.Close()
+	claims := o.state.Sub("claims")
+	for _, id := range []string{"run-old", "run-new"} {
+		if !b.claim(id) {
+			t.Fatalf("%s cannot be claimed", id)
+		}
+	}
+	old := time.Now().Add(-claimed - time.Hour)
+	if err := os.Chtimes(claims.Path("run-old"), old, old); err != nil {
+		t.Fatal(err)
+	}
+	if !b.claim("run-next") {
+		t.Error("run-next cannot be claimed")
+	}
+	if got, err := claims.List(); err != nil || !slices.Equal(got, []string{"run-new", "run-next"}) {
+		t.Errorf("got the claims %q, %v; want those of run-new and run-next", got, err)
+	}
+	if b.claim("run-new") {
+		t.Error("run-new was claimed twice")
+	}
+}
