@@ -497,7 +497,7 @@ func (o *Outbox) lookForEmission(was record) step {
 			case err == nil:
 				r.Tried = false
 			case errors.Is(err, errRefused):
-				r.Doubtful = append(r.Doubtful, *r.InFlight)
+				r.doubt(*r.InFlight)
 				r.InFlight, r.Tried = nil, false
 				r.Trouble = "the dashboard does not say whether it took an emission: `sallyport carbon sync --resend` or `--drop` decides"
 			}
@@ -523,25 +523,4 @@ func trouble(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-// Decide sends emissions of which the dashboard does not say whether it took
-// them once more, or forgets them. It says how many there were.
-func (o *Outbox) Decide(resend bool) (n int, err error) {
-	names, err := o.opts.Dir.List()
-	if err != nil {
-		return 0, err
-	}
-	for _, name := range names {
-		err = errors.Join(err, o.change(name, func(r *record) {
-			n += len(r.Doubtful)
-			for _, e := range r.Doubtful {
-				if resend {
-					r.Pending.add(Delta{Seconds: float64(e.Duration), Kilograms: e.Emissions, CPU: e.CPUEnergy, GPU: e.GPUEnergy, RAM: e.RAMEnergy})
-				}
-			}
-			r.Doubtful, r.Trouble = nil, ""
-		}))
-	}
-	return n, err
 }
