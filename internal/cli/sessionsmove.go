@@ -16,6 +16,7 @@ import (
 	"sallyport/internal/broker"
 	"sallyport/internal/memory"
 	"sallyport/internal/session"
+	"sallyport/internal/state"
 )
 
 const (
@@ -70,11 +71,11 @@ func (c *sessionsExportCmd) Run(a *app) error {
 			return fmt.Errorf("%s: there is such a file already; name another one with -o", target)
 		}
 	}
-	dir, err := os.MkdirTemp("", "sallyport-export-*") // 0700
+	dir, remove, err := a.scratch()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	plain := filepath.Join(dir, "session.tar")
 	if k.client != nil {
 		err = k.client.Export(a.ctx, k.asked(), plain)
@@ -106,6 +107,17 @@ func (c *sessionsExportCmd) Run(a *app) error {
 	}
 	fmt.Fprintf(a.stdio.Err, "%s has %s of the session %s. Its variables are not in it.\n", target, plural(files, "file", "files"), printable(k.Address))
 	return nil
+}
+
+// scratch makes a directory for the files of a command. The next command that
+// needs one removes those of commands that were killed.
+func (a *app) scratch() (dir string, remove func(), err error) {
+	dir, remove, err = a.imageStore().Scratch()
+	if errors.Is(err, state.ErrNoPlace) {
+		dir, err = os.MkdirTemp("", "sallyport-*") // 0700
+		remove = func() { _ = os.RemoveAll(dir) }
+	}
+	return dir, remove, err
 }
 
 // lookInto writes the archive of a session that sleeps.
@@ -213,11 +225,11 @@ func (c *sessionsImportCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "sallyport-import-*") // 0700
+	dir, remove, err := a.scratch()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	plain := filepath.Join(dir, "session.tar")
 	limit := a.settings.Limits.Workspace
 	facts, kept, err := unpack(c.File, plain, limit, c.Memories)

@@ -336,6 +336,7 @@ func newArchiver(w io.Writer, facts Facts, limit int64) (*archiver, error) {
 	if a.part, err = os.CreateTemp("", "sallyport-export-*"); err != nil {
 		return nil, err
 	}
+	_ = os.Remove(a.part.Name()) // nothing stays if this program is killed; where that cannot be done, close does it
 	return a, nil
 }
 

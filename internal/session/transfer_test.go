@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -376,4 +378,25 @@ func TestMoveWithoutSnapshots(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// TestExportLeavesNothing: the file in which what a guest sends waits has no name,
+// so that it goes with a program that is killed.
+func TestExportLeavesNothing(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows removes no file that is open")
+	}
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	a, err := newArchiver(io.Discard, Facts{}, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.close()
+	if err := a.got(wire.TaskFile{Path: "a", Data: make([]byte, minPart), More: true}); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("while a file arrives there are %v in the temporary directory (%v), want none", left, err)
+	}
 }
