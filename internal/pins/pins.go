@@ -284,6 +284,9 @@ func (b *Book) update(s Server, change func(*file)) (*known, error) {
 	}
 	if before.Accepted == nil || !sameForms(before.Accepted, f.Accepted) || !sameForms(before.Seen, f.Seen) {
 		data, err := json.Marshal(f)
+		if err == nil && len(data) > maxFile { // it could not be read again
+			err = fmt.Errorf("what it describes takes %d MB, of at most %d", len(data)>>20, maxFile>>20)
+		}
 		if err == nil {
 			err = b.dir.Write(fileName(s), data)
 		}

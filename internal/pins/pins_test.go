@@ -197,3 +197,25 @@ func FuzzForm(f *testing.F) {
 		_ = Diff(&a, &b)
 	})
 }
+
+// TestTooMuchToRemember: a server that describes more than a file holds that can be
+// read again changes nothing on disk.
+func TestTooMuchToRemember(t *testing.T) {
+	b, dir := book(t)
+	small := []Tool{tool("log", "Lists commits.", `{}`)}
+	if r, err := b.Check(git, small); err != nil || show(r) != nothing {
+		t.Fatalf("got %s, %v", show(r), err)
+	}
+	large := append([]Tool{tool("large", strings.Repeat("x", maxFile), `{}`)}, small...)
+	if r, err := b.Check(git, large); err == nil {
+		t.Errorf("a description of %d MB: got %s, want an error", maxFile>>20, show(r))
+	}
+	if info, err := os.Stat(dir.Path(fileName(git))); err != nil || info.Size() > 1<<10 {
+		t.Errorf("the file: got %v, %v; want it to be as it was", info.Size(), err)
+	}
+	again := Open(dir, slog.New(slog.DiscardHandler))
+	changed := []Tool{tool("log", "Lists all commits.", `{}`)}
+	if r, err := again.Check(git, changed); err != nil || show(r) != "changed [log], new [], hidden []" {
+		t.Errorf("afterwards: got %s, %v; want the change to be seen", show(r), err)
+	}
+}
