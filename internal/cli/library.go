@@ -47,8 +47,11 @@ func (a *app) library(serversConfig []string, changed func(*library.Snapshot)) (
 		AllowSelf: set.Servers.AllowSelf,
 		State:     state.At(set.StateDir),
 		Grant:     set.Policy.Requests,
-		Log:       log,
-		Changed:   changed,
+		Check: func(d library.Definition) error {
+			return upstream.Check(d, upstream.Options{PlainHTTP: set.Servers.PlainHTTP})
+		},
+		Log:     log,
+		Changed: changed,
 	})
 	var problems []string
 	for _, p := range lib.Snapshot().Problems {
@@ -89,6 +92,11 @@ func aliases(defs []upstream.Definition) map[string]string {
 
 // unknownServer is the error for a name that there is not.
 func unknownServer(name string, snapshot *library.Snapshot) error {
+	for _, p := range snapshot.Problems {
+		if p.Server == name && !p.Warning {
+			return fmt.Errorf("server %q is rejected, and not used: %s", name, p)
+		}
+	}
 	names := make([]string, 0, len(snapshot.Definitions))
 	for _, d := range snapshot.Definitions {
 		names = append(names, d.Name)

@@ -58,7 +58,8 @@ Example:
 type serverLine struct {
 	Name         string               `json:"name"`
 	Module       string               `json:"module,omitempty"`
-	State        string               `json:"state"` // ready, disabled, offered, changed or requested
+	State        string               `json:"state"`            // ready, disabled, offered, changed, requested or rejected
+	Reason       string               `json:"reason,omitempty"` // why it is rejected
 	Transport    string               `json:"transport,omitempty"`
 	Command      string               `json:"command,omitempty"`
 	Args         []string             `json:"args,omitempty"`
@@ -101,7 +102,7 @@ func serverLineOf(d upstream.Definition, alias string) serverLine {
 	return l
 }
 
-// serverLines are all servers, then what code asked for.
+// serverLines are all servers, then what code asked for, then what is rejected.
 func serverLines(lib *library.Library) []serverLine {
 	lines := []serverLine{}
 	snapshot := lib.Snapshot()
@@ -116,8 +117,16 @@ func serverLines(lib *library.Library) []serverLine {
 			lines = append(lines, l)
 		}
 	}
+	for _, p := range snapshot.Problems {
+		if rejected(p) {
+			lines = append(lines, serverLine{Name: p.Server, State: "rejected", Reason: p.Reason, Source: p.File, Line: p.Line})
+		}
+	}
 	return lines
 }
+
+// rejected says whether a problem is the reason that one server is not used.
+func rejected(p definitions.Problem) bool { return p.Server != "" && !p.Warning }
 
 // Run implements the command.
 func (c *serversListCmd) Run(a *app) error {
@@ -139,7 +148,11 @@ func (c *serversListCmd) Run(a *app) error {
 	} else if err := c.table(a, lines); err != nil {
 		return err
 	}
-	a.warn(problems)
+	for _, p := range lib.Snapshot().Problems {
+		if !rejected(p) { // those are in the table
+			a.warn([]string{p.String()})
+		}
+	}
 	return nil
 }
 
@@ -151,13 +164,16 @@ func (c *serversListCmd) table(a *app, lines []serverLine) error {
 	for _, l := range lines {
 		waiting[l.State]++
 		from := cmp.Or(l.Source, "asked for by code")
+		if l.Reason != "" && l.Line > 0 {
+			from += fmt.Sprintf(", line %d", l.Line)
+		}
 		if l.From != "" && l.From != definitions.NameMCPs {
 			from += " (" + l.From + ")"
 		}
 		if n := len(l.Shadowed); n > 0 {
 			from += fmt.Sprintf(", hides %d more", n)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", printable(l.Name), l.Module, cut(l.commandLine(), 60), l.State+l.changes(), printable(from))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", printable(l.Name), l.Module, cut(l.commandLine(), 60), l.State+l.why(), printable(from))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -172,6 +188,14 @@ func (c *serversListCmd) table(a *app, lines []serverLine) error {
 		fmt.Fprintf(a.stdio.Out, "\nTools that changed since they were first seen: 'sallyport tools list NAME' names them, 'sallyport tools show NAME TOOL' shows the change, 'sallyport servers approve NAME' accepts it.\n")
 	}
 	return nil
+}
+
+// why is what there is to say of the state.
+func (l *serverLine) why() string {
+	if l.Reason != "" {
+		return ": " + printable(l.Reason)
+	}
+	return l.changes()
 }
 
 func (l *serverLine) commandLine() string {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"sallyport/internal/hidden"
+	"sallyport/internal/upstream"
 	"sallyport/internal/upstream/definitions"
 )
 
@@ -66,8 +68,22 @@ func (c *serversAddCmd) Run(a *app) error {
 		return err
 	}
 	fmt.Fprintf(a.stdio.Out, "%s is defined in %s. Try it with: sallyport servers test %s\n", printable(c.Name), path, printable(c.Name))
-	if d, ok := lib.Current(true).Get(c.Name); ok && d.File != path {
+	now := lib.Current(true)
+	d, ok := now.Get(c.Name)
+	switch {
+	case !ok: // another process was quicker to remove it
+		return nil
+	case d.File != path:
 		fmt.Fprintf(a.stdio.Err, "sallyport: warning: %s, line %d, defines it too, and counts before it\n", printable(d.File), d.Line)
+		return nil
+	}
+	for _, p := range now.Problems {
+		if p.Server == c.Name && p.File == path {
+			a.warn([]string{p.Reason})
+		}
+	}
+	if err := upstream.Missing(d, upstream.Options{Environ: a.env.list(), Inherit: a.settings.Servers.Inherit}); err != nil {
+		a.warn([]string{"it cannot be started yet: " + hidden.Escape(err.Error())})
 	}
 	return nil
 }

@@ -24,7 +24,11 @@ func (l *Library) Add(name string, entry json.RawMessage) (string, error) {
 	if d, ok := l.Current(true).Get(name); ok && d.Source == definitions.NameMCPs {
 		return "", fmt.Errorf("server %q is %w, in %s", name, ErrExists, d.File)
 	}
-	if _, err := definitions.Parse(name, entry, l.parseOptions(), true); err != nil {
+	d, err := definitions.Parse(name, entry, l.parseOptions(), true)
+	if err == nil && l.config.Check != nil {
+		err = l.config.Check(d)
+	}
+	if err != nil {
 		return "", fmt.Errorf("server %q: %w", name, err)
 	}
 	text, err := definitions.File(name, entry)

@@ -31,6 +31,9 @@ type Config struct {
 	State state.Dir
 	// Grant are patterns of what code may add by itself; see Grants.
 	Grant []string
+	// Check says whether a definition could be started at all; Add refuses what
+	// could not. Nil: everything could.
+	Check func(Definition) error
 	Log   *slog.Logger // nil: nothing is logged
 	// Changed is called when other definitions are in force than before, one
 	// call after another; nil: nobody wants to know.

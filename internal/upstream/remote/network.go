@@ -89,13 +89,32 @@ func (n *Network) parse(text string) (*url.URL, error) {
 		return nil, refuse("the URL contains a variable that is not set")
 	}
 	u.Fragment, u.RawFragment = "", ""
+	return u, n.permits(u)
+}
+
+// permits refuses hosts that no server may have, and plain HTTP to others.
+func (n *Network) permits(u *url.URL) error {
 	if err := checkHost(u.Hostname()); err != nil {
-		return nil, err
+		return err
 	}
 	if u.Scheme == "http" && !isLoopback(u.Hostname()) && !n.allowsPlain(u.Hostname()) {
-		return nil, refuse("plain http to %s would send everything readable over the network: use https, or name the host in servers.plainHttp", u.Hostname())
+		return refuse("plain http to %s would send everything readable over the network: use https, or allow the host with the setting servers.plainHttp (--set servers.plainHttp=%[1]s)", u.Hostname())
 	}
-	return u, nil
+	return nil
+}
+
+// CheckURL says of a definition's URL what a connection would say, as far as that
+// is known before the host is resolved. A host that is still a variable is not
+// judged.
+func CheckURL(text string, plainHTTP []string) error {
+	u, err := url.Parse(text)
+	if err != nil { // its text is the URL
+		return refuse("the URL cannot be read")
+	}
+	if strings.Contains(u.Host, "${") {
+		return nil
+	}
+	return (&Network{plainHTTP: plainHTTP}).permits(u)
 }
 
 func (n *Network) allowsPlain(host string) bool {
