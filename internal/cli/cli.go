@@ -42,28 +42,29 @@ type globals struct {
 	ConfigFile string   `name:"config" help:"Configuration file, in place of ~/.config/sallyport/config.yaml." placeholder:"FILE"`
 	Set        []string `help:"Any setting, such as limits.memory=1g. Can be repeated. 'sallyport config' lists all." sep:"none" placeholder:"KEY=VALUE"`
 	LogLevel   *string  `help:"Least level of log lines on standard error: debug, info, warn or error (${log_level})." placeholder:"LEVEL"`
-	LogFormat  *string  `help:"Form of log lines: text or json (${log_format})." placeholder:"FORM"`
+	LogFormat  *string  `help:"Form of log lines: auto, text or json (${log_format})." placeholder:"FORM"`
 }
 
 // grammar is the command line.
 type grammar struct {
-	globals
+	globals `group:"Flags of every command:"`
 
-	Serve      serveCmd      `cmd:"" help:"Serve run_python to an MCP client on standard input and output."`
-	Run        runCmd        `cmd:"" help:"Run a Python program in a sandbox, without a client."`
-	Doctor     doctorCmd     `cmd:"" help:"Check whether sandboxes run here, how isolation and limits are enforced, and what to fix."`
-	Servers    serversCmd    `cmd:"" help:"Show and test the MCP servers that code can use."`
-	Tools      toolsCmd      `cmd:"" help:"Find and show the tools of all servers."`
-	Sessions   sessionsCmd   `cmd:"" help:"Show and manage sessions: of all your Sallyports, awake and asleep."`
-	Runs       runsCmd       `cmd:"" help:"Show and manage runs on runpod and kaggle."`
-	Image      imageCmd      `cmd:"" help:"Get, load and remove the OCI images that code can run in."`
-	Deploy     deployCmd     `cmd:"" help:"Put workers to work at a service."`
-	Worker     workerCmd     `cmd:"" help:"Work for a service's queue: run other people's jobs in sandboxes."`
-	Memory     memoryCmd     `cmd:"" help:"Show and change what code has kept for later sessions."`
-	SavedTools savedToolsCmd `cmd:"" help:"Show and move the functions that code has saved for later sessions."`
-	Carbon     carbonCmd     `cmd:"" help:"Energy and emissions of what runs: reports, estimates, metrics."`
-	Config     configCmd     `cmd:"" help:"Print the settings in force and where each came from."`
-	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Doctor     doctorCmd     `cmd:"" group:"To begin with:" help:"Check whether sandboxes run here, how isolation and limits are enforced, and what to fix."`
+	Serve      serveCmd      `cmd:"" group:"To begin with:" help:"Serve run_python to an MCP client on standard input and output."`
+	Run        runCmd        `cmd:"" group:"To begin with:" help:"Run a Python program in a sandbox, without a client."`
+	Servers    serversCmd    `cmd:"" group:"What code can use:" help:"Show and test the MCP servers that code can use."`
+	Tools      toolsCmd      `cmd:"" group:"What code can use:" help:"Find and show the tools of all servers."`
+	SavedTools savedToolsCmd `cmd:"" group:"What code can use:" help:"Show and move the functions that code has saved for later sessions."`
+	Memory     memoryCmd     `cmd:"" group:"What code can use:" help:"Show and change what code has kept for later sessions."`
+	Image      imageCmd      `cmd:"" group:"What code can use:" help:"Get, load and remove the OCI images that code can run in."`
+	Sessions   sessionsCmd   `cmd:"" group:"What runs and has run:" help:"Show and manage sessions: of all your Sallyports, awake and asleep."`
+	Runs       runsCmd       `cmd:"" group:"What runs and has run:" help:"Show and manage runs on runpod and kaggle."`
+	Carbon     carbonCmd     `cmd:"" group:"What runs and has run:" help:"Energy and emissions of what runs: reports, estimates, metrics."`
+	Deploy     deployCmd     `cmd:"" group:"Workers:" help:"Put workers to work at a service."`
+	Worker     workerCmd     `cmd:"" group:"Workers:" help:"Work for a service's queue: run other people's jobs in sandboxes."`
+	Config     configCmd     `cmd:"" group:"Settings and help:" help:"Print the settings in force and where each came from."`
+	Version    versionCmd    `cmd:"" group:"Settings and help:" help:"Print the version, as --version does."`
+	Help       helpCmd       `cmd:"" group:"Settings and help:" help:"Print the help of a command."`
 }
 
 // serveGrammar is the part of the grammar with which clients start Sallyport.
@@ -86,6 +87,7 @@ type app struct {
 	env     environment
 	stdio   Stdio
 	grammar *globals
+	daemon  bool // other programs start the command, and keep its log
 
 	// These two are there once configure has been called.
 	settings *settings.Settings
@@ -116,21 +118,17 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 	}
 	var g grammar
 	exited := -1
-	parser, err := kong.New(&g,
-		kong.Name("sallyport"),
-		kong.Description("One guarded gate between an AI agent's Python and everything else: run_python in a hard-isolated, persistent sandbox in which every MCP server is a module."),
-		kong.Writers(stdio.Out, stdio.Err),
-		kong.Exit(func(code int) { exited = code }),
-		kong.NamedMapper("seconds", kong.MapperFunc(decodeSeconds)),
-		kong.Vars(defaultsForHelp()),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-	)
+	parser, err := newParser(&g, stdio, func(code int) { exited = code })
 	if err != nil {
 		fmt.Fprintln(stdio.Err, "sallyport:", err)
 		return exitOurs
 	}
 	if len(args) == 0 {
-		args = []string{"--help"}
+		printStart(stdio.Out)
+		return exitOK
+	}
+	if args[0] == "--version" { // no flag of every command: some have their own
+		args = append([]string{"version"}, args[1:]...)
 	}
 	kctx, err := parser.Parse(args)
 	if exited >= 0 { // --help
@@ -149,6 +147,8 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 // run runs the command that was parsed.
 func run(ctx context.Context, kctx *kong.Context, flags *globals, environ []string, stdio Stdio) int {
 	a := &app{ctx: ctx, env: newEnvironment(environ), stdio: stdio, grammar: flags}
+	command, _, _ := strings.Cut(kctx.Command(), " ")
+	a.daemon = command == "serve" || command == "worker"
 	err := kctx.Run(a)
 	var status exitError
 	var wrong *settings.Error
@@ -185,14 +185,6 @@ func commandOf(err error) string {
 		}
 	}
 	return path
-}
-
-func newLogger(w io.Writer, l settings.Log) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: l.Level}
-	if l.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, opts))
-	}
-	return slog.New(slog.NewTextHandler(w, opts))
 }
 
 // decodeSeconds reads a duration in Go's form, or a number of seconds.

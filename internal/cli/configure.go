@@ -42,7 +42,7 @@ func (a *app) configure(own ...settings.Flag) error {
 	if err != nil {
 		return err
 	}
-	a.log = newLogger(a.stdio.Err, a.settings.Log)
+	a.log = newLogger(a.stdio.Err, a.settings.Log, a.daemon)
 	return nil
 }
 

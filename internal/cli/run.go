@@ -86,6 +86,9 @@ Examples:
 func (c *runCmd) Run(a *app) error {
 	if c.Code == "" && len(c.Program) > 0 && c.Program[0] == "--" {
 		c.Program = c.Program[1:] // it ends the flags, as python's does
+	} else if file := c.file(); strings.HasPrefix(file, "-") && file != "-" {
+		fmt.Fprintf(a.stdio.Err, "sallyport: unknown flag %s\nTry 'sallyport run --help'.\n", hidden.Line(file))
+		return exitError(exitOurs)
 	}
 	code, script, err := c.program(a.stdio.In)
 	if err != nil {

@@ -38,7 +38,7 @@ func (c *serveCmd) Run(a *app) error {
 	server, err := mcpserver.New(mcpserver.Config{
 		Executor:  sys.broker,
 		Logger:    a.log,
-		Version:   readVersion().toClients(),
+		Version:   readVersion().Version,
 		SDKOnly:   c.SDKOnly,
 		Backends:  sys.choices(),
 		RunPod:    a.runpodTools(sys),

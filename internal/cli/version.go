@@ -16,17 +16,6 @@ import (
 // from the build's own record.
 var version = ""
 
-// toClients is the version as every MCP client puts it into its model's context
-// with some revisions of the protocol: a release's own, and short otherwise.
-func (v versionInfo) toClients() string {
-	const untagged = "v0.0.0-"
-	if strings.HasPrefix(v.Version, untagged) {
-		return "dev"
-	}
-	plain, _, _ := strings.Cut(strings.TrimPrefix(v.Version, "v"), "+")
-	return plain
-}
-
 type versionCmd struct {
 	JSON bool `help:"Print JSON." name:"json"`
 }
@@ -40,18 +29,26 @@ type versionInfo struct {
 }
 
 func readVersion() versionInfo {
-	v := versionInfo{
-		Version:  version,
-		Go:       runtime.Version(),
-		Platform: runtime.GOOS + "/" + runtime.GOARCH,
-	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return v
+		info = &debug.BuildInfo{}
+	}
+	return versionOf(version, info)
+}
+
+// versionOf is the version that the linker set, else the one that the go
+// command recorded: the tag of the commit, or a pseudo-version such as
+// 0.0.0-20260102030405-abcdefabcdef+dirty.
+func versionOf(linked string, info *debug.BuildInfo) versionInfo {
+	v := versionInfo{
+		Version:  linked,
+		Go:       runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
 	if v.Version == "" {
 		v.Version = info.Main.Version
 	}
+	v.Version = strings.TrimPrefix(v.Version, "v")
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
 			v.Commit = s.Value
@@ -62,10 +59,19 @@ func readVersion() versionInfo {
 			v.GVisor = d.Version
 		}
 	}
-	if v.Version == "" || v.Version == "(devel)" {
+	if v.Version == "" || v.Version == "(devel)" { // built without version control
 		v.Version = "dev"
 	}
 	return v
+}
+
+// Help implements kong's HelpProvider.
+func (*versionCmd) Help() string {
+	return `Clients and servers get the same version as MCP's serverInfo and clientInfo.
+
+Examples:
+  sallyport --version
+  sallyport version --json | jq -r .version`
 }
 
 // Run implements the command.

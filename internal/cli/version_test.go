@@ -1,17 +1,60 @@
 package cli
 
-import "testing"
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"runtime/debug"
+	"strings"
+	"testing"
+)
 
-func TestVersionToClients(t *testing.T) {
-	for version, want := range map[string]string{
-		"dev":          "dev",
-		"v1.2.3":       "1.2.3",
-		"v1.2.3+dirty": "1.2.3",
-		"v1.2.3-rc.1":  "1.2.3-rc.1",
-		"v0.0.0-20261121195813-ac48fa8c10ef+dirty": "dev",
-	} {
-		if got := (versionInfo{Version: version}).toClients(); got != want {
-			t.Errorf("%s: %s, want %s", version, got, want)
+func TestVersionOf(t *testing.T) {
+	tests := []struct{ linked, built, want string }{
+		{"", "", "dev"},
+		{"", "(devel)", "dev"},
+		{"", "v1.2.3", "1.2.3"},
+		{"", "v1.2.3+dirty", "1.2.3+dirty"},
+		{"", "v1.2.3-rc.1", "1.2.3-rc.1"},
+		{"", "v0.0.0-20261121195813-ac48fa8c10ef+dirty", "0.0.0-20261121195813-ac48fa8c10ef+dirty"},
+		{"v1.2.3", "v0.0.0-20261121195813-ac48fa8c10ef", "1.2.3"},
+	}
+	for _, tt := range tests {
+		info := &debug.BuildInfo{Main: debug.Module{Version: tt.built}}
+		if got := versionOf(tt.linked, info).Version; got != tt.want {
+			t.Errorf("linked %q, built %q: got %s, want %s", tt.linked, tt.built, got, tt.want)
 		}
+	}
+}
+
+// TestVersionIsTheSame: the command line and the server say the same.
+func TestVersionIsTheSame(t *testing.T) {
+	const want = "0.0.0-20261121195813-ac48fa8c10ef+dirty"
+	version = "v" + want
+	t.Cleanup(func() { version = "" })
+	dir := t.TempDir()
+	environ := []string{"HOME=" + dir, "XDG_RUNTIME_DIR=" + dir, "PATH=" + os.Getenv("PATH")}
+	say := func(in string, args ...string) string {
+		t.Helper()
+		var out, errs bytes.Buffer
+		if status := Main(t.Context(), args, environ, Stdio{In: strings.NewReader(in), Out: &out, Err: &errs}); status != exitOK {
+			t.Fatalf("%v: exit status %d: %s", args, status, errs.String())
+		}
+		return out.String()
+	}
+	for _, args := range [][]string{{"--version"}, {"version"}} {
+		if got, _, _ := strings.Cut(say("", args...), " ("); got != "sallyport "+want {
+			t.Errorf("%v: got %q, want %q", args, got, "sallyport "+want)
+		}
+	}
+	var reply struct {
+		Result struct{ ServerInfo struct{ Version string } }
+	}
+	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}` + "\n"
+	if err := json.Unmarshal([]byte(say(hello, "serve")), &reply); err != nil {
+		t.Fatal(err)
+	}
+	if got := reply.Result.ServerInfo.Version; got != want {
+		t.Errorf("serverInfo: got %q, want %q", got, want)
 	}
 }

@@ -287,8 +287,8 @@ func declareRest(s *Settings) []*setting {
 		{key: "log.level", value: level(&s.Log.Level),
 			legacy: "MCP_BRIDGE_LOG_LEVEL", initial: "warn",
 			help: "The least level of log lines, which go to standard error."},
-		{key: "log.format", value: choice(&s.Log.Format, "text", "json"), initial: "text",
-			help: "Form of log lines."},
+		{key: "log.format", value: choice(&s.Log.Format, "auto", "text", "json"), initial: "auto",
+			help: "Form of log lines. `auto` is `text` for serve and worker, and plain messages for the commands that people type."},
 		{key: "debug.gvisor", value: folder(&s.Debug.GVisor), defaults: "none",
 			help: "Folder for gVisor's own debug logs, which are large."},
 	}

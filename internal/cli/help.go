@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"sallyport/internal/hidden"
+	"sallyport/internal/settings"
+)
+
+func newParser(g *grammar, stdio Stdio, exit func(int)) (*kong.Kong, error) {
+	return kong.New(g,
+		kong.Name("sallyport"),
+		kong.Description("One guarded gate between an AI agent's Python and everything else: run_python in a hard-isolated, persistent sandbox in which every MCP server is a module."),
+		kong.Writers(stdio.Out, stdio.Err),
+		kong.Exit(exit),
+		kong.NamedMapper("seconds", kong.MapperFunc(decodeSeconds)),
+		kong.Vars(defaultsForHelp()),
+		kong.Help(printHelp),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, FlagsLast: true, WrapUpperBound: 100}),
+	)
+}
+
+// printHelp prints a command's own flags before those of every command. It
+// changes the model, so nothing can be parsed with it afterwards.
+func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
+	if node := ctx.Selected(); node != nil {
+		node.Group = nil // it is for the list of all commands
+		for up := node.Parent; up != nil; up = up.Parent {
+			node.Flags = append(node.Flags, up.Flags...)
+			up.Flags, up.Group = nil, nil
+		}
+	}
+	return kong.DefaultHelpPrinter(options, ctx)
+}
+
+// printStart prints what to type first.
+func printStart(w io.Writer) {
+	name, path := "sallyport", "sallyport"
+	if self, err := os.Executable(); err == nil {
+		path = self
+		if strings.ContainsRune(path, ' ') {
+			path = `"` + path + `"`
+		}
+		if found, err := exec.LookPath(name); err != nil || !identical(found, self) {
+			name = path
+		}
+	}
+	fmt.Fprintf(w, `Check this machine:   %[1]s doctor
+Connect Claude Code:  claude mcp add --scope user sallyport -- %[2]s serve
+Run a program:        %[1]s run -c "print(6 * 7)"
+`, name, path)
+}
+
+// identical reports whether two paths lead to one file.
+func identical(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
+}
+
+type helpCmd struct {
+	Command []string `arg:"" optional:"" help:"The command, and its subcommand."`
+}
+
+// Help implements kong's HelpProvider.
+func (*helpCmd) Help() string {
+	return `Prints what --help after the command prints; without a command, the list of all commands.
+
+Examples:
+  sallyport help
+  sallyport help run
+  sallyport help servers add`
+}
+
+// Run implements the command.
+func (c *helpCmd) Run(a *app, kctx *kong.Context) error {
+	node := kctx.Model.Node
+	var path []string
+	for _, word := range c.Command {
+		var names []string
+		var next *kong.Node
+		for _, child := range node.Children {
+			names = append(names, child.Name)
+			if child.Name == word || slices.Contains(child.Aliases, word) {
+				next = child
+			}
+		}
+		if next == nil {
+			return c.unknown(a, path, word, names)
+		}
+		node, path = next, append(path, next.Name)
+	}
+	asked, err := kong.Trace(kctx.Kong, append(path, "--help"))
+	if err != nil {
+		return err
+	}
+	return asked.PrintUsage(false)
+}
+
+// unknown reports that a command has no such subcommand.
+func (*helpCmd) unknown(a *app, path []string, word string, names []string) error {
+	before := strings.Join(append([]string{"sallyport"}, path...), " ")
+	text := fmt.Sprintf("there is no command '%s %s'", before, hidden.Line(word))
+	if near, ok := settings.Nearest(word, names, "-"); ok {
+		text += fmt.Sprintf("; did you mean '%s %s'?", before, near)
+	}
+	fmt.Fprintf(a.stdio.Err, "sallyport: %s\nTry '%s --help'.\n", text, before)
+	return exitError(exitUsage)
+}
+
+// Help implements kong's HelpProvider.
+func (*serversCmd) Help() string {
+	return `Without a subcommand, lists the servers.
+
+Examples:
+  sallyport servers
+  sallyport servers add filesystem -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+  sallyport servers test filesystem`
+}
+
+// Help implements kong's HelpProvider.
+func (*toolsCmd) Help() string {
+	return `Examples:
+  sallyport tools list github
+  sallyport tools search "create an issue"`
+}
+
+// Help implements kong's HelpProvider.
+func (*sessionsCmd) Help() string {
+	return `Without a subcommand, lists the sessions.
+
+Examples:
+  sallyport sessions
+  sallyport sessions logs work`
+}
+
+// Help implements kong's HelpProvider.
+func (*runsCmd) Help() string {
+	return `Without a subcommand, lists the runs.
+
+Examples:
+  sallyport runs
+  sallyport runs wait ID`
+}
+
+// Help implements kong's HelpProvider.
+func (*imageCmd) Help() string {
+	return `Without a subcommand, lists the images.
+
+Examples:
+  sallyport image pull python:3.14-slim
+  sallyport run --set image=python:3.14-slim -c 'import sys; sys.version'`
+}
+
+// Help implements kong's HelpProvider.
+func (*deployCmd) Help() string {
+	return `Example:
+  sallyport deploy runpod --image docker.io/you/sallyport-worker:1 --dry-run`
+}
+
+// Help implements kong's HelpProvider.
+func (*workerCmd) Help() string {
+	return `Example:
+  sallyport worker runpod --test-input '{"input": {"code": "print(6 * 7)"}}'`
+}
+
+// Help implements kong's HelpProvider.
+func (*memoryCmd) Help() string {
+	return `Without a subcommand, lists what is kept.
+
+Examples:
+  sallyport memory
+  sallyport memory get greeting`
+}
+
+// Help implements kong's HelpProvider.
+func (*savedToolsCmd) Help() string {
+	return `Without a subcommand, lists the saved tools.
+
+Examples:
+  sallyport saved-tools
+  sallyport saved-tools show report`
+}
+
+// Help implements kong's HelpProvider.
+func (*carbonCmd) Help() string {
+	return `Without a subcommand, reports what has run.
+
+Examples:
+  sallyport carbon
+  sallyport carbon report --by server --since 7d`
+}
