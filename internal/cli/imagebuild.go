@@ -231,13 +231,13 @@ func (c *imageBuildCmd) write(a *app, tag image.Name, built *build.Image, dir st
 	return nil
 }
 
-// afterMeter ends the meter's line before something else is written.
+// afterMeter clears the meter's line before something else is written.
 type afterMeter struct {
 	meter *meter
 	w     io.Writer
 }
 
 func (o *afterMeter) Write(p []byte) (int, error) {
-	o.meter.end()
+	o.meter.pause()
 	return o.w.Write(p)
 }

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -250,15 +251,27 @@ func TestBound(t *testing.T) {
 	}
 }
 
+// TestMeter: without a terminal quick work says nothing, and long work one line
+// every ten seconds.
 func TestMeter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		m := (&app{stdio: Stdio{Err: &b}}).meter("x")
+		for i := range 180 {
+			m.tell("pulling", int64(i)*1e6, 300e6)
+			time.Sleep(150 * time.Millisecond)
+		}
+		m.end()
+		time.Sleep(time.Minute)
+		if got, want := b.String(), "x: pulling, 66.0 of 300.0 MB\nx: pulling, 133.0 of 300.0 MB\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
 	var b bytes.Buffer
 	m := (&app{stdio: Stdio{Err: &b}}).meter("x")
-	for i := range 100 {
-		m.tell("pulling", int64(i)*1e6, 100e6)
-	}
-	m.tell("unpacking", 0, 0)
+	m.tell("pulling", 1, 2)
 	m.end()
-	if b.String() != "x: pulling, 0.0 of 100.0 MB\nx: unpacking\n" {
-		t.Errorf("%q", b.String())
+	if b.Len() != 0 {
+		t.Errorf("got %q, want nothing of quick work", b.String())
 	}
 }
