@@ -90,7 +90,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want.Output.Mode = "compact"
 	want.Carbon = settings.Carbon{Enabled: true, Method: "sallyport", Intensity: -1, PUE: 1, MapsURL: "https://api.electricitymaps.com", Dashboard: "auto", Keep: 9600 * time.Hour}
-	want.Log = settings.Log{Level: slog.LevelWarn, Format: "text"}
+	want.Log = settings.Log{Level: slog.LevelWarn, Format: "auto"}
 	compare(t, *s, want)
 	if f := s.File(); f.Path != "/home/u/.config/sallyport/config.yaml" || f.Read {
 		t.Errorf("file %+v", f)
