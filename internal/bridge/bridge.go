@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"sync/atomic"
 
 	"sallyport/internal/catalog"
+	"sallyport/internal/hidden"
 	"sallyport/internal/pins"
 	"sallyport/internal/policy"
 	"sallyport/internal/upstream"
@@ -108,8 +110,23 @@ type Bridge struct {
 	mu    sync.Mutex
 	cache map[string]*described
 	saved *catalog.Listing // the saved tools when they were last looked at
+	// unsure are the servers, by the key of their pins, whose last comparison
+	// with what was accepted failed.
+	unsure map[string]error
+	// hides are the prompts and resources of each server with hidden characters,
+	// and hidesTold those, and the tools, that were reported.
+	hides     map[string][]string
+	hidesTold map[string]string
+	// looked are the servers whose prompts and resources were compared.
+	looked map[serverKind]Offers
 	// failures are the last one of each server that was logged.
 	failures map[string]string
+}
+
+// serverKind is one list of a server.
+type serverKind struct {
+	server string
+	kind   pins.Kind
 }
 
 // view is what there is at one time. It is not changed; a new one takes its
@@ -124,7 +141,6 @@ type view struct {
 type described struct {
 	tools      []upstream.Tool
 	report     pins.Report // of the same tools
-	told       atomic.Bool // that there are hidden characters
 	definition Definition
 }
 
@@ -141,9 +157,10 @@ func New(config Config) (*Bridge, error) {
 	}
 	own := config.Catalog == nil
 	if own {
-		config.Catalog = catalog.New(catalog.Config{Source: NewListable(config.Source, config.Policy, nil), Log: config.Log})
+		config.Catalog = catalog.New(catalog.Config{Source: NewListable(config.Source, config.Policy, nil, config.Pins, config.Log), Log: config.Log})
 	}
-	b := &Bridge{config: config, catalog: config.Catalog, own: own, log: config.Log, cache: map[string]*described{}, failures: map[string]string{}}
+	b := &Bridge{config: config, catalog: config.Catalog, own: own, log: config.Log, cache: map[string]*described{}, failures: map[string]string{},
+		unsure: map[string]error{}, hides: map[string][]string{}, hidesTold: map[string]string{}, looked: map[serverKind]Offers{}}
 	b.current(false)
 	return b, nil
 }
@@ -179,7 +196,7 @@ func (b *Bridge) current(again bool) *view {
 	for _, d := range b.config.Source.Definitions() {
 		v.servers[d.Name] = d
 		if !d.Disabled && d.Offer == "" && b.config.Policy.CheckServer(d.Name) == nil {
-			v.discovered = append(v.discovered, wire.ServerInfo{Name: d.Name, Alias: d.Alias, Description: d.Description})
+			v.discovered = append(v.discovered, wire.ServerInfo{Name: d.Name, Alias: d.Alias, Description: hidden.Strip(d.Description)})
 		}
 	}
 	if v.discovered == nil && have != nil && have.discovered != nil {
@@ -189,6 +206,9 @@ func (b *Bridge) current(again bool) *view {
 		if _, ok := v.servers[name]; !ok {
 			delete(b.cache, name)
 			delete(b.failures, name)
+			delete(b.hides, name)
+			delete(b.hidesTold, name)
+			maps.DeleteFunc(b.looked, func(k serverKind, _ Offers) bool { return k.server == name })
 		}
 	}
 	b.view.Store(v)
@@ -261,13 +281,13 @@ func (b *Bridge) describe(ctx context.Context, name string) (Definition, error) 
 	c := b.cache[name]
 	b.mu.Unlock()
 	if c != nil && same(c.tools, tools) &&
-		c.definition.Alias == d.Alias && c.definition.Description == d.Description && c.definition.Cwd == d.Dir &&
+		c.definition.Alias == d.Alias && c.definition.Description == hidden.Strip(d.Description) && c.definition.Cwd == d.Dir &&
 		(c.report.Quiet() || c.report.Same(b.status(Pinned(d)))) {
 		return c.definition, nil
 	}
 	report := b.observe(d, server, tools)
 	definition := Definition{Server: wire.Server{
-		Name: d.Name, Alias: d.Alias, Description: d.Description, Cwd: d.Dir,
+		Name: d.Name, Alias: d.Alias, Description: hidden.Strip(d.Description), Cwd: d.Dir,
 		Tools: make([]wire.Tool, len(tools)),
 	}}
 	for i, t := range tools {
@@ -276,7 +296,7 @@ func (b *Bridge) describe(ctx context.Context, name string) (Definition, error) 
 			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema,
 		}
 	}
-	definition.Tools = b.acceptedTools(Pinned(d), report, definition.Tools)
+	definition.Tools = b.acceptedTools(Pinned(d), definition.Tools)
 	definition.Version = version(&definition.Server)
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -65,8 +65,16 @@ func (s *stubServer) CallTool(ctx context.Context, tool string, arguments json.R
 func tool(name, description string) upstream.Tool {
 	return upstream.Tool{
 		Name: name, Alias: upstream.ToolAlias(name), Description: description,
-		InputSchema: json.RawMessage(`{"type":"object"}`), Raw: json.RawMessage(`{"name":"` + name + `"}`),
+		InputSchema: json.RawMessage(`{"type":"object"}`), Raw: rawTool(name, description),
 	}
+}
+
+func rawTool(name, description string) json.RawMessage {
+	raw, err := json.Marshal(map[string]any{"name": name, "description": description, "inputSchema": map[string]string{"type": "object"}})
+	if err != nil {
+		panic(err)
+	}
+	return raw
 }
 
 func newStub() *stub {
@@ -188,7 +196,7 @@ func TestCalls(t *testing.T) {
 		{"arguments that are a list", "call_tool", `{"server":"fs","tool":"x","arguments":[]}`, "invalid: Arguments must be an object"},
 		{"no object", "call_tool", `[]`, "invalid: the request must be an object"},
 		{"nothing", "call_tool", ``, "invalid: the request must be an object"},
-		{"list", "list_tools", `{"server":"fs"}`, `[{"name":"read-file"},{"name":"write_file"}]`},
+		{"list", "list_tools", `{"server":"fs"}`, `[{"description":"reads a file","inputSchema":{"type":"object"},"name":"read-file"},{"description":"writes","inputSchema":{"type":"object"},"name":"write_file"}]`},
 		{"list without a grant", "list_tools", `{"server":"git"}`, "denied: Server 'git' is not available"},
 		{"load what is not allowed", "load_server", `{"name":"secret"}`, "denied: not allowed by the policy"},
 		{"load what is disabled", "load_server", `{"name":"off"}`, "denied: disabled"},

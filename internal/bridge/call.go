@@ -163,18 +163,23 @@ func (x *Execution) listTools(ctx context.Context, raw json.RawMessage) (json.Ra
 	if err != nil {
 		return nil, err
 	}
+	return joined(told), nil
+}
+
+// joined is an array of these elements.
+func joined(elements []json.RawMessage) json.RawMessage {
 	size := 2
-	for _, raw := range told {
+	for _, raw := range elements {
 		size += len(raw) + 1
 	}
 	list := append(make([]byte, 0, size), '[')
-	for i, raw := range told {
+	for i, raw := range elements {
 		if i > 0 {
 			list = append(list, ',')
 		}
 		list = append(list, raw...)
 	}
-	return append(list, ']'), nil
+	return append(list, ']')
 }
 
 func (x *Execution) loadServer(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,45 +16,45 @@ import (
 	"sallyport/internal/wire"
 )
 
-// observe compares a server's tools with what the user accepted, and then gives
-// them to the catalog. Where changes are refused, and it cannot be told what was
-// accepted, all tools are new.
+// observe compares a server's tools and instructions with what the user
+// accepted, and then gives them to the catalog. Where changes are refused, and
+// what was accepted is not known, all tools are new.
 func (b *Bridge) observe(d upstream.Definition, s Server, tools []upstream.Tool) pins.Report {
 	defer b.catalog.Learn(d.Name, ListingOf(s, tools))
-	if b.config.Pins == nil {
-		return pins.Report{}
-	}
-	seen := make([]pins.Tool, len(tools))
-	for i := range tools {
-		t := &tools[i]
-		seen[i] = pins.Tool{Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.InputSchema, OutputSchema: t.OutputSchema}
-	}
-	report, err := b.config.Pins.Check(Pinned(d), seen)
-	if err != nil {
-		b.log.Warn("pins: what the tools of a server were cannot be told", "server", d.Name, "error", err)
-		if b.config.RefuseChanged {
-			report = pins.Report{Hidden: report.Hidden}
-			for i := range tools {
-				report.New = append(report.New, tools[i].Name)
-			}
+	report, err := b.compare(d, Said(s, tools)...)
+	if err != nil && b.config.RefuseChanged {
+		report = pins.Report{Hidden: report.Hidden}
+		for i := range tools {
+			report.New = append(report.New, tools[i].Name)
 		}
 	}
 	return report
 }
 
-// Observer tells the pins what the catalog's own look at a server found.
-func Observer(book *pins.Book, warn func(server string, err error)) func(catalog.Server, *catalog.Listing) {
-	return func(s catalog.Server, l *catalog.Listing) {
-		seen := make([]pins.Tool, len(l.Tools))
-		for i := range l.Tools {
-			t := &l.Tools[i]
-			seen[i] = pins.Tool{Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.InputSchema, OutputSchema: t.OutputSchema}
-		}
-		if _, err := book.Check(pins.Server{Name: s.Name, Key: s.Program}, seen); err != nil {
-			warn(s.Name, err)
+// compare compares what a server says with what was accepted. When that fails,
+// nothing counts as accepted until it succeeds.
+func (b *Bridge) compare(d upstream.Definition, all ...pins.Listed) (pins.Report, error) {
+	if b.config.Pins == nil {
+		return pins.Report{}, nil
+	}
+	s := Pinned(d)
+	report, err := b.config.Pins.Check(s, all...)
+	if err != nil {
+		b.log.Warn("pins: what a server says cannot be compared with what was accepted", "server", d.Name, "error", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unsure[s.Key] = err
+	for _, name := range report.OtherHidden {
+		if !slices.Contains(b.hides[d.Name], name) && len(b.hides[d.Name]) < maxHides {
+			b.hides[d.Name] = append(b.hides[d.Name], name)
 		}
 	}
+	return report, err
 }
+
+// maxHides bounds what is remembered of hidden characters in what is no tool.
+const maxHides = 20
 
 // status is how a server's tools stand to what was accepted.
 func (b *Bridge) status(s pins.Server) pins.Report {
@@ -66,6 +67,12 @@ func (b *Bridge) checked(s pins.Server) (pins.Report, error) {
 	if b.config.Pins == nil {
 		return pins.Report{}, nil
 	}
+	b.mu.Lock()
+	err := b.unsure[s.Key]
+	b.mu.Unlock()
+	if err != nil {
+		return pins.Report{}, err
+	}
 	report, err := b.config.Pins.Status(s)
 	if errors.Is(err, state.ErrNoPlace) { // nothing to compare with, now or ever
 		err = nil
@@ -75,7 +82,7 @@ func (b *Bridge) checked(s pins.Server) (pins.Report, error) {
 
 // warning is what a document says of a tool that is not as it was accepted.
 func (b *Bridge) warning(s catalog.Server, tool string) string {
-	report := b.status(pins.Server{Name: s.Name, Key: s.Program})
+	report := b.status(pinned(s))
 	switch {
 	case slices.Contains(report.Changed, tool) && b.config.RefuseChanged:
 		return "the server describes this tool otherwise now: it is refused until the user approves it"
@@ -85,15 +92,32 @@ func (b *Bridge) warning(s catalog.Server, tool string) string {
 	return ""
 }
 
-// accepted is an entry as code may read it: where changes are refused, tools
-// in the form that was accepted, and none that are new.
-func (b *Bridge) accepted(e catalog.Entry) catalog.Entry {
+// vetted returns a function that says in which form an item may be read: as the
+// server says it now (nil, true), in another form, or not at all (nil, false).
+func (b *Bridge) vetted(s pins.Server) func(kind pins.Kind, name string) (*pins.Form, bool) {
 	if !b.config.RefuseChanged {
-		return e
+		return func(pins.Kind, string) (*pins.Form, bool) { return nil, true }
 	}
-	if report, err := b.checked(pins.Server{Name: e.Name, Key: e.Program}); err == nil && report.Quiet() {
-		return e
+	report, err := b.checked(s)
+	return func(kind pins.Kind, name string) (*pins.Form, bool) {
+		changed, added := report.Changed, report.New
+		if kind != pins.Tool {
+			changed, added = report.OtherChanged, report.OtherNew
+		}
+		label := kind.Label(name)
+		switch {
+		case err != nil || slices.Contains(added, label):
+			return nil, false
+		case slices.Contains(changed, label):
+			form, _, err := b.config.Pins.Form(s, kind, name)
+			return form, err == nil && form != nil
+		}
+		return nil, true
 	}
+}
+
+// accepted is an entry as code may read it.
+func (b *Bridge) accepted(e catalog.Entry) catalog.Entry {
 	listing := *e.Listing
 	listing.Tools = nil
 	for i := range e.Listing.Tools {
@@ -107,52 +131,56 @@ func (b *Bridge) accepted(e catalog.Entry) catalog.Entry {
 
 // acceptedTool is accepted for one tool; nil: there is no such tool.
 func (b *Bridge) acceptedTool(s catalog.Server, t *catalog.Tool) *catalog.Tool {
-	if !b.config.RefuseChanged {
-		return t
-	}
-	server := pins.Server{Name: s.Name, Key: s.Program}
-	report, err := b.checked(server)
-	if !slices.Contains(report.Changed, t.Name) {
-		if err != nil || slices.Contains(report.New, t.Name) {
+	form, ok := b.vetted(pinned(s))(pins.Tool, t.Name)
+	if !ok || form == nil {
+		if !ok {
 			return nil
 		}
 		return t
-	}
-	form, _, err := b.config.Pins.Form(server, t.Name)
-	if err != nil || form == nil {
-		return nil
 	}
 	was := *t
 	was.Title, was.Description, was.InputSchema, was.OutputSchema = form.Title, form.Description, form.Input, form.Output
 	return &was
 }
 
-// acceptedTools is acceptedTool for what is defined in a sandbox.
-func (b *Bridge) acceptedTools(s pins.Server, report pins.Report, tools []wire.Tool) []wire.Tool {
-	for i := range tools {
-		tools[i].Description = hidden.Strip(tools[i].Description)
-	}
-	if !b.config.RefuseChanged || report.Quiet() {
-		return tools
-	}
+// acceptedTools is acceptedTool for what is defined in a sandbox, without hidden
+// characters.
+func (b *Bridge) acceptedTools(s pins.Server, tools []wire.Tool) []wire.Tool {
+	vetted := b.vetted(s)
 	kept := tools[:0]
 	for _, t := range tools {
-		if slices.Contains(report.New, t.Name) {
+		form, ok := vetted(pins.Tool, t.Name)
+		if !ok {
 			continue
 		}
-		if slices.Contains(report.Changed, t.Name) {
-			form, _, err := b.config.Pins.Form(s, t.Name)
-			if err != nil || form == nil {
-				continue
-			}
-			t.Description, t.InputSchema, t.OutputSchema = hidden.Strip(form.Description), form.Input, form.Output
-			if len(t.InputSchema) == 0 {
-				t.InputSchema = json.RawMessage(`{"type":"object"}`)
-			}
+		if form != nil {
+			t.Description, t.InputSchema, t.OutputSchema = form.Description, form.Input, form.Output
 		}
+		if len(t.InputSchema) == 0 {
+			t.InputSchema = anyObject
+		}
+		t.Description = hidden.Strip(t.Description)
+		t.InputSchema, t.OutputSchema = hidden.StripJSON(t.InputSchema, hidden.Schema), hidden.StripJSON(t.OutputSchema, hidden.Schema)
 		kept = append(kept, t)
 	}
 	return kept
+}
+
+var anyObject = json.RawMessage(`{"type":"object"}`)
+
+// about is what a server is for, as code may read it.
+func (b *Bridge) about(e *catalog.Entry) string {
+	if e.Description != "" {
+		return e.About()
+	}
+	form, ok := b.vetted(pinned(e.Server))(pins.Instructions, "")
+	switch {
+	case !ok:
+		return ""
+	case form == nil:
+		return e.About()
+	}
+	return catalog.Line(cmp.Or(form.Description, form.Title))
 }
 
 // permit refuses the call of a tool that is not as it was accepted, where that
@@ -196,13 +224,7 @@ func (x *Execution) note(text string) {
 // search left out, and granted servers whose tools are not as they were.
 func (x *Execution) Notes() []string {
 	for _, name := range x.Granted() {
-		x.bridge.mu.Lock()
-		c := x.bridge.cache[name]
-		x.bridge.mu.Unlock()
-		if c == nil || c.report.Quiet() && (len(c.report.Hidden) == 0 || c.told.Swap(true)) {
-			continue // what is hidden is taken out: that is told once
-		}
-		if text := changes(name, c.report, x.bridge.config.RefuseChanged); text != "" {
+		if text := x.bridge.changesOf(name); text != "" {
 			x.note(text)
 		}
 	}
@@ -211,18 +233,48 @@ func (x *Execution) Notes() []string {
 	return slices.Clone(x.notes)
 }
 
+// changesOf is what a result says of a server. Hidden characters, which are
+// removed, are reported once.
+func (b *Bridge) changesOf(name string) string {
+	b.mu.Lock()
+	c := b.cache[name]
+	b.mu.Unlock()
+	if c == nil {
+		return ""
+	}
+	report := c.report
+	if d, ok := b.current(false).servers[name]; ok {
+		if now, err := b.checked(Pinned(d)); err == nil {
+			report.OtherChanged, report.OtherNew = now.OtherChanged, now.OtherNew
+		}
+	}
+	b.mu.Lock()
+	report.OtherHidden = slices.Clone(b.hides[name])
+	hides := strings.Join(slices.Concat(report.Hidden, report.OtherHidden), "\n")
+	again := b.hidesTold[name] == hides
+	b.hidesTold[name] = hides
+	b.mu.Unlock()
+	if report.Quiet() && again {
+		return ""
+	}
+	return changes(name, report, b.config.RefuseChanged)
+}
+
 // changes says what of a server's tools is not as it was. New tools are no
 // change of what was accepted and are told where they are refused.
 func changes(server string, r pins.Report, refused bool) string {
 	var parts []string
-	if len(r.Changed) > 0 {
-		parts = append(parts, "changed what it says of "+some(r.Changed)+" since you first saw it")
+	if changed := slices.Concat(r.Changed, r.OtherChanged); len(changed) > 0 {
+		parts = append(parts, "changed what it says of "+some(changed)+" since you first saw it")
 	}
 	if len(r.New) > 0 && refused {
 		parts = append(parts, "has new tools ("+some(r.New)+")")
 	}
-	if len(r.Hidden) > 0 {
-		parts = append(parts, "hides characters in "+some(r.Hidden))
+	if len(r.OtherNew) > 0 && refused {
+		parts = append(parts, "offers something new ("+some(r.OtherNew)+")")
+	}
+	if hides := slices.Concat(r.Hidden, r.OtherHidden); len(hides) > 0 {
+		parts = append(parts, "hides characters in "+some(hides))
 	}
 	if len(parts) == 0 {
 		return ""

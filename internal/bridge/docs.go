@@ -64,15 +64,16 @@ func (x *Execution) describeTool(s catalog.Server, t *catalog.Tool, how detail) 
 	} else {
 		d.Description = t.Summary()
 	}
+	input := hidden.StripJSON(t.InputSchema, hidden.Schema)
 	switch {
-	case saved && len(t.InputSchema) == 0:
+	case saved && len(input) == 0:
 	case how == brief:
-		d.Signature = signature.Brief(t.InputSchema)
+		d.Signature = signature.Brief(input)
 	default:
-		d.Signature = signature.Whole(t.InputSchema, t.OutputSchema)
+		d.Signature = signature.Whole(input, hidden.StripJSON(t.OutputSchema, hidden.Schema))
 	}
 	if how == full {
-		d.InputSchema = t.InputSchema
+		d.InputSchema = input
 	}
 	if !saved {
 		d.Warning = x.bridge.warning(s, t.Name)
@@ -283,7 +284,7 @@ type serverLine struct {
 func (x *Execution) discovered() (json.RawMessage, error) {
 	lines := []serverLine{}
 	for _, e := range x.bridge.catalog.Entries() {
-		line := serverLine{Name: e.Name, Description: e.About()}
+		line := serverLine{Name: e.Name, Description: x.bridge.about(&e)}
 		if e.Failure != nil {
 			line.Problem = reason(e.Failure)
 		}

@@ -8,6 +8,7 @@ import (
 	"sallyport/internal/hidden"
 	"sallyport/internal/upstream"
 	"sallyport/internal/upstream/jsonrpc"
+	"sallyport/internal/wire"
 )
 
 // Failure is a failure of a server as code and its agent may read it: the
@@ -31,6 +32,10 @@ func (f *Failure) Details() string { return f.cause.Error() }
 func (b *Bridge) failed(ctx context.Context, server string, err error, granted bool) error {
 	if err == nil || ctx.Err() != nil {
 		return err
+	}
+	var ready *wire.CallError
+	if errors.As(err, &ready) {
+		return err // the server was not asked
 	}
 	var answered *jsonrpc.Error
 	if granted && errors.As(err, &answered) && !errors.Is(err, upstream.ErrStart) {

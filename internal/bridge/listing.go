@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"slices"
 	"sync"
 
 	"sallyport/internal/catalog"
@@ -32,6 +34,8 @@ type Listable struct {
 	source Source
 	policy *policy.Policy
 	secret []byte
+	pins   *pins.Book
+	log    *slog.Logger
 
 	mu      sync.Mutex
 	version uint64
@@ -39,9 +43,10 @@ type Listable struct {
 }
 
 // NewListable makes one. Secret keeps the names that definitions get from
-// telling what is in them.
-func NewListable(source Source, p *policy.Policy, secret []byte) *Listable {
-	return &Listable{source: source, policy: p, secret: secret}
+// telling what is in them. What servers say is compared with the pins, if there
+// are any, before anybody reads it.
+func NewListable(source Source, p *policy.Policy, secret []byte, book *pins.Book, log *slog.Logger) *Listable {
+	return &Listable{source: source, policy: p, secret: secret, pins: book, log: log}
 }
 
 // Servers implements [catalog.Source].
@@ -117,12 +122,23 @@ func (l *Listable) List(ctx context.Context, name string) (*catalog.Listing, err
 			return err
 		}
 		listing = ListingOf(s, tools)
+		all := Said(s, tools)
 		if offers, ok := s.(Offers); ok {
-			// That it offers none, or does not tell them, is no trouble.
-			resources, _ := offers.Resources(ctx)
-			prompts, _ := offers.Prompts(ctx)
-			listing.Resources, listing.Prompts = items(resources), items(prompts)
+			for _, kind := range []pins.Kind{pins.Resource, pins.Template, pins.Prompt} {
+				raw, err := offeredList(ctx, offers, kind)
+				if err != nil {
+					continue // that it does not tell them is no trouble
+				}
+				all = append(all, itemsOf(kind, raw))
+				switch kind {
+				case pins.Resource:
+					listing.Resources = items(raw)
+				case pins.Prompt:
+					listing.Prompts = items(raw)
+				}
+			}
 		}
+		l.compare(name, all)
 		return nil
 	}
 	if lender, ok := l.source.(Lender); ok {
@@ -134,6 +150,39 @@ func (l *Listable) List(ctx context.Context, name string) (*catalog.Listing, err
 		err = look(s)
 	}
 	return listing, err
+}
+
+// compare compares what a server says with what was accepted.
+func (l *Listable) compare(name string, all []pins.Listed) {
+	servers := l.Servers()
+	i := slices.IndexFunc(servers, func(s catalog.Server) bool { return s.Name == name })
+	if i < 0 || l.pins == nil {
+		return
+	}
+	if _, err := l.pins.Check(pinned(servers[i]), all...); err != nil {
+		l.log.Warn("pins: what a server says cannot be compared with what was accepted", "server", name, "error", err)
+	}
+}
+
+func pinned(s catalog.Server) pins.Server { return pins.Server{Name: s.Name, Key: s.Program} }
+
+// Said is what a running server that has these tools says of them and of itself.
+func Said(s Server, tools []upstream.Tool) []pins.Listed {
+	listed := pins.Listed{Kind: pins.Tool, Items: make([]pins.Item, len(tools))}
+	for i := range tools {
+		t := &tools[i]
+		it, _ := pins.ItemOf(pins.Tool, t.Raw)
+		listed.Items[i] = pins.Item{
+			Name: t.Name, Title: t.Title, Description: t.Description,
+			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema, Rest: it.Rest,
+		}
+	}
+	all := []pins.Listed{listed}
+	if known, ok := s.(interface{ Info() upstream.Info }); ok {
+		info := known.Info()
+		all = append(all, pins.Listed{Kind: pins.Instructions, Items: []pins.Item{{Title: info.Server.Title, Description: info.Instructions}}})
+	}
+	return all
 }
 
 // ListingOf is what is known of a running server that has these tools.

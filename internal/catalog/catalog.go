@@ -56,8 +56,6 @@ type Config struct {
 	// Quiet is how long nothing must have been asked for, after Start, until
 	// the background work begins (5 s).
 	Quiet time.Duration
-	// Observe is told of every list that is taken from a server.
-	Observe func(Server, *Listing)
 }
 
 // parallel is how many servers are listed at a time in the background. A start

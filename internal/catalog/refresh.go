@@ -284,10 +284,6 @@ func (c *Catalog) fly(s Server, force bool) error {
 		return err
 	}
 	c.did(s, did)
-	// First, so that nobody reads what has not been looked at; and all of it.
-	if c.config.Observe != nil {
-		c.config.Observe(s, listing)
-	}
 	c.took(s, listing)
 	return nil
 }

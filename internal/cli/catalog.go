@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,29 +25,23 @@ func (u userServers) Borrow(ctx context.Context, name string, use func(bridge.Se
 type knowledge struct {
 	catalog *catalog.Catalog
 	pins    *pins.Book
-	// observe compares a list of tools with the pins.
-	observe func(catalog.Server, *catalog.Listing)
 }
 
 // remember opens what is remembered of the servers of a source.
 func (a *app) remember(s *system, source bridge.Source) knowledge {
 	dir := state.At(a.settings.StateDir)
 	k := knowledge{pins: pins.Open(dir.Sub("pins"), a.log)}
-	k.observe = bridge.Observer(k.pins, func(server string, err error) {
-		a.log.Warn("pins: what the tools of a server were cannot be told", "server", server, "error", err)
-	})
 	secret, err := catalog.Secret(dir.Sub("catalog"))
 	if err != nil {
 		a.log.Warn("what is known of servers cannot be kept", "error", err)
 	}
 	k.catalog = catalog.New(catalog.Config{
-		Source:  bridge.NewListable(source, s.policy, secret),
+		Source:  bridge.NewListable(source, s.policy, secret, k.pins, a.log),
 		Dir:     dir.Sub("catalog"),
 		Log:     a.log,
 		Refresh: catalog.Refresh(a.settings.Catalog.Refresh),
 		MaxAge:  a.settings.Catalog.MaxAge,
 		Timeout: a.settings.Servers.StartTimeout + 30*time.Second,
-		Observe: k.observe,
 	})
 	return k
 }
@@ -83,6 +76,7 @@ func (a *app) markChanges(lines []serverLine, snapshot *library.Snapshot) {
 		if d, ok := snapshot.Get(lines[i].Name); ok {
 			report := a.toolChanges(d)
 			lines[i].ChangedTools, lines[i].NewTools = report.Changed, report.New
+			lines[i].ChangedOthers, lines[i].NewOthers = report.OtherChanged, report.OtherNew
 		}
 	}
 }
@@ -95,6 +89,9 @@ func (l *serverLine) changes() string {
 	}
 	if n := len(l.NewTools); n > 0 {
 		text += ", " + count(n, "tool") + " new"
+	}
+	if n := len(l.ChangedOthers) + len(l.NewOthers); n > 0 {
+		text += fmt.Sprintf(", %d of instructions, prompts and resources changed or new", n)
 	}
 	return text
 }
@@ -111,12 +108,12 @@ func (a *app) approveChanges(snapshot *library.Snapshot, name string, yes bool) 
 		return false, nil
 	}
 	book := pins.Open(state.At(a.settings.StateDir).Sub("pins"), a.log)
-	for _, tool := range slices.Concat(report.Changed, report.New) {
-		accepted, seen, err := book.Form(bridge.Pinned(d), tool)
+	for _, name := range report.Differences() {
+		text, err := book.Difference(bridge.Pinned(d), name)
 		if err != nil {
 			return false, err
 		}
-		fmt.Fprintf(a.stdio.Out, "%s\n%s\n", printable(tool), pins.Diff(accepted, seen))
+		fmt.Fprintf(a.stdio.Out, "%s\n%s\n", printable(name), text)
 	}
 	if !yes && !a.agreed("Accept this?") {
 		return false, errors.New("nothing was accepted; --yes accepts without a question")

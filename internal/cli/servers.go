@@ -81,6 +81,9 @@ type serverLine struct {
 	// Tools that are not as they were when they were first seen.
 	ChangedTools []string `json:"changedTools,omitempty"`
 	NewTools     []string `json:"newTools,omitempty"`
+	// ChangedOthers and NewOthers are instructions, prompts and resources.
+	ChangedOthers []string `json:"changedOthers,omitempty"`
+	NewOthers     []string `json:"newOthers,omitempty"`
 }
 
 func serverLineOf(d upstream.Definition, alias string) serverLine {
@@ -272,6 +275,7 @@ func (c *serversShowCmd) Run(a *app) error {
 	l := serverLineOf(d, aliases(lib.Snapshot().Definitions)[d.Name])
 	report := a.toolChanges(d)
 	l.ChangedTools, l.NewTools = report.Changed, report.New
+	l.ChangedOthers, l.NewOthers = report.OtherChanged, report.OtherNew
 	if c.JSON {
 		return a.printJSON(l)
 	}
@@ -293,6 +297,8 @@ func (c *serversShowCmd) Run(a *app) error {
 	say("module", l.Module)
 	say("changed tools", list(l.ChangedTools))
 	say("new tools", list(l.NewTools))
+	say("changed others", list(l.ChangedOthers))
+	say("new others", list(l.NewOthers))
 	if l.Description != "" {
 		say("description", printable(l.Description))
 	}

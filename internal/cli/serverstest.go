@@ -87,7 +87,9 @@ func (s *system) testServer(ctx context.Context, name string) (*serverTest, erro
 	t.ListMs = time.Since(start).Milliseconds()
 	listing := bridge.ListingOf(server, tools)
 	if e, ok := s.known.catalog.Entry(name); ok {
-		s.known.observe(e.Server, listing)
+		if _, err := s.known.pins.Check(pinsOf(e.Server), bridge.Said(server, tools)...); err != nil {
+			return nil, err
+		}
 	}
 	s.known.catalog.Learn(name, listing)
 	for _, tool := range tools {

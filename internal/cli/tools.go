@@ -392,6 +392,12 @@ func (c *toolsRefreshCmd) Run(a *app) error {
 		text := count(len(e.Listing.Tools), "tool")
 		if report, err := sys.known.pins.Status(pinsOf(e.Server)); err == nil && !report.Quiet() {
 			text += fmt.Sprintf(", %d changed, %d new since they were accepted", len(report.Changed), len(report.New))
+			if others := slices.Concat(report.OtherChanged, report.OtherNew); len(others) > 0 {
+				text += "; changed or new, too: " + hidden.Line(strings.Join(others[:min(5, len(others))], ", "))
+				if more := len(others) - 5; more > 0 {
+					text += fmt.Sprintf(" and %d more", more)
+				}
+			}
 		}
 		fmt.Fprintf(a.stdio.Out, "%s: %s\n", hidden.Line(name), text)
 	})
@@ -404,16 +410,17 @@ func (c *toolsRefreshCmd) Run(a *app) error {
 type toolsApproveCmd struct {
 	composeFlags
 	Server string   `arg:"" help:"The server's name."`
-	Tools  []string `arg:"" optional:"" help:"Only these tools." placeholder:"TOOL"`
+	Tools  []string `arg:"" optional:"" help:"Only these tools, or \"prompt NAME\", \"resource URI\", \"template URI\", \"instructions\"." placeholder:"TOOL"`
 }
 
 // Help implements kong's HelpProvider.
 func (*toolsApproveCmd) Help() string {
-	return `A server that describes a tool otherwise than when it was first seen may have been taken over: what it says there, a model reads. Results say so, or, with servers.changedTools=refuse, such tools cannot be called. Look at the change first.
+	return `A server that changes what it says of its tools, prompts, resources or itself may have been taken over: a model reads that. Results say so, or, with servers.changedTools=refuse, what changed can be neither read nor called. Look at the change first. The command prints what it accepts.
 
 Example:
   sallyport tools show github create_issue
-  sallyport tools approve github`
+  sallyport tools approve github
+  sallyport tools approve github create_issue "prompt review" instructions`
 }
 
 // Run implements the command.
@@ -423,7 +430,7 @@ func (c *toolsApproveCmd) Run(a *app) error {
 		return err
 	}
 	defer sys.close()
-	done, err := sys.approveTools(c.Server, c.Tools...)
+	done, err := sys.approveTools(a, c.Server, c.Tools...)
 	if err != nil {
 		return err
 	}
@@ -437,7 +444,7 @@ func (c *toolsApproveCmd) Run(a *app) error {
 
 // approveTools accepts what a server says of its tools, as of the last time
 // that somebody looked.
-func (s *system) approveTools(server string, tools ...string) ([]string, error) {
+func (s *system) approveTools(a *app, server string, tools ...string) ([]string, error) {
 	e, ok := s.known.catalog.Entry(server)
 	if !ok {
 		return nil, unknownServer(server, s.library.Snapshot())
@@ -447,12 +454,27 @@ func (s *system) approveTools(server string, tools ...string) ([]string, error) 
 		return nil, err
 	}
 	for _, t := range tools {
-		if !slices.Contains(report.Changed, t) && !slices.Contains(report.New, t) {
+		names := slices.DeleteFunc(report.Differences(), func(name string) bool { return name != t })
+		switch len(names) {
+		case 0:
 			return nil, errors.New("nothing changed in " + hidden.Line(t))
+		case 1:
+		default:
+			return nil, fmt.Errorf("both a tool and something else are called %s; approve all of %s, or nothing", hidden.Line(t), hidden.Line(server))
 		}
 	}
 	if report.Quiet() {
 		return nil, nil
+	}
+	for _, name := range report.Differences() {
+		if len(tools) > 0 && !slices.Contains(tools, name) {
+			continue
+		}
+		text, err := s.known.pins.Difference(pinsOf(e.Server), name)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(a.stdio.Out, "%s\n%s\n", hidden.Line(name), text)
 	}
 	return s.known.pins.Approve(pinsOf(e.Server), tools...)
 }

@@ -108,7 +108,7 @@ func (s *system) showTool(e *catalog.Entry, t *catalog.Tool) (*toolShown, error)
 	if out.State == "" {
 		return out, nil
 	}
-	accepted, seen, err := s.known.pins.Form(pinsOf(e.Server), t.Name)
+	accepted, seen, err := s.known.pins.Form(pinsOf(e.Server), pins.Tool, t.Name)
 	if err != nil {
 		return nil, err
 	}

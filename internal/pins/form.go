@@ -12,7 +12,7 @@ import (
 	"sallyport/internal/hidden"
 )
 
-// Form is what a model reads of a tool, so written that two forms are equal
+// Form is what a model reads of an item, so written that two forms are equal
 // when they say the same: the order of members, of required arguments and of
 // an enumeration's values says nothing.
 type Form struct {
@@ -20,16 +20,21 @@ type Form struct {
 	Description string          `json:"description,omitempty"`
 	Input       json.RawMessage `json:"inputSchema,omitempty"`
 	Output      json.RawMessage `json:"outputSchema,omitempty"`
+	// Rest is an object of all other members: annotations, _meta, a prompt's
+	// arguments.
+	Rest json.RawMessage `json:"rest,omitempty"`
+	// Partial: it was accepted by a version that did not keep Rest.
+	Partial bool `json:"partial,omitempty"`
 }
 
 // form makes a Form, and says whether its texts hold hidden characters.
-func form(t *Tool) (f Form, secret bool) {
-	f = Form{Title: t.Title, Description: t.Description}
-	secret = len(hidden.In(t.Title)) > 0 || len(hidden.In(t.Description)) > 0
+func form(it *Item) (f Form, secret bool) {
+	f = Form{Title: it.Title, Description: it.Description}
+	secret = len(hidden.In(it.Title)) > 0 || len(hidden.In(it.Description)) > 0
 	for _, s := range []struct {
 		from json.RawMessage
 		to   *json.RawMessage
-	}{{t.InputSchema, &f.Input}, {t.OutputSchema, &f.Output}} {
+	}{{it.InputSchema, &f.Input}, {it.OutputSchema, &f.Output}, {it.Rest, &f.Rest}} {
 		if len(s.from) == 0 {
 			continue
 		}
@@ -42,11 +47,39 @@ func form(t *Tool) (f Form, secret bool) {
 
 func (f Form) digest() digest {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(f.Title), []byte(f.Description), f.Input, f.Output} {
+	for _, part := range [][]byte{[]byte(f.Title), []byte(f.Description), f.Input, f.Output, f.Rest} {
 		sum := sha256.Sum256(part)
 		h.Write(sum[:])
 	}
 	return digest(h.Sum(nil))
+}
+
+// completes says that f is an accepted partial form with what that lacked.
+func (f Form) completes(accepted Form) bool {
+	f.Rest = accepted.Rest
+	return accepted.Partial && f.digest() == accepted.digest()
+}
+
+// JSON is an item of this form as a server lists it. key is the member that
+// names it.
+func (f *Form) JSON(key, name string) json.RawMessage {
+	members := map[string]json.RawMessage{}
+	_ = json.Unmarshal(f.Rest, &members) // empty, or an object
+	for k, text := range map[string]string{"title": f.Title, "description": f.Description, key: name} {
+		if text != "" {
+			members[k], _ = json.Marshal(text) // a string
+		}
+	}
+	for k, schema := range map[string]json.RawMessage{"inputSchema": f.Input, "outputSchema": f.Output} {
+		if len(schema) > 0 {
+			members[k] = schema
+		}
+	}
+	raw, err := json.Marshal(members)
+	if err != nil { // cannot happen: texts, and JSON that was read
+		return json.RawMessage("null")
+	}
+	return raw
 }
 
 // canonical writes a schema in one order. What is no JSON is kept as a string.
@@ -121,7 +154,7 @@ func (f *Form) text() string {
 	for _, s := range []struct {
 		name string
 		raw  json.RawMessage
-	}{{"input schema", f.Input}, {"output schema", f.Output}} {
+	}{{"input schema", f.Input}, {"output schema", f.Output}, {"other members", f.Rest}} {
 		if len(s.raw) == 0 {
 			continue
 		}

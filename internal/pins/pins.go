@@ -1,10 +1,13 @@
 // Package pins remembers the first form in which each server described its
-// tools. A server that later describes one otherwise, or has one more, may have
-// been taken over: what a model reads there are instructions. The changed form
-// is kept beside the accepted one until the user accepts it.
+// tools, prompts, resources and itself. A server that later describes one
+// differently, or has one more, may have been taken over: what a model reads
+// there are instructions. The changed form is kept beside the accepted one until
+// the user accepts it.
 package pins
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -22,8 +25,10 @@ import (
 )
 
 const (
-	format  = 1
-	maxFile = 64 << 20
+	format = 2
+	// firstFormat is of files that knew of tools alone, and not all of them.
+	firstFormat = 1
+	maxFile     = 64 << 20
 )
 
 // Server is whose tools are pinned. Key names what runs, without its secrets
@@ -31,27 +36,31 @@ const (
 // server, another program is another one.
 type Server struct{ Name, Key string }
 
-// Tool is a tool as its server describes it.
-type Tool struct {
-	Name, Title, Description  string
-	InputSchema, OutputSchema json.RawMessage
-}
-
-// Report is how a server's tools stand to what was accepted. All are names of
-// tools, sorted.
+// Report is how what a server offers stands to what was accepted. All are
+// sorted; tools are named, the others as "prompt review" and "instructions".
 type Report struct {
 	Changed []string `json:"changed,omitempty"`
 	New     []string `json:"new,omitempty"`
 	// Hidden are tools whose texts hold characters that a person does not see.
 	Hidden []string `json:"hidden,omitempty"`
+	// The same of prompts, resources, templates and instructions.
+	OtherChanged []string `json:"otherChanged,omitempty"`
+	OtherNew     []string `json:"otherNew,omitempty"`
+	OtherHidden  []string `json:"otherHidden,omitempty"`
 }
 
 // Quiet says that there is nothing to tell of changes.
-func (r Report) Quiet() bool { return len(r.Changed) == 0 && len(r.New) == 0 }
+func (r Report) Quiet() bool { return r.Same(Report{}) }
 
 // Same says that two reports tell the same of changes.
 func (r Report) Same(other Report) bool {
-	return slices.Equal(r.Changed, other.Changed) && slices.Equal(r.New, other.New)
+	return slices.Equal(r.Changed, other.Changed) && slices.Equal(r.New, other.New) &&
+		slices.Equal(r.OtherChanged, other.OtherChanged) && slices.Equal(r.OtherNew, other.OtherNew)
+}
+
+// Differences are the names of all that changed or is new.
+func (r Report) Differences() []string {
+	return slices.Concat(r.Changed, r.New, r.OtherChanged, r.OtherNew)
 }
 
 // Book is the pins of all servers. It is safe for concurrent use, also by
@@ -66,17 +75,29 @@ type Book struct {
 
 // known is what is in memory of a file: enough to see that nothing changed.
 type known struct {
-	modified       time.Time
-	accepted, seen map[string]digest
+	modified time.Time
+	sections map[Kind]digests
 }
+
+type digests struct{ accepted, seen map[string]digest }
 
 type digest = [sha256.Size]byte
 
 // file is the pins of one server.
 type file struct {
-	Format   int             `json:"format"`
-	Server   string          `json:"server"`
-	Since    time.Time       `json:"since"`
+	Format   int               `json:"format"`
+	Server   string            `json:"server"`
+	Since    time.Time         `json:"since"`
+	Sections map[Kind]*section `json:"sections"`
+	// Accepted and Seen are of the first format, which had tools only.
+	Accepted map[string]Form `json:"accepted,omitempty"`
+	Seen     map[string]Form `json:"seen,omitempty"`
+
+	migrated bool // it was of the first format
+}
+
+// section are the items of a kind that somebody looked at.
+type section struct {
 	Accepted map[string]Form `json:"accepted"`
 	// Seen are the forms of today that are not the accepted ones.
 	Seen map[string]Form `json:"seen,omitempty"`
@@ -87,33 +108,35 @@ func Open(dir state.Dir, log *slog.Logger) *Book {
 	return &Book{dir: dir, log: log, known: map[string]*known{}}
 }
 
-// Check compares what a server describes now with what was accepted. The first
-// time everything is accepted.
-func (b *Book) Check(s Server, tools []Tool) (Report, error) {
+// Check compares what a server describes now with what was accepted. What is
+// looked at for the first time is accepted, unless tools of the same server have
+// changed. Kinds that are not listed are not compared.
+func (b *Book) Check(s Server, all ...Listed) (Report, error) {
 	var r Report
-	forms := make(map[string]Form, len(tools))
-	digests := make(map[string]digest, len(tools))
-	for i := range tools {
-		t := &tools[i]
-		f, secret := form(t)
-		forms[t.Name], digests[t.Name] = f, f.digest()
-		if secret || len(hidden.In(t.Name)) > 0 {
-			r.Hidden = append(r.Hidden, t.Name)
+	forms := make(map[Kind]map[string]Form, len(all))
+	now := make(map[Kind]map[string]digest, len(all))
+	for _, l := range all {
+		forms[l.Kind], now[l.Kind] = make(map[string]Form, len(l.Items)), make(map[string]digest, len(l.Items))
+		for i := range l.Items {
+			it := &l.Items[i]
+			f, secret := form(it)
+			forms[l.Kind][it.Name], now[l.Kind][it.Name] = f, f.digest()
+			if secret || len(hidden.In(it.Name)) > 0 {
+				add(l.Kind, it.Name, &r.Hidden, &r.OtherHidden)
+			}
 		}
 	}
 	slices.Sort(r.Hidden)
+	slices.Sort(r.OtherHidden)
 	k, err := b.load(s)
-	if err == nil && (k == nil || !k.agrees(digests)) {
+	if err == nil && (k == nil || !k.agrees(now)) {
 		k, err = b.update(s, func(f *file) {
-			if f.Accepted == nil {
-				f.Accepted = forms
-				return
-			}
-			f.Seen = map[string]Form{}
-			for name, form := range forms {
-				if old, ok := f.Accepted[name]; !ok || old.digest() != digests[name] {
-					f.Seen[name] = form
-				}
+			kinds := slices.Sorted(maps.Keys(forms))
+			slices.SortStableFunc(kinds, func(a, b Kind) int { // tools first: the others depend on them
+				return cmp.Compare(btoi(b == Tool), btoi(a == Tool))
+			})
+			for _, kind := range kinds {
+				f.compare(kind, forms[kind])
 			}
 		})
 	}
@@ -127,6 +150,54 @@ func (b *Book) Check(s Server, tools []Tool) (Report, error) {
 	return r, nil
 }
 
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// add appends an item to the list of its kind.
+func add(kind Kind, name string, tools, others *[]string) {
+	if kind == Tool {
+		*tools = append(*tools, name)
+	} else {
+		*others = append(*others, kind.Label(name))
+	}
+}
+
+// compare notes how what a server has of a kind differs from what was accepted.
+func (f *file) compare(kind Kind, forms map[string]Form) {
+	s := f.Sections[kind]
+	if s == nil {
+		s = &section{Accepted: forms}
+		if tools := f.Sections[Tool]; tools != nil && tools.changed() {
+			s.Accepted = map[string]Form{}
+		}
+		f.Sections[kind] = s
+	}
+	s.Seen = map[string]Form{}
+	for name, form := range forms {
+		old, ok := s.Accepted[name]
+		switch {
+		case ok && form.completes(old):
+			s.Accepted[name] = form
+		case !ok || old.digest() != form.digest():
+			s.Seen[name] = form
+		}
+	}
+}
+
+// changed says that an accepted item is not as it was.
+func (s *section) changed() bool {
+	for name := range s.Seen {
+		if _, ok := s.Accepted[name]; ok {
+			return true
+		}
+	}
+	return false
+}
+
 // Status is the report as of the last time that somebody looked at the server,
 // without what is hidden. Of a server that nobody has looked at it is empty.
 func (b *Book) Status(s Server) (Report, error) {
@@ -138,33 +209,62 @@ func (b *Book) Status(s Server) (Report, error) {
 	return r, err
 }
 
-// Form returns the accepted form of a tool and the one that was seen last, each
-// nil where there is none. That of a tool that has not changed has no second
-// one.
-func (b *Book) Form(s Server, tool string) (accepted, seen *Form, err error) {
+// Form returns the accepted form of an item and the one that was seen last, each
+// nil where there is none. An item that has not changed has no second one.
+func (b *Book) Form(s Server, kind Kind, name string) (accepted, seen *Form, err error) {
 	f, err := b.read(s)
-	if f == nil || err != nil {
+	if f == nil || err != nil || f.Sections[kind] == nil {
 		return nil, nil, err
 	}
-	if form, ok := f.Accepted[tool]; ok {
+	if form, ok := f.Sections[kind].Accepted[name]; ok {
 		accepted = &form
 	}
-	if form, ok := f.Seen[tool]; ok {
+	if form, ok := f.Sections[kind].Seen[name]; ok {
 		seen = &form
 	}
 	return accepted, seen, nil
 }
 
-// Approve accepts the forms that were seen, of these tools or of all, and
-// returns the names of those that this changed something for.
-func (b *Book) Approve(s Server, tools ...string) ([]string, error) {
+// Difference shows people how an item differs from what was accepted. It takes
+// a name that a report has.
+func (b *Book) Difference(s Server, name string) (string, error) {
+	f, err := b.read(s)
+	if f == nil || err != nil {
+		return "", err
+	}
+	text := ""
+	for kind, section := range f.Sections {
+		for item, seen := range section.Seen {
+			if kind.Label(item) != name {
+				continue
+			}
+			var accepted *Form
+			if form, ok := section.Accepted[item]; ok {
+				accepted = &form
+			}
+			if d := Diff(accepted, &seen); d != "" {
+				text += d
+			} else {
+				text += "+it has a name only\n"
+			}
+		}
+	}
+	return text, nil
+}
+
+// Approve accepts the forms that were seen, of the items that a report names so
+// or of all, and returns the names of those that this changed something for.
+func (b *Book) Approve(s Server, names ...string) ([]string, error) {
 	var done []string
 	_, err := b.update(s, func(f *file) {
-		for name, form := range f.Seen {
-			if len(tools) == 0 || slices.Contains(tools, name) {
-				f.Accepted[name] = form
-				delete(f.Seen, name)
-				done = append(done, name)
+		for kind, section := range f.Sections {
+			for name, form := range section.Seen {
+				label := kind.Label(name)
+				if len(names) == 0 || slices.Contains(names, label) {
+					section.Accepted[name] = form
+					delete(section.Seen, name)
+					done = append(done, label)
+				}
 			}
 		}
 	})
@@ -172,31 +272,43 @@ func (b *Book) Approve(s Server, tools ...string) ([]string, error) {
 	return done, err
 }
 
-// agrees says that the tools are those that the file knows of.
-func (k *known) agrees(digests map[string]digest) bool {
-	differ := 0
-	for name, d := range digests {
-		if old, ok := k.accepted[name]; ok && old == d {
-			continue
-		}
-		if seen, ok := k.seen[name]; !ok || seen != d {
+// agrees says that the items are those that the file knows of.
+func (k *known) agrees(now map[Kind]map[string]digest) bool {
+	for kind, items := range now {
+		s, ok := k.sections[kind]
+		if !ok {
 			return false
 		}
-		differ++
+		differ := 0
+		for name, d := range items {
+			if old, ok := s.accepted[name]; ok && old == d {
+				continue
+			}
+			if seen, ok := s.seen[name]; !ok || seen != d {
+				return false
+			}
+			differ++
+		}
+		if differ != len(s.seen) {
+			return false
+		}
 	}
-	return differ == len(k.seen)
+	return true
 }
 
 func (k *known) report(r *Report) {
-	for name := range k.seen {
-		if _, ok := k.accepted[name]; ok {
-			r.Changed = append(r.Changed, name)
-		} else {
-			r.New = append(r.New, name)
+	for kind, s := range k.sections {
+		for name := range s.seen {
+			if _, ok := s.accepted[name]; ok {
+				add(kind, name, &r.Changed, &r.OtherChanged)
+			} else {
+				add(kind, name, &r.New, &r.OtherNew)
+			}
 		}
 	}
-	slices.Sort(r.Changed)
-	slices.Sort(r.New)
+	for _, names := range [][]string{r.Changed, r.New, r.OtherChanged, r.OtherNew} {
+		slices.Sort(names)
+	}
 }
 
 // load returns what is known of a server, or nil for one without a file.
@@ -227,14 +339,17 @@ func (b *Book) modified(s Server) time.Time {
 }
 
 func (b *Book) keep(s Server, f *file, modified time.Time) *known {
-	digests := func(forms map[string]Form) map[string]digest {
+	of := func(forms map[string]Form) map[string]digest {
 		m := make(map[string]digest, len(forms))
 		for name, form := range forms {
 			m[name] = form.digest()
 		}
 		return m
 	}
-	k := &known{modified, digests(f.Accepted), digests(f.Seen)}
+	k := &known{modified, make(map[Kind]digests, len(f.Sections))}
+	for kind, s := range f.Sections {
+		k.sections[kind] = digests{of(s.Accepted), of(s.Seen)}
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.known[s.Key] = k
@@ -254,12 +369,36 @@ func (b *Book) read(s Server) (*file, error) {
 		return nil, err
 	}
 	var f file
-	if err := json.Unmarshal(data, &f); err != nil || f.Format != format || f.Accepted == nil {
+	err = json.Unmarshal(data, &f)
+	if err == nil && f.Format == firstFormat && f.Accepted != nil {
+		f.migrate()
+	}
+	if err != nil || f.Format != format || f.Sections == nil {
 		b.log.Warn("pins: a file is not usable; what the server describes now counts as accepted",
 			"server", s.Name, "file", b.dir.Path(fileName(s)), "error", err)
 		return nil, nil
 	}
+	for kind, section := range f.Sections {
+		if section == nil {
+			delete(f.Sections, kind)
+		} else if section.Accepted == nil {
+			section.Accepted = map[string]Form{}
+		}
+	}
 	return &f, nil
+}
+
+// migrate takes over a file of the first format. What it does not know of a tool
+// is accepted as soon as what it knows agrees.
+func (f *file) migrate() {
+	for _, forms := range []map[string]Form{f.Accepted, f.Seen} {
+		for name, form := range forms {
+			form.Partial = true
+			forms[name] = form
+		}
+	}
+	f.Sections = map[Kind]*section{Tool: {f.Accepted, f.Seen}}
+	f.Format, f.Accepted, f.Seen, f.migrated = format, nil, nil, true
 }
 
 // update changes a file while nobody else does.
@@ -273,30 +412,27 @@ func (b *Book) update(s Server, change func(*file)) (*known, error) {
 	if err != nil {
 		return nil, err
 	}
+	before := []byte("none")
 	if f == nil {
-		f = &file{Since: time.Now()}
+		f = &file{Since: time.Now(), Sections: map[Kind]*section{}}
+	} else if before, err = json.Marshal(f); err != nil {
+		return nil, err
 	}
-	before := file{Accepted: maps.Clone(f.Accepted), Seen: maps.Clone(f.Seen)}
 	change(f)
 	f.Format, f.Server = format, s.Name
-	if f.Accepted == nil {
-		f.Accepted = map[string]Form{}
+	after, err := json.Marshal(f)
+	if err == nil && len(after) > maxFile { // it could not be read again
+		err = fmt.Errorf("what it describes takes %d MB, of at most %d", len(after)>>20, maxFile>>20)
 	}
-	if before.Accepted == nil || !sameForms(before.Accepted, f.Accepted) || !sameForms(before.Seen, f.Seen) {
-		data, err := json.Marshal(f)
-		if err == nil && len(data) > maxFile { // it could not be read again
-			err = fmt.Errorf("what it describes takes %d MB, of at most %d", len(data)>>20, maxFile>>20)
-		}
-		if err == nil {
-			err = b.dir.Write(fileName(s), data)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("remembering the tools of %s: %w", s.Name, err)
-		}
+	if err == nil && (f.migrated || !bytes.Equal(before, after)) {
+		err = b.dir.Write(fileName(s), after)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("remembering the tools of %s: %w", s.Name, err)
+	}
+	if f.migrated {
+		b.log.Warn("pins: the annotations and _meta of tools whose descriptions have not changed are remembered from now on, and so are the instructions, prompts and resources of their server",
+			"server", s.Name)
 	}
 	return b.keep(s, f, b.modified(s)), nil
-}
-
-func sameForms(a, b map[string]Form) bool {
-	return maps.EqualFunc(a, b, func(x, y Form) bool { return x.digest() == y.digest() })
 }

@@ -194,7 +194,7 @@ func declareServers(s *Servers) []*setting {
 		{key: "servers.maxCalls", value: integer(&s.MaxCalls, 1, 1<<14), initial: "128",
 			help: "Calls of one execution that servers work on at a time; more wait."},
 		{key: "servers.changedTools", value: choice(&s.ChangedTools, ChangedNote, ChangedRefuse), initial: ChangedNote,
-			help: "What becomes of a tool that its server describes otherwise than when it was first seen: results say so (`note`), or it cannot be called, and code reads the first description, until `sallyport tools approve` accepts the new one (`refuse`; new tools of a known server, too)."},
+			help: "What happens when a server changes what it says of a tool, prompt, resource or itself: results say so (`note`), or what changed cannot be called or read, and code reads the first description, until `sallyport tools approve` accepts the new one (`refuse`; new tools, prompts and resources of a known server, too)."},
 	}
 }
 
