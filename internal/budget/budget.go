@@ -42,6 +42,7 @@ type tree struct {
 	mu      sync.Mutex
 	waiting []*waiter // in the order of arrival
 	heap    heap
+	used    int64 // by all, floors included
 }
 
 type waiter struct {
@@ -194,6 +195,8 @@ func (b *Budget) behind(blocked []*Budget, n int64) bool {
 }
 
 func (b *Budget) charge(n int64) {
+	b.tree.used += n
+	b.tree.heap.follow(b.tree.used)
 	for ; b != nil && n > 0; b = b.parent {
 		up := b.above(n)
 		b.used += n
@@ -204,10 +207,14 @@ func (b *Budget) charge(n int64) {
 
 func (b *Budget) release(n int64) {
 	t := b.tree
+	if n > b.used {
+		// A defect of the caller, which must not end the program: hostile input
+		// could have caused it.
+		n = b.used
+	}
+	t.used -= n
+	t.heap.follow(t.used)
 	for ; b != nil && n > 0; b = b.parent {
-		if n > b.used {
-			panic("budget: more is released than was charged")
-		}
 		b.used -= n
 		up := b.above(n)
 		if b.used == 0 {

@@ -3,6 +3,7 @@ package budget
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,4 +248,39 @@ func FuzzBudget(f *testing.F) {
 			}
 		})
 	})
+}
+
+// A caller that releases too much must not end the program.
+func TestTooMuchIsReleased(t *testing.T) {
+	root := New(100)
+	a, b := root.Sub(80, 10), root.Sub(80, 0)
+	if !a.TryAcquire(30) || !b.TryAcquire(20) {
+		t.Fatal("there is no room")
+	}
+	a.Release(50)
+	if a.Used() != 0 || b.Used() != 20 || root.Used() != 20 {
+		t.Errorf("%d, %d and %d are used, want 0, 20 and 20", a.Used(), b.Used(), root.Used())
+	}
+}
+
+// The runtime's memory limit is there while much is charged.
+func TestMemoryLimitFollows(t *testing.T) {
+	if !unlimited() {
+		t.Skip("GOMEMLIMIT is set")
+	}
+	h := NewHost(1)
+	h.sandboxes.tree.heap.limits = true
+	s := h.NewSandbox()
+	for _, n := range []int64{limitFrom, 60 << 20} {
+		if !s.Requests.TryAcquire(n) {
+			t.Fatal("there is no room")
+		}
+		if got := debug.SetMemoryLimit(-1); got < n+slack || got > n+slack+64<<20 {
+			t.Errorf("with %d bytes charged the limit is %d, want about %d", n, got, n+slack)
+		}
+		s.Requests.Release(n)
+		if !unlimited() {
+			t.Errorf("with nothing charged the limit is %d, want none", debug.SetMemoryLimit(-1))
+		}
+	}
 }

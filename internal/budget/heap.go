@@ -1,8 +1,10 @@
 package budget
 
 import (
+	"math"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +21,16 @@ const (
 	large = 24 << 20
 	// settle is how long after it.
 	settle = time.Second
+
+	// limitStep is how much the use changes between two settings of the
+	// runtime's memory limit, and limitFrom the use from which it has one.
+	limitStep = 8 << 20
+	limitFrom = 8 << 20
+	// slack is what the limit leaves beyond what is charged and what the
+	// program itself has, and headroom what it leaves beyond all that is alive,
+	// so that the collector does not run all the time.
+	slack    = 40 << 20
+	headroom = 24 << 20
 )
 
 // heap keeps the resident memory of the program near to what is charged.
@@ -26,7 +38,38 @@ type heap struct {
 	debt    atomic.Int64 // charged since the collector was started
 	running sync.Mutex
 	tidying atomic.Bool
+
+	// Guarded by tree.mu.
+	limits bool  // the runtime's memory limit follows the use
+	own    int64 // alive when the use was small
+	last   int64 // the use for which the limit was set
 }
+
+// follow sets the soft memory limit of the runtime by the bytes that are
+// charged. tree.mu is held.
+func (h *heap) follow(used int64) {
+	if !h.limits || used >= h.last && used < h.last+limitStep || used < h.last && used > h.last-limitStep && used >= limitFrom {
+		return
+	}
+	if used < limitFrom {
+		if h.last > 0 {
+			h.last = 0
+			debug.SetMemoryLimit(math.MaxInt64)
+		}
+		return
+	}
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	alive := int64(sample[0].Value.Uint64())
+	if h.last == 0 {
+		h.own = alive
+	}
+	h.last = used
+	debug.SetMemoryLimit(max(used+h.own+slack, alive+headroom))
+}
+
+// unlimited says that the user has not set GOMEMLIMIT.
+func unlimited() bool { return debug.SetMemoryLimit(-1) == math.MaxInt64 }
 
 // grown notes a charge. With wait the caller pays for the collection, which
 // bounds how much a sandbox can have allocated meanwhile.

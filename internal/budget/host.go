@@ -17,11 +17,11 @@ const (
 	// requestsLimit is room for the largest frame of a guest, charged twice:
 	// it is copied on its way to a server.
 	requestsLimit = 66 << 20
-	repliesLimit  = 96 << 20
-	outputLimit   = 32 << 20
+	repliesLimit  = 64 << 20
+	outputLimit   = 16 << 20
 	// linesLimit bounds the messages of all servers that are being read. What
 	// finds no room there is read into a file.
-	linesLimit = 48 << 20
+	linesLimit = 32 << 20
 
 	spoolLimit        = 4 << 30 // files of messages, all together
 	sandboxSpoolLimit = 1 << 30
@@ -55,7 +55,11 @@ func NewHost(scale int64) *Host {
 }
 
 // Program is the budgets of this program.
-var Program = sync.OnceValue(func() *Host { return NewHost(1) })
+var Program = sync.OnceValue(func() *Host {
+	h := NewHost(1)
+	h.sandboxes.tree.heap.limits = unlimited()
+	return h
+})
 
 // Sandbox is the budgets of one sandbox.
 type Sandbox struct {

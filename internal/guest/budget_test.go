@@ -65,7 +65,7 @@ func TestLargeRequestsWait(t *testing.T) {
 // arrives.
 func TestLargeRequestIsRefused(t *testing.T) {
 	share := budget.NewHost(1).NewSandbox()
-	s := script(t, Options{Budget: share})
+	s := script(t, Options{Budget: share, Patience: 100 * time.Millisecond})
 	x, nonce := s.start(&handler{newOutput(), func(ctx context.Context, _ wire.Call) (json.RawMessage, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()

@@ -40,6 +40,10 @@ type Options struct {
 	MaxCalls int
 	// MaxParallel bounds those that a Handler answers at a time. Zero is 128.
 	MaxParallel int
+	// Patience is how long a large request waits for the memory of those before
+	// it, and what is behind it with it: also the end of the execution. Zero is
+	// 10 s.
+	Patience time.Duration
 	// Budget bounds the bytes of requests and of replies that the guest has not
 	// read. Nil is a share of the program's. Conn closes it.
 	Budget *budget.Sandbox
@@ -49,9 +53,6 @@ const (
 	// reserve is charged before a call is answered whose result may be large
 	// without anything of a server arriving for it.
 	reserve = 32 << 20
-	// patience is how long a large frame waits for the requests before it. What
-	// comes behind it waits too: also the end of the execution.
-	patience = 10 * time.Second
 	// copies is how often a request is in memory on its way to a server.
 	copies = 2
 )
@@ -96,6 +97,9 @@ func Open(stdin io.WriteCloser, stdout, stderr io.ReadCloser, opts Options) *Con
 	}
 	if opts.MaxParallel == 0 {
 		opts.MaxParallel = 128
+	}
+	if opts.Patience == 0 {
+		opts.Patience = 10 * time.Second
 	}
 	if opts.Budget == nil {
 		opts.Budget = budget.Program().NewSandbox()
@@ -258,7 +262,7 @@ func (c *Conn) readControl() {
 	r := wire.NewReader(c.stdout)
 	var charged int64
 	r.Admit = func(n int) error {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), c.opts.Patience)
 		defer cancel()
 		charged = int64(n) * copies
 		err := c.budget.Requests.Acquire(ctx, charged)

@@ -49,6 +49,7 @@ type output struct {
 	head     [streams][]byte
 	tail     []chunk
 	tailSize int64
+	extra    int64 // what the bytes so far take beyond their number; see weigh
 	omitted  [streams]int64
 }
 
@@ -62,7 +63,7 @@ type chunk struct {
 const maxChunk = 32 << 10
 
 // chargeStep is how much is charged at a time, and copied is how often what is
-// kept is in memory when it is handed on.
+// kept is in a result: as a text and as lines.
 const (
 	chargeStep = 256 << 10
 	copied     = 2
@@ -86,7 +87,7 @@ func (o *output) write(s Stream, p []byte) {
 	if o.pump != nil {
 		o.pump.push(s, p)
 	}
-	o.charge(int64(len(p)))
+	o.charge(p)
 	if n := min(o.headRoom, int64(len(p))); n > 0 {
 		o.head[s] = append(o.head[s], p[:n]...)
 		o.headRoom -= n
@@ -122,14 +123,19 @@ func (o *output) write(s Stream, p []byte) {
 	}
 }
 
-// charge charges what n more bytes may take. Where that fails, what is kept
-// grows no more. The lock is held.
-func (o *output) charge(n int64) {
+// charge charges what p may take. Where that fails, what is kept grows no more.
+// The lock is held.
+func (o *output) charge(p []byte) {
+	room := o.headRoom + o.tailRoom - o.tailSize
+	if room <= 0 {
+		return // it grows no more
+	}
 	kept := o.tailSize
 	for s := range streams {
 		kept += int64(len(o.head[s]))
 	}
-	need := (kept + min(n, o.headRoom+o.tailRoom-o.tailSize)) * copied
+	o.extra += weigh(p)
+	need := (kept + min(int64(len(p)), room) + o.extra) * copied
 	if need <= o.charged {
 		return
 	}
@@ -139,6 +145,24 @@ func (o *output) charge(n int64) {
 		return
 	}
 	o.charged += step
+}
+
+// weigh returns what p takes in a result beyond its bytes: a line is a string of
+// its own, and JSON escapes control characters.
+func weigh(p []byte) (extra int64) {
+	for _, b := range p {
+		switch {
+		case b == '\n':
+			extra += 12
+		case b < ' ':
+			extra += 5
+		case b >= utf8.RuneSelf: // what is not UTF-8 becomes U+FFFD
+			extra += 2
+		case b == '"' || b == '\\':
+			extra++
+		}
+	}
+	return extra
 }
 
 // abandon says that the sink is not to be waited for any more.

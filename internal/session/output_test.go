@@ -211,3 +211,39 @@ func TestStray(t *testing.T) {
 		t.Errorf("one large write: %d bytes, %d omitted", len(text), omitted)
 	}
 }
+
+// What takes more room in a result than in the stream is charged for that.
+func TestOutputIsWeighed(t *testing.T) {
+	for _, test := range []struct {
+		name, piece string
+		least, most int
+	}{
+		{"plain", "x", 900 << 10, 1 << 20},
+		{"control characters", "\x01", 100 << 10, 180 << 10},
+		{"empty lines", "\n", 40 << 10, 90 << 10},
+		{"no UTF-8", "\xff", 200 << 10, 350 << 10},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			memory := budget.New(2 << 20)
+			o := newOutput(100<<20, memory, nil)
+			piece := []byte(strings.Repeat(test.piece, 1000))
+			for range 10_000 {
+				o.write(Stdout, piece)
+			}
+			kept := 0
+			for _, head := range o.head {
+				kept += len(head)
+			}
+			for _, c := range o.tail {
+				kept += len(c.data)
+			}
+			if kept < test.least || kept > test.most {
+				t.Errorf("kept %d bytes, want %d to %d", kept, test.least, test.most)
+			}
+			o.close()
+			if used := memory.Used(); used != 0 {
+				t.Errorf("%d bytes are charged after the end, want 0", used)
+			}
+		})
+	}
+}

@@ -139,7 +139,7 @@ func declareLimits(l *Limits) []*setting {
 		{key: "limits.openFiles", value: integer(&l.OpenFiles, 64, 1<<20), initial: "1024",
 			help: "Open files of one process."},
 		{key: "limits.output", value: size(&l.Output, 1<<10, 64*mib), initial: "1m",
-			help: "Output of one call that is kept: its head and its tail."},
+			help: "Output of one call that is kept: its head and its tail. A sandbox of this machine keeps 8 MB at most, whatever this says, and less of many short lines or control characters."},
 	}
 }
 
