@@ -125,7 +125,7 @@ func TestKeepingNowhere(t *testing.T) {
 		{"tool_save", `{"name":"f","source":"def f(): pass","signature":"()"}`},
 	}
 	for name, dir := range map[string]state.Dir{
-		"unavailable: there is no place to keep it": state.At(""), "internal: it cannot be read or written: not a directory": state.At(file).Sub("x"),
+		"unavailable: there is no place to keep it": state.At(""), "internal: it cannot be read or written": state.At(file).Sub("x"),
 	} {
 		b, err := New(Config{Source: newStub(), Policy: policy.Default(),
 			Memory: memory.Open(dir, memory.Limits{}), Tools: usertools.Open(dir, usertools.Limits{})})

@@ -130,7 +130,7 @@ func (x *execution) files(out *session.Outcome) (notes []string) {
 		notes = append(notes, fmt.Sprintf("the code left more than %d files: no more were fetched. Pack them into one file", len(out.Artifacts)))
 	case out.MoreArtifacts:
 		notes = append(notes, fmt.Sprintf("the code left more than %d files; %d are named", len(out.Artifacts), min(maxNamed, len(out.Artifacts))))
-	case more > 0:
+	case more > 0 && x.req.TakeFiles == nil:
 		notes = append(notes, fmt.Sprintf("the code left %d more files than are named", more))
 	}
 	for _, f := range out.LeftOut[:min(maxLeftOut, len(out.LeftOut))] {

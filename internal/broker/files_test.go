@@ -57,7 +57,7 @@ func TestFilesInAndOut(t *testing.T) {
 	r = b.Execute(t.Context(), Request{Code: "import threading, time\nopen('grows', 'wb').close(); open('stays', 'w').write('1')\n" +
 		"def grow():\n    while True:\n        with open('grows', 'ab') as f: f.write(b'x' * 1000)\n" +
 		"threading.Thread(target=grow, daemon=True).start(); time.sleep(0.1)\n" +
-		"for i in range(1100): open(f'n{i:04}', 'w').close()", TakeFiles: take})
+		"for i in range(1100): open(f'n{i:04}', 'w').close()", TakeFiles: take, Timeout: 2 * time.Minute})
 	if notes := strings.Join(r.Notes, "\n"); !r.NotTaken || string(taken["stays"]) != "" && taken["stays"] == nil ||
 		!strings.Contains(notes, "grows: it is larger than it was") || !strings.Contains(notes, "more than 1000 files") || len(taken) != 999 {
 		t.Errorf("%v, %d files, %s", r.NotTaken, len(taken), notes)

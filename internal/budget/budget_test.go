@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,12 +62,15 @@ func TestOrder(t *testing.T) {
 		root := New(100)
 		a, b := root.Sub(200, 0), root.Sub(100, 0)
 		_ = a.Acquire(t.Context(), 60)
+		var mu sync.Mutex
 		var got []string
 		wait := func(who string, of *Budget, n int64) {
 			go func() {
 				if err := of.Acquire(t.Context(), n); err != nil {
 					t.Errorf("%s: %v", who, err)
 				}
+				mu.Lock()
+				defer mu.Unlock()
 				got = append(got, who)
 			}()
 			synctest.Wait()

@@ -50,7 +50,7 @@ func TestDockerfile(t *testing.T) {
 			known[v] = true
 		}
 	}
-	pinned := regexp.MustCompile(`^[a-z]+:\d+\.\d+\.\d+-[a-z-]+$`)
+	pinned := regexp.MustCompile(`^[a-z]+:\d+\.\d+\.\d+-[a-z-]+@sha256:[0-9a-f]{64}$`)
 	stages, args, environ := map[string]bool{}, map[string]string{}, map[string]string{}
 	var last map[string]string
 	for _, in := range instructions(t, string(b)) {

@@ -400,7 +400,9 @@ class Collected:
         if not isinstance(file, str):
             return getattr(module, "__spec__", None) is not None
         places = (self.session.workspace.path + "/", "/tmp/")
-        return not abspath(file).startswith(places)
+        # An interpreter may itself be installed below /tmp.
+        own = (sys.prefix + "/", sys.base_prefix + "/")
+        return abspath(file).startswith(own) or not abspath(file).startswith(places)
 
 
 def method(value):
