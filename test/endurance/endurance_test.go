@@ -404,12 +404,10 @@ func (p *place) left(t *testing.T) {
 		left = p.host.Left()
 		for pattern, keep := range map[string]func(name string) bool{
 			"snapshots/*": func(n string) bool {
-				return n == "key" || strings.HasPrefix(n, "base-") || strings.HasPrefix(n, "session-")
+				return n == "key" || n == ".writing.lock" || strings.HasPrefix(n, "base-") || strings.HasPrefix(n, "session-")
 			},
-			"snapshots/.*": func(n string) bool { return n == ".writing.lock" }, // one file for good, as the key
-			"sessions/*":   func(n string) bool { return strings.HasSuffix(n, ".json") },
-			"sessions/.*":  func(string) bool { return false },
-			"logs/*":       func(n string) bool { return n == "named" },
+			"sessions/*": func(n string) bool { return strings.HasSuffix(n, ".json") },
+			"logs/*":     func(n string) bool { return n == "named" },
 		} {
 			found, _ := filepath.Glob(filepath.Join(p.state, pattern))
 			for _, path := range found {
