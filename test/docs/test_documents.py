@@ -69,8 +69,16 @@ def test_named_files_exist(document):
 
 def commands(sallyport):
     """The words of every command, from the program's own help."""
-    text = subprocess.run([sallyport, "--help"], capture_output=True, text=True, timeout=20, check=True).stdout
-    return [tuple(words.split()) for words in re.findall(r"^  ([a-z-]+(?: [a-z-]+)?)(?: \([a-z]+\))?(?:  |$)", text.split("\nCommands:\n")[1], re.M)]
+
+    def help_of(*words):
+        return subprocess.run([sallyport, *words, "--help"], capture_output=True, text=True, timeout=20, check=True).stdout
+
+    found = [(name,) for name in re.findall(r"^  ([a-z][a-z-]*) +[A-Z]", help_of().split("\nFlags:\n")[0], re.M)]
+    for (name,) in tuple(found):
+        for section in help_of(name).split("\nCommands:\n")[1:]:
+            section = section.split("\nFlags:\n")[0]
+            found += [tuple(words.split()) for words in re.findall(r"^  ([a-z-]+ [a-z-]+)(?: \([a-z]+\))? +[A-Z]", section, re.M)]
+    return found
 
 
 def documented_commands(known):
