@@ -31,7 +31,7 @@ func TestResultsWaitForTheirSandbox(t *testing.T) {
 			mine, other := host.NewSandbox(), host.NewSandbox()
 			c, peer := connect(t, Options{Budget: host, SpoolDir: dir})
 			full := mine.Lease()
-			if err := full.Acquire(t.Context(), 95<<20); err != nil {
+			if err := full.Acquire(t.Context(), 63<<20); err != nil {
 				t.Fatal(err)
 			}
 			lease := mine.Lease()
@@ -92,7 +92,7 @@ func TestWaitingResultIsGivenUp(t *testing.T) {
 	share := host.NewSandbox()
 	c, peer := connect(t, Options{Budget: host, SpoolDir: t.TempDir()})
 	full := share.Lease()
-	if err := full.Acquire(t.Context(), 95<<20); err != nil {
+	if err := full.Acquire(t.Context(), 63<<20); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
