@@ -9,8 +9,15 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 
 import pytest
+
+# A shell in the background and nohup ignore signals, which children would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for _name in ("SIGHUP", "SIGQUIT", "SIGTERM"):
+    if hasattr(signal, _name):
+        signal.signal(getattr(signal, _name), signal.SIG_DFL)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Their tests have an environment of their own: phase `remote` of .ci/run.

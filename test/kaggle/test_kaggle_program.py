@@ -86,7 +86,7 @@ def test_what_kaggles_own_command_sees(world, tmp_path):
     world.cli(home, "kernels", "output", name, "-p", str(tmp_path / "out"))
     manifest = json.loads((tmp_path / "out/sallyport-manifest.json").read_text())
     assert abs(float((tmp_path / "out/result.txt").read_text()) - 150_000) < 1
-    assert manifest["code"]["filename"] == "sine.py" and manifest["outcome"]["exitCode"] == 0 and any(p.startswith("pip==") for p in manifest["packages"])
+    assert manifest["code"]["filename"] == "sine.py" and manifest["outcome"]["exitCode"] == 0 and any(p.startswith("pytest==") for p in manifest["packages"])
     assert {f["path"] for f in manifest["files"]} == {"result.txt"}
 
 

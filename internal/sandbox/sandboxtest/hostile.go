@@ -194,7 +194,7 @@ func (s *suite) control(t *testing.T, b sandbox.Backend, a *assault) {
 	before := heap()
 	sess.beginWith(t, guest.Exec{Code: hostileProgram + a.code}, a.answer)
 	grown := int64(0)
-	for end := time.Now().Add(3 * settleTime); grown <= growth && sess.conn.Err() == nil && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(15 * settleTime); grown <= growth && sess.conn.Err() == nil && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		grown = max(grown, heap()-before)
 	}
 	ended := sess.conn.Err()
