@@ -1,4 +1,4 @@
-module sallyport
+module github.com/sallyport/sallyport
 
 go 1.26.3
 
@@ -23,6 +23,8 @@ require (
 	golang.org/x/text v0.41.0
 	gvisor.dev/gvisor v0.0.0-20260905035102-160fafc42237
 )
+
+require github.com/google/go-cmp v0.7.0
 
 require (
 	github.com/cenkalti/backoff v2.2.1+incompatible // indirect

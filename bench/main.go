@@ -197,7 +197,7 @@ func (b *bench) writeConfigs() error {
 }
 
 func buildEchoserver(to string) error {
-	cmd := exec.Command("go", "build", "-o", to, "sallyport/bench/echoserver")
+	cmd := exec.Command("go", "build", "-o", to, "github.com/sallyport/sallyport/bench/echoserver")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the echo server: %w\n%s", err, out)

@@ -42,7 +42,7 @@ func (b *bench) sleeping(f floors) []row {
 	rows[1].Note = "with the process's end"
 	rows[2].measure(5*ms, b.pooled)
 	rows[3].refilling(b)
-	rows[4].measure(b.limit(250*ms, 400*ms), b.woken)
+	rows[4].measure(b.limit(250*ms, 400*ms), b.resumed)
 	return append(rows, b.withPandas(), b.manySessions())
 }
 
@@ -81,7 +81,7 @@ func (b *bench) restoredSessions(bases int, env ...string) (sample, error) {
 	if err := b.prepared(bases, env...); err != nil {
 		return nil, err
 	}
-	env = append(env, "SALLYPORT_SESSIONS_MAX_AWAKE=100")
+	env = append(env, "SALLYPORT_SESSIONS_MAX_RUNNING=100")
 	var s sample
 	err := b.servingWith(env, b.configs.none, func(c *client) error {
 		for i := range b.some() + 1 {
@@ -111,7 +111,7 @@ func (c *client) inSession(session, code, want string) error {
 // pooled measures new sessions that find a sandbox ready.
 func (b *bench) pooled() (sample, error) {
 	var s sample
-	err := b.servingWith([]string{"SALLYPORT_SESSIONS_POOL=1", "SALLYPORT_SESSIONS_MAX_AWAKE=100"}, b.configs.none, func(c *client) error {
+	err := b.servingWith([]string{"SALLYPORT_SESSIONS_POOL=1", "SALLYPORT_SESSIONS_MAX_RUNNING=100"}, b.configs.none, func(c *client) error {
 		if err := onePlusOne(c); err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (b *bench) pooled() (sample, error) {
 // is being refilled.
 func (r *row) refilling(b *bench) {
 	var rest, busy sample
-	err := b.servingWith([]string{"SALLYPORT_SESSIONS_POOL=1", "SALLYPORT_SESSIONS_MAX_AWAKE=100"}, b.configs.none, func(c *client) error {
+	err := b.servingWith([]string{"SALLYPORT_SESSIONS_POOL=1", "SALLYPORT_SESSIONS_MAX_RUNNING=100"}, b.configs.none, func(c *client) error {
 		if err := onePlusOne(c); err != nil {
 			return err
 		}
@@ -165,9 +165,9 @@ func (r *row) refilling(b *bench) {
 	r.judge(busy.quantile(0.99) <= 2*rest.quantile(0.99))
 }
 
-// woken measures the first call to a session that sleeps, in a process that
+// resumed measures the first call to a suspended session, in a process that
 // runs already.
-func (b *bench) woken() (sample, error) {
+func (b *bench) resumed() (sample, error) {
 	const session = "big"
 	err := b.serving(b.configs.none, func(c *client) error {
 		return c.inSession(session, "import os; big = os.urandom(64 << 20); print(len(big) >> 20)", "64")
@@ -213,7 +213,7 @@ func (b *bench) manySessions() row {
 	r := row{What: "100 sessions asleep and 20 awake: PSS / on disk", Reach: "on 4 GB"}
 	exe, err := filepath.EvalSymlinks(b.sallyport)
 	if err == nil {
-		err = b.servingWith([]string{"SALLYPORT_SESSIONS_MAX_AWAKE=20"}, b.configs.none, func(c *client) error {
+		err = b.servingWith([]string{"SALLYPORT_SESSIONS_MAX_RUNNING=20"}, b.configs.none, func(c *client) error {
 			const all = 120
 			for i := range all {
 				if err := c.inSession(fmt.Sprintf("many%d", i), fmt.Sprintf("x = %d; print(x)", i), fmt.Sprint(i)); err != nil {

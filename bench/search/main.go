@@ -17,6 +17,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -24,7 +25,7 @@ import (
 	"slices"
 	"strings"
 
-	"sallyport/internal/search"
+	"github.com/sallyport/sallyport/internal/toolbox/search"
 )
 
 // paths is a flag that may be given more than once.
@@ -39,7 +40,7 @@ func (p *paths) Set(s string) error {
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		if err != flag.ErrHelp {
+		if !errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(os.Stderr, "search:", err)
 		}
 		os.Exit(1)

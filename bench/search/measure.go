@@ -7,7 +7,7 @@ import (
 	"sort"
 	"time"
 
-	"sallyport/internal/search"
+	"github.com/sallyport/sallyport/internal/toolbox/search"
 )
 
 // depth is how far down a relevant tool is looked for.

@@ -13,7 +13,7 @@ import (
 	"sort"
 	"strings"
 
-	"sallyport/internal/search"
+	"github.com/sallyport/sallyport/internal/toolbox/search"
 )
 
 // maxLine bounds a line of queries.

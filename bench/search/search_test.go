@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/search"
+	"github.com/sallyport/sallyport/internal/toolbox/search"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/figures.txt")

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"sallyport/internal/search"
+	"github.com/sallyport/sallyport/internal/toolbox/search"
 )
 
 // Two ways to search that others use, as something to compare with.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"sallyport/internal/search"
+	"github.com/sallyport/sallyport/internal/toolbox/search"
 )
 
 // speed says what searching n tools costs: copies of docs under other servers'

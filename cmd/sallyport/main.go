@@ -6,14 +6,14 @@ import (
 	"context"
 	"os"
 
-	"sallyport/internal/cli"
-	_ "sallyport/internal/procfs" // ends the program where /proc is missing
-	"sallyport/internal/sandbox/gvisor/cell"
-	"sallyport/internal/sandbox/process"
+	"github.com/sallyport/sallyport/internal/cli"
+	_ "github.com/sallyport/sallyport/internal/procfs" // ends the program where /proc is missing
+	"github.com/sallyport/sallyport/internal/sandbox/gvisor/supervisor"
+	"github.com/sallyport/sallyport/internal/sandbox/process"
 )
 
 func main() {
-	if code, ok := cell.Main(os.Args); ok {
+	if code, ok := supervisor.Main(os.Args); ok {
 		os.Exit(code)
 	}
 	if code, ok := process.Main(os.Args); ok {

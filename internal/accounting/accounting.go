@@ -20,14 +20,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sallyport/internal/broker"
-	"sallyport/internal/carbon"
-	"sallyport/internal/carbon/codecarbon"
-	"sallyport/internal/carbon/hardware"
-	"sallyport/internal/ledger"
-	"sallyport/internal/runs"
-	"sallyport/internal/session"
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/batch/runs"
+	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/session/usage"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/usage/carbon"
+	"github.com/sallyport/sallyport/internal/usage/carbon/codecarbon"
+	"github.com/sallyport/sallyport/internal/usage/carbon/hardware"
+	"github.com/sallyport/sallyport/internal/usage/ledger"
 )
 
 const (
@@ -67,7 +67,7 @@ type Config struct {
 	CSV       *codecarbon.File
 	Dashboard *codecarbon.Outbox
 	// Claims is where it stands which runs on other engines were accounted.
-	Claims              state.Dir
+	Claims              store.Dir
 	Project, Experiment string
 	System, Version     string // of this machine and program, for others' formats
 	Keep                time.Duration
@@ -118,7 +118,7 @@ type openKey struct {
 type rest struct {
 	kind  string
 	name  string
-	spent session.Spent
+	spent usage.Usage
 }
 
 var _ broker.Accountant = (*Books)(nil)
@@ -158,15 +158,15 @@ func (b *Books) Executed(e broker.Execution) {
 	b.put(func() { b.runs = append(b.runs, e) })
 }
 
-// Rested implements broker.Accountant.
-func (b *Books) Rested(name string, spent session.Spent) { b.used(ledger.Rest, name, spent) }
+// IdleUsage implements session.Config.OnIdleUsage.
+func (b *Books) IdleUsage(name string, spent usage.Usage) { b.used(ledger.Rest, name, spent) }
 
-// Served is told what the processes of an MCP server used, as Rested is of
-// sandboxes.
-func (b *Books) Served(server string, spent session.Spent) { b.used(ledger.Server, server, spent) }
+// Served receives what the processes of an MCP server used, as IdleUsage does
+// for sandboxes.
+func (b *Books) Served(server string, spent usage.Usage) { b.used(ledger.Server, server, spent) }
 
-func (b *Books) used(kind, name string, spent session.Spent) {
-	b.keep(kind, name, broker.Execution{Spent: spent})
+func (b *Books) used(kind, name string, spent usage.Usage) {
+	b.keep(kind, name, broker.Execution{Usage: spent})
 	if !spent.Open {
 		b.put(func() { b.rests = append(b.rests, rest{kind, name, spent}) })
 	}
@@ -175,7 +175,7 @@ func (b *Books) used(kind, name string, spent session.Spent) {
 // keep sees to it that something is held, in place of what was held of it
 // before, until it is in the ledger.
 func (b *Books) keep(kind, name string, e broker.Execution) {
-	if e.Spent.Wall < short || b.config.Ledger == nil {
+	if e.Usage.Wall < short || b.config.Ledger == nil {
 		return
 	}
 	b.Start()
@@ -184,7 +184,7 @@ func (b *Books) keep(kind, name string, e broker.Execution) {
 	if b.closed || len(b.open) > maxWaiting {
 		return
 	}
-	b.open[openKey{kind, name, e.Spent.Began.UnixNano()}] = e
+	b.open[openKey{kind, name, e.Usage.Began.UnixNano()}] = e
 	if b.holding == nil {
 		b.holding = time.AfterFunc(holdAfter, func() {
 			b.flushing.Lock()
@@ -201,9 +201,9 @@ func (b *Books) hold() {
 	var lines []line
 	for k, e := range b.open {
 		if k.kind == ledger.Run {
-			lines = append(lines, b.runLine(e, e.Spent, 1, 0))
+			lines = append(lines, b.runLine(e, e.Usage, 1, 0))
 		} else {
-			lines = append(lines, b.line(k.kind, k.name, e.Spent))
+			lines = append(lines, b.line(k.kind, k.name, e.Usage))
 		}
 	}
 	b.mu.Unlock()
@@ -257,65 +257,18 @@ func (b *Books) put(add func()) {
 }
 
 // Footprint implements broker.Accountant.
-func (b *Books) Footprint(s session.Spent) *carbon.Footprint {
+func (b *Books) Footprint(s usage.Usage) *carbon.Footprint {
 	f := b.config.Model.Footprint(b.usage(s), b.profile(), b.config.Places.Here())
 	return &f
 }
 
-func (b *Books) usage(s session.Spent) carbon.Usage {
+func (b *Books) usage(s usage.Usage) carbon.Usage {
 	u := carbon.Usage{Wall: s.Wall, CPU: s.CPU, Resolution: resolution, MemoryBytes: -1,
 		Package: b.config.Meter.Between(s.Began, s.Began.Add(s.Wall))}
 	if s.ByteSeconds >= 0 && s.Wall > 0 {
 		u.MemoryBytes = s.ByteSeconds / s.Wall.Seconds()
 	}
 	return u
-}
-
-// Ran implements broker.Accountant.
-func (b *Books) Ran(r *runs.Record) *carbon.Footprint {
-	if r == nil || r.Result == nil {
-		return nil
-	}
-	f := b.elsewhere(r)
-	b.put(func() { b.records = append(b.records, r) })
-	return &f
-}
-
-// elsewhere is the footprint of a run on another engine, of what its place
-// measured.
-func (b *Books) elsewhere(r *runs.Record) carbon.Footprint {
-	out := r.Result
-	u := carbon.Usage{Wall: wallOf(r), CPU: -1, Resolution: resolution, MemoryBytes: -1}
-	if out.CPUSeconds > 0 {
-		u.CPU = duration(out.CPUSeconds)
-	}
-	if out.MeanMemoryBytes > 0 {
-		u.MemoryBytes = float64(out.MeanMemoryBytes)
-	}
-	if out.GPUModel != "" || out.GPUs > 0 || out.GPUJoules > 0 {
-		u.GPUs = []carbon.GPU{{Model: out.GPUModel, Count: min(out.GPUs, maxGPUs), Joules: max(0, out.GPUJoules)}}
-	}
-	return b.config.Model.Footprint(u, carbon.Profile{CPUModel: out.CPUModel, PUE: b.config.Tables.PUE(r.Backend)},
-		b.config.Places.Elsewhere(r.Backend, out.Region))
-}
-
-// wallOf is how long a run on another engine took: as its place says, or else as
-// it was seen from here.
-func wallOf(r *runs.Record) time.Duration {
-	wall := duration(r.Result.RanSeconds)
-	if wall == 0 && !r.Began.IsZero() && r.Ended.After(r.Began) {
-		wall = r.Ended.Sub(r.Began)
-	}
-	return wall
-}
-
-// duration is a number of seconds that somebody else has measured.
-func duration(seconds float64) time.Duration {
-	const most = 400 * 24 * time.Hour
-	if !(seconds > 0) {
-		return 0
-	}
-	return time.Duration(min(seconds, most.Seconds()) * float64(time.Second))
 }
 
 // Close writes what is left, and sends what can be sent in a moment. It is
@@ -468,7 +421,7 @@ func (b *Books) flush() {
 	err := b.config.Ledger.Append(entries)
 	b.mu.Lock()
 	for _, e := range executions {
-		delete(b.open, openKey{ledger.Run, e.Session, e.Spent.Began.UnixNano()})
+		delete(b.open, openKey{ledger.Run, e.Session, e.Usage.Began.UnixNano()})
 	}
 	for _, r := range rests {
 		delete(b.open, openKey{r.kind, r.name, r.spent.Began.UnixNano()})
@@ -493,9 +446,9 @@ func (b *Books) flush() {
 	}
 }
 
-// claim says whether nobody has accounted this run yet.
+// claim reports whether this run has not been accounted yet.
 func (b *Books) claim(id string) bool {
-	name := state.FileName(id, "")
+	name := store.FileName(id, "")
 	claims, err := b.config.Claims.OpenRoot()
 	if err != nil {
 		return true
@@ -515,8 +468,8 @@ func (b *Books) claim(id string) bool {
 	return true
 }
 
-// claimed is how long it is remembered that a run was accounted. Its end is told
-// again for a day.
+// claimed is how long an accounted run is remembered. Its end is reported again
+// for a day.
 const claimed = 7 * 24 * time.Hour
 
 // digest names a code.

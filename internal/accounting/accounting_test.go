@@ -17,15 +17,15 @@ import (
 
 	"go.uber.org/goleak"
 
-	"sallyport/internal/broker"
-	"sallyport/internal/carbon"
-	"sallyport/internal/carbon/codecarbon"
-	"sallyport/internal/carbon/codecarbon/codecarbontest"
-	"sallyport/internal/ledger"
-	"sallyport/internal/runs"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/session"
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/batch"
+	"github.com/sallyport/sallyport/internal/batch/runs"
+	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/session/usage"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/usage/carbon"
+	"github.com/sallyport/sallyport/internal/usage/carbon/codecarbon"
+	"github.com/sallyport/sallyport/internal/usage/carbon/codecarbon/codecarbontest"
+	"github.com/sallyport/sallyport/internal/usage/ledger"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,7 +35,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // office is a place to keep books in.
 type office struct {
 	t     *testing.T
-	state state.Dir
+	state store.Dir
 	csv   string
 	api   *codecarbontest.API
 	url   string
@@ -43,7 +43,7 @@ type office struct {
 }
 
 func newOffice(t *testing.T) *office {
-	o := &office{t: t, state: state.At(t.TempDir()), api: &codecarbontest.API{}, csv: filepath.Join(t.TempDir(), "emissions.csv")}
+	o := &office{t: t, state: store.At(t.TempDir()), api: &codecarbontest.API{}, csv: filepath.Join(t.TempDir(), "emissions.csv")}
 	server := httptest.NewServer(o.api)
 	t.Cleanup(server.Close)
 	o.url = server.URL
@@ -112,7 +112,7 @@ func (o *office) rows() []map[string]string {
 
 func execution(id, name string, wall, cpu time.Duration) broker.Execution {
 	return broker.Execution{ID: id, Session: name, Code: "print(1)", Status: broker.Success, Began: noon,
-		Spent: session.Spent{Began: noon, Wall: wall, CPU: cpu, ByteSeconds: 1e9 * wall.Seconds(), PeakBytes: 1e9}}
+		Usage: usage.Usage{Began: noon, Wall: wall, CPU: cpu, ByteSeconds: 1e9 * wall.Seconds(), PeakBytes: 1e9}}
 }
 
 // TestBooks: what was used is in the ledger, in the file and on the dashboard,
@@ -127,11 +127,11 @@ func TestBooks(t *testing.T) {
 		b.Executed(execution(fmt.Sprint("short-", i), broker.DefaultSession, time.Millisecond/2, time.Millisecond/2))
 	}
 	unknown := execution("unknown", broker.DefaultSession, time.Millisecond, -1)
-	unknown.Spent.ByteSeconds = -1
+	unknown.Usage.ByteSeconds = -1
 	b.Executed(unknown)
 	b.Executed(execution("named", "work", 2*time.Second, time.Second))
-	b.Rested("work", session.Spent{Began: noon, Wall: time.Minute, CPU: time.Second, ByteSeconds: 6e10})
-	b.Rested("work", session.Spent{Began: noon.Add(time.Minute), Wall: time.Minute, CPU: time.Second, ByteSeconds: 6e10})
+	b.IdleUsage("work", usage.Usage{Began: noon, Wall: time.Minute, CPU: time.Second, ByteSeconds: 6e10})
+	b.IdleUsage("work", usage.Usage{Began: noon.Add(time.Minute), Wall: time.Minute, CPU: time.Second, ByteSeconds: 6e10})
 	b.Close()
 	b.Close()
 
@@ -219,7 +219,7 @@ func TestBooks(t *testing.T) {
 func TestNowhere(t *testing.T) {
 	o := newOffice(t)
 	b := o.books(func(c *Config) { c.Places.Declared = nil })
-	f := b.Footprint(session.Spent{Began: noon, Wall: time.Second, CPU: time.Second, ByteSeconds: 1e9})
+	f := b.Footprint(usage.Usage{Began: noon, Wall: time.Second, CPU: time.Second, ByteSeconds: 1e9})
 	if f.Emissions != nil || *f.Energy.Joules == 0 {
 		t.Errorf("%+v", f)
 	}
@@ -239,7 +239,7 @@ func TestNowhere(t *testing.T) {
 // TestRan: a run on another engine is accounted once, whoever learns of it.
 func TestRan(t *testing.T) {
 	o := newOffice(t)
-	record := &runs.Record{ID: "run-1", Backend: "kaggle", Program: "train.py", Created: noon, Began: noon,
+	record := &runs.Record{ID: "run-1", Service: "kaggle", Program: "train.py", Created: noon, Began: noon,
 		Result: &runs.Result{RanSeconds: 100, CPUSeconds: 50, MeanMemoryBytes: 1e9, PeakMemoryBytes: 3e9, CPUModel: "AMD EPYC 7B12 64-Core", GPUModel: "Tesla T4", GPUs: 2, GPUJoules: 5000}}
 	for range 3 {
 		b := o.books(nil)
@@ -270,7 +270,7 @@ func TestRan(t *testing.T) {
 	// Numbers of a hostile place.
 	for _, out := range []runs.Result{{RanSeconds: math.NaN(), CPUSeconds: math.Inf(1), GPUs: -5}, {RanSeconds: -1, CPUSeconds: 1e300, GPUs: 1 << 40, GPUModel: "Tesla T4"}} {
 		out := out
-		f := b.Ran(&runs.Record{ID: "y", Backend: "runpod", Created: noon, Result: &out})
+		f := b.Ran(&runs.Record{ID: "y", Service: "runpod", Created: noon, Result: &out})
 		if f == nil || f.Energy.Joules != nil && (math.IsNaN(*f.Energy.Joules) || math.IsInf(*f.Energy.Joules, 0) || *f.Energy.Joules < 0) {
 			t.Errorf("%+v: %+v", out, f)
 		}
@@ -319,12 +319,12 @@ func TestLedgerOutOfOrder(t *testing.T) {
 }
 
 func TestUnknownEnds(t *testing.T) {
-	if l := sandbox.BatchFailed; l == "" {
+	if l := batch.Failed; l == "" {
 		t.Fatal("a failed run has no name")
 	}
 	o := newOffice(t)
 	b := o.books(func(c *Config) { c.Dashboard, c.CSV = nil, nil })
-	b.Ran(&runs.Record{ID: "z", Backend: "runpod", Created: noon, Result: &runs.Result{End: sandbox.BatchFailed, Region: "EU-FR-1", RanSeconds: 3, CPUSeconds: 1}})
+	b.Ran(&runs.Record{ID: "z", Service: "runpod", Created: noon, Result: &runs.Result{End: batch.Failed, Region: "EU-FR-1", RanSeconds: 3, CPUSeconds: 1}})
 	b.Close()
 	if e := o.entries(); len(e) != 1 || e[0].Failed != 1 || e[0].Country != "FRA" {
 		t.Errorf("%+v", e)
@@ -372,8 +372,8 @@ func TestSilentDashboard(t *testing.T) {
 func TestRanAsSeen(t *testing.T) {
 	o := newOffice(t)
 	b := o.books(func(c *Config) { c.Dashboard, c.CSV = nil, nil })
-	b.Ran(&runs.Record{ID: "a", Backend: "runpod", Created: noon, Began: noon, Ended: noon.Add(30 * time.Second), Result: &runs.Result{MeanMemoryBytes: 1e9}})
-	b.Ran(&runs.Record{ID: "b", Backend: "runpod", Created: noon, Result: &runs.Result{RanSeconds: 1, CPUSeconds: math.Inf(1), PeakMemoryBytes: 1e9}})
+	b.Ran(&runs.Record{ID: "a", Service: "runpod", Created: noon, Began: noon, Ended: noon.Add(30 * time.Second), Result: &runs.Result{MeanMemoryBytes: 1e9}})
+	b.Ran(&runs.Record{ID: "b", Service: "runpod", Created: noon, Result: &runs.Result{RanSeconds: 1, CPUSeconds: math.Inf(1), PeakMemoryBytes: 1e9}})
 	b.Close()
 	e := o.entries()
 	// The most that was held says nothing of what was held on average.
@@ -393,9 +393,9 @@ func TestAKilledProgram(t *testing.T) {
 	killed.mu.Unlock()
 	for i := range 3 {
 		e := execution("long", "work", time.Duration(i+1)*10*time.Second, time.Duration(i+1)*5*time.Second)
-		e.Spent.Began, e.Spent.Open = noon.Add(time.Minute), true
+		e.Usage.Began, e.Usage.Open = noon.Add(time.Minute), true
 		killed.Executing(e)
-		killed.Rested("other", session.Spent{Began: noon.Add(time.Hour), Wall: time.Duration(i+1) * time.Second, CPU: time.Second, ByteSeconds: 1e9, Open: true})
+		killed.IdleUsage("other", usage.Usage{Began: noon.Add(time.Hour), Wall: time.Duration(i+1) * time.Second, CPU: time.Second, ByteSeconds: 1e9, Open: true})
 	}
 	killed.flushing.Lock()
 	killed.hold()
@@ -433,7 +433,7 @@ func TestHeldIsBookedOnce(t *testing.T) {
 	o := newOffice(t)
 	b := o.books(nil)
 	e := execution("long", "work", 10*time.Second, 5*time.Second)
-	e.Spent.Open = true
+	e.Usage.Open = true
 	b.Executing(e)
 	b.flushing.Lock()
 	b.hold()
@@ -442,7 +442,7 @@ func TestHeldIsBookedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Spent.Open = false
+	e.Usage.Open = false
 	b.Executed(e)
 	b.Close()
 	if _, err := os.Stat(b.config.Ledger.HeldPath(b.instance)); !os.IsNotExist(err) {

@@ -5,12 +5,12 @@ import (
 	"strings"
 	"time"
 
-	"sallyport/internal/broker"
-	"sallyport/internal/carbon"
-	"sallyport/internal/carbon/codecarbon"
-	"sallyport/internal/ledger"
-	"sallyport/internal/runs"
-	"sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/batch/runs"
+	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/session/usage"
+	"github.com/sallyport/sallyport/internal/usage/carbon"
+	"github.com/sallyport/sallyport/internal/usage/carbon/codecarbon"
+	"github.com/sallyport/sallyport/internal/usage/ledger"
 )
 
 // line is an entry with what only others' formats want.
@@ -35,7 +35,7 @@ func (b *Books) entries(executions []broker.Execution, rests []rest) []line {
 	var lines []line
 	type group struct {
 		first broker.Execution
-		spent session.Spent
+		spent usage.Usage
 		runs  int
 		fails int
 	}
@@ -46,9 +46,9 @@ func (b *Books) entries(executions []broker.Execution, rests []rest) []line {
 		if e.Status != broker.Success {
 			failed = 1
 		}
-		if e.Spent.Wall < short {
+		if e.Usage.Wall < short {
 			unknown := ""
-			if e.Spent.CPU < 0 {
+			if e.Usage.CPU < 0 {
 				unknown = "?"
 			}
 			key := strings.Join([]string{e.Session, strings.Join(e.Servers, ","), e.File, unknown}, "\x00")
@@ -57,21 +57,21 @@ func (b *Books) entries(executions []broker.Execution, rests []rest) []line {
 			}
 			if g := byKey[key]; g != nil {
 				g.runs, g.fails = g.runs+1, g.fails+failed
-				g.spent = sum(g.spent, e.Spent)
+				g.spent = sum(g.spent, e.Usage)
 				continue
 			}
-			g := &group{first: e, spent: e.Spent, runs: 1, fails: failed}
+			g := &group{first: e, spent: e.Usage, runs: 1, fails: failed}
 			byKey[key] = g
 			groups = append(groups, g)
 			continue
 		}
-		groups = append(groups, &group{first: e, spent: e.Spent, runs: 1, fails: failed})
+		groups = append(groups, &group{first: e, spent: e.Usage, runs: 1, fails: failed})
 	}
 	for _, g := range groups {
 		lines = append(lines, b.runLine(g.first, g.spent, g.runs, g.fails))
 	}
 	type name struct{ kind, name string }
-	restOf := map[name]session.Spent{}
+	restOf := map[name]usage.Usage{}
 	var order []name
 	for _, r := range rests {
 		if r.spent.Wall >= short { // it may have been held
@@ -93,7 +93,7 @@ func (b *Books) entries(executions []broker.Execution, rests []rest) []line {
 }
 
 // runLine is an execution, or several like it.
-func (b *Books) runLine(e broker.Execution, spent session.Spent, runs, fails int) line {
+func (b *Books) runLine(e broker.Execution, spent usage.Usage, runs, fails int) line {
 	l := b.line(ledger.Run, e.Session, spent)
 	l.ID, l.Runs, l.Failed, l.Servers, l.File = e.ID, runs, fails, e.Servers, e.File
 	if runs == 1 || e.File != "" {
@@ -124,7 +124,7 @@ func (b *Books) lineOf(e ledger.Entry) line {
 }
 
 // sum adds up two stretches of the same kind.
-func sum(a, o session.Spent) session.Spent {
+func sum(a, o usage.Usage) usage.Usage {
 	if o.Began.Before(a.Began) {
 		a.Began = o.Began
 	}
@@ -144,7 +144,7 @@ func sum(a, o session.Spent) session.Spent {
 }
 
 // line is what was used here, by the session or the server of that name.
-func (b *Books) line(kind, name string, s session.Spent) line {
+func (b *Books) line(kind, name string, s usage.Usage) line {
 	p := b.profile()
 	l := b.enter(b.config.Model.Footprint(b.usage(s), p, b.config.Places.Here()))
 	l.profile = p
@@ -173,8 +173,8 @@ func (b *Books) line(kind, name string, s session.Spent) line {
 func (b *Books) entryOf(r *runs.Record) line {
 	out := r.Result
 	l := b.enter(b.elsewhere(r))
-	l.profile = carbon.Profile{CPUModel: out.CPUModel, PUE: b.config.Tables.PUE(r.Backend)}
-	l.ID, l.Kind, l.Runs, l.Session, l.Backend, l.File = r.ID, ledger.Run, 1, "", r.Backend, r.Program
+	l.profile = carbon.Profile{CPUModel: out.CPUModel, PUE: b.config.Tables.PUE(r.Service)}
+	l.ID, l.Kind, l.Runs, l.Session, l.Backend, l.File = r.ID, ledger.Run, 1, "", r.Service, r.Program
 	l.Time = r.Began.UTC()
 	if r.Began.IsZero() {
 		l.Time = r.Created.UTC()
@@ -191,7 +191,7 @@ func (b *Books) entryOf(r *runs.Record) line {
 		l.CPU = &cpu
 	}
 	l.CPUModel, l.GPUModel, l.GPUs = out.CPUModel, out.GPUModel, out.GPUs
-	l.stream, l.once = r.Backend+" "+r.ID, true
+	l.stream, l.once = r.Service+" "+r.ID, true
 	b.streams[l.stream] = true
 	return l
 }

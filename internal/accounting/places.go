@@ -6,11 +6,11 @@ import (
 	"strings"
 	"sync"
 
-	"sallyport/internal/carbon"
-	"sallyport/internal/carbon/intensity"
+	"github.com/sallyport/sallyport/internal/usage/carbon"
+	"github.com/sallyport/sallyport/internal/usage/carbon/intensity"
 )
 
-// Places knows where things run, as far as somebody has said so, and the
+// Places knows where code runs, as far as that is declared or reported, and the
 // electricity there. What is not known is nil. It is safe for concurrent use.
 type Places struct {
 	Tables *carbon.Tables

@@ -220,7 +220,7 @@ func (x *testIndex) find(name string) error {
 	if m := pythonTest.FindStringSubmatch(name); m != nil {
 		raw, err := os.ReadFile(filepath.Join(x.top, m[1]))
 		if err != nil {
-			return fmt.Errorf("%s: %v", name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		if !regexp.MustCompile(`(?m)^\s*def ` + m[2] + `\(`).Match(raw) {
 			return fmt.Errorf("%s has no %s", m[1], m[2])

@@ -26,8 +26,8 @@ var binaries = []string{
 	"gvisor.dev/gvisor/pkg/sentry/loader/vdsodata/vdso_arm64.so",
 	"gvisor.dev/gvisor/pkg/sentry/platform/systrap/sysmsg/sighandler.built-in.amd64.bin",
 	"gvisor.dev/gvisor/pkg/sentry/platform/systrap/sysmsg/sighandler.built-in.arm64.bin",
-	"sallyport/internal/search/neighbours.bin",
-	"sallyport/internal/search/vectors/table.bin",
+	"github.com/sallyport/sallyport/internal/toolbox/search/neighbours.bin",
+	"github.com/sallyport/sallyport/internal/toolbox/search/vectors/table.bin",
 }
 
 func TestEmbeddedBinaries(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -114,8 +115,11 @@ func TestMainIsSmall(t *testing.T) {
 	}
 }
 
-// longFiles are files of more than 600 lines, each with the reason why it is
-// still one concept.
+// A file of the product has at most mostLines lines, one of its tests mostTestLines.
+const mostLines, mostTestLines = 500, 600
+
+// longFiles are files with more lines, each with the reason why it is still one
+// concept.
 var longFiles = map[string]string{}
 
 func TestFilesStayOneConcept(t *testing.T) {
@@ -123,28 +127,29 @@ func TestFilesStayOneConcept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lengths := map[string]int{}
+	lengths, most := map[string]int{}, map[string]int{}
 	for _, f := range sources(t) {
-		lengths[f.path] = f.lines
-	}
-	guest, err := filepath.Glob(filepath.Join(top, "internal/guest/*/*.py"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range guest {
-		rel, err := filepath.Rel(top, p)
-		if err != nil {
-			t.Fatal(err)
+		if ast.IsGenerated(f.file) {
+			continue
 		}
-		lengths[filepath.ToSlash(rel)] = countLines(t, p)
+		lengths[f.path], most[f.path] = f.lines, mostLines
+		if f.test {
+			most[f.path] = mostTestLines
+		}
+	}
+	for p := range documents(t, top) {
+		if path.Ext(p) != ".py" {
+			continue
+		}
+		lengths[p], most[p] = countLines(t, filepath.Join(top, p)), mostLines
 	}
 	for name, n := range lengths {
-		if _, ok := longFiles[name]; !ok && n > 600 {
-			t.Errorf("%s has %d lines: split it, or give a reason in longFiles", name, n)
+		if _, ok := longFiles[name]; !ok && n > most[name] {
+			t.Errorf("%s has %d lines, want at most %d: split it, or give a reason in longFiles", name, n, most[name])
 		}
 	}
 	for name := range longFiles {
-		if lengths[name] <= 600 {
+		if lengths[name] <= most[name] {
 			t.Errorf("%s is listed in longFiles and has %d lines: take it off", name, lengths[name])
 		}
 	}
@@ -177,6 +182,31 @@ func TestNoGrabBags(t *testing.T) {
 			if slices.Contains(bad, part) {
 				t.Errorf("%s: a package named %q says nothing about what it is", f.path, part)
 			}
+		}
+	}
+}
+
+// TestChangelogEntries holds the files of changelog/unreleased to its template.
+func TestChangelogEntries(t *testing.T) {
+	top, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(top, "changelog/unreleased/*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatal("changelog/unreleased is empty: is this test looking in the right place?")
+	}
+	first := regexp.MustCompile(`^(Security|Change|Fix|Feature): [A-Z][^\n]{9,79}[^.\n]\n\n\S`)
+	for _, name := range files {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Ext(name) != ".md" || !first.Match(raw) {
+			t.Errorf("%s begins with %.80q, want what changelog/TEMPLATE.md shows", name, raw)
 		}
 	}
 }

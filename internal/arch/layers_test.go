@@ -18,96 +18,124 @@ type layer struct {
 }
 
 var layers = []layer{
-	{"cmd/sallyport", 90, []string{"internal/cli", "internal/procfs", "internal/sandbox/gvisor/cell", "internal/sandbox/process"}},
+	{"cmd/sallyport", 90, []string{"internal/cli", "internal/procfs", "internal/sandbox/gvisor/supervisor", "internal/sandbox/process"}},
 
 	{"internal/cli", 80, []string{
-		"internal/accounting", "internal/carbon", "internal/carbon/codecarbon", "internal/carbon/hardware", "internal/carbon/intensity", "internal/ledger",
-		"internal/catalog", "internal/hidden", "internal/pins", "internal/signature", "internal/terminal",
-		"internal/control", "internal/private", "internal/session",
-		"internal/mcpserver", "internal/broker", "internal/bridge", "internal/policy", "internal/runs",
-		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/upstream/secret", "internal/sandbox/gvisor", "internal/sandbox/container",
-		"internal/image", "internal/image/archive", "internal/image/build", "internal/image/flatten", "internal/image/registry", "internal/sandbox/hostroot",
-		"internal/sandbox", "internal/sandbox/kaggle", "internal/sandbox/runpod", "internal/runpodtools", "internal/settings", "internal/snapshot", "internal/memory", "internal/usertools", "internal/state",
-		"internal/worker", "internal/sandbox/process", "internal/sandbox/runpod/job", "internal/deploy", "internal/sandbox/runpod/rest",
+		"internal/accounting", "internal/app", "internal/authz", "internal/batch", "internal/batch/deploy", "internal/batch/runpod/job", "internal/batch/runs", "internal/bridge", "internal/broker", "internal/image", "internal/image/archive",
+		"internal/image/build", "internal/image/flatten", "internal/invisible", "internal/language/python", "internal/mcpserver", "internal/memory", "internal/sandbox",
+		"internal/savedtools", "internal/session", "internal/session/hibernate", "internal/session/archive", "internal/session/sessionlog",
+		"internal/settings", "internal/store", "internal/store/keyed", "internal/terminal", "internal/toolbox/catalog", "internal/toolbox/pins", "internal/toolbox/signature", "internal/toolbox/tool",
+		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/usage/carbon", "internal/usage/carbon/codecarbon",
+		"internal/usage/ledger", "internal/wire", "internal/worker",
+	}},
+	{"internal/mcpserver", 78, []string{"internal/authz", "internal/broker", "internal/invisible", "internal/jsonscan", "internal/runpodtools", "internal/toon", "internal/wire"}},
+	{"internal/app", 75, []string{
+		"internal/accounting", "internal/authz", "internal/batch", "internal/batch/deploy", "internal/batch/kaggle", "internal/batch/runpod", "internal/batch/runpod/job", "internal/batch/runpod/rest", "internal/batch/runs",
+		"internal/bridge", "internal/broker", "internal/control", "internal/guest", "internal/image", "internal/image/build", "internal/image/flatten",
+		"internal/image/registry", "internal/language/python", "internal/memory", "internal/private", "internal/runpodtools", "internal/sandbox",
+		"internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/process", "internal/savedtools", "internal/session",
+		"internal/session/usage", "internal/settings", "internal/snapshot", "internal/store", "internal/toolbox/catalog", "internal/toolbox/pins",
+		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/upstream/secret", "internal/usage/carbon",
+		"internal/usage/carbon/codecarbon", "internal/usage/carbon/hardware", "internal/usage/carbon/intensity", "internal/usage/ledger",
+		"internal/wire", "internal/worker", "internal/session/hibernate",
 	}},
 	{"internal/accounting", 65, []string{
-		"internal/broker", "internal/carbon", "internal/carbon/codecarbon", "internal/carbon/hardware", "internal/carbon/intensity",
-		"internal/ledger", "internal/runs", "internal/session", "internal/state",
+		"internal/broker", "internal/usage/carbon", "internal/usage/carbon/codecarbon", "internal/usage/carbon/hardware", "internal/usage/carbon/intensity",
+		"internal/usage/ledger", "internal/batch/runs", "internal/session/usage", "internal/store",
 	}},
-	{"internal/runpodtools", 65, []string{"internal/broker", "internal/sandbox/runpod"}},
-	{"internal/mcpserver", 70, []string{"internal/broker", "internal/runpodtools", "internal/upstream/jsonrpc", "internal/toon"}},
+	{"internal/runpodtools", 65, []string{"internal/authz", "internal/broker", "internal/batch/runpod"}},
 	{"internal/broker", 60, []string{
-		"internal/carbon", "internal/catalog", "internal/pins",
-		"internal/bridge", "internal/session", "internal/policy", "internal/runs", "internal/sandbox", "internal/snapshot", "internal/state", "internal/wire",
+		"internal/authz", "internal/usage/carbon",
+		"internal/bridge", "internal/session", "internal/session/archive", "internal/session/capture", "internal/session/usage", "internal/batch", "internal/batch/runs", "internal/sandbox", "internal/wire",
 	}},
-	{"internal/runs", 52, []string{"internal/sandbox", "internal/state"}},
-	{"internal/deploy", 55, []string{"internal/sandbox/runpod/rest"}},
-	{"internal/worker", 55, []string{"internal/sandbox", "internal/sandbox/runpod/job", "internal/session", "internal/state", "internal/wire"}},
-	{"internal/control", 52, []string{"internal/private", "internal/session"}},
-	{"internal/session", 51, []string{"internal/sandbox", "internal/snapshot", "internal/state", "internal/guest", "internal/wire", "internal/budget"}},
+	{"internal/batch/runs", 52, []string{"internal/batch", "internal/sandbox", "internal/store"}},
+	{"internal/batch/deploy", 55, []string{"internal/batch/runpod/rest"}},
+	{"internal/worker", 55, []string{"internal/authz", "internal/sandbox", "internal/batch/runpod/job", "internal/session", "internal/session/capture", "internal/store", "internal/wire"}},
+	{"internal/control", 52, []string{"internal/private", "internal/session", "internal/session/hibernate"}},
+	{"internal/session", 51, []string{"internal/session/archive", "internal/session/capture", "internal/session/clock", "internal/session/hibernate", "internal/session/sessionlog", "internal/session/usage", "internal/sandbox", "internal/snapshot", "internal/store", "internal/guest", "internal/wire", "internal/budget"}},
+	{"internal/session/archive", 50, []string{"internal/session/sessionlog", "internal/wire"}},
+	{"internal/session/capture", 50, []string{"internal/budget", "internal/wire"}},
+	{"internal/session/clock", 40, nil},
+	{"internal/session/hibernate", 50, []string{"internal/sandbox", "internal/session/clock", "internal/snapshot", "internal/store", "internal/wire"}},
+	{"internal/session/sessionlog", 49, []string{"internal/store", "internal/wire"}},
+	{"internal/session/usage", 50, []string{"internal/sandbox"}},
 	{"internal/bridge", 50, []string{
-		"internal/catalog", "internal/hidden", "internal/pins", "internal/signature",
-		"internal/memory", "internal/usertools", "internal/state", "internal/policy", "internal/upstream", "internal/upstream/jsonrpc", "internal/wire",
+		"internal/upstream/definitions", "internal/terminal", "internal/toolbox/tool",
+		"internal/authz", "internal/toolbox/catalog", "internal/invisible", "internal/toolbox/pins", "internal/toolbox/shape", "internal/toolbox/signature",
+		"internal/jsonscan", "internal/memory", "internal/savedtools", "internal/store", "internal/store/keyed", "internal/upstream", "internal/upstream/jsonrpc", "internal/wire",
 	}},
 
-	{"internal/catalog", 45, []string{"internal/hidden", "internal/search", "internal/signature", "internal/state"}},
-	{"internal/pins", 44, []string{"internal/hidden", "internal/state"}},
-	{"internal/signature", 44, []string{"internal/hidden", "internal/upstream/jsonrpc"}},
-	{"internal/carbon/intensity", 40, []string{"internal/carbon", "internal/state"}},
-	{"internal/carbon/codecarbon", 40, []string{"internal/state"}},
-	{"internal/carbon/codecarbon/codecarbontest", 30, nil},
-	{"internal/ledger", 40, []string{"internal/state"}},
-	{"internal/memory", 40, []string{"internal/state"}},
-	{"internal/usertools", 40, []string{"internal/state"}},
-	{"internal/policy", 40, []string{"internal/sandbox"}},
+	{"internal/toolbox/catalog", 45, []string{"internal/toolbox/tool", "internal/toolbox/shape", "internal/toolbox/search", "internal/toolbox/signature", "internal/store"}},
+	{"internal/toolbox/pins", 44, []string{"internal/jsonscan", "internal/toolbox/tool", "internal/invisible", "internal/store"}},
+	{"internal/toolbox/signature", 44, []string{"internal/invisible", "internal/jsonscan"}},
+	{"internal/toolbox/shape", 44, []string{"internal/jsonscan"}},
+	{"internal/usage/carbon/intensity", 40, []string{"internal/usage/carbon", "internal/store"}},
+	{"internal/usage/carbon/codecarbon", 40, []string{"internal/store"}},
+	{"internal/usage/carbon/codecarbon/codecarbontest", 30, nil},
+	{"internal/usage/ledger", 40, []string{"internal/store"}},
+	{"internal/memory", 40, []string{"internal/store", "internal/store/keyed"}},
+	{"internal/savedtools", 40, []string{"internal/store", "internal/store/keyed"}},
+	{"internal/authz", 40, []string{"internal/terminal", "internal/sandbox"}},
 	{"internal/upstream", 42, []string{
-		"internal/upstream/definitions", "internal/upstream/child", "internal/upstream/jsonrpc",
-		"internal/upstream/remote", "internal/budget", "internal/state",
+		"internal/toolbox/tool",
+		"internal/upstream/definitions", "internal/upstream/child", "internal/upstream/jsonrpc", "internal/jsonscan",
+		"internal/upstream/remote", "internal/budget", "internal/store",
 	}},
-	{"internal/upstream/remote", 41, []string{"internal/budget", "internal/upstream/jsonrpc", "internal/upstream/tail"}},
-	{"internal/upstream/library", 41, []string{"internal/state", "internal/upstream/definitions"}},
+	{"internal/upstream/remote", 41, []string{"internal/budget", "internal/jsonscan", "internal/upstream/jsonrpc", "internal/upstream/tail"}},
+	{"internal/upstream/library", 41, []string{"internal/store", "internal/upstream/definitions"}},
 	{"internal/upstream/definitions", 40, nil},
 	{"internal/upstream/secret", 40, nil},
 	{"internal/upstream/child", 40, []string{"internal/upstream/tail"}},
-	{"internal/upstream/jsonrpc", 40, []string{"internal/budget", "internal/upstream/tail"}},
+	{"internal/upstream/jsonrpc", 40, []string{"internal/budget", "internal/jsonscan", "internal/pipe", "internal/upstream/tail"}},
 	{"internal/upstream/tail", 39, nil},
 
-	{"internal/sandbox/gvisor/cell", 32, []string{"internal/sandbox/gvisor", "internal/sandbox/hostroot"}},
-	{"internal/sandbox/container", 31, []string{"internal/sandbox", "internal/guest", "internal/state"}},
-	{"internal/sandbox/gvisor", 31, []string{"internal/private", "internal/sandbox/place", "internal/image", "internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
-	{"internal/sandbox/process", 31, []string{"internal/private", "internal/sandbox/place", "internal/sandbox", "internal/sandbox/hostroot", "internal/guest"}},
-	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/guest", "internal/wire"}},
-	{"internal/sandbox/kaggle", 30, []string{"internal/sandbox"}},
-	{"internal/sandbox/kaggle/kaggletest", 29, nil},
-	{"internal/sandbox/runpod", 30, []string{"internal/sandbox", "internal/sandbox/runpod/job", "internal/state"}},
-	{"internal/sandbox/runpod/runpodtest", 30, nil},
-	{"internal/sandbox/sandboxtest", 52, []string{"internal/budget", "internal/sandbox", "internal/guest", "internal/session", "internal/wire"}},
+	{"internal/guest", 35, []string{"internal/budget", "internal/pipe", "internal/sandbox", "internal/wire"}},
+	{"internal/guest/guesttest", 30, []string{"internal/wire"}},
+	{"internal/language/python", 35, []string{"internal/sandbox"}},
 
-	{"internal/sandbox/runpod/rest", 12, nil},
-	{"internal/sandbox/runpod/job", 12, []string{"internal/sandbox"}},
-	{"internal/sandbox/hostroot", 12, nil},
-	{"internal/image/build", 20, []string{"internal/guest", "internal/image", "internal/image/archive", "internal/image/flatten", "internal/sandbox", "internal/sandbox/hostroot", "internal/wire"}},
+	{"internal/sandbox/gvisor/supervisor", 32, []string{"internal/sandbox/gvisor", "internal/sandbox/hostroot", "internal/sandbox/supervise"}},
+	{"internal/sandbox/container", 31, []string{"internal/sandbox", "internal/sandbox/supervise", "internal/store"}},
+	{"internal/sandbox/gvisor", 31, []string{"internal/private", "internal/sandbox/instancedir", "internal/image", "internal/sandbox", "internal/sandbox/hostroot", "internal/sandbox/programdir", "internal/sandbox/supervise"}},
+	{"internal/sandbox/process", 31, []string{"internal/private", "internal/sandbox/instancedir", "internal/sandbox", "internal/sandbox/hostroot", "internal/sandbox/programdir", "internal/sandbox/supervise"}},
+	{"internal/sandbox/supervise", 12, []string{"internal/sandbox"}},
+	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/wire"}},
+	{"internal/batch/kaggle", 30, []string{"internal/batch", "internal/sandbox"}},
+	{"internal/batch/kaggle/kaggletest", 29, nil},
+	{"internal/batch/runpod", 30, []string{"internal/batch", "internal/sandbox", "internal/batch/runpod/job", "internal/store"}},
+	{"internal/batch/runpod/runpodtest", 30, nil},
+	{"internal/sandbox/sandboxtest", 52, []string{"internal/toolbox/tool", "internal/budget", "internal/sandbox", "internal/guest", "internal/language/python", "internal/session", "internal/wire"}},
+
+	{"internal/batch/runpod/rest", 12, nil},
+	{"internal/batch/runpod/job", 13, []string{"internal/batch", "internal/sandbox"}},
+	{"internal/batch/batchtest", 13, []string{"internal/batch", "internal/sandbox"}},
+	{"internal/batch", 12, []string{"internal/sandbox"}},
+	{"internal/sandbox/hostroot", 12, []string{"internal/sandbox"}},
+	{"internal/sandbox/programdir", 12, []string{"internal/private", "internal/sandbox"}},
+	{"internal/image/build", 20, []string{"internal/image", "internal/image/archive", "internal/image/flatten", "internal/sandbox"}},
 	{"internal/image/archive", 13, []string{"internal/image", "internal/image/flatten"}},
 	{"internal/image/registry", 13, []string{"internal/image", "internal/image/flatten"}},
-	{"internal/image", 12, []string{"internal/image/flatten", "internal/private", "internal/state"}},
+	{"internal/image", 12, []string{"internal/image/flatten", "internal/private", "internal/store"}},
 	{"internal/image/flatten", 10, nil},
-	{"internal/guest", 12, []string{"internal/budget", "internal/private", "internal/wire"}},
 	{"internal/sandbox", 11, nil},
-	{"internal/carbon/hardware", 11, []string{"internal/carbon"}},
-	{"internal/carbon", 10, nil},
-	{"internal/sandbox/place", 10, []string{"internal/private"}},
+	{"internal/usage/carbon/hardware", 11, []string{"internal/usage/carbon"}},
+	{"internal/usage/carbon", 10, nil},
+	{"internal/sandbox/instancedir", 10, []string{"internal/private"}},
 	{"internal/procfs", 10, nil},
-	{"internal/hidden", 10, nil},
-	{"internal/terminal", 11, []string{"internal/hidden"}},
-	{"internal/search", 10, []string{"internal/search/vectors"}},
-	{"internal/search/vectors", 9, nil},
+	{"internal/invisible", 8, nil},
+	{"internal/terminal", 11, []string{"internal/invisible"}},
+	{"internal/toolbox/search", 10, []string{"internal/toolbox/search/vectors"}},
+	{"internal/toolbox/search/vectors", 9, nil},
 	{"internal/settings", 10, nil},
-	{"internal/snapshot", 11, []string{"internal/private", "internal/state"}},
-	{"internal/state", 10, []string{"internal/private"}},
+	{"internal/snapshot", 11, []string{"internal/private", "internal/store"}},
+	{"internal/store/keyed", 15, []string{"internal/store"}},
+	{"internal/store", 10, []string{"internal/private"}},
 	{"internal/private", 9, nil},
 	{"internal/toon", 10, nil},
-	{"internal/wire", 10, nil},
+	{"internal/wire", 10, []string{"internal/jsonscan", "internal/toolbox/tool"}},
 	{"internal/budget", 10, nil},
+	{"internal/pipe", 10, nil},
+	{"internal/jsonscan", 8, nil},
+	{"internal/toolbox/tool", 9, []string{"internal/invisible", "internal/jsonscan"}},
 	{"internal/arch", 0, nil},
 }
 
@@ -115,24 +143,26 @@ var layers = []layer{
 // product's packages only where this says so.
 var programs = map[string][]string{
 	"bench":            nil,
+	"bench/agent":      nil,
 	"bench/echoserver": nil,
 	"bench/servers":    nil,
-	"bench/search":     {"internal/search"},
+	"bench/search":     {"internal/toolbox/search"},
 
 	"bench/search/convert": nil,
 
 	"scripts/carbontables":    nil,
+	"scripts/crosscheck":      nil,
 	"scripts/notice":          nil,
 	"scripts/report":          nil,
 	"test/conformance/client": {"internal/upstream", "internal/upstream/definitions"},
-	"test/engines":            {"internal/image", "internal/image/archive", "internal/image/flatten", "internal/sandbox", "internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/process", "internal/sandbox/sandboxtest", "internal/state"},
+	"test/engines":            {"internal/language/python", "internal/image", "internal/image/archive", "internal/image/flatten", "internal/sandbox", "internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/process", "internal/sandbox/sandboxtest", "internal/store"},
 	"test/engines/matrix":     nil,
 	"test/faults":             {"internal/sandbox/sandboxtest"},
 	"test/endurance":          {"internal/sandbox/sandboxtest"},
 	"test/proxies":            nil,
-	"test/carbon/peer":        {"internal/carbon", "internal/carbon/codecarbon/codecarbontest"},
-	"test/kaggle/fake":        {"internal/sandbox/kaggle/kaggletest"},
-	"test/runpod/fake":        {"internal/sandbox/runpod/runpodtest"},
+	"test/carbon/peer":        {"internal/usage/carbon", "internal/usage/carbon/codecarbon/codecarbontest"},
+	"test/kaggle/fake":        {"internal/batch/kaggle/kaggletest"},
+	"test/runpod/fake":        {"internal/batch/runpod/runpodtest"},
 
 	"scripts/configuration": {"internal/settings"},
 
@@ -141,7 +171,7 @@ var programs = map[string][]string{
 
 // testImports are what tests of any package may import. The fake engine, the
 // services' doubles and the suite are for tests alone.
-var testImports = []string{"internal/sandbox", "internal/sandbox/fake", "internal/sandbox/kaggle/kaggletest", "internal/sandbox/runpod/runpodtest", "internal/sandbox/sandboxtest"}
+var testImports = []string{"internal/sandbox", "internal/sandbox/fake", "internal/batch/batchtest", "internal/batch/kaggle/kaggletest", "internal/batch/runpod/runpodtest", "internal/sandbox/sandboxtest", "internal/guest", "internal/guest/guesttest", "internal/language/python"}
 
 func table() map[string]layer {
 	t := map[string]layer{}
@@ -239,13 +269,14 @@ func orNothing(list []string) string {
 // somebody wired the fake engine or the suite into it.
 func TestFakeStaysInTests(t *testing.T) {
 	for _, f := range sources(t) {
-		if f.test || strings.HasPrefix(f.pkg, "internal/sandbox/sandboxtest") || f.pkg == "internal/sandbox/fake" {
+		if f.test || strings.HasPrefix(f.pkg, "internal/sandbox/sandboxtest") || f.pkg == "internal/sandbox/fake" || f.pkg == "internal/batch/batchtest" {
 			continue
 		}
 		for _, imp := range f.imports {
-			if imp == module+"/internal/sandbox/fake" || imp == module+"/internal/sandbox/sandboxtest" || imp == "testing" ||
-				imp == module+"/internal/sandbox/kaggle/kaggletest" && f.pkg != "test/kaggle/fake" ||
-				imp == module+"/internal/sandbox/runpod/runpodtest" && f.pkg != "test/runpod/fake" {
+			if imp == module+"/internal/sandbox/fake" || imp == module+"/internal/batch/batchtest" || imp == module+"/internal/sandbox/sandboxtest" || imp == "testing" ||
+				imp == module+"/internal/guest/guesttest" ||
+				imp == module+"/internal/batch/kaggle/kaggletest" && f.pkg != "test/kaggle/fake" ||
+				imp == module+"/internal/batch/runpod/runpodtest" && f.pkg != "test/runpod/fake" {
 				t.Errorf("%s imports %s outside a test", f.path, imp)
 			}
 		}
@@ -257,8 +288,8 @@ func TestFakeStaysInTests(t *testing.T) {
 func TestGVisorHasOneDoor(t *testing.T) {
 	for _, f := range sources(t) {
 		for _, imp := range f.imports {
-			if strings.HasPrefix(imp, "gvisor.dev/gvisor/") && f.pkg != "internal/sandbox/gvisor/cell" {
-				t.Errorf("%s imports %s: only internal/sandbox/gvisor/cell may", f.path, imp)
+			if strings.HasPrefix(imp, "gvisor.dev/gvisor/") && f.pkg != "internal/sandbox/gvisor/supervisor" {
+				t.Errorf("%s imports %s: only internal/sandbox/gvisor/supervisor may", f.path, imp)
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-const module = "sallyport"
+const module = "github.com/sallyport/sallyport"
 
 // A source is one parsed Go file of the repository.
 type source struct {

@@ -1,7 +1,7 @@
-// Package bridge turns what sandboxed code asks for into authorised calls on
-// MCP servers. What an execution may reach is granted to that execution alone;
-// everything that arrives from the code is checked here, and what goes back
-// says no more of the host than the code may know.
+// Package bridge turns the requests of sandboxed code into authorised calls on
+// MCP servers. What an execution may reach is granted to that execution alone.
+// Everything that arrives from the code is checked here, and answers tell no
+// more about the host than the code may know.
 package bridge
 
 import (
@@ -11,7 +11,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -20,40 +19,42 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"sallyport/internal/catalog"
-	"sallyport/internal/hidden"
-	"sallyport/internal/pins"
-	"sallyport/internal/policy"
-	"sallyport/internal/upstream"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/toolbox/catalog"
+	"github.com/sallyport/sallyport/internal/toolbox/pins"
+	"github.com/sallyport/sallyport/internal/toolbox/signature"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
+	"github.com/sallyport/sallyport/internal/upstream"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
-// Source is where servers come from: [Upstream] of the servers that a user
-// has, or a test's.
+// Source is where servers come from: [Upstream] for the user's servers, or a
+// test's.
 type Source interface {
 	// Definitions lists the servers, sorted by name. It changes only with the
 	// Version of a [Live] source.
 	Definitions() []upstream.Definition
-	// Open returns the running server, which it starts if need be.
+	// Open returns the running server, and starts it if need be.
 	Open(ctx context.Context, name string) (Server, error)
 }
 
 // Live is a Source whose servers may change while the program runs.
 type Live interface {
 	Source
-	// Version changes with Definitions, and is zero at no time. It is asked for
-	// with every execution, so that it has to be cheap; again says that what
-	// was true a moment ago is not good enough.
+	// Version changes with Definitions, and is never zero. Every execution calls
+	// it, so it must be cheap. again means that a result from a moment ago is not
+	// good enough.
 	Version(again bool) uint64
 }
 
 // Server is a running MCP server, as [upstream.Server] describes it.
 type Server interface {
-	Tools(ctx context.Context) ([]upstream.Tool, error)
+	Tools(ctx context.Context) ([]tool.Tool, error)
 	CallTool(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error)
 }
 
-// Upstream makes a Source of the user's servers. Nil makes one without any.
+// Upstream makes a Source of the user's servers. Nil makes one without servers.
 func Upstream(m *upstream.Manager) Source { return manager{m} }
 
 type manager struct{ m *upstream.Manager }
@@ -73,53 +74,59 @@ func (m manager) Open(ctx context.Context, name string) (Server, error) {
 	return s, nil
 }
 
-// Definition is a server as a sandbox learns it. Version changes with it.
-type Definition struct {
-	wire.Server
-	Version string
+// Stores keeps what code saves, separately for each owner: an owner's code
+// never finds what another's has saved.
+type Stores interface {
+	// Memory returns nil if memory is switched off.
+	Memory(owner string) Memory
+	// SavedTools returns nil if saved tools are switched off.
+	SavedTools(owner string) SavedTools
 }
+
+// noStores keeps nothing.
+type noStores struct{}
+
+func (noStores) Memory(string) Memory         { return nil }
+func (noStores) SavedTools(string) SavedTools { return nil }
 
 // Config is what a Bridge needs.
 type Config struct {
-	Source Source         // required
-	Policy *policy.Policy // required
-	Memory Memory         // nil: code is told that it is switched off
-	Tools  SavedTools     // as Memory
-	// Facts are what code is told of its limits.
-	Facts wire.SessionFacts
-	// MaxCalls bounds the calls of one execution that servers work on at a
-	// time; more wait. 0 is 128.
+	Source Source      // required
+	Gate   *authz.Gate // required
+	Stores Stores      // nil: nothing is kept
+	// MaxCalls bounds the calls of one execution that servers work on at a time;
+	// further calls wait. 0 means 128.
 	MaxCalls int
-	// Catalog knows the servers of Source, as a [Listable]; nil: one in memory.
+	// Catalog knows the servers of Source, as a [Listable]; nil means one in
+	// memory.
 	Catalog *catalog.Catalog
-	// Pins are the forms of tools that the user accepted; nil: all are.
+	// Pins are the forms of tools that the user accepted; nil accepts all. The gate
+	// decides whether other forms are refused.
 	Pins *pins.Book
-	// RefuseChanged: a tool that is not as it was accepted cannot be called.
-	RefuseChanged bool
-	Log           *slog.Logger // nil: nothing is logged
+	Log  *slog.Logger // nil: nothing is logged
 }
 
 // A Bridge grants servers to executions. It is safe for concurrent use.
 type Bridge struct {
 	config  Config
 	catalog *catalog.Catalog
-	own     bool // the catalog is nobody else's
+	own     bool // no one else uses the catalog
 	log     *slog.Logger
 	view    atomic.Pointer[view]
 
 	mu    sync.Mutex
 	cache map[string]*described
-	saved *catalog.Listing // the saved tools when they were last looked at
-	// unsure are the servers, by the key of their pins, whose last comparison
-	// with what was accepted failed.
+	saved map[string]*catalog.Listing // by owner: the saved tools when they were last read
+	// unsure has the servers, by the key of their pins, whose last comparison with
+	// what was accepted failed.
 	unsure map[string]error
-	// hides are the prompts and resources of each server with hidden characters,
+	// hides has the prompts and resources of each server with hidden characters,
 	// and hidesTold those, and the tools, that were reported.
 	hides     map[string][]string
 	hidesTold map[string]string
-	// looked are the servers whose prompts and resources were compared.
-	looked map[serverKind]Offers
-	// failures are the last one of each server that was logged.
+	// looked has the servers whose prompts and resources were compared.
+	looked map[serverKind]Server
+	// failures has the last logged failure of each server.
 	failures map[string]string
 }
 
@@ -129,25 +136,27 @@ type serverKind struct {
 	kind   pins.Kind
 }
 
-// view is what there is at one time. It is not changed; a new one takes its
-// place.
+// view holds the servers at one time. It is immutable; a new one replaces it.
 type view struct {
 	version    uint64
 	servers    map[string]upstream.Definition
+	facts      map[string]*authz.Server // of the same servers, for the gate
 	discovered []wire.ServerInfo
 }
 
-// described is the definition made of one list of tools.
+// described is the definition made from one list of tools.
 type described struct {
-	tools      []upstream.Tool
-	report     pins.Report // of the same tools
-	definition Definition
+	tools      []tool.Tool
+	report     pins.Report     // of the same tools
+	shapes     *catalog.Shapes // that the signatures show
+	lessons    map[string]*lesson
+	definition wire.Server
 }
 
 // New returns a bridge to the servers of a source.
 func New(config Config) (*Bridge, error) {
-	if config.Source == nil || config.Policy == nil {
-		return nil, errors.New("bridge: a source and a policy are required")
+	if config.Source == nil || config.Gate == nil {
+		return nil, errors.New("bridge: a source and a gate are required")
 	}
 	if config.MaxCalls == 0 {
 		config.MaxCalls = 128
@@ -155,29 +164,32 @@ func New(config Config) (*Bridge, error) {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
+	if config.Stores == nil {
+		config.Stores = noStores{}
+	}
 	own := config.Catalog == nil
 	if own {
-		config.Catalog = catalog.New(catalog.Config{Source: NewListable(config.Source, config.Policy, nil, config.Pins, config.Log), Log: config.Log})
+		config.Catalog = catalog.New(catalog.Config{Source: NewListable(config.Source, config.Gate, nil, config.Pins, config.Log), Log: config.Log})
 	}
-	b := &Bridge{config: config, catalog: config.Catalog, own: own, log: config.Log, cache: map[string]*described{}, failures: map[string]string{},
-		unsure: map[string]error{}, hides: map[string][]string{}, hidesTold: map[string]string{}, looked: map[serverKind]Offers{}}
+	b := &Bridge{config: config, catalog: config.Catalog, own: own, log: config.Log, cache: map[string]*described{}, saved: map[string]*catalog.Listing{}, failures: map[string]string{},
+		unsure: map[string]error{}, hides: map[string][]string{}, hidesTold: map[string]string{}, looked: map[serverKind]Server{}}
 	b.current(false)
 	return b, nil
 }
 
-// Close ends what the Bridge began by itself. Calls of executions fail from then
-// on, or end with their contexts. It is idempotent.
+// Close ends what the Bridge started by itself. Calls of executions fail from
+// then on, or end with their contexts. It is idempotent.
 func (b *Bridge) Close() {
 	if b.own {
 		b.catalog.Close()
 	}
 }
 
-// Busy says that an execution runs, which the catalog does not work beside.
-// What it returns ends that, and must be called once.
+// Busy reports that an execution runs, which pauses the catalog's background
+// work. The function that it returns ends that, and must be called once.
 func (b *Bridge) Busy() func() { return b.catalog.Busy() }
 
-// current is what there is now.
+// current returns the view of the current servers.
 func (b *Bridge) current(again bool) *view {
 	have := b.view.Load()
 	version := uint64(1)
@@ -192,15 +204,16 @@ func (b *Bridge) current(again bool) *view {
 	if have = b.view.Load(); have != nil && have.version == version {
 		return have
 	}
-	v := &view{version: version, servers: map[string]upstream.Definition{}}
+	v := &view{version: version, servers: map[string]upstream.Definition{}, facts: map[string]*authz.Server{}}
 	for _, d := range b.config.Source.Definitions() {
-		v.servers[d.Name] = d
-		if !d.Disabled && d.Offer == "" && b.config.Policy.CheckServer(d.Name) == nil {
-			v.discovered = append(v.discovered, wire.ServerInfo{Name: d.Name, Alias: d.Alias, Description: hidden.Strip(d.Description)})
+		facts := factsOf(d)
+		v.servers[d.Name], v.facts[d.Name] = d, facts
+		if b.config.Gate.Visible(self, authz.LoadServer{Server: facts}) {
+			v.discovered = append(v.discovered, wire.ServerInfo{Name: d.Name, Alias: d.Alias, Description: invisible.Strip(d.Description)})
 		}
 	}
 	if v.discovered == nil && have != nil && have.discovered != nil {
-		v.discovered = []wire.ServerInfo{} // there were some: a sandbox has to hear that there are none
+		v.discovered = []wire.ServerInfo{} // not nil: a sandbox that had servers must hear that there are none now
 	}
 	for name := range b.cache {
 		if _, ok := v.servers[name]; !ok {
@@ -208,108 +221,119 @@ func (b *Bridge) current(again bool) *view {
 			delete(b.failures, name)
 			delete(b.hides, name)
 			delete(b.hidesTold, name)
-			maps.DeleteFunc(b.looked, func(k serverKind, _ Offers) bool { return k.server == name })
+			maps.DeleteFunc(b.looked, func(k serverKind, _ Server) bool { return k.server == name })
 		}
 	}
 	b.view.Store(v)
 	return v
 }
 
-// Discovered lists the servers that code may be granted, and a text that
-// changes with the list.
+// Discovered lists the servers that code may be granted, and returns a version
+// that changes with the list.
 func (b *Bridge) Discovered() ([]wire.ServerInfo, string) {
 	v := b.current(false)
 	return v.discovered, strconv.FormatUint(v.version, 10)
 }
 
-// Check answers whether an execution may be granted the server, without
-// starting it.
-func (b *Bridge) Check(name string) error {
-	d, ok := b.current(false).servers[name]
-	if !ok {
-		// It may have been added this very moment.
-		if d, ok = b.current(true).servers[name]; !ok {
-			return b.unknown(name)
-		}
-	}
-	if err := b.config.Policy.CheckServer(name); err != nil {
-		return err
-	}
-	switch {
-	case d.Disabled:
-		return fmt.Errorf("MCP server %q is disabled (%s)", name, wayTo(d))
-	case d.Offer != "":
-		return fmt.Errorf("MCP server %q is of a project that the user has not trusted (%s)", name, wayTo(d))
-	}
-	return nil
-}
-
-// unknown is the error for a name that is not configured.
+// unknown returns the error for a name that is not configured.
 func (b *Bridge) unknown(name string) error {
 	message := "Unknown MCP server: " + clip(name, 100)
 	discovered := b.current(false).discovered
 	if len(discovered) == 0 {
-		return errors.New(message + " (no MCP server is configured)")
+		return &wire.CallError{Kind: wire.KindNotFound, Message: message + " (no MCP server is configured)"}
 	}
 	names := make([]string, len(discovered))
 	for i, s := range discovered {
 		names[i] = s.Name
 	}
-	return fmt.Errorf("%s (nearest: %s)", message, strings.Join(nearest(name, names, 3), ", "))
+	return &wire.CallError{Kind: wire.KindNotFound, Message: message + " (nearest: " + strings.Join(nearest(name, names, 3), ", ") + ")"}
 }
 
-// describe starts a server if need be and returns its definition. Of a list of
-// tools that has not changed the very same definition is returned, whatever
-// its size.
-func (b *Bridge) describe(ctx context.Context, name string) (Definition, error) {
-	if err := b.Check(name); err != nil {
-		return Definition{}, err
-	}
-	server, err := b.config.Source.Open(ctx, name)
+// describe starts a server if need be and returns its definition. If the list
+// of tools has not changed, it returns the very same definition, whatever its
+// size.
+func (b *Bridge) describe(ctx context.Context, p authz.Principal, name string) (wire.Server, error) {
+	s, err := b.server(name)
 	if err != nil {
-		return Definition{}, b.failed(ctx, name, err, false)
+		return wire.Server{}, err
 	}
-	tools, err := server.Tools(ctx)
+	permit, err := b.config.Gate.Admit(ctx, p, authz.LoadServer{Server: s})
 	if err != nil {
-		return Definition{}, b.failed(ctx, name, err, false)
+		return wire.Server{}, err
+	}
+	d, err := b.load(ctx, name, &permit)
+	finish(&permit, 0, err)
+	return d, err
+}
+
+// load does what describe was permitted to do.
+func (b *Bridge) load(ctx context.Context, name string, permit *authz.Permit) (wire.Server, error) {
+	server, err := b.open(ctx, permit)
+	if err != nil {
+		return wire.Server{}, err
+	}
+	tools, err := toolsOf(ctx, server, permit)
+	if err != nil {
+		return wire.Server{}, b.failed(ctx, name, err, false)
 	}
 	d, ok := b.current(false).servers[name]
-	if !ok { // taken away while it started
-		return Definition{}, b.unknown(name)
+	if !ok { // removed while it started
+		return wire.Server{}, b.unknown(name)
 	}
 	b.mu.Lock()
 	c := b.cache[name]
 	b.mu.Unlock()
-	if c != nil && same(c.tools, tools) &&
-		c.definition.Alias == d.Alias && c.definition.Description == hidden.Strip(d.Description) && c.definition.Cwd == d.Dir &&
+	shapes := b.catalog.Shapes(name)
+	if c != nil && same(c.tools, tools) && c.shapes == shapes &&
+		c.definition.Alias == d.Alias && c.definition.Description == invisible.Strip(d.Description) && c.definition.Cwd == d.Dir &&
 		(c.report.Quiet() || c.report.Same(b.status(Pinned(d)))) {
 		return c.definition, nil
 	}
 	report := b.observe(d, server, tools)
-	definition := Definition{Server: wire.Server{
-		Name: d.Name, Alias: d.Alias, Description: hidden.Strip(d.Description), Cwd: d.Dir,
-		Tools: make([]wire.Tool, len(tools)),
-	}}
-	for i, t := range tools {
-		definition.Tools[i] = wire.Tool{
-			Name: t.Name, Alias: t.Alias, Description: t.Description,
-			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema,
+	definition := wire.Server{
+		Name: d.Name, Alias: d.Alias, Description: invisible.Strip(d.Description), Cwd: d.Dir,
+		Tools: b.accepted(Pinned(d), tools),
+	}
+	room := maxSignatures
+	lessons := map[string]*lesson{}
+	for i := range definition.Tools {
+		t := &definition.Tools[i]
+		learned := ""
+		if len(t.OutputSchema) == 0 && i < maxSigned {
+			lessons[t.Name] = &lesson{form: catalog.FormOf(t)}
+			learned = signature.Learned(shapes.Of(t), false)
+		}
+		t.Title, t.ReadOnly = "", false
+		t.Unwrap = signature.Unwrapped(t.OutputSchema)
+		if len(t.InputSchema)+len(t.OutputSchema) <= maxSignedSchema && i < maxSigned && room > 0 {
+			t.Signature, t.Renamed = signature.Sandbox(t.InputSchema, t.OutputSchema)
+			t.Signature += learned
+			room -= len(t.Signature)
+		} else {
+			t.Renamed = signature.Renamed(signature.Arguments(t.InputSchema))
 		}
 	}
-	definition.Tools = b.acceptedTools(Pinned(d), definition.Tools)
-	definition.Version = version(&definition.Server)
+	definition.Version = version(&definition)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cache[name] = &described{tools: tools, report: report, definition: definition}
+	b.cache[name] = &described{tools: tools, report: report, shapes: shapes, lessons: lessons, definition: definition}
 	return definition, nil
 }
 
-// same says whether two lists are one and the same memory.
-func same(a, b []upstream.Tool) bool {
+// Bounds of the signatures of one server that a sandbox receives. Without a
+// signature it shows only the names of the arguments.
+const (
+	maxSigned       = 2000     // tools
+	maxSignedSchema = 64 << 10 // bytes of a tool's schemas
+	maxSignatures   = 4 << 20  // bytes of all signatures
+)
+
+// same reports whether two lists share their memory.
+func same(a, b []tool.Tool) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// version is a digest of what a sandbox is told of a server.
+// version returns a digest of what a sandbox receives about a server.
 func version(s *wire.Server) string {
 	h := sha256.New()
 	add := func(p []byte) {
@@ -327,6 +351,7 @@ func version(s *wire.Server) string {
 		add([]byte(t.Description))
 		add(t.InputSchema)
 		add(t.OutputSchema)
+		add([]byte(t.Signature)) // a learned shape changes it
 	}
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }
@@ -334,19 +359,22 @@ func version(s *wire.Server) string {
 // An Execution is what one run of code may reach. It is safe for concurrent
 // use.
 type Execution struct {
-	bridge *Bridge
-	names  []string // asked for with the run, in order, each once
-	calls  chan struct{}
+	bridge    *Bridge
+	principal authz.Principal
+	names     []string // requested with the run, in order, each once
+	calls     chan struct{}
 
 	mu      sync.Mutex
 	granted map[string]bool
 	loaded  []string // by the code itself, in order
+	steps   steps
 	notes   []string // see Notes
 }
 
-// Begin grants servers to one execution. The names must have passed Check.
-func (b *Bridge) Begin(names []string) *Execution {
-	x := &Execution{bridge: b, calls: make(chan struct{}, b.config.MaxCalls)}
+// Begin grants servers to one execution. The names must have passed Check for
+// the same principal.
+func (b *Bridge) Begin(p authz.Principal, names []string) *Execution {
+	x := &Execution{bridge: b, principal: p, calls: make(chan struct{}, b.config.MaxCalls)}
 	if len(names) == 0 {
 		return x // granted stays nil until the code loads a server
 	}
@@ -360,23 +388,29 @@ func (b *Bridge) Begin(names []string) *Execution {
 	return x
 }
 
-// Names are the servers granted with the run, in the order asked for.
+// Names returns the servers granted with the run, in the order of the request.
 func (x *Execution) Names() []string { return slices.Clone(x.names) }
 
-// Prepare starts the granted servers, side by side, and returns their
-// definitions in the order of Names. The first failure in that order is the
-// error.
-func (x *Execution) Prepare(ctx context.Context) ([]Definition, error) {
+// Prepare starts the granted servers in parallel, and returns their definitions
+// in the order of Names. The first failure in that order is the error.
+func (x *Execution) Prepare(ctx context.Context) ([]wire.Server, error) {
 	if len(x.names) == 0 {
 		return nil, nil
 	}
-	definitions := make([]Definition, len(x.names))
+	for _, name := range x.names {
+		x.begin(name, "")
+	}
+	definitions := make([]wire.Server, len(x.names))
 	errs := make([]error, len(x.names))
 	var all sync.WaitGroup
 	for i, name := range x.names[1:] {
-		all.Go(func() { definitions[i+1], errs[i+1] = x.bridge.describe(ctx, name) })
+		all.Go(func() {
+			defer x.end(name, "")
+			definitions[i+1], errs[i+1] = x.bridge.describe(ctx, x.principal, name)
+		})
 	}
-	definitions[0], errs[0] = x.bridge.describe(ctx, x.names[0])
+	definitions[0], errs[0] = x.bridge.describe(ctx, x.principal, x.names[0])
+	x.end(x.names[0], "")
 	all.Wait()
 	for _, err := range errs {
 		if err != nil {
@@ -404,8 +438,8 @@ func (x *Execution) grant(name string) {
 	}
 }
 
-// Granted are the servers that the code could reach in the end: those of Names,
-// then what it loaded itself.
+// Granted returns the servers that the code could reach in the end: those of
+// Names, then those that it loaded itself.
 func (x *Execution) Granted() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()

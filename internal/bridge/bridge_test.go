@@ -14,10 +14,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"sallyport/internal/policy"
-	"sallyport/internal/upstream"
-	"sallyport/internal/upstream/jsonrpc"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
+	"github.com/sallyport/sallyport/internal/upstream"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,7 +33,7 @@ type stub struct {
 
 type stubServer struct {
 	mu    sync.Mutex
-	tools []upstream.Tool
+	tools []tool.Tool
 	err   error
 	call  func(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error)
 }
@@ -52,7 +53,7 @@ func (s *stub) Open(ctx context.Context, name string) (Server, error) {
 	return server, nil
 }
 
-func (s *stubServer) Tools(context.Context) ([]upstream.Tool, error) {
+func (s *stubServer) Tools(context.Context) ([]tool.Tool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tools, s.err
@@ -62,8 +63,8 @@ func (s *stubServer) CallTool(ctx context.Context, tool string, arguments json.R
 	return s.call(ctx, tool, arguments)
 }
 
-func tool(name, description string) upstream.Tool {
-	return upstream.Tool{
+func newTool(name, description string) tool.Tool {
+	return tool.Tool{
 		Name: name, Alias: upstream.ToolAlias(name), Description: description,
 		InputSchema: json.RawMessage(`{"type":"object"}`), Raw: rawTool(name, description),
 	}
@@ -90,17 +91,17 @@ func newStub() *stub {
 			{Name: "secret", Alias: "secret"},
 		},
 		servers: map[string]*stubServer{
-			"fs":  {tools: []upstream.Tool{tool("read-file", "reads a file"), tool("write_file", "writes")}, call: echo},
-			"git": {tools: []upstream.Tool{tool("log", "lists commits; reads")}, call: echo},
+			"fs":  {tools: []tool.Tool{newTool("read-file", "reads a file"), newTool("write_file", "writes")}, call: echo},
+			"git": {tools: []tool.Tool{newTool("log", "lists commits; reads")}, call: echo},
 		},
 	}
 }
 
-func newBridge(t *testing.T, s *stub, maxCalls int) *Bridge {
+func newBridge(t testing.TB, s *stub, maxCalls int) *Bridge {
 	t.Helper()
-	p := policy.Default()
+	p := authz.Default()
 	p.Servers = []string{"fs", "git", "broken", "off"}
-	b, err := New(Config{Source: s, Policy: p, MaxCalls: maxCalls})
+	b, err := New(Config{Source: s, Gate: authz.New(authz.Config{Policy: p}), MaxCalls: maxCalls})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,13 +125,13 @@ func TestCheck(t *testing.T) {
 		{strings.Repeat("x", 100000), "…"},
 	}
 	for _, tt := range tests {
-		err := b.Check(tt.name)
+		err := b.Check(t.Context(), self, tt.name)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%.20q: %.300v, want %q", tt.name, err, tt.want)
 		}
 	}
 	none := newBridge(t, &stub{}, 0)
-	if err := none.Check("fs"); err == nil || !strings.Contains(err.Error(), "no MCP server is configured") {
+	if err := none.Check(t.Context(), self, "fs"); err == nil || !strings.Contains(err.Error(), "no MCP server is configured") {
 		t.Errorf("without servers: %v", err)
 	}
 	if got, _ := b.Discovered(); len(got) != 3 {
@@ -141,7 +142,7 @@ func TestCheck(t *testing.T) {
 func TestPrepare(t *testing.T) {
 	s := newStub()
 	b := newBridge(t, s, 0)
-	x := b.Begin([]string{"git", "fs", "git"})
+	x := b.Begin(self, []string{"git", "fs", "git"})
 	if got := fmt.Sprint(x.Names()); got != "[git fs]" {
 		t.Errorf("names %v", got)
 	}
@@ -152,30 +153,30 @@ func TestPrepare(t *testing.T) {
 	if len(first) != 2 || first[0].Name != "git" || first[1].Cwd != "/data" || first[1].Tools[0].Alias != "read_file" {
 		t.Errorf("definitions %+v", first)
 	}
-	again, err := b.Begin([]string{"fs"}).Prepare(t.Context())
+	again, err := b.Begin(self, []string{"fs"}).Prepare(t.Context())
 	if err != nil || again[0].Version != first[1].Version || &again[0].Tools[0] != &first[1].Tools[0] {
 		t.Errorf("the same tools were described anew: %v", err)
 	}
 	fs := s.servers["fs"]
 	fs.mu.Lock()
-	fs.tools = append([]upstream.Tool{tool("new", "")}, fs.tools...)
+	fs.tools = append([]tool.Tool{newTool("new", "")}, fs.tools...)
 	fs.mu.Unlock()
-	changed, err := b.Begin([]string{"fs"}).Prepare(t.Context())
+	changed, err := b.Begin(self, []string{"fs"}).Prepare(t.Context())
 	if err != nil || changed[0].Version == first[1].Version || len(changed[0].Tools) != 3 {
 		t.Errorf("changed tools: %+v, %v", changed, err)
 	}
 	// The same content in other memory, as after a server's restart.
 	fs.mu.Lock()
-	fs.tools = append([]upstream.Tool(nil), fs.tools...)
+	fs.tools = append([]tool.Tool(nil), fs.tools...)
 	fs.mu.Unlock()
-	restarted, err := b.Begin([]string{"fs"}).Prepare(t.Context())
+	restarted, err := b.Begin(self, []string{"fs"}).Prepare(t.Context())
 	if err != nil || restarted[0].Version != changed[0].Version {
 		t.Errorf("the same content has another version: %v", err)
 	}
-	if _, err := b.Begin([]string{"fs", "broken"}).Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), `MCP server "broken": did not start`) {
+	if _, err := b.Begin(self, []string{"fs", "broken"}).Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), `MCP server "broken": did not start`) {
 		t.Errorf("a server that does not start: %v", err)
 	}
-	if got, err := b.Begin(nil).Prepare(t.Context()); err != nil || got != nil {
+	if got, err := b.Begin(self, nil).Prepare(t.Context()); err != nil || got != nil {
 		t.Errorf("no servers: %v, %v", got, err)
 	}
 }
@@ -212,7 +213,7 @@ func TestCalls(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			x := newBridge(t, newStub(), 0).Begin([]string{"fs"})
+			x := newBridge(t, newStub(), 0).Begin(self, []string{"fs"})
 			result, err := x.Call(t.Context(), wire.Call{Method: tt.method, Params: json.RawMessage(tt.params)})
 			if err == nil {
 				if string(result) != tt.want {
@@ -234,7 +235,7 @@ func TestCalls(t *testing.T) {
 
 func TestLoadServerGrantsToOneExecutionOnly(t *testing.T) {
 	b := newBridge(t, newStub(), 0)
-	x, other := b.Begin(nil), b.Begin(nil)
+	x, other := b.Begin(self, nil), b.Begin(self, nil)
 	call := wire.Call{Method: "call_tool", Params: json.RawMessage(`{"server":"git","tool":"log","arguments":{}}`)}
 	if _, err := x.Call(t.Context(), call); err == nil {
 		t.Error("called without a grant")
@@ -261,7 +262,7 @@ func TestKindsOfFailure(t *testing.T) {
 		kind string
 	}{
 		{&upstream.Error{Err: &jsonrpc.Error{Code: -32602, Message: "bad"}}, wire.KindServer},
-		{&upstream.Error{Kind: upstream.ErrToolNotAllowed}, wire.KindDenied},
+		{&authz.Denied{Decision: authz.Decision{Reason: errors.New("no")}}, wire.KindDenied},
 		{&upstream.Error{Kind: upstream.ErrInvalidArguments}, wire.KindInvalid},
 		{&upstream.Error{Kind: upstream.ErrTimeout}, wire.KindTimeout},
 		{&upstream.Error{Kind: upstream.ErrGone}, wire.KindUnavailable},
@@ -272,7 +273,7 @@ func TestKindsOfFailure(t *testing.T) {
 	for _, tt := range tests {
 		s := newStub()
 		s.servers["fs"].call = func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, tt.err }
-		x := newBridge(t, s, 0).Begin([]string{"fs"})
+		x := newBridge(t, s, 0).Begin(self, []string{"fs"})
 		_, err := x.Call(t.Context(), wire.Call{Method: "call_tool", Params: json.RawMessage(`{"server":"fs","tool":"t"}`)})
 		var ce *wire.CallError
 		if !errors.As(err, &ce) || ce.Kind != tt.kind || len(ce.Message) > 5000 {
@@ -297,7 +298,7 @@ func TestCallsOfOneExecutionAreBounded(t *testing.T) {
 				return nil, ctx.Err()
 			}
 		}
-		x := newBridge(t, s, most).Begin([]string{"fs"})
+		x := newBridge(t, s, most).Begin(self, []string{"fs"})
 		call := wire.Call{Method: "call_tool", Params: json.RawMessage(`{"server":"fs","tool":"t"}`)}
 		var all sync.WaitGroup
 		for range 3 * most {
@@ -350,7 +351,7 @@ func FuzzParams(f *testing.F) {
 			t.Error("a server was called that was not granted")
 			return nil, nil
 		}
-		x := newBridge(t, s, 0).Begin([]string{"fs"})
+		x := newBridge(t, s, 0).Begin(self, []string{"fs"})
 		result, err := x.Call(context.Background(), wire.Call{Method: method, Params: params})
 		if err == nil && !json.Valid(result) {
 			t.Errorf("%s %q: result %q", method, params, result)

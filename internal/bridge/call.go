@@ -6,14 +6,15 @@ import (
 	"errors"
 	"fmt"
 
-	"sallyport/internal/upstream"
-	"sallyport/internal/upstream/jsonrpc"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/upstream"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // Call answers a call of the execution's code. An error is a *wire.CallError,
-// fit to be shown to the code. Ending ctx gives the call up, and tells the
-// server so.
+// fit to be shown to the code. Ending ctx cancels the call, at the server too.
 func (x *Execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, error) {
 	var result json.RawMessage
 	var err error
@@ -40,8 +41,6 @@ func (x *Execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, 
 		result, err = x.toolCall(call)
 	case wire.MethodListResources, wire.MethodListResourceTemplates, wire.MethodListPrompts, wire.MethodReadResource, wire.MethodGetPrompt:
 		result, err = x.offered(ctx, call)
-	case wire.MethodSessionFacts:
-		result, err = x.facts()
 	default:
 		err = &wire.CallError{Kind: wire.KindUnsupported, Message: "Unknown RPC type: " + clip(call.Method, 100)}
 	}
@@ -51,7 +50,7 @@ func (x *Execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, 
 	return result, nil
 }
 
-// params are those that the methods here know. Texts are decoded, arguments
+// params are those that the methods here know. Strings are decoded; arguments
 // stay the code's own bytes.
 type params struct {
 	server, tool, name, uri string
@@ -62,11 +61,11 @@ func parseParams(raw json.RawMessage) (params, error) {
 	var p params
 	invalid := ""
 	text := func(dst *string, key string, value json.RawMessage) {
-		if jsonrpc.Kind(value) != '"' || json.Unmarshal(value, dst) != nil {
+		if jsonscan.Kind(value) != '"' || json.Unmarshal(value, dst) != nil {
 			invalid = fmt.Sprintf("'%s' must be a string", key)
 		}
 	}
-	err := jsonrpc.Members(raw, func(key string, value json.RawMessage) bool {
+	err := jsonscan.Members(raw, func(key string, value json.RawMessage) bool {
 		switch key {
 		case "server":
 			text(&p.server, key, value)
@@ -77,7 +76,7 @@ func parseParams(raw json.RawMessage) (params, error) {
 		case "uri":
 			text(&p.uri, key, value)
 		case "arguments":
-			switch jsonrpc.Kind(value) {
+			switch jsonscan.Kind(value) {
 			case '{':
 				p.arguments = value
 			case 'n':
@@ -96,31 +95,6 @@ func parseParams(raw json.RawMessage) (params, error) {
 	return p, nil
 }
 
-// open returns a server that the execution has been granted.
-func (x *Execution) open(ctx context.Context, name string) (Server, error) {
-	if !x.isGranted(name) {
-		if err := x.bridge.Check(name); err != nil {
-			return nil, x.refusal(name, err)
-		}
-		return nil, &wire.CallError{Kind: wire.KindDenied, Message: fmt.Sprintf(
-			"Server '%s' is not available: it was not granted to this run; name it in 'servers', or await runtime.load_server('%s')", name, name)}
-	}
-	server, err := x.bridge.config.Source.Open(ctx, name)
-	if err != nil {
-		return nil, x.bridge.failed(ctx, name, err, false)
-	}
-	return server, nil
-}
-
-// refusal gives a failed Check its kind.
-func (x *Execution) refusal(name string, err error) error {
-	kind := wire.KindDenied
-	if _, known := x.bridge.current(false).servers[name]; !known {
-		kind = wire.KindNotFound
-	}
-	return &wire.CallError{Kind: kind, Message: err.Error()}
-}
-
 func (x *Execution) callTool(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	p, err := parseParams(raw)
 	if err != nil {
@@ -129,21 +103,32 @@ func (x *Execution) callTool(ctx context.Context, raw json.RawMessage) (json.Raw
 	if p.tool == "" {
 		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "Missing tool name"}
 	}
-	if err := x.bridge.permit(p.server, p.tool); err != nil {
-		return nil, err
-	}
-	server, err := x.open(ctx, p.server)
+	s, err := x.bridge.server(p.server)
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case x.calls <- struct{}{}:
-		defer func() { <-x.calls }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	permit, err := x.admit(ctx, authz.CallTool{
+		Server: s, Granted: x.isGranted(p.server), Tool: p.tool, Form: x.bridge.toolForm(p.server, p.tool), Arguments: p.arguments,
+	})
+	if err != nil {
+		return nil, err
 	}
-	result, err := server.CallTool(ctx, p.tool, p.arguments)
-	return result, x.bridge.failed(ctx, p.server, err, true)
+	x.begin(p.server, p.tool)
+	defer x.end(p.server, p.tool)
+	result, err := x.send(ctx, &permit)
+	if err == nil {
+		x.bridge.learn(p.server, p.tool, result)
+	}
+	return result, err
+}
+
+// list admits the listing of a server that the execution has been granted.
+func (x *Execution) list(ctx context.Context, name string) (authz.Permit, error) {
+	s, err := x.bridge.server(name)
+	if err != nil {
+		return authz.Permit{}, err
+	}
+	return x.admit(ctx, authz.ListServer{Server: s, Granted: x.isGranted(name)})
 }
 
 func (x *Execution) listTools(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
@@ -151,22 +136,32 @@ func (x *Execution) listTools(ctx context.Context, raw json.RawMessage) (json.Ra
 	if err != nil {
 		return nil, err
 	}
-	server, err := x.open(ctx, p.server)
+	permit, err := x.list(ctx, p.server)
 	if err != nil {
 		return nil, err
 	}
-	tools, err := server.Tools(ctx)
-	if err != nil {
-		return nil, x.bridge.failed(ctx, p.server, err, true)
-	}
-	told, err := x.bridge.told(ctx, p.server, tools)
-	if err != nil {
-		return nil, err
-	}
-	return joined(told), nil
+	result, err := x.listedTools(ctx, p.server, &permit)
+	finish(&permit, len(result), err)
+	return result, err
 }
 
-// joined is an array of these elements.
+func (x *Execution) listedTools(ctx context.Context, name string, permit *authz.Permit) (json.RawMessage, error) {
+	server, err := x.bridge.open(ctx, permit)
+	if err != nil {
+		return nil, err
+	}
+	tools, err := toolsOf(ctx, server, permit)
+	if err != nil {
+		return nil, x.bridge.failed(ctx, name, err, true)
+	}
+	list, err := x.ownWords(ctx, name, tools)
+	if err != nil {
+		return nil, err
+	}
+	return joined(list), nil
+}
+
+// joined returns an array of these elements.
 func joined(elements []json.RawMessage) json.RawMessage {
 	size := 2
 	for _, raw := range elements {
@@ -191,16 +186,15 @@ func (x *Execution) loadServer(ctx context.Context, raw json.RawMessage) (json.R
 }
 
 // grantServer checks, starts and grants a server, and returns what the sandbox
-// has to know of it.
+// needs to know about it.
 func (x *Execution) grantServer(ctx context.Context, name string) (json.RawMessage, error) {
-	if err := x.bridge.Check(name); err != nil {
-		return nil, x.refusal(name, err)
-	}
-	definition, err := x.bridge.describe(ctx, name)
+	x.begin(name, "")
+	definition, err := x.bridge.describe(ctx, x.principal, name)
+	x.end(name, "")
 	if err != nil {
 		return nil, err
 	}
-	encoded, err := json.Marshal(definition.Server)
+	encoded, err := json.Marshal(definition)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a server's definition: %w", err)
 	}
@@ -208,11 +202,16 @@ func (x *Execution) grantServer(ctx context.Context, name string) (json.RawMessa
 	return encoded, nil
 }
 
-// callError gives a failure the kind by which the guest picks its exception.
+// callError gives a failure the kind by which the guest chooses its exception.
 func callError(ctx context.Context, err error) *wire.CallError {
 	var ready *wire.CallError
 	if errors.As(err, &ready) {
 		return ready
+	}
+	const maxMessage = 4 << 10
+	var denied *authz.Denied
+	if errors.As(err, &denied) {
+		return &wire.CallError{Kind: wire.KindDenied, Message: clip(err.Error(), maxMessage)}
 	}
 	if ctx.Err() != nil {
 		return &wire.CallError{Kind: wire.KindCancelled, Message: "the execution that made this call has ended"}
@@ -220,7 +219,7 @@ func callError(ctx context.Context, err error) *wire.CallError {
 	var answered *jsonrpc.Error
 	kind := wire.KindUnavailable
 	switch {
-	case errors.Is(err, upstream.ErrToolNotAllowed), errors.Is(err, upstream.ErrDisabled), errors.Is(err, upstream.ErrOffered):
+	case errors.Is(err, upstream.ErrDisabled), errors.Is(err, upstream.ErrOffered):
 		kind = wire.KindDenied
 	case errors.Is(err, upstream.ErrInvalidArguments):
 		kind = wire.KindInvalid
@@ -235,7 +234,6 @@ func callError(ctx context.Context, err error) *wire.CallError {
 	case errors.As(err, &answered), errors.Is(err, upstream.ErrBadAnswer):
 		kind = wire.KindServer
 	}
-	const maxMessage = 4 << 10
 	return &wire.CallError{Kind: kind, Message: clip(err.Error(), maxMessage)}
 }
 

@@ -2,27 +2,30 @@ package bridge
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"sallyport/internal/catalog"
-	"sallyport/internal/hidden"
-	"sallyport/internal/pins"
-	"sallyport/internal/state"
-	"sallyport/internal/upstream"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/terminal"
+	"github.com/sallyport/sallyport/internal/toolbox/catalog"
+	"github.com/sallyport/sallyport/internal/toolbox/pins"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
+	"github.com/sallyport/sallyport/internal/upstream"
 )
 
 // observe compares a server's tools and instructions with what the user
-// accepted, and then gives them to the catalog. Where changes are refused, and
-// what was accepted is not known, all tools are new.
-func (b *Bridge) observe(d upstream.Definition, s Server, tools []upstream.Tool) pins.Report {
-	defer b.catalog.Learn(d.Name, ListingOf(s, tools))
-	report, err := b.compare(d, Said(s, tools)...)
-	if err != nil && b.config.RefuseChanged {
+// accepted, and then gives them to the catalog. If changes are refused and it
+// is not known what was accepted, all tools are new.
+func (b *Bridge) observe(d upstream.Definition, s Server, tools []tool.Tool) pins.Report {
+	defer b.catalog.Learn(d.Name, listingOf(s, tools))
+	report, err := b.compare(d, said(s, tools)...)
+	if err != nil && b.config.Gate.RefusesChanged() {
 		report = pins.Report{Hidden: report.Hidden}
 		for i := range tools {
 			report.New = append(report.New, tools[i].Name)
@@ -31,8 +34,8 @@ func (b *Bridge) observe(d upstream.Definition, s Server, tools []upstream.Tool)
 	return report
 }
 
-// compare compares what a server says with what was accepted. When that fails,
-// nothing counts as accepted until it succeeds.
+// compare compares a server's descriptions with what was accepted. If that
+// fails, nothing counts as accepted until it succeeds.
 func (b *Bridge) compare(d upstream.Definition, all ...pins.Listed) (pins.Report, error) {
 	if b.config.Pins == nil {
 		return pins.Report{}, nil
@@ -53,16 +56,17 @@ func (b *Bridge) compare(d upstream.Definition, all ...pins.Listed) (pins.Report
 	return report, err
 }
 
-// maxHides bounds what is remembered of hidden characters in what is no tool.
+// maxHides bounds how many prompts and resources with hidden characters are
+// remembered.
 const maxHides = 20
 
-// status is how a server's tools stand to what was accepted.
+// status reports how a server's tools differ from what was accepted.
 func (b *Bridge) status(s pins.Server) pins.Report {
-	report, _ := b.checked(s) // who refuses changes asks that
+	report, _ := b.checked(s) // callers that refuse changes check the error
 	return report
 }
 
-// checked is status; an error says that it cannot be told.
+// checked is status, with an error if the comparison failed.
 func (b *Bridge) checked(s pins.Server) (pins.Report, error) {
 	if b.config.Pins == nil {
 		return pins.Report{}, nil
@@ -74,28 +78,30 @@ func (b *Bridge) checked(s pins.Server) (pins.Report, error) {
 		return pins.Report{}, err
 	}
 	report, err := b.config.Pins.Status(s)
-	if errors.Is(err, state.ErrNoPlace) { // nothing to compare with, now or ever
+	if errors.Is(err, store.ErrNoPlace) { // nothing to compare with, now or ever
 		err = nil
 	}
 	return report, err
 }
 
-// warning is what a document says of a tool that is not as it was accepted.
+// warning returns what a document says about a tool that differs from what was
+// accepted.
 func (b *Bridge) warning(s catalog.Server, tool string) string {
 	report := b.status(pinned(s))
 	switch {
-	case slices.Contains(report.Changed, tool) && b.config.RefuseChanged:
-		return "the server describes this tool otherwise now: it is refused until the user approves it"
+	case slices.Contains(report.Changed, tool) && b.config.Gate.RefusesChanged():
+		return "the server has changed this tool: it is refused until the user approves it"
 	case slices.Contains(report.Changed, tool):
 		return "the server has changed this description since the user first saw it"
 	}
 	return ""
 }
 
-// vetted returns a function that says in which form an item may be read: as the
-// server says it now (nil, true), in another form, or not at all (nil, false).
-func (b *Bridge) vetted(s pins.Server) func(kind pins.Kind, name string) (*pins.Form, bool) {
-	if !b.config.RefuseChanged {
+// acceptedForms returns a function that reports in which form code may read an
+// item: as the server describes it now (nil, true), in the form that was accepted,
+// or not at all (nil, false).
+func (b *Bridge) acceptedForms(s pins.Server) func(kind pins.Kind, name string) (*pins.Form, bool) {
+	if !b.config.Gate.RefusesChanged() {
 		return func(pins.Kind, string) (*pins.Form, bool) { return nil, true }
 	}
 	report, err := b.checked(s)
@@ -116,98 +122,78 @@ func (b *Bridge) vetted(s pins.Server) func(kind pins.Kind, name string) (*pins.
 	}
 }
 
-// accepted is an entry as code may read it.
-func (b *Bridge) accepted(e catalog.Entry) catalog.Entry {
-	listing := *e.Listing
-	listing.Tools = nil
-	for i := range e.Listing.Tools {
-		if t := b.acceptedTool(e.Server, &e.Listing.Tools[i]); t != nil {
-			listing.Tools = append(listing.Tools, *t)
-		}
-	}
-	e.Listing = &listing
-	return e
-}
-
-// acceptedTool is accepted for one tool; nil: there is no such tool.
-func (b *Bridge) acceptedTool(s catalog.Server, t *catalog.Tool) *catalog.Tool {
-	form, ok := b.vetted(pinned(s))(pins.Tool, t.Name)
-	if !ok || form == nil {
-		if !ok {
-			return nil
-		}
-		return t
-	}
-	was := *t
-	was.Title, was.Description, was.InputSchema, was.OutputSchema = form.Title, form.Description, form.Input, form.Output
-	return &was
-}
-
-// acceptedTools is acceptedTool for what is defined in a sandbox, without hidden
-// characters.
-func (b *Bridge) acceptedTools(s pins.Server, tools []wire.Tool) []wire.Tool {
-	vetted := b.vetted(s)
-	kept := tools[:0]
+// accepted returns a server's tools as code may read them: without invisible
+// characters and, if changes are refused, in the form that was accepted. Every
+// tool that reaches code passes through here.
+func (b *Bridge) accepted(s pins.Server, tools []tool.Tool) []tool.Tool {
+	forms := b.acceptedForms(s)
+	kept := make([]tool.Tool, 0, len(tools))
 	for _, t := range tools {
-		form, ok := vetted(pins.Tool, t.Name)
+		form, ok := forms(pins.Tool, t.Name)
 		if !ok {
 			continue
 		}
 		if form != nil {
-			t.Description, t.InputSchema, t.OutputSchema = form.Description, form.Input, form.Output
+			t = form.Tool(t.Name, t.Alias)
 		}
-		if len(t.InputSchema) == 0 {
-			t.InputSchema = anyObject
-		}
-		t.Description = hidden.Strip(t.Description)
-		t.InputSchema, t.OutputSchema = hidden.StripJSON(t.InputSchema, hidden.Schema), hidden.StripJSON(t.OutputSchema, hidden.Schema)
+		t.Title, t.Description = invisible.Strip(t.Title), invisible.Strip(t.Description)
+		t.InputSchema = invisible.StripJSON(t.InputSchema, invisible.Schema)
+		t.OutputSchema = invisible.StripJSON(t.OutputSchema, invisible.Schema)
+		t.Raw = invisible.StripJSON(t.Raw, invisible.Item)
 		kept = append(kept, t)
 	}
 	return kept
 }
 
-var anyObject = json.RawMessage(`{"type":"object"}`)
+// ownWords returns a server's tools as the server describes them, as far as code
+// may read that.
+func (x *Execution) ownWords(ctx context.Context, name string, tools []tool.Tool) ([]json.RawMessage, error) {
+	b := x.bridge
+	var s pins.Server
+	if d, ok := b.current(false).servers[name]; ok && b.config.Gate.RefusesChanged() {
+		s = Pinned(d)
+		if _, err := b.describe(ctx, x.principal, name); err != nil { // compares them if that was not done
+			return nil, err
+		}
+		if _, err := b.checked(s); err != nil {
+			return nil, err
+		}
+	}
+	accepted := b.accepted(s, tools)
+	list := make([]json.RawMessage, len(accepted))
+	for i := range accepted {
+		list[i] = accepted[i].Raw
+	}
+	return list, nil
+}
 
-// about is what a server is for, as code may read it.
+// about returns what a server is for, as code may read it.
 func (b *Bridge) about(e *catalog.Entry) string {
 	if e.Description != "" {
 		return e.About()
 	}
-	form, ok := b.vetted(pinned(e.Server))(pins.Instructions, "")
+	form, ok := b.acceptedForms(pinned(e.Server))(pins.Instructions, "")
 	switch {
 	case !ok:
 		return ""
 	case form == nil:
 		return e.About()
 	}
-	return catalog.Line(cmp.Or(form.Description, form.Title))
+	return tool.FirstSentence(cmp.Or(form.Description, form.Title))
 }
 
-// permit refuses the call of a tool that is not as it was accepted, where that
-// is set.
-func (b *Bridge) permit(server, tool string) error {
-	if !b.config.RefuseChanged || b.config.Pins == nil {
-		return nil
-	}
-	d, ok := b.current(false).servers[server]
-	if !ok {
-		return nil // the call says so
-	}
-	report, err := b.checked(Pinned(d))
-	why := ""
+// formOf compares a tool with what was accepted.
+func (b *Bridge) formOf(s pins.Server, tool string) authz.Form {
+	report, err := b.checked(s)
 	switch {
 	case err != nil:
-		why = "what was accepted of the server cannot be read"
+		return authz.FormUnreadable
 	case slices.Contains(report.Changed, tool):
-		why = "the server describes it otherwise than when it was accepted"
+		return authz.FormChanged
 	case slices.Contains(report.New, tool):
-		why = "the server did not have it when its tools were accepted"
-	default:
-		return nil
+		return authz.FormNew
 	}
-	return &wire.CallError{Kind: wire.KindDenied, Message: fmt.Sprintf(
-		"tool '%s' of server '%s' is refused: %s; the user can look at it with `sallyport tools show %s %s` and accept it with `sallyport tools approve %s`",
-		clip(tool, 100), server, why, shellWord(server), shellWord(clip(tool, 100)), shellWord(server))}
+	return authz.FormAccepted
 }
 
 // note adds a line to the result's notes, once.
@@ -220,8 +206,8 @@ func (x *Execution) note(text string) {
 	}
 }
 
-// Notes are what the execution's result should tell beside: servers that a
-// search left out, and granted servers whose tools are not as they were.
+// Notes returns what the execution's result should report as well: servers that
+// a search left out, and granted servers whose tools have changed.
 func (x *Execution) Notes() []string {
 	for _, name := range x.Granted() {
 		if text := x.bridge.changesOf(name); text != "" {
@@ -233,8 +219,8 @@ func (x *Execution) Notes() []string {
 	return slices.Clone(x.notes)
 }
 
-// changesOf is what a result says of a server. Hidden characters, which are
-// removed, are reported once.
+// changesOf returns what a result says about a server. Hidden characters, which
+// are removed, are reported once.
 func (b *Bridge) changesOf(name string) string {
 	b.mu.Lock()
 	c := b.cache[name]
@@ -257,11 +243,11 @@ func (b *Bridge) changesOf(name string) string {
 	if report.Quiet() && again {
 		return ""
 	}
-	return changes(name, report, b.config.RefuseChanged)
+	return changes(name, report, b.config.Gate.RefusesChanged())
 }
 
-// changes says what of a server's tools is not as it was. New tools are no
-// change of what was accepted and are told where they are refused.
+// changes describes what differs from what was accepted. New tools do not
+// change what was accepted, and are reported only if they are refused.
 func changes(server string, r pins.Report, refused bool) string {
 	var parts []string
 	if changed := slices.Concat(r.Changed, r.OtherChanged); len(changed) > 0 {
@@ -279,22 +265,22 @@ func changes(server string, r pins.Report, refused bool) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	text := "server " + hidden.Line(server) + " " + strings.Join(parts, ", and ")
+	text := "server " + invisible.Line(server) + " " + strings.Join(parts, ", and ")
 	if r.Quiet() {
 		return text
 	}
 	if refused {
 		text += "; they are refused until they are approved"
 	}
-	return text + " (the user: sallyport tools approve " + shellWord(server) + ")"
+	return text + " (the user: sallyport tools approve " + terminal.ShellWord(server) + ")"
 }
 
-// some names the first few tools.
+// some lists the first few tools.
 func some(tools []string) string {
 	const most = 5
 	names := make([]string, 0, most)
 	for _, t := range tools[:min(most, len(tools))] {
-		names = append(names, hidden.Line(clip(t, 60)))
+		names = append(names, invisible.Line(clip(t, 60)))
 	}
 	text := strings.Join(names, ", ")
 	if more := len(tools) - most; more > 0 {

@@ -8,12 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/hidden"
-	"sallyport/internal/pins"
-	"sallyport/internal/policy"
-	"sallyport/internal/state"
-	"sallyport/internal/upstream"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/toolbox/pins"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
+	"github.com/sallyport/sallyport/internal/upstream"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // shelf is a server with tools, prompts, resources, templates and instructions.
@@ -59,7 +60,7 @@ func (s shelfSource) Open(context.Context, string) (Server, error) { return s.s,
 
 func newShelf() *shelf {
 	return &shelf{
-		stubServer: stubServer{tools: []upstream.Tool{tool("put", "puts")}, call: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+		stubServer: stubServer{tools: []tool.Tool{newTool("put", "puts")}, call: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 			return json.RawMessage(`{}`), nil
 		}},
 		prompts:      `[{"name":"p","title":"old title","arguments":[{"name":"a","description":"old argument"}]}]`,
@@ -71,14 +72,14 @@ func newShelf() *shelf {
 }
 
 // begin is an execution that was granted the shelf, by a bridge that remembers.
-func begin(t *testing.T, s *shelf, dir state.Dir, refuse bool) *Execution {
+func begin(t *testing.T, s *shelf, dir store.Dir, refuse bool) *Execution {
 	t.Helper()
-	b, err := New(Config{Source: shelfSource{s}, Policy: policy.Default(), Pins: pins.Open(dir, slog.New(slog.DiscardHandler)), RefuseChanged: refuse})
+	b, err := New(Config{Source: shelfSource{s}, Gate: authz.New(authz.Config{Policy: authz.Default(), RefuseChanged: refuse}), Pins: pins.Open(dir, slog.New(slog.DiscardHandler))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	x := b.Begin([]string{"shelf"})
+	x := b.Begin(self, []string{"shelf"})
 	if _, err := x.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -132,16 +133,16 @@ func TestChangedOffers(t *testing.T) {
 		{"a template", func(s *shelf) { s.templates = strings.Replace(s.templates, "old", "evil", 1) }, "template t:{n}", []string{"t:1"}, []string{"u:1", "prompt p"}, "evil", "old template"},
 		{"instructions", func(s *shelf) { s.instructions = "Evil instructions" }, "instructions", nil, []string{"u:1", "prompt p"}, "Evil", "Old instructions"},
 		{"annotations of a tool", func(s *shelf) {
-			s.tools = []upstream.Tool{tool("put", "puts")}
+			s.tools = []tool.Tool{newTool("put", "puts")}
 			s.tools[0].Raw = json.RawMessage(`{"name":"put","description":"puts","inputSchema":{"type":"object"},"annotations":{"title":"evil"}}`)
 		}, "put", nil, []string{"u:1"}, "evil", "puts"},
 		{"_meta of a tool", func(s *shelf) {
-			s.tools = []upstream.Tool{tool("put", "puts")}
+			s.tools = []tool.Tool{newTool("put", "puts")}
 			s.tools[0].Raw = json.RawMessage(`{"name":"put","description":"puts","inputSchema":{"type":"object"},"_meta":{"x":"evil"}}`)
 		}, "put", nil, []string{"u:1"}, "evil", "puts"},
 	} {
 		for _, refuse := range []bool{true, false} {
-			s, dir := newShelf(), state.At(t.TempDir())
+			s, dir := newShelf(), store.At(t.TempDir())
 			if got := everything(t, begin(t, s, dir, refuse)); !strings.Contains(got, "old title") || !strings.Contains(got, "Old instructions") {
 				t.Fatalf("at first: %s", got)
 			}
@@ -192,7 +193,7 @@ func TestChangedOffers(t *testing.T) {
 
 // TestLaterOffers: a server that had no prompts has some later.
 func TestLaterOffers(t *testing.T) {
-	s, dir := newShelf(), state.At(t.TempDir())
+	s, dir := newShelf(), store.At(t.TempDir())
 	s.prompts = ""
 	answer(t, begin(t, s, dir, true), wire.MethodListPrompts, onShelf)
 	s.prompts = newShelf().prompts
@@ -216,18 +217,18 @@ func TestHiddenCharacters(t *testing.T) {
 	if err := json.Unmarshal([]byte(raw), &members); err != nil {
 		t.Fatal(err)
 	}
-	s.tools = []upstream.Tool{{Name: "put", Alias: "put", Title: "T\u200b", Description: "D\u200b\u202e", InputSchema: members.InputSchema, Raw: json.RawMessage(raw)}}
+	s.tools = []tool.Tool{{Name: "put", Alias: "put", Title: "T\u200b", Description: "D\u200b\u202e", InputSchema: members.InputSchema, Raw: json.RawMessage(raw)}}
 	s.prompts = `[{"name":"p","description":"D` + z + `","arguments":[{"name":"a","description":"A` + z + `"}]}]`
 	s.resources = `[{"uri":"u:1","name":"one","description":"D` + z + `","_meta":{"k":"M` + z + `"}}]`
 	s.templates = `[{"uriTemplate":"t:{n}","name":"n","title":"T` + z + `"}]`
 	s.instructions = "Do\u200b this"
 	s.said = `{"description":"D` + z + `","messages":[{"role":"user","content":{"type":"text","text":"say` + z + `"}}]}`
-	b, err := New(Config{Source: shelfSource{s}, Policy: policy.Default(), Pins: pins.Open(state.At(t.TempDir()), slog.New(slog.DiscardHandler))})
+	b, err := New(Config{Source: shelfSource{s}, Gate: authz.New(authz.Config{Policy: authz.Default()}), Pins: pins.Open(store.At(t.TempDir()), slog.New(slog.DiscardHandler))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	x := b.Begin([]string{"shelf"})
+	x := b.Begin(self, []string{"shelf"})
 	definitions, err := x.Prepare(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -241,8 +242,8 @@ func TestHiddenCharacters(t *testing.T) {
 	for _, text := range strings.Split(texts, "\n") {
 		// A value that an argument may have stays.
 		rest := strings.NewReplacer("E\u200b", "E", `E\u200b`, "E").Replace(text)
-		if got := append(hidden.In(rest), hidden.InJSON(json.RawMessage(rest))...); len(got) > 0 {
-			t.Errorf("%s in %q", hidden.Names(got), rest)
+		if got := append(invisible.In(rest), invisible.InJSON(json.RawMessage(rest))...); len(got) > 0 {
+			t.Errorf("%s in %q", invisible.Names(got), rest)
 		}
 	}
 	for _, want := range []string{`"title":"AT"`, `"k":["M"]`, `"examples":["X"]`, `"enum":["E` + "\u200b" + `"]`, `"text":"say"`, `"description":"A"`, `"Do this"`} {

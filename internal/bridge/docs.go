@@ -9,22 +9,24 @@ import (
 	"sync"
 	"time"
 
-	"sallyport/internal/catalog"
-	"sallyport/internal/hidden"
-	"sallyport/internal/signature"
-	"sallyport/internal/upstream/jsonrpc"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/toolbox/catalog"
+	"github.com/sallyport/sallyport/internal/toolbox/signature"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 const (
 	// defaultFound and maxFound bound the answer to a search.
 	defaultFound, maxFound = 5, 20
-	// searchTimeout is how long a search that found nothing waits for servers
-	// that were never listed, of which parallelStarts start side by side.
-	// Listing goes on after it, so that a later search knows more.
+	// searchTimeout is how long a search that found nothing waits for servers that
+	// were never listed, of which parallelStarts start in parallel. Listing
+	// continues afterwards, so that a later search finds more.
 	searchTimeout  = 3 * time.Second
 	parallelStarts = 8
-	// queryTimeout is how long a question about one server waits for it.
+	// queryTimeout is how long a query about one server waits for it.
 	queryTimeout = 30 * time.Second
 )
 
@@ -38,42 +40,44 @@ type document struct {
 	ToolAlias   string `json:"toolAlias"`
 	Description string `json:"description,omitempty"`
 	Signature   string `json:"signature,omitempty"`
-	// Load is what makes the server's module, where there is none yet.
+	// Load is the code that creates the server's module, if it is not loaded yet.
 	Load string `json:"load,omitempty"`
-	// Warning: the tool is not as it was when the user accepted it.
+	// Warning says that the tool has changed since the user accepted it.
 	Warning     string          `json:"warning,omitempty"`
 	InputSchema json.RawMessage `json:"inputSchema,omitempty"` // detail "full"
 }
 
-// detail is how much of a tool is told.
+// detail is how much of a tool is shown.
 type detail int
 
 const (
-	brief detail = iota // of one among several
-	whole               // of the only one: the whole signature
-	full                // and description and schema as they are
+	brief detail = iota // for one of several
+	whole               // for the only one: the whole signature
+	full                // also description and schema, unchanged
 )
 
-// describeTool writes the document of a tool. A saved one is described by
-// itself.
-func (x *Execution) describeTool(s catalog.Server, t *catalog.Tool, how detail) document {
+// describeTool writes the document of a tool that passed accepted. A saved tool
+// describes itself.
+func (x *Execution) describeTool(s catalog.Server, t *tool.Tool, how detail) document {
 	d := document{Server: s.Name, ServerAlias: s.Alias, Tool: t.Name, ToolAlias: t.Alias}
 	saved := s.Key == savedKey
 	if saved || how == full {
-		d.Description = hidden.Strip(t.Description)
+		d.Description = t.Description
 	} else {
 		d.Description = t.Summary()
 	}
-	input := hidden.StripJSON(t.InputSchema, hidden.Schema)
 	switch {
-	case saved && len(input) == 0:
+	case saved && len(t.InputSchema) == 0:
 	case how == brief:
-		d.Signature = signature.Brief(input)
+		d.Signature = signature.Brief(t.InputSchema, t.OutputSchema)
 	default:
-		d.Signature = signature.Whole(input, hidden.StripJSON(t.OutputSchema, hidden.Schema))
+		d.Signature = signature.Whole(t.InputSchema, t.OutputSchema)
+	}
+	if !saved && d.Signature != "" {
+		d.Signature += signature.Learned(x.bridge.catalog.Shapes(s.Name).Of(t), how == brief)
 	}
 	if how == full {
-		d.InputSchema = input
+		d.InputSchema = t.InputSchema
 	}
 	if !saved {
 		d.Warning = x.bridge.warning(s, t.Name)
@@ -86,7 +90,7 @@ func (x *Execution) describeTool(s catalog.Server, t *catalog.Tool, how detail) 
 
 // pythonString quotes the name of a server. JSON's form is Python's, too.
 func pythonString(s string) string {
-	if !strings.ContainsAny(s, `'"\`) && len(hidden.In(s)) == 0 {
+	if !strings.ContainsAny(s, `'"\`) && len(invisible.In(s)) == 0 {
 		return "'" + s + "'"
 	}
 	quoted, err := json.Marshal(s)
@@ -107,7 +111,7 @@ type docsParams struct {
 
 func parseDocsParams(raw json.RawMessage) (docsParams, error) {
 	var p docsParams
-	if jsonrpc.Kind(raw) != '{' || json.Unmarshal(raw, &p) != nil {
+	if jsonscan.Kind(raw) != '{' || json.Unmarshal(raw, &p) != nil {
 		return p, &wire.CallError{Kind: wire.KindInvalid,
 			Message: "'server', 'tool', 'query' and 'detail' must be strings, 'limit' must be an integer"}
 	}
@@ -115,8 +119,8 @@ func parseDocsParams(raw json.RawMessage) (docsParams, error) {
 }
 
 // queryDocs answers with the documents of one server's tools, or of one tool.
-// Reading about a server needs no grant, only the policy's leave. A server that
-// was never listed is listed now.
+// Reading about a server needs no grant, only the policy's permission. A server
+// that was never listed is listed now.
 func (x *Execution) queryDocs(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	p, err := parseDocsParams(raw)
 	if err != nil {
@@ -146,19 +150,33 @@ func (x *Execution) queryDocs(ctx context.Context, raw json.RawMessage) (json.Ra
 	return json.Marshal(docs)
 }
 
-// known is what is known of a server, or of the saved tools.
+// known returns what is known about a server, or about the saved tools.
 func (x *Execution) known(ctx context.Context, name string) (catalog.Entry, error) {
 	b := x.bridge
-	saved, ok, err := b.savedEntry(name)
+	saved, ok, err := x.savedEntry(name)
 	if ok || err != nil {
 		return saved, err
 	}
-	if err := b.Check(name); err != nil {
-		return catalog.Entry{}, x.refusal(name, err)
+	s, err := b.server(name)
+	if err != nil {
+		return catalog.Entry{}, err
 	}
+	permit, err := x.admit(ctx, authz.DescribeServer{Server: s})
+	if err != nil {
+		return catalog.Entry{}, err
+	}
+	entry, err := x.describeKnown(ctx, name)
+	finish(&permit, 0, err)
+	return entry, err
+}
+
+// describeKnown returns what the catalog knows about a server, which is listed
+// now if it never was.
+func (x *Execution) describeKnown(ctx context.Context, name string) (catalog.Entry, error) {
+	b := x.bridge
 	if x.isGranted(name) {
-		// It runs, and says so when something has changed.
-		if _, err := b.describe(ctx, name); err != nil {
+		// It runs, and reports changes.
+		if _, err := b.describe(ctx, x.principal, name); err != nil {
 			return catalog.Entry{}, err
 		}
 	}
@@ -168,10 +186,13 @@ func (x *Execution) known(ctx context.Context, name string) (catalog.Entry, erro
 	class := ""
 	switch {
 	case err == nil:
-		return b.accepted(entry), nil
+		listing := *entry.Listing
+		listing.Tools = b.accepted(pinned(entry.Server), listing.Tools)
+		entry.Listing = &listing
+		return entry, nil
 	case errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) != nil:
 		class = context.Cause(ctx).Error()
-	case errors.Is(err, catalog.ErrUnknown): // taken away this moment
+	case errors.Is(err, catalog.ErrUnknown): // removed at this moment
 		return entry, b.unknown(name)
 	default:
 		class = catalog.Class(err)
@@ -179,9 +200,9 @@ func (x *Execution) known(ctx context.Context, name string) (catalog.Entry, erro
 	return entry, &wire.CallError{Kind: wire.KindUnavailable, Message: publicFailure(name, class)}
 }
 
-// searchDocs answers with the tools that fit the query best, of all servers
-// that are known, loaded or not. The servers that it could not look at are
-// named in the result's notes.
+// searchDocs answers with the tools that match the query best, of all known
+// servers, loaded or not. The servers that it could not search are named in the
+// result's notes.
 func (x *Execution) searchDocs(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	p, err := parseDocsParams(raw)
 	if err != nil {
@@ -195,7 +216,7 @@ func (x *Execution) searchDocs(ctx context.Context, raw json.RawMessage) (json.R
 		q.Limit = int(max(1, min(maxFound, *p.Limit)))
 	}
 	var saved []catalog.Entry
-	if s, ok, err := x.bridge.savedEntry(SavedServer); ok && err == nil {
+	if s, ok, err := x.savedEntry(SavedServer); ok && err == nil {
 		saved = append(saved, s)
 	}
 	hits, missing := x.bridge.catalog.Search(q, saved...)
@@ -211,15 +232,15 @@ func (x *Execution) searchDocs(ctx context.Context, raw json.RawMessage) (json.R
 	}
 	docs := []document{}
 	for _, h := range hits {
-		if t := x.bridge.acceptedTool(h.Server, h.Tool); t != nil {
-			docs = append(docs, x.describeTool(h.Server, t, how))
+		for _, t := range x.bridge.accepted(pinned(h.Server), []tool.Tool{*h.Tool}) {
+			docs = append(docs, x.describeTool(h.Server, &t, how))
 		}
 	}
 	return json.Marshal(docs)
 }
 
-// listMissing lists servers that were never listed, for a moment. It says
-// whether there was one.
+// listMissing lists servers that were never listed, for a moment. It reports
+// whether there were any.
 func (b *Bridge) listMissing(ctx context.Context, missing []catalog.Missing) bool {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
@@ -235,7 +256,7 @@ func (b *Bridge) listMissing(ctx context.Context, missing []catalog.Missing) boo
 			select {
 			case slots <- struct{}{}:
 				defer func() { <-slots }()
-				_, _ = b.catalog.Want(ctx, m.Server.Name) // the next search says what came of it
+				_, _ = b.catalog.Want(ctx, m.Server.Name) // the next search reports the outcome
 			case <-ctx.Done():
 			}
 		})
@@ -244,7 +265,7 @@ func (b *Bridge) listMissing(ctx context.Context, missing []catalog.Missing) boo
 	return any
 }
 
-// leftOut notes which servers a search did not look at.
+// leftOut notes which servers a search did not cover.
 func (x *Execution) leftOut(missing []catalog.Missing) {
 	if len(missing) == 0 {
 		return
@@ -256,7 +277,7 @@ func (x *Execution) leftOut(missing []catalog.Missing) {
 		if m.Failure != nil {
 			why = reason(m.Failure)
 		}
-		parts = append(parts, hidden.Line(m.Server.Name)+" ("+why+")")
+		parts = append(parts, invisible.Line(m.Server.Name)+" ("+why+")")
 	}
 	if more := len(missing) - most; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
@@ -264,9 +285,10 @@ func (x *Execution) leftOut(missing []catalog.Missing) {
 	x.note("the search left out " + strings.Join(parts, ", "))
 }
 
-// reason is why a server could not be listed, in a line that need not name it.
+// reason returns why a server could not be listed, for a line that names it
+// already.
 func reason(f *catalog.Failure) string {
-	if f.Class == "" { // noted by a release that had none
+	if f.Class == "" { // noted by a release without classes
 		return "failed"
 	}
 	return f.Class
@@ -276,11 +298,11 @@ func reason(f *catalog.Failure) string {
 type serverLine struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
-	// Problem is why its tools are not known, or may be others by now.
+	// Problem is why its tools are unknown, or may have changed.
 	Problem string `json:"problem,omitempty"`
 }
 
-// discovered answers with a line on every server that code may be granted.
+// discovered answers with a line for every server that code may be granted.
 func (x *Execution) discovered() (json.RawMessage, error) {
 	lines := []serverLine{}
 	for _, e := range x.bridge.catalog.Entries() {

@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 
-	"sallyport/internal/hidden"
-	"sallyport/internal/upstream"
-	"sallyport/internal/upstream/jsonrpc"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/terminal"
+	"github.com/sallyport/sallyport/internal/upstream"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // Failure is a failure of a server as code and its agent may read it: the
-// server's name and the kind of failure. Its cause, with command lines,
-// addresses and the server's last words, is for the user.
+// server's name and the kind of failure. Its cause, which may have command
+// lines, addresses and the server's last output, is for the user.
 type Failure struct {
 	text  string
 	cause error
@@ -24,11 +25,11 @@ func (f *Failure) Error() string { return f.text }
 // Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.cause }
 
-// Details is the cause in words, for the user.
+// Details returns the cause, for the user.
 func (f *Failure) Details() string { return f.cause.Error() }
 
-// failed makes the failure of a server fit for code, and logs its cause. What
-// the server itself answered to a call that it was granted stays.
+// failed makes the failure of a server fit for code, and logs its cause. The
+// server's own answer to a granted call stays.
 func (b *Bridge) failed(ctx context.Context, server string, err error, granted bool) error {
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -41,9 +42,9 @@ func (b *Bridge) failed(ctx context.Context, server string, err error, granted b
 	if granted && errors.As(err, &answered) && !errors.Is(err, upstream.ErrStart) {
 		return err
 	}
-	for _, kind := range []error{upstream.ErrToolNotAllowed, upstream.ErrInvalidArguments, upstream.ErrInputRequired, upstream.ErrNotOffered} {
-		if errors.Is(err, kind) { // no failure of the server's
-			return &Failure{fmt.Sprintf("MCP server %q: %s", hidden.Line(clip(server, 100)), kind), err}
+	for _, kind := range []error{upstream.ErrInvalidArguments, upstream.ErrInputRequired, upstream.ErrNotOffered} {
+		if errors.Is(err, kind) { // not a failure of the server
+			return &Failure{fmt.Sprintf("MCP server %q: %s", invisible.Line(clip(server, 100)), kind), err}
 		}
 	}
 	b.mu.Lock()
@@ -57,7 +58,7 @@ func (b *Bridge) failed(ctx context.Context, server string, err error, granted b
 	return &Failure{publicFailure(server, upstream.Class(err)), err}
 }
 
-// publicFailure is what an agent is told of a failure.
+// publicFailure returns what an agent may read of a failure.
 func publicFailure(server, class string) string {
-	return fmt.Sprintf("MCP server %q: %s (the user sees why with: sallyport servers test %s)", hidden.Line(clip(server, 100)), class, shellWord(hidden.Line(clip(server, 100))))
+	return fmt.Sprintf("MCP server %q: %s (the user sees why with: sallyport servers test %s)", invisible.Line(clip(server, 100)), class, terminal.ShellWord(invisible.Line(clip(server, 100))))
 }

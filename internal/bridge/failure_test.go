@@ -8,11 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/bridge"
-	"sallyport/internal/policy"
-	"sallyport/internal/upstream"
-	"sallyport/internal/upstream/jsonrpc"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/bridge"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
+	"github.com/sallyport/sallyport/internal/upstream"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // telling is a source whose every error says what only the user may know.
@@ -26,7 +27,7 @@ func (telling) Definitions() []upstream.Definition {
 
 func (s telling) Open(context.Context, string) (bridge.Server, error) { return s, s.open }
 
-func (s telling) Tools(context.Context) ([]upstream.Tool, error) { return nil, s.list }
+func (s telling) Tools(context.Context) ([]tool.Tool, error) { return nil, s.list }
 
 func (s telling) CallTool(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 	return nil, s.call
@@ -75,12 +76,12 @@ func TestFailuresTellOnlyTheirKind(t *testing.T) {
 			telling
 		}{{"opening", telling{open: tt.err}}, {"listing", telling{list: tt.err}}, {"calling", telling{call: tt.err}}} {
 			for _, m := range methods {
-				p := policy.Default()
-				b, err := bridge.New(bridge.Config{Source: source.telling, Policy: p})
+				p := authz.Default()
+				b, err := bridge.New(bridge.Config{Source: source.telling, Gate: authz.New(authz.Config{Policy: p})})
 				if err != nil {
 					t.Fatal(err)
 				}
-				x := b.Begin([]string{"db"})
+				x := b.Begin(authz.Local("test"), []string{"db"})
 				result, err := x.Call(t.Context(), wire.Call{Method: m.method, Params: json.RawMessage(m.params)})
 				told := string(result) + strings.Join(x.Notes(), "\n")
 				if err != nil {
@@ -102,12 +103,12 @@ func TestFailuresTellOnlyTheirKind(t *testing.T) {
 		}
 	}
 	// What a server answers to a call that it was granted is the code's to read.
-	b, err := bridge.New(bridge.Config{Source: telling{call: fail(nil, answered)}, Policy: policy.Default()})
+	b, err := bridge.New(bridge.Config{Source: telling{call: fail(nil, answered)}, Gate: authz.New(authz.Config{Policy: authz.Default()})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	_, err = b.Begin([]string{"db"}).Call(t.Context(), wire.Call{Method: "call_tool", Params: json.RawMessage(`{"server":"db","tool":"x"}`)})
+	_, err = b.Begin(authz.Local("test"), []string{"db"}).Call(t.Context(), wire.Call{Method: "call_tool", Params: json.RawMessage(`{"server":"db","tool":"x"}`)})
 	if err == nil || !strings.Contains(err.Error(), private) {
 		t.Errorf("got %v, want the server's own words", err)
 	}

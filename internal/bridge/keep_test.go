@@ -9,22 +9,31 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/memory"
-	"sallyport/internal/policy"
-	"sallyport/internal/state"
-	"sallyport/internal/upstream"
-	"sallyport/internal/usertools"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/memory"
+	"github.com/sallyport/sallyport/internal/savedtools"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
+	"github.com/sallyport/sallyport/internal/upstream"
+	"github.com/sallyport/sallyport/internal/wire"
 )
+
+// kept is what every owner has, in tests with one.
+type kept struct {
+	memory Memory
+	tools  SavedTools
+}
+
+func (k kept) Memory(string) Memory         { return k.memory }
+func (k kept) SavedTools(string) SavedTools { return k.tools }
 
 // keeping is a bridge with memory and saved tools in a directory.
 func keeping(t *testing.T, s *stub, limits memory.Limits) (*Bridge, string) {
 	t.Helper()
 	dir := t.TempDir()
 	b, err := New(Config{
-		Source: s, Policy: policy.Default(),
-		Memory: memory.Open(state.At(dir).Sub("memory"), limits),
-		Tools:  usertools.Open(state.At(dir).Sub("user_tools"), usertools.Limits{Tools: 2}),
+		Source: s, Gate: authz.New(authz.Config{Policy: authz.Default()}),
+		Stores: kept{memory.Open(store.At(dir).Sub("memory"), limits), savedtools.Open(store.At(dir).Sub("user_tools"), savedtools.Limits{Tools: 2})},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +61,7 @@ func ask(t *testing.T, x *Execution, method, params string) string {
 
 func TestMemoryCalls(t *testing.T) {
 	b, dir := keeping(t, newStub(), memory.Limits{Value: 50, Keys: 3})
-	x, other := b.Begin(nil), b.Begin([]string{"fs"})
+	x, other := b.Begin(self, nil), b.Begin(self, []string{"fs"})
 	big := `"` + strings.Repeat("x", 60) + `"`
 	steps := []struct {
 		name, method, params string
@@ -77,7 +86,7 @@ func TestMemoryCalls(t *testing.T) {
 		{"a long key", "memory_put", `{"key":` + `"` + strings.Repeat("k", 2000) + `","value":1}`, "limit_exceeded: too much…"},
 		{"a path", "memory_put", `{"key":"../../x","value":1}`, "true"},
 		{"the third", "memory_put", `{"key":"third","value":1}`, "true"},
-		{"a fourth", "memory_put", `{"key":"fourth","value":1}`, "limit_exceeded: too much to keep: there are 3 keys already (setting memories.maxKeys)"},
+		{"a fourth", "memory_put", `{"key":"fourth","value":1}`, "limit_exceeded: too much to keep: there are 3 memories already (setting memories.maxKeys)"},
 	}
 	for _, s := range steps {
 		got := ask(t, x, s.method, s.params)
@@ -124,28 +133,28 @@ func TestKeepingNowhere(t *testing.T) {
 		{"memory_put", `{"key":"k","value":1}`},
 		{"tool_save", `{"name":"f","source":"def f(): pass","signature":"()"}`},
 	}
-	for name, dir := range map[string]state.Dir{
-		"unavailable: there is no place to keep it": state.At(""), "internal: it cannot be read or written": state.At(file).Sub("x"),
+	for name, dir := range map[string]store.Dir{
+		"unavailable: there is no place to keep it": store.At(""), "internal: it cannot be read or written": store.At(file).Sub("x"),
 	} {
-		b, err := New(Config{Source: newStub(), Policy: policy.Default(),
-			Memory: memory.Open(dir, memory.Limits{}), Tools: usertools.Open(dir, usertools.Limits{})})
+		b, err := New(Config{Source: newStub(), Gate: authz.New(authz.Config{Policy: authz.Default()}),
+			Stores: kept{memory.Open(dir, memory.Limits{}), savedtools.Open(dir, savedtools.Limits{})}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(b.Close)
 		for _, c := range calls {
-			if got := ask(t, b.Begin(nil), c.method, c.params); !strings.HasPrefix(got, name) || strings.Contains(got, file) {
+			if got := ask(t, b.Begin(self, nil), c.method, c.params); !strings.HasPrefix(got, name) || strings.Contains(got, file) {
 				t.Errorf("%s: %s, want %s", c.method, got, name)
 			}
 		}
 	}
-	off, err := New(Config{Source: newStub(), Policy: policy.Default()})
+	off, err := New(Config{Source: newStub(), Gate: authz.New(authz.Config{Policy: authz.Default()})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(off.Close)
 	for _, c := range append(calls, struct{ method, params string }{"tool_names", `{}`}, struct{ method, params string }{"memory_list", `{}`}) {
-		if got := ask(t, off.Begin(nil), c.method, c.params); !strings.HasPrefix(got, "denied: ") || !strings.Contains(got, "switched off") {
+		if got := ask(t, off.Begin(self, nil), c.method, c.params); !strings.HasPrefix(got, "denied: ") || !strings.Contains(got, "switched off") {
 			t.Errorf("%s: %s", c.method, got)
 		}
 	}
@@ -153,7 +162,7 @@ func TestKeepingNowhere(t *testing.T) {
 
 func TestSavedToolCalls(t *testing.T) {
 	b, _ := keeping(t, newStub(), memory.Limits{})
-	x := b.Begin(nil)
+	x := b.Begin(self, nil)
 	steps := []struct{ name, method, params, want string }{
 		{"none", "tool_names", `{}`, `[]`},
 		{"no such", "tool_load", `{"name":"f"}`, `null`},
@@ -166,9 +175,9 @@ func TestSavedToolCalls(t *testing.T) {
 		{"load", "tool_load", `{"name":"f"}`, `{"name":"f","version":1,"servers":["git"],"source":"def f(): pass"}`},
 		{"load the last", "tool_load", `{"name":"g"}`, `{"name":"g","version":2,"servers":null,"source":"def g(): return 1"}`},
 		{"one too many", "tool_save", `{"name":"h","source":"def h(): pass","signature":"()"}`, "limit_exceeded: too much to keep: there are 2 saved tools already (setting savedTools.maxTools)"},
-		{"no function's name", "tool_save", `{"name":"../h","source":"x","signature":"()"}`, `invalid: not a tool that can be saved: "../h" is no name of a function`},
+		{"no function's name", "tool_save", `{"name":"../h","source":"x","signature":"()"}`, `invalid: not a tool that can be saved: "../h" is not the name of a function`},
 		{"no source", "tool_save", `{"name":"g","signature":"()"}`, `invalid: not a tool that can be saved: g has no source`},
-		{"a source that is a list", "tool_save", `{"name":"g","source":[]}`, `invalid: this is no saved tool`},
+		{"a source that is a list", "tool_save", `{"name":"g","source":[]}`, `invalid: this is not a saved tool`},
 	}
 	for _, s := range steps {
 		if got := ask(t, x, s.method, s.params); got != s.want {
@@ -181,7 +190,7 @@ func TestSavedToolCalls(t *testing.T) {
 func TestSavedToolsInDiscovery(t *testing.T) {
 	const save = `{"name":"count_lines","source":"def count_lines(): pass","signature":"(x: int)","doc":"Counts them.\n\nAll.","async":true,"servers":["git","fs"],"schema":{"type":"object","properties":{"x":{}}}}`
 	b, _ := keeping(t, newStub(), memory.Limits{})
-	x := b.Begin(nil)
+	x := b.Begin(self, nil)
 	if got := ask(t, x, "tool_save", save); got != "1" {
 		t.Fatal(got)
 	}
@@ -203,9 +212,9 @@ func TestSavedToolsInDiscovery(t *testing.T) {
 
 	s := newStub()
 	s.definitions = append(s.definitions, upstream.Definition{Name: "user_tools", Alias: "user_tools"})
-	s.servers["user_tools"] = &stubServer{tools: []upstream.Tool{tool("theirs", "a server's")}}
+	s.servers["user_tools"] = &stubServer{tools: []tool.Tool{newTool("theirs", "a server's")}}
 	b, _ = keeping(t, s, memory.Limits{})
-	x = b.Begin(nil)
+	x = b.Begin(self, nil)
 	if got := ask(t, x, "tool_save", save); got != "1" {
 		t.Fatal(got)
 	}
@@ -215,3 +224,47 @@ func TestSavedToolsInDiscovery(t *testing.T) {
 }
 
 func first(list []wire.ServerInfo, _ string) []wire.ServerInfo { return list }
+
+// eachOwner has stores for every owner.
+type eachOwner struct{ dir store.Dir }
+
+func (e eachOwner) Memory(owner string) Memory {
+	return memory.Open(e.dir.Sub(owner).Sub("memory"), memory.Limits{})
+}
+
+func (e eachOwner) SavedTools(owner string) SavedTools {
+	return savedtools.Open(e.dir.Sub(owner).Sub("user_tools"), savedtools.Limits{})
+}
+
+// What an owner's code keeps, another's neither finds nor searches.
+func TestOwnersKeepApart(t *testing.T) {
+	b, err := New(Config{Source: newStub(), Gate: authz.New(authz.Config{Policy: authz.Default()}), Stores: eachOwner{store.At(t.TempDir())}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	ann, bob := b.Begin(authz.Principal{Owner: "ann"}, nil), b.Begin(authz.Principal{Owner: "bob"}, nil)
+	ask(t, ann, "memory_put", `{"key":"k","value":"ann's"}`)
+	ask(t, ann, "tool_save", `{"name":"f","source":"def f(): pass","signature":"()","doc":"The golden mean."}`)
+	for _, tt := range []struct {
+		who          string
+		x            *Execution
+		method, want string
+		params       string
+	}{
+		{"ann", ann, "memory_list", `"k"`, `{}`},
+		{"bob", bob, "memory_list", `[]`, `{}`},
+		{"bob", bob, "memory_get", `null`, `{"key":"k"}`},
+		{"ann", ann, "tool_names", `"f"`, `{}`},
+		{"bob", bob, "tool_names", `[]`, `{}`},
+		{"ann", ann, "search_tool_docs", `user_tools`, `{"query":"golden mean"}`},
+		{"bob", bob, "query_tool_docs", `[]`, `{"server":"user_tools"}`},
+	} {
+		if got := ask(t, tt.x, tt.method, tt.params); !strings.Contains(got, tt.want) {
+			t.Errorf("%s of %s: got %s, want %s", tt.method, tt.who, got, tt.want)
+		}
+	}
+	if got := ask(t, bob, "search_tool_docs", `{"query":"golden mean"}`); strings.Contains(got, "user_tools") {
+		t.Errorf("search of bob: got %s, want nothing of ann's", got)
+	}
+}

@@ -11,15 +11,16 @@ import (
 	"slices"
 	"sync"
 
-	"sallyport/internal/catalog"
-	"sallyport/internal/pins"
-	"sallyport/internal/policy"
-	"sallyport/internal/upstream"
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/toolbox/catalog"
+	"github.com/sallyport/sallyport/internal/toolbox/pins"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
+	"github.com/sallyport/sallyport/internal/upstream"
 )
 
-// Lender is a Source that lends a server for a look, as [upstream.Manager]
-// does: one that was started for it is ended again.
+// Lender is a Source that lends a server for a short look, as
+// [upstream.Manager] does: a server that was started for it is ended again.
 type Lender interface {
 	Borrow(ctx context.Context, name string, use func(Server) error) error
 }
@@ -32,7 +33,7 @@ func (m manager) Borrow(ctx context.Context, name string, use func(Server) error
 // granted. It is safe for concurrent use.
 type Listable struct {
 	source Source
-	policy *policy.Policy
+	gate   *authz.Gate
 	secret []byte
 	pins   *pins.Book
 	log    *slog.Logger
@@ -40,13 +41,14 @@ type Listable struct {
 	mu      sync.Mutex
 	version uint64
 	servers []catalog.Server
+	facts   map[string]*authz.Server
 }
 
-// NewListable makes one. Secret keeps the names that definitions get from
-// telling what is in them. What servers say is compared with the pins, if there
-// are any, before anybody reads it.
-func NewListable(source Source, p *policy.Policy, secret []byte, book *pins.Book, log *slog.Logger) *Listable {
-	return &Listable{source: source, policy: p, secret: secret, pins: book, log: log}
+// NewListable makes a Listable. Secret keeps the keys of definitions from
+// revealing their contents. What servers say is compared with the pins, if
+// there are any, before anything reads it.
+func NewListable(source Source, gate *authz.Gate, secret []byte, book *pins.Book, log *slog.Logger) *Listable {
+	return &Listable{source: source, gate: gate, secret: secret, pins: book, log: log}
 }
 
 // Servers implements [catalog.Source].
@@ -60,11 +62,13 @@ func (l *Listable) Servers() []catalog.Server {
 	if l.version == version {
 		return l.servers
 	}
-	l.version, l.servers = version, nil
+	l.version, l.servers, l.facts = version, nil, map[string]*authz.Server{}
 	for _, d := range l.source.Definitions() {
-		if d.Disabled || d.Offer != "" || l.policy.CheckServer(d.Name) != nil {
+		facts := factsOf(d)
+		if !l.gate.Visible(self, authz.DescribeServer{Server: facts}) {
 			continue
 		}
+		l.facts[d.Name] = facts
 		l.servers = append(l.servers, catalog.Server{
 			Name: d.Name, Alias: d.Alias, Description: d.Description,
 			Key: definitionKey(l.secret, d), Program: Pinned(d).Key,
@@ -73,8 +77,8 @@ func (l *Listable) Servers() []catalog.Server {
 	return l.servers
 }
 
-// definitionKey is a name for everything in a definition that may change what
-// the server has. It changes when a secret does and tells none.
+// definitionKey returns a key for everything in a definition that may change
+// what the server has. It changes with a secret, but reveals none.
 func definitionKey(secret []byte, d upstream.Definition) string {
 	launch := d.Launch()
 	written := struct {
@@ -92,7 +96,7 @@ func definitionKey(secret []byte, d upstream.Definition) string {
 		written.URL, written.Headers = r.URL, r.Headers
 	}
 	encoded, err := json.Marshal(written)
-	if err != nil { // cannot happen: texts, and maps of texts
+	if err != nil { // cannot happen: strings, and maps of strings
 		encoded = []byte(d.Name)
 	}
 	h := hmac.New(sha256.New, secret)
@@ -100,8 +104,8 @@ func definitionKey(secret []byte, d upstream.Definition) string {
 	return hex.EncodeToString(h.Sum(nil)[:20])
 }
 
-// Pinned is the server whose tools the user accepted: its name and what runs,
-// as they may be shown. A new token makes no new server of it.
+// Pinned returns the server whose tools the user accepted: its name and its
+// command, as they may be shown. A new token does not make it a new server.
 func Pinned(d upstream.Definition) pins.Server {
 	h := sha256.New()
 	for _, list := range [][]string{{d.Name, d.Command, d.Dir, d.URL}, d.Args, d.EnvNames, d.HeaderNames} {
@@ -115,21 +119,39 @@ func Pinned(d upstream.Definition) pins.Server {
 
 // List implements [catalog.Source].
 func (l *Listable) List(ctx context.Context, name string) (*catalog.Listing, error) {
+	l.Servers()
+	l.mu.Lock()
+	facts, ok := l.facts[name]
+	l.mu.Unlock()
+	if !ok {
+		return nil, &upstream.Error{Server: name, Kind: upstream.ErrUnknownServer}
+	}
+	permit, err := l.gate.Admit(ctx, self, authz.DescribeServer{Server: facts})
+	if err != nil {
+		return nil, err
+	}
+	listing, err := l.list(ctx, name, &permit)
+	finish(&permit, 0, err)
+	return listing, err
+}
+
+// list does what List was permitted to do.
+func (l *Listable) list(ctx context.Context, name string, permit *authz.Permit) (*catalog.Listing, error) {
 	var listing *catalog.Listing
 	look := func(s Server) error {
-		tools, err := s.Tools(ctx)
+		tools, err := toolsOf(ctx, s, permit)
 		if err != nil {
 			return err
 		}
-		listing = ListingOf(s, tools)
-		all := Said(s, tools)
-		if offers, ok := s.(Offers); ok {
+		listing = listingOf(s, tools)
+		all := said(s, tools)
+		if _, ok := s.(Offers); ok {
 			for _, kind := range []pins.Kind{pins.Resource, pins.Template, pins.Prompt} {
-				raw, err := offeredList(ctx, offers, kind)
+				raw, err := offeredList(ctx, s, permit, kind)
 				if err != nil {
-					continue // that it does not tell them is no trouble
+					continue // a server without them is fine
 				}
-				all = append(all, itemsOf(kind, raw))
+				all = append(all, pins.List(kind, raw))
 				switch kind {
 				case pins.Resource:
 					listing.Resources = items(raw)
@@ -152,7 +174,7 @@ func (l *Listable) List(ctx context.Context, name string) (*catalog.Listing, err
 	return listing, err
 }
 
-// compare compares what a server says with what was accepted.
+// compare compares a server's descriptions with what was accepted.
 func (l *Listable) compare(name string, all []pins.Listed) {
 	servers := l.Servers()
 	i := slices.IndexFunc(servers, func(s catalog.Server) bool { return s.Name == name })
@@ -166,28 +188,19 @@ func (l *Listable) compare(name string, all []pins.Listed) {
 
 func pinned(s catalog.Server) pins.Server { return pins.Server{Name: s.Name, Key: s.Program} }
 
-// Said is what a running server that has these tools says of them and of itself.
-func Said(s Server, tools []upstream.Tool) []pins.Listed {
-	listed := pins.Listed{Kind: pins.Tool, Items: make([]pins.Item, len(tools))}
-	for i := range tools {
-		t := &tools[i]
-		it, _ := pins.ItemOf(pins.Tool, t.Raw)
-		listed.Items[i] = pins.Item{
-			Name: t.Name, Title: t.Title, Description: t.Description,
-			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema, Rest: it.Rest,
-		}
-	}
-	all := []pins.Listed{listed}
+// said returns the descriptions of a running server that has these tools.
+func said(s Server, tools []tool.Tool) []pins.Listed {
+	all := []pins.Listed{pins.Tools(tools)}
 	if known, ok := s.(interface{ Info() upstream.Info }); ok {
 		info := known.Info()
-		all = append(all, pins.Listed{Kind: pins.Instructions, Items: []pins.Item{{Title: info.Server.Title, Description: info.Instructions}}})
+		all = append(all, pins.About(info.Server.Title, info.Instructions))
 	}
 	return all
 }
 
-// ListingOf is what is known of a running server that has these tools.
-func ListingOf(s Server, tools []upstream.Tool) *catalog.Listing {
-	listing := &catalog.Listing{Tools: make([]catalog.Tool, len(tools))}
+// listingOf returns what is known about a running server that has these tools.
+func listingOf(s Server, tools []tool.Tool) *catalog.Listing {
+	listing := &catalog.Listing{Tools: slices.Clone(tools)}
 	if known, ok := s.(interface{ Info() upstream.Info }); ok {
 		info := known.Info()
 		listing.Name, listing.Version, listing.About = info.Server.Name, info.Server.Version, info.Instructions
@@ -195,30 +208,16 @@ func ListingOf(s Server, tools []upstream.Tool) *catalog.Listing {
 			listing.About = info.Server.Title
 		}
 	}
-	for i := range tools {
-		t := &tools[i]
-		listing.Tools[i] = catalog.Tool{
-			Name: t.Name, Alias: t.Alias, Title: t.Title, Description: t.Description,
-			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema, ReadOnly: readOnly(t.Annotations),
-		}
-	}
 	return listing
-}
-
-func readOnly(annotations json.RawMessage) bool {
-	var a struct {
-		ReadOnlyHint bool `json:"readOnlyHint"`
-	}
-	return len(annotations) > 0 && json.Unmarshal(annotations, &a) == nil && a.ReadOnlyHint
 }
 
 // items reads resources or prompts by their names.
 func items(list json.RawMessage) []catalog.Item {
-	if jsonrpc.Kind(list) != '[' {
+	if jsonscan.Kind(list) != '[' {
 		return nil
 	}
 	out := []catalog.Item{}
-	_ = jsonrpc.Elements(list, func(value json.RawMessage) bool { // valid since it arrived
+	_ = jsonscan.Elements(list, func(value json.RawMessage) bool { // validated on arrival
 		var it catalog.Item
 		if json.Unmarshal(value, &it) == nil && it.Name+it.URI != "" {
 			out = append(out, it)

@@ -6,25 +6,26 @@ import (
 	"strings"
 	"syscall"
 
-	"sallyport/internal/memory"
-	"sallyport/internal/state"
-	"sallyport/internal/usertools"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/memory"
+	"github.com/sallyport/sallyport/internal/savedtools"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/store/keyed"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
-// Memory keeps values under keys for all sessions of a user. Errors wrap those
-// of package memory, or are the file system's. Methods are safe for concurrent
-// use. [memory.Store] has them.
+// Memory keeps values under keys for all sessions of an owner. Errors wrap
+// those of packages memory and keyed, or are the file system's. Methods are safe
+// for concurrent use. [memory.Store] implements it.
 type Memory interface {
-	// Get returns memory.ErrMissing for a key under which nothing is kept.
+	// Get returns keyed.ErrMissing for a key without a value.
 	Get(key string) (memory.Entry, error)
 	// Put replaces value and metadata.
 	Put(key string, value, metadata json.RawMessage) (version string, err error)
-	// Swap replaces the value of that version alone, or returns
-	// memory.ErrConflict. An empty version: nothing is kept there.
+	// Swap replaces the value only if it has that version, and returns
+	// keyed.ErrConflict otherwise. An empty version means that there is no value.
 	Swap(key string, value json.RawMessage, version string) (string, error)
-	// Delete says whether there was something to delete.
-	Delete(key string) (bool, error)
+	// Delete returns keyed.ErrMissing for a key without a value.
+	Delete(key string) error
 	// List is sorted by key.
 	List() ([]memory.Item, error)
 }
@@ -41,7 +42,7 @@ type memoryParams struct {
 // memoryCall answers the methods of the code's memory. Every execution has it:
 // what is kept there came from a sandbox.
 func (x *Execution) memoryCall(call wire.Call) (json.RawMessage, error) {
-	kept := x.bridge.config.Memory
+	kept := x.bridge.config.Stores.Memory(x.principal.Owner)
 	if kept == nil {
 		return nil, &wire.CallError{Kind: wire.KindDenied, Message: "memory is switched off here (setting memories.enabled)"}
 	}
@@ -60,7 +61,7 @@ func memoryAnswer(kept Memory, method string, p *memoryParams) (json.RawMessage,
 	switch method {
 	case wire.MethodMemoryGet:
 		e, err := kept.Get(p.Key)
-		if errors.Is(err, memory.ErrMissing) {
+		if errors.Is(err, keyed.ErrMissing) {
 			return json.RawMessage("null"), nil
 		}
 		if err != nil {
@@ -74,16 +75,16 @@ func memoryAnswer(kept Memory, method string, p *memoryParams) (json.RawMessage,
 		} else {
 			_, err = kept.Put(p.Key, p.Value, p.Metadata)
 		}
-		if errors.Is(err, memory.ErrConflict) {
+		if errors.Is(err, keyed.ErrConflict) {
 			return json.RawMessage("false"), nil
 		}
 		return json.RawMessage("true"), err
 	case wire.MethodMemoryDelete:
-		was, err := kept.Delete(p.Key)
-		if err != nil {
-			return nil, err
+		err := kept.Delete(p.Key)
+		if errors.Is(err, keyed.ErrMissing) {
+			return json.RawMessage("false"), nil
 		}
-		return json.Marshal(was)
+		return json.RawMessage("true"), err
 	default:
 		items, err := kept.List()
 		if err != nil {
@@ -93,7 +94,7 @@ func memoryAnswer(kept Memory, method string, p *memoryParams) (json.RawMessage,
 	}
 }
 
-// entryAnswer is an entry as the code gets it. The value's bytes are the
+// entryAnswer returns an entry as code gets it. The value's bytes are the
 // file's.
 func entryAnswer(e *memory.Entry, info bool) (json.RawMessage, error) {
 	out, err := json.Marshal(struct {
@@ -110,18 +111,18 @@ func entryAnswer(e *memory.Entry, info bool) (json.RawMessage, error) {
 	return append(append(out, e.Value...), '}'), nil
 }
 
-// keepError is the failure of reading or writing what is kept, as the code may
-// see it: it names no place on the host.
+// keepError returns the error for code if reading or writing failed: it names
+// no path on the host.
 func keepError(err error) *wire.CallError {
 	kind := wire.KindInternal
 	switch {
-	case errors.Is(err, memory.ErrKey), errors.Is(err, memory.ErrInvalid), errors.Is(err, usertools.ErrInvalid):
+	case errors.Is(err, memory.ErrKey), errors.Is(err, memory.ErrInvalid), errors.Is(err, savedtools.ErrInvalid):
 		kind = wire.KindInvalid
-	case errors.Is(err, memory.ErrLimit), errors.Is(err, usertools.ErrLimit):
+	case errors.Is(err, keyed.ErrLimit):
 		kind = wire.KindLimit
-	case errors.Is(err, state.ErrNoPlace):
+	case errors.Is(err, store.ErrNoPlace):
 		kind = wire.KindUnavailable
-	case errors.Is(err, memory.ErrBroken), errors.Is(err, usertools.ErrBroken):
+	case errors.Is(err, keyed.ErrBroken):
 	default:
 		reason := "it cannot be read or written"
 		var errno syscall.Errno

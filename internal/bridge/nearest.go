@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// nearest returns at most n of the names, those like the wanted one first.
+// nearest returns at most n of the names, most similar first.
 func nearest(wanted string, names []string, n int) []string {
 	type ranked struct {
 		name     string
@@ -30,7 +30,7 @@ func nearest(wanted string, names []string, n int) []string {
 	return out
 }
 
-// distance is Levenshtein's, over bytes.
+// distance returns the Levenshtein distance in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/policy"
-	"sallyport/internal/upstream"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/upstream"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // library is a server that has resources and prompts.
@@ -50,7 +50,7 @@ func (librarySource) Open(_ context.Context, name string) (Server, error) {
 }
 
 func TestOffered(t *testing.T) {
-	b, err := New(Config{Source: librarySource{}, Policy: policy.Default(), Facts: wire.SessionFacts{Timeout: 30, Memory: 1 << 29}})
+	b, err := New(Config{Source: librarySource{}, Gate: authz.New(authz.Config{Policy: authz.Default()})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,9 +70,8 @@ func TestOffered(t *testing.T) {
 		{"a long address", wire.MethodReadResource, `{"server":"lib","uri":"` + strings.Repeat("x", maxURI+1) + `"}`, "invalid: 'uri' and 'name' may have 65536 bytes"},
 		{"arguments that are a list", wire.MethodGetPrompt, `{"server":"lib","name":"p","arguments":[]}`, "invalid: Arguments must be an object"},
 		{"no object", wire.MethodListResources, `7`, "invalid: the request must be an object"},
-		{"facts", wire.MethodSessionFacts, `{}`, `{"timeout":30,"memory":536870912}`},
 	}
-	x := b.Begin([]string{"lib", "plain"})
+	x := b.Begin(self, []string{"lib", "plain"})
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			result, err := x.Call(t.Context(), wire.Call{Method: tt.method, Params: json.RawMessage(tt.params)})
@@ -90,11 +89,11 @@ func TestOffered(t *testing.T) {
 
 // TestOfferedWaits: what is asked of servers counts among the calls at a time.
 func TestOfferedWaits(t *testing.T) {
-	b, err := New(Config{Source: librarySource{}, Policy: policy.Default(), MaxCalls: 1})
+	b, err := New(Config{Source: librarySource{}, Gate: authz.New(authz.Config{Policy: authz.Default()}), MaxCalls: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := b.Begin([]string{"lib"})
+	x := b.Begin(self, []string{"lib"})
 	x.calls <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -4,37 +4,38 @@ import (
 	"encoding/json"
 	"errors"
 
-	"sallyport/internal/usertools"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/savedtools"
+	"github.com/sallyport/sallyport/internal/store/keyed"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
-// SavedServer is the name by which documentation of the saved tools is asked
-// for, as if they were a server's. A server of that name comes first.
+// SavedServer is the name under which the saved tools are documented, as if
+// they were a server. A configured server of that name takes precedence.
 const SavedServer = "user_tools"
 
-// SavedTools keeps functions for all sessions of a user, as text. Errors wrap
-// those of package usertools, or are the file system's. Methods are safe for
-// concurrent use. [usertools.Store] has them.
+// SavedTools keeps functions for all sessions of an owner, as source text.
+// Errors wrap those of packages savedtools and keyed, or are the file system's.
+// Methods are safe for concurrent use. [savedtools.Store] implements it.
 type SavedTools interface {
 	// Save keeps a new version and returns its number.
-	Save(name string, v usertools.Version) (version int, err error)
-	// Get returns usertools.ErrMissing for a name that nothing has.
-	Get(name string) (usertools.Tool, error)
+	Save(name string, v savedtools.Version) (version int, err error)
+	// Get returns keyed.ErrMissing for an unknown name.
+	Get(name string) (savedtools.Tool, error)
 	// Names is sorted.
 	Names() ([]string, error)
-	// List is sorted by name, and names those that cannot be read.
-	List() (tools []usertools.Tool, broken []string, err error)
+	// List is sorted by name. It also names those that cannot be read.
+	List() (tools []savedtools.Tool, broken []string, err error)
 }
 
 // toolCall answers the methods of saved tools.
 func (x *Execution) toolCall(call wire.Call) (json.RawMessage, error) {
-	kept := x.bridge.config.Tools
+	kept := x.bridge.config.Stores.SavedTools(x.principal.Owner)
 	if kept == nil {
 		return nil, &wire.CallError{Kind: wire.KindDenied, Message: "saved tools are switched off here (setting savedTools.enabled)"}
 	}
 	var p wire.SavedTool
 	if err := json.Unmarshal(call.Params, &p); err != nil {
-		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "this is no saved tool"}
+		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "this is not a saved tool"}
 	}
 	result, err := toolAnswer(kept, call.Method, &p)
 	if err != nil {
@@ -46,7 +47,7 @@ func (x *Execution) toolCall(call wire.Call) (json.RawMessage, error) {
 func toolAnswer(kept SavedTools, method string, p *wire.SavedTool) (json.RawMessage, error) {
 	switch method {
 	case wire.MethodToolSave:
-		version, err := kept.Save(p.Name, usertools.Version{
+		version, err := kept.Save(p.Name, savedtools.Version{
 			Python: p.Python, Signature: p.Signature, Doc: p.Doc, Async: p.Async,
 			Servers: p.Servers, Schema: p.Schema, Source: p.Source,
 		})
@@ -56,7 +57,7 @@ func toolAnswer(kept SavedTools, method string, p *wire.SavedTool) (json.RawMess
 		return json.Marshal(version)
 	case wire.MethodToolLoad:
 		t, err := kept.Get(p.Name)
-		if errors.Is(err, usertools.ErrMissing) {
+		if errors.Is(err, keyed.ErrMissing) {
 			return json.RawMessage("null"), nil
 		}
 		if err != nil {
@@ -78,8 +79,8 @@ func toolAnswer(kept SavedTools, method string, p *wire.SavedTool) (json.RawMess
 	}
 }
 
-// describeSaved says how a saved tool is called, and what it says of itself.
-func describeSaved(name string, v *usertools.Version) string {
+// describeSaved returns how a saved tool is called, and its description.
+func describeSaved(name string, v *savedtools.Version) string {
 	text := "from user_tools import " + name + "; "
 	if v.Async {
 		text += "await "

@@ -8,40 +8,35 @@ import (
 	"sync"
 	"time"
 
-	"sallyport/internal/carbon"
-	"sallyport/internal/runs"
-	"sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/batch/runs"
+	"github.com/sallyport/sallyport/internal/session/usage"
+	"github.com/sallyport/sallyport/internal/usage/carbon"
 )
 
-// An Accountant keeps account of what code uses. All methods are safe for
-// concurrent use. None but Footprint and Ran is on the path of an answer; the
-// others must not block.
+// An Accountant records what code uses. All methods are safe for concurrent
+// use. Only Footprint and Ran are on the path of an answer; the others must not
+// block.
 type Accountant interface {
-	// Executing is told now and then what an execution used that goes on. It
-	// is not told after Executed.
+	// Executing receives interim usage of a running execution now and then,
+	// and never after Executed.
 	Executing(Execution)
 
-	// Executed is told once of every execution of code in a sandbox, when it
-	// is known what it used: up to seconds after its answer.
+	// Executed receives every execution of code in a sandbox once, when its
+	// usage is known: up to seconds after its answer.
 	Executed(Execution)
 
-	// Rested is told what a session's sandbox used while no code of a request
-	// ran: its start, what code left running, the memory of its variables. One
-	// that is Open is followed by others of the same Began, which take its place.
-	Rested(session string, spent session.Spent)
+	// Footprint returns what a local execution's usage amounts to, for its
+	// result, or nil if there is nothing to report. It is called only for
+	// executions that were measured before their answer.
+	Footprint(usage.Usage) *carbon.Footprint
 
-	// Footprint is what a local execution comes to, for its result; nil:
-	// there is nothing to say. It is only asked of executions that were
-	// measured before their answer.
-	Footprint(session.Spent) *carbon.Footprint
-
-	// Ran is told of a run on an engine without a channel that has ended, as
-	// often as anybody learns of it; it counts once. It returns what the run
-	// comes to, or nil.
+	// Ran receives a finished run of an engine without a channel, as often as
+	// its end is noticed; it counts once. It returns the run's footprint, or
+	// nil.
 	Ran(*runs.Record) *carbon.Footprint
 }
 
-// Execution is one execution of code in a sandbox, as an Accountant learns it.
+// Execution is one execution of code in a sandbox, as an Accountant receives it.
 type Execution struct {
 	ID      string // of the request
 	Session string
@@ -50,69 +45,70 @@ type Execution struct {
 	Code    string
 	Status  Status
 	Began   time.Time
-	Spent   session.Spent
+	Usage   usage.Usage
 }
 
-// bill is an execution that is to be accounted. What it used and how it ended
-// become known in either order.
-type bill struct {
+// pendingUsage is an execution that is still to be reported to the accountant.
+// What it used and how it ended become known in either order.
+type pendingUsage struct {
 	to Accountant
 
 	mu    sync.Mutex
 	e     Execution
-	ready int
+	known int // of usage and end
 }
 
-// bill is for an execution; nil where nobody keeps account.
-func (x *execution) bill() *bill {
+// pendingUsage returns nil where there is no accountant.
+func (x *execution) pendingUsage() *pendingUsage {
 	if x.broker.config.Accountant == nil {
 		return nil
 	}
-	e := Execution{ID: x.req.RequestID, Session: x.session.Name(), Code: x.req.Code, Began: time.Now()}
+	e := Execution{ID: x.req.RequestID, Session: x.session.Key().Label(), Code: x.req.Code, Began: time.Now()}
 	if x.req.Script {
 		e.File = x.req.Filename
 	}
-	return &bill{to: x.broker.config.Accountant, e: e}
+	return &pendingUsage{to: x.broker.config.Accountant, e: e}
 }
 
-// spent is session.Request.Spent.
-func (b *bill) spent() func(session.Spent) {
-	if b == nil {
+// report returns the function for session.Request.OnUsage.
+func (p *pendingUsage) report() func(usage.Usage) {
+	if p == nil {
 		return nil
 	}
-	return func(s session.Spent) {
-		if !s.Open {
-			b.arrive(func(e *Execution) { e.Spent = s })
+	return func(u usage.Usage) {
+		if !u.Open {
+			p.complete(func(e *Execution) { e.Usage = u })
 			return
 		}
-		b.mu.Lock()
-		e := b.e
-		b.mu.Unlock()
-		e.Spent = s
-		b.to.Executing(e)
+		p.mu.Lock()
+		e := p.e
+		p.mu.Unlock()
+		e.Usage = u
+		p.to.Executing(e)
 	}
 }
 
-// answered notes the end of an execution of which code ran.
-func (b *bill) answered(r *Result) {
-	if b != nil {
-		b.arrive(func(e *Execution) { e.Status, e.Servers = r.Status, r.Servers })
+// answered notes how the execution ended.
+func (p *pendingUsage) answered(r *Result) {
+	if p != nil {
+		p.complete(func(e *Execution) { e.Status, e.Servers = r.Status, r.Servers })
 	}
 }
 
-func (b *bill) arrive(with func(*Execution)) {
-	b.mu.Lock()
-	with(&b.e)
-	b.ready++
-	whole := b.ready == 2
-	b.mu.Unlock()
+// complete fills in one half of the execution, and reports it when it has both.
+func (p *pendingUsage) complete(set func(*Execution)) {
+	p.mu.Lock()
+	set(&p.e)
+	p.known++
+	whole := p.known == 2
+	p.mu.Unlock()
 	if whole {
-		b.to.Executed(b.e)
+		p.to.Executed(p.e)
 	}
 }
 
 // usage is what was measured of an execution, for its result.
-func (b *Broker) usage(s session.Spent) *Usage {
+func (b *Broker) usage(s usage.Usage) *Usage {
 	u := &Usage{PeakMemoryBytes: max(0, s.PeakBytes)}
 	if s.CPU >= 0 {
 		seconds := s.CPU.Seconds()

@@ -9,16 +9,15 @@ import (
 	"sync"
 	"testing"
 
-	"sallyport/internal/carbon"
-	"sallyport/internal/runs"
-	"sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/batch/runs"
+	"github.com/sallyport/sallyport/internal/session/usage"
+	"github.com/sallyport/sallyport/internal/usage/carbon"
 )
 
 // notebook is an accountant that remembers.
 type notebook struct {
 	mu       sync.Mutex
 	executed []Execution
-	rested   []string
 	nowhere  bool
 }
 
@@ -30,16 +29,7 @@ func (n *notebook) Executed(e Execution) {
 
 func (n *notebook) Executing(Execution) {}
 
-func (n *notebook) Rested(session string, s session.Spent) {
-	if s.Open {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.rested = append(n.rested, session)
-}
-
-func (n *notebook) Footprint(s session.Spent) *carbon.Footprint {
+func (n *notebook) Footprint(s usage.Usage) *carbon.Footprint {
 	f := &carbon.Footprint{Method: "test", Energy: carbon.Energy{Joules: ptr(12.34), CPU: &carbon.Figure{Joules: 12.34}}}
 	if !n.nowhere {
 		f.Emissions = &carbon.Emissions{Grams: 0.5}
@@ -54,11 +44,11 @@ func (*notebook) Ran(*runs.Record) *carbon.Footprint { return nil }
 func TestAccount(t *testing.T) {
 	t.Parallel()
 	book := &notebook{}
-	b, _ := newBroker(t, func(c *Config) { c.Accountant = book })
+	b, _ := newBroker(t, func(p *parts) { p.Accountant = book })
 	want(t, run(t, b, "print(1)"), Success, 0, "1")
 	want(t, run(t, b, "print(2)", "math"), Success, 0, "2")
 	want(t, run(t, b, "1/0"), Failed, 1, "")
-	r := b.Execute(t.Context(), Request{Code: "print(3)", Script: true, Filename: "x.py", Session: "other", RequestID: "id-3"})
+	r := b.Execute(t.Context(), Request{Principal: user, Session: "other", RequestID: "id-3", Submission: Submission{Code: "print(3)", Script: true, Filename: "x.py"}})
 	want(t, r, Success, 0, "3")
 	run(t, b, "print(4)", "broken")
 	run(t, b, " ")
@@ -71,7 +61,7 @@ func TestAccount(t *testing.T) {
 	}
 	byCode := map[string]Execution{}
 	for _, e := range book.executed {
-		if e.ID == "" || e.Spent.Wall <= 0 || e.Began.IsZero() {
+		if e.ID == "" || e.Usage.Wall <= 0 || e.Began.IsZero() {
 			t.Errorf("%+v", e)
 		}
 		byCode[e.Code] = e
@@ -93,12 +83,12 @@ func TestUsageInResults(t *testing.T) {
 	t.Parallel()
 	for _, show := range []bool{false, true} {
 		book := &notebook{}
-		b, _ := newBroker(t, func(c *Config) { c.Accountant, c.ShowUsage = book, show })
+		b, _ := newBroker(t, func(p *parts) { p.Accountant, p.ShowUsage = book, show })
 		r := run(t, b, "print(1)")
 		if r.Usage != nil && !show && r.DurationMs < 1000 { // a slow machine makes it a long one
 			t.Errorf("a short execution was measured: %+v", r.Usage)
 		}
-		r = b.Execute(t.Context(), Request{Code: "print(1)", Measure: true})
+		r = b.Execute(t.Context(), Request{Principal: user, Submission: Submission{Code: "print(1)", Measure: true}})
 		if r.Usage == nil {
 			t.Fatal("an execution was not measured")
 		}
@@ -119,7 +109,7 @@ func TestUsageInResults(t *testing.T) {
 			t.Errorf("show %v: %s", show, r.Text())
 		}
 		book.nowhere = true
-		r = b.Execute(t.Context(), Request{Code: "print(1)", Measure: true})
+		r = b.Execute(t.Context(), Request{Principal: user, Submission: Submission{Code: "print(1)", Measure: true}})
 		if raw, _ := json.Marshal(r); !strings.Contains(string(raw), `"emissions":null`) {
 			t.Errorf("%s", raw)
 		}
@@ -144,7 +134,7 @@ func TestUnknownUsage(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	raw, err := json.Marshal((&Broker{}).usage(session.Spent{CPU: -1, ByteSeconds: -1, PeakBytes: -1}))
+	raw, err := json.Marshal((&Broker{}).usage(usage.Usage{CPU: -1, ByteSeconds: -1, PeakBytes: -1}))
 	if want := `{"cpuSeconds":null}`; err != nil || string(raw) != want {
 		t.Errorf("%v, %s; want %s", err, raw, want)
 	}

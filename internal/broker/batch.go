@@ -5,172 +5,177 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"maps"
-	"slices"
-	"strings"
+	"log/slog"
 	"sync"
 	"time"
 
-	"sallyport/internal/runs"
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/batch"
+	"github.com/sallyport/sallyport/internal/batch/runs"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
-// cancelTimeout bounds how long the end of a run is waited for that its caller
-// gave up.
+// cancelTimeout bounds the wait for the end of a run that its caller gave up.
 const cancelTimeout = 20 * time.Second
 
-// inFlight are requests that end when the broker is closed, which waits for them:
-// a run that was handed over is cancelled first.
-type inFlight struct {
-	life context.Context
+// batchRuns sends requests to batch services and makes results of their runs.
+type batchRuns struct {
+	BatchConfig
+	config Config
+	log    *slog.Logger
+
+	life context.Context // ends with the broker
 	end  context.CancelFunc
-	mu   sync.Mutex // guards entering against closing
-	all  sync.WaitGroup
+
+	mu     sync.Mutex // guards entering against closing
+	active sync.WaitGroup
+
+	usable sync.Map // names of the services that were probed and can be used
 }
 
-func newInFlight() *inFlight {
-	f := &inFlight{}
-	f.life, f.end = context.WithCancel(context.Background())
-	return f
+func newBatchRuns(config Config) *batchRuns {
+	b := &batchRuns{BatchConfig: config.Batch, config: config, log: config.Logger}
+	b.life, b.end = context.WithCancel(context.Background())
+	return b
 }
 
-// enter returns a context that ends with the broker, too. done must be called.
-func (f *inFlight) enter(ctx context.Context) (_ context.Context, done func()) {
+// close cancels the runs that are waited for, and waits until they have ended.
+func (b *batchRuns) close() {
+	b.end()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.active.Wait()
+}
+
+// enter returns a context that also ends with the broker. The caller calls done.
+func (b *batchRuns) enter(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(f.life, cancel)
-	f.mu.Lock()
-	f.all.Add(1)
-	f.mu.Unlock()
+	stop := context.AfterFunc(b.life, cancel)
+	b.mu.Lock()
+	b.active.Add(1)
+	b.mu.Unlock()
 	return ctx, func() {
 		stop()
 		cancel()
-		f.all.Done()
+		b.active.Done()
 	}
 }
 
-func (f *inFlight) close() {
-	f.end()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.all.Wait()
-}
-
-// refuseBatch is the answer to a request that no engine without a channel can
-// fulfil, before anything is started; nil where there is nothing to refuse.
-func (b *Broker) refuseBatch(req Request) *Result {
+// refuse returns the answer to a request that no batch service can fulfil; nil
+// if there is nothing to refuse. It starts nothing.
+func (b *batchRuns) refuse(req Request) *Result {
 	switch {
-	case b.config.Runs == nil:
-		return failure(errors.New("runs of batch engines need a place for their records, and there is none"))
+	case b.Runs == nil:
+		return failure(errors.New("runs of batch services need a directory for their records, and none is configured"))
 	case len(req.Servers) > 0:
-		return invalid(fmt.Sprintf("engine %s runs code far from here: it cannot use MCP servers. Leave 'servers' out, or fetch what the code needs first and pass it on in the code", req.Backend))
+		return invalid(fmt.Sprintf("batch service %s has no connection to this machine: it cannot use MCP servers. Leave 'servers' out, or fetch what the code needs first and pass it in the code", req.Backend))
 	case req.Session != "":
-		return invalid(fmt.Sprintf("engine %s keeps nothing between calls: leave 'session' out", req.Backend))
+		return invalid(fmt.Sprintf("batch service %s keeps nothing between calls: leave 'session' out", req.Backend))
 	case len(req.Args) > 0 && !req.Script:
-		return invalid(fmt.Sprintf("engine %s takes arguments only for a file", req.Backend))
+		return invalid(fmt.Sprintf("batch service %s takes arguments only for a file", req.Backend))
 	case req.Stdin != nil:
-		return invalid(fmt.Sprintf("engine %s runs code far from here: standard input does not reach it. Send data along as a file", req.Backend))
+		return invalid(fmt.Sprintf("batch service %s has no connection to this machine: standard input does not reach it. Send data along as a file", req.Backend))
 	}
 	return nil
 }
 
-// Backends are the names of the engines that code can be run on, the broker's
-// own first.
-func (b *Broker) Backends() []string {
-	var names []string
-	if b.config.Backend != nil {
-		names = append(names, b.config.Backend.Name())
-	}
-	return append(names, slices.Sorted(maps.Keys(b.config.Batch))...)
-}
-
-func (b *Broker) noBackend(name string) string {
-	return fmt.Sprintf("there is no engine %q here: there is %s (others are allowed by the setting `backends`)", name, strings.Join(b.Backends(), ", "))
-}
-
-// batch runs a request on an engine without a channel, from the hand-over to
-// the files that came back.
-func (b *Broker) batch(ctx context.Context, req Request, engine sandbox.Backend) *Result {
-	if err := b.clearBatch(ctx, engine); err != nil {
+// run submits a request to a service, waits for its end and returns the result.
+func (b *batchRuns) run(ctx context.Context, req Request, service batch.Service) *Result {
+	ctx, done := b.enter(ctx)
+	defer done()
+	if err := b.admit(ctx, service); err != nil {
 		return failure(err)
 	}
-	spec := b.batchSpec(req)
-	if req.OnStatus != nil { // where a machine has to wake first, this takes long
-		req.OnStatus("handing the program over to " + req.Backend)
+	permit, err := b.config.Gate.Admit(ctx, req.Principal, authz.RunBatch{Service: req.Backend})
+	if err != nil {
+		return failure(err)
 	}
-	job, err := b.config.Runs.Start(ctx, req.Backend, spec, runs.Options{Program: req.Filename, Detached: req.Batch.Detach})
+	r := b.permitted(ctx, req)
+	permit.Done(0, r.failure())
+	return r
+}
+
+// permitted runs what the gate has allowed.
+func (b *batchRuns) permitted(ctx context.Context, req Request) *Result {
+	if req.OnStatus != nil { // this takes long where a machine has to wake first
+		req.OnStatus("submitting the program to " + req.Backend)
+	}
+	detach := req.Batch != nil && req.Batch.Detach
+	follower, err := b.Runs.Start(ctx, req.Backend, b.job(req), runs.Options{Program: req.Filename, Detached: detach})
 	if err != nil {
 		if ctx.Err() != nil {
 			return &Result{Status: Failed, Summary: "Cancelled before the code ran", Error: "Cancelled before the code ran"}
 		}
 		return failure(err)
 	}
-	defer job.Close()
-	if req.Batch.Detach {
+	defer follower.Close()
+	if detach {
 		return &Result{
-			Status: Success, Summary: "The run was handed over to " + req.Backend, Run: job.ID(),
-			Notes: []string{"`sallyport runs wait " + job.ID() + "` brings its result"},
+			Status: Success, Summary: "The run was submitted to " + req.Backend, Run: follower.ID(),
+			Notes: []string{"get its result with `sallyport runs wait " + follower.ID() + "`"},
 		}
 	}
 	if req.OnStatus != nil {
-		req.OnStatus("run " + job.ID() + " was handed over to " + req.Backend)
+		req.OnStatus("run " + follower.ID() + " was submitted to " + req.Backend)
 	}
 	live := &relay{req: req}
-	record, err := job.Wait(ctx, live.progress)
+	record, err := follower.Wait(ctx, live.progress)
 	if err != nil {
-		return b.givenUp(ctx, job, err)
+		return b.givenUp(ctx, follower, err)
 	}
-	r := b.batchResult(record, spec)
+	r := b.result(record, req.Timeout)
 	if req.OnOutput != nil {
 		b.finishOutput(record, live, r)
 	}
 	return r
 }
 
-func (b *Broker) batchSpec(req Request) sandbox.Spec {
-	spec := sandbox.Spec{
-		Owner: "batch", Limits: b.config.BatchLimits, Files: req.Files, Code: req.Code,
-		Batch: sandbox.Batch{
-			Filename: req.Filename, Script: req.Script, Args: req.Args, Timeout: req.Timeout, Queue: b.config.Queue,
-			Accelerator: req.Batch.Accelerator, Datasets: req.Batch.Datasets, Keep: req.Batch.Keep,
-			MinIsolation: b.config.Policy.Remote.MinIsolation, Require: b.config.Policy.Remote.Require,
-		},
+// job returns what a request asks a service to run.
+func (b *batchRuns) job(req Request) batch.Job {
+	remote := b.config.Gate.Remote()
+	job := batch.Job{
+		Code: req.Code, Filename: req.Filename, Script: req.Script, Args: req.Args, Files: req.Files,
+		Limits: b.Limits, Timeout: req.Timeout, Queue: b.Queue,
+		MinIsolation: remote.MinIsolation, Require: remote.Require,
 	}
-	if req.Batch.Internet {
-		spec.Network = sandbox.NetworkInternet
+	if o := req.Batch; o != nil {
+		job.Accelerator, job.Datasets, job.Internet, job.Keep = o.Accelerator, o.Datasets, o.Internet, o.Keep
 	}
-	return spec
+	return job
 }
 
-func (b *Broker) batchTimeout(asked time.Duration) time.Duration {
+// timeout returns the time limit of a run.
+func (b *batchRuns) timeout(asked time.Duration) time.Duration {
 	if asked == 0 {
-		asked = b.config.BatchTimeout
+		asked = b.Timeout
 	}
-	return max(time.Second, min(asked, b.config.BatchMaxTimeout))
+	return max(time.Second, min(asked, b.MaxTimeout))
 }
 
-// relay passes on how a run goes, and remembers how much of the output it was.
+// relay passes on the progress of a run, and remembers how much output that was.
 type relay struct {
 	req  Request
-	seen [2]passed // by Stream
+	seen [wire.Streams]passed
 }
 
-// passed is what was passed on of a stream: how much, and what.
+// passed is what was passed on of a stream: its length and a hash.
 type passed struct {
 	bytes int
 	sum   maphash.Hash
 }
 
-func (l *relay) progress(p sandbox.Progress) {
+func (l *relay) progress(p batch.Progress) {
 	if p.State != "" && l.req.OnStatus != nil {
 		l.req.OnStatus(p.State)
 	}
 	if l.req.OnOutput != nil {
-		l.output(Stdout, p.Stdout)
-		l.output(Stderr, p.Stderr)
+		l.output(wire.Stdout, p.Stdout)
+		l.output(wire.Stderr, p.Stderr)
 	}
 }
 
-func (l *relay) output(stream Stream, data []byte) {
+func (l *relay) output(stream wire.Stream, data []byte) {
 	if len(data) == 0 {
 		return
 	}
@@ -179,7 +184,7 @@ func (l *relay) output(stream Stream, data []byte) {
 	l.req.OnOutput(stream, data)
 }
 
-// begins says whether all begins with what was passed on.
+// begins reports whether all begins with what was passed on.
 func (p *passed) begins(all []byte) bool {
 	if p.bytes == 0 || p.bytes > len(all) {
 		return p.bytes == 0
@@ -187,60 +192,60 @@ func (p *passed) begins(all []byte) bool {
 	return maphash.Bytes(p.sum.Seed(), all[:p.bytes]) == p.sum.Sum64()
 }
 
-// finishOutput passes on what a service told only at the end.
-func (b *Broker) finishOutput(record *runs.Record, live *relay, r *Result) {
-	for _, stream := range []Stream{Stdout, Stderr} {
-		all, err := b.output(record.ID, stream == Stderr)
+// finishOutput passes on the output that a service returned only at the end.
+func (b *batchRuns) finishOutput(record *runs.Record, live *relay, r *Result) {
+	for _, stream := range []wire.Stream{wire.Stdout, wire.Stderr} {
+		all, err := b.output(record.ID, stream == wire.Stderr)
 		seen := &live.seen[stream]
 		switch {
 		case err != nil:
-			b.log.Warn("the output of a run", "run", record.ID, "error", err)
+			b.log.Warn("reading the output of a run", "run", record.ID, "error", err)
 		case !seen.begins(all):
-			r.Notes = append(r.Notes, fmt.Sprintf("what was shown of %s while the code ran is not what came back in the end: `sallyport runs fetch %s` has that", stream, record.ID))
+			r.Notes = append(r.Notes, fmt.Sprintf("the %s shown while the code ran differs from what came back at the end; get that with `sallyport runs fetch %s`", stream, record.ID))
 		case len(all) > seen.bytes:
 			live.req.OnOutput(stream, all[seen.bytes:])
 		}
 	}
 }
 
-// givenUp is the result of a run whose end was not seen: it is cancelled where
-// its caller gave up, and its service can do that.
-func (b *Broker) givenUp(ctx context.Context, job *runs.Job, err error) *Result {
+// givenUp returns the result of a run whose end was not seen. It cancels the run
+// if the caller gave up and the service can do that.
+func (b *batchRuns) givenUp(ctx context.Context, follower *runs.Follower, err error) *Result {
 	r := failure(err)
-	r.Run = job.ID()
-	again := "`sallyport runs wait " + job.ID() + "` brings its result"
-	if ctx.Err() == nil { // not the caller: it may come to a good end
+	r.Run = follower.ID()
+	again := "get its result with `sallyport runs wait " + follower.ID() + "`"
+	if ctx.Err() == nil { // the caller still waits: the run may end well
 		r.Notes = append(r.Notes, "the run may go on: "+again)
-		if err := job.Detach(); err != nil {
-			b.log.Warn("a run that goes on", "run", job.ID(), "error", err)
+		if err := follower.Detach(); err != nil {
+			b.log.Warn("detaching a run", "run", follower.ID(), "error", err)
 		}
 		return r
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()
 	r.Error = "Cancelled by the client; the run was cancelled too"
-	switch err := job.Cancel(ending); {
+	switch err := follower.Cancel(ending); {
 	case errors.Is(err, sandbox.ErrUnsupported):
-		if err := job.Detach(); err != nil {
-			b.log.Warn("a run that goes on", "run", job.ID(), "error", err)
+		if err := follower.Detach(); err != nil {
+			b.log.Warn("detaching a run", "run", follower.ID(), "error", err)
 		}
-		r.Error = "Cancelled by the client; the run goes on: " + text(err)
+		r.Error = "Cancelled by the client; the run goes on: " + withoutName(err)
 		r.Notes = append(r.Notes, again)
 	case err != nil:
 		r.Error = "Cancelled by the client; the run could not be cancelled: " + err.Error()
-		r.Notes = append(r.Notes, "cancel it with `sallyport runs cancel "+job.ID()+"`")
+		r.Notes = append(r.Notes, "cancel it with `sallyport runs cancel "+follower.ID()+"`")
 	default:
-		// So that the record says how it ended.
-		if _, err := job.Wait(ending, nil); err != nil {
-			b.log.Info("a cancelled run has not ended yet", "run", job.ID(), "error", err)
+		// Wait, so that the record shows how the run ended.
+		if _, err := follower.Wait(ending, nil); err != nil {
+			b.log.Info("a cancelled run has not ended yet", "run", follower.ID(), "error", err)
 		}
 	}
 	r.Summary = r.Error
 	return r
 }
 
-// text is an engine's error without the engine's name before it.
-func text(err error) string {
+// withoutName returns the message of an error without the service's name.
+func withoutName(err error) string {
 	var e *sandbox.Error
 	if errors.As(err, &e) && e.Err != nil {
 		return e.Err.Error()
@@ -248,11 +253,11 @@ func text(err error) string {
 	return err.Error()
 }
 
-// batchResult is the result of a run that has ended.
-func (b *Broker) batchResult(record *runs.Record, spec sandbox.Spec) *Result {
+// result returns the result of a run that has ended.
+func (b *batchRuns) result(record *runs.Record, timeout time.Duration) *Result {
 	out := record.Result
 	r := &Result{Run: record.ID, QueuedMs: int64(out.QueuedSeconds * 1000), Ran: time.Duration(out.RanSeconds * float64(time.Second)), Notes: out.Notes}
-	limit := b.config.Spec.Limits.WithDefaults().OutputBytes
+	limit := b.config.limits().OutputBytes
 	var cut Truncated
 	r.Stdout, cut.Stdout = b.kept(record.ID, false, limit)
 	r.Stderr, cut.Stderr = b.kept(record.ID, true, limit)
@@ -260,7 +265,7 @@ func (b *Broker) batchResult(record *runs.Record, spec sandbox.Spec) *Result {
 	cut.Stderr += out.StderrOmitted
 	if cut != (Truncated{}) {
 		r.Truncated = &cut
-		r.Notes = append(r.Notes, "`sallyport runs fetch "+record.ID+"` has all of the output that came back")
+		r.Notes = append(r.Notes, "get all of the output that came back with `sallyport runs fetch "+record.ID+"`")
 	}
 	if out.CPUSeconds > 0 || out.PeakMemoryBytes > 0 {
 		r.Usage = &Usage{PeakMemoryBytes: out.PeakMemoryBytes}
@@ -285,7 +290,7 @@ func (b *Broker) batchResult(record *runs.Record, spec sandbox.Spec) *Result {
 	}
 	code := out.ExitCode
 	switch out.End {
-	case sandbox.BatchExited:
+	case batch.Exited:
 		r.ExitCode = &code
 		if code == 0 {
 			r.Status, r.Summary = Success, success(r)
@@ -296,11 +301,11 @@ func (b *Broker) batchResult(record *runs.Record, spec sandbox.Spec) *Result {
 		if what := lastLine(r.Stderr); what != "" && code == 1 {
 			r.Error = "Uncaught exception: " + what
 		}
-	case sandbox.BatchTimedOut:
-		r.Status, r.TimeoutSeconds = Timeout, spec.Batch.Timeout.Seconds()
+	case batch.TimedOut:
+		r.Status, r.TimeoutSeconds = Timeout, timeout.Seconds()
 		r.Error = out.Error
 		if r.Error == "" {
-			r.Error = "Execution timed out after " + seconds(spec.Batch.Timeout)
+			r.Error = "Execution timed out after " + seconds(timeout)
 		}
 	default:
 		r.Status, r.Error = Failed, out.Error
@@ -314,30 +319,22 @@ func (b *Broker) batchResult(record *runs.Record, spec sandbox.Spec) *Result {
 	return r
 }
 
-// clearBatch answers whether code may be sent to a batch engine. A yes is
-// remembered. What the policy demands of the place travels with the run.
-func (b *Broker) clearBatch(ctx context.Context, engine sandbox.Backend) error {
-	b.mu.Lock()
-	known := b.usable[engine.Name()]
-	b.mu.Unlock()
-	if known {
+// admit reports whether code may be sent to a service. A yes is remembered. What
+// the policy demands of the machine there is part of each job.
+func (b *batchRuns) admit(ctx context.Context, service batch.Service) error {
+	if _, usable := b.usable.Load(service.Name()); usable {
 		return nil
 	}
-	const probeTimeout = 2 * time.Minute // a place that sleeps has to wake first
+	const probeTimeout = 2 * time.Minute // a machine that sleeps has to wake first
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	found, err := engine.Probe(ctx)
+	report, err := service.Probe(ctx)
 	if err != nil {
 		return err
 	}
-	if !found.Usable {
-		return unusable(found)
+	if !report.Usable {
+		return unusable("the batch service "+service.Name()+" cannot be used", report)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.usable == nil {
-		b.usable = map[string]bool{}
-	}
-	b.usable[engine.Name()] = true
+	b.usable.Store(service.Name(), true)
 	return nil
 }

@@ -7,9 +7,10 @@ import (
 	"path"
 	"strings"
 
-	"sallyport/internal/runs"
-	"sallyport/internal/session"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/batch/runs"
+	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/session/capture"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // What of the files of a run goes into its answer: pictures, few and small
@@ -29,7 +30,7 @@ const (
 
 // kept is a stream of a run as lines: its head and its tail, where it is longer
 // than limit, with how many bytes were left out.
-func (b *Broker) kept(id string, stderr bool, limit int64) ([]string, int64) {
+func (b *batchRuns) kept(id string, stderr bool, limit int64) ([]string, int64) {
 	data, err := b.output(id, stderr)
 	if err != nil {
 		b.log.Warn("the output of a run", "run", id, "error", err)
@@ -39,8 +40,8 @@ func (b *Broker) kept(id string, stderr bool, limit int64) ([]string, int64) {
 }
 
 // output is all that a run wrote to a stream, as far as it came back.
-func (b *Broker) output(id string, stderr bool) ([]byte, error) {
-	f, err := b.config.Runs.Output(id, stderr)
+func (b *batchRuns) output(id string, stderr bool) ([]byte, error) {
+	f, err := b.Runs.Output(id, stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -48,11 +49,11 @@ func (b *Broker) output(id string, stderr bool) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// captured is a text's first and last halves of limit bytes, in whole lines
+// captured returns the first and last halves of limit bytes, in whole lines
 // where there are some.
-func captured(text string, limit int) session.Captured {
+func captured(text string, limit int) capture.Output {
 	if len(text) <= limit {
-		return session.Captured{Head: text}
+		return capture.Output{Head: text}
 	}
 	head, tail := text[:limit/2], text[len(text)-limit/2:]
 	if i := strings.LastIndexByte(head, '\n'); i >= 0 {
@@ -61,18 +62,18 @@ func captured(text string, limit int) session.Captured {
 	if i := strings.IndexByte(tail, '\n'); i >= 0 && i+1 < len(tail) {
 		tail = tail[i+1:]
 	}
-	return session.Captured{
+	return capture.Output{
 		Head: strings.ToValidUTF8(head, ""), Tail: strings.ToValidUTF8(tail, ""), Omitted: int64(len(text) - len(head) - len(tail)),
 	}
 }
 
 // images are the pictures that a run left, as far as they fit into an answer.
 // What a file is says its content, and not its name.
-func (b *Broker) images(record *runs.Record) []Image {
+func (b *batchRuns) images(record *runs.Record) []Image {
 	if !record.Fetched {
 		return nil
 	}
-	root, err := b.config.Runs.Files(record.ID)
+	root, err := b.Runs.Files(record.ID)
 	if err != nil {
 		b.log.Warn("the files of a run", "run", record.ID, "error", err)
 		return nil

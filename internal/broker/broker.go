@@ -5,85 +5,78 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
-	"reflect"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"sallyport/internal/bridge"
-	"sallyport/internal/catalog"
-	"sallyport/internal/pins"
-	"sallyport/internal/policy"
-	"sallyport/internal/runs"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/session"
-	"sallyport/internal/snapshot"
-	"sallyport/internal/state"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/batch"
+	"github.com/sallyport/sallyport/internal/batch/runs"
+	"github.com/sallyport/sallyport/internal/bridge"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/session"
 )
 
-// DefaultSession is the session of requests that name none.
-const DefaultSession = "default"
+// DefaultSession is the session of requests that name none: each client has
+// one of its own.
+const DefaultSession = session.DefaultName
 
 // Config is what a Broker needs. Zero durations take their defaults.
 type Config struct {
-	Backend sandbox.Backend // nil: every request answers that there is none
-	Policy  *policy.Policy  // required
-	Servers bridge.Source   // nil: there are none
-	Logger  *slog.Logger    // required
-	// Spec is the sandbox that sessions start, as session.Config has it.
-	Spec sandbox.Spec
-	// Batch are the engines without a channel that code may be sent to, by
-	// name, and Runs keeps their runs.
-	Batch map[string]sandbox.Backend
-	Runs  *runs.Store
-	// BatchLimits are asked of the place of such a run; zero is what it has.
-	BatchLimits sandbox.Limits
-	// BatchTimeout and BatchMaxTimeout bound a run there: 10 min, 12 h. Queue
-	// bounds how long it may wait to begin: 1 h.
-	BatchTimeout, BatchMaxTimeout, Queue time.Duration
+	Gate   *authz.Gate    // required
+	Logger *slog.Logger   // required
+	Bridge *bridge.Bridge // required; the Broker closes it
+	// Template is the one of sessions that choose none; nil: every request
+	// answers that there is no engine.
+	Template *session.Template
+	// Templates are others that a request can choose, by name.
+	Templates map[string]*session.Template
+	// Sessions are made from the templates; the Broker closes them.
+	Sessions *session.Set
+	Batch    BatchConfig
 	// DefaultTimeout and MaxTimeout bound the agent's own time: 30 s, 120 s.
 	DefaultTimeout, MaxTimeout time.Duration
-	// WholeRun, Grace and StartTimeout are session.Config's.
-	WholeRun, Grace, StartTimeout time.Duration
-	// Background is session.Config's.
-	Background float64
-	// Snapshots, Restore and Preload are session.Config's.
-	Snapshots *snapshot.Store
-	Restore   bool
-	Preload   []string
-	// Pool is session.Config's.
-	Pool int
-	// Records, Idle, Keep, MaxAwake, MaxDisk, MaxNamed and Unpacked are
-	// session.Config's.
-	Records    state.Dir
-	Idle, Keep time.Duration
-	MaxAwake   int
-	MaxDisk    int64
-	MaxNamed   int
-	Unpacked   bool
-	// Unsaved is session.Config's.
-	Unsaved func(session string, err error)
-	// Logs and LogBytes are session.Config's.
-	Logs     string
-	LogBytes int64
-	// MaxCalls is bridge.Config's.
-	MaxCalls int
-	// Memory and Tools are bridge.Config's.
-	Memory bridge.Memory
-	Tools  bridge.SavedTools
-	// Accountant keeps account of what code uses; nil: nobody does.
+	// Accountant records what code uses; nil: nothing is recorded.
 	Accountant Accountant
-	// ShowUsage has every result tell its usage.
+	// ShowUsage adds the usage to every result.
 	ShowUsage bool
-	// Catalog, Pins and RefuseChanged are bridge.Config's.
-	Catalog       *catalog.Catalog
-	Pins          *pins.Book
-	RefuseChanged bool
+}
+
+// BatchConfig is what a Broker needs to send code to batch services, which
+// have no channel to the running code.
+type BatchConfig struct {
+	Services map[string]batch.Service // by name
+	Runs     *runs.Store              // records the runs
+	// Limits are requested for each run; zero takes what the service has.
+	Limits sandbox.Limits
+	// Timeout and MaxTimeout bound a run: 10 min, 12 h. Queue bounds how long it
+	// may wait to begin: 1 h.
+	Timeout, MaxTimeout, Queue time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	c.DefaultTimeout = cmp.Or(c.DefaultTimeout, 30*time.Second)
+	c.MaxTimeout = cmp.Or(c.MaxTimeout, 120*time.Second)
+	c.Batch.Timeout = cmp.Or(c.Batch.Timeout, 10*time.Minute)
+	c.Batch.MaxTimeout = cmp.Or(c.Batch.MaxTimeout, 12*time.Hour)
+	c.Batch.Queue = cmp.Or(c.Batch.Queue, time.Hour)
+	return c
+}
+
+// limits returns those of a sandbox of Template.
+func (c Config) limits() sandbox.Limits {
+	if c.Template == nil {
+		return sandbox.DefaultLimits
+	}
+	return c.Template.Limits.WithDefaults()
 }
 
 // A Broker executes requests. It is safe for concurrent use.
@@ -91,76 +84,40 @@ type Broker struct {
 	config   Config
 	log      *slog.Logger
 	bridge   *bridge.Bridge
-	sessions *session.Set // nil without a backend
-	far      *inFlight    // requests to batch engines
+	sessions *session.Set // nil without an engine
+	batch    *batchRuns
+	tasks    *tasks
 
-	probing sync.Mutex // held while the engine is probed
+	probing sync.Mutex // held while an engine is probed
 	mu      sync.Mutex
-	cleared bool            // the engine was probed and the policy accepts it
-	usable  map[string]bool // batch engines that were probed, and can be used
-	unkept  map[string]bool // sessions of which it was said that they are not kept
+	engines map[string]*sandbox.Report // engines that were probed and that the gate accepted
+	unkept  map[session.Key]bool       // sessions of which it was said that they are not kept
 }
 
 // New returns a broker. It starts and probes nothing.
 func New(config Config) (*Broker, error) {
-	if config.Policy == nil {
-		return nil, policy.ErrNil
+	switch {
+	case config.Gate == nil || config.Logger == nil || config.Bridge == nil:
+		return nil, errors.New("broker: a gate, a logger and a bridge are required")
+	case (config.Template == nil) != (config.Sessions == nil):
+		return nil, errors.New("broker: a template and sessions are given together")
 	}
-	if config.Logger == nil {
-		return nil, errors.New("broker: a logger is required")
-	}
-	if config.DefaultTimeout == 0 {
-		config.DefaultTimeout = 30 * time.Second
-	}
-	if config.MaxTimeout == 0 {
-		config.MaxTimeout = 120 * time.Second
-	}
-	if config.BatchTimeout == 0 {
-		config.BatchTimeout = 10 * time.Minute
-	}
-	if config.BatchMaxTimeout == 0 {
-		config.BatchMaxTimeout = 12 * time.Hour
-	}
-	if config.Queue == 0 {
-		config.Queue = time.Hour
-	}
-	if config.Servers == nil {
-		config.Servers = bridge.Upstream(nil)
-	}
-	b := &Broker{config: config, log: config.Logger, far: newInFlight(), unkept: map[string]bool{}}
-	var err error
-	b.bridge, err = bridge.New(bridge.Config{
-		Source: config.Servers, Policy: config.Policy, MaxCalls: config.MaxCalls,
-		Memory: config.Memory, Tools: config.Tools, Facts: facts(config),
-		Catalog: config.Catalog, Pins: config.Pins, RefuseChanged: config.RefuseChanged, Log: config.Logger,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if config.Backend != nil {
-		var rested func(string, session.Spent)
-		if config.Accountant != nil {
-			rested = config.Accountant.Rested
-		}
-		b.sessions = session.NewSet(session.Config{
-			Rested:  rested,
-			Backend: config.Backend, Spec: config.Spec, Logger: config.Logger,
-			Grace: config.Grace, WholeRun: config.WholeRun, StartTimeout: config.StartTimeout,
-			Background: config.Background,
-			Snapshots:  config.Snapshots, Restore: config.Restore, Preload: config.Preload, Pool: config.Pool,
-			Records: config.Records, Idle: config.Idle, Keep: config.Keep, MaxAwake: config.MaxAwake, MaxDisk: config.MaxDisk, MaxNamed: config.MaxNamed, Unpacked: config.Unpacked, Unsaved: config.Unsaved, Logs: config.Logs, LogBytes: config.LogBytes,
-		}, DefaultSession)
-	}
-	return b, nil
+	config = config.withDefaults()
+	return &Broker{
+		config: config, log: config.Logger, bridge: config.Bridge, sessions: config.Sessions,
+		batch: newBatchRuns(config), tasks: &tasks{log: config.Logger}, engines: map[string]*sandbox.Report{}, unkept: map[session.Key]bool{},
+	}, nil
 }
 
 // Close ends every run and every session. The backend and the servers remain
 // their owners'. It is idempotent.
 func (b *Broker) Close() {
-	b.far.close()
+	b.tasks.stop()
+	b.batch.close()
 	if b.sessions != nil {
 		b.sessions.Close()
 	}
+	b.tasks.all.Wait()
 	b.bridge.Close()
 }
 
@@ -171,9 +128,58 @@ func (b *Broker) Execute(ctx context.Context, req Request) *Result {
 }
 
 // Submit takes the request's place in its session's queue, without blocking,
-// and returns the function that runs it and blocks until it has ended. That
-// function must be called exactly once: the session waits for it.
+// and returns the function that runs it and blocks until it has ended, or until
+// Request.Within has passed. That function must be called exactly once: the
+// session waits for it.
 func (b *Broker) Submit(req Request) func(context.Context) *Result {
+	if req.Within == 0 || req.Principal.Owner == "" {
+		return b.submit(req)
+	}
+	at := b.place(&req)
+	if strings.TrimSpace(req.Code) == "" {
+		t := b.tasks.find(at)
+		if t == nil {
+			return b.submit(req) // which asks for code
+		}
+		req.Activity.Follow(t.activity.String)
+		return func(ctx context.Context) *Result { return b.named(req, b.tasks.wait(ctx, t, req.Within)) }
+	}
+	if t := b.tasks.running(at); t != nil {
+		r := b.named(req, t.busy())
+		b.account(req, r, time.Now())
+		return func(context.Context) *Result { return r }
+	}
+	if req.Activity == nil {
+		req.Activity = &Activity{}
+	}
+	req.partial = &session.Partial{}
+	t := &task{place: at, label: at.session.Name, first: firstLine(req.Code), began: time.Now(), activity: req.Activity, partial: req.partial}
+	unread := b.tasks.unread(at)
+	run := b.submit(req)
+	return func(ctx context.Context) *Result {
+		return b.named(req, b.tasks.run(ctx, t, req.Within, func(ctx context.Context) *Result {
+			r := run(ctx)
+			if unread != "" && r.Status != ValidationError {
+				r.Notes = append(r.Notes, unread)
+			}
+			return r
+		}))
+	}
+}
+
+// named returns the result with the names by which the request asked for its
+// session and its backend. It leaves r as it is: other calls may read it too.
+func (b *Broker) named(req Request, r *Result) *Result {
+	if r.Session == req.Session && r.Backend == req.Backend {
+		return r
+	}
+	c := *r
+	c.Session, c.Backend = req.Session, req.Backend
+	return &c
+}
+
+// submit is Submit for code that is waited for to its end.
+func (b *Broker) submit(req Request) func(context.Context) *Result {
 	began := time.Now()
 	answer := func(r *Result) func(context.Context) *Result {
 		b.account(req, r, began)
@@ -182,54 +188,82 @@ func (b *Broker) Submit(req Request) func(context.Context) *Result {
 	if req.RequestID == "" {
 		req.RequestID = strings.ToLower(rand.Text()[:12])
 	}
+	req.Principal.Request = req.RequestID
 	if invalid := req.validate(); invalid != nil {
 		return answer(invalid)
 	}
-	if engine, batch := b.config.Batch[req.Backend]; batch {
-		if refused := b.refuseBatch(req); refused != nil {
+	if service, ok := b.config.Batch.Services[req.Backend]; ok {
+		if refused := b.batch.refuse(req); refused != nil {
 			return answer(b.finish(req, refused))
 		}
-		req.bound(b.batchTimeout(req.Timeout))
+		req.bound(b.batch.timeout(req.Timeout))
 		return func(ctx context.Context) *Result {
-			ctx, done := b.far.enter(ctx)
-			defer done()
-			r := b.finish(req, b.batch(ctx, req, engine))
+			r := b.finish(req, b.batch.run(ctx, req, service))
 			b.account(req, r, began)
 			return r
 		}
 	}
-	if req.Backend != "" && (b.config.Backend == nil || req.Backend != b.config.Backend.Name()) {
-		return answer(b.finish(req, invalid(b.noBackend(req.Backend))))
+	template, refused := b.template(req)
+	if refused != nil {
+		return answer(b.finish(req, refused))
 	}
-	if !reflect.ValueOf(req.Batch).IsZero() {
-		return answer(b.finish(req, invalid("accelerators, datasets, internet, keeping and detaching are for engines such as runpod and kaggle")))
+	if req.Batch != nil {
+		return answer(b.finish(req, invalid("an accelerator, datasets, internet access, keeping and detaching are options of batch services, such as kaggle")))
 	}
 	req.bound(b.timeout(req.Timeout))
 	for _, name := range req.Servers {
-		if err := b.bridge.Check(name); err != nil {
+		if err := b.bridge.Check(context.Background(), req.Principal, name); err != nil {
 			return answer(b.finish(req, failure(err)))
 		}
 	}
 	if b.sessions == nil {
 		return answer(b.finish(req, failure(errNoEngine)))
 	}
-	name := req.Session
-	if name == "" {
-		name = DefaultSession
-	}
-	sess, err := b.sessions.Get(name)
+	key := req.key()
+	req.Principal.Session = key.Name
+	sess, ticket, err := b.sessions.Enter(key, template)
 	if err != nil {
 		if errors.Is(err, session.ErrClosed) {
 			return answer(b.finish(req, failure(err)))
 		}
 		return answer(invalid(err.Error()))
 	}
-	x := &execution{broker: b, req: req, session: sess, ticket: sess.Enter(), servers: b.bridge.Begin(req.Servers)}
+	x := &execution{broker: b, req: req, session: sess, ticket: ticket, servers: b.bridge.Begin(req.Principal, req.Servers)}
+	req.Activity.Follow(x.activity)
 	return func(ctx context.Context) *Result {
 		r := x.run(ctx)
 		b.account(req, r, began)
 		return r
 	}
+}
+
+// template returns the one that the request chooses, or the answer to a request
+// that cannot have it.
+func (b *Broker) template(req Request) (*session.Template, *Result) {
+	t := b.config.Template
+	if req.Template != "" {
+		if t = b.config.Templates[req.Template]; t == nil {
+			return nil, invalid(fmt.Sprintf("there is no template %q here: there is %s", req.Template, strings.Join(slices.Sorted(maps.Keys(b.config.Templates)), ", ")))
+		}
+	}
+	if req.Backend != "" && (t == nil || req.Backend != t.Engine.Name()) {
+		return nil, invalid(b.noBackend(req.Backend))
+	}
+	return t, nil
+}
+
+// Backends returns the names of the engine and of the batch services that code
+// can be run on, the engine first.
+func (b *Broker) Backends() []string {
+	var names []string
+	if b.config.Template != nil {
+		names = append(names, b.config.Template.Engine.Name())
+	}
+	return append(names, slices.Sorted(maps.Keys(b.config.Batch.Services))...)
+}
+
+func (b *Broker) noBackend(name string) string {
+	return fmt.Sprintf("there is no backend %q here, only %s. The setting `batch.services` turns batch services on", name, strings.Join(b.Backends(), ", "))
 }
 
 // timeout is how much of its own time a request gets.
@@ -277,57 +311,70 @@ func (b *Broker) account(req Request, r *Result, began time.Time) {
 	b.log.LogAttrs(ctx, level, "execution", attrs...)
 }
 
-// clear answers whether code may run on this host. A yes is remembered; a no
-// is looked at again, because its reason may have been fixed.
-func (b *Broker) clear(ctx context.Context) error {
-	b.mu.Lock()
-	cleared := b.cleared
-	b.mu.Unlock()
-	if cleared {
-		return nil
+// admit returns the gate's permit to run code in that engine on this host.
+func (b *Broker) admit(ctx context.Context, p authz.Principal, engine sandbox.Engine) (authz.Permit, error) {
+	report, err := b.probe(ctx, engine)
+	if err != nil {
+		return authz.Permit{}, err
+	}
+	permit, err := b.config.Gate.Admit(ctx, p, authz.RunCode{Engine: report})
+	if err != nil {
+		b.reprobe(engine) // the reason may be fixed by then
+	}
+	return permit, err
+}
+
+// probe returns what an engine offers. It is remembered, unless it is
+// provisional: what is measured later is decided on, too.
+func (b *Broker) probe(ctx context.Context, engine sandbox.Engine) (*sandbox.Report, error) {
+	if known := b.probed(engine); known != nil {
+		return known, nil
 	}
 	b.probing.Lock()
 	defer b.probing.Unlock()
-	b.mu.Lock()
-	cleared = b.cleared
-	b.mu.Unlock()
-	if cleared {
-		return nil
+	if known := b.probed(engine); known != nil {
+		return known, nil
 	}
 	const probeTimeout = 30 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	report, err := b.config.Backend.Probe(ctx)
+	report, err := engine.Probe(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !report.Usable {
-		return unusable(report)
+		return nil, unusable("the sandbox engine "+report.Backend+" cannot run here", report)
 	}
 	if !report.Duplex {
-		return &sandbox.Error{Op: "start", Backend: report.Backend, Kind: sandbox.ErrUnsupported,
+		return nil, &sandbox.Error{Op: "start", Backend: report.Backend, Kind: sandbox.ErrUnsupported,
 			Err: errors.New("this engine has no channel to running code, which sessions and tools need")}
 	}
-	if err := b.config.Policy.Check(report); err != nil {
-		return err
+	if !report.Provisional {
+		b.mu.Lock()
+		b.engines[engine.Name()] = report
+		b.mu.Unlock()
 	}
-	b.mu.Lock()
-	b.cleared = !report.Provisional // else what was measured is judged, too
-	b.mu.Unlock()
-	return nil
+	return report, nil
 }
 
-// doubt has the engine probed again before more code runs: it is not as it was.
-func (b *Broker) doubt() {
+func (b *Broker) probed(engine sandbox.Engine) *sandbox.Report {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cleared = false
+	return b.engines[engine.Name()]
 }
 
-// unusable says why an engine cannot run and what to do about it.
-func unusable(report *sandbox.Report) error {
+// reprobe has an engine probed again before more code runs.
+func (b *Broker) reprobe(engine sandbox.Engine) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.engines, engine.Name())
+}
+
+// unusable returns an error that says what cannot be used, why, and what to do
+// about it.
+func unusable(what string, report *sandbox.Report) error {
 	var s strings.Builder
-	s.WriteString("the sandbox engine " + report.Backend + " cannot run here")
+	s.WriteString(what)
 	for _, f := range report.Findings {
 		if !f.Fatal {
 			continue
@@ -342,13 +389,4 @@ func unusable(report *sandbox.Report) error {
 	}
 	s.WriteString(". `sallyport doctor` says more")
 	return &sandbox.Error{Op: "probe", Backend: report.Backend, Kind: sandbox.ErrUnavailable, Err: errors.New(s.String())}
-}
-
-// facts are what code is told of its limits.
-func facts(config Config) wire.SessionFacts {
-	limits := config.Spec.Limits.WithDefaults()
-	return wire.SessionFacts{
-		Timeout: config.DefaultTimeout.Seconds(), MaxTimeout: config.MaxTimeout.Seconds(),
-		Memory: limits.MemoryBytes, Workspace: limits.WorkspaceBytes, Output: limits.OutputBytes, Processes: limits.Processes,
-	}
 }

@@ -7,14 +7,16 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/fake"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/fake"
+	"github.com/sallyport/sallyport/internal/session"
 )
 
 // engine is the fake engine, which runs the real guest, with counters and with
 // answers that a test can change.
 type engine struct {
-	sandbox.Backend
+	sandbox.Engine
 	starts, probes atomic.Int64
 	failStart      error                 // what Start answers, if not nil
 	report         func(*sandbox.Report) // changes what Probe answers
@@ -22,8 +24,8 @@ type engine struct {
 
 func newEngine(t testing.TB, options fake.Options) *engine {
 	t.Helper()
-	e := &engine{Backend: fake.New(options)}
-	if report, err := e.Backend.Probe(t.Context()); err != nil || !report.Usable {
+	e := &engine{Engine: fake.New(options)}
+	if report, err := e.Engine.Probe(t.Context()); err != nil || !report.Usable {
 		t.Skipf("the fake engine cannot run here: %+v, %v", report, err)
 	}
 	t.Cleanup(func() {
@@ -36,7 +38,7 @@ func newEngine(t testing.TB, options fake.Options) *engine {
 
 func (e *engine) Probe(ctx context.Context) (*sandbox.Report, error) {
 	e.probes.Add(1)
-	report, err := e.Backend.Probe(ctx)
+	report, err := e.Engine.Probe(ctx)
 	if e.report != nil && err == nil {
 		e.report(report)
 	}
@@ -48,5 +50,18 @@ func (e *engine) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, er
 	if e.failStart != nil {
 		return nil, e.failStart
 	}
-	return e.Backend.Start(ctx, spec)
+	return e.Engine.Start(ctx, spec)
+}
+
+// newBroker returns a broker with an engine of these tests and its servers, of
+// parts that a test may change first.
+func newBroker(t testing.TB, change func(*parts)) (*Broker, *engine) {
+	t.Helper()
+	e := newEngine(t, fake.Options{})
+	p := newParts()
+	p.Template = &session.Template{Engine: e, Program: python.Program()}
+	if change != nil {
+		change(p)
+	}
+	return p.broker(t), e
 }

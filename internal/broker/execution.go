@@ -2,16 +2,19 @@ package broker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 
-	"sallyport/internal/bridge"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/session"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/bridge"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // execution is one request that has its place in a session's queue.
@@ -21,86 +24,163 @@ type execution struct {
 	session *session.Session
 	ticket  *session.Ticket
 	servers *bridge.Execution
+	stage   atomic.Int32 // see activity
+}
+
+// The stages of an execution.
+const (
+	queued int32 = iota
+	starting
+)
+
+// activity says what the execution waits for, if it is not simply running code.
+func (x *execution) activity() string {
+	if what := x.servers.Activity(); what != "" {
+		return what
+	}
+	switch {
+	case x.req.partial.Started():
+		return ""
+	case x.stage.Load() == starting:
+		return "starting the sandbox"
+	}
+	return "waiting for earlier code of the session"
 }
 
 // run waits for the turn, runs the code and returns its result.
 func (x *execution) run(ctx context.Context) *Result {
-	if err := x.broker.clear(ctx); err != nil {
+	permit, err := x.broker.admit(ctx, x.req.Principal, x.session.Engine())
+	if err != nil {
 		x.session.Leave(x.ticket)
 		return x.broker.finish(x.req, x.failed(ctx, err))
 	}
+	r := x.permitted(ctx)
+	permit.Done(0, r.failure())
+	return r
+}
+
+// permitted runs the code, which the gate has allowed.
+func (x *execution) permitted(ctx context.Context) *Result {
 	defer x.broker.bridge.Busy()()
-	bill := x.bill()
+	pending := x.pendingUsage()
+	what := x.req.Submission
+	what.Measure = what.Measure || x.broker.config.ShowUsage
 	out, err := x.session.Exec(ctx, x.ticket, session.Request{
-		Spent:    bill.spent(),
-		Measure:  x.req.Measure || x.broker.config.ShowUsage,
-		Code:     x.req.Code,
-		Filename: x.req.Filename,
-		Script:   x.req.Script,
-		Args:     x.req.Args,
-		Stdin:    x.req.Stdin,
-		Timeout:  x.req.Timeout,
-		Prepare:  x.prepare,
-		Call:     x.call,
-		Output:   x.req.OnOutput,
-		Files:    x.req.Files,
-		Collect:  &session.Collect{Choose: x.wanted, Create: x.req.TakeFiles},
+		Submission: what,
+		Prepare:    x.prepare,
+		Call:       x.call,
+		Partial:    x.req.partial,
+		Collect:    &session.Collect{Choose: x.wanted, Create: x.req.TakeFiles},
+		OnUsage:    pending.report(),
 	})
 	if err != nil {
 		if errors.Is(err, sandbox.ErrUnavailable) {
-			x.broker.doubt()
+			x.broker.reprobe(x.session.Engine()) // it is not as it was
 		}
 		return x.broker.finish(x.req, x.failed(ctx, err))
 	}
-	r := x.broker.finish(x.req, x.result(out))
+	r := x.broker.finish(x.req, x.result(ctx, out))
 	r.Servers = x.servers.Granted() // with those that the code loaded itself
 	r.Notes = append(r.Notes, x.servers.Notes()...)
+	r.Notes = append(r.Notes, hintsFor(&hintFacts{out: out, asks: x.req.Timeout, most: x.broker.config.MaxTimeout})...)
 	if note := x.unkept(); note != "" {
 		r.Notes = append(r.Notes, note)
 	}
 	r.ShowUsage = x.broker.config.ShowUsage
-	bill.answered(r)
+	pending.answered(r)
 	return r
 }
 
 // unkept says once of a named session that it ends with this program, where it
 // does.
 func (x *execution) unkept() string {
-	name := x.session.Name()
-	if name == DefaultSession {
+	key := x.session.Key()
+	if key.Name == DefaultSession {
 		return ""
 	}
-	err := x.broker.sessions.Unkept()
+	err := x.session.Unkept()
 	if err == nil {
 		return ""
 	}
 	x.broker.mu.Lock()
 	defer x.broker.mu.Unlock()
-	if x.broker.unkept[name] || len(x.broker.unkept) > maxUnkept {
+	if x.broker.unkept[key] || len(x.broker.unkept) > maxUnkept {
 		return ""
 	}
-	x.broker.unkept[name] = true
-	return fmt.Sprintf("session %s ends with this program: %s", name, err)
+	x.broker.unkept[key] = true
+	return fmt.Sprintf("session %s ends with this program: %s", key.Name, err)
 }
 
 // maxUnkept bounds how many names are remembered.
 const maxUnkept = 1000
 
 func (x *execution) call(ctx context.Context, call wire.Call) ([]byte, error) {
+	switch call.Method {
+	case wire.MethodCancel:
+		return x.cancelOther(call.Params)
+	case wire.MethodSessionFacts:
+		return json.Marshal(x.facts())
+	case wire.MethodOutput:
+		return x.written(call.Params)
+	}
 	return x.servers.Call(ctx, call)
+}
+
+// written returns what an earlier execution of the session wrote.
+func (x *execution) written(params json.RawMessage) ([]byte, error) {
+	var p struct {
+		Execution int64  `json:"execution"`
+		Stream    string `json:"stream"`
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "'execution' must be an integer, 'stream' a string"}
+	}
+	text, err := x.session.Written(p.Execution, p.Stream)
+	if err != nil {
+		return nil, &wire.CallError{Kind: wire.KindNotFound, Message: err.Error()}
+	}
+	return json.Marshal(text)
+}
+
+// errCancelledByCode is the cause of a context that runtime.cancel ended.
+var errCancelledByCode = errors.New("cancelled by code in another session")
+
+// cancelOther ends the code that runs in the background of another session of
+// the same client and owner. The result is whether there was any.
+func (x *execution) cancelOther(params json.RawMessage) ([]byte, error) {
+	var p struct {
+		Session string `json:"session"`
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "'session' must be a string"}
+	}
+	req := Request{Principal: x.req.Principal, ClientID: x.req.ClientID, Session: p.Session}
+	key := req.key()
+	if key == x.session.Key() {
+		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "a session cannot cancel its own code"}
+	}
+	found := x.broker.tasks.cancel(errCancelledByCode, func(at place) bool { return at.session == key && at.service == "" })
+	return strconv.AppendBool(nil, found), nil
+}
+
+// facts returns what code learns about its limits: those of its own session.
+func (x *execution) facts() wire.SessionFacts {
+	c, limits := &x.broker.config, x.session.Limits()
+	return wire.SessionFacts{
+		Timeout: c.DefaultTimeout.Seconds(), MaxTimeout: c.MaxTimeout.Seconds(),
+		Memory: limits.MemoryBytes, Workspace: limits.WorkspaceBytes, Output: limits.OutputBytes, Processes: limits.Processes,
+	}
 }
 
 // prepare starts the granted servers.
 func (x *execution) prepare(ctx context.Context) (*session.Preparation, error) {
+	x.stage.Store(starting)
 	definitions, err := x.servers.Prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &session.Preparation{Grants: x.servers.Names()}
+	p := &session.Preparation{Grants: x.servers.Names(), Define: definitions}
 	p.Discovered, p.DiscoveredVersion = x.broker.bridge.Discovered()
-	for _, d := range definitions {
-		p.Define = append(p.Define, session.Definition{Server: d.Server, Version: d.Version})
-	}
 	return p, nil
 }
 
@@ -116,14 +196,13 @@ func (x *execution) failed(ctx context.Context, err error) *Result {
 }
 
 // result is the result of code that ran.
-func (x *execution) result(out *session.Outcome) *Result {
+func (x *execution) result(ctx context.Context, out *session.Outcome) *Result {
 	r := &Result{
 		Stdout:    lines(out.Stdout),
 		Stderr:    lines(out.Stderr),
+		Truncated: truncated(out.Stdout, out.Stderr),
 		StateLost: out.Lost,
-	}
-	if out.Stdout.Omitted > 0 || out.Stderr.Omitted > 0 {
-		r.Truncated = &Truncated{Stdout: out.Stdout.Omitted, Stderr: out.Stderr.Omitted}
+		Cell:      out.Number,
 	}
 	for _, a := range out.Artifacts[:min(maxNamed, len(out.Artifacts))] {
 		r.Artifacts = append(r.Artifacts, Artifact{Path: a.Path, Size: a.Size})
@@ -135,20 +214,23 @@ func (x *execution) result(out *session.Outcome) *Result {
 	}
 	r.NotTaken = x.req.TakeFiles != nil && (len(out.LeftOut) > 0 || out.MoreArtifacts)
 	r.Notes = append(r.Notes, x.files(out)...)
+	if out.Notice != "" {
+		r.Notes = append(r.Notes, out.Notice)
+	}
 	if out.Usage != nil {
 		r.Usage = x.broker.usage(*out.Usage)
 	}
-	if out.Stray != "" {
+	if out.IdleOutput != "" {
 		note := "written between calls, by code of an earlier one"
-		if out.StrayOmitted > 0 {
-			note += fmt.Sprintf(" (%d bytes before this left out)", out.StrayOmitted)
+		if out.IdleOmitted > 0 {
+			note += fmt.Sprintf(" (%d bytes before this left out)", out.IdleOmitted)
 		}
-		r.Notes = append(r.Notes, note+": "+strings.TrimRight(out.Stray, "\n"))
+		r.Notes = append(r.Notes, note+": "+strings.TrimRight(out.IdleOutput, "\n"))
 	}
 	if note := background(out.Background); note != "" {
 		r.Notes = append(r.Notes, note)
 	}
-	x.judge(r, out)
+	x.outcome(ctx, r, out)
 	return r
 }
 
@@ -174,8 +256,8 @@ func background(b wire.Background) string {
 	return "still running in the background: " + strings.Join(parts, ", ")
 }
 
-// judge says what became of the code.
-func (x *execution) judge(r *Result, out *session.Outcome) {
+// outcome adds to a result how the code ended.
+func (x *execution) outcome(ctx context.Context, r *Result, out *session.Outcome) {
 	code := out.ExitCode
 	switch out.End {
 	case session.Finished:
@@ -207,10 +289,10 @@ func (x *execution) judge(r *Result, out *session.Outcome) {
 		if out.Fetching {
 			r.Error += ": the code had ended, and the files that it left did not come in time"
 		}
-		r.Error += "; " + fate(r, out)
+		r.Error += "; " + interpreterState(r, out)
 	case session.Cancelled:
 		r.Status = Failed
-		r.Error = "Cancelled by the client; " + fate(r, out)
+		r.Error = "Cancelled by " + canceller(ctx) + "; " + interpreterState(r, out)
 		r.Summary = r.Error
 	case session.Died:
 		r.Status = Failed
@@ -222,14 +304,23 @@ func (x *execution) judge(r *Result, out *session.Outcome) {
 	}
 }
 
+// canceller says who cancelled an execution.
+func canceller(ctx context.Context) string {
+	if errors.Is(context.Cause(ctx), errCancelledByCode) {
+		return "code in another session"
+	}
+	return "the client"
+}
+
 // What Result.Error says, after a semicolon, of code that we ended.
 const (
 	Kept = "the code was interrupted, the session's variables are kept"
 	Lost = "the sandbox was killed, the session's variables and files are lost"
 )
 
-// fate says what became of the interpreter of code that we ended.
-func fate(r *Result, out *session.Outcome) string {
+// interpreterState returns what happened to the interpreter of code that was
+// ended from outside.
+func interpreterState(r *Result, out *session.Outcome) string {
 	if out.Survived {
 		r.Interrupted = true
 		return Kept
@@ -267,7 +358,7 @@ func raised(e *wire.Exception, stderr []string) string {
 }
 
 // lastLine is the line of a traceback that names the exception, as far as can
-// be told from outside: the last one that is not blank.
+// be known from outside: the last one that is not blank.
 func lastLine(lines []string) string {
 	for i := len(lines) - 1; i >= 0; i-- {
 		if line := strings.TrimSpace(lines[i]); line != "" {
@@ -289,7 +380,7 @@ func (b *Broker) finish(req Request, r *Result) *Result {
 	}
 	if asked := req.asked; asked != 0 {
 		setting := "timeouts.max"
-		if _, batch := b.config.Batch[req.Backend]; batch {
+		if _, batch := b.config.Batch.Services[req.Backend]; batch {
 			setting = "runs.maxTimeout"
 		}
 		if asked > req.Timeout {

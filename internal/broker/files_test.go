@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 func TestFilesInAndOut(t *testing.T) {
@@ -17,13 +17,16 @@ func TestFilesInAndOut(t *testing.T) {
 	b, _ := newBroker(t, nil)
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // more than one frame
 	r := b.Execute(t.Context(), Request{
-		Code: "import os, stat\n" +
-			"print(open('a/b/c.txt').read(), len(open('large', 'rb').read()), oct(stat.S_IMODE(os.stat('run.sh').st_mode)), os.path.getsize('empty'))\n" +
-			"open('plot.PNG', 'wb').write(" + pyBytes(png) + "); open('no.png', 'w').write('text'); open('d.csv', 'w').write('1')\n" +
-			"os.symlink('/etc/passwd', 'link.png'); _ = None",
-		Files: []sandbox.File{
-			{Path: "a/b/c.txt", Data: []byte("c")}, {Path: "a/d.txt", Data: []byte("d")}, {Path: "large", Data: large},
-			{Path: "run.sh", Data: []byte("#"), Mode: 0o755}, {Path: "empty"},
+		Principal: user,
+		Submission: Submission{
+			Code: "import os, stat\n" +
+				"print(open('a/b/c.txt').read(), len(open('large', 'rb').read()), oct(stat.S_IMODE(os.stat('run.sh').st_mode)), os.path.getsize('empty'))\n" +
+				"open('plot.PNG', 'wb').write(" + pyBytes(png) + "); open('no.png', 'w').write('text'); open('d.csv', 'w').write('1')\n" +
+				"os.symlink('/etc/passwd', 'link.png'); _ = None",
+			Files: []sandbox.File{
+				{Path: "a/b/c.txt", Data: []byte("c")}, {Path: "a/d.txt", Data: []byte("d")}, {Path: "large", Data: large},
+				{Path: "run.sh", Data: []byte("#"), Mode: 0o755}, {Path: "empty"},
+			},
 		},
 	})
 	want(t, r, Success, 0, "c 2097152 0o755 0")
@@ -47,17 +50,17 @@ func TestFilesInAndOut(t *testing.T) {
 			return nil
 		}, nil
 	}
-	r = b.Execute(t.Context(), Request{Code: "open('e.bin', 'wb').write(open('large', 'rb').read()) and None", TakeFiles: take})
+	r = b.Execute(t.Context(), Request{Principal: user, TakeFiles: take, Submission: Submission{Code: "open('e.bin', 'wb').write(open('large', 'rb').read()) and None"}})
 	if len(taken) != 1 || !bytes.Equal(taken["e.bin"], large) || r.NotTaken {
 		t.Errorf("files out: %d, %v", len(taken), r.Notes)
 	}
 	// A file that its owner makes larger after the end is left out, and that is
 	// said; so is what is more than is told of.
 	clear(taken)
-	r = b.Execute(t.Context(), Request{Code: "import threading, time\nopen('grows', 'wb').close(); open('stays', 'w').write('1')\n" +
+	r = b.Execute(t.Context(), Request{Principal: user, TakeFiles: take, Submission: Submission{Code: "import threading, time\nopen('grows', 'wb').close(); open('stays', 'w').write('1')\n" +
 		"def grow():\n    while True:\n        with open('grows', 'ab') as f: f.write(b'x' * 1000)\n" +
 		"threading.Thread(target=grow, daemon=True).start(); time.sleep(0.1)\n" +
-		"for i in range(1100): open(f'n{i:04}', 'w').close()", TakeFiles: take, Timeout: 2 * time.Minute})
+		"for i in range(1100): open(f'n{i:04}', 'w').close()", Timeout: 2 * time.Minute}})
 	if notes := strings.Join(r.Notes, "\n"); !r.NotTaken || string(taken["stays"]) != "" && taken["stays"] == nil ||
 		!strings.Contains(notes, "grows: it is larger than it was") || !strings.Contains(notes, "more than 1000 files") || len(taken) != 999 {
 		t.Errorf("%v, %d files, %s", r.NotTaken, len(taken), notes)
@@ -66,7 +69,7 @@ func TestFilesInAndOut(t *testing.T) {
 		t.Errorf("%d are named, want %d", len(r.Artifacts), maxNamed)
 	}
 	// Files replace those that are there.
-	r = b.Execute(t.Context(), Request{Code: "open('a/d.txt').read()", Files: []sandbox.File{{Path: "a/d.txt", Data: []byte("new")}}})
+	r = b.Execute(t.Context(), Request{Principal: user, Submission: Submission{Code: "open('a/d.txt').read()", Files: []sandbox.File{{Path: "a/d.txt", Data: []byte("new")}}}})
 	want(t, r, Success, 0, "'new'")
 }
 
@@ -82,7 +85,7 @@ func TestTimeoutNote(t *testing.T) {
 		{200 * time.Second, "a timeout of 200s was asked for; 120s is the most that is allowed (timeouts.max)"},
 		{time.Millisecond, "a timeout of 0.001s was asked for; 1s is the least"},
 	} {
-		r := b.Execute(t.Context(), Request{Code: "1;", Timeout: tt.asked})
+		r := b.Execute(t.Context(), Request{Principal: user, Submission: Submission{Code: "1;", Timeout: tt.asked}})
 		if got := strings.Join(r.Notes, "|"); got != tt.note || r.Status != Success {
 			t.Errorf("%v: %q, %+v; want %q", tt.asked, got, r, tt.note)
 		}
@@ -94,12 +97,12 @@ func TestUnkeptSessionNote(t *testing.T) {
 	t.Parallel()
 	b, _ := newBroker(t, nil) // its engine cannot save sandboxes, and there is no directory
 	for i, want := range []string{"session work ends with this program: there is no directory to keep it in (set HOME, XDG_STATE_HOME or stateDir)", ""} {
-		r := b.Execute(t.Context(), Request{Code: "1;", Session: "work"})
+		r := b.Execute(t.Context(), Request{Principal: user, Session: "work", Submission: Submission{Code: "1;"}})
 		if got := strings.Join(r.Notes, "|"); got != want {
 			t.Errorf("call %d: %q, want %q", i+1, got, want)
 		}
 	}
-	if r := b.Execute(t.Context(), Request{Code: "1;"}); len(r.Notes) != 0 {
+	if r := b.Execute(t.Context(), Request{Principal: user, Submission: Submission{Code: "1;"}}); len(r.Notes) != 0 {
 		t.Errorf("the unnamed session: %q", r.Notes)
 	}
 }

@@ -1,67 +1,78 @@
 package broker
 
 import (
+	"errors"
 	"io"
 	"strings"
 	"time"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/session"
 )
 
-// Stream is one of the two that a program writes to.
-type Stream = session.Stream
-
-// The streams.
-const (
-	Stdout = session.Stdout
-	Stderr = session.Stderr
-)
+// Submission is what a request asks to be run.
+type Submission = session.Submission
 
 // Request asks for one execution.
 type Request struct {
-	Code string
-	// Filename is what tracebacks call the code; empty numbers it as a cell.
-	Filename string
-	// Script runs the code as python runs a file: __name__ is "__main__" and
-	// the last expression is not echoed.
-	Script bool
-	// Args are the program's arguments, after its name.
-	Args []string
-	// Stdin is the code's standard input, as session.Request has it; none of a
-	// batch engine's.
-	Stdin   io.Reader
+	// Principal is who the code runs for; required. The broker fills in its
+	// Session and Request.
+	Principal authz.Principal
+	// A batch service takes no Stdin. A Timeout of 0 is the default; the broker
+	// moves one that is out of bounds, and the result says so.
+	Submission
 	Servers []string // MCP servers that the code is granted
-	// Timeout bounds the agent's own time; 0 is the default, and values
-	// outside of what is allowed are moved to its ends, which the result says.
-	Timeout time.Duration
-	// Session names whose variables the code sees; empty is the default one.
+	// ClientID identifies the connection that the request came from, as its
+	// frontend does: 1 to 64 letters, digits, dots, dashes and underscores, or
+	// nothing where there is one client.
+	ClientID string
+	// Session names whose variables the code sees; empty is the client's own.
 	Session string
-	// Backend is the engine that runs the code; empty is the broker's own.
+	// Template names the kind of sandbox that a new session gets; empty is the
+	// broker's own.
+	Template string
+	// Within, if not zero, is how long the call waits for the code's end. After
+	// that the result has status Running and the code goes on; a request without
+	// Code for the same session waits for the rest. Only a frontend whose client
+	// can ask again sets it.
+	Within time.Duration
+	// Activity, if not nil, tells from then on what the execution does.
+	Activity *Activity
+	// Backend is the engine or batch service that runs the code; empty is the
+	// broker's engine.
 	Backend string
-	// Batch says more to an engine without a channel.
-	Batch Batch
-	// Files are put into /workspace before the code runs.
-	Files []sandbox.File
+	// Batch has the options of a batch service; nil for an engine.
+	Batch *BatchOptions
 	// TakeFiles, if not nil, takes the files that the code left, each as it
-	// comes (session.Collect.Create). Those of a batch engine lie in Runs.
+	// comes (session.Collect.Create). Those of a batch service lie in Runs.
 	TakeFiles func(path string) (content io.Writer, done func(whole bool) error, err error)
-	// OnStatus, if not nil, is told for people how the run of a batch engine
-	// goes, by one goroutine at a time.
+	// OnStatus, if not nil, receives for people the progress of a batch
+	// service goes, by one goroutine at a time.
 	OnStatus func(string)
-	// Measure has even the shortest code measured for its result.
-	Measure bool
 	// Shown: a person reads the result at once, so that its failure is worth no
 	// warning in the log.
 	Shown bool
 	// RequestID appears in log lines; one is made where it is empty.
 	RequestID string
-	// OnOutput, if not nil, is given what the code writes, as the bytes that
-	// it wrote, while it runs. It is called by one goroutine at a time, must
-	// not keep the slice, and delays the code's output while it blocks.
-	OnOutput func(Stream, []byte)
 
-	asked time.Duration // the timeout, where it was not allowed
+	asked   time.Duration    // the timeout, where it was not allowed
+	partial *session.Partial // what the code has written so far
+}
+
+// key identifies the session of the request.
+func (r *Request) key() session.Key {
+	if r.Session == "" || r.Session == DefaultSession {
+		return session.Key{Owner: owner(r.Principal), Name: DefaultSession, Client: r.ClientID}
+	}
+	return session.Key{Owner: owner(r.Principal), Name: r.Session}
+}
+
+// owner returns the owner of a principal's sessions.
+func owner(p authz.Principal) string {
+	if p.Owner == authz.LocalOwner {
+		return ""
+	}
+	return p.Owner
 }
 
 // bound sets the timeout to what is allowed.
@@ -72,8 +83,8 @@ func (r *Request) bound(timeout time.Duration) {
 	r.Timeout = timeout
 }
 
-// Batch is what a request says besides to an engine without a channel.
-type Batch struct {
+// BatchOptions are what only a batch service can do.
+type BatchOptions struct {
 	Accelerator string
 	Datasets    []string
 	Internet    bool
@@ -88,6 +99,9 @@ func Invalid(message string) *Result { return invalid(message) }
 
 // validate returns the answer to a request that cannot be run, or nil.
 func (r *Request) validate() *Result {
+	if r.Principal.Owner == "" { // else it would be the local user's
+		return failure(errors.New("the request has no owner"))
+	}
 	if strings.TrimSpace(r.Code) == "" {
 		return invalid("Missing 'code' argument")
 	}

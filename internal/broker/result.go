@@ -8,9 +8,9 @@ import (
 	"time"
 	"unicode"
 
-	"sallyport/internal/bridge"
-	"sallyport/internal/carbon"
-	"sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/bridge"
+	"github.com/sallyport/sallyport/internal/session/capture"
+	"github.com/sallyport/sallyport/internal/usage/carbon"
 )
 
 // Status is how an execution ended, as an agent reads it.
@@ -22,6 +22,8 @@ const (
 	Timeout         Status = "timeout"
 	Failed          Status = "error"
 	ValidationError Status = "validation_error"
+	// Running: the code goes on after this answer; see Request.Within.
+	Running Status = "running"
 )
 
 // Result is the full answer to one request. Its JSON form has these keys in
@@ -50,17 +52,20 @@ type Result struct {
 	Truncated      *Truncated `json:"truncated,omitempty"`
 	Artifacts      []Artifact `json:"artifacts,omitempty"`
 	Backend        string     `json:"backend,omitempty"`  // when one was asked for by name
-	Run            string     `json:"run,omitempty"`      // of a batch engine: `sallyport runs` knows it
+	Run            string     `json:"run,omitempty"`      // of a batch service: `sallyport runs` shows it
 	QueuedMs       int64      `json:"queuedMs,omitempty"` // how long the run waited to begin
 	DurationMs     int64      `json:"durationMs,omitempty"`
 	Usage          *Usage     `json:"usage,omitempty"`
 	Notes          []string   `json:"notes,omitempty"`
 
+	// Cell is the number of the execution in its session, as in "<cell 3>"; 0: none
+	// in a session.
+	Cell uint64 `json:"-"`
 	// OutOfMemory says that the code's end was that of its sandbox's memory.
 	OutOfMemory bool `json:"-"`
 	// ShowUsage has compact forms tell the usage, too.
 	ShowUsage bool `json:"-"`
-	// Ran is how long a run of a batch engine took without its wait, 0 where
+	// Ran is how long a run of a batch service took without its wait, 0 where
 	// that is not known.
 	Ran time.Duration `json:"-"`
 	// Details is what the user may read of why the code did not run, and an
@@ -98,7 +103,7 @@ type Usage struct {
 	CPUSeconds      *float64 `json:"cpuSeconds"`                // nil: not known
 	PeakMemoryBytes int64    `json:"peakMemoryBytes,omitempty"` // of the sandbox since its start; 0: not known
 	// Footprint is what it comes to: method, energy and emissions; nil where
-	// nobody keeps account.
+	// there is no accounting.
 	*carbon.Footprint
 }
 
@@ -169,7 +174,11 @@ func (r *Result) Text() string {
 		line("used: ", r.Usage.line())
 	}
 	for _, n := range r.Notes {
-		line("note: ", n)
+		if strings.HasPrefix(n, HintPrefix) {
+			line(n)
+		} else {
+			line("note: ", n)
+		}
 	}
 	return b.String()
 }
@@ -196,7 +205,15 @@ func shown(path string) string {
 }
 
 // IsError says whether an agent should treat the result as a failure.
-func (r *Result) IsError() bool { return r.Status != Success }
+func (r *Result) IsError() bool { return r.failure() != "" }
+
+// failure returns what kind of failure the result is; empty for none.
+func (r *Result) failure() string {
+	if r.Status == Success || r.Status == Running {
+		return ""
+	}
+	return string(r.Status)
+}
 
 // invalid is the answer to a request that cannot be run.
 func invalid(message string) *Result {
@@ -214,7 +231,7 @@ func failure(err error) *Result {
 }
 
 // lines turns what was kept of a stream into its lines.
-func lines(c session.Captured) []string {
+func lines(c capture.Output) []string {
 	if c.Omitted == 0 {
 		return splitLines(c.Head)
 	}

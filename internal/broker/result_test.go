@@ -7,33 +7,31 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/session"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/session/capture"
+	"github.com/sallyport/sallyport/internal/session/usage"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func all(s string) session.Captured { return session.Captured{Head: s} }
+func all(s string) capture.Output { return capture.Output{Head: s} }
 
 // TestResults keeps every kind of result in its three forms: all of it, what
 // an agent gets as structured content, and what it gets as text.
 func TestResults(t *testing.T) {
-	b, err := New(Config{Policy: lax(), Servers: servers{}, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := newParts().broker(t)
 	const traceback = "Traceback (most recent call last):\n  File \"<cell 1>\", line 1, in <module>\nZeroDivisionError: division by zero\n"
 	of := func(servers []string, out session.Outcome) *Result {
-		req := Request{Code: "…", Servers: servers}
-		return b.finish(req, (&execution{broker: b, req: req}).result(&out))
+		req := Request{Servers: servers, Submission: Submission{Code: "…"}}
+		return b.finish(req, (&execution{broker: b, req: req}).result(t.Context(), &out))
 	}
 	tests := []struct {
 		name   string
@@ -48,13 +46,13 @@ func TestResults(t *testing.T) {
 		{"success with both", of(nil, session.Outcome{Stdout: all("a\nb\n"), Stderr: all("w\n")})},
 		{"success with all that can be said", b.finish(Request{Session: "work", Servers: []string{"math"}}, func() *Result {
 			r := of([]string{"math"}, session.Outcome{
-				Stdout:    session.Captured{Head: "head\nhe", Tail: "il\ntail\n", Omitted: 1234},
-				Stderr:    session.Captured{Head: "x", Omitted: 5},
-				Lost:      "the interpreter ended with status 7",
-				Artifacts: []wire.Artifact{{Path: "plots/sine.png", Size: 20480}},
-				Stray:     "late\n", StrayOmitted: 9,
+				Stdout:     capture.Output{Head: "head\nhe", Tail: "il\ntail\n", Omitted: 1234},
+				Stderr:     capture.Output{Head: "x", Omitted: 5},
+				Lost:       "the interpreter ended with status 7",
+				Artifacts:  []wire.Artifact{{Path: "plots/sine.png", Size: 20480}},
+				IdleOutput: "late\n", IdleOmitted: 9,
 				Background: wire.Background{Threads: 1, Tasks: 2, Children: 3},
-				Usage:      &session.Spent{CPU: 1500 * time.Millisecond, PeakBytes: 64 << 20},
+				Usage:      &usage.Usage{CPU: 1500 * time.Millisecond, PeakBytes: 64 << 20},
 			})
 			r.DurationMs = 2345
 			return r
@@ -76,9 +74,9 @@ func TestResults(t *testing.T) {
 		{"the interpreter ended", of(nil, session.Outcome{End: session.Died, Known: true, ExitCode: 7, Stdout: all("last words\n"),
 			Reason: "the interpreter ended with status 7", Lost: "the interpreter ended with status 7"})},
 		{"out of memory", of(nil, session.Outcome{End: session.Died, Reason: "the sandbox ran out of memory: more than 512 MiB", Lost: "the sandbox ran out of memory: more than 512 MiB"})},
-		{"unknown server", b.Execute(context.Background(), Request{Code: "1", Servers: []string{"foo"}})},
+		{"unknown server", b.Execute(context.Background(), Request{Principal: user, Servers: []string{"foo"}, Submission: Submission{Code: "1"}})},
 		{"no engine", b.finish(Request{}, failure(errors.New("the engine is missing")))},
-		{"no code", b.Execute(context.Background(), Request{})},
+		{"no code", b.Execute(context.Background(), Request{Principal: user})},
 		{"before the code ran", (&execution{broker: b}).failed(context.Background(), session.ErrClosed)},
 	}
 	for _, tt := range tests {
@@ -158,7 +156,7 @@ func TestResultKeys(t *testing.T) {
 }
 
 func TestUnusableEngineSaysWhatToDo(t *testing.T) {
-	err := unusable(&sandbox.Report{Backend: "gvisor"})
+	err := unusable("sandbox engine", &sandbox.Report{Backend: "gvisor"})
 	if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), "sallyport doctor") {
 		t.Errorf("%v", err)
 	}

@@ -1,73 +1,122 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
+	"math"
+	"slices"
 
-	"sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/session/archive"
 )
 
 // errNoEngine: this program has no engine for this system.
 var errNoEngine = errors.New("no sandbox engine is built into this program for this system; install Podman or Docker")
 
-// Sessions lists the sessions that this process has.
+// Sessions lists the local user's sessions that this process has.
 func (b *Broker) Sessions() []session.Info {
 	if b.sessions == nil {
 		return nil
 	}
-	return b.sessions.List()
+	return b.sessions.List("")
 }
 
-// Hibernate lays a session that is awake here to sleep on disk. For this and
-// the following methods an empty name is the process's own session.
-func (b *Broker) Hibernate(ctx context.Context, name string) error {
-	return b.with(func(s *session.Set) error { return s.Sleep(ctx, name) })
+// End ends the own session of a client that has gone; see Request.ClientID.
+func (b *Broker) End(p authz.Principal, clientID string) {
+	key := session.Key{Owner: owner(p), Name: DefaultSession, Client: clientID}
+	b.tasks.forget(key)
+	if b.sessions != nil {
+		b.sessions.End(key)
+	}
 }
 
-// Wake wakes a session that sleeps.
-func (b *Broker) Wake(ctx context.Context, name string) error {
-	return b.with(func(s *session.Set) error {
-		if err := b.clear(ctx); err != nil {
+// Written returns what code wrote in an execution of a session of the client, as
+// Result.Cell numbers it.
+func (b *Broker) Written(p authz.Principal, clientID, name string, cell uint64) (string, error) {
+	if b.sessions == nil {
+		return "", errNoEngine
+	}
+	if cell == 0 || cell > math.MaxInt64 {
+		return "", fmt.Errorf("session %s has no execution %d", name, cell)
+	}
+	return b.sessions.Written((&Request{Principal: p, ClientID: clientID, Session: name}).key(), int64(cell))
+}
+
+// Suspend suspends a session that is running here to disk.
+func (b *Broker) Suspend(ctx context.Context, key session.Key) error {
+	return b.with(func(s *session.Set) error { return s.Suspend(ctx, key) })
+}
+
+// Resume resumes a suspended session.
+func (b *Broker) Resume(ctx context.Context, key session.Key) error {
+	return b.with(func(*session.Set) error {
+		one, err := b.open(ctx, key)
+		if err != nil {
 			return err
 		}
-		return s.Wake(ctx, name)
+		return one.Resume(ctx)
 	})
 }
 
 // Reset forgets a session's state. It waits until the code that runs in it has
 // ended.
-func (b *Broker) Reset(ctx context.Context, name string) error {
-	return b.with(func(s *session.Set) error { return s.Reset(ctx, name) })
+func (b *Broker) Reset(ctx context.Context, key session.Key) error {
+	return b.with(func(s *session.Set) error { return s.Reset(ctx, key) })
 }
 
 // Remove forgets a session's state and its log.
-func (b *Broker) Remove(ctx context.Context, name string) error {
-	return b.with(func(s *session.Set) error { return s.Remove(ctx, name) })
+func (b *Broker) Remove(ctx context.Context, key session.Key) error {
+	return b.with(func(s *session.Set) error { return s.Remove(ctx, key) })
 }
 
 // Export writes a session's files and the source of what was run.
-func (b *Broker) Export(ctx context.Context, name string, w io.Writer) error {
-	return b.with(func(s *session.Set) error {
-		if err := b.clear(ctx); err != nil {
+func (b *Broker) Export(ctx context.Context, key session.Key, w io.Writer) error {
+	return b.with(func(*session.Set) error {
+		one, err := b.open(ctx, key)
+		if err != nil {
 			return err
 		}
-		return s.Export(ctx, name, w)
+		return one.Export(ctx, w)
 	})
 }
 
 // Import makes a session with the files of an archive.
-func (b *Broker) Import(ctx context.Context, name string, r io.Reader) error {
+func (b *Broker) Import(ctx context.Context, key session.Key, r io.Reader) error {
 	return b.with(func(s *session.Set) error {
-		a, err := session.ReadArchive(r, b.config.Spec.Limits.WithDefaults().WorkspaceBytes)
+		a, err := archive.NewReader(r, b.config.limits().WorkspaceBytes)
 		if err != nil {
 			return err
 		}
-		if err := b.clear(ctx); err != nil {
+		if err := b.start(ctx, key, b.config.Template.Engine); err != nil {
 			return err
 		}
-		return s.Import(ctx, name, a)
+		return s.Import(ctx, key, a, b.config.Template)
 	})
+}
+
+// open finds a session that may be on disk, whose engine may run here.
+func (b *Broker) open(ctx context.Context, key session.Key) (*session.Session, error) {
+	templates := []*session.Template{b.config.Template}
+	for _, name := range slices.Sorted(maps.Keys(b.config.Templates)) {
+		templates = append(templates, b.config.Templates[name])
+	}
+	one, err := b.sessions.Open(key, templates...)
+	if err != nil {
+		return nil, err
+	}
+	return one, b.start(ctx, key, one.Engine())
+}
+
+// start asks the gate whether a sandbox of the session may start for its owner.
+func (b *Broker) start(ctx context.Context, key session.Key, engine sandbox.Engine) error {
+	_, err := b.admit(ctx, authz.Principal{Owner: cmp.Or(key.Owner, authz.LocalOwner), Session: key.Name}, engine)
+	return err
 }
 
 func (b *Broker) with(do func(*session.Set) error) error {

@@ -5,26 +5,62 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
-	"sallyport/internal/bridge"
-	"sallyport/internal/policy"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/upstream"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/bridge"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
+	"github.com/sallyport/sallyport/internal/upstream"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// user is who the requests of these tests are for.
+var user = authz.Local("test")
+
 // lax accepts the engine of these tests, which isolates nothing.
-func lax() *policy.Policy {
-	p := &policy.Policy{AllowNoIsolation: true, Servers: []string{"*"}, Require: map[sandbox.Resource]sandbox.Enforcement{}}
-	for _, r := range policy.Resources {
+func lax() *authz.Gate {
+	p := &authz.Policy{AllowNoIsolation: true, Servers: []string{"*"}, Require: map[sandbox.Resource]sandbox.Enforcement{}}
+	for _, r := range authz.Resources {
 		p.Require[r] = sandbox.Absent
 	}
-	return p
+	return authz.New(authz.Config{Policy: p})
+}
+
+// parts are what a broker is made of.
+type parts struct {
+	Config
+	servers  bridge.Source
+	sessions session.Options
+}
+
+func newParts() *parts {
+	return &parts{Config: Config{Gate: lax(), Logger: slog.New(slog.DiscardHandler)}, servers: servers{}}
+}
+
+func (p *parts) broker(t testing.TB) *Broker {
+	t.Helper()
+	var err error
+	p.Bridge, err = bridge.New(bridge.Config{Source: p.servers, Gate: p.Gate, Log: p.Logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Template != nil {
+		p.sessions.Logger = p.Logger
+		p.Sessions = session.NewSet(p.sessions)
+	}
+	b, err := New(p.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
 }
 
 // servers is a source of two servers made of Go functions.
@@ -46,12 +82,12 @@ func (servers) Open(_ context.Context, name string) (bridge.Server, error) {
 
 type mathServer struct{}
 
-var mathTools = []upstream.Tool{
+var mathTools = []tool.Tool{
 	{Name: "add", Alias: "add", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}`), Raw: json.RawMessage(`{"name":"add"}`)},
 	{Name: "sleep", Alias: "sleep", InputSchema: json.RawMessage(`{"type":"object","properties":{"seconds":{"type":"number"}}}`), Raw: json.RawMessage(`{"name":"sleep"}`)},
 }
 
-func (mathServer) Tools(context.Context) ([]upstream.Tool, error) { return mathTools, nil }
+func (mathServer) Tools(context.Context) ([]tool.Tool, error) { return mathTools, nil }
 
 func (mathServer) CallTool(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
 	var args struct{ A, B, Seconds float64 }

@@ -101,7 +101,7 @@ func (b *Budget) Acquire(ctx context.Context, n int64) error {
 		}
 	default:
 		t.waiting = slices.DeleteFunc(t.waiting, func(other *waiter) bool { return other == w })
-		t.serve() // it may have been in somebody's way
+		t.serve() // it may have blocked another caller
 	}
 	return context.Cause(ctx)
 }
@@ -130,6 +130,21 @@ func (b *Budget) Release(n int64) {
 	}
 	b.tree.mu.Lock()
 	defer b.tree.mu.Unlock()
+	b.release(n)
+}
+
+// Return gives n charged bytes back that were reserved and never allocated:
+// there is nothing for the collector to do.
+func (b *Budget) Return(n int64) {
+	if b == nil || n <= 0 {
+		return
+	}
+	b.tree.mu.Lock()
+	defer b.tree.mu.Unlock()
+	b.tree.heap.returned(n)
+	for up := b; up != nil; up = up.parent {
+		up.peak = max(up.peak-n, 1)
+	}
 	b.release(n)
 }
 
@@ -183,7 +198,7 @@ func (b *Budget) lacking(n int64) *Budget {
 	return nil
 }
 
-// behind says whether n more bytes of b need a budget that is in blocked.
+// behind reports whether n more bytes of b need a budget that is in blocked.
 func (b *Budget) behind(blocked []*Budget, n int64) bool {
 	for ; b != nil && n > 0; b = b.parent {
 		if slices.Contains(blocked, b) {
@@ -228,8 +243,8 @@ func (b *Budget) release(n int64) {
 	t.serve()
 }
 
-// serve charges those who wait and now fit, in order. Nobody overtakes one who
-// waits for the same budget, so that a large amount gets its turn.
+// serve charges those who wait and now fit, in order. No caller overtakes
+// another that waits for the same budget, so that a large amount gets its turn.
 func (t *tree) serve() {
 	if len(t.waiting) == 0 {
 		return

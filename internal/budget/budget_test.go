@@ -288,3 +288,36 @@ func TestMemoryLimitFollows(t *testing.T) {
 		}
 	}
 }
+
+// What was reserved and not used gives the collector no work.
+func TestReturn(t *testing.T) {
+	h := NewHost(1)
+	heap := &h.sandboxes.tree.heap
+	l := h.NewSandbox().Lease()
+	for _, step := range []struct {
+		allocated, held, debt int64
+	}{
+		{0, 0, 0},
+		{1 << 20, 1 << 20, 1 << 20},
+		{40 << 20, 32 << 20, 33 << 20}, // more than was reserved
+	} {
+		if !l.TryAcquire(32 << 20) {
+			t.Fatal("there is no room")
+		}
+		l.Return(step.allocated)
+		if got, debt := l.Held(), heap.debt.Load(); got != step.held || debt != step.debt {
+			t.Errorf("with %d bytes allocated: %d held and a debt of %d, want %d and %d", step.allocated, got, debt, step.held, step.debt)
+		}
+		l.Reduce(0)
+	}
+	if used := l.memory.Used(); used != 0 {
+		t.Errorf("%d bytes are used in the end, want 0", used)
+	}
+	before := Allocated()
+	kept = make([]byte, 8<<20)
+	if got := Allocated() - before; got < 8<<20 {
+		t.Errorf("Allocated grew by %d bytes for 8 MB, want at least %d", got, 8<<20)
+	}
+}
+
+var kept []byte

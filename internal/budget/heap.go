@@ -90,6 +90,23 @@ func (h *heap) grown(n int64, wait bool) {
 	}
 }
 
+// returned takes back a charge of [heap.grown].
+func (h *heap) returned(n int64) {
+	for {
+		debt := h.debt.Load()
+		if h.debt.CompareAndSwap(debt, max(0, debt-n)) {
+			return
+		}
+	}
+}
+
+// Allocated returns how many bytes the program has allocated since its start.
+func Allocated() int64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64())
+}
+
 // emptied notes that a budget which held much holds nothing. It does not
 // block.
 func (h *heap) emptied() {

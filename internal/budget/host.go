@@ -143,8 +143,8 @@ func (l *Lease) setAlone(alone bool) {
 	l.alone = alone
 }
 
-// Acquire is Budget.Acquire. What would not fit beside that which the lease
-// holds already is ErrTooLarge.
+// Acquire is Budget.Acquire. The error is ErrTooLarge if n would not fit
+// together with what the lease already holds.
 func (l *Lease) Acquire(ctx context.Context, n int64) error {
 	if l == nil {
 		return nil
@@ -213,7 +213,13 @@ func (l *Lease) Held() int64 {
 }
 
 // Reduce releases all but n bytes of memory.
-func (l *Lease) Reduce(n int64) {
+func (l *Lease) Reduce(n int64) { l.reduce(n, (*Budget).Release) }
+
+// Return is Reduce for bytes that were reserved and never allocated.
+// [Allocated] tells how many were.
+func (l *Lease) Return(n int64) { l.reduce(n, (*Budget).Return) }
+
+func (l *Lease) reduce(n int64, release func(*Budget, int64)) {
 	if l == nil {
 		return
 	}
@@ -221,7 +227,7 @@ func (l *Lease) Reduce(n int64) {
 	defer l.mu.Unlock()
 	if over := l.inUse - max(n, 0); over > 0 {
 		l.inUse -= over
-		l.memory.Release(over)
+		release(l.memory, over)
 	}
 }
 

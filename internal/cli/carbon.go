@@ -12,16 +12,17 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"sallyport/internal/carbon/codecarbon"
-	"sallyport/internal/ledger"
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/app"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/usage/carbon/codecarbon"
+	"github.com/sallyport/sallyport/internal/usage/ledger"
 )
 
 type carbonCmd struct {
-	Report   carbonReportCmd   `cmd:"" default:"withargs" help:"Energy and emissions of what has run."`
-	Estimate carbonEstimateCmd `cmd:"" help:"Compare engines before something runs: here, Kaggle, the regions of RunPod."`
-	Metrics  carbonMetricsCmd  `cmd:"" help:"Print totals in the form of Prometheus, under CodeCarbon's names."`
-	Sync     carbonSyncCmd     `cmd:"" help:"Send what has not reached the dashboard of CodeCarbon yet."`
+	Report   carbonReportCmd   `cmd:"" default:"withargs" help:"Report the energy and emissions of past runs."`
+	Estimate carbonEstimateCmd `cmd:"" help:"Estimate a program's energy and emissions here, on Kaggle and in each RunPod region."`
+	Metrics  carbonMetricsCmd  `cmd:"" help:"Print totals in Prometheus format, under CodeCarbon's metric names."`
+	Sync     carbonSyncCmd     `cmd:"" help:"Send pending emissions to the CodeCarbon dashboard."`
 }
 
 // sinceFlag is a time in the past: a duration back from now, or a date.
@@ -52,15 +53,15 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 }
 
 type carbonReportCmd struct {
-	Since sinceFlag `help:"From when on: how long ago (24h, 7d), or a date (2026-11-01)." default:"30d" placeholder:"TIME"`
-	By    string    `help:"Add up by session, server, backend or day." enum:"session,server,backend,day" default:"session"`
+	Since sinceFlag `help:"Start of the report: how long ago (24h, 7d), or a date (2026-11-01)." default:"30d" placeholder:"TIME"`
+	By    string    `help:"Group by session, server, backend or day." enum:"session,server,backend,day" default:"session"`
 	CSV   bool      `help:"Print CSV." name:"csv" xor:"form"`
 	JSON  bool      `help:"Print JSON." name:"json" xor:"form"`
 }
 
 // Help implements kong's HelpProvider.
 func (*carbonReportCmd) Help() string {
-	return `Every run is accounted, of all your Sallyports; what is left between runs is the session's. A range stands beside each figure: the truth is expected in it. Emissions need a place: set carbon.location.
+	return `The report covers the runs of all Sallyport processes. What a sandbox uses between runs is counted for its session. Each figure comes with the range in which the true value is expected. Emissions need a location: set carbon.location.
 
 Example:
   sallyport carbon report --since 7d --by day
@@ -68,40 +69,40 @@ Example:
 }
 
 // Run implements the command.
-func (c *carbonReportCmd) Run(a *app) error {
-	if err := a.configure(); err != nil {
+func (c *carbonReportCmd) Run(u *ui) error {
+	if err := u.configure(); err != nil {
 		return err
 	}
-	book := a.ledgerOf()
+	book := u.Ledger()
 	if book == nil {
-		return state.ErrNoPlace
+		return store.ErrNoPlace
 	}
 	groups, total, unread, err := book.Report(c.Since.Time, ledger.By(c.By))
 	if err != nil {
 		return err
 	}
 	if unread > 0 {
-		a.log.Warn("lines of the ledger could not be read", "lines", unread)
+		u.Log.Warn("cannot read some lines of the ledger", "lines", unread)
 	}
 	switch {
 	case c.JSON:
 		if groups == nil {
 			groups = []ledger.Sum{}
 		}
-		return a.printJSON(struct {
+		return u.printJSON(struct {
 			Since  time.Time    `json:"since"`
 			By     string       `json:"by"`
 			Groups []ledger.Sum `json:"groups"`
 			Total  ledger.Sum   `json:"total"`
 		}{c.Since.Time, c.By, groups, total})
 	case c.CSV:
-		return c.csv(a, groups)
+		return c.csv(u, groups)
 	}
 	if len(groups) == 0 {
-		fmt.Fprintf(a.stdio.Out, "Nothing has run since %s.\n", c.Since.Local().Format("2006-01-02 15:04"))
+		fmt.Fprintf(u.stdio.Out, "Nothing has run since %s.\n", c.Since.Local().Format("2006-01-02 15:04"))
 		return nil
 	}
-	return c.table(a, groups, total)
+	return c.table(u, groups, total)
 }
 
 func optional(f *float64) string {
@@ -111,8 +112,8 @@ func optional(f *float64) string {
 	return strconv.FormatFloat(*f, 'g', -1, 64)
 }
 
-// sumOf is a sum in words: unknown where nothing of it is known, and with what
-// is not known beside it where something is.
+// sumOf formats a sum: as unknown if no part of it is known, and with a note if
+// only a part is.
 func sumOf(f *float64, whole bool, unit string) string {
 	switch {
 	case f == nil:
@@ -123,8 +124,8 @@ func sumOf(f *float64, whole bool, unit string) string {
 	return withUnit(*f, unit)
 }
 
-func (c *carbonReportCmd) csv(a *app, groups []ledger.Sum) error {
-	w := csv.NewWriter(a.stdio.Out)
+func (c *carbonReportCmd) csv(u *ui, groups []ledger.Sum) error {
+	w := csv.NewWriter(u.stdio.Out)
 	plain := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 	rows := [][]string{{c.By, "runs", "failed", "wall_seconds", "cpu_seconds", "joules", "joules_low", "joules_high",
 		"cpu_joules", "memory_joules", "gpu_joules", "rest_joules", "grams_co2e", "grams_low", "grams_high", "unplaced_joules", "incomplete"}}
@@ -136,8 +137,8 @@ func (c *carbonReportCmd) csv(a *app, groups []ledger.Sum) error {
 	return w.WriteAll(rows)
 }
 
-// table prints groups with bars of their energy.
-func (c *carbonReportCmd) table(a *app, groups []ledger.Sum, total ledger.Sum) error {
+// table prints groups with bars that show their energy.
+func (c *carbonReportCmd) table(u *ui, groups []ledger.Sum, total ledger.Sum) error {
 	value := func(f *float64) float64 {
 		if f == nil {
 			return 0
@@ -148,7 +149,7 @@ func (c *carbonReportCmd) table(a *app, groups []ledger.Sum, total ledger.Sum) e
 	for _, g := range groups {
 		most = max(most, value(g.Joules))
 	}
-	w := tabwriter.NewWriter(a.stdio.Out, 0, 4, 2, ' ', 0)
+	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "%s\tRUNS\tCPU\tENERGY\t(RANGE)\tCO2E\t(RANGE)\t\n", strings.ToUpper(c.By))
 	for _, g := range append(groups, total) {
 		bar := ""
@@ -169,18 +170,18 @@ func (c *carbonReportCmd) table(a *app, groups []ledger.Sum, total ledger.Sum) e
 		return err
 	}
 	if r := total.RestJoules; r == nil || *r > 0 || !total.Whole("restJoules") {
-		fmt.Fprintf(a.stdio.Out, "\n%s of it between runs: starts, background tasks, memory of variables.\n", sumOf(r, total.Whole("restJoules"), "J"))
+		fmt.Fprintf(u.stdio.Out, "\n%s of this was used between runs: starting sandboxes, background tasks, memory of variables.\n", sumOf(r, total.Whole("restJoules"), "J"))
 	}
 	if !total.Whole("joules") {
-		fmt.Fprintln(a.stdio.Out, "What is unknown was used, too, and nothing measured it: no figure includes it.")
+		fmt.Fprintln(u.stdio.Out, "Usage that could not be measured is shown as unknown and is not included in any figure.")
 	}
 	if total.Unplaced > 0 {
-		fmt.Fprintf(a.stdio.Out, "The place of %s is not known, and so its emissions are not: set carbon.location (FRA, USA/california, …).\n", withUnit(total.Unplaced, "J"))
+		fmt.Fprintf(u.stdio.Out, "The location of %s is unknown, so it has no emissions: set carbon.location (FRA, USA/california, …).\n", withUnit(total.Unplaced, "J"))
 	}
 	return nil
 }
 
-// barOf is a bar of at most 30 characters.
+// barOf returns a bar of at most 30 characters.
 func barOf(value, most float64) string {
 	const width = 30
 	if most <= 0 {
@@ -197,7 +198,7 @@ func barOf(value, most float64) string {
 	return bar
 }
 
-// withUnit is a number with three significant digits and a decimal prefix.
+// withUnit formats a number with three significant digits and a decimal prefix.
 func withUnit(f float64, unit string) string {
 	if f == 0 || math.IsNaN(f) || math.IsInf(f, 0) {
 		return "0 " + unit
@@ -220,7 +221,7 @@ func withUnit(f float64, unit string) string {
 	return strconv.FormatFloat(f, 'f', digits, 64) + " " + prefixes[i] + unit
 }
 
-// between is a range. One without an upper bound has an unknown part.
+// between formats a range. Without an upper bound, a part is unknown.
 func between(low, high *float64, unit string) string {
 	switch {
 	case low == nil:
@@ -235,22 +236,22 @@ type carbonMetricsCmd struct{}
 
 // Help implements kong's HelpProvider.
 func (*carbonMetricsCmd) Help() string {
-	return `Totals of the ledger, of all your Sallyports, for a node exporter's textfile collector or a scrape through a script. Powers are means over the time that sandboxes were there.
+	return `Totals of all Sallyport processes, for a node exporter's textfile collector or a scrape through a script. Power is averaged over the time during which sandboxes existed.
 
 Example:
   sallyport carbon metrics > /var/lib/node_exporter/sallyport.prom`
 }
 
 // Run implements the command.
-func (*carbonMetricsCmd) Run(a *app) error {
-	if err := a.configure(); err != nil {
+func (*carbonMetricsCmd) Run(u *ui) error {
+	if err := u.configure(); err != nil {
 		return err
 	}
-	book := a.ledgerOf()
+	book := u.Ledger()
 	if book == nil {
-		return state.ErrNoPlace
+		return store.ErrNoPlace
 	}
-	e, err := a.emissions()
+	e, err := u.Emissions()
 	if err != nil {
 		return err
 	}
@@ -258,19 +259,19 @@ func (*carbonMetricsCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	project := e.config.Project
+	project := e.CodeCarbon.Project
 	if project == "" {
 		project = "sallyport"
 	}
-	_, err = a.stdio.Out.Write([]byte(exposition(groups, project)))
+	_, err = u.stdio.Out.Write([]byte(exposition(groups, project)))
 	return err
 }
 
-// exposition is the text form of Prometheus.
+// exposition returns groups in the text format of Prometheus.
 func exposition(groups []ledger.Sum, project string) string {
 	const kwh = 3.6e6
 	type joules func(*ledger.Sum) (sum *float64, key string)
-	// A power would be too small by what is not known: there is none then.
+	// Without the unknown part, a power would be too small: leave it out.
 	power := func(of joules) func(*ledger.Sum) (float64, bool) {
 		return func(s *ledger.Sum) (float64, bool) {
 			sum, key := of(s)
@@ -304,9 +305,9 @@ func exposition(groups []ledger.Sum, project string) string {
 		name, kind, help string
 		of               func(*ledger.Sum) (float64, bool)
 	}{
-		{"codecarbon_duration", "gauge", "Time that runs took (s)", func(s *ledger.Sum) (float64, bool) { return s.Wall, true }},
-		{"codecarbon_emissions", "gauge", "Emissions as CO2-equivalents (kg), where the place is known", kilograms},
-		{"codecarbon_emissions_rate", "gauge", "Emissions per second that sandboxes were there (kg/s)", func(s *ledger.Sum) (float64, bool) {
+		{"codecarbon_duration", "gauge", "Duration of runs (s)", func(s *ledger.Sum) (float64, bool) { return s.Wall, true }},
+		{"codecarbon_emissions", "gauge", "Emissions as CO2 equivalents (kg), of runs whose location is known", kilograms},
+		{"codecarbon_emissions_rate", "gauge", "Emissions per second of sandbox lifetime (kg/s)", func(s *ledger.Sum) (float64, bool) {
 			kg, ok := kilograms(s)
 			return kg / (s.Wall + s.Rested), ok && s.Wall > 0 && s.Whole("grams")
 		}},
@@ -319,8 +320,8 @@ func exposition(groups []ledger.Sum, project string) string {
 		{"codecarbon_energy_consumed", "gauge", "Sum of cpu_energy, gpu_energy and ram_energy (kWh)", energy(all)},
 		{"codecarbon_energy_total", "counter", "Accumulated energy (kWh)", energy(all)},
 		{"sallyport_runs_total", "counter", "Runs", func(s *ledger.Sum) (float64, bool) { return float64(s.Runs), true }},
-		{"sallyport_runs_incomplete_total", "counter", "Runs of which some energy is not known and in no sum", func(s *ledger.Sum) (float64, bool) { return float64(s.Unknown), true }},
-		{"sallyport_energy_incomplete", "gauge", "1 where codecarbon_energy_total leaves out what is not known", func(s *ledger.Sum) (float64, bool) {
+		{"sallyport_runs_incomplete_total", "counter", "Runs with some unknown energy, which is in no sum", func(s *ledger.Sum) (float64, bool) { return float64(s.Unknown), true }},
+		{"sallyport_energy_incomplete", "gauge", "1 if codecarbon_energy_total leaves out unknown energy", func(s *ledger.Sum) (float64, bool) {
 			if s.Whole("joules") {
 				return 0, true
 			}
@@ -337,83 +338,83 @@ func exposition(groups []ledger.Sum, project string) string {
 	return b.String()
 }
 
-// label is a text between quotes as Prometheus has it.
+// label quotes a string as Prometheus does.
 func label(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(s, "?")) + `"`
 }
 
 type carbonSyncCmd struct {
 	Timeout time.Duration `help:"How long to try (a number is seconds)." default:"60s" type:"seconds"`
-	Resend  bool          `help:"Send what may have been taken once more; it may be counted twice." xor:"doubt"`
-	Drop    bool          `help:"Forget what may have been taken; it may be missing." xor:"doubt"`
+	Resend  bool          `help:"Send emissions again that the dashboard may already have; they may be counted twice." xor:"doubt"`
+	Drop    bool          `help:"Drop emissions that the dashboard may already have; they may be missing there." xor:"doubt"`
 	JSON    bool          `help:"Print JSON." name:"json"`
 }
 
 // Help implements kong's HelpProvider.
 func (*carbonSyncCmd) Help() string {
-	return `What is to be reported waits in the state directory until the dashboard has taken it; every Sallyport that serves sends it by itself. This command does it now, and says what is left.
+	return `Emissions wait in the state directory until the dashboard has accepted them; every 'sallyport serve' sends them in the background. This command sends them now and prints what is left.
 
-Where a request's answer was lost, the dashboard is asked whether it has taken it. Where it does not say, as with a token that may only write, nothing is sent twice: --resend or --drop decides.
+If the answer to a request was lost, the dashboard is asked whether it has accepted the request. If it does not tell, as with a write-only token, nothing is sent twice: decide with --resend or --drop.
 
 Example:
   sallyport carbon sync`
 }
 
 // Run implements the command.
-func (c *carbonSyncCmd) Run(a *app) error {
-	if err := a.configure(); err != nil {
+func (c *carbonSyncCmd) Run(u *ui) error {
+	if err := u.configure(); err != nil {
 		return err
 	}
-	e, err := a.emissions()
+	e, err := u.Emissions()
 	if err != nil {
 		return err
 	}
-	if e.dashboard == nil {
-		return fmt.Errorf("nothing is reported to a dashboard: %w", e.lacking)
+	if e.Dashboard == nil {
+		return fmt.Errorf("no dashboard is configured: %w", e.Lacking)
 	}
 	if c.Resend || c.Drop {
-		if _, err := e.dashboard.Decide(c.Resend); err != nil {
+		if _, err := e.Dashboard.Decide(c.Resend); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(a.ctx, c.Timeout)
+	ctx, cancel := context.WithTimeout(u.ctx, c.Timeout)
 	defer cancel()
-	left, sendErr := c.send(ctx, a, e)
+	left, sendErr := c.send(ctx, u, e)
 	if c.JSON {
-		if err := a.printJSON(left); err != nil {
+		if err := u.printJSON(left); err != nil {
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.stdio.Out, "%d runs in the outbox, %s waiting", left.Runs, withUnit(left.Waiting*3.6e6, "J"))
+		fmt.Fprintf(u.stdio.Out, "%d runs in the outbox, %s waiting", left.Runs, withUnit(left.Waiting*3.6e6, "J"))
 		if left.Doubtful > 0 {
-			fmt.Fprintf(a.stdio.Out, ", %d emissions of which the dashboard does not say whether it took them", left.Doubtful)
+			fmt.Fprintf(u.stdio.Out, ", %d emissions that the dashboard may or may not have accepted", left.Doubtful)
 		}
-		fmt.Fprintln(a.stdio.Out, ".")
+		fmt.Fprintln(u.stdio.Out, ".")
 		for _, t := range left.Troubles {
-			fmt.Fprintf(a.stdio.Err, "sallyport: %s\n", printable(t))
+			fmt.Fprintf(u.stdio.Err, "sallyport: %s\n", printable(t))
 		}
 	}
-	if a.ctx.Err() != nil {
-		return a.interrupted()
+	if u.ctx.Err() != nil {
+		return u.interrupted()
 	}
 	if left.Waiting > 0 && sendErr != nil {
-		return fmt.Errorf("not everything was taken: %w", sendErr)
+		return fmt.Errorf("not everything was accepted: %w", sendErr)
 	}
 	return nil
 }
 
-// send tries until nothing is left that can be sent, or the time is up.
-func (*carbonSyncCmd) send(ctx context.Context, a *app, e *emissions) (left outboxStatus, err error) {
+// send tries until nothing that can be sent is left, or the time is up.
+func (*carbonSyncCmd) send(ctx context.Context, u *ui, e *app.Emissions) (left outboxStatus, err error) {
 	for {
-		err = e.dashboard.Send(ctx, true)
-		status, statusErr := e.dashboard.Status()
+		err = e.Dashboard.Send(ctx, true)
+		status, statusErr := e.Dashboard.Status()
 		if statusErr != nil {
 			return status, statusErr
 		}
 		if err == nil || ctx.Err() != nil || codecarbon.Hopeless(err) {
 			return status, err
 		}
-		a.log.Debug("the dashboard", "error", err)
+		u.Log.Debug("the dashboard", "error", err)
 		select {
 		case <-ctx.Done():
 			return status, errors.Join(err, ctx.Err())

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/ledger"
+	"github.com/sallyport/sallyport/internal/usage/ledger"
 )
 
 func TestParseSince(t *testing.T) {

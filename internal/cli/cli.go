@@ -1,5 +1,5 @@
-// Package cli is the command line: it reads the environment, constructs
-// everything else, and is the only package that does either.
+// Package cli is the command line: flags, printing and asking. Package app
+// constructs what the commands work with.
 package cli
 
 import (
@@ -7,27 +7,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 
-	"sallyport/internal/hidden"
-	"sallyport/internal/settings"
-	"sallyport/internal/terminal"
+	"github.com/sallyport/sallyport/internal/app"
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/terminal"
 )
 
-// Exit statuses of the program's own. A command that runs a program otherwise
-// exits as that program did.
+// Sallyport's own exit statuses. A command that runs a program otherwise exits
+// with that program's status.
 const (
 	exitOK          = 0
 	exitFailed      = 1
 	exitUsage       = 2
-	exitTimeout     = 124 // as timeout(1)
-	exitOurs        = 125 // Sallyport itself failed: as env(1) and docker run
+	exitTimeout     = 124 // like timeout(1)
+	exitOurs        = 125 // Sallyport itself failed: like env(1) and docker run
 	exitInterrupted = 130
-	exitClosed      = 141 // as a program that SIGPIPE ends
+	exitClosed      = 141 // like a program that SIGPIPE ends
 )
 
 // Stdio is what a command reads and writes.
@@ -39,60 +40,57 @@ type Stdio struct {
 
 // globals are the flags of every command.
 type globals struct {
-	ConfigFile string   `name:"config" help:"Configuration file, in place of ~/.config/sallyport/config.yaml." placeholder:"FILE"`
-	Set        []string `help:"Any setting, such as limits.memory=1g. Can be repeated. 'sallyport config' lists all." sep:"none" placeholder:"KEY=VALUE"`
-	LogLevel   *string  `help:"Least level of log lines on standard error: debug, info, warn or error (${log_level})." placeholder:"LEVEL"`
-	LogFormat  *string  `help:"Form of log lines: auto, text or json (${log_format})." placeholder:"FORM"`
+	ConfigFile string   `name:"config" help:"Configuration file to read instead of ~/.config/sallyport/config.yaml." placeholder:"FILE"`
+	Set        []string `help:"Change a setting, such as limits.memory=1g. Can be repeated. 'sallyport config' lists all settings." sep:"none" placeholder:"KEY=VALUE"`
+	LogLevel   *string  `help:"Lowest level of the log lines on standard error: debug, info, warn or error (${log_level})." placeholder:"LEVEL"`
+	LogFormat  *string  `help:"Format of log lines: auto, text or json (${log_format})." placeholder:"FORM"`
 }
 
 // grammar is the command line.
 type grammar struct {
 	globals `group:"Flags of every command:"`
 
-	Doctor     doctorCmd     `cmd:"" group:"To begin with:" help:"Check whether sandboxes run here, how isolation and limits are enforced, and what to fix."`
-	Serve      serveCmd      `cmd:"" group:"To begin with:" help:"Serve run_python to an MCP client on standard input and output."`
-	Run        runCmd        `cmd:"" group:"To begin with:" help:"Run a Python program in a sandbox, without a client."`
+	Doctor     doctorCmd     `cmd:"" group:"Getting started:" help:"Check whether sandboxes run here, how isolation and limits are enforced, and what to fix."`
+	Serve      serveCmd      `cmd:"" group:"Getting started:" help:"Serve run_python to an MCP client on standard input and output."`
+	Run        runCmd        `cmd:"" group:"Getting started:" help:"Run a Python program in a sandbox, without a client."`
 	Servers    serversCmd    `cmd:"" group:"What code can use:" help:"Show and test the MCP servers that code can use."`
-	Tools      toolsCmd      `cmd:"" group:"What code can use:" help:"Find and show the tools of all servers."`
-	SavedTools savedToolsCmd `cmd:"" group:"What code can use:" help:"Show and move the functions that code has saved for later sessions."`
-	Memory     memoryCmd     `cmd:"" group:"What code can use:" help:"Show and change what code has kept for later sessions."`
-	Image      imageCmd      `cmd:"" group:"What code can use:" help:"Get, load and remove the OCI images that code can run in."`
-	Sessions   sessionsCmd   `cmd:"" group:"What runs and has run:" help:"Show and manage sessions: of all your Sallyports, awake and asleep."`
-	Runs       runsCmd       `cmd:"" group:"What runs and has run:" help:"Show and manage runs on runpod and kaggle."`
-	Carbon     carbonCmd     `cmd:"" group:"What runs and has run:" help:"Energy and emissions of what runs: reports, estimates, metrics."`
-	Deploy     deployCmd     `cmd:"" group:"Workers:" help:"Put workers to work at a service."`
-	Worker     workerCmd     `cmd:"" group:"Workers:" help:"Work for a service's queue: run other people's jobs in sandboxes."`
-	Config     configCmd     `cmd:"" group:"Settings and help:" help:"Print the settings in force and where each came from."`
+	Tools      toolsCmd      `cmd:"" group:"What code can use:" help:"Search, show and approve the tools of all servers."`
+	SavedTools savedToolsCmd `cmd:"" group:"What code can use:" help:"Show, export and import the functions that code has saved for later sessions."`
+	Memory     memoryCmd     `cmd:"" group:"What code can use:" help:"Show and change the values that code has kept for later sessions."`
+	Image      imageCmd      `cmd:"" group:"What code can use:" help:"Pull, load, build and remove the OCI images that code can run in."`
+	Sessions   sessionsCmd   `cmd:"" group:"Sessions and runs:" help:"Show and manage sessions, running and suspended."`
+	Runs       runsCmd       `cmd:"" group:"Sessions and runs:" help:"Show and manage runs on runpod and kaggle."`
+	Carbon     carbonCmd     `cmd:"" group:"Sessions and runs:" help:"Report and estimate energy and emissions."`
+	Deploy     deployCmd     `cmd:"" group:"Workers:" help:"Deploy workers to a service."`
+	Worker     workerCmd     `cmd:"" group:"Workers:" help:"Take jobs from a service's queue and run them in sandboxes."`
+	State      stateCmd      `cmd:"" group:"Settings and help:" help:"Show what the state directory holds, and check it."`
+	Config     configCmd     `cmd:"" group:"Settings and help:" help:"Print the effective settings and where each comes from."`
 	Version    versionCmd    `cmd:"" group:"Settings and help:" help:"Print the version, as --version does."`
 	Help       helpCmd       `cmd:"" group:"Settings and help:" help:"Print the help of a command."`
 }
 
 // serveGrammar is the part of the grammar with which clients start Sallyport.
-// Putting the whole together takes as long as a fifth of a sandbox's start.
+// Building the whole grammar takes as long as a fifth of a sandbox's start.
 type serveGrammar struct {
 	globals
 
 	Serve serveCmd `cmd:""`
 }
 
-// exitError makes a command end with a status. A message, if any, has been
-// printed.
+// exitError makes a command exit with a status. A message, if any, has already
+// been printed.
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// app is what every command gets.
-type app struct {
+// ui is what every command gets: the terminal, the flags, and the App.
+// configure sets the App's settings and log.
+type ui struct {
+	*app.App
 	ctx     context.Context
-	env     environment
 	stdio   Stdio
 	grammar *globals
-	daemon  bool // other programs start the command, and keep its log
-
-	// These two are there once configure has been called.
-	settings *settings.Settings
-	log      *slog.Logger
-	images   *imageLibrary // nil until somebody needs it
+	daemon  bool // other programs start the command and keep its log
 }
 
 // Main runs the command line args (without the program's name) and returns the
@@ -114,7 +112,7 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 				return run(ctx, kctx, &g.globals, environ, stdio)
 			}
 		}
-		// What is wrong, or the help, is told with the whole at hand.
+		// Errors and help need the whole grammar.
 	}
 	var g grammar
 	exited := -1
@@ -127,9 +125,7 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 		printStart(stdio.Out)
 		return exitOK
 	}
-	if args[0] == "--version" { // no flag of every command: some have their own
-		args = append([]string{"version"}, args[1:]...)
-	}
+	args = withVersion(args, parser.Model.Node)
 	kctx, err := parser.Parse(args)
 	if exited >= 0 { // --help
 		return exited
@@ -144,12 +140,36 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 	return run(ctx, kctx, &g.globals, environ, stdio)
 }
 
+// withVersion turns --version before a command into the command version. It is
+// no flag of every command: some have their own.
+func withVersion(args []string, top *kong.Node) []string {
+	version, asked := []string{"version"}, false
+	for i := 0; i < len(args) && strings.HasPrefix(args[i], "-"); i++ {
+		if args[i] == "--version" {
+			asked = true
+			continue
+		}
+		version = append(version, args[i])
+		if i+1 < len(args) && slices.ContainsFunc(top.Flags, func(f *kong.Flag) bool { return args[i] == "--"+f.Name && !f.IsBool() }) {
+			i++
+			version = append(version, args[i])
+		}
+	}
+	if asked {
+		return version
+	}
+	return args
+}
+
 // run runs the command that was parsed.
 func run(ctx context.Context, kctx *kong.Context, flags *globals, environ []string, stdio Stdio) int {
-	a := &app{ctx: ctx, env: newEnvironment(environ), stdio: stdio, grammar: flags}
+	u := &ui{
+		App: &app.App{Env: app.NewEnvironment(environ), Version: readVersion().Version, Life: ctx},
+		ctx: ctx, stdio: stdio, grammar: flags,
+	}
 	command, _, _ := strings.Cut(kctx.Command(), " ")
-	a.daemon = command == "serve" || command == "worker"
-	err := kctx.Run(a)
+	u.daemon = command == "serve" || command == "worker"
+	err := kctx.Run(u)
 	var status exitError
 	var wrong *settings.Error
 	switch {
@@ -158,11 +178,11 @@ func run(ctx context.Context, kctx *kong.Context, flags *globals, environ []stri
 	case errors.As(err, &status):
 		return int(status)
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
-		fmt.Fprintln(stdio.Err, "sallyport: "+a.ending())
-		return int(a.interrupted())
+		fmt.Fprintln(stdio.Err, "sallyport: "+u.ending())
+		return int(u.interrupted())
 	}
-	// What a server said may be in it.
-	fmt.Fprintf(stdio.Err, "sallyport: %s\n", hidden.Escape(err.Error()))
+	// The error may contain what a server sent.
+	fmt.Fprintf(stdio.Err, "sallyport: %s\n", invisible.Escape(err.Error()))
 	switch {
 	case kctx.Selected() != nil && kctx.Selected().Name == "run":
 		return exitOurs
@@ -172,8 +192,8 @@ func run(ctx context.Context, kctx *kong.Context, flags *globals, environ []stri
 	return exitFailed
 }
 
-// commandOf is the command that a wrong command line was about, as far as it
-// can be told.
+// commandOf returns the command that an invalid command line names, if it is
+// known.
 func commandOf(err error) string {
 	var wrong *kong.ParseError
 	path := "sallyport"
@@ -198,7 +218,7 @@ func decodeSeconds(ctx *kong.DecodeContext, target reflect.Value) error {
 		return fmt.Errorf("%q: %w", text, err)
 	}
 	if d == 0 || strings.HasPrefix(text, "-") {
-		return fmt.Errorf("%q: a time greater than zero is needed", text)
+		return fmt.Errorf("%q: the duration must be greater than zero", text)
 	}
 	target.SetInt(int64(d))
 	return nil

@@ -3,7 +3,7 @@ package cli
 import (
 	"fmt"
 
-	"sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/settings"
 )
 
 type configCmd struct {
@@ -13,7 +13,7 @@ type configCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*configCmd) Help() string {
-	return `The output has the form of a configuration file, which ~/.config/sallyport/config.yaml can be made from. Later places win: defaults, that file, MCP_BRIDGE_… variables, SALLYPORT_… variables, flags. docs/CONFIGURATION.md describes every setting. Whatever is wrong is printed, with its place, and the exit status is 2.
+	return `The output is a valid configuration file: you can save it as ~/.config/sallyport/config.yaml. In increasing precedence, settings come from defaults, that file, MCP_BRIDGE_… variables, SALLYPORT_… variables, and flags. docs/CONFIGURATION.md describes every setting. Errors are printed with their location, and the exit status is 2.
 
 Examples:
   sallyport config
@@ -22,25 +22,25 @@ Examples:
 }
 
 // Run implements the command.
-func (c *configCmd) Run(a *app) error {
-	if err := a.configure(c.flags()...); err != nil {
+func (c *configCmd) Run(u *ui) error {
+	if err := u.loadSettings(c.flags()...); err != nil {
 		return err
 	}
-	file := a.settings.File()
+	file := u.Settings.File()
 	if c.JSON {
-		return a.printJSON(struct {
+		return u.printJSON(struct {
 			File     settings.File    `json:"file"`
 			Settings []settings.Entry `json:"settings"`
-		}{file, a.settings.Entries()})
+		}{file, u.Settings.Entries()})
 	}
 	switch {
 	case file.Path == "":
-		fmt.Fprintln(a.stdio.Out, "# There is no home directory, and so no configuration file.")
+		fmt.Fprintln(u.stdio.Out, "# No configuration file: there is no home directory.")
 	case file.Read:
-		fmt.Fprintf(a.stdio.Out, "# Configuration file: %q\n", file.Path)
+		fmt.Fprintf(u.stdio.Out, "# Configuration file: %q\n", file.Path)
 	default:
-		fmt.Fprintf(a.stdio.Out, "# Configuration file, not there: %q\n", file.Path)
+		fmt.Fprintf(u.stdio.Out, "# Configuration file, which does not exist: %q\n", file.Path)
 	}
-	_, err := fmt.Fprint(a.stdio.Out, a.settings.YAML())
+	_, err := fmt.Fprint(u.stdio.Out, u.Settings.YAML())
 	return err
 }

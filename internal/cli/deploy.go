@@ -6,19 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
-	"sallyport/internal/deploy"
-	"sallyport/internal/hidden"
-	"sallyport/internal/sandbox/runpod/rest"
-	"sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/batch/deploy"
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/settings"
 )
 
 type deployCmd struct {
-	RunPod deployRunPodCmd `cmd:"" name:"runpod" help:"Make, change or remove a RunPod serverless endpoint of Sallyport's worker."`
+	RunPod deployRunPodCmd `cmd:"" name:"runpod" help:"Create, change or remove a RunPod serverless endpoint that runs Sallyport's worker."`
 }
 
 type deployRunPodCmd struct {
@@ -28,23 +25,23 @@ type deployRunPodCmd struct {
 	CPU        *string  `help:"Kind of CPU, for workers without a GPU, such as cpu3c." name:"cpu" placeholder:"KIND"`
 	Disk       *string  `help:"Disk of each worker in GB (${deploy_runpod_disk})." placeholder:"GB"`
 	MinWorkers *string  `help:"Workers that always run and always cost (${deploy_runpod_minWorkers})." placeholder:"N"`
-	MaxWorkers *string  `help:"The most workers (${deploy_runpod_maxWorkers})." placeholder:"N"`
+	MaxWorkers *string  `help:"Maximum number of workers (${deploy_runpod_maxWorkers})." placeholder:"N"`
 	Idle       *string  `help:"How long a worker without a job is kept (${deploy_runpod_idleTimeout})." name:"idle-timeout" placeholder:"TIME"`
-	Timeout    *string  `help:"How long a job may run that does not say it (${deploy_runpod_timeout})." placeholder:"TIME"`
+	Timeout    *string  `help:"Time limit of a job that sets none (${deploy_runpod_timeout})." placeholder:"TIME"`
 	FlashBoot  *string  `help:"off, flashboot or priority_flashboot (${deploy_runpod_flashboot})." name:"flashboot" placeholder:"MODE"`
 	Registry   *string  `help:"RunPod's ID of the image registry's credentials." placeholder:"ID"`
 	DataCenter []string `help:"Data center that workers may be in; can be repeated (${deploy_runpod_dataCenters})." placeholder:"ID"`
-	Env        []string `help:"Variable of the workers' environment; can be repeated. What is secret belongs into RunPod's own secrets." sep:"none" placeholder:"NAME=VALUE"`
+	Env        []string `help:"Variable of the workers' environment; can be repeated. Put secrets into RunPod's own secrets instead." sep:"none" placeholder:"NAME=VALUE"`
 	Wait       *string  `help:"How long to wait for a worker (${deploy_runpod_wait})." placeholder:"TIME"`
 	NoWait     bool     `help:"Do not wait for a worker."`
-	DryRun     bool     `help:"Print the requests that would change something, and change nothing."`
+	DryRun     bool     `help:"Print the requests that would make changes, without making them."`
 	Destroy    bool     `help:"Remove the endpoint and its template."`
 	JSON       bool     `help:"Print JSON." name:"json"`
 }
 
 // Help implements kong's HelpProvider.
 func (*deployRunPodCmd) Help() string {
-	return `Looks for a template and an endpoint of the name, makes what is missing and changes what is otherwise: done again, it changes nothing. What 'sallyport deploy' has not made is left alone. The key is read from RUNPOD_API_KEY or the setting runpod.key. Workers cost money, those of --min-workers all the time.
+	return `Looks for a template and an endpoint with this name, creates what is missing and changes what differs; running it again changes nothing. It leaves alone what 'sallyport deploy' has not created. The key is read from RUNPOD_API_KEY or the setting runpod.key. Workers cost money, those of --min-workers all the time.
 
 Example:
   sallyport deploy runpod --image docker.io/you/sallyport-worker:1 --dry-run
@@ -53,36 +50,35 @@ Example:
 }
 
 // Run implements the command.
-func (c *deployRunPodCmd) Run(a *app) error {
-	if err := a.configure(c.flags()...); err != nil {
+func (c *deployRunPodCmd) Run(u *ui) error {
+	if err := u.configure(c.flags()...); err != nil {
 		return err
 	}
-	set := a.settings.Deploy
-	key, err := readSecret(a.ctx, "runpod.key", a.settings.RunPod.Key)
+	set := u.Settings.Deploy
+	d, err := u.Deployer(u.ctx)
 	if err != nil {
 		return err
 	}
-	api, err := rest.New(set.URL, key, "sallyport/"+readVersion().Version, &http.Client{})
-	if err != nil {
-		return err
-	}
-	d := &deploy.Deployer{API: api, DryRun: c.DryRun, Progress: escapingWriter{a.stdio.Err}}
+	d.DryRun, d.Progress = c.DryRun, escapingWriter{u.stdio.Err}
 	var out *deploy.Outcome
 	if c.Destroy {
-		out, err = d.Down(a.ctx, set.Name)
+		out, err = d.Down(u.ctx, set.Name)
 	} else {
 		var spec *deploy.Spec
-		if spec, err = c.spec(a); err != nil {
+		if spec, err = u.DeploySpec(c.Env); err != nil {
 			return err
 		}
-		out, err = d.Up(a.ctx, spec)
+		out, err = d.Up(u.ctx, spec)
 		if err == nil && !c.DryRun && !c.NoWait {
-			ctx, cancel := context.WithTimeout(a.ctx, set.Wait)
+			ctx, cancel := context.WithTimeout(u.ctx, set.Wait)
 			defer cancel()
-			out.Workers, err = d.Await(ctx, out.Endpoint, spec.Min)
+			meter := u.meter("workers of " + set.Name)
+			defer meter.end()
+			out.Workers, err = d.Await(ctx, out.Endpoint, spec.Min, func(status string) { meter.tell(status, 0, 0) })
+			meter.end()
 		}
 	}
-	if perr := c.print(a, out, set.Name); perr != nil {
+	if perr := c.print(u, out, set.Name); perr != nil {
 		return errors.Join(err, perr)
 	}
 	return err
@@ -110,61 +106,12 @@ func (c *deployRunPodCmd) flags() []settings.Flag {
 	return flags
 }
 
-var variableName = regexp.MustCompile(`\A[A-Za-z_][A-Za-z0-9_]*\z`)
-
-// spec is the endpoint that the settings describe.
-func (c *deployRunPodCmd) spec(a *app) (*deploy.Spec, error) {
-	set := a.settings.Deploy
-	s := &deploy.Spec{
-		Name: set.Name, Image: set.Image, Disk: set.Disk, Registry: set.Registry,
-		GPUs: set.GPUs, GPUCount: set.GPUCount, CPU: set.CPU, VCPUs: set.VCPUs, DataCenters: set.DataCenters,
-		Min: set.MinWorkers, Max: set.MaxWorkers, Idle: set.Idle, Timeout: set.Timeout, QueueDelay: set.QueueDelay,
-		FlashBoot: strings.ToUpper(set.FlashBoot),
-		Env: map[string]string{
-			// What the first RunPod server called it; the worker reads it.
-			"MAX_EXECUTION_TIME": fmt.Sprintf("%g", a.settings.RunPod.MaxExecutionTime.Seconds()),
-		},
-	}
-	// The kind that was asked for last counts: a flag before a file.
-	if s.CPU != "" && len(s.GPUs) > 0 {
-		layers := []settings.Layer{settings.LayerDefault, settings.LayerFile, settings.LayerEnvironment, settings.LayerFlag}
-		switch gpu, cpu := slices.Index(layers, a.settings.Origin("deploy.runpod.gpu").Layer), slices.Index(layers, a.settings.Origin("deploy.runpod.cpu").Layer); {
-		case gpu > cpu:
-			s.CPU = ""
-		case cpu > gpu:
-			s.GPUs = nil
-		}
-	}
-	switch {
-	case s.Image == "":
-		return nil, errors.New("no image: build deploy/runpod/Dockerfile, push it to a registry and name it with --image (docs/engines/runpod.md)")
-	case s.CPU != "" && len(s.GPUs) > 0:
-		return nil, errors.New("both a GPU and a kind of CPU are asked for: take one away")
-	case s.CPU == "" && len(s.GPUs) == 0:
-		s.GPUs = []string{"AMPERE_16", "AMPERE_24", "ADA_24"} // small ones
-	}
-	if s.Max < s.Min {
-		return nil, fmt.Errorf("at most %d workers, and %d at least: raise --max-workers", s.Max, s.Min)
-	}
-	for _, entry := range c.Env {
-		name, value, ok := strings.Cut(entry, "=")
-		if !ok || !variableName.MatchString(name) {
-			return nil, errors.New("--env: write NAME=VALUE")
-		}
-		if name == deploy.MarkVariable || strings.HasPrefix(name, "RUNPOD_") {
-			return nil, fmt.Errorf("--env %s: that variable is set already", name)
-		}
-		s.Env[name] = value
-	}
-	return s, nil
-}
-
-// escapingWriter is for what a service says, on a terminal.
+// escapingWriter escapes a service's messages for a terminal.
 type escapingWriter struct{ to io.Writer }
 
 func (e escapingWriter) Write(p []byte) (int, error) {
 	text, newline := strings.CutSuffix(string(p), "\n")
-	text = hidden.Escape(text)
+	text = invisible.Escape(text)
 	if newline {
 		text += "\n"
 	}
@@ -172,54 +119,29 @@ func (e escapingWriter) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// secretName is that of a variable whose value is not shown.
-var secretName = regexp.MustCompile(`(?i)key|token|secret|passw|credential`)
-
-// withoutSecrets is a step without the values of the environment that may be secret.
-func withoutSecrets(s deploy.Step) deploy.Step {
-	env, ok := s.Body["env"].(map[string]string)
-	if !ok {
-		return s
-	}
-	body := rest.Object{}
-	for k, v := range s.Body {
-		body[k] = v
-	}
-	masked := map[string]string{}
-	for k, v := range env {
-		if secretName.MatchString(k) && k != deploy.MarkVariable {
-			v = "***"
-		}
-		masked[k] = v
-	}
-	body["env"] = masked
-	s.Body = body
-	return s
-}
-
-// print tells what was done, or would be.
-func (c *deployRunPodCmd) print(a *app, out *deploy.Outcome, name string) error {
+// print reports what was done, or would be.
+func (c *deployRunPodCmd) print(u *ui, out *deploy.Outcome, name string) error {
 	if out == nil {
 		return nil
 	}
 	out.Steps = slices.Clone(out.Steps)
 	for i, s := range out.Steps {
-		out.Steps[i] = withoutSecrets(s)
+		out.Steps[i] = s.WithoutSecrets()
 	}
 	if c.JSON {
-		enc := json.NewEncoder(a.stdio.Out)
+		enc := json.NewEncoder(u.stdio.Out)
 		enc.SetIndent("", "  ")
 		return enc.Encode(out)
 	}
-	w := escapingWriter{a.stdio.Out}
+	w := escapingWriter{u.stdio.Out}
 	if c.DryRun {
 		if len(out.Steps) == 0 {
-			fmt.Fprintln(w, "Nothing would be changed.")
+			fmt.Fprintln(w, "Nothing would change.")
 		}
 		for _, s := range out.Steps {
-			fmt.Fprintf(a.stdio.Out, "%s %s\n", s.Method, hidden.Escape(s.Path))
+			fmt.Fprintf(u.stdio.Out, "%s %s\n", s.Method, invisible.Escape(s.Path))
 			if s.Body != nil {
-				enc := json.NewEncoder(a.stdio.Out)
+				enc := json.NewEncoder(u.stdio.Out)
 				enc.SetIndent("", "  ")
 				if err := enc.Encode(s.Body); err != nil {
 					return err
@@ -235,7 +157,7 @@ func (c *deployRunPodCmd) print(a *app, out *deploy.Outcome, name string) error 
 		fmt.Fprintf(w, "Removed %s.\n", name)
 	case out.Endpoint != "":
 		fmt.Fprintf(w, "Endpoint %s: %s\n", name, out.Endpoint)
-		fmt.Fprintf(w, "Use it: export RUNPOD_ENDPOINT_ID=%s; sallyport --set backends=runpod run --backend runpod FILE.py\n", out.Endpoint)
+		fmt.Fprintf(w, "Use it: export RUNPOD_ENDPOINT_ID=%s; sallyport --set batch.services=runpod run --batch runpod FILE.py\n", out.Endpoint)
 	}
 	return nil
 }

@@ -9,10 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"sallyport/internal/broker"
-	"sallyport/internal/hidden"
-	"sallyport/internal/policy"
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/app"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 type doctorCmd struct {
@@ -22,7 +23,7 @@ type doctorCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*doctorCmd) Help() string {
-	return `Starts a real sandbox, runs code in it, and says for each limit whether a kernel enforces it (hard), a watcher does (soft), or nothing does (absent). Exits with 1 when run_python cannot run here.
+	return `Starts a sandbox, runs code in it, and reports for each limit whether a kernel enforces it (hard), a watcher does (soft), or nothing does (absent). Exits with 1 if run_python cannot run here.
 
 Example:
   sallyport doctor
@@ -33,18 +34,18 @@ Example:
 type diagnosis struct {
 	Usable  bool        `json:"usable"`
 	Version versionInfo `json:"version"`
-	// Directories are where the program keeps its own files. Where one of them
+	// Directories are where the program keeps its own files. If one of them
 	// cannot be used, nothing else is examined.
-	Directories []directory     `json:"directories"`
+	Directories []app.Directory `json:"directories"`
 	Engine      *sandbox.Report `json:"engine,omitempty"`
-	// Choice says of each engine why it was chosen or not, where the setting
+	// Choice says for each engine why it was chosen or not, if the setting
 	// engine leaves it open.
-	Choice  []verdict     `json:"choice,omitempty"`
+	Choice  []app.Verdict `json:"choice,omitempty"`
 	Policy  string        `json:"policy"` // "ok", or what is missing
 	Trial   trial         `json:"trial"`
 	Servers serverSummary `json:"servers"`
-	// Elsewhere are the engines that code can be sent to.
-	Elsewhere []*sandbox.Report `json:"elsewhere,omitempty"`
+	// Services are the batch services that code can be sent to.
+	Services []*sandbox.Report `json:"batchServices,omitempty"`
 }
 
 // trial is the outcome of a real run.
@@ -62,62 +63,62 @@ type serverSummary struct {
 }
 
 // Run implements the command.
-func (c *doctorCmd) Run(a *app) error {
+func (c *doctorCmd) Run(u *ui) error {
 	d := diagnosis{Version: readVersion()}
-	if err := a.configure(c.flags()...); err != nil {
+	if err := u.loadSettings(c.flags()...); err != nil {
 		return err
 	}
 	var ok bool
-	if d.Directories, ok = a.tryDirectories(); !ok {
-		return c.report(a, &d) // nothing is started that would use them
+	if d.Directories, ok = u.TryDirectories(); !ok {
+		return c.report(u, &d) // nothing is started that would use them
 	}
-	sys, err := a.compose(&c.composeFlags)
+	sys, err := u.compose(&c.composeFlags)
 	if err != nil {
 		return err
 	}
-	defer sys.close()
-	a.awaitImage(sys)
-	ctx, cancel := context.WithTimeout(a.ctx, 2*time.Minute)
+	defer sys.Close()
+	u.awaitImage(sys)
+	ctx, cancel := context.WithTimeout(u.ctx, 2*time.Minute)
 	defer cancel()
 
-	d.Engine, err = sys.backend.Probe(ctx)
+	d.Engine, err = sys.Engine.Probe(ctx)
 	if err != nil {
-		return fmt.Errorf("examining the engine: %w", err)
+		return fmt.Errorf("probing the engine: %w", err)
 	}
-	if open, ok := sys.backend.(*choice); ok {
-		d.Choice = open.explain(ctx)
+	if open, ok := sys.Engine.(*app.Choice); ok {
+		d.Choice = open.Explain(ctx)
 	}
 	d.Policy = "ok"
 	if !d.Engine.Usable {
 		d.Policy = "not checked, because the engine cannot run"
-	} else if err := sys.policy.Check(d.Engine); err != nil {
-		d.Policy = err.Error()
-		var v *policy.Violation
-		if !errors.As(err, &v) {
-			return err
+	} else if verdict := sys.Gate.Decide(authz.Local("sallyport doctor"), authz.RunCode{Engine: d.Engine}); verdict.Effect != authz.Allow {
+		d.Policy = verdict.Reason.Error()
+		var v *authz.Violation
+		if !errors.As(verdict.Reason, &v) {
+			return verdict.Reason
 		}
 	}
 	if d.Engine.Usable && d.Policy == "ok" {
-		d.Trial = sys.tryOut(ctx)
+		d.Trial = tryOut(ctx, sys)
 	} else {
 		d.Trial.Skipped = true
 	}
-	d.Elsewhere = sys.elsewhere(ctx)
-	d.Servers = serverSummary{Count: len(sys.servers.Definitions()), Problems: sys.problems}
+	d.Services = sys.ProbeBatch(ctx)
+	d.Servers = serverSummary{Count: len(sys.Servers.Definitions()), Problems: sys.Problems}
 	d.Usable = d.Engine.Usable && d.Policy == "ok" && d.Trial.OK
-	return c.report(a, &d)
+	return c.report(u, &d)
 }
 
 // report prints a diagnosis.
-func (c *doctorCmd) report(a *app, d *diagnosis) error {
+func (c *doctorCmd) report(u *ui, d *diagnosis) error {
 	var err error
 	if c.JSON {
-		err = a.printJSON(d)
+		err = u.printJSON(d)
 	} else {
-		// Engines and images say some of it.
+		// Some of this comes from engines and images.
 		var text strings.Builder
 		d.print(&text)
-		_, err = io.WriteString(a.stdio.Out, hidden.Escape(text.String()))
+		_, err = io.WriteString(u.stdio.Out, invisible.Escape(text.String()))
 	}
 	if err == nil && !d.Usable {
 		err = exitError(exitFailed)
@@ -126,11 +127,11 @@ func (c *doctorCmd) report(a *app, d *diagnosis) error {
 }
 
 // tryOut runs code twice through everything that run_python uses.
-func (s *system) tryOut(ctx context.Context) trial {
+func tryOut(ctx context.Context, sys *app.System) trial {
 	var t trial
 	for i, out := range []*int64{&t.FirstMs, &t.NextMs} {
 		start := time.Now()
-		r := s.broker.Execute(ctx, broker.Request{Code: "print(6 * 7)", RequestID: "doctor"})
+		r := sys.Broker.Execute(ctx, broker.Request{Principal: authz.Local("sallyport doctor"), RequestID: "doctor", Submission: broker.Submission{Code: "print(6 * 7)"}})
 		*out = time.Since(start).Milliseconds()
 		if r.IsError() || len(r.Stdout) != 1 || r.Stdout[0] != "42" {
 			t.Error = fmt.Sprintf("run %d: %s", i+1, r.Text())
@@ -164,7 +165,7 @@ func (d *diagnosis) print(w io.Writer) {
 		fmt.Fprintln(w, "\nrun_python cannot run here.")
 		return
 	}
-	// An engine in which code does not run is not ok, whatever it says of itself.
+	// An engine that does not run code is not ok, whatever its report says.
 	failed := e.Usable && !d.Trial.OK && !d.Trial.Skipped
 	fmt.Fprintf(w, "%s  engine %s", mark(e.Usable && !failed), e.Backend)
 	if e.Usable {
@@ -174,8 +175,8 @@ func (d *diagnosis) print(w io.Writer) {
 		fmt.Fprint(w, ", but the trial run failed: see below")
 	}
 	fmt.Fprintln(w)
-	if e.Python != "" {
-		fmt.Fprintf(w, "      Python in the sandbox: %s\n", e.Python)
+	if e.Runtime != "" {
+		fmt.Fprintf(w, "      Python in the sandbox: %s\n", e.Runtime)
 	}
 	for _, v := range d.Choice {
 		word := "not chosen"
@@ -214,8 +215,8 @@ func (d *diagnosis) print(w io.Writer) {
 		fmt.Fprintf(w, "warn  %s\n", p)
 	}
 	printFindings(w, e.Findings)
-	for _, e := range d.Elsewhere {
-		fmt.Fprintf(w, "\n%s  engine %s, elsewhere", mark(e.Usable), e.Backend)
+	for _, e := range d.Services {
+		fmt.Fprintf(w, "\n%s  batch service %s", mark(e.Usable), e.Backend)
 		if e.Usable && e.Isolation != sandbox.NoIsolation {
 			fmt.Fprintf(w, ": isolation by %s", e.Isolation)
 		}

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 // An engine counts as ok only where the trial run succeeded in it.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"sallyport/internal/hidden"
-	"sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/settings"
 )
 
 func newParser(g *grammar, stdio Stdio, exit func(int)) (*kong.Kong, error) {
@@ -31,7 +31,7 @@ func newParser(g *grammar, stdio Stdio, exit func(int)) (*kong.Kong, error) {
 // changes the model, so nothing can be parsed with it afterwards.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	if node := ctx.Selected(); node != nil {
-		node.Group = nil // it is for the list of all commands
+		node.Group = nil // groups are for the list of all commands
 		for up := node.Parent; up != nil; up = up.Parent {
 			node.Flags = append(node.Flags, up.Flags...)
 			up.Flags, up.Group = nil, nil
@@ -58,7 +58,7 @@ Run a program:        %[1]s run -c "print(6 * 7)"
 `, name, path)
 }
 
-// identical reports whether two paths lead to one file.
+// identical reports whether two paths name the same file.
 func identical(a, b string) bool {
 	x, errX := os.Stat(a)
 	y, errY := os.Stat(b)
@@ -71,7 +71,7 @@ type helpCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*helpCmd) Help() string {
-	return `Prints what --help after the command prints; without a command, the list of all commands.
+	return `Prints the same as --help after the command. Without a command, lists all commands.
 
 Examples:
   sallyport help
@@ -80,7 +80,7 @@ Examples:
 }
 
 // Run implements the command.
-func (c *helpCmd) Run(a *app, kctx *kong.Context) error {
+func (c *helpCmd) Run(u *ui, kctx *kong.Context) error {
 	node := kctx.Model.Node
 	var path []string
 	for _, word := range c.Command {
@@ -93,7 +93,7 @@ func (c *helpCmd) Run(a *app, kctx *kong.Context) error {
 			}
 		}
 		if next == nil {
-			return c.unknown(a, path, word, names)
+			return c.unknown(u, path, word, names)
 		}
 		node, path = next, append(path, next.Name)
 	}
@@ -105,13 +105,13 @@ func (c *helpCmd) Run(a *app, kctx *kong.Context) error {
 }
 
 // unknown reports that a command has no such subcommand.
-func (*helpCmd) unknown(a *app, path []string, word string, names []string) error {
+func (*helpCmd) unknown(u *ui, path []string, word string, names []string) error {
 	before := strings.Join(append([]string{"sallyport"}, path...), " ")
-	text := fmt.Sprintf("there is no command '%s %s'", before, hidden.Line(word))
+	text := fmt.Sprintf("there is no command '%s %s'", before, invisible.Line(word))
 	if near, ok := settings.Nearest(word, names, "-"); ok {
 		text += fmt.Sprintf("; did you mean '%s %s'?", before, near)
 	}
-	fmt.Fprintf(a.stdio.Err, "sallyport: %s\nTry '%s --help'.\n", text, before)
+	fmt.Fprintf(u.stdio.Err, "sallyport: %s\nTry '%s --help'.\n", text, before)
 	return exitError(exitUsage)
 }
 
@@ -173,7 +173,7 @@ func (*workerCmd) Help() string {
 
 // Help implements kong's HelpProvider.
 func (*memoryCmd) Help() string {
-	return `Without a subcommand, lists what is kept.
+	return `Without a subcommand, lists the values.
 
 Examples:
   sallyport memory

@@ -12,18 +12,18 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"sallyport/internal/image"
-	"sallyport/internal/image/archive"
-	"sallyport/internal/image/flatten"
+	"github.com/sallyport/sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/image/archive"
+	"github.com/sallyport/sallyport/internal/image/flatten"
 )
 
 type imageCmd struct {
-	List   imageListCmd   `cmd:"" default:"withargs" help:"List the images that are here."`
-	Pull   imagePullCmd   `cmd:"" help:"Get images from their registries."`
-	Load   imageLoadCmd   `cmd:"" help:"Take images from an archive or a directory."`
-	Build  imageBuildCmd  `cmd:"" help:"Make an image of a base and Python packages."`
-	Remove imageRemoveCmd `cmd:"" name:"rm" help:"Remove names of images, and what nobody needs then."`
-	Prune  imagePruneCmd  `cmd:"" help:"Remove what no name leads to and nobody uses."`
+	List   imageListCmd   `cmd:"" default:"withargs" help:"List the local images."`
+	Pull   imagePullCmd   `cmd:"" help:"Pull images from their registries."`
+	Load   imageLoadCmd   `cmd:"" help:"Load images from an archive or a directory."`
+	Build  imageBuildCmd  `cmd:"" help:"Build an image from a base and Python packages."`
+	Remove imageRemoveCmd `cmd:"" name:"rm" help:"Remove images."`
+	Prune  imagePruneCmd  `cmd:"" help:"Remove unused images that have no name."`
 }
 
 // shownImage is an image in a list.
@@ -50,7 +50,7 @@ type imageListCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*imageListCmd) Help() string {
-	return `Images are for the embedded gVisor, which needs no container engine. The setting image (SALLYPORT_IMAGE, MCP_BRIDGE_IMAGE) names the one that code runs in.
+	return `These images are for the embedded gVisor, which needs no container engine. The setting image (SALLYPORT_IMAGE, MCP_BRIDGE_IMAGE) selects the one that code runs in.
 
 Example:
   sallyport image list
@@ -58,11 +58,11 @@ Example:
 }
 
 // Run implements the command.
-func (c *imageListCmd) Run(a *app) error {
-	if err := a.configure(); err != nil {
+func (c *imageListCmd) Run(u *ui) error {
+	if err := u.configure(); err != nil {
 		return err
 	}
-	store := a.imageStore()
+	store := u.ImageStore()
 	records, problems := store.Records()
 	list := []shownImage{}
 	for _, r := range records {
@@ -73,12 +73,12 @@ func (c *imageListCmd) Run(a *app) error {
 		list = append(list, imageShown(r, in))
 	}
 	if c.JSON {
-		err := a.printJSON(struct {
+		err := u.printJSON(struct {
 			Images []shownImage `json:"images"`
 		}{list})
 		return errors.Join(err, problems)
 	}
-	w := tabwriter.NewWriter(a.stdio.Out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(u.stdio.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tID\tPYTHON\tSIZE\tFROM\tSINCE")
 	for _, s := range list {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.0f MB\t%s\t%s\n", printable(s.Name), shortID(s.ID), cmp.Or(s.Python, "none"),
@@ -87,7 +87,7 @@ func (c *imageListCmd) Run(a *app) error {
 	return errors.Join(w.Flush(), problems)
 }
 
-// shortID is enough of an ID for a person.
+// shortID shortens an ID for people.
 func shortID(id string) string {
 	id = strings.TrimPrefix(id, "sha256:")
 	return id[:min(12, len(id))]
@@ -95,12 +95,12 @@ func shortID(id string) string {
 
 type imagePullCmd struct {
 	Names []string `arg:"" help:"Images, by tag or digest."`
-	JSON  bool     `help:"Print what has arrived as JSON." name:"json"`
+	JSON  bool     `help:"Print the pulled images as JSON." name:"json"`
 }
 
 // Help implements kong's HelpProvider.
 func (*imagePullCmd) Help() string {
-	return `Gets each image for this machine's processor, checks the digest of everything, and unpacks it. No container engine is needed, and nothing of the image is run. Credentials come from REGISTRY_AUTH_FILE and the files of podman login and docker login, credential helpers included. The name then leads to what has arrived until it is pulled again. Ctrl-C leaves nothing half.
+	return `Pulls each image for this machine's processor, verifies all digests, and unpacks it. No container engine is needed, and nothing in the image is run. Credentials come from REGISTRY_AUTH_FILE and the files of podman login and docker login, credential helpers included. The name refers to this version until it is pulled again. Ctrl-C leaves no partial image.
 
 Examples:
   sallyport image pull python:3.13-slim
@@ -109,11 +109,11 @@ Examples:
 }
 
 // Run implements the command.
-func (c *imagePullCmd) Run(a *app) error {
-	if err := a.configure(); err != nil {
+func (c *imagePullCmd) Run(u *ui) error {
+	if err := u.configure(); err != nil {
 		return err
 	}
-	store := a.imageStore()
+	store := u.ImageStore()
 	list := []shownImage{}
 	var errs []error
 	for _, text := range c.Names {
@@ -122,40 +122,40 @@ func (c *imagePullCmd) Run(a *app) error {
 			errs = append(errs, err)
 			continue
 		}
-		meter := a.meter(n.Full)
-		root, record, err := a.pull(a.ctx, store, n, meter.tell)
+		meter := u.meter(n.Full)
+		root, record, err := u.PullImage(u.ctx, store, n, meter.tell)
 		meter.end()
-		if a.ctx.Err() != nil {
-			return a.interrupted()
+		if u.ctx.Err() != nil {
+			return u.interrupted()
 		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		list = append(list, a.arrived(record, root, c.JSON))
+		list = append(list, u.arrived(record, root, c.JSON))
 	}
-	return errors.Join(append(errs, a.printImages(list, c.JSON))...)
+	return errors.Join(append(errs, u.printImages(list, c.JSON))...)
 }
 
-// arrived says what is new in the store.
-func (a *app) arrived(r image.Record, root *image.Root, quiet bool) shownImage {
+// arrived reports what is new in the store.
+func (u *ui) arrived(r image.Record, root *image.Root, quiet bool) shownImage {
 	defer root.Release()
 	s := imageShown(r, root.Info)
 	if !quiet {
-		fmt.Fprintf(a.stdio.Out, "%s\n  id      %s\n", printable(r.Name), r.ID)
+		fmt.Fprintf(u.stdio.Out, "%s\n  id      %s\n", printable(r.Name), r.ID)
 		if r.Digest != "" {
-			fmt.Fprintf(a.stdio.Out, "  digest  %s\n", r.Digest)
+			fmt.Fprintf(u.stdio.Out, "  digest  %s\n", r.Digest)
 		}
-		fmt.Fprintf(a.stdio.Out, "  size    %.1f MB\n", float64(s.Bytes)/1e6)
+		fmt.Fprintf(u.stdio.Out, "  size    %.1f MB\n", float64(s.Bytes)/1e6)
 		if root.Python != nil {
-			fmt.Fprintf(a.stdio.Out, "  python  %s (%s)\n", root.Python, printable(root.Python.Path))
+			fmt.Fprintf(u.stdio.Out, "  python  %s (%s)\n", root.Python, printable(root.Python.Path))
 		}
 	}
 	if len(root.Dropped) > 0 {
-		fmt.Fprintf(a.stdio.Err, "sallyport: %s: left out, because a sandbox has no use for it: %s\n", printable(r.Name), counted(root.Dropped))
+		fmt.Fprintf(u.stdio.Err, "sallyport: %s: not unpacked, because a sandbox cannot use it: %s\n", printable(r.Name), counted(root.Dropped))
 	}
 	if root.Python == nil {
-		fmt.Fprintf(a.stdio.Err, "sallyport: %s: no code can run in it: %s\n", printable(r.Name), printable(root.Trouble))
+		fmt.Fprintf(u.stdio.Err, "sallyport: %s: code cannot run in this image: %s\n", printable(r.Name), printable(root.Trouble))
 	}
 	return s
 }
@@ -168,24 +168,24 @@ func counted(what map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-func (a *app) printImages(list []shownImage, asJSON bool) error {
+func (u *ui) printImages(list []shownImage, asJSON bool) error {
 	if !asJSON {
 		return nil
 	}
-	return a.printJSON(struct {
+	return u.printJSON(struct {
 		Images []shownImage `json:"images"`
 	}{list})
 }
 
 type imageLoadCmd struct {
 	File string `arg:"" help:"An archive of docker save or podman save, an OCI archive or layout directory, or the tar archive of a root file system; - for standard input."`
-	Tag  string `help:"Name for the image; needed where the archive has none. An archive with several images keeps their names." short:"t" placeholder:"NAME"`
-	JSON bool   `help:"Print what was loaded as JSON." name:"json"`
+	Tag  string `help:"Name for the image; required if the archive has none. The images of an archive with several keep their names." short:"t" placeholder:"NAME"`
+	JSON bool   `help:"Print the loaded images as JSON." name:"json"`
 }
 
 // Help implements kong's HelpProvider.
 func (*imageLoadCmd) Help() string {
-	return `Archives may be compressed with gzip or zstd. Digests are checked where there are any. A name without a registry given with --tag becomes localhost/NAME, which no registry has, and is found without that too.
+	return `Archives may be compressed with gzip or zstd. Digests are verified if the archive has them. A --tag without a registry becomes localhost/NAME, which no registry has; the image can also be used as NAME.
 
 Examples:
   docker save team/tools | sallyport image load -
@@ -194,8 +194,8 @@ Examples:
 }
 
 // Run implements the command.
-func (c *imageLoadCmd) Run(a *app) error {
-	if err := a.configure(); err != nil {
+func (c *imageLoadCmd) Run(u *ui) error {
+	if err := u.configure(); err != nil {
 		return err
 	}
 	var tag image.Name
@@ -206,7 +206,7 @@ func (c *imageLoadCmd) Run(a *app) error {
 		}
 		tag = n.Here()
 	}
-	store := a.imageStore()
+	store := u.ImageStore()
 	dir, remove, err := store.Scratch()
 	if err != nil {
 		return err
@@ -215,16 +215,16 @@ func (c *imageLoadCmd) Run(a *app) error {
 	file := c.File
 	if file == "-" {
 		file = filepath.Join(dir, "standard-input.tar")
-		if err := spool(a, file, store.Limits()); err != nil {
-			return interrupted(a, fmt.Errorf("reading standard input: %w", err))
+		if err := spool(u, file, store.Limits()); err != nil {
+			return interrupted(u, fmt.Errorf("reading standard input: %w", err))
 		}
 	}
-	found, err := archive.Read(a.ctx, file, dir, store.Limits())
+	found, err := archive.Read(u.ctx, file, dir, store.Limits())
 	if err != nil {
-		return interrupted(a, err)
+		return interrupted(u, err)
 	}
 	if c.Tag != "" && len(found) > 1 {
-		return fmt.Errorf("%s has %d images: load it without --tag", c.File, len(found))
+		return fmt.Errorf("%s contains %d images: load it without --tag", c.File, len(found))
 	}
 	list := []shownImage{}
 	room := store.Limits().Room() // images of one archive can share their layers
@@ -233,16 +233,16 @@ func (c *imageLoadCmd) Run(a *app) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.File, err)
 		}
-		meter := a.meter(names[0].Full)
-		root, err := store.Add(a.ctx, img.Content, func(done, total int64) { meter.tell("unpacking", done, total) })
+		meter := u.meter(names[0].Full)
+		root, err := store.Add(u.ctx, img.Content, func(done, total int64) { meter.tell("unpacking", done, total) })
 		meter.end()
 		if err != nil {
-			return interrupted(a, fmt.Errorf("%s: %w", c.File, err))
+			return interrupted(u, fmt.Errorf("%s: %w", c.File, err))
 		}
 		if err := room.Take(root.Bytes); err != nil {
 			id := root.ID
 			root.Release()
-			_, pruned := store.Prune(id, a.bound)
+			_, pruned := store.Prune(id, u.NeedsImage)
 			return errors.Join(fmt.Errorf("%s: %w", c.File, err), pruned)
 		}
 		for i, n := range names {
@@ -252,14 +252,14 @@ func (c *imageLoadCmd) Run(a *app) error {
 				return err
 			}
 			if i == len(names)-1 {
-				list = append(list, a.arrived(r, root, c.JSON))
+				list = append(list, u.arrived(r, root, c.JSON))
 			}
 		}
 	}
-	return a.printImages(list, c.JSON)
+	return u.printImages(list, c.JSON)
 }
 
-// namesOf are the names for an image of an archive.
+// namesOf returns the names for an image of an archive.
 func namesOf(img archive.Image, tag image.Name) ([]image.Name, error) {
 	if tag.Full != "" {
 		return []image.Name{tag}, nil
@@ -273,52 +273,53 @@ func namesOf(img archive.Image, tag image.Name) ([]image.Name, error) {
 		names = append(names, n)
 	}
 	if len(names) == 0 {
-		return nil, errors.New("it names no image: give it a name with --tag NAME")
+		return nil, errors.New("the archive has no image name: give one with --tag NAME")
 	}
 	return names, nil
 }
 
 // spool writes standard input to a file.
-func spool(a *app, file string, limits flatten.Limits) error {
+func spool(u *ui, file string, limits flatten.Limits) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	copied := make(chan error, 1)
 	go func() {
-		_, err := io.Copy(f, limits.Room().Reader(a.stdio.In))
+		_, err := io.Copy(f, limits.Room().Reader(u.stdio.In))
 		copied <- err
 	}()
 	select {
 	case err = <-copied:
-	case <-a.ctx.Done():
-		err = a.ctx.Err() // whoever writes to us may never end
+	case <-u.ctx.Done():
+		err = u.ctx.Err() // the writer may never finish
 	}
 	return errors.Join(err, f.Close())
 }
 
-// interrupted is the error of a command, or that Ctrl-C ended it.
-func interrupted(a *app, err error) error {
-	if err != nil && a.ctx.Err() != nil {
-		return a.interrupted()
+// interrupted returns a command's error, or the one for Ctrl-C if that ended
+// it.
+func interrupted(u *ui, err error) error {
+	if err != nil && u.ctx.Err() != nil {
+		return u.interrupted()
 	}
 	return err
 }
 
 type imageRemoveCmd struct {
 	Names []string `arg:"" help:"Names or IDs of images."`
-	JSON  bool     `help:"Print what became of them as JSON." name:"json"`
+	JSON  bool     `help:"Print the result as JSON." name:"json"`
 }
 
 // Help implements kong's HelpProvider.
 func (*imageRemoveCmd) Help() string {
-	return `The files of an image go with its last name, unless a Sallyport uses them or a session that sleeps needs them: then 'sallyport image prune' removes them later.
+	return `The files of an image are removed with its last name, unless a Sallyport process uses them or a suspended session needs them: then 'sallyport image prune' removes them later.
 
 Example:
   sallyport image rm python:3.12-slim`
 }
 
-// removedImage says what became of an image's files.
+// removedImage says what happened to an image's files.
 type removedImage struct {
 	Name  string `json:"name,omitempty"`
 	ID    string `json:"id"`
@@ -327,11 +328,11 @@ type removedImage struct {
 }
 
 // Run implements the command.
-func (c *imageRemoveCmd) Run(a *app) error {
-	if err := a.configure(); err != nil {
+func (c *imageRemoveCmd) Run(u *ui) error {
+	if err := u.configure(); err != nil {
 		return err
 	}
-	store := a.imageStore()
+	store := u.ImageStore()
 	out := []removedImage{}
 	var errs []error
 	for _, text := range c.Names {
@@ -343,7 +344,7 @@ func (c *imageRemoveCmd) Run(a *app) error {
 			errs = append(errs, err)
 			continue
 		}
-		removed, err := store.Prune(r.ID, a.bound)
+		removed, err := store.Prune(r.ID, u.NeedsImage)
 		errs = append(errs, err)
 		one := removedImage{Name: r.Name, ID: r.ID}
 		for _, d := range removed {
@@ -351,11 +352,11 @@ func (c *imageRemoveCmd) Run(a *app) error {
 		}
 		out = append(out, one)
 		if !c.JSON {
-			fmt.Fprintf(a.stdio.Err, "%s is removed%s.\n", printable(r.Name), ending(one))
+			fmt.Fprintf(u.stdio.Err, "%s is removed%s.\n", printable(r.Name), ending(one))
 		}
 	}
 	if c.JSON {
-		errs = append(errs, a.printJSON(struct {
+		errs = append(errs, u.printJSON(struct {
 			Removed []removedImage `json:"removed"`
 		}{out}))
 	}
@@ -364,29 +365,29 @@ func (c *imageRemoveCmd) Run(a *app) error {
 
 func ending(r removedImage) string {
 	if r.Kept != "" {
-		return "; its files stay: " + r.Kept
+		return "; its files are kept: " + r.Kept
 	}
-	return fmt.Sprintf(", %.1f MB are free", float64(r.Bytes)/1e6)
+	return fmt.Sprintf(", %.1f MB freed", float64(r.Bytes)/1e6)
 }
 
 type imagePruneCmd struct {
-	JSON bool `help:"Print what became of them as JSON." name:"json"`
+	JSON bool `help:"Print the result as JSON." name:"json"`
 }
 
 // Help implements kong's HelpProvider.
 func (*imagePruneCmd) Help() string {
-	return `Removes what an image left that was pulled or built again, and what a crash left. Nothing goes that a name leads to, that a Sallyport uses, or that a session that sleeps needs.
+	return `Removes earlier versions of images that were pulled or built again, and the leftovers of a crash. Images that have a name, that a Sallyport process uses, or that a suspended session needs stay.
 
 Example:
   sallyport image prune`
 }
 
 // Run implements the command.
-func (c *imagePruneCmd) Run(a *app) error {
-	if err := a.configure(); err != nil {
+func (c *imagePruneCmd) Run(u *ui) error {
+	if err := u.configure(); err != nil {
 		return err
 	}
-	removed, err := a.imageStore().Prune("", a.bound)
+	removed, err := u.ImageStore().Prune("", u.NeedsImage)
 	out := []removedImage{}
 	var free int64
 	for _, r := range removed {
@@ -396,14 +397,14 @@ func (c *imagePruneCmd) Run(a *app) error {
 		free += r.Bytes
 		out = append(out, removedImage{ID: r.ID, Bytes: r.Bytes, Kept: r.Kept})
 		if !c.JSON {
-			fmt.Fprintf(a.stdio.Err, "%s%s.\n", shortID(r.ID), map[bool]string{true: " stays: " + r.Kept, false: " is removed"}[r.Kept != ""])
+			fmt.Fprintf(u.stdio.Err, "%s%s.\n", shortID(r.ID), map[bool]string{true: " stays: " + r.Kept, false: " is removed"}[r.Kept != ""])
 		}
 	}
 	if c.JSON {
-		return errors.Join(err, a.printJSON(struct {
+		return errors.Join(err, u.printJSON(struct {
 			Removed []removedImage `json:"removed"`
 		}{out}))
 	}
-	fmt.Fprintf(a.stdio.Err, "%.1f MB are free.\n", float64(free)/1e6)
+	fmt.Fprintf(u.stdio.Err, "%.1f MB freed.\n", float64(free)/1e6)
 	return err
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"sallyport/internal/image/flatten"
+	"github.com/sallyport/sallyport/internal/image/flatten"
 )
 
 // condition knows what a script may ask for: pip is a Python with pip, root is

@@ -184,7 +184,7 @@ func TestDefinitionsChangeUnderARunningServer(t *testing.T) {
 	s.want(s.run(`runtime.find_servers("two")[0]["state"]`), "ready")
 	s.write(".cursor/mcp.json", `{"mcpServers": {"two": {"command": "python3", "disabled": true}}}`)
 	settled()
-	s.want(s.run(`1`, "two"), "is disabled (the user can switch it on: sallyport servers enable two)")
+	s.want(s.run(`1`, "two"), "is disabled (the user can enable it: sallyport servers enable two)")
 	if err := os.Remove(filepath.Join(s.home, "MCPs/one.json")); err != nil {
 		t.Fatal(err)
 	}

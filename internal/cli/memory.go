@@ -6,37 +6,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"text/tabwriter"
-	"unicode"
 
-	"sallyport/internal/memory"
-	"sallyport/internal/settings"
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/memory"
+	"github.com/sallyport/sallyport/internal/store/keyed"
 )
 
-// memoryOf is the memory that the settings describe.
-func memoryOf(set *settings.Settings) *memory.Store {
-	return memory.Open(state.At(set.StateDir).Sub("memory"), memory.Limits{
-		Value: set.Memory.MaxValue, Keys: set.Memory.MaxKeys, Total: set.Memory.MaxTotal,
-	})
-}
-
 type memoryCmd struct {
-	List   memoryListCmd   `cmd:"" default:"withargs" help:"List what code has kept for later sessions."`
+	List   memoryListCmd   `cmd:"" default:"withargs" help:"List the values that code has kept for later sessions."`
 	Get    memoryGetCmd    `cmd:"" help:"Print a value."`
-	Set    memorySetCmd    `cmd:"" help:"Keep a value."`
+	Set    memorySetCmd    `cmd:"" help:"Set a value."`
 	Remove memoryRemoveCmd `cmd:"" name:"rm" help:"Remove values."`
-	Export memoryExportCmd `cmd:"" help:"Print everything as one JSON document."`
+	Export memoryExportCmd `cmd:"" help:"Print all values as one JSON document."`
 }
 
-// memory returns the memory of the settings in force.
-func (a *app) memory() (*memory.Store, error) {
-	if err := a.configure(); err != nil {
+// memory returns the store of memories, as the settings say.
+func (u *ui) memory() (*memory.Store, error) {
+	if err := u.configure(); err != nil {
 		return nil, err
 	}
-	return memoryOf(a.settings), nil
+	return u.Memory(), nil
 }
 
 type memoryListCmd struct {
@@ -45,7 +34,7 @@ type memoryListCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*memoryListCmd) Help() string {
-	return `Each value is a JSON file of its own in the folder memory of the state directory ('sallyport config' names it as stateDir), and can be read and edited there.
+	return `Each value is a JSON file in the directory memory of the state directory ('sallyport config' prints it as stateDir), where you can read and edit it.
 
 Example:
   sallyport memory list
@@ -53,8 +42,8 @@ Example:
 }
 
 // Run implements the command.
-func (c *memoryListCmd) Run(a *app) error {
-	kept, err := a.memory()
+func (c *memoryListCmd) Run(u *ui) error {
+	kept, err := u.memory()
 	if err != nil {
 		return err
 	}
@@ -63,15 +52,15 @@ func (c *memoryListCmd) Run(a *app) error {
 		return err
 	}
 	if c.JSON {
-		return a.printJSON(struct {
+		return u.printJSON(struct {
 			Memories []memory.Item `json:"memories"`
 		}{items})
 	}
 	if len(items) == 0 {
-		fmt.Fprintln(a.stdio.Out, "Nothing is kept. Code keeps values with save_memory(key, value).")
+		fmt.Fprintln(u.stdio.Out, "No values are kept. Code keeps values with save_memory(key, value).")
 		return nil
 	}
-	w := tabwriter.NewWriter(a.stdio.Out, 0, 4, 2, ' ', 0)
+	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "KEY\tUPDATED\tMETADATA")
 	for _, i := range items {
 		updated, metadata := printable(i.UpdatedAt), string(i.Metadata)
@@ -86,40 +75,14 @@ func (c *memoryListCmd) Run(a *app) error {
 	return w.Flush()
 }
 
-// printable is a text of code's as a terminal can show it: quoted, if there is
-// in it what moves the cursor.
-func printable(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(s)
-	}
-	return s
-}
-
-// movesCursor says whether a text of several lines does more to a terminal than
-// lines do.
-func movesCursor(text string) bool {
-	return strings.ContainsFunc(text, func(r rune) bool {
-		return unicode.Is(unicode.Cc, r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r)
-	})
-}
-
-// oneLine is a JSON text on one line.
-func oneLine(raw string) string {
-	var b bytes.Buffer
-	if json.Compact(&b, []byte(raw)) != nil {
-		return raw
-	}
-	return b.String()
-}
-
 type memoryGetCmd struct {
 	Key  string `arg:"" help:"The key."`
-	JSON bool   `help:"Print everything that is kept with it as JSON: key, value, metadata, times." name:"json"`
+	JSON bool   `help:"Print the whole entry as JSON: key, value, metadata, times." name:"json"`
 }
 
 // Help implements kong's HelpProvider.
 func (*memoryGetCmd) Help() string {
-	return `A text is printed as it is, unless there are control characters in it; any other value as JSON.
+	return `A string is printed as it is, unless it contains control characters; any other value is printed as JSON.
 
 Example:
   sallyport memory get project_notes
@@ -127,8 +90,8 @@ Example:
 }
 
 // Run implements the command.
-func (c *memoryGetCmd) Run(a *app) error {
-	kept, err := a.memory()
+func (c *memoryGetCmd) Run(u *ui) error {
+	kept, err := u.memory()
 	if err != nil {
 		return err
 	}
@@ -137,25 +100,25 @@ func (c *memoryGetCmd) Run(a *app) error {
 		return aboutKey(c.Key, err)
 	}
 	if c.JSON {
-		return a.printJSON(e)
+		return u.printJSON(e)
 	}
 	var text string
 	if e.Value[0] == '"' && json.Unmarshal(e.Value, &text) == nil && !movesCursor(text) {
-		_, err = fmt.Fprintln(a.stdio.Out, text)
+		_, err = fmt.Fprintln(u.stdio.Out, text)
 		return err
 	}
 	var b bytes.Buffer
 	if err := json.Indent(&b, e.Value, "", "  "); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(a.stdio.Out, plainJSON(b.String()))
+	_, err = fmt.Fprintln(u.stdio.Out, plainJSON(b.String()))
 	return err
 }
 
-// aboutKey says which key an error is about.
+// aboutKey adds the key to an error.
 func aboutKey(key string, err error) error {
-	if errors.Is(err, memory.ErrMissing) {
-		return fmt.Errorf("nothing is kept under %q; 'sallyport memory list' shows what is", key)
+	if errors.Is(err, keyed.ErrMissing) {
+		return fmt.Errorf("no value under %q; 'sallyport memory list' lists the keys", key)
 	}
 	return fmt.Errorf("%q: %w", key, err)
 }
@@ -163,8 +126,8 @@ func aboutKey(key string, err error) error {
 type memorySetCmd struct {
 	Key      string  `arg:"" help:"The key."`
 	Value    string  `arg:"" help:"The value as JSON, or - to read it from standard input."`
-	Text     bool    `help:"The value is a text, not JSON." short:"t"`
-	Metadata *string `help:"An object as JSON; without it the metadata stay." placeholder:"JSON"`
+	Text     bool    `help:"The value is plain text, not JSON." short:"t"`
+	Metadata *string `help:"Metadata, as a JSON object; without it, the metadata is unchanged." placeholder:"JSON"`
 }
 
 // Help implements kong's HelpProvider.
@@ -176,14 +139,14 @@ func (*memorySetCmd) Help() string {
 }
 
 // Run implements the command.
-func (c *memorySetCmd) Run(a *app) error {
-	kept, err := a.memory()
+func (c *memorySetCmd) Run(u *ui) error {
+	kept, err := u.memory()
 	if err != nil {
 		return err
 	}
 	value := []byte(c.Value)
 	if c.Value == "-" {
-		if value, err = io.ReadAll(io.LimitReader(a.stdio.In, memory.MaxFile)); err != nil {
+		if value, err = io.ReadAll(io.LimitReader(u.stdio.In, keyed.MaxFile)); err != nil {
 			return err
 		}
 	}
@@ -193,7 +156,7 @@ func (c *memorySetCmd) Run(a *app) error {
 		}
 	}
 	if !json.Valid(value) {
-		return fmt.Errorf("the value is not JSON; write --text where it is a text")
+		return fmt.Errorf("the value is not JSON; use --text for plain text")
 	}
 	if c.Metadata != nil {
 		_, err = kept.Put(c.Key, value, json.RawMessage(*c.Metadata))
@@ -206,18 +169,18 @@ func (c *memorySetCmd) Run(a *app) error {
 	return nil
 }
 
-// replace keeps a value and leaves its metadata.
+// replace replaces a value but keeps its metadata.
 func replace(kept *memory.Store, key string, value json.RawMessage) error {
 	for {
 		e, err := kept.Get(key)
-		if errors.Is(err, memory.ErrBroken) {
+		if errors.Is(err, keyed.ErrBroken) {
 			_, err = kept.Put(key, value, nil)
 			return err
 		}
-		if err != nil && !errors.Is(err, memory.ErrMissing) {
+		if err != nil && !errors.Is(err, keyed.ErrMissing) {
 			return err
 		}
-		if _, err = kept.Swap(key, value, e.Version); !errors.Is(err, memory.ErrConflict) {
+		if _, err = kept.Swap(key, value, e.Version); !errors.Is(err, keyed.ErrConflict) {
 			return err
 		}
 	}
@@ -234,18 +197,14 @@ func (*memoryRemoveCmd) Help() string {
 }
 
 // Run implements the command.
-func (c *memoryRemoveCmd) Run(a *app) error {
-	kept, err := a.memory()
+func (c *memoryRemoveCmd) Run(u *ui) error {
+	kept, err := u.memory()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, key := range c.Keys {
-		was, err := kept.Delete(key)
-		if err == nil && !was {
-			err = memory.ErrMissing
-		}
-		if err != nil {
+		if err := kept.Delete(key); err != nil {
 			errs = append(errs, aboutKey(key, err))
 		}
 	}
@@ -256,7 +215,7 @@ type memoryExportCmd struct{}
 
 // Help implements kong's HelpProvider.
 func (*memoryExportCmd) Help() string {
-	return `The document has a member memories, a list of {"key", "metadata", "created_at", "updated_at", "value"}.
+	return `The document has one member, memories: a list of {"key", "metadata", "created_at", "updated_at", "value"}.
 
 Example:
   sallyport memory export >memories.json
@@ -264,8 +223,8 @@ Example:
 }
 
 // Run implements the command.
-func (*memoryExportCmd) Run(a *app) error {
-	kept, err := a.memory()
+func (*memoryExportCmd) Run(u *ui) error {
+	kept, err := u.memory()
 	if err != nil {
 		return err
 	}
@@ -274,13 +233,13 @@ func (*memoryExportCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := a.printJSON(struct {
+	if err := u.printJSON(struct {
 		Memories []memory.Entry `json:"memories"`
 	}{all}); err != nil {
 		return err
 	}
 	if len(broken) > 0 {
-		return fmt.Errorf("these cannot be read and are left out: %q", broken)
+		return fmt.Errorf("these cannot be read and were left out: %q", broken)
 	}
 	return nil
 }

@@ -72,6 +72,20 @@ for s in (sys.stdout, sys.stderr):
 	if got, err := cmd.Output(); err != nil || string(got) != hostile {
 		t.Errorf("run: the pipe got %q (%v), want %q", got, err, hostile)
 	}
+	// The log of a session is no way around that.
+	cmd = exec.Command(bin, "run", "--session", "s", "-c", "import sys; sys.stdout.write("+pythonText(hostile)+");")
+	cmd.Env = environ
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("run --session: %v: %q", err, out)
+	}
+	if got, err := onTerminal("sessions", "logs", "s", "--raw"); err != nil || acts(got) || !strings.Contains(got, "evil") {
+		t.Errorf("sessions logs --raw: the terminal got %q (%v)", got, err)
+	}
+	cmd = exec.Command(bin, "sessions", "logs", "s", "--raw")
+	cmd.Env = environ
+	if got, err := cmd.Output(); err != nil || string(got) != hostile {
+		t.Errorf("sessions logs --raw: the pipe got %q (%v), want %q", got, err, hostile)
+	}
 }
 
 func pythonText(s string) string {

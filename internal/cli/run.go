@@ -7,30 +7,36 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
-	"sallyport/internal/broker"
-	"sallyport/internal/hidden"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // maxProgram bounds a program that is read from a file or standard input.
 const maxProgram = 8 << 20
 
-// batchFlags are for engines that work somewhere else.
+// batchFlags are the flags for batch services.
 type batchFlags struct {
-	GPU         bool     `help:"kaggle: run with a GPU." name:"gpu" group:"Engines elsewhere (--backend kaggle, --backend runpod):"`
-	TPU         bool     `help:"kaggle: run with a TPU." name:"tpu" group:"Engines elsewhere (--backend kaggle, --backend runpod):"`
-	Accelerator string   `help:"kaggle: the accelerator by its own name, such as NvidiaTeslaT4." placeholder:"NAME" group:"Engines elsewhere (--backend kaggle, --backend runpod):"`
-	Internet    bool     `help:"kaggle: let the program reach the internet from there." group:"Engines elsewhere (--backend kaggle, --backend runpod):"`
-	Dataset     []string `help:"kaggle: dataset to put beside the program, as OWNER/NAME. Can be repeated." placeholder:"DATASET" group:"Engines elsewhere (--backend kaggle, --backend runpod):"`
-	Keep        bool     `help:"Leave the finished run at the service." group:"Engines elsewhere (--backend kaggle, --backend runpod):"`
-	Detach      bool     `help:"Hand the run over, print its ID, and do not wait." group:"Engines elsewhere (--backend kaggle, --backend runpod):"`
+	Batch       string   `help:"Batch service to run the program on: kaggle or runpod, if the setting batch.services allows it." placeholder:"SERVICE" group:"Batch services (--batch kaggle, --batch runpod):"`
+	GPU         bool     `help:"kaggle: run with a GPU." name:"gpu" group:"Batch services (--batch kaggle, --batch runpod):"`
+	TPU         bool     `help:"kaggle: run with a TPU." name:"tpu" group:"Batch services (--batch kaggle, --batch runpod):"`
+	Accelerator string   `help:"kaggle: the accelerator by its own name, such as NvidiaTeslaT4." placeholder:"NAME" group:"Batch services (--batch kaggle, --batch runpod):"`
+	Internet    bool     `help:"kaggle: give the program access to the internet." group:"Batch services (--batch kaggle, --batch runpod):"`
+	Dataset     []string `help:"kaggle: dataset that the program can read, as OWNER/NAME. Can be repeated." placeholder:"DATASET" group:"Batch services (--batch kaggle, --batch runpod):"`
+	Keep        bool     `help:"Leave the finished run at the service." group:"Batch services (--batch kaggle, --batch runpod):"`
+	Detach      bool     `help:"Submit the run, print its ID, and do not wait." group:"Batch services (--batch kaggle, --batch runpod):"`
 }
 
-func (f *batchFlags) request() (broker.Batch, error) {
+// options returns the requested options, or nil if there are none.
+func (f *batchFlags) options() (*broker.BatchOptions, error) {
 	asked := 0
 	accelerator := f.Accelerator
 	if accelerator != "" {
@@ -43,19 +49,22 @@ func (f *batchFlags) request() (broker.Batch, error) {
 		accelerator, asked = "tpu", asked+1
 	}
 	if asked > 1 {
-		return broker.Batch{}, errors.New("give one of --gpu, --tpu and --accelerator")
+		return nil, errors.New("give one of --gpu, --tpu and --accelerator")
 	}
-	return broker.Batch{Accelerator: accelerator, Datasets: f.Dataset, Internet: f.Internet, Keep: f.Keep, Detach: f.Detach}, nil
+	if asked == 0 && len(f.Dataset) == 0 && !f.Internet && !f.Keep && !f.Detach {
+		return nil, nil
+	}
+	return &broker.BatchOptions{Accelerator: accelerator, Datasets: f.Dataset, Internet: f.Internet, Keep: f.Keep, Detach: f.Detach}, nil
 }
 
 type runCmd struct {
 	composeFlags
-	Server  []string      `help:"MCP server that the program may use. Can be repeated." short:"s" placeholder:"NAME"`
-	Timeout time.Duration `help:"Limit on the program's own time (a number is seconds); time spent waiting for tools and for input is not counted." placeholder:"DURATION" type:"seconds"`
+	Server  []string      `help:"MCP server that the program can use. Can be repeated." short:"s" placeholder:"NAME"`
+	Timeout time.Duration `help:"Limit on the program's own time (a number is seconds); time spent waiting for tools and input does not count." placeholder:"DURATION" type:"seconds"`
 	JSON    bool          `help:"Print the whole result as JSON instead of the program's output." name:"json"`
 	Code    string        `help:"The program itself, instead of a file." short:"c" placeholder:"CODE"`
-	Session string        `help:"Run in the session of that name, with the variables that it has, and leave it for the next call." placeholder:"NAME"`
-	Files   []string      `help:"File or directory to put into /workspace, under its own name or as SRC=DEST. Can be repeated." name:"file" placeholder:"PATH" sep:"none"`
+	Session string        `help:"Run in the named session, which keeps its variables from call to call." placeholder:"NAME"`
+	Files   []string      `help:"File or directory to copy into /workspace, under its own name or as SRC=DEST. Can be repeated." name:"file" placeholder:"PATH" sep:"none"`
 	Out     string        `help:"Directory for the files that the program leaves in /workspace." placeholder:"DIR"`
 	batchFlags
 	Program []string `arg:"" optional:"" passthrough:"partial" name:"program" help:"The program, a file or - for standard input, and its own arguments."`
@@ -63,13 +72,13 @@ type runCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*runCmd) Help() string {
-	return `Flags of 'sallyport run' come before the program: what follows its name is its own, in sys.argv.
+	return `Flags of 'sallyport run' come before the program: what follows the program goes to it, in sys.argv.
 
-The program's output appears as it comes, and it can read standard input. The exit status is the program's: n for sys.exit(n), 1 for an uncaught exception; 124 after a timeout, 137 when the memory limit ended it, 125 when Sallyport itself failed or files for --out are missing, 130 after Ctrl-C, and 128 and its number after another signal.
+The program's output appears as it is written, and the program can read standard input. The exit status is the program's: n for sys.exit(n), 1 for an uncaught exception; 124 after a timeout, 137 if the memory limit ended it, 125 if Sallyport itself failed or files for --out are missing, 130 after Ctrl-C, and 128 plus its number after another signal.
 
-With --backend kaggle or runpod the program runs there, on your own account, where the setting backends allows that, and without standard input. Ctrl-C cancels the run where the service can do so; 'sallyport runs' finds one that goes on.
+With --batch kaggle or --batch runpod the program runs on that service, with your own account and without standard input, if the setting batch.services allows it. Ctrl-C cancels the run if the service can do that; 'sallyport runs' shows one that goes on.
 
-A file runs as a script (__name__ is "__main__"); with -c the last expression is echoed, as run_python does. With --out, a file that is there already is not overwritten: the new one gets another name.
+A file runs as a script (__name__ is "__main__"); with -c the last expression is echoed, as run_python does. With --out, existing files are not overwritten: the new file gets another name.
 
 Examples:
   sallyport run -c 'import sys; sys.version'
@@ -78,53 +87,51 @@ Examples:
   sallyport run --session work -c 'total = 42'
   sallyport run --file data.csv --out results plot.py
   sallyport run count.py <words.txt
-  sallyport run --backend kaggle --gpu --timeout 30m train.py
+  sallyport run --batch kaggle --gpu --timeout 30m train.py
   echo 'print(6*7)' | sallyport run -`
 }
 
 // Run implements the command.
-func (c *runCmd) Run(a *app) error {
+func (c *runCmd) Run(u *ui) error {
 	if c.Code == "" && len(c.Program) > 0 && c.Program[0] == "--" {
 		c.Program = c.Program[1:] // it ends the flags, as python's does
 	} else if file := c.file(); strings.HasPrefix(file, "-") && file != "-" {
-		fmt.Fprintf(a.stdio.Err, "sallyport: unknown flag %s\nTry 'sallyport run --help'.\n", hidden.Line(file))
+		fmt.Fprintf(u.stdio.Err, "sallyport: unknown flag %s\nTry 'sallyport run --help'.\n", invisible.Line(file))
 		return exitError(exitOurs)
 	}
-	code, script, err := c.program(a.stdio.In)
+	code, script, err := c.program(u.stdio.In)
 	if err != nil {
 		return err
 	}
 	var unsaved error
 	c.unsaved = func(session string, err error) {
-		unsaved = fmt.Errorf("session %s could not be kept: %w", session, err)
+		unsaved = fmt.Errorf("session %s could not be saved: %w", session, err)
 	}
-	sys, err := a.compose(&c.composeFlags)
+	sys, err := u.compose(&c.composeFlags)
 	if err != nil {
 		return err
 	}
-	adopted := a.adopt(sys)
+	adopted := sys.Adopt()
 	closed := sync.OnceFunc(func() {
 		adopted()
-		sys.close()
+		sys.Close()
 	})
 	defer closed()
-	if err := c.possible(a); err != nil {
+	if err := c.possible(u); err != nil {
 		return err
 	}
-	a.warnOf(sys, c.Server...)
-	a.awaitImage(sys)
+	u.warnOf(sys, c.Server...)
+	u.awaitImage(sys)
 
-	req := broker.Request{Shown: true, Measure: c.JSON, Code: code, Servers: c.Server, Timeout: c.Timeout, Script: script, Session: c.Session, Args: c.args()}
+	req := broker.Request{Principal: authz.Local("sallyport run"), Shown: true, Servers: c.Server, Session: c.Session, Submission: broker.Submission{Measure: c.JSON, Code: code, Timeout: c.Timeout, Script: script, Args: c.args()}}
 	if script {
 		req.Filename = c.filename()
 	}
-	if c.far() {
-		req.Backend = *c.Backend
-	}
-	if err := c.input(a, &req); err != nil {
+	req.Backend = c.Batch
+	if err := c.input(u, &req); err != nil {
 		return err
 	}
-	if req.Batch, err = c.batchFlags.request(); err != nil {
+	if req.Batch, err = c.batchFlags.options(); err != nil {
 		return err
 	}
 	if req.Files, err = readFiles(c.Files); err != nil {
@@ -132,60 +139,64 @@ func (c *runCmd) Run(a *app) error {
 	}
 	var out *outDir
 	if c.Out != "" {
-		if out, err = a.out(c.Out); err != nil {
+		if out, err = u.out(c.Out); err != nil {
 			return err
 		}
 		defer out.close()
 		req.TakeFiles = out.create
 	}
-	ctx, cancel := context.WithCancel(a.ctx)
+	ctx, cancel := context.WithCancel(u.ctx)
 	defer cancel()
 	var writeErr error // of the first write that failed
+	progress := u.silentMeter("sallyport")
+	defer progress.end()
 	if !c.JSON {
-		req.OnStatus = a.statusLines()
-		req.OnOutput = func(s broker.Stream, b []byte) {
-			w := a.stdio.Out
-			if s == broker.Stderr {
-				w = a.stdio.Err
+		req.OnStatus = progress.status
+		req.OnOutput = func(s wire.Stream, b []byte) {
+			w := u.stdio.Out
+			if s == wire.Stderr {
+				w = u.stdio.Err
 			}
 			if closedPipe(writeErr) {
-				return // nor of how it ends
+				return // nor to how it ends
 			}
+			progress.pause()
 			if _, err := w.Write(b); err != nil && writeErr == nil {
 				if writeErr = err; closedPipe(err) {
-					cancel() // as a program that writes to nobody
+					cancel() // like a program whose output has no reader
 				}
 			}
 		}
 	}
-	r := sys.broker.Execute(ctx, req)
+	r := sys.Broker.Execute(ctx, req)
+	progress.end()
 	if c.JSON {
-		if err := a.printJSON(r); err != nil {
+		if err := u.printJSON(r); err != nil {
 			return err
 		}
 	} else {
-		if req.Batch.Detach && r.Run != "" {
-			fmt.Fprintln(a.stdio.Out, r.Run)
+		if c.Detach && r.Run != "" {
+			fmt.Fprintln(u.stdio.Out, r.Run)
 		}
 		if writeErr == nil || !closedPipe(writeErr) {
-			c.explain(a, r)
+			c.explain(u, r)
 		}
 	}
 	var untaken error
 	if out != nil && r.Run != "" {
-		untaken = c.fetched(a, sys, r, out)
+		untaken = c.fetched(u, sys, r, out)
 	}
 	closed()
 	for _, err := range []error{untaken, unsaved} {
 		if err != nil {
-			fmt.Fprintln(a.stdio.Err, "sallyport: "+hidden.Escape(err.Error()))
+			fmt.Fprintln(u.stdio.Err, "sallyport: "+invisible.Escape(err.Error()))
 		}
 	}
 	switch ends := exitError(status(r)); {
 	case closedPipe(writeErr):
 		return exitError(exitClosed)
-	case a.ctx.Err() != nil:
-		return a.interrupted()
+	case u.ctx.Err() != nil:
+		return u.interrupted()
 	case writeErr != nil:
 		return fmt.Errorf("writing the program's output: %w", writeErr)
 	case ends == exitOK && (r.NotTaken || untaken != nil || unsaved != nil):
@@ -195,35 +206,35 @@ func (c *runCmd) Run(a *app) error {
 	}
 }
 
-// far says whether the program runs on a batch engine.
-func (c *runCmd) far() bool { return c.Backend != nil && isBatch(*c.Backend) }
-
-// possible refuses what was asked for and cannot be had, before anything runs.
-func (c *runCmd) possible(a *app) error {
-	most, setting := a.settings.Timeouts.Max, "timeouts.max"
-	if c.far() {
-		most, setting = a.settings.Runs.MaxTimeout, "runs.maxTimeout"
+// possible rejects flags that cannot be satisfied, before anything runs.
+func (c *runCmd) possible(u *ui) error {
+	if services := settings.BatchServices(); c.Batch != "" && !slices.Contains(services, c.Batch) {
+		return fmt.Errorf("--batch %s: no such batch service; there are %s; --engine selects an engine", c.Batch, strings.Join(services, " and "))
+	}
+	most, setting := u.Settings.Timeouts.Max, "timeouts.max"
+	if c.Batch != "" {
+		most, setting = u.Settings.Runs.MaxTimeout, "runs.maxTimeout"
 	}
 	if c.Timeout > most {
 		return fmt.Errorf("--timeout %v is more than %s allows (%v); allow more with --set %s=%v", c.Timeout, setting, most, setting, c.Timeout)
 	}
-	if c.Session != "" && a.settings.StateDir == "" {
-		return errors.New("--session: there is no directory to keep a session in: set HOME, XDG_STATE_HOME or the setting stateDir")
+	if c.Session != "" && u.Settings.StateDir == "" {
+		return errors.New("--session: there is no directory to save a session in: set HOME, XDG_STATE_HOME or the setting stateDir")
 	}
 	return nil
 }
 
-// input connects standard input. An engine elsewhere gets none: what waits there
-// to be read is not dropped without a word.
-func (c *runCmd) input(a *app, req *broker.Request) error {
-	if c.file() == "-" || a.stdio.In == nil {
+// input connects standard input. A batch service gets none, and waiting input
+// is not dropped silently.
+func (c *runCmd) input(u *ui, req *broker.Request) error {
+	if c.file() == "-" || u.stdio.In == nil {
 		return nil // the program itself was read from it
 	}
-	if !c.far() {
-		req.Stdin = a.stdio.In
+	if c.Batch == "" {
+		req.Stdin = u.stdio.In
 		return nil
 	}
-	if f, ok := a.stdio.In.(*os.File); ok {
+	if f, ok := u.stdio.In.(*os.File); ok {
 		info, err := f.Stat()
 		if err != nil || info.Mode()&os.ModeCharDevice != 0 { // a terminal, or the null device
 			return nil
@@ -233,21 +244,21 @@ func (c *runCmd) input(a *app, req *broker.Request) error {
 	got := make(chan bool, 1)
 	go func() {
 		var one [1]byte
-		n, _ := io.ReadFull(a.stdio.In, one[:])
+		n, _ := io.ReadFull(u.stdio.In, one[:])
 		got <- n > 0
 	}()
 	select {
 	case some := <-got:
 		if some {
-			return fmt.Errorf("engine %s runs the program far from here, where standard input does not reach it: send the data along with --file, or give </dev/null", *c.Backend)
+			return fmt.Errorf("standard input does not reach a program on %s: send the data along with --file, or redirect from /dev/null", c.Batch)
 		}
 	case <-time.After(waiting):
-		fmt.Fprintf(a.stdio.Err, "sallyport: standard input does not reach a program on %s: what comes there is not read\n", *c.Backend)
+		fmt.Fprintf(u.stdio.Err, "sallyport: standard input does not reach a program on %s and is not read\n", c.Batch)
 	}
 	return nil
 }
 
-// file is the program's file; empty with -c.
+// file returns the program's file, or "" with -c.
 func (c *runCmd) file() string {
 	if c.Code != "" || len(c.Program) == 0 {
 		return ""
@@ -255,7 +266,7 @@ func (c *runCmd) file() string {
 	return c.Program[0]
 }
 
-// args are the program's own arguments.
+// args returns the program's own arguments.
 func (c *runCmd) args() []string {
 	if c.file() == "" {
 		return c.Program
@@ -292,12 +303,12 @@ func (c *runCmd) program(stdin io.Reader) (code string, script bool, err error) 
 	}
 	code = string(b)
 	if strings.TrimSpace(code) == "" {
-		code = "pass" // as an empty file is to python
+		code = "pass" // like an empty file for python
 	}
 	return code, true, nil
 }
 
-// filename is what tracebacks call the program.
+// filename returns the name of the program in tracebacks.
 func (c *runCmd) filename() string {
 	if c.file() == "-" {
 		return "<stdin>"
@@ -305,16 +316,17 @@ func (c *runCmd) filename() string {
 	return c.file()
 }
 
-// explain says on standard error what the program's own output does not.
-func (c *runCmd) explain(a *app, r *broker.Result) {
+// explain reports on standard error what the program's own output does not
+// show.
+func (c *runCmd) explain(u *ui, r *broker.Result) {
 	say := func(format string, args ...any) {
-		fmt.Fprintf(a.stdio.Err, "sallyport: "+format+"\n", args...)
+		fmt.Fprintf(u.stdio.Err, "sallyport: "+format+"\n", args...)
 	}
 	text := r.Error
-	if a.ctx.Err() != nil {
-		text = strings.Replace(text, "Cancelled by the client", a.ending(), 1)
+	if u.ctx.Err() != nil {
+		text = strings.Replace(text, "Cancelled by the client", u.ending(), 1)
 	}
-	if c.Session == "" { // what became of its variables is of no use
+	if c.Session == "" { // the fate of its variables does not matter
 		text = strings.TrimSuffix(strings.TrimSuffix(text, "; "+broker.Kept), "; "+broker.Lost)
 	}
 	switch {
@@ -334,7 +346,7 @@ func (c *runCmd) explain(a *app, r *broker.Result) {
 	}
 }
 
-// status is the exit status for a result.
+// status returns the exit status for a result.
 func status(r *broker.Result) int {
 	switch {
 	case r.Status == broker.Timeout:

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/broker"
 )
 
 // TestWhatRunSays of code that was ended: to the person at the keyboard, who is
@@ -30,7 +30,7 @@ func TestWhatRunSays(t *testing.T) {
 	} {
 		var said strings.Builder
 		c := &runCmd{Session: test.session}
-		c.explain(&app{ctx: test.ctx, stdio: Stdio{Err: &said}}, &broker.Result{Status: broker.Failed, Error: test.error})
+		c.explain(&ui{ctx: test.ctx, stdio: Stdio{Err: &said}}, &broker.Result{Status: broker.Failed, Error: test.error})
 		if got := said.String(); got != "sallyport: "+test.want+"\n" {
 			t.Errorf("%q, want %q", got, test.want)
 		}

@@ -8,12 +8,12 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"sallyport/internal/hidden"
-	"sallyport/internal/runs"
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/batch"
+	"github.com/sallyport/sallyport/internal/batch/runs"
+	"github.com/sallyport/sallyport/internal/invisible"
 )
 
-// pollEvery is how often the record of a run is read that another process
+// pollEvery is how often to read the record of a run that another process
 // follows.
 const pollEvery = time.Second
 
@@ -25,47 +25,23 @@ type runsCmd struct {
 	Remove runsRemoveCmd `cmd:"" name:"rm" help:"Forget runs that have ended, with their output and files."`
 }
 
-// runs opens the runs of the settings in force, with the engines to ask.
-func (a *app) runs() (store *runs.Store, done func(), err error) {
-	if err := a.configure(); err != nil {
+// openRuns opens the runs; the caller must call done.
+func (u *ui) openRuns() (store *runs.Store, done func(), err error) {
+	if err := u.configure(); err != nil {
 		return nil, nil, err
 	}
-	books, err := a.books("")
-	if err != nil {
-		return nil, nil, err
-	}
-	engines, err := a.batchEngines()
-	if err != nil {
-		if books != nil {
-			books.Close()
-		}
-		return nil, nil, err
-	}
-	store = a.runsOf(engines)
-	if books != nil {
-		store.OnEnd(func(r *runs.Record) { books.Ran(r) })
-	}
-	return store, func() {
-		if books != nil {
-			books.Close()
-		}
-		for _, e := range engines {
-			if err := e.Close(); err != nil {
-				a.log.Warn("cleaning up", "error", err)
-			}
-		}
-	}, nil
+	return u.OpenRuns()
 }
 
-// lookTime bounds how long services are asked how runs are.
+// lookTime bounds how long services are asked about runs.
 const lookTime = 20 * time.Second
 
-// refresh asks the services how the runs are, and says where that failed.
-func (a *app) refresh(store *runs.Store) {
-	ctx, cancel := context.WithTimeout(a.ctx, lookTime)
+// refresh asks the services about their runs, and reports failures.
+func (u *ui) refresh(store *runs.Store) {
+	ctx, cancel := context.WithTimeout(u.ctx, lookTime)
 	defer cancel()
-	if err := store.Refresh(ctx); err != nil && a.ctx.Err() == nil {
-		fmt.Fprintf(a.stdio.Err, "sallyport: some runs could not be asked for, and are shown as they were last seen: %s\n", hidden.Escape(err.Error()))
+	if err := store.Refresh(ctx); err != nil && u.ctx.Err() == nil {
+		fmt.Fprintf(u.stdio.Err, "sallyport: some runs could not be looked up and are shown as last seen: %s\n", invisible.Escape(err.Error()))
 	}
 }
 
@@ -75,7 +51,7 @@ type runsListCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*runsListCmd) Help() string {
-	return `Runs are found here also when the program that began them has ended. The services are asked how those are that no program follows; one that was begun without --detach and whose program was killed is cancelled. What ended is kept for the time that the setting runs.keep says.
+	return `Lists runs even if the program that started them has ended. The service is asked about runs that no program follows; a run that was started without --detach and whose program was killed is cancelled. Finished runs are kept for as long as the setting runs.keep says.
 
 Example:
   sallyport runs list
@@ -83,41 +59,41 @@ Example:
 }
 
 // Run implements the command.
-func (c *runsListCmd) Run(a *app) error {
-	store, done, err := a.runs()
+func (c *runsListCmd) Run(u *ui) error {
+	store, done, err := u.openRuns()
 	if err != nil {
 		return err
 	}
 	defer done()
-	a.refresh(store)
+	u.refresh(store)
 	list, problems := store.List()
 	if c.JSON {
 		if list == nil {
 			list = []*runs.Record{}
 		}
-		return errors.Join(a.printJSON(struct {
+		return errors.Join(u.printJSON(struct {
 			Runs []*runs.Record `json:"runs"`
 		}{list}), problems)
 	}
 	if len(list) == 0 && problems == nil {
-		fmt.Fprintln(a.stdio.Out, "There are no runs. `sallyport run --backend kaggle FILE` makes one, where the setting backends allows it.")
+		fmt.Fprintln(u.stdio.Out, "There are no runs. `sallyport run --batch kaggle FILE` starts one, if the setting batch.services allows it.")
 		return nil
 	}
-	w := tabwriter.NewWriter(a.stdio.Out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "RUN\tBACKEND\tSTATE\tSTARTED\tPROGRAM\tFILES")
+	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "RUN\tSERVICE\tSTATE\tSTARTED\tPROGRAM\tFILES")
 	for _, r := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Backend, stateOf(r), r.Created.Local().Format("2006-01-02 15:04"), hidden.Escape(r.Program), filesOf(r))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Service, stateOf(r), r.Created.Local().Format("2006-01-02 15:04"), invisible.Escape(r.Program), filesOf(r))
 	}
 	return errors.Join(w.Flush(), problems)
 }
 
-// stateOf is where a run is, in a word or two.
+// stateOf returns a run's state in a word or two.
 func stateOf(r *runs.Record) string {
 	if r.State != runs.Ended || r.Result == nil {
 		return string(r.State)
 	}
 	switch {
-	case r.Result.End != sandbox.BatchExited:
+	case r.Result.End != batch.Exited:
 		return string(r.Result.End)
 	case r.Result.ExitCode != 0:
 		return fmt.Sprintf("exit %d", r.Result.ExitCode)
@@ -143,41 +119,41 @@ type runsWaitCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*runsWaitCmd) Help() string {
-	return `The exit status is the program's, as with 'sallyport run'. Ctrl-C stops the waiting, and not the run.
+	return `The exit status is the program's, as with 'sallyport run'. Ctrl-C stops waiting, but does not stop the run.
 
 Example:
   sallyport runs wait run-4k2jvqhx7mtz --out results`
 }
 
 // Run implements the command.
-func (c *runsWaitCmd) Run(a *app) error {
-	store, done, err := a.runs()
+func (c *runsWaitCmd) Run(u *ui) error {
+	store, done, err := u.openRuns()
 	if err != nil {
 		return err
 	}
 	defer done()
-	record, err := a.follow(store, c.ID)
+	record, err := u.follow(store, c.ID)
 	if err != nil {
-		if a.ctx.Err() != nil {
-			fmt.Fprintln(a.stdio.Err, "sallyport: the run goes on; `sallyport runs wait "+c.ID+"` waits again")
-			return a.interrupted()
+		if u.ctx.Err() != nil {
+			fmt.Fprintln(u.stdio.Err, "sallyport: the run goes on; `sallyport runs wait "+c.ID+"` waits again")
+			return u.interrupted()
 		}
 		return err
 	}
 	var unwritten error
 	if c.Out != "" {
-		out, err := a.out(c.Out)
+		out, err := u.out(c.Out)
 		if err != nil {
 			return err
 		}
 		defer out.close()
-		unwritten = a.copyRun(store, record, out, false)
+		unwritten = u.copyRun(store, record, out, false)
 	}
 	if c.JSON {
-		if err := a.printJSON(record); err != nil {
+		if err := u.printJSON(record); err != nil {
 			return err
 		}
-	} else if err := a.printRun(store, record); err != nil {
+	} else if err := u.printRun(store, record); err != nil {
 		return err
 	}
 	if unwritten != nil {
@@ -186,34 +162,34 @@ func (c *runsWaitCmd) Run(a *app) error {
 	return exitError(runStatus(record))
 }
 
-// runStatus is the exit status for a run that has ended.
+// runStatus returns the exit status for a run that has ended.
 func runStatus(r *runs.Record) int {
 	switch r.Result.End {
-	case sandbox.BatchExited:
+	case batch.Exited:
 		return r.Result.ExitCode & 0xff
-	case sandbox.BatchTimedOut:
+	case batch.TimedOut:
 		return exitTimeout
 	}
 	return exitOurs
 }
 
-// printRun prints what a run wrote, and how it ended unless it did well.
-func (a *app) printRun(store *runs.Store, r *runs.Record) error {
+// printRun prints a run's output, and how it ended unless it succeeded.
+func (u *ui) printRun(store *runs.Store, r *runs.Record) error {
 	for _, stderr := range []bool{false, true} {
 		f, err := store.Output(r.ID, stderr)
 		if err != nil {
 			return err
 		}
-		to := a.stdio.Out
+		to := u.stdio.Out
 		if stderr {
-			to = a.stdio.Err
+			to = u.stdio.Err
 		}
 		_, err = io.Copy(to, f)
 		if err := errors.Join(err, f.Close()); err != nil {
 			return err
 		}
 	}
-	say := func(text string) { fmt.Fprintln(a.stdio.Err, "sallyport: "+hidden.Escape(text)) }
+	say := func(text string) { fmt.Fprintln(u.stdio.Err, "sallyport: "+invisible.Escape(text)) }
 	if r.Result.Error != "" {
 		say(r.Result.Error)
 	}
@@ -229,16 +205,17 @@ func (a *app) printRun(store *runs.Store, r *runs.Record) error {
 	return nil
 }
 
-// follow waits for a run, whoever follows it already, and says how it goes.
-func (a *app) follow(store *runs.Store, id string) (*runs.Record, error) {
-	status := a.statusLines()
+// follow waits for a run, whoever else follows it, and reports its progress.
+func (u *ui) follow(store *runs.Store, id string) (*runs.Record, error) {
+	progress := u.silentMeter("sallyport")
+	defer progress.end()
 	for {
-		job, err := store.Attach(a.ctx, id)
+		job, err := store.Attach(u.ctx, id)
 		if err == nil {
 			defer job.Close()
-			record, err := job.Wait(a.ctx, func(p sandbox.Progress) { status(p.State) })
-			if err != nil && a.ctx.Err() != nil && job.Record().State != runs.Ended {
-				// Whose Sallyport has ended before: it is not to be cancelled for that.
+			record, err := job.Wait(u.ctx, func(p batch.Progress) { progress.status(p.State) })
+			if err != nil && u.ctx.Err() != nil && job.Record().State != runs.Ended {
+				// Its Sallyport has already ended; do not cancel the run for that.
 				err = errors.Join(err, job.Detach())
 			}
 			return record, err
@@ -253,10 +230,10 @@ func (a *app) follow(store *runs.Store, id string) (*runs.Record, error) {
 		if r.State == runs.Ended && r.Result != nil {
 			return r, nil
 		}
-		status(r.Status)
+		progress.status(r.Status)
 		select {
-		case <-a.ctx.Done():
-			return nil, context.Cause(a.ctx)
+		case <-u.ctx.Done():
+			return nil, context.Cause(u.ctx)
 		case <-time.After(pollEvery):
 		}
 	}
@@ -264,20 +241,20 @@ func (a *app) follow(store *runs.Store, id string) (*runs.Record, error) {
 
 type runsFetchCmd struct {
 	ID  string `arg:"" help:"The run, which must have ended."`
-	Out string `help:"Directory for the files, which is made where it is not there." default:"." placeholder:"DIR"`
+	Out string `help:"Directory for the files; created if it does not exist." default:"." placeholder:"DIR"`
 }
 
 // Help implements kong's HelpProvider.
 func (*runsFetchCmd) Help() string {
-	return `Beside the run's own files, its output is written as ID.stdout and ID.stderr. A file that is there already is not overwritten: the new one gets another name.
+	return `The run's output is also written, as ID.stdout and ID.stderr. Existing files are not overwritten: the new file gets another name.
 
 Example:
   sallyport runs fetch run-4k2jvqhx7mtz --out results`
 }
 
 // Run implements the command.
-func (c *runsFetchCmd) Run(a *app) error {
-	store, done, err := a.runs()
+func (c *runsFetchCmd) Run(u *ui) error {
+	store, done, err := u.openRuns()
 	if err != nil {
 		return err
 	}
@@ -287,7 +264,7 @@ func (c *runsFetchCmd) Run(a *app) error {
 		return err
 	}
 	if record.State != runs.Ended {
-		if err := store.Look(a.ctx, c.ID); err != nil {
+		if err := store.Look(u.ctx, c.ID); err != nil {
 			return err
 		}
 		if record, err = store.Get(c.ID); err != nil {
@@ -298,24 +275,24 @@ func (c *runsFetchCmd) Run(a *app) error {
 		return fmt.Errorf("run %s has not ended: it is %s (`sallyport runs wait %s` waits for it)", c.ID, record.State, c.ID)
 	}
 	if record.Trouble != "" {
-		if record, err = a.follow(store, c.ID); err != nil {
+		if record, err = u.follow(store, c.ID); err != nil {
 			return err
 		}
 		if record.Trouble != "" {
 			return errors.New(record.Trouble)
 		}
 	}
-	out, err := a.out(c.Out)
+	out, err := u.out(c.Out)
 	if err != nil {
 		return err
 	}
 	defer out.close()
-	return a.copyRun(store, record, out, true)
+	return u.copyRun(store, record, out, true)
 }
 
-// copyRun copies what a run left into a directory. One file that cannot be
-// copied is no reason to leave out the others.
-func (a *app) copyRun(store *runs.Store, r *runs.Record, out *outDir, output bool) error {
+// copyRun copies the files that a run left into a directory. If one file cannot
+// be copied, it continues with the others.
+func (u *ui) copyRun(store *runs.Store, r *runs.Record, out *outDir, output bool) error {
 	var failed []error
 	if output {
 		for _, stderr := range []bool{false, true} {
@@ -372,20 +349,20 @@ type runsCancelCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*runsCancelCmd) Help() string {
-	return `A service that cannot end a run is no success: the message says where the run goes on, and until when.
+	return `If the service cannot end a run, the command fails, and the message says where and until when the run continues.
 
 Example:
   sallyport runs cancel run-4k2jvqhx7mtz`
 }
 
 // Run implements the command.
-func (c *runsCancelCmd) Run(a *app) error {
-	return a.eachRun(c.IDs, func(s *runs.Store, id string) error { return s.Cancel(a.ctx, id) })
+func (c *runsCancelCmd) Run(u *ui) error {
+	return u.eachRun(c.IDs, func(s *runs.Store, id string) error { return s.Cancel(u.ctx, id) })
 }
 
-// eachRun does something with runs, and names those with which it was done.
-func (a *app) eachRun(ids []string, do func(*runs.Store, string) error) error {
-	store, done, err := a.runs()
+// eachRun calls do for each run, and prints those for which it succeeded.
+func (u *ui) eachRun(ids []string, do func(*runs.Store, string) error) error {
+	store, done, err := u.openRuns()
 	if err != nil {
 		return err
 	}
@@ -396,7 +373,7 @@ func (a *app) eachRun(ids []string, do func(*runs.Store, string) error) error {
 			failed = append(failed, err)
 			continue
 		}
-		fmt.Fprintln(a.stdio.Out, id)
+		fmt.Fprintln(u.stdio.Out, id)
 	}
 	return errors.Join(failed...)
 }
@@ -412,6 +389,6 @@ func (*runsRemoveCmd) Help() string {
 }
 
 // Run implements the command.
-func (c *runsRemoveCmd) Run(a *app) error {
-	return a.eachRun(c.IDs, (*runs.Store).Remove)
+func (c *runsRemoveCmd) Run(u *ui) error {
+	return u.eachRun(c.IDs, (*runs.Store).Remove)
 }

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"os/exec"
@@ -19,7 +20,7 @@ func executable(t *testing.T) string {
 		return bin
 	}
 	bin := filepath.Join(t.TempDir(), "sallyport")
-	build := exec.Command("go", "build", "-o", bin, "sallyport/cmd/sallyport")
+	build := exec.Command("go", "build", "-o", bin, "github.com/sallyport/sallyport/cmd/sallyport")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the program: %v\n%s", err, out)
@@ -75,8 +76,9 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	err := ts.Exec(args[1], args[2:]...)
 	got := "0"
-	if exit, ok := err.(*exec.ExitError); ok {
-		got = strings.TrimPrefix(exit.ProcessState.String(), "exit status ")
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		got = strings.TrimPrefix(exit.String(), "exit status ")
 	} else if err != nil {
 		ts.Fatalf("%v", err)
 	}
@@ -88,7 +90,7 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 // spoil leaves in a runtime directory what a killed program leaves there.
 func spoil(ts *testscript.TestScript, neg bool, args []string) {
 	dir := ts.MkAbs(filepath.Join(args[0], "deadbeef00"))
-	ts.Check(os.MkdirAll(filepath.Join(dir, "cell"), 0o700))
+	ts.Check(os.MkdirAll(filepath.Join(dir, "mount"), 0o700))
 	ts.Check(os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600))
 	ts.Check(os.WriteFile(filepath.Join(dir, "r1.json"), []byte(`{"cgroups":null}`), 0o600))
 }

@@ -3,9 +3,9 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
+	"sync"
 
-	"sallyport/internal/mcpserver"
+	"github.com/sallyport/sallyport/internal/mcpserver"
 )
 
 type serveCmd struct {
@@ -15,50 +15,69 @@ type serveCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*serveCmd) Help() string {
-	return `This is the command for an MCP client's configuration. It starts at once; the first code starts a sandbox. Standard output belongs to the protocol, log lines go to standard error.
+	return `An MCP client starts this command. The server is ready at once; the first call of run_python starts a sandbox. Standard output carries the protocol; log lines go to standard error.
 
 Example, for a client's configuration file:
   {"mcpServers": {"sallyport": {"command": "sallyport", "args": ["serve"]}}}`
 }
 
 // Run implements the command.
-func (c *serveCmd) Run(a *app) error {
-	if b := c.Backend; b != nil && isBatch(*b) {
-		return fmt.Errorf("--backend %s: it has no sessions; agents can choose it where the setting `backends` names it", *b)
-	}
-	sys, err := a.compose(&c.composeFlags)
+func (c *serveCmd) Run(u *ui) error {
+	sys, err := u.compose(&c.composeFlags)
 	if err != nil {
 		return err
 	}
-	defer sys.close()
-	for _, problem := range sys.problems {
-		a.log.Warn("server definitions", "problem", problem)
+	defer sys.Close()
+	for _, problem := range sys.Problems {
+		u.Log.Warn("server definitions", "problem", problem)
 	}
 	client := &clientName{}
 	server, err := mcpserver.New(mcpserver.Config{
-		Executor:  sys.broker,
-		Logger:    a.log,
-		Version:   readVersion().Version,
-		SDKOnly:   c.SDKOnly,
-		Backends:  sys.choices(),
-		RunPod:    a.runpodTools(sys),
-		Resources: []mcpserver.Resources{runFiles{sys.runs}},
-		Output:    mcpserver.Output(a.settings.Output.Mode),
-		Client:    client.set,
+		Executor:         sys.Broker,
+		AnswerWithin:     u.Settings.Answer.Within,
+		AnswerCharacters: u.Settings.Answer.Characters,
+		Structured:       mcpserver.Structured(u.Settings.Output.Structured),
+		Logger:           u.Log,
+		Version:          u.Version,
+		SDKOnly:          c.SDKOnly,
+		Backends:         sys.Choices(),
+		RunPod:           sys.RunPodTools(),
+		Resources:        []mcpserver.Resources{runFiles{sys.Runs}},
+		Output:           mcpserver.Output(u.Settings.Output.Mode),
+		Client:           client.set,
 	})
 	if err != nil {
 		return err
 	}
-	defer a.answer(sys, client)()
-	defer a.sweep(sys)()
-	sys.known.catalog.Start()
-	if sys.books != nil {
-		sys.books.Start()
+	defer sys.Answer(client.get)()
+	defer sys.Sweep()()
+	sys.Catalog.Start()
+	if sys.Books != nil {
+		sys.Books.Start()
 	}
-	err = server.Serve(a.ctx, a.stdio.In, a.stdio.Out)
-	signalled := a.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(a.ctx)))
+	err = server.Serve(u.ctx, u.stdio.In, u.stdio.Out)
+	signalled := u.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(u.ctx)))
 	if signalled || closedPipe(err) {
-		return nil // the client is gone, or a signal came: a regular end
+		return nil // the client is gone or a signal arrived: a regular end
 	}
 	return err
+}
+
+// clientName is the name that the client of a serving process gives itself.
+type clientName struct {
+	mu   sync.Mutex
+	name string
+}
+
+func (c *clientName) set(name string) {
+	const most = 100
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.name = name[:min(most, len(name))]
+}
+
+func (c *clientName) get() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.name
 }

@@ -7,28 +7,29 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"sallyport/internal/settings"
-	"sallyport/internal/upstream"
-	"sallyport/internal/upstream/definitions"
-	"sallyport/internal/upstream/library"
+	"github.com/sallyport/sallyport/internal/app"
+	"github.com/sallyport/sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/upstream"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/library"
 )
 
 type serversCmd struct {
-	List    serversListCmd    `cmd:"" default:"withargs" help:"List the servers: configured, disabled, offered by this project, asked for by code."`
+	List    serversListCmd    `cmd:"" default:"withargs" help:"List the servers: configured, disabled, offered by this project, or requested by code."`
 	Show    serversShowCmd    `cmd:"" help:"Show everything about one server."`
-	Test    serversTestCmd    `cmd:"" help:"Start a server, list its tools, and say how long it took."`
+	Test    serversTestCmd    `cmd:"" help:"Start a server, list its tools, and print how long that took."`
 	Add     serversAddCmd     `cmd:"" help:"Define a server in ~/MCPs."`
-	Import  serversImportCmd  `cmd:"" help:"Copy another client's servers, or a file's, into ~/MCPs."`
-	Remove  serversRemoveCmd  `cmd:"" name:"remove" aliases:"rm" help:"Take a server out of ~/MCPs."`
-	Enable  serversEnableCmd  `cmd:"" help:"Switch servers on, whatever their file says."`
-	Disable serversDisableCmd `cmd:"" help:"Switch servers off, whatever their file says."`
-	Trust   serversTrustCmd   `cmd:"" help:"Look at the servers that this folder's files offer, and trust them."`
-	Approve serversApproveCmd `cmd:"" help:"Look at the servers that code asked for, and grant one."`
+	Import  serversImportCmd  `cmd:"" help:"Copy the servers of another client, or of a file, into ~/MCPs."`
+	Remove  serversRemoveCmd  `cmd:"" name:"remove" aliases:"rm" help:"Remove a server from ~/MCPs."`
+	Enable  serversEnableCmd  `cmd:"" help:"Enable servers, whatever their file says."`
+	Disable serversDisableCmd `cmd:"" help:"Disable servers, whatever their file says."`
+	Trust   serversTrustCmd   `cmd:"" help:"Review and trust the servers that files in this folder define."`
+	Approve serversApproveCmd `cmd:"" help:"Review and grant the servers that code requested."`
 }
 
-// serversFlags are those of the commands that need no sandbox.
+// serversFlags are the flags of the commands that need no sandbox.
 type serversFlags struct {
-	ServersConfig []string `help:"File of MCP server definitions, before those in ~/MCPs. Can be repeated." placeholder:"FILE"`
+	ServersConfig []string `help:"File of MCP server definitions that take precedence over those in ~/MCPs. Can be repeated." placeholder:"FILE"`
 }
 
 func (f *serversFlags) flags() []settings.Flag {
@@ -45,7 +46,7 @@ type serversListCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*serversListCmd) Help() string {
-	return `Servers are defined in ~/MCPs/*.json, {"mcpServers": {"name": {"command": "…", "args": ["…"]}}}, in the files of the other clients that you have, and in the file that --servers-config names. Of several definitions of a name, the first counts; 'servers show NAME' names the others. What this folder's files define is only offered until you trust it.
+	return `Servers are defined in ~/MCPs/*.json, as {"mcpServers": {"name": {"command": "…", "args": ["…"]}}}, in the files of your other MCP clients, and in the file given with --servers-config. If a name is defined more than once, the first definition counts; 'servers show NAME' lists the others. Servers that files in this folder define are not started until you trust them.
 
 Example:
   sallyport servers
@@ -53,8 +54,8 @@ Example:
   sallyport servers test filesystem`
 }
 
-// serverLine is one server as list and show print it. Values of environment
-// variables and headers are never shown.
+// serverLine is one server as list and show print it. It never contains the
+// values of environment variables and headers.
 type serverLine struct {
 	Name         string               `json:"name"`
 	Module       string               `json:"module,omitempty"`
@@ -78,7 +79,7 @@ type serverLine struct {
 	DenyTools    []string             `json:"denyTools,omitempty"`
 	StartTimeout string               `json:"startTimeout,omitempty"`
 	CallTimeout  string               `json:"callTimeout,omitempty"`
-	// Tools that are not as they were when they were first seen.
+	// Tools that differ from when they were first seen.
 	ChangedTools []string `json:"changedTools,omitempty"`
 	NewTools     []string `json:"newTools,omitempty"`
 	// ChangedOthers and NewOthers are instructions, prompts and resources.
@@ -105,7 +106,8 @@ func serverLineOf(d upstream.Definition, alias string) serverLine {
 	return l
 }
 
-// serverLines are all servers, then what code asked for, then what is rejected.
+// serverLines returns all servers, then requests by code, then rejected
+// definitions.
 func serverLines(lib *library.Library) []serverLine {
 	lines := []serverLine{}
 	snapshot := lib.Snapshot()
@@ -128,45 +130,45 @@ func serverLines(lib *library.Library) []serverLine {
 	return lines
 }
 
-// rejected says whether a problem is the reason that one server is not used.
+// rejected reports whether a problem is the reason why a server is not used.
 func rejected(p definitions.Problem) bool { return p.Server != "" && !p.Warning }
 
 // Run implements the command.
-func (c *serversListCmd) Run(a *app) error {
-	lib, problems, err := a.openLibrary(&c.serversFlags)
+func (c *serversListCmd) Run(u *ui) error {
+	lib, problems, err := u.openLibrary(&c.serversFlags)
 	if err != nil {
 		return err
 	}
 	defer lib.Close()
 	lines := serverLines(lib)
-	a.markChanges(lines, lib.Snapshot())
+	u.markChanges(lines, lib.Snapshot())
 	if c.JSON {
-		return a.printJSON(struct {
+		return u.printJSON(struct {
 			Servers  []serverLine `json:"servers"`
 			Problems []string     `json:"problems,omitempty"`
 		}{lines, problems})
 	}
 	if len(lines) == 0 {
-		fmt.Fprintln(a.stdio.Out, "No MCP servers are defined. Add one with 'sallyport servers add', put definitions into ~/MCPs/NAME.json, or name a file with --servers-config.")
-	} else if err := c.table(a, lines); err != nil {
+		fmt.Fprintln(u.stdio.Out, "No MCP servers are defined. Add one with 'sallyport servers add', put definitions into ~/MCPs/NAME.json, or name a file with --servers-config.")
+	} else if err := c.table(u, lines); err != nil {
 		return err
 	}
 	for _, p := range lib.Snapshot().Problems {
 		if !rejected(p) { // those are in the table
-			a.warn([]string{p.String()})
+			u.warn([]string{p.String()})
 		}
 	}
 	return nil
 }
 
-// table prints one line for each server, and below what waits for the user.
-func (c *serversListCmd) table(a *app, lines []serverLine) error {
-	w := tabwriter.NewWriter(a.stdio.Out, 0, 4, 2, ' ', 0)
+// table prints one line for each server, and below it what waits for the user.
+func (c *serversListCmd) table(u *ui, lines []serverLine) error {
+	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tMODULE\tCOMMAND\tSTATE\tFROM")
 	waiting := map[string]int{}
 	for _, l := range lines {
 		waiting[l.State]++
-		from := cmp.Or(l.Source, "asked for by code")
+		from := cmp.Or(l.Source, "requested by code")
 		if l.Reason != "" && l.Line > 0 {
 			from += fmt.Sprintf(", line %d", l.Line)
 		}
@@ -182,18 +184,18 @@ func (c *serversListCmd) table(a *app, lines []serverLine) error {
 		return err
 	}
 	if n := waiting["offered"] + waiting["changed"]; n > 0 {
-		fmt.Fprintf(a.stdio.Out, "\n%d of them are offered by files in this folder and are not started: look at them with 'sallyport servers trust'.\n", n)
+		fmt.Fprintf(u.stdio.Out, "\n%d of them are defined by files in this folder and are not started: review them with 'sallyport servers trust'.\n", n)
 	}
 	if n := waiting["requested"]; n > 0 {
-		fmt.Fprintf(a.stdio.Out, "\n%d of them were asked for by code and are not started: look at them with 'sallyport servers approve'.\n", n)
+		fmt.Fprintf(u.stdio.Out, "\n%d of them were requested by code and are not started: review them with 'sallyport servers approve'.\n", n)
 	}
 	if slices.ContainsFunc(lines, func(l serverLine) bool { return l.changes() != "" }) {
-		fmt.Fprintf(a.stdio.Out, "\nTools that changed since they were first seen: 'sallyport tools list NAME' names them, 'sallyport tools show NAME TOOL' shows the change, 'sallyport servers approve NAME' accepts it.\n")
+		fmt.Fprintf(u.stdio.Out, "\nTools that changed since they were first seen: 'sallyport tools list NAME' names them, 'sallyport tools show NAME TOOL' shows the change, 'sallyport servers approve NAME' accepts it.\n")
 	}
 	return nil
 }
 
-// why is what there is to say of the state.
+// why explains the state.
 func (l *serverLine) why() string {
 	if l.Reason != "" {
 		return ": " + printable(l.Reason)
@@ -212,39 +214,25 @@ func (l *serverLine) commandLine() string {
 	return strings.Join(words, " ")
 }
 
-// warn prints what is wrong with the definitions.
-func (a *app) warn(problems []string) {
+// warn prints the problems with the definitions.
+func (u *ui) warn(problems []string) {
 	for _, p := range problems {
-		fmt.Fprintln(a.stdio.Err, "sallyport: warning:", p)
+		fmt.Fprintln(u.stdio.Err, "sallyport: warning:", p)
 	}
 }
 
-// warnOf prints what is wrong with the definitions of these servers. If one of
-// them is nowhere, it may be in a file that cannot be read.
-func (a *app) warnOf(sys *system, names ...string) {
-	now := sys.library.Snapshot()
+// warnOf prints the problems with the definitions of these servers. A server
+// that was not found may be in a file that cannot be read.
+func (u *ui) warnOf(sys *app.System, names ...string) {
+	now := sys.Library.Snapshot()
 	missing := slices.ContainsFunc(names, func(name string) bool {
 		return !slices.ContainsFunc(now.Definitions, func(d library.Definition) bool { return d.Name == name })
 	})
 	for _, p := range now.Problems {
 		if slices.Contains(names, p.Server) || missing && p.Server == "" {
-			a.warn([]string{p.String()})
+			u.warn([]string{p.String()})
 		}
 	}
-}
-
-// cut shortens a text to n characters.
-func cut(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
-}
-
-// firstLine is the first line of s, cut to n characters.
-func firstLine(s string, n int) string {
-	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
-	return cut(s, n)
 }
 
 type serversShowCmd struct {
@@ -255,15 +243,15 @@ type serversShowCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*serversShowCmd) Help() string {
-	return `Values of variables and headers are not shown, only their names.
+	return `Only the names of variables and headers are shown, not their values.
 
 Example:
   sallyport servers show filesystem`
 }
 
 // Run implements the command.
-func (c *serversShowCmd) Run(a *app) error {
-	lib, _, err := a.openLibrary(&c.serversFlags)
+func (c *serversShowCmd) Run(u *ui) error {
+	lib, _, err := u.openLibrary(&c.serversFlags)
 	if err != nil {
 		return err
 	}
@@ -273,13 +261,13 @@ func (c *serversShowCmd) Run(a *app) error {
 		return err
 	}
 	l := serverLineOf(d, aliases(lib.Snapshot().Definitions)[d.Name])
-	report := a.toolChanges(d)
+	report := u.ToolChanges(d)
 	l.ChangedTools, l.NewTools = report.Changed, report.New
 	l.ChangedOthers, l.NewOthers = report.OtherChanged, report.OtherNew
 	if c.JSON {
-		return a.printJSON(l)
+		return u.printJSON(l)
 	}
-	w := tabwriter.NewWriter(a.stdio.Out, 0, 4, 2, ' ', 0)
+	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
 	say := func(what, value string) {
 		if value != "" {
 			fmt.Fprintf(w, "%s\t%s\n", what, value)
@@ -313,7 +301,7 @@ func (c *serversShowCmd) Run(a *app) error {
 	}
 	say("variables", list(l.Env))
 	say("headers", list(l.Headers))
-	say("uses of yours", list(l.Uses))
+	say("your variables used", list(l.Uses))
 	switch {
 	case l.AllowTools != nil && len(l.AllowTools) == 0:
 		say("only tools", "none")
@@ -330,7 +318,7 @@ func (c *serversShowCmd) Run(a *app) error {
 	return w.Flush()
 }
 
-// wayOut says how a server that is not ready becomes it.
+// wayOut returns how to make a server ready.
 func wayOut(l serverLine) string {
 	switch l.State {
 	case "disabled":

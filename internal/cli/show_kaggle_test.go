@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/carbon/codecarbon/codecarbontest"
-	"sallyport/internal/sandbox/kaggle/kaggletest"
+	"github.com/sallyport/sallyport/internal/batch/kaggle/kaggletest"
+	"github.com/sallyport/sallyport/internal/usage/carbon/codecarbon/codecarbontest"
 )
 
 // TestKaggleCarbon: a client asks for a run on Kaggle and gets its output, its
@@ -55,7 +55,7 @@ func TestKaggleCarbon(t *testing.T) {
 		cmd.Env = append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_RUNTIME_DIR="+filepath.Join(dir, "runtime"), "XDG_CONFIG_HOME=", "XDG_STATE_HOME=",
 			"KAGGLE_USERNAME=ada", "KAGGLE_KEY=0123456789abcdef0123456789abcdef", "KAGGLE_API_TOKEN=", "KAGGLE_CONFIG_DIR=",
 			"CODECARBON_API_KEY=cpt_ada", "CODECARBON_EXPERIMENT_ID=8edb03e1-1111-4222-8333-444455556666", "CODECARBON_API_ENDPOINT="+dashboard.URL,
-			"SALLYPORT_BACKENDS=kaggle", "SALLYPORT_KAGGLE_URL="+service.URL(), "SALLYPORT_CARBON_KAGGLE_LOCATION=gcp/us-central1", "SALLYPORT_OUTPUT_USAGE=true")
+			"SALLYPORT_BATCH_SERVICES=kaggle", "SALLYPORT_KAGGLE_URL="+service.URL(), "SALLYPORT_CARBON_KAGGLE_LOCATION=gcp/us-central1", "SALLYPORT_OUTPUT_USAGE=true")
 		cmd.Stderr = os.Stderr
 		return cmd
 	}

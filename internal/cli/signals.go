@@ -9,18 +9,18 @@ import (
 	"syscall"
 )
 
-// errOutputClosed: nobody reads standard output any more.
+// errOutputClosed reports that standard output has no reader any more.
 var errOutputClosed = errors.New("standard output is closed")
 
-// signalled is the cause of a context that a signal has ended.
+// signalled is the cause of a context that a signal ended.
 type signalled struct{ syscall.Signal }
 
 func (s signalled) Error() string { return "ended by signal: " + s.String() }
 
 // untilSignal returns a context that ends with a signal that ends programs, so
-// that a command cleans up first: an interrupt, a request to end, a terminal that
-// is closed, and standard output that nobody reads. A signal that whoever started
-// the program has it ignore, as nohup does, stays ignored.
+// that a command cleans up first: an interrupt, a request to end, a closed
+// terminal, and standard output without a reader. A signal that was ignored when
+// the program started, as with nohup, stays ignored.
 //
 // A second SIGQUIT prints what the program is doing and ends it at once.
 func untilSignal(ctx context.Context, out any) (context.Context, func()) {
@@ -31,8 +31,8 @@ func untilSignal(ctx context.Context, out any) (context.Context, func()) {
 			signal.Notify(came, s)
 		}
 	}
-	// Without a receiver a write to a closed pipe kills the program at once, where
-	// that is its standard output.
+	// Without a receiver, writing to a closed pipe kills the program at once if
+	// the pipe is its standard output.
 	signal.Notify(came, syscall.SIGPIPE)
 	done := make(chan struct{})
 	go func() {
@@ -62,11 +62,11 @@ func untilSignal(ctx context.Context, out any) (context.Context, func()) {
 	}
 }
 
-// interrupted is the exit status of a command whose context has ended: as a
-// shell tells a signal, 130 for an interrupt.
-func (a *app) interrupted() exitError {
+// interrupted returns the exit status of a command whose context has ended. It
+// is the one that a shell reports for the signal: 130 for an interrupt.
+func (u *ui) interrupted() exitError {
 	var s signalled
-	switch cause := context.Cause(a.ctx); {
+	switch cause := context.Cause(u.ctx); {
 	case errors.As(cause, &s):
 		return exitError(128 + int(s.Signal))
 	case errors.Is(cause, errOutputClosed):
@@ -75,10 +75,10 @@ func (a *app) interrupted() exitError {
 	return exitInterrupted
 }
 
-// ending is what ended a command's context, in a word or two.
-func (a *app) ending() string {
+// ending describes what ended a command's context.
+func (u *ui) ending() string {
 	var s signalled
-	if errors.As(context.Cause(a.ctx), &s) && s.Signal != syscall.SIGINT {
+	if errors.As(context.Cause(u.ctx), &s) && s.Signal != syscall.SIGINT {
 		return fmt.Sprintf("ended by a signal (%s)", s.Signal)
 	}
 	return "interrupted"

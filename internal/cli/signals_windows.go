@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// unread is of no use: no signal tells of a closed pipe here.
+// unread always returns false: no signal reports a closed pipe here.
 func unread(*os.File) bool { return false }
 
-// closedPipe says of a write's error that nobody reads what is written.
+// closedPipe reports whether a write failed because its reader is gone.
 func closedPipe(err error) bool {
 	return errors.Is(err, windows.ERROR_BROKEN_PIPE) || errors.Is(err, windows.ERROR_NO_DATA)
 }

@@ -10,36 +10,39 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"sallyport/internal/catalog"
-	"sallyport/internal/hidden"
-	"sallyport/internal/signature"
+	"github.com/sallyport/sallyport/internal/app"
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/toolbox/catalog"
+	"github.com/sallyport/sallyport/internal/toolbox/pins"
+	"github.com/sallyport/sallyport/internal/toolbox/signature"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
 )
 
 type toolsCmd struct {
-	Search  toolsSearchCmd  `cmd:"" help:"Find tools of all servers by what they do."`
+	Search  toolsSearchCmd  `cmd:"" help:"Search the tools of all servers by what they do."`
 	List    toolsListCmd    `cmd:"" help:"List the tools of all servers, or of one."`
-	Show    toolsShowCmd    `cmd:"" help:"Show everything about a tool, and what changed in it."`
-	Refresh toolsRefreshCmd `cmd:"" help:"Ask servers for their tools now."`
-	Approve toolsApproveCmd `cmd:"" help:"Accept what a server says of its tools now."`
+	Show    toolsShowCmd    `cmd:"" help:"Show everything about a tool, and what has changed in it."`
+	Refresh toolsRefreshCmd `cmd:"" help:"Ask servers for their current tools."`
+	Approve toolsApproveCmd `cmd:"" help:"Accept the current descriptions of a server's tools."`
 }
 
-// toolsFlags are those of the commands that read what is known.
+// toolsFlags are the flags of the commands that read the catalog.
 type toolsFlags struct {
 	composeFlags
-	Cached  bool          `help:"Start no server: only what is known already."`
-	Timeout time.Duration `help:"How long servers whose tools are not known may take." default:"60s" type:"seconds"`
+	Cached  bool          `help:"Start no server; use only what is already known."`
+	Timeout time.Duration `help:"How long servers whose tools are unknown may take to list them." default:"60s" type:"seconds"`
 }
 
-// askAtATime is how many servers a command asks at a time.
+// askAtATime is how many servers a command asks at the same time.
 const askAtATime = 4
 
-// learn asks the servers whose tools were never listed.
-func (f *toolsFlags) learn(a *app, sys *system, only string) {
-	if f.Cached || a.settings.Catalog.Refresh == string(catalog.Off) {
+// learn asks the servers whose tools have never been listed.
+func (f *toolsFlags) learn(u *ui, sys *app.System, only string) {
+	if f.Cached || u.Settings.Catalog.Refresh == string(catalog.Off) {
 		return
 	}
 	var names []string
-	for _, e := range sys.known.catalog.Entries() {
+	for _, e := range sys.Catalog.Entries() {
 		if e.Listing == nil && (only == "" || only == e.Name) && (e.Failure == nil || only != "" || time.Now().After(e.Failure.Retry)) {
 			names = append(names, e.Name)
 		}
@@ -47,11 +50,11 @@ func (f *toolsFlags) learn(a *app, sys *system, only string) {
 	if len(names) == 0 {
 		return
 	}
-	fmt.Fprintf(a.stdio.Err, "sallyport: asking %s for the first time …\n", count(len(names), "server"))
-	ctx, cancel := context.WithTimeout(a.ctx, f.Timeout)
+	fmt.Fprintf(u.stdio.Err, "sallyport: asking %s for the first time …\n", count(len(names), "server"))
+	ctx, cancel := context.WithTimeout(u.ctx, f.Timeout)
 	defer cancel()
 	each(names, func(name string) {
-		_, _ = sys.known.catalog.Want(ctx, name) // what is shown tells
+		_, _ = sys.Catalog.Want(ctx, name) // the output shows it
 	})
 }
 
@@ -67,13 +70,6 @@ func each(names []string, f func(name string)) {
 		})
 	}
 	all.Wait()
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // toolFound is one tool as search and list print it.
@@ -96,30 +92,31 @@ type serverLeftOut struct {
 	Reason string `json:"reason"`
 }
 
-func (s *system) toolFound(e catalog.Server, t *catalog.Tool) toolFound {
+func findingOf(sys *app.System, e catalog.Server, t *tool.Tool) toolFound {
 	f := toolFound{
 		Server: e.Name, ServerAlias: e.Alias, Tool: t.Name, ToolAlias: t.Alias,
-		Description: t.Summary(), Signature: signature.Brief(t.InputSchema), ReadOnly: t.ReadOnly,
+		Description: t.Summary(), Signature: signature.Brief(t.InputSchema, t.OutputSchema), ReadOnly: t.ReadOnly,
 		Hidden: hides(t),
 	}
 	if e.Program == "" { // saved tools
-		f.Description, f.Signature = hidden.Line(t.Description), ""
+		f.Description, f.Signature = invisible.Line(t.Description), ""
 		return f
 	}
-	f.State = s.toolState(e, t.Name)
+	f.Signature += signature.Learned(sys.Catalog.Shapes(e.Name).Of(t), true)
+	f.State = toolState(sys, e, t.Name)
 	return f
 }
 
-// hasTools says whether there is a server of this name, or saved tools that are
-// called so. No name stands for all.
-func (s *system) hasTools(a *app, server string) bool {
-	_, ok := s.known.catalog.Entry(server)
-	return ok || server == "" || slices.ContainsFunc(a.savedEntries(s), func(e catalog.Entry) bool { return e.Name == server })
+// hasTools reports whether there is a server, or saved tools, of this name. No
+// name stands for all.
+func hasTools(sys *app.System, server string) bool {
+	_, ok := sys.Catalog.Entry(server)
+	return ok || server == "" || slices.ContainsFunc(sys.SavedEntries(), func(e catalog.Entry) bool { return e.Name == server })
 }
 
-// toolState is changed, new or nothing.
-func (s *system) toolState(e catalog.Server, tool string) string {
-	report, err := s.known.pins.Status(pinsOf(e))
+// toolState returns "changed", "new" or "".
+func toolState(sys *app.System, e catalog.Server, tool string) string {
+	report, err := sys.Pins.Status(pinsOf(e))
 	switch {
 	case err != nil:
 		return ""
@@ -131,13 +128,13 @@ func (s *system) toolState(e catalog.Server, tool string) string {
 	return ""
 }
 
-// hides says whether a tool's texts hold characters that a person does not see.
-func hides(t *catalog.Tool) bool {
-	if len(hidden.In(t.Name+t.Title)) > 0 || len(hidden.In(t.Description)) > 0 {
+// hides reports whether a tool's strings contain invisible characters.
+func hides(t *tool.Tool) bool {
+	if len(invisible.In(t.Name+t.Title)) > 0 || len(invisible.In(t.Description)) > 0 {
 		return true
 	}
 	for _, a := range signature.Arguments(t.InputSchema) {
-		if len(hidden.In(a.Name)) > 0 || len(hidden.In(a.Description)) > 0 {
+		if len(invisible.In(a.Name)) > 0 || len(invisible.In(a.Description)) > 0 {
 			return true
 		}
 	}
@@ -158,12 +155,12 @@ func (f toolFound) mark() string {
 	return " [" + strings.Join(marks, ", ") + "]"
 }
 
-// call is how code calls the tool, for a terminal.
+// call returns how code calls the tool, for a terminal.
 func (f toolFound) call() string {
-	if f.Signature == "" { // a saved one, which says it itself
-		return hidden.Line(f.Server + "." + f.Tool)
+	if f.Signature == "" { // a saved tool, whose entry has the call
+		return invisible.Line(f.Server + "." + f.Tool)
 	}
-	return hidden.Line("mcp_" + f.ServerAlias + "." + f.ToolAlias + f.Signature)
+	return invisible.Line("mcp_" + f.ServerAlias + "." + f.ToolAlias + f.Signature)
 }
 
 type toolsSearchCmd struct {
@@ -171,13 +168,13 @@ type toolsSearchCmd struct {
 	Query    []string `arg:"" help:"What the tool should do, in plain words."`
 	Limit    int      `help:"How many tools to show." default:"5"`
 	Server   string   `help:"Only tools of this server." placeholder:"NAME"`
-	ReadOnly bool     `help:"Only tools whose server says that they change nothing."`
+	ReadOnly bool     `help:"Only tools that their server declares read-only."`
 	JSON     bool     `help:"Print JSON." name:"json"`
 }
 
 // Help implements kong's HelpProvider.
 func (*toolsSearchCmd) Help() string {
-	return `Code finds tools in the same way, with runtime.search_tool_docs("…").
+	return `Code searches tools in the same way, with runtime.search_tool_docs("…").
 
 Example:
   sallyport tools search "create an issue"
@@ -185,25 +182,25 @@ Example:
 }
 
 // Run implements the command.
-func (c *toolsSearchCmd) Run(a *app) error {
-	sys, err := a.compose(&c.composeFlags)
+func (c *toolsSearchCmd) Run(u *ui) error {
+	sys, err := u.compose(&c.composeFlags)
 	if err != nil {
 		return err
 	}
-	defer sys.close()
-	if !sys.hasTools(a, c.Server) {
-		return unknownServer(c.Server, sys.library.Snapshot())
+	defer sys.Close()
+	if !hasTools(sys, c.Server) {
+		return unknownServer(c.Server, sys.Library.Snapshot())
 	}
-	c.learn(a, sys, c.Server)
-	hits, missing := sys.known.catalog.Search(catalog.Query{
+	c.learn(u, sys, c.Server)
+	hits, missing := sys.Catalog.Search(catalog.Query{
 		Text: strings.Join(c.Query, " "), Limit: max(1, c.Limit), Server: c.Server, ReadOnly: c.ReadOnly,
-	}, a.savedEntries(sys)...)
+	}, sys.SavedEntries()...)
 	out := struct {
 		Tools   []toolFound     `json:"tools"`
 		LeftOut []serverLeftOut `json:"leftOut,omitempty"`
 	}{Tools: []toolFound{}}
 	for _, h := range hits {
-		f := sys.toolFound(h.Server, h.Tool)
+		f := findingOf(sys, h.Server, h.Tool)
 		f.Score = h.Score
 		out.Tools = append(out.Tools, f)
 	}
@@ -211,16 +208,16 @@ func (c *toolsSearchCmd) Run(a *app) error {
 		out.LeftOut = append(out.LeftOut, serverLeftOut{m.Server.Name, whyNot(m.Failure)})
 	}
 	if c.JSON {
-		return a.printJSON(out)
+		return u.printJSON(out)
 	}
 	for _, f := range out.Tools {
-		fmt.Fprintf(a.stdio.Out, "%s%s\n    %s\n", f.call(), f.mark(), f.Description)
+		fmt.Fprintf(u.stdio.Out, "%s%s\n    %s\n", f.call(), f.mark(), f.Description)
 	}
 	if len(out.Tools) == 0 {
-		fmt.Fprintln(a.stdio.Err, "sallyport: nothing was found")
+		fmt.Fprintln(u.stdio.Err, "sallyport: no tools found")
 	}
 	for _, l := range out.LeftOut {
-		fmt.Fprintf(a.stdio.Err, "sallyport: %s was left out: %s\n", hidden.Line(l.Server), hidden.Line(l.Reason))
+		fmt.Fprintf(u.stdio.Err, "sallyport: %s was left out: %s\n", invisible.Line(l.Server), invisible.Line(l.Reason))
 	}
 	return nil
 }
@@ -262,37 +259,37 @@ func (*toolsListCmd) Help() string {
 }
 
 // Run implements the command.
-func (c *toolsListCmd) Run(a *app) error {
-	sys, err := a.compose(&c.composeFlags)
+func (c *toolsListCmd) Run(u *ui) error {
+	sys, err := u.compose(&c.composeFlags)
 	if err != nil {
 		return err
 	}
-	defer sys.close()
+	defer sys.Close()
 	if c.Server == "" {
-		a.warn(sys.problems)
+		u.warn(sys.Problems)
 	} else {
-		a.warnOf(sys, c.Server)
+		u.warnOf(sys, c.Server)
 	}
-	if !sys.hasTools(a, c.Server) {
-		return unknownServer(c.Server, sys.library.Snapshot())
+	if !hasTools(sys, c.Server) {
+		return unknownServer(c.Server, sys.Library.Snapshot())
 	}
-	c.learn(a, sys, c.Server)
+	c.learn(u, sys, c.Server)
 	servers := []toolsOfServer{}
-	for _, e := range append(sys.known.catalog.Entries(), a.savedEntries(sys)...) {
+	for _, e := range append(sys.Catalog.Entries(), sys.SavedEntries()...) {
 		if c.Server == "" || c.Server == e.Name {
-			servers = append(servers, sys.toolsOf(&e))
+			servers = append(servers, toolsOf(sys, &e))
 		}
 	}
 	if c.JSON {
-		return a.printJSON(struct {
+		return u.printJSON(struct {
 			Servers []toolsOfServer `json:"servers"`
 		}{servers})
 	}
-	w := tabwriter.NewWriter(a.stdio.Out, 0, 4, 2, ' ', 0)
+	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
 	for _, s := range servers {
-		head := hidden.Line(s.Server)
+		head := invisible.Line(s.Server)
 		if s.Version != "" {
-			head += " (" + hidden.Line(s.Name+" "+s.Version) + ")"
+			head += " (" + invisible.Line(s.Name+" "+s.Version) + ")"
 		}
 		if s.Listed != nil {
 			head += ": " + count(len(s.Tools), "tool")
@@ -301,29 +298,29 @@ func (c *toolsListCmd) Run(a *app) error {
 			head += fmt.Sprintf(" (%d left out)", s.LeftOut)
 		}
 		if s.Problem != "" {
-			head += ": " + hidden.Line(s.Problem)
+			head += ": " + invisible.Line(s.Problem)
 			if s.Retry != nil {
 				head += " (asked again after " + s.Retry.Local().Format("2006-01-02 15:04") + ")"
 			}
 		}
 		fmt.Fprintln(w, head)
 		for _, t := range s.Tools {
-			fmt.Fprintf(w, "  %s%s\t%s\n", hidden.Line(t.ToolAlias), t.mark(), t.Description)
+			fmt.Fprintf(w, "  %s%s\t%s\n", invisible.Line(t.ToolAlias), t.mark(), t.Description)
 		}
 		if c.Server == "" {
 			continue
 		}
 		for _, r := range s.Resources {
-			fmt.Fprintf(w, "  resource %s\t%s\n", hidden.Line(r.URI), hidden.Line(r.Name))
+			fmt.Fprintf(w, "  resource %s\t%s\n", invisible.Line(r.URI), invisible.Line(r.Name))
 		}
 		for _, p := range s.Prompts {
-			fmt.Fprintf(w, "  prompt %s\t%s\n", hidden.Line(p.Name), hidden.Line(p.Description))
+			fmt.Fprintf(w, "  prompt %s\t%s\n", invisible.Line(p.Name), invisible.Line(p.Description))
 		}
 	}
 	return w.Flush()
 }
 
-func (s *system) toolsOf(e *catalog.Entry) toolsOfServer {
+func toolsOf(sys *app.System, e *catalog.Entry) toolsOfServer {
 	out := toolsOfServer{Server: e.Name, Module: "mcp_" + e.Alias, Description: e.About(), Tools: []toolFound{}}
 	if e.Failure != nil || e.Listing == nil {
 		out.Problem = whyNot(e.Failure)
@@ -340,15 +337,15 @@ func (s *system) toolsOf(e *catalog.Entry) toolsOfServer {
 	out.Name, out.Version, out.Listed = e.Listing.Name, e.Listing.Version, &e.Listed
 	out.Resources, out.Prompts, out.LeftOut = e.Listing.Resources, e.Listing.Prompts, e.Listing.LeftOut
 	for i := range e.Listing.Tools {
-		out.Tools = append(out.Tools, s.toolFound(e.Server, &e.Listing.Tools[i]))
+		out.Tools = append(out.Tools, findingOf(sys, e.Server, &e.Listing.Tools[i]))
 	}
 	return out
 }
 
 type toolsRefreshCmd struct {
 	composeFlags
-	Servers []string      `arg:"" optional:"" help:"Servers to ask; without any, all." placeholder:"NAME"`
-	Timeout time.Duration `help:"How long all of it may take." default:"5m" type:"seconds"`
+	Servers []string      `arg:"" optional:"" help:"Servers to ask (default: all)." placeholder:"NAME"`
+	Timeout time.Duration `help:"How long the command may take." default:"5m" type:"seconds"`
 }
 
 // Help implements kong's HelpProvider.
@@ -359,47 +356,47 @@ func (*toolsRefreshCmd) Help() string {
 }
 
 // Run implements the command.
-func (c *toolsRefreshCmd) Run(a *app) error {
-	sys, err := a.compose(&c.composeFlags)
+func (c *toolsRefreshCmd) Run(u *ui) error {
+	sys, err := u.compose(&c.composeFlags)
 	if err != nil {
 		return err
 	}
-	defer sys.close()
+	defer sys.Close()
 	names := c.Servers
 	if len(names) == 0 {
-		for _, e := range sys.known.catalog.Entries() {
+		for _, e := range sys.Catalog.Entries() {
 			names = append(names, e.Name)
 		}
 	}
 	for _, name := range names {
-		if _, ok := sys.known.catalog.Entry(name); !ok {
-			return unknownServer(name, sys.library.Snapshot())
+		if _, ok := sys.Catalog.Entry(name); !ok {
+			return unknownServer(name, sys.Library.Snapshot())
 		}
 	}
-	ctx, cancel := context.WithTimeout(a.ctx, c.Timeout)
+	ctx, cancel := context.WithTimeout(u.ctx, c.Timeout)
 	defer cancel()
 	var mu sync.Mutex
 	failed := false
 	each(names, func(name string) {
-		e, err := sys.known.catalog.List(ctx, name)
+		e, err := sys.Catalog.List(ctx, name)
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
 			failed = true
-			fmt.Fprintf(a.stdio.Out, "%s: %s\n", hidden.Line(name), hidden.Escape(err.Error()))
+			fmt.Fprintf(u.stdio.Out, "%s: %s\n", invisible.Line(name), invisible.Escape(err.Error()))
 			return
 		}
 		text := count(len(e.Listing.Tools), "tool")
-		if report, err := sys.known.pins.Status(pinsOf(e.Server)); err == nil && !report.Quiet() {
+		if report, err := sys.Pins.Status(pinsOf(e.Server)); err == nil && !report.Quiet() {
 			text += fmt.Sprintf(", %d changed, %d new since they were accepted", len(report.Changed), len(report.New))
 			if others := slices.Concat(report.OtherChanged, report.OtherNew); len(others) > 0 {
-				text += "; changed or new, too: " + hidden.Line(strings.Join(others[:min(5, len(others))], ", "))
+				text += "; changed or new, too: " + invisible.Line(strings.Join(others[:min(5, len(others))], ", "))
 				if more := len(others) - 5; more > 0 {
 					text += fmt.Sprintf(" and %d more", more)
 				}
 			}
 		}
-		fmt.Fprintf(a.stdio.Out, "%s: %s\n", hidden.Line(name), text)
+		fmt.Fprintf(u.stdio.Out, "%s: %s\n", invisible.Line(name), text)
 	})
 	if failed {
 		return exitError(exitFailed)
@@ -415,7 +412,7 @@ type toolsApproveCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*toolsApproveCmd) Help() string {
-	return `A server that changes what it says of its tools, prompts, resources or itself may have been taken over: a model reads that. Results say so, or, with servers.changedTools=refuse, what changed can be neither read nor called. Look at the change first. The command prints what it accepts.
+	return `Models read the descriptions of tools, prompts and resources, and a server's instructions. If they change, the server may have been compromised: results report the change or, with servers.changedTools=refuse, changed items can neither be read nor called. Review the change first. The command prints what it accepts.
 
 Example:
   sallyport tools show github create_issue
@@ -424,32 +421,32 @@ Example:
 }
 
 // Run implements the command.
-func (c *toolsApproveCmd) Run(a *app) error {
-	sys, err := a.compose(&c.composeFlags)
+func (c *toolsApproveCmd) Run(u *ui) error {
+	sys, err := u.compose(&c.composeFlags)
 	if err != nil {
 		return err
 	}
-	defer sys.close()
-	done, err := sys.approveTools(a, c.Server, c.Tools...)
+	defer sys.Close()
+	done, err := u.approveTools(sys, c.Server, c.Tools...)
 	if err != nil {
 		return err
 	}
 	if len(done) == 0 {
-		fmt.Fprintln(a.stdio.Out, "Nothing was changed or new.")
+		fmt.Fprintln(u.stdio.Out, "Nothing has changed.")
 		return nil
 	}
-	fmt.Fprintf(a.stdio.Out, "Accepted: %s\n", hidden.Line(strings.Join(done, ", ")))
+	fmt.Fprintf(u.stdio.Out, "Accepted: %s\n", invisible.Line(strings.Join(done, ", ")))
 	return nil
 }
 
-// approveTools accepts what a server says of its tools, as of the last time
-// that somebody looked.
-func (s *system) approveTools(a *app, server string, tools ...string) ([]string, error) {
-	e, ok := s.known.catalog.Entry(server)
+// approveTools accepts the descriptions of a server's tools as they were last
+// read.
+func (u *ui) approveTools(sys *app.System, server string, tools ...string) ([]string, error) {
+	e, ok := sys.Catalog.Entry(server)
 	if !ok {
-		return nil, unknownServer(server, s.library.Snapshot())
+		return nil, unknownServer(server, sys.Library.Snapshot())
 	}
-	report, err := s.known.pins.Status(pinsOf(e.Server))
+	report, err := sys.Pins.Status(pinsOf(e.Server))
 	if err != nil {
 		return nil, err
 	}
@@ -457,10 +454,10 @@ func (s *system) approveTools(a *app, server string, tools ...string) ([]string,
 		names := slices.DeleteFunc(report.Differences(), func(name string) bool { return name != t })
 		switch len(names) {
 		case 0:
-			return nil, errors.New("nothing changed in " + hidden.Line(t))
+			return nil, errors.New("nothing changed in " + invisible.Line(t))
 		case 1:
 		default:
-			return nil, fmt.Errorf("both a tool and something else are called %s; approve all of %s, or nothing", hidden.Line(t), hidden.Line(server))
+			return nil, fmt.Errorf("a tool and something else are both called %s; approve all of %s, or nothing", invisible.Line(t), invisible.Line(server))
 		}
 	}
 	if report.Quiet() {
@@ -470,11 +467,14 @@ func (s *system) approveTools(a *app, server string, tools ...string) ([]string,
 		if len(tools) > 0 && !slices.Contains(tools, name) {
 			continue
 		}
-		text, err := s.known.pins.Difference(pinsOf(e.Server), name)
+		text, err := sys.Pins.Difference(pinsOf(e.Server), name)
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(a.stdio.Out, "%s\n%s\n", hidden.Line(name), text)
+		fmt.Fprintf(u.stdio.Out, "%s\n%s\n", invisible.Line(name), text)
 	}
-	return s.known.pins.Approve(pinsOf(e.Server), tools...)
+	return sys.Pins.Approve(pinsOf(e.Server), tools...)
 }
+
+// pinsOf returns the pins of a server in the catalog.
+func pinsOf(s catalog.Server) pins.Server { return pins.Server{Name: s.Name, Key: s.Program} }

@@ -1,19 +1,14 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"unicode"
-	"unicode/utf16"
 )
 
-// version is the program's version: set by the linker in a release, else read
-// from the build's own record.
+// version is the program's version. The linker sets it in a release; otherwise
+// it is read from the build information.
 var version = ""
 
 type versionCmd struct {
@@ -22,6 +17,7 @@ type versionCmd struct {
 
 type versionInfo struct {
 	Version  string `json:"version"`
+	Reason   string `json:"reason,omitempty"` // why the version is only "devel"
 	Commit   string `json:"commit,omitempty"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
@@ -37,8 +33,9 @@ func readVersion() versionInfo {
 }
 
 // versionOf is the version that the linker set, else the one that the go
-// command recorded: the tag of the commit, or a pseudo-version such as
-// 0.0.0-20260102030405-abcdefabcdef+dirty.
+// command recorded: that of the module, the tag of the commit, or a
+// pseudo-version such as 0.0.0-20260102030405-abcdefabcdef+dirty. If there is
+// none, it is "devel".
 func versionOf(linked string, info *debug.BuildInfo) versionInfo {
 	v := versionInfo{
 		Version:  linked,
@@ -59,15 +56,18 @@ func versionOf(linked string, info *debug.BuildInfo) versionInfo {
 			v.GVisor = d.Version
 		}
 	}
-	if v.Version == "" || v.Version == "(devel)" { // built without version control
-		v.Version = "dev"
+	switch v.Version {
+	case "":
+		v.Version, v.Reason = "devel", "the executable has no build information"
+	case "(devel)":
+		v.Version, v.Reason = "devel", "built without version control: -buildvcs=false, or not in a clone"
 	}
 	return v
 }
 
 // Help implements kong's HelpProvider.
 func (*versionCmd) Help() string {
-	return `Clients and servers get the same version as MCP's serverInfo and clientInfo.
+	return `MCP clients and servers see the same version, as serverInfo and clientInfo.
 
 Examples:
   sallyport --version
@@ -75,51 +75,17 @@ Examples:
 }
 
 // Run implements the command.
-func (c *versionCmd) Run(a *app) error {
+func (c *versionCmd) Run(u *ui) error {
 	v := readVersion()
 	if c.JSON {
-		return a.printJSON(v)
+		return u.printJSON(v)
 	}
-	fmt.Fprintf(a.stdio.Out, "sallyport %s (%s, %s)\n", v.Version, v.Platform, v.Go)
+	fmt.Fprintf(u.stdio.Out, "sallyport %s (%s, %s)\n", v.Version, v.Platform, v.Go)
+	if v.Reason != "" {
+		fmt.Fprintf(u.stdio.Out, "devel: %s\n", v.Reason)
+	}
 	if v.GVisor != "" {
-		fmt.Fprintf(a.stdio.Out, "gvisor %s\n", v.GVisor)
+		fmt.Fprintf(u.stdio.Out, "gvisor %s\n", v.GVisor)
 	}
 	return nil
-}
-
-func (a *app) printJSON(v any) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	_, err := io.WriteString(a.stdio.Out, plainJSON(b.String()))
-	return err
-}
-
-// plainJSON is a JSON text that means the same, and in which nothing does more
-// to a terminal than letters do: of the control characters JSON itself lets
-// some stand.
-func plainJSON(text string) string {
-	unseen := func(r rune) bool {
-		const nonJoiner, joiner = 0x200C, 0x200D // part of writing
-		return r >= 0x7F && r != nonJoiner && r != joiner && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
-	}
-	if !strings.ContainsFunc(text, unseen) {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		switch high, low := utf16.EncodeRune(r); {
-		case !unseen(r):
-			b.WriteRune(r)
-		case r > 0xFFFF:
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
 }

@@ -10,24 +10,27 @@ import (
 )
 
 func TestVersionOf(t *testing.T) {
-	tests := []struct{ linked, built, want string }{
-		{"", "", "dev"},
-		{"", "(devel)", "dev"},
-		{"", "v1.2.3", "1.2.3"},
-		{"", "v1.2.3+dirty", "1.2.3+dirty"},
-		{"", "v1.2.3-rc.1", "1.2.3-rc.1"},
-		{"", "v0.0.0-20261121195813-ac48fa8c10ef+dirty", "0.0.0-20261121195813-ac48fa8c10ef+dirty"},
-		{"v1.2.3", "v0.0.0-20261121195813-ac48fa8c10ef", "1.2.3"},
+	tests := []struct{ linked, built, want, reason string }{
+		{"", "", "devel", "no build information"},
+		{"", "(devel)", "devel", "-buildvcs=false"},
+		{"v1.2.3", "(devel)", "1.2.3", ""},
+		{"", "v1.2.3", "1.2.3", ""},
+		{"", "v1.2.3+dirty", "1.2.3+dirty", ""},
+		{"", "v1.2.3-rc.1", "1.2.3-rc.1", ""},
+		{"", "v0.0.0-20261121195813-ac48fa8c10ef+dirty", "0.0.0-20261121195813-ac48fa8c10ef+dirty", ""},
+		{"v1.2.3", "v0.0.0-20261121195813-ac48fa8c10ef", "1.2.3", ""},
 	}
 	for _, tt := range tests {
 		info := &debug.BuildInfo{Main: debug.Module{Version: tt.built}}
-		if got := versionOf(tt.linked, info).Version; got != tt.want {
-			t.Errorf("linked %q, built %q: got %s, want %s", tt.linked, tt.built, got, tt.want)
+		got := versionOf(tt.linked, info)
+		if got.Version != tt.want || (got.Reason == "") != (tt.reason == "") || !strings.Contains(got.Reason, tt.reason) {
+			t.Errorf("linked %q, built %q: got %s (%s), want %s (%s)", tt.linked, tt.built, got.Version, got.Reason, tt.want, tt.reason)
 		}
 	}
 }
 
-// TestVersionIsTheSame: the command line and the server say the same.
+// TestVersionIsTheSame: the command line, wherever --version stands before a
+// command, and the server say the same.
 func TestVersionIsTheSame(t *testing.T) {
 	const want = "0.0.0-20261121195813-ac48fa8c10ef+dirty"
 	version = "v" + want
@@ -38,11 +41,14 @@ func TestVersionIsTheSame(t *testing.T) {
 		t.Helper()
 		var out, errs bytes.Buffer
 		if status := Main(t.Context(), args, environ, Stdio{In: strings.NewReader(in), Out: &out, Err: &errs}); status != exitOK {
-			t.Fatalf("%v: exit status %d: %s", args, status, errs.String())
+			t.Fatalf("%q: exit status %d: %s", args, status, errs.String())
 		}
 		return out.String()
 	}
-	for _, args := range [][]string{{"--version"}, {"version"}} {
+	for _, args := range [][]string{
+		{"--version"}, {"version"}, {"--set", "log.level=debug", "--version"}, {"--log-level=debug", "--version"},
+		{"--log-level", "debug", "--version", "--log-format", "text"}, {"--version", "run"},
+	} {
 		if got, _, _ := strings.Cut(say("", args...), " ("); got != "sallyport "+want {
 			t.Errorf("%v: got %q, want %q", args, got, "sallyport "+want)
 		}

@@ -14,8 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"sallyport/internal/private"
-	"sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/private"
+	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/session/hibernate"
 )
 
 // maxAnswer bounds what a process may answer.
@@ -90,6 +91,18 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return conn, nil
 }
 
+// ErrGone: the process ended while it was asked.
+var ErrGone = errors.New("the process has ended")
+
+// gone reports whether no process listens at the socket any more.
+func (c *Client) gone() bool {
+	conn, err := c.dial(context.Background(), "", "")
+	if err == nil {
+		_ = conn.Close()
+	}
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist)
+}
+
 // PID is the process's number, as its socket's name has it.
 func (c *Client) PID() int {
 	var pid int
@@ -104,36 +117,35 @@ func (c *Client) Process(ctx context.Context) (Process, error) {
 	return p, err
 }
 
-// Hibernate lays a session to sleep. For this and the following methods an
-// empty name is the process's own session, and the error is session.ErrUnknown
-// or session.ErrElsewhere where that is the reason.
-func (c *Client) Hibernate(ctx context.Context, name string) error {
-	return c.ask(ctx, http.MethodPost, "/hibernate", request{Name: name}, nil)
+// Suspend suspends a session. The error of this and the following methods
+// is session.ErrUnknown or hibernate.ErrElsewhere where that is the reason.
+func (c *Client) Suspend(ctx context.Context, key session.Key) error {
+	return c.ask(ctx, http.MethodPost, "/suspend", request{Key: key}, nil)
 }
 
-// Wake wakes a session in that process.
-func (c *Client) Wake(ctx context.Context, name string) error {
-	return c.ask(ctx, http.MethodPost, "/wake", request{Name: name}, nil)
+// Resume resumes a session in that process.
+func (c *Client) Resume(ctx context.Context, key session.Key) error {
+	return c.ask(ctx, http.MethodPost, "/resume", request{Key: key}, nil)
 }
 
 // Reset forgets a session's state.
-func (c *Client) Reset(ctx context.Context, name string) error {
-	return c.ask(ctx, http.MethodPost, "/reset", request{Name: name}, nil)
+func (c *Client) Reset(ctx context.Context, key session.Key) error {
+	return c.ask(ctx, http.MethodPost, "/reset", request{Key: key}, nil)
 }
 
 // Remove forgets a session's state and its log.
-func (c *Client) Remove(ctx context.Context, name string) error {
-	return c.ask(ctx, http.MethodPost, "/remove", request{Name: name}, nil)
+func (c *Client) Remove(ctx context.Context, key session.Key) error {
+	return c.ask(ctx, http.MethodPost, "/remove", request{Key: key}, nil)
 }
 
 // Export has the process write a session's archive to a new file.
-func (c *Client) Export(ctx context.Context, name, file string) error {
-	return c.ask(ctx, http.MethodPost, "/export", request{Name: name, File: file}, nil)
+func (c *Client) Export(ctx context.Context, key session.Key, file string) error {
+	return c.ask(ctx, http.MethodPost, "/export", request{Key: key, File: file}, nil)
 }
 
 // Import has the process make a session of an archive.
-func (c *Client) Import(ctx context.Context, name, file string) error {
-	return c.ask(ctx, http.MethodPost, "/import", request{Name: name, File: file}, nil)
+func (c *Client) Import(ctx context.Context, key session.Key, file string) error {
+	return c.ask(ctx, http.MethodPost, "/import", request{Key: key, File: file}, nil)
 }
 
 func (c *Client) ask(ctx context.Context, method, path string, asked, answer any) error {
@@ -150,6 +162,9 @@ func (c *Client) ask(ctx context.Context, method, path string, asked, answer any
 		return err
 	}
 	resp, err := c.http.Do(r)
+	if err != nil && c.gone() {
+		return fmt.Errorf("%w: process %d", ErrGone, c.PID())
+	}
 	if err != nil {
 		return fmt.Errorf("process %d does not answer: %w", c.PID(), err)
 	}
@@ -183,5 +198,5 @@ type refused struct{ failure }
 func (r *refused) Error() string { return r.failure.Error }
 
 func (r *refused) Is(target error) bool {
-	return target == session.ErrUnknown && r.Kind == kindUnknown || target == session.ErrElsewhere && r.Kind == kindElsewhere
+	return target == session.ErrUnknown && r.Kind == kindUnknown || target == hibernate.ErrElsewhere && r.Kind == kindElsewhere
 }

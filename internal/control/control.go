@@ -14,25 +14,25 @@ import (
 	"path/filepath"
 	"time"
 
-	"sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/session"
 )
 
 // ErrUnsupported: there are no sockets of the kind that is needed here.
-var ErrUnsupported = errors.New("this system has no sockets whose peers can be told")
+var ErrUnsupported = errors.New("this system cannot identify the peer of a socket")
 
 // Sessions is what a process lets others do. An empty name is the process's own
 // session.
 type Sessions interface {
 	// Sessions lists what the process has.
 	Sessions() []session.Info
-	Hibernate(ctx context.Context, name string) error
-	Wake(ctx context.Context, name string) error
-	Reset(ctx context.Context, name string) error
-	Remove(ctx context.Context, name string) error
+	Suspend(ctx context.Context, key session.Key) error
+	Resume(ctx context.Context, key session.Key) error
+	Reset(ctx context.Context, key session.Key) error
+	Remove(ctx context.Context, key session.Key) error
 	// Export writes a tar archive.
-	Export(ctx context.Context, name string, w io.Writer) error
+	Export(ctx context.Context, key session.Key, w io.Writer) error
 	// Import reads one.
-	Import(ctx context.Context, name string, r io.Reader) error
+	Import(ctx context.Context, key session.Key, r io.Reader) error
 }
 
 // Process is what a Sallyport says of itself.

@@ -19,7 +19,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/session/hibernate"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,9 +36,9 @@ type noted struct {
 	during func(context.Context) error
 }
 
-func (n *noted) note(ctx context.Context, what, name string) error {
+func (n *noted) note(ctx context.Context, what string, key session.Key) error {
 	n.mu.Lock()
-	n.asked = append(n.asked, what+" "+name)
+	n.asked = append(n.asked, what+" "+key.String())
 	n.mu.Unlock()
 	if n.during != nil {
 		return n.during(ctx)
@@ -46,26 +47,26 @@ func (n *noted) note(ctx context.Context, what, name string) error {
 }
 
 func (n *noted) Sessions() []session.Info {
-	return []session.Info{{Name: "work", Status: session.Awake, Executions: 3}}
+	return []session.Info{{Name: "work", Status: hibernate.Running, Executions: 3}}
 }
-func (n *noted) Hibernate(ctx context.Context, name string) error {
-	return n.note(ctx, "hibernate", name)
+func (n *noted) Suspend(ctx context.Context, key session.Key) error {
+	return n.note(ctx, "suspend", key)
 }
-func (n *noted) Wake(ctx context.Context, name string) error   { return n.note(ctx, "wake", name) }
-func (n *noted) Reset(ctx context.Context, name string) error  { return n.note(ctx, "reset", name) }
-func (n *noted) Remove(ctx context.Context, name string) error { return n.note(ctx, "remove", name) }
-func (n *noted) Export(ctx context.Context, name string, w io.Writer) error {
+func (n *noted) Resume(ctx context.Context, key session.Key) error { return n.note(ctx, "resume", key) }
+func (n *noted) Reset(ctx context.Context, key session.Key) error  { return n.note(ctx, "reset", key) }
+func (n *noted) Remove(ctx context.Context, key session.Key) error { return n.note(ctx, "remove", key) }
+func (n *noted) Export(ctx context.Context, key session.Key, w io.Writer) error {
 	if _, err := io.WriteString(w, "the archive"); err != nil {
 		return err
 	}
-	return n.note(ctx, "export", name)
+	return n.note(ctx, "export", key)
 }
-func (n *noted) Import(ctx context.Context, name string, r io.Reader) error {
+func (n *noted) Import(ctx context.Context, key session.Key, r io.Reader) error {
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return err
 	}
-	return n.note(ctx, "import", name+" "+string(data))
+	return n.note(ctx, "import "+string(data), key)
 }
 
 func about() Process { return Process{PID: os.Getpid(), Version: "v", Client: "a client"} }
@@ -117,17 +118,17 @@ func TestAsk(t *testing.T) {
 	}
 	archive := filepath.Join(t.TempDir(), "archive")
 	for _, err := range []error{
-		c.Hibernate(t.Context(), "a"), c.Wake(t.Context(), "b"), c.Reset(t.Context(), ""), c.Remove(t.Context(), "c"),
-		c.Export(t.Context(), "d", archive), c.Import(t.Context(), "e", archive),
+		c.Suspend(t.Context(), session.Key{Name: "a"}), c.Resume(t.Context(), session.Key{Name: "b"}), c.Reset(t.Context(), session.Key{Owner: "ann", Name: "default", Client: "1"}), c.Remove(t.Context(), session.Key{Name: "c"}),
+		c.Export(t.Context(), session.Key{Name: "d"}, archive), c.Import(t.Context(), session.Key{Name: "e"}, archive),
 	} {
 		if err != nil {
 			t.Error(err)
 		}
 	}
-	if got := strings.Join(n.asked, ", "); got != "hibernate a, wake b, reset , remove c, export d, import e the archive" {
+	if got := strings.Join(n.asked, ", "); got != "suspend a, resume b, reset default#1@ann, remove c, export d, import the archive e" {
 		t.Error(got)
 	}
-	if err := c.Export(t.Context(), "d", archive); err == nil {
+	if err := c.Export(t.Context(), session.Key{Name: "d"}, archive); err == nil {
 		t.Error("a file was written over")
 	}
 	entries, err := os.ReadDir(dir)
@@ -141,8 +142,8 @@ func TestAsk(t *testing.T) {
 	s.Close()
 	s.Close()
 	find(t, dir, 0)
-	if _, err := c.Process(t.Context()); err == nil || !strings.Contains(err.Error(), "does not answer") {
-		t.Error(err)
+	if _, err := c.Process(t.Context()); !errors.Is(err, ErrGone) {
+		t.Errorf("after the end: got %v, want ErrGone", err)
 	}
 }
 
@@ -150,26 +151,26 @@ func TestFailures(t *testing.T) {
 	dir, n := runtimeDir(t), &noted{}
 	listen(t, dir, n)
 	c := find(t, dir, 1)[0]
-	for _, err := range []error{session.ErrUnknown, session.ErrElsewhere, errors.New("no room")} {
+	for _, err := range []error{session.ErrUnknown, hibernate.ErrElsewhere, errors.New("no room")} {
 		n.err = err
-		got := c.Wake(t.Context(), "x")
+		got := c.Resume(t.Context(), session.Key{Name: "x"})
 		if got == nil || got.Error() != err.Error() {
 			t.Errorf("%v became %v", err, got)
 		}
-		for _, kind := range []error{session.ErrUnknown, session.ErrElsewhere} {
+		for _, kind := range []error{session.ErrUnknown, hibernate.ErrElsewhere} {
 			if errors.Is(got, kind) != errors.Is(err, kind) {
 				t.Errorf("%v is %v", got, kind)
 			}
 		}
 		file := filepath.Join(t.TempDir(), "half")
-		if c.Export(t.Context(), "x", file) == nil {
+		if c.Export(t.Context(), session.Key{Name: "x"}, file) == nil {
 			t.Error("a failed export succeeded")
 		}
 		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 			t.Error("half a file is left", err)
 		}
 	}
-	if err := c.Wake(t.Context(), strings.Repeat("x", 2*maxRequest)); err == nil || !strings.Contains(err.Error(), "too large") {
+	if err := c.Resume(t.Context(), session.Key{Name: strings.Repeat("x", 2*maxRequest)}); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Error(err)
 	}
 }
@@ -236,7 +237,7 @@ func TestCloseDoesNotWait(t *testing.T) {
 	s := listen(t, dir, n)
 	c := find(t, dir, 1)[0]
 	done := make(chan error, 1)
-	go func() { done <- c.Wake(context.WithoutCancel(t.Context()), "x") }()
+	go func() { done <- c.Resume(context.WithoutCancel(t.Context()), session.Key{Name: "x"}) }()
 	<-began
 	s.Close()
 	if err := <-done; err == nil {
@@ -260,7 +261,7 @@ func TestClientGoes(t *testing.T) {
 	c := find(t, dir, 1)[0]
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- c.Hibernate(ctx, "x") }()
+	go func() { done <- c.Suspend(ctx, session.Key{Name: "x"}) }()
 	<-began
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {

@@ -16,8 +16,9 @@ import (
 	"sync"
 	"time"
 
-	"sallyport/internal/private"
-	"sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/private"
+	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/session/hibernate"
 )
 
 const (
@@ -168,8 +169,8 @@ func (s *Server) begin() bool {
 
 // request is what a session is asked for.
 type request struct {
-	Name string `json:"name"` // empty: the process's own
-	File string `json:"file,omitempty"`
+	Key  session.Key `json:"key"`
+	File string      `json:"file,omitempty"`
 }
 
 // failure is an answer that says why not.
@@ -194,11 +195,11 @@ func (s *Server) routes() http.Handler {
 		}
 		return reply(w, http.StatusOK, p)
 	}))
-	for path, do := range map[string]func(context.Context, string) error{
-		"/hibernate": s.sessions.Hibernate, "/wake": s.sessions.Wake, "/reset": s.sessions.Reset, "/remove": s.sessions.Remove,
+	for path, do := range map[string]func(context.Context, session.Key) error{
+		"/suspend": s.sessions.Suspend, "/resume": s.sessions.Resume, "/reset": s.sessions.Reset, "/remove": s.sessions.Remove,
 	} {
 		mux.HandleFunc("POST "+path, s.handle(func(ctx context.Context, r request, w http.ResponseWriter) error {
-			if err := do(ctx, r.Name); err != nil {
+			if err := do(ctx, r.Key); err != nil {
 				return err
 			}
 			return reply(w, http.StatusOK, struct{}{})
@@ -211,7 +212,7 @@ func (s *Server) routes() http.Handler {
 			return err
 		}
 		defer f.Close()
-		if err := s.sessions.Import(ctx, r.Name, f); err != nil {
+		if err := s.sessions.Import(ctx, r.Key, f); err != nil {
 			return err
 		}
 		return reply(w, http.StatusOK, struct{}{})
@@ -226,7 +227,7 @@ func (s *Server) export(ctx context.Context, r request, w http.ResponseWriter) (
 	if err != nil {
 		return err
 	}
-	err = s.sessions.Export(ctx, r.Name, f)
+	err = s.sessions.Export(ctx, r.Key, f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
@@ -264,10 +265,10 @@ func (s *Server) handle(do func(context.Context, request, http.ResponseWriter) e
 		switch {
 		case errors.Is(err, session.ErrUnknown):
 			f.Kind = kindUnknown
-		case errors.Is(err, session.ErrElsewhere):
+		case errors.Is(err, hibernate.ErrElsewhere):
 			f.Kind = kindElsewhere
 		}
-		_ = reply(w, http.StatusConflict, f) // the client has gone, or is told
+		_ = reply(w, http.StatusConflict, f) // the client has gone, or gets it
 	}
 }
 

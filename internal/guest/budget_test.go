@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/budget"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/budget"
+	"github.com/sallyport/sallyport/internal/guest/guesttest"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // waitUntil waits for what needs no more than the other goroutines' turn.
@@ -33,12 +34,12 @@ func TestLargeRequestsWait(t *testing.T) {
 	const calls, size = 8, 20 << 20
 	var under, most atomic.Int64
 	turn := make(chan struct{})
-	x, _ := s.start(&handler{newOutput(), func(_ context.Context, c wire.Call) (json.RawMessage, error) {
+	x, _ := s.start(guesttest.NewHandler(func(_ context.Context, c wire.Call) (json.RawMessage, error) {
 		most.Store(max(most.Load(), under.Add(1)))
 		<-turn
 		under.Add(-1)
 		return json.RawMessage(fmt.Sprint(len(c.Params))), nil
-	}})
+	}))
 	params := `"` + strings.Repeat("x", size) + `"`
 	go func() {
 		for id := range calls {
@@ -66,10 +67,10 @@ func TestLargeRequestsWait(t *testing.T) {
 func TestLargeRequestIsRefused(t *testing.T) {
 	share := budget.NewHost(1).NewSandbox()
 	s := script(t, Options{Budget: share, Patience: 100 * time.Millisecond})
-	x, nonce := s.start(&handler{newOutput(), func(ctx context.Context, _ wire.Call) (json.RawMessage, error) {
+	x, nonce := s.start(guesttest.NewHandler(func(ctx context.Context, _ wire.Call) (json.RawMessage, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
-	}})
+	}))
 	params := `"` + strings.Repeat("x", 20<<20) + `"`
 	go func() {
 		for id := range 2 {
@@ -92,7 +93,7 @@ func TestUnreadReplies(t *testing.T) {
 	share := budget.NewHost(1).NewSandbox()
 	s := script(t, Options{Budget: share})
 	large := json.RawMessage(`"` + strings.Repeat("x", 10<<20) + `"`)
-	x, nonce := s.start(&handler{newOutput(), func(context.Context, wire.Call) (json.RawMessage, error) { return large, nil }})
+	x, nonce := s.start(guesttest.NewHandler(func(context.Context, wire.Call) (json.RawMessage, error) { return large, nil }))
 	for id := range 200 {
 		s.control(`{"type":"call","id":%d,"run":%d,"method":"call_tool","params":{}}`, id+1, x.ID())
 	}
@@ -102,7 +103,7 @@ func TestUnreadReplies(t *testing.T) {
 	<-x.Done()
 	started := make(chan error, 1)
 	go func() {
-		_, err := s.Start(Exec{Code: "pass"}, &handler{newOutput(), nil})
+		_, err := s.Start(wire.Exec{Code: "pass"}, guesttest.NewHandler(nil))
 		started <- err
 	}()
 	select {

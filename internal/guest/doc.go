@@ -1,19 +1,10 @@
-// Package guest holds both ends of the conversation with a sandbox: the Python
-// program that runs inside (the directory python, embedded here and installed
-// by engines) and [Conn], the host's side of its channel. It knows no engine.
+// Package guest is the host's side of the conversation with the program in a
+// sandbox, the guest: [Conn] speaks frames (package wire) over the sandbox's
+// streams, one [Execution] at a time. It knows no engine and no language.
 //
-// # Inside
-//
-// The container's first process, init, forks once. The child is the
-// interpreter: it reads and writes control frames itself, so that a tool call
-// passes no other process. The parent stays small: it owns the container's
-// standard error, drains what the interpreter and its children write to
-// descriptors 1 and 2, reaps orphans, passes signals on, and reports the
-// interpreter's death.
-//
-// The end of an execution is told twice: the interpreter sends a done frame,
-// and hands init a nonce that init sends after everything that was written
-// before. [Execution.Done] waits for both.
+// The end of an execution arrives twice: as a done frame, and as a nonce that the
+// guest sends after everything that was written before. [Execution.Done] waits
+// for both.
 //
 // # Trust
 //

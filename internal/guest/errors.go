@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"syscall"
 
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 var (

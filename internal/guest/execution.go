@@ -6,24 +6,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"time"
 
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/wire"
 )
-
-// Exec is what to run.
-type Exec struct {
-	Code       string
-	Filename   string   // in tracebacks; "<cell N>" when empty, N being the execution's number
-	Script     bool     // run as python runs a file: __name__ is "__main__", nothing is echoed
-	Args       []string // sys.argv[1:]
-	Stdin      bool     // the handler answers wire.MethodStdin
-	Grants     []string
-	Define     []wire.Server
-	Discovered []wire.ServerInfo
-	Reseed     string // hexadecimal randomness for a guest with copies
-	Task       string // work of the host's own, in place of Code
-}
 
 // A Handler serves one execution.
 type Handler interface {
@@ -31,19 +16,13 @@ type Handler interface {
 	// goroutine at a time and never after the execution's end. b is valid
 	// during the call. It must not block, for the guest would stop at a full
 	// pipe, and must not call Close.
-	Output(s Stream, b []byte)
+	Output(s wire.Stream, b []byte)
 
 	// Call answers a call, on a goroutine of its own. ctx ends with the
 	// execution. The result must be one valid JSON value, which is not checked
 	// again. An error that is a *wire.CallError reaches the code as it is; of
 	// any other the code learns only that there was one.
 	Call(ctx context.Context, call wire.Call) (json.RawMessage, error)
-}
-
-// Outcome is how an execution ended. All but Duration is the guest's word.
-type Outcome struct {
-	wire.Done
-	Duration time.Duration
 }
 
 // Execution is one run of code in a guest.
@@ -53,20 +32,19 @@ type Execution struct {
 	handler Handler
 	ctx     context.Context
 	cancel  context.CancelFunc
-	started time.Time
 	ended   chan struct{}
 
 	// Guarded by Conn.mu until ended is closed.
 	done    *wire.Done
 	drained bool
-	outcome Outcome
+	result  wire.Done
 	err     error
 }
 
-// Start sends code to the guest and returns at once. One execution is under way
-// at a time: ErrBusy otherwise. After the end of the conversation it returns the
-// reason of that.
-func (c *Conn) Start(e Exec, h Handler) (*Execution, error) {
+// Start sends code to the guest and returns at once. It sets e.ID and e.Nonce.
+// The error is ErrBusy while another execution is under way, and the reason of
+// the conversation's end after that.
+func (c *Conn) Start(e wire.Exec, h Handler) (*Execution, error) {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:]) // never fails
 	x := &Execution{nonce: hex.EncodeToString(nonce[:]), handler: h, ended: make(chan struct{})}
@@ -82,14 +60,11 @@ func (c *Conn) Start(e Exec, h Handler) (*Execution, error) {
 	c.lastID++
 	x.id = c.lastID
 	x.ctx, x.cancel = context.WithCancel(context.Background())
-	x.started = time.Now()
 	c.run = x
 	c.mu.Unlock()
 
-	f, err := wire.EncodeExec(&wire.Exec{
-		ID: x.id, Nonce: x.nonce, Code: e.Code, Filename: e.Filename, Script: e.Script, Args: e.Args, Stdin: e.Stdin,
-		Grants: e.Grants, Define: e.Define, Discovered: e.Discovered, Reseed: e.Reseed, Task: e.Task,
-	})
+	e.ID, e.Nonce = x.id, x.nonce
+	f, err := wire.EncodeExec(&e)
 	if err != nil {
 		c.mu.Lock()
 		if c.run == x {
@@ -99,7 +74,7 @@ func (c *Conn) Start(e Exec, h Handler) (*Execution, error) {
 		x.cancel()
 		return nil, err
 	}
-	// Not behind replies that nobody reads: the execution's own limits have to
+	// Not behind unread replies: the execution's own limits have to
 	// begin.
 	if err := c.send.urge(f); err != nil {
 		// The guest is gone or going: the readers find out how.
@@ -115,21 +90,21 @@ func (x *Execution) ID() uint64 { return x.id }
 // handed over.
 func (x *Execution) Done() <-chan struct{} { return x.ended }
 
-// Result says how the execution ended. It waits for that. The error is the
-// conversation's when that ended first.
-func (x *Execution) Result() (Outcome, error) {
+// Result waits for the execution's end and returns how it ended: all of it is
+// the guest's word. If the conversation ended first, the error is its error.
+func (x *Execution) Result() (wire.Done, error) {
 	<-x.ended
-	return x.outcome, x.err
+	return x.result, x.err
 }
 
 // EndCalls ends the execution's calls, which get no replies. Their requests hold
 // memory that the guest's next frames may wait for.
 func (x *Execution) EndCalls() { x.cancel() }
 
-// finish ends the execution. It is called once, by who took it out of Conn.run.
-func (x *Execution) finish(o Outcome, err error) {
-	o.Duration = time.Since(x.started)
-	x.outcome, x.err = o, err
+// finish ends the execution. It is called once, by whoever took it out of
+// Conn.run.
+func (x *Execution) finish(result wire.Done, err error) {
+	x.result, x.err = result, err
 	x.cancel()
 	close(x.ended)
 }
@@ -167,7 +142,7 @@ func (c *Conn) complete(x *Execution) {
 	}
 	c.mu.Unlock()
 	if whole {
-		x.finish(Outcome{Done: *done}, nil)
+		x.finish(*done, nil)
 	} else if done != nil {
 		x.cancel() // its calls are of no use any more
 	}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"io"
 	"sync"
-	"syscall"
 
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/pipe"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // sendHighWater is how much may wait for a guest that does not read before
@@ -21,7 +21,7 @@ const sendHighWater = 32 << 20
 // until their context ends or the sender is closed.
 type sender struct {
 	w   io.WriteCloser
-	raw syscall.RawConn // nil where a write may block
+	now *pipe.Writer // nil where a write may block
 
 	mu      sync.Mutex
 	queue   []part
@@ -39,7 +39,7 @@ type part struct {
 }
 
 func newSender(w io.WriteCloser) *sender {
-	return &sender{w: w, raw: nonblocking(w)}
+	return &sender{w: w, now: pipe.NewWriter(w)}
 }
 
 // send writes or queues f, in the order of the calls. ctx bounds the wait for
@@ -69,23 +69,10 @@ func (s *sender) send(ctx context.Context, f wire.Frame, done func()) (err error
 	if s.err != nil {
 		return s.err
 	}
-	parts := f[:]
-	if s.raw != nil && !s.writing {
-		var err error
-		if parts, err = writeSome(s.raw, parts); err != nil {
-			s.fail(err)
-			return s.err
-		}
-	}
-	s.push(parts, &done)
-	if len(s.queue) > 0 && !s.writing {
-		s.writing = true
-		go s.drain()
-	}
-	return nil
+	return s.put(f, &done)
 }
 
-// urge queues a frame without waiting for room.
+// urge writes or queues a frame without waiting for room.
 func (s *sender) urge(f wire.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +80,23 @@ func (s *sender) urge(f wire.Frame) error {
 		return s.err
 	}
 	var none func()
-	s.push(f[:], &none)
-	if !s.writing {
+	return s.put(f, &none)
+}
+
+// put writes what the pipe takes of f and queues the rest. The caller holds mu.
+func (s *sender) put(f wire.Frame, done *func()) error {
+	for i := 0; i < len(f) && s.now != nil && !s.writing; i++ {
+		var err error
+		if f[i], err = s.now.Write(f[i]); err != nil {
+			s.fail(err)
+			return s.err
+		}
+		if len(f[i]) > 0 {
+			break
+		}
+	}
+	s.push(f[:], done)
+	if len(s.queue) > 0 && !s.writing {
 		s.writing = true
 		go s.drain()
 	}

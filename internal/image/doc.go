@@ -1,16 +1,16 @@
 // Package image keeps the root file systems of OCI images on disk, for
 // sandboxes that share them read-only.
 //
-// A root lies under the digest of its image's configuration, which names the
-// digests of all layers: the same content is there once, whatever it is called,
-// and what lies under a digest never changes. It appears complete or not at
-// all. A name leads to a digest by a record of its own, until the image is pulled or built
-// again.
+// A root is stored under the digest of its image's configuration, which names
+// the digests of all layers: the same content is stored once, whatever its
+// names, and the content under a digest never changes. It appears complete or
+// not at all. A record maps a name to a digest, until the image is pulled or
+// built again.
 //
-// Several processes share a store. Whoever uses a root holds its lock, shared;
-// whoever removes one holds it alone. A lock goes with its holder, however that
-// ends. What a crash leaves is a scratch folder without a holder, which the next
-// one to write removes.
+// Several processes share a store. A process that uses a root holds its lock
+// shared; one that removes a root holds it exclusively. A lock is released when
+// its process ends, however that happens. A crash leaves a scratch folder
+// without a holder, which the next writer removes.
 package image
 
 import (
@@ -19,14 +19,14 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"sallyport/internal/image/flatten"
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/image/flatten"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
 var (
-	// ErrMissing: no image of that name is in the store.
+	// ErrMissing reports that no image of that name is in the store.
 	ErrMissing = errors.New("the image is not here")
-	// ErrUnusable: the image cannot run here, whatever is done.
+	// ErrUnusable reports that the image can never run here.
 	ErrUnusable = errors.New("the image cannot be used")
 )
 
@@ -36,13 +36,13 @@ type Store struct {
 	limits flatten.Limits
 }
 
-// At is the store in that directory, which is made with the first image. With
-// an empty path nothing is in it and nothing can be put there.
+// At returns the store in that directory, which is created with the first
+// image. With an empty path the store is empty and cannot be written.
 func At(path string, limits flatten.Limits) *Store { return &Store{path: path, limits: limits} }
 
-func (s *Store) names() state.Dir { return state.At(s.path).Sub("names") }
+func (s *Store) names() store.Dir { return store.At(s.path).Sub("names") }
 
-// rootDir is where the root of an image lies, with what is known of it.
+// rootDir returns the directory with the root of an image and its metadata.
 func (s *Store) rootDir(id string) string { return filepath.Join(s.path, "roots", hexOf(id)) }
 
 // Files of a root's directory.
@@ -52,18 +52,18 @@ const (
 	rootFolder = "root"
 )
 
-// A Root is the root file system of an image. Nobody removes it before Release.
+// A Root is the root file system of an image. It is not removed before Release.
 type Root struct {
 	Info
-	// Dir is the file system. What is in it may be hostile: a symbolic link
-	// in it is not to be followed.
+	// Dir is the file system. Its content may be hostile: symbolic links in it
+	// must not be followed.
 	Dir string
 
 	config  string // file
 	release func()
 }
 
-// Release says that the root is not used any longer. It is idempotent.
+// Release ends the use of the root. It is idempotent.
 func (r *Root) Release() {
 	if r.release != nil {
 		r.release()
@@ -71,7 +71,7 @@ func (r *Root) Release() {
 	}
 }
 
-// missing is ErrMissing with what to do.
+// missing returns ErrMissing with advice to the user.
 func missing(name string) error {
 	return fmt.Errorf("%w: %s; get it with: sallyport image pull %s", ErrMissing, name, name)
 }

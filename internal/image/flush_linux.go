@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flush has the disk take what was written below dir, so that a name never
-// outlives a power cut that its content did not.
+// flush writes everything below dir to the disk, so that after a power cut no
+// name exists without its content.
 func flush(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

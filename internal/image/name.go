@@ -8,36 +8,36 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// local begins the names of images that no registry has: those that were built
-// or loaded here under a name without a registry.
+// local is the registry in the names of images that no registry has: those that
+// were built or loaded here under a name without a registry.
 const local = "localhost/"
 
-// A Name is what a person calls an image, and what it is called in full.
+// A Name is an image's name as the user gave it, and its full name.
 type Name struct {
-	// Text is as it was given.
+	// Text is the name as given.
 	Text string
 	// Full is the name with its registry, and its tag or digest.
 	Full string
-	// ID is set in place of all else where the text is the digest of an
-	// image's configuration.
+	// ID is set instead of Full if Text is the digest of an image's
+	// configuration.
 	ID string
 
-	short bool // the text names no registry
+	short bool // Text has no registry
 	ref   name.Reference
 }
 
 var (
 	wholeID = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 	partID  = regexp.MustCompile(`^(sha256:)?[0-9a-f]{12,64}$`)
-	// wholeName is what a full name looks like. The client's own check lets
-	// more pass.
+	// wholeName matches a full name. It is stricter than the client's own
+	// check.
 	wholeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
 )
 
-// hexOf is the part of a digest that is a file's name.
+// hexOf returns the part of a digest that serves as a file name.
 func hexOf(id string) string { return strings.TrimPrefix(id, "sha256:") }
 
-// ParseName reads the name of an image: "python:3.13-slim",
+// ParseName parses the name of an image: "python:3.13-slim",
 // "registry.example/team/image@sha256:…", "localhost/mine", or the image's ID.
 func ParseName(text string) (Name, error) {
 	if wholeID.MatchString(text) {
@@ -45,7 +45,7 @@ func ParseName(text string) (Name, error) {
 	}
 	ref, err := name.ParseReference(text)
 	if err != nil || !wholeName.MatchString(ref.Name()) || strings.HasPrefix(text, "sha256:") {
-		return Name{}, fmt.Errorf("%q is no name of an image: write it as python:3.13-slim or registry.example/team/image:tag", text)
+		return Name{}, fmt.Errorf("%q is not an image name: write it as python:3.13-slim or registry.example/team/image:tag", text)
 	}
 	n := Name{Text: text, Full: ref.Name(), ref: ref}
 	first, _, several := strings.Cut(text, "/")
@@ -63,8 +63,8 @@ func ParseName(text string) (Name, error) {
 // Local reports whether no registry can have the image.
 func (n Name) Local() bool { return n.ID != "" || strings.HasPrefix(n.Full, local) }
 
-// Here is the name for an image that is made here: one without a registry gets
-// the one that none has.
+// Here returns the name for an image that is built or loaded here: a name
+// without a registry gets the local one.
 func (n Name) Here() Name {
 	if n.short && n.ID == "" {
 		if here, err := ParseName(local + n.Text); err == nil {
@@ -75,11 +75,11 @@ func (n Name) Here() Name {
 	return n
 }
 
-// Reference is the name in the form of the registry's client. It is nil for an
-// ID.
+// Reference returns the name in the form of the registry's client. It is nil
+// for an ID.
 func (n Name) Reference() name.Reference { return n.ref }
 
-// digest is the digest that a name asks for, if it asks for one.
+// digest returns the digest in a name, if there is one.
 func (n Name) digest() (repository, digest string) {
 	repository, digest, ok := strings.Cut(n.Full, "@")
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// ChoosePlatform is the image of an index that runs on this machine.
+// ChoosePlatform returns the image of an index that runs on this machine.
 func ChoosePlatform(index *v1.IndexManifest) (v1.Hash, error) {
 	var there []string
 	for _, m := range index.Manifests {
@@ -28,7 +28,7 @@ func ChoosePlatform(index *v1.IndexManifest) (v1.Hash, error) {
 		}
 	}
 	slices.Sort(there)
-	return v1.Hash{}, fmt.Errorf("%w: there is none for linux/%s, only for %s", ErrUnusable, runtime.GOARCH, strings.Join(there, ", "))
+	return v1.Hash{}, fmt.Errorf("%w: it is not available for linux/%s, only for %s", ErrUnusable, runtime.GOARCH, strings.Join(there, ", "))
 }
 
 // suits reports whether every machine of an architecture runs a variant.

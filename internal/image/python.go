@@ -16,10 +16,10 @@ import (
 
 // Python is the interpreter of an image.
 type Python struct {
-	// Path is what to call it by, which may be a link: an environment's is
-	// told by it.
+	// Path is the path to start it by, which may be a link: a virtual
+	// environment is recognized by it.
 	Path string `json:"path"`
-	// Real is the file itself.
+	// Real is the path with links resolved.
 	Real  string `json:"real"`
 	Major int    `json:"major"`
 	Minor int    `json:"minor"`
@@ -27,10 +27,10 @@ type Python struct {
 
 func (p Python) String() string { return fmt.Sprintf("%d.%d", p.Major, p.Minor) }
 
-// oldest is the oldest Python that code can be run with: 3.oldest.
+// oldest is the minor version of the oldest supported Python.
 const oldest = 9
 
-// usualPath is where interpreters are looked for besides the image's own PATH.
+// usualPath is searched for interpreters after the image's own PATH.
 var usualPath = []string{
 	"/usr/local/bin", "/usr/bin", "/bin", "/opt/python/bin", "/opt/conda/bin", "/opt/venv/bin", "/venv/bin",
 	"/app/.venv/bin", "/opt/bitnami/python/bin", "/opt/app-root/bin", "/usr/local/python/current/bin",
@@ -53,7 +53,7 @@ func FindPython(dir string, env []string) (*Python, error) {
 			places = append(strings.Split(value, ":"), places...)
 		}
 	}
-	// Distributions with several have them as /opt/NAME/bin, too.
+	// Distributions with several also have them in /opt/NAME/bin.
 	more, _ := fs.Glob(root.FS(), "opt/*/bin/python3")
 	for _, m := range more {
 		places = append(places, "/"+path.Dir(m))
@@ -94,8 +94,8 @@ func FindPython(dir string, env []string) (*Python, error) {
 
 var interpreterName = regexp.MustCompile(`^python3\.(\d{1,2})$`)
 
-// interpretersIn are the names of interpreters in a directory of the image: the
-// usual one first, then the newest of those with versions.
+// interpretersIn returns the names of interpreters in a directory of the image:
+// the usual one first, then those with versions, newest first.
 func interpretersIn(root *os.Root, dir string) []string {
 	names := []string{"python3", "python"}
 	real, err := resolve(root, dir)
@@ -122,9 +122,8 @@ func interpretersIn(root *os.Root, dir string) []string {
 	return names
 }
 
-// interpreterAt is the interpreter that the path in the image leads to: a
-// program for this machine with its standard library beside it, which says the
-// version.
+// interpreterAt returns the interpreter at a path in the image: a program for
+// this machine with its standard library next to it, which tells the version.
 func interpreterAt(root *os.Root, name string) (*Python, error) {
 	real, err := resolve(root, name)
 	if err != nil {
@@ -140,11 +139,11 @@ func interpreterAt(root *os.Root, name string) (*Python, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Mode()&0o001 == 0 {
-		return nil, errors.New("not a program that everybody may run")
+		return nil, errors.New("not executable by everyone")
 	}
 	machine, err := elf.NewFile(f)
 	if err != nil {
-		return nil, errors.New("not a program but a script")
+		return nil, errors.New("a script, not a program")
 	}
 	if want := machines[runtime.GOARCH]; machine.Machine != want {
 		return nil, fmt.Errorf("a program for %s", machine.Machine)
@@ -183,7 +182,8 @@ func hasLibrary(root *os.Root, prefix string, minor int) bool {
 	return false
 }
 
-// relative is an absolute path of the image in the form of package os.
+// relative converts an absolute path of the image to a relative path of package
+// os.
 func relative(name string) string {
 	if name = strings.TrimPrefix(path.Clean(name), "/"); name == "" {
 		return "."
@@ -191,8 +191,8 @@ func relative(name string) string {
 	return name
 }
 
-// resolve follows the symbolic links of a path within the image, as a process
-// in it would, and returns the path without them.
+// resolve resolves the symbolic links of a path within the image, as a process
+// in it would.
 func resolve(root *os.Root, name string) (string, error) {
 	at, rest := "/", strings.Split(name, "/")
 	for hops := 0; len(rest) > 0; {

@@ -8,21 +8,21 @@ import (
 	"strings"
 	"time"
 
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
-// A Record is a name in the store and what it leads to.
+// A Record maps a name in the store to an image.
 type Record struct {
 	Name string `json:"name"` // in full
 	ID   string `json:"id"`   // of the image: the digest of its configuration
-	// Digest is that of the manifest, by which a registry knows the image.
-	// Empty: it came from elsewhere.
+	// Digest is the digest of the manifest, which identifies the image in a
+	// registry. Empty: it did not come from a registry.
 	Digest string    `json:"digest,omitempty"`
 	Source string    `json:"source"` // SourcePull, SourceLoad or SourceBuild
 	Time   time.Time `json:"time"`
 }
 
-// How images come into the store.
+// The sources of images.
 const (
 	SourcePull  = "pull"
 	SourceLoad  = "load"
@@ -31,13 +31,13 @@ const (
 
 const maxRecord = 1 << 20
 
-func recordFile(full string) string { return state.FileName(full, ".json") }
+func recordFile(full string) string { return store.FileName(full, ".json") }
 
-// Tag makes name lead to the root, which the caller holds.
+// Tag gives the root, which the caller holds, the name.
 func (s *Store) Tag(n Name, root *Root, digest, source string) (Record, error) {
 	r := Record{Name: n.Full, ID: root.ID, Digest: digest, Source: source, Time: time.Now().UTC().Truncate(time.Second)}
 	if n.ID != "" {
-		return r, fmt.Errorf("%s is an ID and no name", n.Text)
+		return r, fmt.Errorf("%s is an ID, not a name", n.Text)
 	}
 	raw, err := json.Marshal(r)
 	if err != nil {
@@ -58,8 +58,8 @@ func (s *Store) record(full string) (Record, error) {
 	return r, nil
 }
 
-// Records are all names, sorted. What cannot be read is an error beside the
-// rest.
+// Records returns all records, sorted by name. If some cannot be read, it
+// returns an error with the others.
 func (s *Store) Records() ([]Record, error) {
 	files, err := s.names().List()
 	if err != nil {
@@ -91,9 +91,9 @@ func (s *Store) Records() ([]Record, error) {
 	return out, errors.Join(errs...)
 }
 
-// Find is the record that a name leads to. Names without a registry are looked
-// for among what was made here first, then as Docker Hub's. The error is
-// ErrMissing where there is none.
+// Find returns the record of a name. A name without a registry is first looked
+// up among local images, then as a name on Docker Hub. The error is ErrMissing
+// if there is none.
 func (s *Store) Find(text string) (Record, error) {
 	if s.path == "" {
 		return Record{}, missing(text)
@@ -127,7 +127,7 @@ func (s *Store) Find(text string) (Record, error) {
 	}
 	switch {
 	case len(found) == 0 && n.ID != "":
-		// A root without a name, such as one that a session asleep needs.
+		// A root without a name, such as one that a suspended session needs.
 		if _, err := s.Info(n.ID); err == nil {
 			return Record{Name: n.ID, ID: n.ID}, nil
 		}
@@ -137,7 +137,7 @@ func (s *Store) Find(text string) (Record, error) {
 	}
 	for _, r := range found[1:] {
 		if r.ID != found[0].ID {
-			return Record{}, fmt.Errorf("%q stands for several images: write more of it", text)
+			return Record{}, fmt.Errorf("%q matches several images: write more of it", text)
 		}
 	}
 	return found[0], nil

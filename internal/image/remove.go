@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 )
 
-// A Removed says what became of an image that was to be removed.
+// A Removed is the result of removing an image.
 type Removed struct {
 	ID    string
-	Bytes int64 // freed; 0 where it is kept
+	Bytes int64 // freed; 0 if it is kept
 	Kept  string
 }
 
@@ -17,10 +17,10 @@ type Removed struct {
 const (
 	KeptUsed  = "in use"
 	KeptNamed = "it has other names"
-	KeptBound = "a session that sleeps needs it"
+	KeptBound = "a suspended session needs it"
 )
 
-// Untag removes a name, and says what it led to.
+// Untag removes the name of a record.
 func (s *Store) Untag(r Record) error {
 	err := s.names().Remove(recordFile(r.Name))
 	if isNotExist(err) {
@@ -29,10 +29,10 @@ func (s *Store) Untag(r Record) error {
 	return err
 }
 
-// Prune removes the roots that nobody needs: those that no name leads to, that
-// nobody holds, and of which bound, which is asked while nobody can begin to use
-// the root, does not say that something needs them. With an id it looks at that
-// root alone.
+// Prune removes the roots that are not needed: those that have no name and no
+// holder, and for which bound does not report a use. No process can begin to
+// use a root while bound is called for it. If id is not empty, only that root
+// is considered.
 func (s *Store) Prune(id string, bound func(id string) (bool, error)) ([]Removed, error) {
 	if s.path == "" {
 		return nil, nil
@@ -66,7 +66,7 @@ func (s *Store) Prune(id string, bound func(id string) (bool, error)) ([]Removed
 	return out, errors.Join(errs...)
 }
 
-// removeRoot removes one root that nobody needs.
+// removeRoot removes one root that is not needed.
 func (s *Store) removeRoot(id string, bound func(string) (bool, error)) (Removed, error) {
 	r := Removed{ID: id, Kept: KeptUsed}
 	lock, err := s.lock(id)
@@ -84,7 +84,7 @@ func (s *Store) removeRoot(id string, bound func(string) (bool, error)) (Removed
 		}
 		return r, err
 	}
-	// What cannot be read may lead to it: nothing is removed then.
+	// A record that cannot be read may name it, so nothing is removed then.
 	all, err := s.Records()
 	if err != nil {
 		return r, err

@@ -18,17 +18,17 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"sallyport/internal/image/flatten"
-	"sallyport/internal/private"
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/image/flatten"
+	"github.com/sallyport/sallyport/internal/private"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
-// Info is what is known of an image.
+// Info is the metadata of an image.
 type Info struct {
 	ID       string         `json:"id"`
 	Platform string         `json:"platform"` // linux/amd64
 	Env      []string       `json:"env,omitempty"`
-	Python   *Python        `json:"python,omitempty"` // nil: it has none that can be used
+	Python   *Python        `json:"python,omitempty"` // nil if it has no usable one
 	Trouble  string         `json:"trouble,omitempty"`
 	Bytes    int64          `json:"bytes"`
 	Entries  int            `json:"entries"`
@@ -36,23 +36,23 @@ type Info struct {
 	Version  int            `json:"version"`
 }
 
-// infoVersion is the form of a root's directory.
+// infoVersion is the version of the layout of a root's directory.
 const infoVersion = 1
 
-// Content is an image to be put into the store.
+// Content is an image to add to the store.
 type Content struct {
 	// Config is the image's configuration, whose digest is its ID.
 	Config []byte
-	// Layers are the image's, the lowest first. Their DiffIDs are those of
+	// Layers are the image's layers, lowest first. Their DiffIDs are those of
 	// the configuration.
 	Layers []flatten.Layer
-	// Digest is that of the manifest, if there is one.
+	// Digest is the digest of the manifest, if there is one.
 	Digest string
-	// Passing says that nobody will miss the root after a power cut.
+	// Passing is set if a power cut may lose the root.
 	Passing bool
 }
 
-// config is what is read of an image's configuration.
+// config has the used fields of an image's configuration.
 type config struct {
 	Architecture string `json:"architecture"`
 	OS           string `json:"os"`
@@ -66,8 +66,8 @@ type config struct {
 	} `json:"rootfs"`
 }
 
-// DiffIDs are the digests of an image's layers, as its configuration names
-// them. An image for another system is an error.
+// DiffIDs returns the digests of an image's layers from its configuration. It
+// returns an error for an image for another system.
 func DiffIDs(raw []byte) ([]string, error) {
 	c, err := readConfig(raw)
 	if err != nil {
@@ -87,20 +87,20 @@ func readConfig(raw []byte) (*config, error) {
 	return &c, nil
 }
 
-// ID is the ID of the image with that configuration.
+// ID returns the ID of the image with that configuration.
 func ID(config []byte) string {
 	sum := sha256.Sum256(config)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Limits are those of an image in the store.
+// Limits returns the limits of an image in the store.
 func (s *Store) Limits() flatten.Limits { return s.limits }
 
-// Scratch makes a folder for work on the store's disk. remove removes it; after
-// a crash the next caller of Scratch does.
+// Scratch creates a temporary folder on the store's disk. remove removes it;
+// after a crash, the next call of Scratch does.
 func (s *Store) Scratch() (dir string, remove func(), err error) {
 	if s.path == "" {
-		return "", nil, state.ErrNoPlace
+		return "", nil, store.ErrNoPlace
 	}
 	path := filepath.Join(s.path, "scratch")
 	top, err := private.Open(path)
@@ -116,7 +116,7 @@ func (s *Store) Scratch() (dir string, remove func(), err error) {
 	lock := flock.New(dir + ".lock")
 	ok, err := lock.TryLock()
 	if err == nil && !ok {
-		err = errors.New("somebody else has it")
+		err = errors.New("it is locked by another process")
 	}
 	if err != nil {
 		return "", nil, errors.Join(err, top.RemoveAll(name), top.Close())
@@ -129,10 +129,11 @@ func (s *Store) Scratch() (dir string, remove func(), err error) {
 	}), nil
 }
 
-// scratchGrace lets others take the lock of what they have just made.
+// scratchGrace gives other processes time to lock the folder that they have
+// just created.
 const scratchGrace = time.Minute
 
-// sweep removes scratch folders that nobody holds.
+// sweep removes scratch folders without a holder.
 func (s *Store) sweep() {
 	if top, err := private.Existing(filepath.Join(s.path, "scratch")); err == nil {
 		sweep(top)
@@ -158,8 +159,8 @@ func sweep(top *os.Root) {
 	}
 }
 
-// lock is the lock of a root. Locks stay when their roots go: one that was
-// removed and made again would be two.
+// lock returns the lock of a root. Locks stay when their roots are removed: a
+// lock that is removed and created again would be two locks.
 func (s *Store) lock(id string) (*flock.Flock, error) {
 	dir := filepath.Join(s.path, "locks")
 	if err := private.Check(dir); err != nil {
@@ -168,8 +169,8 @@ func (s *Store) lock(id string) (*flock.Flock, error) {
 	return flock.New(filepath.Join(dir, hexOf(id))), nil
 }
 
-// hold takes the lock of a root, shared. Who removes a root holds it for a
-// moment only.
+// hold takes the lock of a root, shared. Removing a root holds it for a moment
+// only.
 func (s *Store) hold(ctx context.Context, id string) (release func(), err error) {
 	lock, err := s.lock(id)
 	if err != nil {
@@ -181,7 +182,7 @@ func (s *Store) hold(ctx context.Context, id string) (release func(), err error)
 	return func() { _ = lock.Unlock() }, nil
 }
 
-// roots are the entries of the directory of roots.
+// roots returns the entries of the directory of roots.
 func (s *Store) roots() ([]fs.DirEntry, error) {
 	root, err := private.Existing(filepath.Join(s.path, "roots"))
 	if isNotExist(err) {
@@ -194,14 +195,14 @@ func (s *Store) roots() ([]fs.DirEntry, error) {
 	return fs.ReadDir(root.FS(), ".")
 }
 
-// Info is what is known of the image with that ID. The error is ErrMissing
-// where it is not in the store.
+// Info returns the metadata of the image with that ID. The error is ErrMissing
+// if it is not in the store.
 func (s *Store) Info(id string) (Info, error) {
 	var in Info
 	if s.path == "" || !wholeID.MatchString(id) {
 		return in, missing(id)
 	}
-	raw, err := state.At(s.rootDir(id)).Read(infoFile, maxRecord)
+	raw, err := store.At(s.rootDir(id)).Read(infoFile, maxRecord)
 	if isNotExist(err) {
 		return in, missing(id)
 	}
@@ -209,7 +210,7 @@ func (s *Store) Info(id string) (Info, error) {
 		return in, err
 	}
 	if err := json.Unmarshal(raw, &in); err != nil || in.ID != id || in.Version != infoVersion {
-		return in, fmt.Errorf("the image in %s is of another version of this program: remove it with sallyport image rm, and pull it again", s.rootDir(id))
+		return in, fmt.Errorf("the image in %s was stored by another version of this program: remove it with sallyport image rm, and pull it again", s.rootDir(id))
 	}
 	return in, nil
 }
@@ -235,7 +236,7 @@ func (s *Store) open(ctx context.Context, id string) (*Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.Info(id) // now that nobody removes it
+	info, err := s.Info(id) // now that it cannot be removed
 	if err != nil {
 		release()
 		return nil, err
@@ -244,8 +245,9 @@ func (s *Store) open(ctx context.Context, id string) (*Root, error) {
 	return &Root{Info: info, Dir: filepath.Join(dir, rootFolder), config: filepath.Join(dir, configFile), release: release}, nil
 }
 
-// Add puts an image into the store and holds its root. Where the store has it
-// already nothing is read. progress, which may be nil, is told of the unpacking.
+// Add adds an image to the store and holds its root. If the store has it
+// already, nothing is read. progress, which may be nil, receives the progress
+// of the unpacking.
 func (s *Store) Add(ctx context.Context, c *Content, progress func(done, total int64)) (*Root, error) {
 	conf, err := readConfig(c.Config)
 	if err != nil {
@@ -276,14 +278,14 @@ func (s *Store) Add(ctx context.Context, c *Content, progress func(done, total i
 		return nil, err
 	}
 	if err := os.Rename(made, s.rootDir(id)); err != nil {
-		if _, there := s.Info(id); there != nil { // nobody else was faster
+		if _, there := s.Info(id); there != nil { // no other process was faster
 			return nil, err
 		}
 	}
 	return s.open(ctx, id)
 }
 
-// make writes the directory of a root, complete.
+// make writes the complete directory of a root.
 func (s *Store) make(ctx context.Context, dir, id string, c *Content, conf *config, progress func(done, total int64)) error {
 	root := filepath.Join(dir, rootFolder)
 	if err := os.MkdirAll(root, 0o700); err != nil {
@@ -315,7 +317,7 @@ func (s *Store) make(ctx context.Context, dir, id string, c *Content, conf *conf
 	if err != nil {
 		return err
 	}
-	at := state.At(dir)
+	at := store.At(dir)
 	if err := errors.Join(at.Write(configFile, c.Config), at.Write(infoFile, raw)); err != nil {
 		return err
 	}
@@ -325,7 +327,7 @@ func (s *Store) make(ctx context.Context, dir, id string, c *Content, conf *conf
 	return flush(dir)
 }
 
-// harmless are the variables of an image that a sandbox gets.
+// harmless returns the variables of an image that a sandbox may have.
 func harmless(env []string) []string {
 	var out []string
 	for _, kv := range env {

@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/image/flatten"
+	"github.com/sallyport/sallyport/internal/image/flatten"
 )
 
 // holdVariable makes the test executable hold an image, say so, and wait to be

@@ -6,28 +6,30 @@ import (
 	"strconv"
 	"time"
 
-	"sallyport/internal/broker"
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/jsonscan"
 )
 
-// parseArguments reads the arguments of run_python. The second result is the
-// answer where they have the wrong form. Both ways into the tool, the SDK's
-// and our own, use it, so that they cannot differ.
-func parseArguments(raw json.RawMessage) (broker.Request, *broker.Result) {
+// parseArguments parses the arguments of run_python. If they are malformed, the
+// second result is the answer. The third result is hints for the answer, whatever
+// it is. Both ways to the tool, the SDK's and our own, use it, so that they cannot
+// differ.
+func parseArguments(raw json.RawMessage) (broker.Request, *broker.Result, []string) {
 	var req broker.Request
-	if len(raw) == 0 || jsonrpc.Kind(raw) == 'n' {
-		return req, nil
+	var hints []string
+	if len(raw) == 0 || jsonscan.Kind(raw) == 'n' {
+		return req, nil, nil
 	}
-	if jsonrpc.Kind(raw) != '{' {
-		return req, broker.Invalid("'arguments' must be an object")
+	if jsonscan.Kind(raw) != '{' {
+		return req, broker.Invalid("'arguments' must be an object"), nil
 	}
 	var invalid *broker.Result
-	err := jsonrpc.Members(raw, func(key string, value json.RawMessage) bool {
-		null := jsonrpc.Kind(value) == 'n'
+	err := jsonscan.Members(raw, func(key string, value json.RawMessage) bool {
+		null := jsonscan.Kind(value) == 'n'
 		switch key {
 		case "code":
 			req.Code = ""
-			if jsonrpc.Kind(value) == '"' && json.Unmarshal(value, &req.Code) != nil {
+			if jsonscan.Kind(value) == '"' && json.Unmarshal(value, &req.Code) != nil {
 				invalid = broker.Invalid("Missing 'code' argument")
 			}
 		case "servers":
@@ -35,11 +37,11 @@ func parseArguments(raw json.RawMessage) (broker.Request, *broker.Result) {
 			if null {
 				break
 			}
-			if jsonrpc.Kind(value) != '[' {
-				invalid = broker.Invalid("'servers' must be a list")
+			if jsonscan.Kind(value) != '[' {
+				invalid = wrongType(key, "'servers' must be a list", value)
 				break
 			}
-			_ = jsonrpc.Elements(value, func(item json.RawMessage) bool {
+			_ = jsonscan.Elements(value, func(item json.RawMessage) bool {
 				req.Servers = append(req.Servers, text(item))
 				return true
 			})
@@ -48,7 +50,7 @@ func parseArguments(raw json.RawMessage) (broker.Request, *broker.Result) {
 			if null {
 				break
 			}
-			if jsonrpc.Kind(value) != '"' || json.Unmarshal(value, &req.Session) != nil {
+			if jsonscan.Kind(value) != '"' || json.Unmarshal(value, &req.Session) != nil {
 				invalid = broker.Invalid("'session' must be a string")
 			}
 		case "backend":
@@ -56,7 +58,7 @@ func parseArguments(raw json.RawMessage) (broker.Request, *broker.Result) {
 			if null {
 				break
 			}
-			if jsonrpc.Kind(value) != '"' || json.Unmarshal(value, &req.Backend) != nil {
+			if jsonscan.Kind(value) != '"' || json.Unmarshal(value, &req.Backend) != nil {
 				invalid = broker.Invalid("'backend' must be a string")
 			}
 		case "timeout":
@@ -66,24 +68,28 @@ func parseArguments(raw json.RawMessage) (broker.Request, *broker.Result) {
 			}
 			seconds, err := strconv.ParseFloat(string(value), 64)
 			if err != nil || seconds != math.Trunc(seconds) {
-				invalid = broker.Invalid("'timeout' must be an integer")
+				invalid = wrongType(key, "'timeout' must be an integer", value)
 				break
 			}
-			// The broker moves what is out of bounds to their ends; 0 would
-			// mean the default to it.
+			// The broker clamps values that are out of bounds; 0 would mean the default
+			// there.
 			const most = float64(7 * 24 * time.Hour / time.Second)
 			req.Timeout = time.Duration(min(max(seconds, 1), most)) * time.Second
+		default:
+			if len(hints) < maxArgumentHints {
+				hints = append(hints, unknownArgument(key))
+			}
 		}
 		return invalid == nil
 	})
 	if err != nil {
-		return req, broker.Invalid("'arguments' must be an object")
+		return req, broker.Invalid("'arguments' must be an object"), nil
 	}
-	return req, invalid
+	return req, invalid, hints
 }
 
-// text is a JSON string's value, or what else stands there as it is written:
-// a server's name that is not a string is then unknown by that name.
+// text returns the value of a JSON string, or anything else as it is written: a
+// server's name that is not a string is then an unknown name.
 func text(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {

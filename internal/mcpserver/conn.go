@@ -3,28 +3,30 @@ package mcpserver
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	sdkrpc "github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"sallyport/internal/broker"
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/jsonscan"
 )
 
 const (
 	// maxInFlight bounds the requests of one client that are being answered.
 	maxInFlight = 256
-	// codeBusy is the answer to those beyond it; the code is one of those
-	// that JSON-RPC leaves to servers.
+	// codeBusy is the error code for further requests. It is one of those that
+	// JSON-RPC leaves to servers.
 	codeBusy = -32000
-	// firstWithoutBatches is the first protocol revision that has none.
+	// firstWithoutBatches is the first protocol revision without batches.
 	firstWithoutBatches = "2025-06-18"
 )
 
@@ -32,15 +34,16 @@ const (
 // ended.
 var errCancelledByClient = errors.New("cancelled by the client")
 
-// conn is one client's connection. It is the SDK's transport and connection;
-// what it reads goes to the SDK or takes the short way, and what either writes
+// conn is one client's connection. It is the SDK's transport and connection.
+// What it reads goes to the SDK or to the fast path, and what either writes
 // goes out through it, one message at a time.
 type conn struct {
-	server *Server
-	log    *slog.Logger
-	in     *lineReader
-	stop   context.Context // done: running code is to be killed
-	cancel context.CancelCauseFunc
+	server   *Server
+	clientID string // distinguishes it from other connections, for the broker
+	log      *slog.Logger
+	in       *lineReader
+	stop     context.Context // done: running code is to be stopped
+	cancel   context.CancelCauseFunc
 
 	toSDK  chan sdkrpc.Message
 	eof    chan struct{} // closed: the SDK reads the end of the stream
@@ -48,27 +51,32 @@ type conn struct {
 	closed chan struct{} // closed by the SDK
 	shut   sync.Once
 	fast   sync.WaitGroup
+	unread *outlet
 
-	outMu  sync.Mutex
-	out    io.Writer
-	outErr error
+	outputs outputs
+
+	writing chan struct{} // holds a token while one goroutine writes, and may use out and outErr
+	out     io.Writer
+	outErr  error
 
 	mu       sync.Mutex
 	inFlight map[sdkrpc.ID]*request
-	running  int           // of those, how many the end of input waits for
-	idle     chan struct{} // closed when running becomes 0; nil: nobody waits
-	// finishing: Serve is about to return, and fast is not added to any more.
+	running  int           // how many of those the end of input waits for
+	idle     chan struct{} // closed when running becomes 0; nil: nothing waits
+	// finishing means that Serve is about to return, and that fast must not grow.
 	finishing bool
 	protocol  string // negotiated by initialize; empty: not yet
 	modern    string // metadata that the SDK accepted, see modernKey
+	client    string // the client's name for itself, see label
 }
 
-// request is one that has not been answered.
+// request is a request that has not been answered.
 type request struct {
-	cancel     context.CancelCauseFunc // of one on the short way
-	cancelled  bool                    // its answer is not wanted any more
+	cancel     context.CancelCauseFunc // for a request on the fast path
+	cancelled  bool                    // its answer is no longer wanted
 	awaited    bool                    // the end of input waits for it
 	initialize bool
+	client     string // of initialize
 	modern     string
 	batch      *batch
 }
@@ -81,9 +89,9 @@ type batch struct {
 
 func newConn(s *Server, in io.Reader, out io.Writer, stop context.Context, cancel context.CancelCauseFunc) *conn {
 	return &conn{
-		server: s, log: s.config.Logger,
+		server: s, clientID: strings.ToLower(rand.Text()[:12]), log: s.config.Logger,
 		in: newLineReader(in, s.config.MaxLine), out: out,
-		stop: stop, cancel: cancel,
+		stop: stop, cancel: cancel, unread: newOutlet(), writing: make(chan struct{}, 1),
 		toSDK: make(chan sdkrpc.Message), eof: make(chan struct{}), closed: make(chan struct{}),
 		inFlight: map[sdkrpc.ID]*request{},
 	}
@@ -117,8 +125,8 @@ func (c *conn) Close() error {
 // hangUp lets the SDK read the end of the stream.
 func (c *conn) hangUp() { c.hang.Do(func() { close(c.eof) }) }
 
-// finish waits for the requests on the short way, whose code has been told to
-// end, until ctx is done.
+// finish waits until ctx is done for the requests on the fast path, whose code
+// has been stopped.
 func (c *conn) finish(ctx context.Context) {
 	c.mu.Lock()
 	c.finishing = true
@@ -132,8 +140,8 @@ func (c *conn) finish(ctx context.Context) {
 	}
 }
 
-// readLoop reads until the client closes its end, then gives what runs a
-// moment to finish, so that `echo … | sallyport serve` has its answer.
+// readLoop reads until the client closes its end, then gives running requests a
+// moment to finish, so that `echo … | sallyport serve` gets its answer.
 func (c *conn) readLoop() {
 	defer c.hangUp()
 	defer c.cancel(broker.ErrStop)
@@ -159,8 +167,7 @@ func (c *conn) readLoop() {
 	}
 }
 
-// drain waits until what was asked for is answered, for as long as the client may be
-// made to wait.
+// drain waits until all requests are answered, for at most Config.Drain.
 func (c *conn) drain() {
 	c.mu.Lock()
 	idle := make(chan struct{})
@@ -177,7 +184,7 @@ func (c *conn) drain() {
 	}
 }
 
-// line takes one line of input, which is its own to keep.
+// line handles one line of input, and may keep it.
 func (c *conn) line(line []byte) {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 {
@@ -188,7 +195,7 @@ func (c *conn) line(line []byte) {
 			return
 		}
 	}
-	if !jsonrpc.Valid(line) {
+	if !jsonscan.Valid(line) {
 		c.writeError(nil, sdkrpc.CodeParseError, "parse error")
 		return
 	}
@@ -204,7 +211,7 @@ func (c *conn) line(line []byte) {
 	c.forward(msg, nil)
 }
 
-// batch takes an array of messages, which revisions before 2025-06-18 allow.
+// batch handles an array of messages, which revisions before 2025-06-18 allow.
 func (c *conn) batch(line []byte) {
 	c.mu.Lock()
 	refused := c.protocol >= firstWithoutBatches
@@ -216,7 +223,7 @@ func (c *conn) batch(line []byte) {
 	var messages []sdkrpc.Message
 	b := &batch{}
 	var failed error
-	_ = jsonrpc.Elements(line, func(item json.RawMessage) bool {
+	_ = jsonscan.Elements(line, func(item json.RawMessage) bool {
 		msg, err := sdkrpc.DecodeMessage(item)
 		if err != nil {
 			failed = err
@@ -240,8 +247,7 @@ func (c *conn) batch(line []byte) {
 	}
 }
 
-// forward hands a message to the SDK, unless it is about a request that is
-// ours.
+// forward hands a message to the SDK, unless it concerns a request of ours.
 func (c *conn) forward(msg sdkrpc.Message, b *batch) {
 	if req, ok := msg.(*sdkrpc.Request); ok {
 		switch {
@@ -251,6 +257,9 @@ func (c *conn) forward(msg sdkrpc.Message, b *batch) {
 				awaited:    req.Method != "subscriptions/listen",
 				initialize: req.Method == "initialize",
 				modern:     modernKey(req.Params),
+			}
+			if entry.initialize {
+				entry.client = initializedBy(req.Params)
 			}
 			if err := c.register(req.ID, entry); err != nil {
 				c.refuse(req.ID, entry, err)
@@ -269,7 +278,7 @@ func (c *conn) forward(msg sdkrpc.Message, b *batch) {
 	}
 }
 
-// register notes a request that is to be answered.
+// register records a request that needs an answer.
 func (c *conn) register(id sdkrpc.ID, r *request) *sdkrpc.Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -303,8 +312,8 @@ func (c *conn) refuse(id sdkrpc.ID, r *request, err *sdkrpc.Error) {
 	c.write(whole)
 }
 
-// answer sends the answer to a request, unless the client has cancelled that,
-// or when the rest of its batch is answered too.
+// answer sends the answer to a request, unless the client has cancelled it. If
+// the request belongs to a batch, answer sends the batch once it is complete.
 func (c *conn) answer(id sdkrpc.ID, data []byte) error {
 	c.mu.Lock()
 	r := c.inFlight[id]
@@ -330,8 +339,8 @@ func (c *conn) answer(id sdkrpc.ID, data []byte) error {
 	return err
 }
 
-// add notes one answer (nil: there is none) and returns the whole array when
-// it was the last.
+// add adds one answer (nil: none), and returns the whole array if it was the
+// last.
 func (b *batch) add(data []byte) []byte {
 	b.missing--
 	if data != nil {
@@ -347,9 +356,9 @@ func (b *batch) add(data []byte) []byte {
 	return whole
 }
 
-// cancelRequest handles notifications/cancelled and reports whether the
-// request was on the short way. The SDK cancels its own; that no answer is
-// sent any more is seen to here for both.
+// cancelRequest handles notifications/cancelled and reports whether the request
+// was on the fast path. The SDK cancels its own requests; suppressing the
+// answer happens here for both.
 func (c *conn) cancelRequest(params json.RawMessage) bool {
 	var p struct {
 		RequestID any    `json:"requestId"`
@@ -376,7 +385,7 @@ func (c *conn) cancelRequest(params json.RawMessage) bool {
 	return true
 }
 
-// Write implements mcp.Connection: it is how the SDK answers.
+// Write implements mcp.Connection. The SDK answers with it.
 func (c *conn) Write(_ context.Context, msg sdkrpc.Message) error {
 	data, err := sdkrpc.EncodeMessage(msg)
 	if err != nil {
@@ -389,7 +398,7 @@ func (c *conn) Write(_ context.Context, msg sdkrpc.Message) error {
 	return c.write(data)
 }
 
-// learn notes what the SDK has accepted, which is what the short way relies on.
+// learn notes what the SDK has accepted, which the fast path relies on.
 func (c *conn) learn(resp *sdkrpc.Response) {
 	if resp.Error != nil {
 		return
@@ -397,20 +406,22 @@ func (c *conn) learn(resp *sdkrpc.Response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.inFlight[resp.ID]
+	before := c.client
 	switch {
 	case r == nil:
+		return
 	case r.initialize:
 		var result struct {
 			ProtocolVersion string `json:"protocolVersion"`
 		}
 		if json.Unmarshal(resp.Result, &result) == nil {
-			c.protocol = result.ProtocolVersion
+			c.protocol, c.client = result.ProtocolVersion, r.client
 		}
 	case r.modern != "" && r.modern != c.modern:
-		c.modern = r.modern
-		if tell := c.server.config.Client; tell != nil {
-			tell(clientOf(r.modern))
-		}
+		c.modern, c.client = r.modern, clientOf(r.modern)
+	}
+	if tell := c.server.config.Client; tell != nil && c.client != before {
+		tell(c.client)
 	}
 }
 
@@ -429,19 +440,20 @@ func (c *conn) writeError(id json.RawMessage, code int64, message string) {
 	}
 }
 
-// write sends one message; nil sends nothing. A client that cannot be written
-// to has gone: the connection ends.
+// write sends one message; nil sends nothing. If writing fails, the client has
+// gone, and the connection ends.
 func (c *conn) write(data []byte) error {
 	if data == nil {
 		return nil
 	}
-	c.outMu.Lock()
-	defer c.outMu.Unlock()
+	defer c.unread.add(len(data))()
+	c.writing <- struct{}{}
+	defer func() { <-c.writing }()
 	if c.outErr != nil {
 		return c.outErr
 	}
 	if c.stop.Err() != nil {
-		return nil // nobody waits for it: see broker.ErrStop
+		return nil // nothing waits for it: see broker.ErrStop
 	}
 	if _, err := c.out.Write(append(data, '\n')); err != nil {
 		c.outErr = fmt.Errorf("writing to the client: %w", err)

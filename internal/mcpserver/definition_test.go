@@ -5,12 +5,16 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tiktoken-go/tokenizer"
+
+	"github.com/sallyport/sallyport/internal/toolbox/search"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -123,6 +127,54 @@ func TestWhatAnAgentReads(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestToolSearchFindsIt: a client that shows its model only what a search finds
+// finds the tool among those of other servers, in both descriptions.
+func TestToolSearchFindsIt(t *testing.T) {
+	raw, err := os.ReadFile("../../bench/search/testdata/golden/tools.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var others map[string][]struct{ Name, Description string }
+	if err := json.Unmarshal(raw, &others); err != nil {
+		t.Fatal(err)
+	}
+	for _, backends := range [][]string{nil, {"podman", "kaggle"}} {
+		c := serve(t, Config{Backends: backends})
+		c.open(revisions[0])
+		var list struct {
+			Tools []struct{ Name, Title, Description string }
+		}
+		if err := json.Unmarshal(c.ask(revisions[0], "1", "tools/list", ""), &list); err != nil {
+			t.Fatal(err)
+		}
+		own := list.Tools[0]
+		docs := []search.Doc{{Server: "sallyport", Name: own.Name, Description: own.Title + ". " + own.Description}}
+		for _, server := range slices.Sorted(maps.Keys(others)) {
+			if server == "github" || server == "gitlab" { // these are behind Sallyport
+				continue
+			}
+			for _, o := range others[server] {
+				docs = append(docs, search.Doc{Server: server, Name: o.Name, Description: o.Description})
+			}
+		}
+		if len(docs) < 30 {
+			t.Fatalf("got %d tools of other servers", len(docs)-1)
+		}
+		index := search.New(docs)
+		for _, method := range []search.Method{search.Lexical, search.Both} {
+			for _, query := range []string{"run code", "run python", "analyze a file", "analyse a file", "call my tools", "use an MCP server", "github issue", "execute a script"} {
+				var found []string
+				for _, h := range index.Search(query, search.Options{Limit: 5, Method: method}) {
+					found = append(found, docs[h.Doc].Name)
+				}
+				if !slices.Contains(found, toolName) {
+					t.Errorf("%v, %s: got %v, want %s among them", method, query, found, toolName)
+				}
+			}
+		}
 	}
 }
 

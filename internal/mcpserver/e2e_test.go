@@ -18,19 +18,22 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"sallyport/internal/bridge"
-	"sallyport/internal/broker"
-	"sallyport/internal/policy"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/fake"
-	"sallyport/internal/upstream"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/bridge"
+	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/fake"
+	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
+	"github.com/sallyport/sallyport/internal/upstream"
 )
 
 // newBroker is a broker over the real guest, with one server.
 func newBroker(t testing.TB) *broker.Broker {
 	t.Helper()
-	p := &policy.Policy{AllowNoIsolation: true, Servers: []string{"*"}, Require: map[sandbox.Resource]sandbox.Enforcement{}}
-	for _, r := range policy.Resources {
+	p := &authz.Policy{AllowNoIsolation: true, Servers: []string{"*"}, Require: map[sandbox.Resource]sandbox.Enforcement{}}
+	for _, r := range authz.Resources {
 		p.Require[r] = sandbox.Absent
 	}
 	engine := fake.New(fake.Options{})
@@ -42,9 +45,15 @@ func newBroker(t testing.TB) *broker.Broker {
 			t.Error(err)
 		}
 	})
+	log := slog.New(slog.DiscardHandler)
+	rules := authz.New(authz.Config{Policy: p})
+	gate, err := bridge.New(bridge.Config{Source: oneServer{}, Gate: rules})
+	if err != nil {
+		t.Fatal(err)
+	}
 	b, err := broker.New(broker.Config{
-		Backend: engine, Policy: p, Servers: oneServer{}, Logger: slog.New(slog.DiscardHandler),
-		Grace: 20 * time.Second,
+		Template: &session.Template{Engine: engine, Program: python.Program()}, Gate: rules, Bridge: gate, Logger: log,
+		Sessions: session.NewSet(session.Options{Logger: log, Grace: 20 * time.Second}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -62,9 +71,9 @@ func (oneServer) Definitions() []upstream.Definition {
 
 func (oneServer) Open(context.Context, string) (bridge.Server, error) { return oneServer{}, nil }
 
-func (oneServer) Tools(context.Context) ([]upstream.Tool, error) { return addTool, nil }
+func (oneServer) Tools(context.Context) ([]tool.Tool, error) { return addTool, nil }
 
-var addTool = []upstream.Tool{{Name: "add", Alias: "add", Raw: json.RawMessage(`{"name":"add"}`),
+var addTool = []tool.Tool{{Name: "add", Alias: "add", Raw: json.RawMessage(`{"name":"add"}`),
 	InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}}}`)}}
 
 func (oneServer) CallTool(_ context.Context, _ string, arguments json.RawMessage) (json.RawMessage, error) {

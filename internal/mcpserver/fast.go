@@ -9,22 +9,23 @@ import (
 	sdkrpc "github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/jsonscan"
 )
 
-// statelessVersion is the one stateless revision that the short way knows, as
-// it stands in a request.
+// statelessVersion is the one stateless revision that the fast path knows, as
+// it appears in a request.
 const statelessVersion = `"2026-07-28"`
 
-// fastCall is a call of run_python in the one form that the short way takes.
-// Whatever deviates from it goes to the SDK: this is a shortcut, not a second
+// fastCall is a call of run_python in the one form that the fast path takes.
+// Everything else goes to the SDK: this is a shortcut, not a second
 // implementation of the protocol.
 type fastCall struct {
 	rawID     json.RawMessage
 	id        sdkrpc.ID
 	arguments json.RawMessage
 	token     json.RawMessage // progressToken; nil: none
-	modern    string          // see modernKey; empty: the session's revision counts
+	modern    string          // see modernKey; empty: use the session's revision
 }
 
 // parseFast cuts a line into a fastCall. The parts alias the line.
@@ -32,9 +33,8 @@ func parseFast(line []byte) (fastCall, bool) {
 	var call fastCall
 	var params, version, method json.RawMessage
 	ok := true
-	// The walk never stops early: that it comes to its end is what says that
-	// the line is valid.
-	err := jsonrpc.Members(line, func(key string, value json.RawMessage) bool {
+	// The walk never stops early: only at its end is the line known to be valid.
+	err := jsonscan.Members(line, func(key string, value json.RawMessage) bool {
 		switch key {
 		case "jsonrpc":
 			once(&version, value, &ok)
@@ -56,7 +56,7 @@ func parseFast(line []byte) (fastCall, bool) {
 		return call, false
 	}
 	var name, meta json.RawMessage
-	err = jsonrpc.Members(params, func(key string, value json.RawMessage) bool {
+	err = jsonscan.Members(params, func(key string, value json.RawMessage) bool {
 		switch key {
 		case "name":
 			once(&name, value, &ok)
@@ -80,7 +80,7 @@ func parseFast(line []byte) (fastCall, bool) {
 	return call, ok
 }
 
-// once sets *dst, which a member that occurs twice does not.
+// once sets *dst. A member that occurs twice is not ok.
 func once(dst *json.RawMessage, value json.RawMessage, ok *bool) {
 	if *dst != nil {
 		*ok = false
@@ -88,8 +88,8 @@ func once(dst *json.RawMessage, value json.RawMessage, ok *bool) {
 	*dst = value
 }
 
-// requestID accepts a string, or an integer that is exact in a float, which is
-// what the SDK makes of numbers.
+// requestID accepts a string, or an integer that a float represents exactly,
+// because the SDK converts numbers to floats.
 func requestID(raw json.RawMessage) (sdkrpc.ID, bool) {
 	if len(raw) == 0 {
 		return sdkrpc.ID{}, false
@@ -114,7 +114,7 @@ type requestMeta struct {
 func parseMeta(raw json.RawMessage) (requestMeta, bool) {
 	var m requestMeta
 	ok := true
-	err := jsonrpc.Members(raw, func(key string, value json.RawMessage) bool {
+	err := jsonscan.Members(raw, func(key string, value json.RawMessage) bool {
 		switch key {
 		case "progressToken":
 			once(&m.token, value, &ok)
@@ -137,8 +137,8 @@ func parseMeta(raw json.RawMessage) (requestMeta, bool) {
 }
 
 // key identifies what a request of a stateless revision says about its client.
-// The SDK validates it once; a request with the very same bytes needs no
-// second look. It is empty for a request of an older revision.
+// The SDK validates it once; a request with the very same bytes needs no second
+// validation. It is empty for a request of an older revision.
 func (m requestMeta) key() string {
 	if m.version == nil {
 		return ""
@@ -146,21 +146,37 @@ func (m requestMeta) key() string {
 	return string(m.version) + "\n" + string(m.client) + "\n" + string(m.capabilities)
 }
 
-// clientOf is the name of the client in a key.
+// clientOf returns the client's name in a key.
 func clientOf(key string) string {
-	var client struct {
-		Name string `json:"name"`
-	}
+	var client mcp.Implementation
 	if parts := strings.Split(key, "\n"); len(parts) == 3 {
-		_ = json.Unmarshal([]byte(parts[1]), &client) // no name where it is none
+		_ = json.Unmarshal([]byte(parts[1]), &client) // no name where it is not valid
 	}
-	return client.Name
+	return label(client.Name)
 }
 
-// modernKey is the key of a request's params.
+// initializedBy returns the client's name in the parameters of initialize.
+func initializedBy(params json.RawMessage) string {
+	var p struct {
+		ClientInfo mcp.Implementation `json:"clientInfo"`
+	}
+	_ = json.Unmarshal(params, &p) // no name where it is not valid
+	return label(p.ClientInfo.Name)
+}
+
+// label bounds the client's name for itself.
+func label(name string) string {
+	const most = 100
+	if len(name) > most {
+		name = strings.ToValidUTF8(name[:most], "")
+	}
+	return name
+}
+
+// modernKey returns the key of a request's params.
 func modernKey(params json.RawMessage) string {
 	var meta json.RawMessage
-	_ = jsonrpc.Members(params, func(key string, value json.RawMessage) bool {
+	_ = jsonscan.Members(params, func(key string, value json.RawMessage) bool {
 		if key == "_meta" {
 			meta = value
 		}
@@ -176,21 +192,21 @@ func modernKey(params json.RawMessage) string {
 	return m.key()
 }
 
-// startFast runs a call on the short way, unless its client is one that the
-// SDK has not accepted yet.
+// startFast runs a call on the fast path, unless the SDK has not accepted its
+// client yet.
 func (c *conn) startFast(call fastCall) bool {
 	ctx, cancel := context.WithCancelCause(c.stop)
 	entry := &request{cancel: cancel, awaited: true}
 	c.mu.Lock()
 	accepted := call.modern != "" && call.modern == c.modern || call.modern == "" && c.protocol != ""
-	finishing := c.finishing
+	finishing, client := c.finishing, c.client
 	if accepted && !finishing {
 		c.fast.Add(1)
 	}
 	c.mu.Unlock()
 	if !accepted || finishing {
 		cancel(nil)
-		return finishing // then nobody is there to answer
+		return finishing // if so, there is no one left to answer
 	}
 	if err := c.register(call.id, entry); err != nil {
 		c.fast.Done()
@@ -202,15 +218,18 @@ func (c *conn) startFast(call fastCall) bool {
 	if call.token != nil {
 		beat = startHeartbeat(func(seconds float64, message string) { c.progress(call.token, seconds, message) })
 	}
-	run := c.server.submit(call.arguments, beat)
+	run := c.submit(authz.Local(client), call.arguments, beat)
 	go func() {
 		defer c.fast.Done()
 		defer cancel(nil)
+		c.unread.wait(ctx)
 		r := run(ctx)
+		text, structured := c.answerOf(client, r)
+		defer c.unread.add(max(len(text), structured.Size()))()
 		if beat != nil {
 			beat.stop()
 		}
-		text, structured := c.server.config.Output.present(r)
+		defer c.unread.enter(c.stop)()
 		answer := wireResult{
 			Content:           wireContent(text, r.Images),
 			StructuredContent: structured,
@@ -223,7 +242,7 @@ func (c *conn) startFast(call fastCall) bool {
 		if err != nil { // cannot happen: see toolResult
 			c.log.Error("an answer could not be encoded", "error", err)
 		}
-		_ = c.answer(call.id, data) // write has noted a failure
+		_ = c.answer(call.id, data) // write has recorded a failure
 	}()
 	return true
 }

@@ -2,9 +2,13 @@ package mcpserver
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/invisible"
 )
 
 // The first heartbeat comes early, so that a client soon sees that its
@@ -17,19 +21,22 @@ const (
 // keptTail is how much of the output a heartbeat looks at for its message.
 const keptTail = 1 << 10
 
-// heartbeat tells a client that asked for progress that its code still runs,
-// with the last line that the code printed.
+// heartbeat reports to a client that asked for progress what its code does: the
+// last line that it printed since the previous report, or else what it waits
+// for.
 type heartbeat struct {
-	send func(seconds float64, message string)
+	send     func(seconds float64, message string)
+	activity broker.Activity
 
 	mu      sync.Mutex
 	stopped bool
 	start   time.Time
 	tail    []byte
+	printed bool // since the previous report
 	timer   *time.Timer
 }
 
-// startHeartbeat begins to call send, by one goroutine at a time.
+// startHeartbeat starts calling send, from one goroutine at a time.
 func startHeartbeat(send func(seconds float64, message string)) *heartbeat {
 	h := &heartbeat{send: send, start: time.Now()}
 	h.mu.Lock()
@@ -44,14 +51,25 @@ func (h *heartbeat) beat() {
 	if h.stopped {
 		return
 	}
-	h.send(time.Since(h.start).Round(time.Millisecond).Seconds(), lastLine(h.tail))
+	h.send(time.Since(h.start).Round(time.Millisecond).Seconds(), h.message())
+	h.printed = false
 	h.timer.Reset(nextBeats)
 }
 
-// output notes what the code printed.
+// message says what the code does. The lock is held.
+func (h *heartbeat) message() string {
+	line, what := lastLine(h.tail), h.activity.String()
+	if h.printed && line != "" || what == "" {
+		return cmp.Or(line, "running code")
+	}
+	return what
+}
+
+// output records what the code printed.
 func (h *heartbeat) output(p []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.printed = true
 	if len(p) >= keptTail {
 		h.tail = append(h.tail[:0], p[len(p)-keptTail:]...)
 		return
@@ -71,7 +89,8 @@ func (h *heartbeat) stop() {
 	h.timer.Stop()
 }
 
-// lastLine is the last line that is not blank, complete or not.
+// lastLine returns the last line that is not blank, complete or not. Clients show
+// it on terminals.
 func lastLine(tail []byte) string {
 	tail = bytes.TrimRight(tail, " \t\r\n")
 	if i := bytes.LastIndexAny(tail, "\r\n"); i >= 0 {
@@ -81,5 +100,5 @@ func lastLine(tail []byte) string {
 	if len(tail) > maxMessage {
 		tail = tail[len(tail)-maxMessage:]
 	}
-	return strings.TrimSpace(strings.ToValidUTF8(string(tail), ""))
+	return invisible.Line(strings.ToValidUTF8(string(tail), ""))
 }

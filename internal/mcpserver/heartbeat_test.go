@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func TestHeartbeats(t *testing.T) {
@@ -46,6 +47,45 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
+func TestHeartbeatsSayWhatTheCodeDoes(t *testing.T) {
+	h := &heartbeat{}
+	say := func(want string) {
+		t.Helper()
+		if got := h.message(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		h.printed = false
+	}
+	doing := ""
+	h.activity.Follow(func() string { return doing })
+	say("running code")
+	doing = "starting server github"
+	say("starting server github")
+	h.output([]byte("printed\n"))
+	say("printed")
+	say("starting server github")
+	doing = ""
+	say("printed")
+}
+
+func TestPatience(t *testing.T) {
+	for _, tt := range []struct {
+		setting time.Duration
+		client  string
+		want    time.Duration
+	}{
+		{50 * time.Second, "unknown", 50 * time.Second},
+		{50 * time.Second, "claude-code", 110 * time.Second},
+		{5 * time.Minute, "claude-code", 5 * time.Minute},
+		{0, "claude-code", 0},
+	} {
+		c := Config{AnswerWithin: tt.setting}
+		if got := c.within(tt.client); got != tt.want {
+			t.Errorf("%v for %s: got %v, want %v", tt.setting, tt.client, got, tt.want)
+		}
+	}
+}
+
 func TestLastLine(t *testing.T) {
 	tests := []struct{ in, want string }{
 		{"", ""},
@@ -55,6 +95,7 @@ func TestLastLine(t *testing.T) {
 		{"10%\r20%\r", "20%"},
 		{"a\xffb\xe2\x82", "ab"},
 		{strings.Repeat("x", 300), strings.Repeat("x", 200)},
+		{"a\x1b]0;t\x07b\u202ec", `a\u{1b}]0;t\u{7}b\u{202e}c`},
 	}
 	for _, tt := range tests {
 		if got := lastLine([]byte(tt.in)); got != tt.want {

@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// errLineTooLong is what next returns for a line beyond the bound; the line
-// has then been read to its end, and the following call reads the next one.
+// errLineTooLong is the error of next for a line that exceeds the bound. That
+// line has then been skipped, and the following call reads the next one.
 var errLineTooLong = errors.New("the line is too long")
 
 // lineReader reads lines of at most max bytes.

@@ -6,9 +6,12 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/sallyport/sallyport/internal/authz"
 )
 
-// Whoever asks learns the client's name, in every revision, and once.
+// TestClientName: the client's name is reported once in every revision, and
+// each request carries it as a label of the local user.
 func TestClientName(t *testing.T) {
 	for _, version := range revisions {
 		for _, sdkOnly := range []bool{false, true} {
@@ -16,7 +19,8 @@ func TestClientName(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var mu sync.Mutex
 					var names []string
-					c := serve(t, Config{SDKOnly: sdkOnly, Client: func(name string) {
+					e := &stubExecutor{}
+					c := serve(t, Config{Executor: e, SDKOnly: sdkOnly, Client: func(name string) {
 						mu.Lock()
 						defer mu.Unlock()
 						names = append(names, name)
@@ -31,13 +35,18 @@ func TestClientName(t *testing.T) {
 						c.receive()
 					}
 					synctest.Wait()
+					if err := c.end(); err != nil {
+						t.Error(err)
+					}
 					mu.Lock()
 					defer mu.Unlock()
 					if !slices.Equal(names, []string{"t"}) {
-						t.Errorf("told of %q", names)
+						t.Errorf("got the names %q, want t once", names)
 					}
-					if err := c.end(); err != nil {
-						t.Error(err)
+					e.mu.Lock()
+					defer e.mu.Unlock()
+					if want := authz.Local("t"); len(e.principals) != 3 || e.principals[0] != want || e.principals[2] != want {
+						t.Errorf("got the principals %+v, want %+v three times", e.principals, want)
 					}
 				})
 			})

@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/broker"
 )
 
 // shelf is a source of resources.

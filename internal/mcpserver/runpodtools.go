@@ -7,12 +7,12 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"sallyport/internal/runpodtools"
+	"github.com/sallyport/sallyport/internal/runpodtools"
 )
 
-// addRunPodTools registers the tools of the first RunPod server. What they say
-// of themselves is beside run_python's 200 tokens, and they are only there
-// where they were asked for.
+// addRunPodTools registers the tools of the first RunPod server. Their
+// descriptions come on top of run_python's 200 tokens, so they are only there
+// if they were configured.
 func (s *Server) addRunPodTools(sdk *mcp.Server, stop context.Context) {
 	tools := s.config.RunPod
 	if tools == nil {
@@ -44,7 +44,7 @@ func (s *Server) addRunPodTools(sdk *mcp.Server, stop context.Context) {
 			Code *string `json:"code"`
 		}
 		if err := json.Unmarshal(req.Params.Arguments, &in); err != nil || in.Code == nil || strings.TrimSpace(*in.Code) == "" {
-			return answer(&runpodtools.Answer{Text: "Code execution failed: 'code' has to be a text with Python code", IsError: true}), nil
+			return answer(&runpodtools.Answer{Text: "Code execution failed: 'code' must be a string with Python code", IsError: true}), nil
 		}
 		var status func(string)
 		if token := req.Params.GetProgressToken(); token != nil {
@@ -57,7 +57,7 @@ func (s *Server) addRunPodTools(sdk *mcp.Server, stop context.Context) {
 			defer beat.stop()
 			status = func(text string) { beat.output([]byte(text + "\n")) }
 		}
-		return answer(tools.Execute(ctx, *in.Code, status)), nil
+		return answer(tools.Execute(ctx, principal(req), *in.Code, status)), nil
 	})
 	sdk.AddTool(&mcp.Tool{
 		Name:        runpodtools.Status,

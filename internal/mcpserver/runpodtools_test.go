@@ -2,19 +2,26 @@ package mcpserver
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"sallyport/internal/broker"
-	"sallyport/internal/runpodtools"
-	"sallyport/internal/sandbox/runpod"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/batch/runpod"
+	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/runpodtools"
 )
 
 // onRunPod answers what it was asked.
 type onRunPod struct{}
+
+func (onRunPod) End(authz.Principal, string) {}
+func (onRunPod) Written(authz.Principal, string, string, uint64) (string, error) {
+	return "", errors.New("not kept")
+}
 
 func (onRunPod) Submit(r broker.Request) func(context.Context) *broker.Result {
 	return func(context.Context) *broker.Result {

@@ -17,7 +17,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,13 +27,31 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // stubExecutor answers from the code itself, so that the protocol can be
 // tested without a sandbox.
 type stubExecutor struct {
-	mu    sync.Mutex
-	order []string
+	mu         sync.Mutex
+	order      []string
+	principals []authz.Principal
+	clients    []string // of the requests
+	ended      []string
+}
+
+func (e *stubExecutor) End(_ authz.Principal, clientID string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ended = append(e.ended, clientID)
+}
+
+func (*stubExecutor) Written(_ authz.Principal, clientID, session string, cell uint64) (string, error) {
+	if clientID == "" || cell != 7 {
+		return "", errors.New("no such execution")
+	}
+	return "all of " + session, nil
 }
 
 func (e *stubExecutor) Submit(req broker.Request) func(context.Context) *broker.Result {
 	e.mu.Lock()
 	e.order = append(e.order, req.Code)
+	e.principals = append(e.principals, req.Principal)
+	e.clients = append(e.clients, req.ClientID)
 	e.mu.Unlock()
 	return func(ctx context.Context) *broker.Result {
 		zero, one := 0, 1
@@ -46,7 +66,7 @@ func (e *stubExecutor) Submit(req broker.Request) func(context.Context) *broker.
 			}
 		case "print":
 			if req.OnOutput != nil {
-				req.OnOutput(broker.Stdout, []byte(arg+"\n"))
+				req.OnOutput(wire.Stdout, []byte(arg+"\n"))
 			}
 			return &broker.Result{Status: broker.Success, Summary: "Success", ExitCode: &zero, Servers: req.Servers, Backend: req.Backend, Stdout: []string{arg}}
 		case "raise":
@@ -55,7 +75,7 @@ func (e *stubExecutor) Submit(req broker.Request) func(context.Context) *broker.
 			return &broker.Result{Status: broker.Timeout, Summary: "Timeout", Error: fmt.Sprint(req.Timeout), TimeoutSeconds: req.Timeout.Seconds(), Interrupted: true}
 		case "wait":
 			if req.OnOutput != nil {
-				req.OnOutput(broker.Stdout, []byte("first\nworking on it"))
+				req.OnOutput(wire.Stdout, []byte("first\nworking on it"))
 			}
 			d, err := time.ParseDuration(arg)
 			if err != nil {

@@ -20,8 +20,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"sallyport/internal/broker"
-	"sallyport/internal/runpodtools"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/runpodtools"
 )
 
 // An Executor runs code. [*broker.Broker] is one.
@@ -30,6 +31,12 @@ type Executor interface {
 	// blocking, and returns the function that runs it and blocks until it
 	// has ended. That function must be called exactly once.
 	Submit(broker.Request) func(context.Context) *broker.Result
+	// End ends the default session of a client that has gone, which its requests
+	// named by their ClientID.
+	End(principal authz.Principal, clientID string)
+	// Written returns what code wrote in an execution of a session, as
+	// Result.Cell numbers it; the ID is the client's, as in a request.
+	Written(principal authz.Principal, clientID, session string, cell uint64) (string, error)
 }
 
 // Config is what a Server needs.
@@ -39,16 +46,23 @@ type Config struct {
 	Version  string       // of the program
 	// Output is the form of results; empty is Compact.
 	Output Output
-	// Backends are the engines that an agent may choose from, the one that runs
-	// code otherwise first. Fewer than two are no choice.
+	// Backends are the engines that an agent may choose from, the default first.
+	// Fewer than two are no choice.
 	Backends []string
-	// RunPod is the tools of the first RunPod server; nil: not offered.
+	// RunPod has the tools of the first RunPod server; nil: not offered.
 	RunPod *runpodtools.Tools
-	// Resources are sources of resources beside the manual. The first that
-	// has one is read.
+	// Resources are sources of resources besides the manual. A resource is read
+	// from the first source that has it.
 	Resources []Resources
-	// Client is told what the client calls itself, in its own words. Nil: nobody
-	// asks.
+	// AnswerCharacters bounds the output in one answer; 0 is no limit.
+	AnswerCharacters int
+	// Structured says who gets structured content; empty is StructuredAuto.
+	Structured Structured
+	// AnswerWithin is how long a call waits for its code: after that it is answered
+	// with the output so far, and the code goes on. 0 waits for the end. Clients that
+	// are known to wait longer get longer.
+	AnswerWithin time.Duration
+	// Client receives the name that the client gives itself. It may be nil.
 	Client func(name string)
 	// SDKOnly sends every request through the SDK.
 	SDKOnly bool
@@ -57,6 +71,20 @@ type Config struct {
 	// Drain is how long requests may take to finish after the client has
 	// closed its end; 0 is one second. Clients kill a server that lingers.
 	Drain time.Duration
+}
+
+// patience is how long clients are known to wait for the answer to a call, less
+// some time for the answer's way. Others get Config.AnswerWithin.
+var patience = map[string]time.Duration{
+	"claude-code": 110 * time.Second, // moves a call to its background after 2 minutes
+}
+
+// within returns how long a call of the client waits for its code.
+func (c *Config) within(client string) time.Duration {
+	if c.AnswerWithin == 0 {
+		return 0
+	}
+	return max(c.AnswerWithin, patience[client])
 }
 
 // A Server serves MCP clients, one per call of Serve.
@@ -73,6 +101,9 @@ func New(config Config) (*Server, error) {
 	}
 	if !config.Output.valid() {
 		return nil, fmt.Errorf("mcpserver: there is no form of output named %q", config.Output)
+	}
+	if !config.Structured.valid() {
+		return nil, fmt.Errorf("mcpserver: structured content cannot be sent %q", config.Structured)
 	}
 	if config.MaxLine == 0 {
 		config.MaxLine = 16 << 20
@@ -95,20 +126,15 @@ func New(config Config) (*Server, error) {
 const linger = 3 * time.Second
 
 // Serve talks to one client until it closes stdin, which is the normal end and
-// no error, or ctx is done. Code that still runs is then stopped. When Serve
+// not an error, or until ctx is done. It stops code that still runs. When Serve
 // returns because of ctx, a read of stdin may still be in progress; only
 // closing stdin ends it.
 func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	stop, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(broker.ErrStop)
 	sdk := mcp.NewServer(s.impl, &mcp.ServerOptions{
-		InitializedHandler: func(_ context.Context, r *mcp.InitializedRequest) {
-			if p := r.Session.InitializeParams(); s.config.Client != nil && p != nil && p.ClientInfo != nil {
-				s.config.Client(p.ClientInfo.Name)
-			}
-		},
 		Logger: slog.New(quiet{s.config.Logger.Handler()}),
-		// What is listed is the same as long as this process lives.
+		// All lists stay the same as long as this process lives.
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
 			c.TTLMs = int(time.Hour / time.Millisecond)
 		},
@@ -119,11 +145,12 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 			Resources: &mcp.ResourceCapabilities{},
 		},
 	})
-	s.addTool(sdk, stop)
-	s.addRunPodTools(sdk, stop)
-	s.addResources(sdk)
-
 	c := newConn(s, stdin, stdout, stop, cancel)
+	defer s.config.Executor.End(authz.Local(""), c.clientID)
+	s.addTool(sdk, c)
+	s.addRunPodTools(sdk, stop)
+	s.addResources(sdk, c)
+
 	session, err := sdk.Connect(ctx, c, nil)
 	if err != nil {
 		return fmt.Errorf("mcpserver: %w", err)
@@ -138,7 +165,7 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 		c.hangUp()
 	}
 	cancel(broker.ErrStop)
-	// A client that neither reads nor goes can hold up a write for ever.
+	// A client that neither reads nor disconnects can block a write forever.
 	lingering, end := context.WithTimeout(context.Background(), linger)
 	defer end()
 	select {
@@ -156,8 +183,8 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 	return nil
 }
 
-// quiet lets through what the SDK reports as a warning or worse: its notes on
-// each connection say nothing that our own do not.
+// quiet passes on only the SDK's warnings and errors: its notes on each
+// connection add nothing to our own.
 type quiet struct{ slog.Handler }
 
 func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {

@@ -8,35 +8,43 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 const toolName = "run_python"
 
-// toolDescription is all that an agent is told before it begins. Together with
-// the schema it stays under 200 tokens, however many servers there are; a test
-// measures it in every protocol revision.
-const toolDescription = "Run Python in a persistent sandbox without network: variables, imports and /workspace stay between calls; " +
-	"the last expression is echoed; await works. " +
-	"Discover MCP servers: discovered_servers(), await search_tool_docs('query'). " +
-	"Call: pass servers=['x'], then await mcp_x.tool(arg=1) returns the value or raises. " +
-	"Persist across sessions: save_memory(key, value), load_memory(key), save_tool(func). " +
-	"Manual: capability_summary()."
+// toolTitle and toolDescription are all that an agent reads before it
+// begins. Clients search tools by words instead of showing them all: they have
+// the words of the tasks that the tool is for, and the example names a
+// server that many have. With the schema they stay under 200 tokens, however many
+// servers there are; tests measure it in every protocol revision, and search.
+const (
+	toolTitle       = "Run code, analyse files"
+	toolDescription = "Run Python code in a persistent sandbox, no network: analyze a file, call MCP tools; " +
+		"last expression is echoed. " +
+		"Discover: discovered_servers(), await search_tool_docs('query'). " +
+		"Call: servers=['github'], await mcp_github.create_issue(...). " +
+		"Persist: save_memory(k, v), load_memory(k), save_tool(func). " +
+		"Manual: capability_summary()."
+	// toolDescriptionWithChoice is shorter, to stay under the limit when the schema
+	// names engines.
+	toolDescriptionWithChoice = "Run Python code in a persistent sandbox: analyze a file, call MCP tools; " +
+		"last expression is echoed. " +
+		"Discover: await search_tool_docs('query'). " +
+		"Call: servers=['github'], await mcp_github.create_issue(...). " +
+		"Persist: save_memory(). " +
+		"Manual: capability_summary()."
+)
 
-// toolDescriptionWithChoice says less, to stay there also where the schema names
-// engines.
-const toolDescriptionWithChoice = "Run Python in a persistent sandbox without network: variables and /workspace stay; " +
-	"the last expression is echoed. " +
-	"Discover MCP servers: discovered_servers(), await search_tool_docs('query'). " +
-	"Call: pass servers=['x'], then await mcp_x.tool(arg=1). " +
-	"Persist: save_memory(key, value), load_memory(key), save_tool(func). " +
-	"Manual: capability_summary()."
+// toolMeta asks clients that know the key to show the tool from the first turn.
+var toolMeta = mcp.Meta{"anthropic/alwaysLoad": true}
 
-// toolSchema has no additionalProperties and no bounds: what is wrong with the
-// arguments is answered by the tool, where the agent sees it.
+// toolSchema has no additionalProperties and no bounds: the tool itself answers
+// wrong arguments, so that the agent sees the answer.
 //
-// The engines that an agent may choose from are only there where there is a
-// choice.
+// It names the engines that an agent may choose from only if there is a choice.
 func toolSchema(backends []string) json.RawMessage {
 	schema := `{"type":"object","properties":{` +
 		`"code":{"type":"string"},` +
@@ -44,29 +52,31 @@ func toolSchema(backends []string) json.RawMessage {
 		`"timeout":{"type":"integer","description":"seconds"},` +
 		`"session":{"type":"string"}`
 	if len(backends) > 1 {
-		names, _ := json.Marshal(backends) // texts always can be
+		names, _ := json.Marshal(backends) // strings can always be encoded
 		schema += `,"backend":{"enum":` + string(names) + `}`
 	}
 	return json.RawMessage(schema + `},"required":["code"]}`)
 }
 
-// addTool registers run_python with the SDK. It has no annotations, because
-// those that would be true say what a client assumes without them: code may do
-// anything that its servers allow, so the tool is not read-only, may destroy, is
-// not idempotent, and reaches an open world.
-func (s *Server) addTool(sdk *mcp.Server, stop context.Context) {
+// addTool registers run_python with the SDK. It has no annotations, because the
+// true ones are what a client assumes without any: code may do anything that
+// its servers allow, so the tool is not read-only, may destroy, is not
+// idempotent, and reaches an open world.
+func (s *Server) addTool(sdk *mcp.Server, c *conn) {
 	description := toolDescription
 	if len(s.config.Backends) > 1 {
 		description = toolDescriptionWithChoice
 	}
 	sdk.AddTool(&mcp.Tool{
+		Meta:        toolMeta,
 		Name:        toolName,
+		Title:       toolTitle,
 		Description: description,
 		InputSchema: toolSchema(s.config.Backends),
 	}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		defer context.AfterFunc(stop, func() { cancel(context.Cause(stop)) })()
+		defer context.AfterFunc(c.stop, func() { cancel(context.Cause(c.stop)) })()
 
 		var beat *heartbeat
 		if token := req.Params.GetProgressToken(); token != nil {
@@ -78,12 +88,13 @@ func (s *Server) addTool(sdk *mcp.Server, stop context.Context) {
 			})
 			defer beat.stop()
 		}
-		run := s.submit(req.Params.Arguments, beat)
-		return s.toolResult(run(ctx)), nil
+		run := c.submit(principal(req), req.Params.Arguments, beat)
+		c.unread.wait(ctx)
+		return c.toolResult(principal(req).Client, run(ctx)), nil
 	})
 }
 
-// wireToken gives a progress token the form that it had on the wire: the SDK
+// wireToken restores the form that a progress token had on the wire: the SDK
 // reads every number as a float.
 func wireToken(token any) any {
 	if f, ok := token.(float64); ok && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
@@ -92,26 +103,44 @@ func wireToken(token any) any {
 	return token
 }
 
-// submit takes a place in the session's queue for a call with these arguments
-// and returns what runs it.
-func (s *Server) submit(arguments json.RawMessage, beat *heartbeat) func(context.Context) *broker.Result {
-	req, invalid := parseArguments(arguments)
-	if invalid != nil {
-		return func(context.Context) *broker.Result { return invalid }
+// principal returns who a call that the SDK handles is for: the local user,
+// through the client that sent it.
+func principal(req *mcp.CallToolRequest) authz.Principal {
+	if info := req.ClientInfo(); info != nil {
+		return authz.Local(label(info.Name))
 	}
-	if beat != nil {
-		req.OnOutput = func(_ broker.Stream, p []byte) { beat.output(p) }
-		req.OnStatus = func(status string) { beat.output([]byte(status + "\n")) }
-	}
-	return s.config.Executor.Submit(req)
+	return authz.Local("")
 }
 
-// toolResult is a result in the SDK's form.
-func (s *Server) toolResult(r *broker.Result) *mcp.CallToolResult {
-	text, value := s.config.Output.present(r)
-	structured, err := marshal(value)
-	if err != nil {
-		structured = nil // cannot happen: strings, numbers and lists of them
+// submit takes a place in the session's queue for a call with these arguments,
+// and returns the function that runs it.
+func (c *conn) submit(principal authz.Principal, arguments json.RawMessage, beat *heartbeat) func(context.Context) *broker.Result {
+	req, invalid, hints := parseArguments(arguments)
+	if invalid != nil {
+		return func(context.Context) *broker.Result { return withHints(invalid, hints) }
+	}
+	req.Principal, req.ClientID = principal, c.clientID
+	req.Within = c.server.config.within(principal.Client)
+	if beat != nil {
+		req.Activity = &beat.activity
+		req.OnOutput = func(_ wire.Stream, p []byte) { beat.output(p) }
+		req.OnStatus = func(status string) { beat.output([]byte(status + "\n")) }
+	}
+	run := c.server.config.Executor.Submit(req)
+	if len(hints) == 0 {
+		return run
+	}
+	return func(ctx context.Context) *broker.Result { return withHints(run(ctx), hints) }
+}
+
+// toolResult returns a result as the SDK has it.
+func (c *conn) toolResult(client string, r *broker.Result) *mcp.CallToolResult {
+	text, value := c.answerOf(client, r)
+	var structured any // nil: none
+	if value != nil {
+		if encoded, err := marshal(value); err == nil { // strings, numbers and lists of them can be encoded
+			structured = json.RawMessage(encoded)
+		}
 	}
 	content := []mcp.Content{&mcp.TextContent{Text: text}}
 	for _, i := range r.Images {
@@ -119,12 +148,13 @@ func (s *Server) toolResult(r *broker.Result) *mcp.CallToolResult {
 	}
 	return &mcp.CallToolResult{
 		Content:           content,
-		StructuredContent: json.RawMessage(structured),
+		StructuredContent: structured,
 		IsError:           r.IsError(),
 	}
 }
 
-// wireResult is the same in our own form, with the members in the SDK's order.
+// wireResult is the same for our own encoder, with the members in the SDK's
+// order.
 type wireResult struct {
 	Meta              json.RawMessage `json:"_meta,omitempty"`
 	Content           []any           `json:"content"` // of wireText and wireImage
@@ -144,7 +174,7 @@ type wireImage struct {
 	Data     []byte `json:"data"`
 }
 
-// wireContent is a text, and the pictures after it.
+// wireContent returns the text and the pictures as content blocks.
 func wireContent(text string, images []broker.Image) []any {
 	content := []any{wireText{Type: "text", Text: text}}
 	for _, i := range images {

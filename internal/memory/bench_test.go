@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
 func BenchmarkPut4MiB(b *testing.B) {
-	s := Open(state.At(b.TempDir()), Limits{})
+	s := Open(store.At(b.TempDir()), Limits{})
 	value := json.RawMessage(`"` + strings.Repeat("x", 4<<20-2) + `"`)
 	for b.Loop() {
 		if _, err := s.Put("k", value, nil); err != nil {
@@ -19,7 +19,7 @@ func BenchmarkPut4MiB(b *testing.B) {
 }
 
 func BenchmarkGet4MiB(b *testing.B) {
-	s := Open(state.At(b.TempDir()), Limits{})
+	s := Open(store.At(b.TempDir()), Limits{})
 	if _, err := s.Put("k", json.RawMessage(`"`+strings.Repeat("x", 4<<20-2)+`"`), nil); err != nil {
 		b.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func BenchmarkGet4MiB(b *testing.B) {
 }
 
 func BenchmarkGetSmall(b *testing.B) {
-	s := Open(state.At(b.TempDir()), Limits{})
+	s := Open(store.At(b.TempDir()), Limits{})
 	if _, err := s.Put("k", json.RawMessage(`{"n":1}`), nil); err != nil {
 		b.Fatal(err)
 	}

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/sallyport/sallyport/internal/store/keyed"
 )
 
-// file is an entry as it is read: what a person leaves out shows.
+// file is an entry as it is read; fields that the user has left out are visible
+// as such.
 type file struct {
 	Key       *string         `json:"key"`
 	Metadata  json.RawMessage `json:"metadata"`
@@ -17,29 +20,33 @@ type file struct {
 	Value     json.RawMessage `json:"value"`
 }
 
-// decode reads a file. The value's bytes are the file's own: whole numbers
-// beyond 2^53 and the order of members stay.
+// decode reads a file. The bytes of the value are kept: integers beyond 2^53
+// and the order of members are preserved.
 func decode(data []byte) (Entry, error) {
 	var f file
 	if err := json.Unmarshal(data, &f); err != nil {
-		return Entry{}, fmt.Errorf("%w: it is not the JSON of a memory", ErrBroken)
+		return Entry{}, fmt.Errorf("%w: it is not the JSON of a memory", keyed.ErrBroken)
 	}
 	if f.Key == nil || f.Value == nil || !utf8.Valid(data) {
-		return Entry{}, fmt.Errorf("%w: key or value is missing", ErrBroken)
+		return Entry{}, fmt.Errorf("%w: key or value is missing", keyed.ErrBroken)
 	}
 	if len(f.Metadata) == 0 || string(f.Metadata) == "null" {
 		f.Metadata = json.RawMessage("{}")
 	}
 	if !isObject(f.Metadata) {
-		return Entry{}, fmt.Errorf("%w: its metadata are no object", ErrBroken)
+		return Entry{}, fmt.Errorf("%w: its metadata is not an object", keyed.ErrBroken)
 	}
-	return Entry{
-		Key: *f.Key, Metadata: f.Metadata, CreatedAt: f.CreatedAt, UpdatedAt: f.UpdatedAt, Value: f.Value,
-		Version: versionOf(data),
-	}, nil
+	return Entry{Key: *f.Key, Metadata: f.Metadata, CreatedAt: f.CreatedAt, UpdatedAt: f.UpdatedAt, Value: f.Value}, nil
 }
 
-// encode writes a file for people: over several lines, and letters as they are.
+// listed leaves out the value.
+func listed(e Entry) (Entry, int64) {
+	const more = 500
+	e.Value = nil
+	return e, int64(len(e.Key) + len(e.Metadata) + more)
+}
+
+// encode writes a readable file: on several lines, and with letters unescaped.
 func encode(e Entry) ([]byte, error) {
 	e.Value, e.Metadata = Plain(e.Value), Plain(e.Metadata)
 	var b bytes.Buffer
@@ -76,7 +83,8 @@ func encode(e Entry) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// depth is how deep the arrays and objects of a JSON text are nested.
+// depth returns how deeply the arrays and objects of a JSON document are
+// nested.
 func depth(raw json.RawMessage) int {
 	deepest, d, quoted := 0, 0, false
 	for i := 0; i < len(raw); i++ {
@@ -97,8 +105,8 @@ func depth(raw json.RawMessage) int {
 	return deepest
 }
 
-// Plain turns the escapes of letters in a JSON text into these letters. A half
-// of a surrogate pair stays as it is: Python has such texts, and UTF-8 has not.
+// Plain replaces the escapes of letters in JSON by the letters. Half of a
+// surrogate pair stays escaped: Python strings may have one, and UTF-8 may not.
 func Plain(raw json.RawMessage) json.RawMessage {
 	if !bytes.Contains(raw, []byte(`\u`)) {
 		return raw
@@ -122,8 +130,9 @@ func Plain(raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-// escaped is the character that a text beginning with \u stands for, and the
-// length of its escape; 0 where it is none, or half of one.
+// escaped decodes the escape at the beginning of raw, which starts with \u. It
+// returns the character and the length of the escape; 0 if it is invalid, or
+// half of a pair.
 func escaped(raw []byte) (rune, int) {
 	first, ok := unit(raw)
 	if !ok {

@@ -13,7 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/store/keyed"
 )
 
 // countVariable makes the test executable add to a counter and end.
@@ -21,7 +22,7 @@ const countVariable = "MEMORY_TEST_COUNT_IN"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(countVariable); dir != "" {
-		if err := count(Open(state.At(dir), Limits{}), 50); err != nil {
+		if err := count(Open(store.At(dir), Limits{}), 50); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
@@ -38,14 +39,14 @@ func count(s *Store, times int) error {
 		if err == nil {
 			err = json.Unmarshal(e.Value, &value)
 		}
-		if err != nil && !errors.Is(err, ErrMissing) {
+		if err != nil && !errors.Is(err, keyed.ErrMissing) {
 			return err
 		}
 		_, err = s.Swap("counter", fmt.Appendf(nil, "%d", value+1), e.Version)
 		switch {
 		case err == nil:
 			n++
-		case !errors.Is(err, ErrConflict):
+		case !errors.Is(err, keyed.ErrConflict):
 			return err
 		}
 	}
@@ -55,14 +56,14 @@ func count(s *Store, times int) error {
 func open(t *testing.T, limits Limits) (*Store, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "memory")
-	return Open(state.At(dir), limits), dir
+	return Open(store.At(dir), limits), dir
 }
 
 func TestPutAndGet(t *testing.T) {
 	s, dir := open(t, Limits{})
 	var now time.Time
 	s.now = func() time.Time { now = now.Add(time.Second); return now }
-	if _, err := s.Get("k"); !errors.Is(err, ErrMissing) {
+	if _, err := s.Get("k"); !errors.Is(err, keyed.ErrMissing) {
 		t.Fatal(err)
 	}
 	values := []string{
@@ -187,8 +188,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no key", func() error { return put("", text(5), nil) }, ErrKey},
 		{"no key to read", func() error { _, err := s.Get(""); return err }, ErrKey},
-		{"no key to delete", func() error { _, err := s.Delete(""); return err }, ErrKey},
-		{"long key", func() error { return put(strings.Repeat("k", MaxKey+1), text(5), nil) }, ErrLimit},
+		{"no key to delete", func() error { return s.Delete("") }, ErrKey},
+		{"long key", func() error { return put(strings.Repeat("k", MaxKey+1), text(5), nil) }, keyed.ErrLimit},
 		{"longest key", func() error { return put(strings.Repeat("k", 300), text(5), nil) }, nil},
 		{"a key that is no text", func() error { return put("\xff", text(5), nil) }, ErrInvalid},
 		{"no JSON", func() error { return put("k", json.RawMessage(`{`), nil) }, ErrInvalid},
@@ -199,14 +200,14 @@ func TestRefusals(t *testing.T) {
 		{"metadata that are no JSON", func() error { return put("k", text(5), json.RawMessage(`{`)) }, ErrInvalid},
 		{"large metadata", func() error {
 			return put("k", text(5), json.RawMessage(`{"x":"`+strings.Repeat("x", MaxMetadata)+`"}`))
-		}, ErrLimit},
-		{"too large", func() error { return put("k", text(101), nil) }, ErrLimit},
+		}, keyed.ErrLimit},
+		{"too large", func() error { return put("k", text(101), nil) }, keyed.ErrLimit},
 		{"letters count as they are written", func() error { return put("k", json.RawMessage(`"`+strings.Repeat(`\u00e9`, 40)+`"`), nil) }, nil},
 		{"a third", func() error { return put("k3", text(100), nil) }, nil},
-		{"a fourth", func() error { return put("k4", text(5), nil) }, ErrLimit},
+		{"a fourth", func() error { return put("k4", text(5), nil) }, keyed.ErrLimit},
 		{"one of the three", func() error { return put("k3", text(90), nil) }, nil},
-		{"swapped into being", func() error { _, err := s.Swap("k4", text(5), ""); return err }, ErrLimit},
-		{"too much together", func() error { return put("k3", text(100), json.RawMessage(`{"x":"`+strings.Repeat("x", 1000)+`"}`)) }, ErrLimit},
+		{"swapped into being", func() error { _, err := s.Swap("k4", text(5), ""); return err }, keyed.ErrLimit},
+		{"too much together", func() error { return put("k3", text(100), json.RawMessage(`{"x":"`+strings.Repeat("x", 1000)+`"}`)) }, keyed.ErrLimit},
 	}
 	for _, tt := range tests {
 		if err := tt.do(); !errors.Is(err, tt.want) {
@@ -219,8 +220,8 @@ func TestRefusals(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 4 { // three, and the lock
 		t.Errorf("%v %v", entries, err)
 	}
-	none := Open(state.At(""), Limits{})
-	if _, err := none.Put("k", text(5), nil); !errors.Is(err, state.ErrNoPlace) {
+	none := Open(store.At(""), Limits{})
+	if _, err := none.Put("k", text(5), nil); !errors.Is(err, store.ErrNoPlace) {
 		t.Errorf("without a directory: %v", err)
 	}
 }
@@ -228,20 +229,20 @@ func TestRefusals(t *testing.T) {
 func TestSwap(t *testing.T) {
 	s, _ := open(t, Limits{})
 	one := json.RawMessage(`1`)
-	if _, err := s.Swap("k", one, "0123"); !errors.Is(err, ErrConflict) {
+	if _, err := s.Swap("k", one, "0123"); !errors.Is(err, keyed.ErrConflict) {
 		t.Errorf("of what is not there: %v", err)
 	}
 	version, err := s.Swap("k", one, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Swap("k", one, ""); !errors.Is(err, ErrConflict) {
+	if _, err := s.Swap("k", one, ""); !errors.Is(err, keyed.ErrConflict) {
 		t.Errorf("made twice: %v", err)
 	}
 	if _, err := s.Put("k", one, json.RawMessage(`{"a":1}`)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Swap("k", one, version); !errors.Is(err, ErrConflict) {
+	if _, err := s.Swap("k", one, version); !errors.Is(err, keyed.ErrConflict) {
 		t.Errorf("of an older version: %v", err)
 	}
 	e, err := s.Get("k")
@@ -258,8 +259,8 @@ func TestSwap(t *testing.T) {
 
 func TestDelete(t *testing.T) {
 	s, dir := open(t, Limits{})
-	if was, err := s.Delete("k"); was || err != nil {
-		t.Fatal(was, err)
+	if err := s.Delete("k"); !errors.Is(err, keyed.ErrMissing) {
+		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("deleting nothing has made a directory: %v", err)
@@ -267,17 +268,17 @@ func TestDelete(t *testing.T) {
 	if _, err := s.Put("k", json.RawMessage(`1`), nil); err != nil {
 		t.Fatal(err)
 	}
-	if was, err := s.Delete("K"); was || err != nil {
-		t.Fatal(was, err)
-	}
-	if was, err := s.Delete("k"); !was || err != nil {
-		t.Fatal(was, err)
-	}
-	if _, err := s.Get("k"); !errors.Is(err, ErrMissing) {
+	if err := s.Delete("K"); !errors.Is(err, keyed.ErrMissing) {
 		t.Fatal(err)
 	}
-	if was, err := s.Delete("k"); was || err != nil {
-		t.Fatal(was, err)
+	if err := s.Delete("k"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get("k"); !errors.Is(err, keyed.ErrMissing) {
+		t.Fatal(err)
+	}
+	if err := s.Delete("k"); !errors.Is(err, keyed.ErrMissing) {
+		t.Fatal(err)
 	}
 }
 
@@ -324,10 +325,10 @@ func TestList(t *testing.T) {
 	if strings.Join(got, "|") != want {
 		t.Errorf("%s\nwant %s", strings.Join(got, "|"), want)
 	}
-	if _, err := s.Get("moved"); !errors.Is(err, ErrBroken) {
+	if _, err := s.Get("moved"); !errors.Is(err, keyed.ErrBroken) {
 		t.Errorf("another's key: %v", err)
 	}
-	if _, err := s.Swap("aa", json.RawMessage(`1`), ""); !errors.Is(err, ErrBroken) {
+	if _, err := s.Swap("aa", json.RawMessage(`1`), ""); !errors.Is(err, keyed.ErrBroken) {
 		t.Errorf("a broken file is taken for none: %v", err)
 	}
 	if _, err := s.Put("aa", json.RawMessage(`1`), nil); err != nil {

@@ -25,7 +25,7 @@ func isOwn(info fs.FileInfo) bool {
 	return uid == os.Geteuid()
 }
 
-// trusted says whether the owner could do everything on this machine anyway:
+// trusted reports whether the owner can do everything on this machine anyway:
 // root, or in a user namespace, where root has another number, the owner of the
 // top directory.
 func trusted(info, top fs.FileInfo) bool {
@@ -34,8 +34,8 @@ func trusted(info, top fs.FileInfo) bool {
 	return uid == 0 || uid >= 0 && uid == above
 }
 
-// writable says whether other users can write to a directory. A group with the
-// number of the owner, or of root, has no other members.
+// writable reports whether other users can write to a directory. A group with
+// the number of the owner, or of root, is taken to have no other members.
 func writable(info fs.FileInfo) bool {
 	mode := info.Mode().Perm()
 	uid, gid := owner(info)

@@ -3,9 +3,9 @@
 // directory that another user owns, can write to or can replace is used or
 // removed.
 //
-// A directory is checked through its handle after it was opened, and so is the
-// way to it: whoever can write to a parent could put another directory, or a
-// link to one, in its place. What lies below is reached through the handle.
+// A directory is checked through its handle after it was opened, and so are its
+// parents: a user who can write to a parent could replace it with another
+// directory or a link to one. Files below are reached through the handle.
 package private
 
 import (
@@ -17,8 +17,8 @@ import (
 	"strings"
 )
 
-// A Rejected is the error for a directory that another user could have a hand
-// in.
+// A Rejected is the error for a directory that another user may be able to
+// change.
 type Rejected struct {
 	Path   string // what was asked for
 	Cause  string // which directory is wrong, its owner and mode, and why
@@ -32,13 +32,13 @@ func (r *Rejected) Error() string {
 // maxLinks bounds the symbolic links on the way to a directory.
 const maxLinks = 40
 
-// Open opens a directory, which it makes if it is not there (0700). The error
-// is a *Rejected where another user owns it, or can write to or replace it. A
-// directory of this user's that others can only read is made private.
+// Open opens a directory, and creates it (0700) if it does not exist. The error
+// is a *Rejected if another user owns it, or can write to or replace it. A
+// directory of this user that others can only read is made private.
 func Open(path string) (*os.Root, error) { return open(path, true, true) }
 
-// Existing is Open for a directory that is not made. The error is
-// fs.ErrNotExist where it is not there.
+// Existing is Open without creating the directory. The error is fs.ErrNotExist
+// if it does not exist.
 func Existing(path string) (*os.Root, error) { return open(path, false, true) }
 
 // Passable is Existing for a directory that others may read and pass through,
@@ -69,7 +69,7 @@ func open(path string, create, tighten bool) (*os.Root, error) {
 	return nil, &Rejected{path, "it was replaced while it was opened, again and again", "See who else can write to the directory that it lies in."}
 }
 
-// errReplaced: there was another directory when one was opened than before.
+// errReplaced reports that a directory was replaced while it was being opened.
 var errReplaced = errors.New("replaced")
 
 func tryOpen(path string, create, tighten bool) (*os.Root, error) {
@@ -91,7 +91,7 @@ func tryOpen(path string, create, tighten bool) (*os.Root, error) {
 	return root, nil
 }
 
-// checkHandle checks an open directory, which must be what lay at real and no
+// checkHandle checks an open directory, which must be the one at real and not a
 // link.
 func checkHandle(path, real string, before fs.FileInfo, root *os.Root, tighten bool) error {
 	info, err := root.Stat(".")
@@ -105,7 +105,7 @@ func checkHandle(path, real string, before fs.FileInfo, root *os.Root, tighten b
 		return &Rejected{path, describe(real, info) + ", and must belong to this user", remedy(real)}
 	}
 	if writable(info) {
-		return &Rejected{path, describe(real, info) + ", so that other users can write to it", fmt.Sprintf("If nobody has put anything into it, make it private (chmod 700 %s), or name another directory.", real)}
+		return &Rejected{path, describe(real, info) + ", so that other users can write to it", fmt.Sprintf("If no one else has put anything into it, make it private (chmod 700 %s), or name another directory.", real)}
 	}
 	if tighten && exposes(info.Mode().Perm()) {
 		return root.Chmod(".", 0o700)
@@ -113,8 +113,8 @@ func checkHandle(path, real string, before fs.FileInfo, root *os.Root, tighten b
 	return nil
 }
 
-// remedy says what to do about a directory of another user's. It may be one that
-// is none of ours, such as a home directory in a container.
+// remedy tells the user what to do about another user's directory. It may be a
+// directory that we did not create, such as a home directory in a container.
 func remedy(dir string) string {
 	text := "Name a directory of this user: set XDG_CACHE_HOME for the cache, SALLYPORT_STATE_DIR for the state directory and XDG_RUNTIME_DIR for the runtime directory, or HOME for the first two (as sudo -H does)."
 	if strings.HasPrefix(filepath.Base(dir), "sallyport") {
@@ -125,9 +125,9 @@ func remedy(dir string) string {
 
 // walk returns the path without symbolic links. Each directory on it must be
 // one that no other user can replace: it belongs to this user or to root, and
-// nobody else can write to it, unless its sticky bit keeps them from what is
-// not theirs. By induction from the top nothing on the way changes after it was
-// looked at.
+// no one else can write to it, unless its sticky bit protects the files of
+// others. By induction from the top, nothing on the path changes after it was
+// checked.
 func walk(path string, create bool) (string, error) {
 	volume := filepath.VolumeName(path)
 	at := volume + string(filepath.Separator)
@@ -169,8 +169,8 @@ func walk(path string, create bool) (string, error) {
 		}
 		switch {
 		case info.Mode()&fs.ModeSymlink != 0:
-			// A hard link can bring a link of anybody's into a directory
-			// that others write to.
+			// A hard link can bring anyone's symbolic link into a directory
+			// that others can write to.
 			if writable(here) {
 				return "", &Rejected{path, next + " is a symbolic link in a directory that all users can write to", remedy(next)}
 			}

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"sallyport/internal/broker"
-	"sallyport/internal/sandbox/runpod"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/batch/runpod"
+	"github.com/sallyport/sallyport/internal/broker"
 )
 
 // The tools' names.
@@ -24,7 +25,7 @@ type Executor interface {
 	Submit(broker.Request) func(context.Context) *broker.Result
 }
 
-// A Pulse tells how the endpoint is. [*runpod.Backend] is one.
+// A Pulse tells how the endpoint is. [*runpod.Service] is one.
 type Pulse interface {
 	Health(ctx context.Context) (*runpod.Health, error)
 }
@@ -45,10 +46,17 @@ type Answer struct {
 }
 
 // Execute runs code on the endpoint. The code runs as a script. status, if
-// not nil, is told how it goes.
-func (t *Tools) Execute(ctx context.Context, code string, status func(string)) *Answer {
+// not nil, receives the progress.
+func (t *Tools) Execute(ctx context.Context, principal authz.Principal, code string, status func(string)) *Answer {
 	r := t.Executor.Submit(broker.Request{
-		Code: code, Script: true, Timeout: t.Timeout, Backend: runpod.Name, OnStatus: status,
+		Principal: principal,
+		Backend:   runpod.Name,
+		OnStatus:  status,
+		Submission: broker.Submission{
+			Code:    code,
+			Script:  true,
+			Timeout: t.Timeout,
+		},
 	})(ctx)
 	return &Answer{Text: text(r), Images: r.Images, IsError: r.IsError()}
 }
@@ -90,7 +98,7 @@ func text(r *broker.Result) string {
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) }
 
-// Status tells how the endpoint is: whether somebody would take code now.
+// Status reports whether the endpoint would accept code now.
 func (t *Tools) Status(ctx context.Context) *Answer {
 	h, err := t.Pulse.Health(ctx)
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/broker"
-	"sallyport/internal/sandbox/runpod"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/batch/runpod"
+	"github.com/sallyport/sallyport/internal/broker"
 )
 
 type executor struct {
@@ -40,7 +41,7 @@ func TestExecute(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := &executor{result: &c.result}
-			a := (&Tools{Executor: e, Timeout: 42 * time.Second}).Execute(t.Context(), "print(1)", nil)
+			a := (&Tools{Executor: e, Timeout: 42 * time.Second}).Execute(t.Context(), authz.Local("test"), "print(1)", nil)
 			if a.Text != c.want || a.IsError != c.isError {
 				t.Errorf("error %v:\n%s", a.IsError, a.Text)
 			}

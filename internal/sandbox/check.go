@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -13,30 +14,55 @@ var (
 	validEnv = regexp.MustCompile(`\A[A-Za-z_][A-Za-z0-9_]*\z`)
 )
 
-// Check says what is wrong with the form of a spec, whatever the engine. What
-// only this or that engine can do, the engine checks itself.
+// Check returns an error if a spec is malformed for every engine. Each engine
+// checks what only some engines can do.
 func (spec *Spec) Check() error {
 	switch {
 	case spec == nil:
 		return errors.New("no spec")
-	case !validID.MatchString(spec.ID):
-		return fmt.Errorf("ID %q: 1 to 63 characters of a-z, 0-9 and -", spec.ID)
-	case spec.Root.Image != "" && spec.Root.Python != "":
+	case spec.Root.Image != "" && spec.Root.Interpreter != "":
 		return errors.New("both an image and an interpreter are set as root")
-	case spec.Root.Python != "" && !filepath.IsAbs(spec.Root.Python):
-		return fmt.Errorf("interpreter %q: an absolute path is needed", spec.Root.Python)
+	case spec.Root.Interpreter != "" && !filepath.IsAbs(spec.Root.Interpreter):
+		return fmt.Errorf("interpreter %q: an absolute path is needed", spec.Root.Interpreter)
 	}
-	l := spec.Limits
+	if spec.Program != nil {
+		if err := spec.Program.check(); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(CheckID(spec.ID), spec.Limits.Check(), CheckEnv(spec.Env), CheckFiles(spec.Files))
+}
+
+// CheckID returns an error if id cannot name a run.
+func CheckID(id string) error {
+	if !validID.MatchString(id) {
+		return fmt.Errorf("ID %q: 1 to 63 characters of a-z, 0-9 and -", id)
+	}
+	return nil
+}
+
+// Check returns an error if a limit is out of range.
+func (l Limits) Check() error {
 	if l.MemoryBytes < 0 || l.Processes < 0 || l.CPUs < 0 || l.WorkspaceBytes < 0 || l.TmpBytes < 0 || l.OpenFiles < 0 || l.OutputBytes < 0 {
 		return errors.New("a limit is negative")
 	}
-	for k, v := range spec.Env {
+	return nil
+}
+
+// CheckEnv returns an error if env cannot be added to an environment.
+func CheckEnv(env map[string]string) error {
+	for k, v := range env {
 		if !validEnv.MatchString(k) || strings.ContainsRune(v, 0) {
 			return fmt.Errorf("environment variable %q", k)
 		}
 	}
+	return nil
+}
+
+// CheckFiles returns an error if files cannot all be put into one directory.
+func CheckFiles(files []File) error {
 	taken := map[string]bool{} // paths, true for files
-	for _, f := range spec.Files {
+	for _, f := range files {
 		if !filepath.IsLocal(f.Path) || filepath.ToSlash(filepath.Clean(f.Path)) != f.Path || f.Path == "." || strings.ContainsRune(f.Path, 0) {
 			return fmt.Errorf("file %q: a clean path inside /workspace is needed", f.Path)
 		}
@@ -54,7 +80,7 @@ func (spec *Spec) Check() error {
 	return nil
 }
 
-// FileBytes is what Files weigh together.
+// FileBytes returns the total size of Files.
 func (spec *Spec) FileBytes() (total int) {
 	for _, f := range spec.Files {
 		total += len(f.Data)

@@ -7,16 +7,16 @@ import (
 
 // Kinds of failure that callers tell apart with errors.Is.
 var (
-	// ErrUnavailable: the engine cannot run on this host; the message says
-	// what to do.
+	// ErrUnavailable reports that the engine cannot run on this host; the
+	// message tells the user what to do.
 	ErrUnavailable = errors.New("sandbox engine unavailable")
-	// ErrUnsupported: the engine cannot do what was asked.
+	// ErrUnsupported reports that the engine cannot do what was requested.
 	ErrUnsupported = errors.New("not supported by this sandbox engine")
-	// ErrInvalidSpec: the spec is malformed.
+	// ErrInvalidSpec reports that the spec is malformed.
 	ErrInvalidSpec = errors.New("invalid sandbox spec")
-	// ErrGone: the run has ended or never was.
+	// ErrGone reports that the run has ended or never existed.
 	ErrGone = errors.New("sandbox is gone")
-	// ErrStart: the sandbox did not come up.
+	// ErrStart reports that the sandbox did not start.
 	ErrStart = errors.New("sandbox did not start")
 )
 
@@ -25,7 +25,7 @@ type Error struct {
 	Op      string // "start", "probe", "destroy"
 	Backend string
 	Kind    error // one of the Err values above, or nil
-	Err     error // the cause; its text is for people
+	Err     error // the cause; its message is for the user
 }
 
 func (e *Error) Error() string {

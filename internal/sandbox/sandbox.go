@@ -1,7 +1,7 @@
 // Package sandbox is the contract between Sallyport and the engines that run
-// code for it. An engine implements [Backend] and [Run]; what more it can do,
-// it says with the optional interfaces of this package, found with [As], and
-// with the data in [Report]. The one suite that every engine passes is
+// code for it. An engine implements [Engine] and [Run]. It declares further
+// abilities with the optional interfaces of this package, found with [As], and
+// with the data in [Report]. Every engine passes the tests in package
 // sandboxtest.
 package sandbox
 
@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// A Backend starts runs on one engine. All methods are safe for concurrent
-// use. The caller calls Close once, after which no other method is called.
-type Backend interface {
+// An Engine starts runs. All methods are safe for concurrent use. The caller
+// calls Close once, and no other method after that.
+type Engine interface {
 	// Name is the engine's name as a user writes it: "gvisor", "podman".
 	Name() string
 
@@ -30,9 +30,9 @@ type Backend interface {
 	// the start only: cancelling it later does not end the run.
 	Start(ctx context.Context, spec *Spec) (Run, error)
 
-	// Attach finds the run that a handle describes, possibly after a restart
-	// of this program. Engines whose runs cannot outlive the program release
-	// whatever the handle left behind and return [ErrGone].
+	// Attach finds the run that a handle describes, possibly after a restart of
+	// this program. Engines whose runs cannot outlive the program release
+	// whatever the run left behind and return [ErrGone].
 	Attach(ctx context.Context, h Handle) (Run, error)
 
 	// Close destroys every run that is left and releases the engine. It is
@@ -46,7 +46,7 @@ type Run interface {
 	// Handle describes the run for a later Attach. It never changes.
 	Handle() Handle
 
-	// Wait blocks until the run has ended, or ctx is done, and says how it
+	// Wait blocks until the run has ended or ctx is done, and returns how it
 	// ended. It may be called any number of times, also after Destroy.
 	Wait(ctx context.Context) (Exit, error)
 
@@ -73,20 +73,20 @@ type Channel struct {
 }
 
 // An Interrupter is a Run that can deliver a real SIGINT to the guest's init,
-// which passes it to the interpreter. It works while the interpreter reads no
-// frames. A delivered signal does not mean that the code stopped.
+// which passes it to the interpreter. It works even while the interpreter does
+// not read frames. Delivery of the signal does not mean that the code has
+// stopped.
 type Interrupter interface {
 	Interrupt(ctx context.Context) error
 }
 
-// A Meter is a Run whose resource use the host can measure without asking
-// the guest.
+// A Meter is a Run whose resource use the host can measure without the guest.
 type Meter interface {
 	// Usage is cheap enough to be called ten times a second.
 	Usage(ctx context.Context) (Usage, error)
 }
 
-// A Pauser is a Run whose every process can be stopped and continued.
+// A Pauser is a Run whose processes can all be stopped and continued.
 type Pauser interface {
 	Pause(ctx context.Context) error
 	Resume(ctx context.Context) error
@@ -98,8 +98,8 @@ type Logger interface {
 	Logs(ctx context.Context) (string, error)
 }
 
-// A FileTransferer is a Run into which files can be put, and from which they
-// can be read, without the guest's help. Paths are relative to /workspace.
+// A FileTransferer is a Run whose files can be written and read without the
+// guest's help. Paths are relative to /workspace.
 type FileTransferer interface {
 	Put(ctx context.Context, path string, r io.Reader, size int64) error
 	Get(ctx context.Context, path string) (io.ReadCloser, error)
@@ -107,38 +107,38 @@ type FileTransferer interface {
 
 // A Snapshotter is a Run that can write its whole state, processes included,
 // into a new directory. With keep false the run has ended when Snapshot
-// returns. On error the directory holds nothing usable and the run goes on.
+// returns. On error the directory holds nothing usable and the run continues.
 type Snapshotter interface {
 	Snapshot(ctx context.Context, dir string, keep bool) error
 }
 
-// An Image is a snapshot that is to be restored. It stays its owner's.
+// An Image is a snapshot to restore. The caller keeps ownership.
 type Image struct {
-	// Files are those that the snapshot wrote, under their names, open for
-	// reading.
+	// Files are the files of the snapshot by name, open for reading.
 	Files []*os.File
-	// Check says whether they hold what was saved, and may read all of it. An
-	// engine calls it once, beside its preparations, and reads nothing of the
-	// files before it has returned nil; its error is Restore's. Nil: the caller
-	// knows that they do.
+	// Check returns an error if they do not hold what was saved. It may read
+	// all of them. An engine calls it once, possibly during its preparations,
+	// and does not read the files before it has returned nil; Restore returns
+	// its error. A nil Check means that the caller has checked them.
 	Check func(context.Context) error
 }
 
-// A Restorer is a Backend that can start a run from a snapshot. The spec is
-// the one that the snapshot was taken with, but for ID and Owner.
+// A Restorer is an Engine that can start a run from a snapshot. The spec is the
+// one that the snapshot was taken with, except for ID and Owner.
 type Restorer interface {
-	// Restore starts a run that goes on where the snapshot was taken, with
-	// new streams in the place of the old ones. When it has returned, the image
-	// is not used any more.
+	// Restore starts a run that continues where the snapshot was taken, with
+	// new streams in place of the old ones. The image is not used after it
+	// returns.
 	Restore(ctx context.Context, spec *Spec, image Image) (Run, error)
 
-	// Binding names all that a snapshot of the spec depends on, a line
-	// "what: value" each: it can be restored where the text is the same.
+	// Binding lists everything that a snapshot of the spec depends on, one line
+	// "what: value" each. The snapshot can be restored where the binding is
+	// equal.
 	Binding(ctx context.Context, spec *Spec) (string, error)
 }
 
 // As finds the first value in v's chain of Unwrap methods that implements T.
-// Decorators of Backend and Run implement Unwrap() of the interface that they
+// Decorators of Engine and Run implement Unwrap() of the interface that they
 // decorate.
 func As[T any](v any) (T, bool) {
 	for v != nil {
@@ -148,7 +148,7 @@ func As[T any](v any) (T, bool) {
 		switch u := v.(type) {
 		case interface{ Unwrap() Run }:
 			v = u.Unwrap()
-		case interface{ Unwrap() Backend }:
+		case interface{ Unwrap() Engine }:
 			v = u.Unwrap()
 		default:
 			v = nil
@@ -158,50 +158,47 @@ func As[T any](v any) (T, bool) {
 	return zero, false
 }
 
-// Spec says what to start. The zero value of each field is the strictest.
+// Spec describes what to start. The zero value of each field is the strictest.
 type Spec struct {
 	// ID names the run: 1 to 63 characters of [a-z0-9-], unique on the host.
-	// The caller makes it before the start, so that a sweeper can find what a
+	// The caller chooses it before the start, so that a sweeper can find what a
 	// crash left.
 	ID string
 	// Owner is a label for people and sweepers. Empty is allowed.
 	Owner string
-	// Root is the file system: the zero value is the host's own Python,
-	// reduced and read-only.
+	// Program is what runs. Engines without a channel have a program of their
+	// own.
+	Program *Program
+	// Root is the file system: the zero value is a read-only subset of the
+	// host's own files.
 	Root Root
-	// Env is added to the guest's environment, which has nothing of the host.
+	// Env is added to the program's environment, which contains nothing from
+	// the host.
 	Env map[string]string
 	// Limits bound the run. A zero limit takes the engine's default.
 	Limits Limits
-	// Network is what the sandbox can reach. Zero: nothing, not even itself
-	// through the host.
+	// Network is what the sandbox can reach.
 	Network Network
 	// Files are put into /workspace before the guest starts.
 	Files []File
-	// Code is the program of a batch run. Engines with a channel refuse it.
-	Code string
-	// Batch says more to engines without a channel.
-	Batch Batch
 }
 
 // Root selects the sandbox's file system. At most one field is set.
 type Root struct {
-	// Python is a host interpreter (an absolute path). Empty: the engine's
-	// own choice.
-	Python string
+	// Interpreter is an interpreter on the host, an absolute path. Empty: the
+	// engine chooses.
+	Interpreter string
 	// Image is an OCI image reference.
 	Image string
 }
 
-// Network says what a sandbox can reach.
-type Network int
-
-// NetworkNone is no network at all, the default. NetworkInternet is what the
-// place has; only batch engines know it, and only where they are asked.
-const (
-	NetworkNone Network = iota
-	NetworkInternet
-)
+// Network is what a sandbox can reach. The zero value is nothing, not even the
+// sandbox itself through the host.
+type Network struct {
+	// Internet gives the sandbox the network of the machine that it runs on.
+	// An engine that cannot do so returns [ErrUnsupported].
+	Internet bool
+}
 
 // File is a file to put into /workspace. Path is relative and clean, and
 // neither equal to nor below another file's.
@@ -260,7 +257,7 @@ func (l Limits) WithDefaults() Limits {
 // A Resource is something that a limit bounds.
 type Resource string
 
-// The resources that a policy can demand a limit on.
+// The resources on which a policy can demand a limit.
 const (
 	Memory    Resource = "memory"
 	Processes Resource = "processes"
@@ -269,7 +266,7 @@ const (
 	OpenFiles Resource = "open-files"
 )
 
-// Enforcement is how a limit is enforced. The zero value is not at all.
+// Enforcement is how a limit is enforced. The zero value means not at all.
 type Enforcement int
 
 // A hard limit is enforced by a kernel, a soft one by a watcher that samples
@@ -292,14 +289,14 @@ func (e Enforcement) MarshalText() ([]byte, error) { return []byte(e.String()), 
 type Isolation int
 
 const (
-	// NoIsolation is a plain process of the user's.
+	// NoIsolation is a plain process of the user.
 	NoIsolation Isolation = iota
-	// PlatformIsolation relies on the place that the engine runs in (a
+	// PlatformIsolation relies on the environment that the engine runs in (a
 	// worker's container) being a sandbox itself.
 	PlatformIsolation
 	// ContainerIsolation is namespaces on the host's shared kernel.
 	ContainerIsolation
-	// KernelIsolation is a kernel of the sandbox's own: gVisor, a virtual
+	// KernelIsolation is a separate kernel for the sandbox: gVisor, a virtual
 	// machine.
 	KernelIsolation
 )
@@ -311,35 +308,37 @@ func (i Isolation) String() string {
 // MarshalText implements encoding.TextMarshaler.
 func (i Isolation) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
 
-// LimitReport says how one limit is enforced on this host.
+// LimitReport describes how one limit is enforced on this host.
 type LimitReport struct {
 	Enforcement Enforcement `json:"enforcement"`
 	By          string      `json:"by"` // "cgroup v2 memory.max", "gVisor RLIMIT_NPROC"
 }
 
-// Report is what Probe found.
+// Report is the result of Probe.
 type Report struct {
 	Backend   string    `json:"backend"`
 	Usable    bool      `json:"usable"`
 	Isolation Isolation `json:"isolation"`
 	Duplex    bool      `json:"duplex"`
-	// Remote: code leaves this machine. What the report says of isolation and
-	// limits is then of that place.
+	// Remote: code leaves this machine. Isolation and limits are then those of
+	// the remote machine.
 	Remote bool `json:"remote,omitempty"`
-	// Provisional: not all of it was measured. A later report may say less,
-	// and the engine starts nothing meanwhile that has less than this one says.
+	// Provisional: not everything was measured. A later report may promise
+	// less, but until then the engine starts nothing that has less than this
+	// one promises.
 	Provisional bool `json:"provisional,omitempty"`
-	// Measure is what a person does to have the rest measured, and Possible the
-	// isolation that may then be found. Both are of a provisional report.
+	// Measure tells the user how to have the rest measured, and Possible is the
+	// isolation that may then be found. Both are set in provisional reports
+	// only.
 	Measure   string                   `json:"measure,omitempty"`
 	Possible  Isolation                `json:"-"`
 	Snapshots bool                     `json:"snapshots"`
-	Python    string                   `json:"python,omitempty"` // what the default root runs: path and version
+	Runtime   string                   `json:"runtime,omitempty"` // the interpreter of the default root: path and version
 	Limits    map[Resource]LimitReport `json:"limits"`
 	Findings  []Finding                `json:"findings,omitempty"`
 }
 
-// Finding is one thing that a person should know about the engine here.
+// Finding is something that the user should know about the engine on this host.
 type Finding struct {
 	Fatal  bool   `json:"fatal"` // the engine cannot run because of it
 	Title  string `json:"title"`
@@ -356,10 +355,10 @@ type Handle struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// Exit says how a run ended.
+// Exit describes how a run ended.
 type Exit struct {
 	Code   int    // the guest's exit status; 128+n for signal n
-	Reason Reason // why, where the engine knows
+	Reason Reason // why, if the engine knows
 	Detail string // for people
 }
 
@@ -374,7 +373,8 @@ const (
 	EngineDied  Reason = "engine-died"   // the engine's own process ended or was killed
 )
 
-// Usage is what a run has used since its start. A negative value is unknown.
+// Usage is the resource use of a run since its start. A negative value is
+// unknown.
 type Usage struct {
 	CPU         time.Duration // user and system time of all its processes, the engine's included
 	MemoryBytes int64         // now

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 // plain is a run without any further power.
@@ -50,9 +50,9 @@ func (restorer) Restore(context.Context, *sandbox.Spec, sandbox.Image) (sandbox.
 	return plain{}, nil
 }
 
-type backendDecorator struct{ sandbox.Backend }
+type engineDecorator struct{ sandbox.Engine }
 
-func (d backendDecorator) Unwrap() sandbox.Backend { return d.Backend }
+func (d engineDecorator) Unwrap() sandbox.Engine { return d.Engine }
 
 func TestAs(t *testing.T) {
 	for _, tt := range []struct {
@@ -83,10 +83,10 @@ func TestAs(t *testing.T) {
 			}
 		})
 	}
-	if _, ok := sandbox.As[sandbox.Restorer](backendDecorator{backendDecorator{restorer{}}}); !ok {
+	if _, ok := sandbox.As[sandbox.Restorer](engineDecorator{engineDecorator{restorer{}}}); !ok {
 		t.Error("no Restorer behind two decorators of a backend")
 	}
-	if _, ok := sandbox.As[sandbox.Restorer](backendDecorator{engine{}}); ok {
+	if _, ok := sandbox.As[sandbox.Restorer](engineDecorator{engine{}}); ok {
 		t.Error("a Restorer where there is none")
 	}
 	// The outermost one wins: a decorator may change what it passes on.

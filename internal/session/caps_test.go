@@ -11,11 +11,11 @@ import (
 func TestNamedSessionsOfAClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newSaving()
-		open, dir := sets(t, func(c *Config) { c.MaxNamed = 3 })
+		open, dir := sets(t, func(c *setup) { c.MaxNamed = 3 })
 		set, other := open(e), open(e)
 		defer set.Close()
 		defer other.Close()
-		exec(t, get(t, set, "own"), "set x 1") // the process's own does not count
+		exec(t, get(t, set, DefaultName), "set x 1") // the process's own does not count
 		for _, name := range []string{"b", "a", "c"} {
 			exec(t, get(t, set, name), "set x "+name)
 			time.Sleep(time.Second)
@@ -37,7 +37,7 @@ func TestNamedSessionsOfAClient(t *testing.T) {
 		full("a, c, b")
 		exec(t, get(t, other, "d"), "set x d") // another client
 		// One that is forgotten makes room, whoever does it.
-		if err := shelf(dir).Reset("a", true); err != nil {
+		if err := offline(dir).Reset("a", true); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -56,14 +56,14 @@ func TestNamedSessionsOfAClient(t *testing.T) {
 func TestNamesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newSaving()
-		open, _ := sets(t, func(c *Config) { c.MaxNamed = 2 })
+		open, _ := sets(t, func(c *setup) { c.MaxNamed = 2 })
 		set := open(e)
 		defer set.Close()
 		exec(t, get(t, set, "stays"), "set x 1")
 		for i := range 2 * maxKnown {
 			name := fmt.Sprint("s", i)
 			s := get(t, set, name)
-			s.view.begun = true // as if it had run
+			s.status.begun = true // as if it had run
 			if i%100 == 0 {
 				exec(t, s, "set x 1")
 				if err := set.Reset(t.Context(), name); err != nil {
@@ -72,7 +72,7 @@ func TestNamesAreForgotten(t *testing.T) {
 			}
 			time.Sleep(entering / 16)
 		}
-		if n := len(set.sessions); n > maxKnown+set.config.MaxNamed {
+		if n := len(set.sessions); n > maxKnown+set.options.MaxNamed {
 			t.Errorf("%d names", n)
 		}
 		if out := exec(t, get(t, set, "stays"), "get x"); out.Stdout.Head != "1" || out.Lost != "" {

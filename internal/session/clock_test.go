@@ -1,121 +1,160 @@
 package session
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/session/hibernate"
 )
 
-// step is a piece of an execution: what happens, and how long until the next.
-type step struct {
-	begin, end int           // calls that begin and end at its start
-	wall       time.Duration // its length
-	cpu        time.Duration // processor time used in it
-	settle     bool          // the sampler looks at its end
+// jumping is a machine's clock that is set now and then.
+type jumping struct{ by atomic.Int64 }
+
+func (j *jumping) now() time.Time       { return time.Now().Add(time.Duration(j.by.Load())).Round(0) }
+func (j *jumping) jump(d time.Duration) { j.by.Add(int64(d)) }
+func (j *jumping) in(c *setup)          { c.Now, c.Keep, c.Idle = j.now, 24*time.Hour, time.Minute }
+func (j *jumping) written(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.Chtimes(filepath.Join(dir, "snapshots", "session-work"), j.now(), j.now()); err != nil {
+		t.Fatal(err)
+	}
 }
 
-func TestOwnTime(t *testing.T) {
-	const ms = time.Millisecond
-	tests := []struct {
-		name    string
-		metered bool
-		steps   []step
-		want    time.Duration
-	}{
-		{"no calls: wall time, whatever the processors do", true, []step{
-			{settle: true},
-			{wall: 100 * ms, cpu: 400 * ms, settle: true},
-			{wall: 100 * ms, cpu: 0, settle: true},
-		}, 200 * ms},
-		{"waiting for a call costs nothing", true, []step{
-			{settle: true},
-			{begin: 1, wall: 1000 * ms, settle: true},
-			{end: 1, wall: 50 * ms, settle: true},
-		}, 50 * ms},
-		{"a thread that spins beside a call pays", true, []step{
-			{settle: true},
-			{begin: 1, wall: 1000 * ms, cpu: 990 * ms, settle: true},
-		}, 990 * ms},
-		{"eight threads beside a call pay wall time, not more", true, []step{
-			{settle: true},
-			{begin: 1, wall: 1000 * ms, cpu: 8000 * ms, settle: true},
-		}, 1000 * ms},
-		{"within an interval processor time goes to the wall time without a call first", true, []step{
-			{settle: true},
-			{wall: 60 * ms, cpu: 60 * ms},
-			{begin: 1, wall: 40 * ms, cpu: 10 * ms, settle: true},
-		}, 70 * ms},
-		{"calls that overlap are one wait", true, []step{
-			{settle: true},
-			{begin: 1, wall: 10 * ms},
-			{begin: 2, wall: 10 * ms},
-			{end: 2, wall: 10 * ms},
-			{end: 1, wall: 20 * ms, settle: true},
-		}, 20 * ms},
-		{"a call over many intervals", true, []step{
-			{settle: true},
-			{begin: 1, wall: 100 * ms, settle: true},
-			{wall: 100 * ms, cpu: 30 * ms, settle: true},
-			{wall: 100 * ms, settle: true},
-			{end: 1, wall: 5 * ms, cpu: 5 * ms, settle: true},
-		}, 35 * ms},
-		{"without a meter waiting is free", false, []step{
-			{settle: true},
-			{begin: 1, wall: 1000 * ms, settle: true},
-			{end: 1, wall: 30 * ms, settle: true},
-		}, 30 * ms},
-		{"the first measurement is the base: earlier use is not charged", true, []step{
-			{begin: 1, wall: 100 * ms, cpu: 5000 * ms, settle: true},
-			{wall: 100 * ms, cpu: 20 * ms, settle: true},
-		}, 20 * ms},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+const year = 365 * 24 * time.Hour
+
+// Whatever the machine's clock does while a process runs, nothing sleeps too
+// early or never, and nothing that sleeps is thrown away before its time.
+func TestClockJumps(t *testing.T) {
+	for name, by := range map[string]time.Duration{"forward": year, "back": -year} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				clock := newOwnTime(time.Now())
-				var cpu, own time.Duration
-				for _, s := range tt.steps {
-					for range s.begin {
-						clock.callBegins()
-					}
-					for range s.end {
-						clock.callEnds()
-					}
-					time.Sleep(s.wall)
-					cpu += s.cpu
-					if s.settle {
-						measured := unknownCPU
-						if tt.metered {
-							measured = cpu
-						}
-						own = clock.settle(time.Now(), measured)
-					}
+				e, wall := newSaving(), &jumping{}
+				open, dir := sets(t, wall.in)
+				set := open(e)
+				defer set.Close()
+				s := get(t, set, "work")
+				exec(t, s, "set x 1")
+				time.Sleep(30 * time.Second)
+				wall.jump(by)
+				if used := s.info().Used; wall.now().Sub(used) != 30*time.Second {
+					t.Errorf("used %v ago", wall.now().Sub(used))
 				}
-				if own != tt.want {
-					t.Errorf("own time %v, want %v", own, tt.want)
+				time.Sleep(20 * time.Second)
+				if _, saves := e.counts(); saves != 0 {
+					t.Error("it is suspended after 50 seconds")
+				}
+				time.Sleep(30 * time.Second)
+				if _, saves := e.counts(); saves != 1 {
+					t.Error("it is not suspended after 80 seconds")
+				}
+				wall.written(t, dir)
+				wall.jump(by)
+				time.Sleep(23 * time.Hour) // among others, order is kept on the disk
+				if out := exec(t, s, "get x"); out.Stdout.Head != "1" || out.Lost != "" {
+					t.Errorf("%+v", out)
+				}
+				time.Sleep(2 * time.Minute)
+				wall.written(t, dir)
+				time.Sleep(25 * time.Hour)
+				if out := exec(t, s, "get x"); !strings.Contains(out.Lost, "sessions.keep") {
+					t.Errorf("it is kept for ever: %+v", out)
 				}
 			})
 		})
 	}
 }
 
-// A meter that fails for an interval must neither charge nor forgive later.
-func TestOwnTimeWithAGapInTheMeasurements(t *testing.T) {
+// What a process wrote whose clock was ahead counts from when that is noticed.
+func TestWrittenInTheFuture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := newOwnTime(time.Now())
-		clock.callBegins()
-		clock.settle(time.Now(), 0)
-		time.Sleep(time.Second)
-		if own := clock.settle(time.Now(), unknownCPU); own != 0 {
-			t.Errorf("unknown use was charged: %v", own)
+		e, wall := newSaving(), &jumping{}
+		open, dir := sets(t, wall.in)
+		set := open(e)
+		exec(t, get(t, set, "work"), "set x 1")
+		set.Close()
+		wall.jump(year)
+		wall.written(t, dir)
+		wall.jump(-year)
+		set = open(e)
+		defer set.Close()
+		exec(t, get(t, set, DefaultName), "set y 1") // somebody looks
+		time.Sleep(23 * time.Hour)
+		if out := exec(t, get(t, set, "work"), "get x"); out.Stdout.Head != "1" || out.Lost != "" {
+			t.Errorf("%+v", out)
 		}
-		time.Sleep(time.Second)
-		if own := clock.settle(time.Now(), 2*time.Second); own != 0 {
-			t.Errorf("use of an unknown time was charged: %v", own)
-		}
-		time.Sleep(time.Second)
-		if own := clock.settle(time.Now(), 3*time.Second); own != time.Second {
-			t.Errorf("own time %v after a second of measured use", own)
+		time.Sleep(2 * time.Minute)
+		wall.jump(year)
+		wall.written(t, dir)
+		wall.jump(-year)
+		time.Sleep(26 * time.Hour)
+		if out := exec(t, get(t, set, "work"), "get x"); !strings.Contains(out.Lost, "sessions.keep") {
+			t.Errorf("it is kept until then: %+v", out)
 		}
 	})
+}
+
+// The pool empties by the time that passes.
+func TestPoolAndJumps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, wall := newSaving(), &jumping{}
+		open, _ := sets(t, func(c *setup) { c.Pool, c.Now = PoolAuto, wall.now })
+		set := open(e)
+		defer set.Close()
+		exec(t, get(t, set, DefaultName), "set x 1")
+		synctest.Wait()
+		wall.jump(-year)
+		time.Sleep(poolAuto - time.Second)
+		wall.jump(3 * year)
+		synctest.Wait()
+		if e.started() != 2 || e.run(1).isDestroyed() {
+			t.Error("it went with the clock")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if !e.run(1).isDestroyed() {
+			t.Error("it stays for ever")
+		}
+	})
+}
+
+// What a power cut leaves of a record is a loss that is said, whatever it is.
+func TestTornRecord(t *testing.T) {
+	for name, left := range map[string]string{"nothing": "", "half": `{"name":"work","sta`, "zeros": "\x00\x00\x00\x00"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newSaving()
+				open, dir := sets(t, nil)
+				set := open(e)
+				exec(t, get(t, set, "work"), "set x 1")
+				set.Close()
+				path := filepath.Join(dir, "sessions", "work.json")
+				if err := os.WriteFile(path, []byte(left), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := offline(dir).List(); err == nil || !strings.Contains(err.Error(), "power failure") {
+					t.Errorf("got %v, want that a power failure may be the cause", err)
+				}
+				set = open(e)
+				defer set.Close()
+				out := exec(t, get(t, set, "work"), "set x 2")
+				if !strings.Contains(out.Lost, "damaged") {
+					t.Errorf("%+v", out)
+				}
+				if out := exec(t, get(t, set, "work"), "get x"); out.Stdout.Head != "2" || out.Lost != "" {
+					t.Errorf("%+v", out)
+				}
+				var r hibernate.Record
+				data, err := os.ReadFile(path)
+				if err != nil || json.Unmarshal(data, &r) != nil || r.Status != hibernate.Running {
+					t.Errorf("%s %v", data, err)
+				}
+			})
+		})
+	}
 }

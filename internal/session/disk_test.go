@@ -14,24 +14,24 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sallyport/internal/snapshot"
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
 // smallDisk mounts a disk of some 200 kB, which only root can. It returns sets
 // that keep what they keep on it, and what fills it and makes room again.
-func smallDisk(t *testing.T, e *saving) (open func() *Set, dir string, fill func(), free func()) {
+func smallDisk(t *testing.T, e *saving) (open func() *testSet, dir string, fill func(), free func()) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := unix.Mount("sallyport-test", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=200k,mode=0700"); err != nil {
 		t.Skipf("no disk of our own can be mounted here: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	open = func() *Set {
-		return NewSet(Config{
-			Backend: e, Logger: discard, Idle: time.Minute, LogBytes: 1 << 20, Logs: filepath.Join(dir, "logs"), Restore: true,
-			Snapshots: snapshot.At(filepath.Join(dir, "snapshots")), Records: state.At(filepath.Join(dir, "sessions")),
-		}, "own")
+	open = func() *testSet {
+		return newTestSet(setup{Template: Template{Engine: e}, Options: Options{
+			Idle: time.Minute, LogBytes: 1 << 20, Logs: filepath.Join(dir, "logs"), Restore: true,
+			Snapshots: snapshot.At(filepath.Join(dir, "snapshots")), Records: store.At(filepath.Join(dir, "sessions")),
+		}})
 	}
 	ballast := filepath.Join(dir, "ballast")
 	fill = func() {
@@ -53,7 +53,7 @@ func smallDisk(t *testing.T, e *saving) (open func() *Set, dir string, fill func
 // refused runs code that must not begin, because of the disk.
 func refused(t *testing.T, s *Session, want string) {
 	t.Helper()
-	_, err := s.Exec(t.Context(), s.Enter(), Request{Code: "get x", Timeout: time.Second})
+	_, err := s.Exec(t.Context(), s.Enter(), Request{Submission: Submission{Code: "get x", Timeout: time.Second}})
 	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "stateDir") || !strings.Contains(err.Error(), "without a name") {
 		t.Errorf("%v", err)
 	}
@@ -64,20 +64,20 @@ func TestFullDisk(t *testing.T) {
 		e := newSaving()
 		open, dir, fill, free := smallDisk(t, e)
 		set := open()
-		work, own := get(t, set, "work"), get(t, set, "own")
+		work, own := get(t, set, "work"), get(t, set, DefaultName)
 		exec(t, work, "set x 1")
 		time.Sleep(5 * time.Second) // a base is prepared, the log is written
 		fill()
 
 		// What is awake stays so, and says why; what needs no disk goes on.
-		if err := set.Sleep(t.Context(), "work"); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "stays awake") {
+		if err := set.Suspend(t.Context(), "work"); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "not suspended") {
 			t.Error(err)
 		}
 		has(t, work, "1")
 		time.Sleep(10 * time.Minute) // it tries, and fails, in the background, too
 		has(t, work, "1")
-		exec(t, own, "set x own")
-		has(t, own, "own")
+		exec(t, own, "set x default")
+		has(t, own, DefaultName)
 		// A new name would be lost in silence.
 		refused(t, get(t, set, "new"), "no space left")
 		free()
@@ -85,7 +85,7 @@ func TestFullDisk(t *testing.T) {
 		has(t, get(t, set, "new"), "new")
 
 		// What sleeps wakes on a full disk, once, and is never an old one.
-		if err := set.Sleep(t.Context(), "work"); err != nil {
+		if err := set.Suspend(t.Context(), "work"); err != nil {
 			t.Error(err)
 		}
 		fill()
@@ -116,38 +116,38 @@ func TestReadOnlyDisk(t *testing.T) {
 			}
 		}
 		set := open()
-		asleep, awake := get(t, set, "asleep"), get(t, set, "awake")
-		exec(t, asleep, "set x 1")
-		exec(t, awake, "set x 2")
-		if err := set.Sleep(t.Context(), "asleep"); err != nil {
+		suspended, running := get(t, set, "suspended"), get(t, set, "running")
+		exec(t, suspended, "set x 1")
+		exec(t, running, "set x 2")
+		if err := set.Suspend(t.Context(), "suspended"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
 		remount(unix.MS_RDONLY)
-		refused(t, asleep, "read-only file system")
+		refused(t, suspended, "read-only file system")
 		refused(t, get(t, set, "new"), "read-only file system")
-		has(t, awake, "2")
-		if err := set.Sleep(t.Context(), "awake"); !errors.Is(err, syscall.EROFS) {
+		has(t, running, "2")
+		if err := set.Suspend(t.Context(), "running"); !errors.Is(err, syscall.EROFS) {
 			t.Error(err)
 		}
-		has(t, awake, "2")
-		exec(t, get(t, set, "own"), "set x own")
-		has(t, get(t, set, "own"), "own")
-		if list, err := shelf(dir).List(); len(list) != 2 || err != nil {
+		has(t, running, "2")
+		exec(t, get(t, set, DefaultName), "set x default")
+		has(t, get(t, set, DefaultName), DefaultName)
+		if list, err := offline(dir).List(); len(list) != 2 || err != nil {
 			t.Error(list, err)
 		}
 		other := open() // one that begins on such a disk
-		exec(t, get(t, other, "own"), "set x own")
-		has(t, get(t, other, "own"), "own")
+		exec(t, get(t, other, DefaultName), "set x default")
+		has(t, get(t, other, DefaultName), DefaultName)
 		other.Close()
 		remount(0)
-		has(t, asleep, "1")
-		has(t, awake, "2")
+		has(t, suspended, "1")
+		has(t, running, "2")
 		set.Close()
 		set = open()
 		defer set.Close()
-		has(t, get(t, set, "asleep"), "1")
-		has(t, get(t, set, "awake"), "2")
+		has(t, get(t, set, "suspended"), "1")
+		has(t, get(t, set, "running"), "2")
 	})
 }
 
@@ -165,8 +165,8 @@ func TestForbiddenStateDirectory(t *testing.T) {
 		}
 		set := open(e)
 		refused(t, get(t, set, "work"), "permission denied")
-		exec(t, get(t, set, "own"), "set x own")
-		has(t, get(t, set, "own"), "own")
+		exec(t, get(t, set, DefaultName), "set x default")
+		has(t, get(t, set, DefaultName), DefaultName)
 		if err := os.Chmod(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}

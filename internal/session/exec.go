@@ -7,44 +7,39 @@ import (
 	"syscall"
 	"time"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/guest"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/session/capture"
+	"github.com/sallyport/sallyport/internal/session/sessionlog"
+	"github.com/sallyport/sallyport/internal/session/usage"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // sampleEvery is how often a running execution's processor time is measured.
 const sampleEvery = 100 * time.Millisecond
 
-// usageAfter is how long an execution runs before its usage is worth telling.
+// usageAfter is how long an execution runs before its usage is worth reporting.
 const usageAfter = time.Second
 
-// errNotStarted: the guest was dead before it was given the code.
+// errNotStarted reports that the guest died before it received the code.
 var errNotStarted = errors.New("the sandbox ended before the code was sent")
 
-// execution is one run of code in a box. It is the guest's handler.
+// execution is one run of code in an instance. It is the guest's handler.
 type execution struct {
 	req   Request
-	out   *output
+	out   *capture.Recorder
 	clock *ownTime
-	stop  context.Context // done: calls are of no use any more
+	stop  context.Context // done: the results of calls are no longer needed
 	stdin *input          // nil: there is none
 
-	book   *book
-	number uint64 // in it
+	history *sessionlog.Log
+	number  uint64 // in it
 }
 
 // Output implements guest.Handler.
-func (x *execution) Output(s guest.Stream, p []byte) {
-	stream := streamOf(s)
-	x.out.write(stream, p)
-	x.book.output(x.number, stream, p)
-}
-
-func streamOf(s guest.Stream) Stream {
-	if s == guest.Stderr {
-		return Stderr
-	}
-	return Stdout
+func (x *execution) Output(s wire.Stream, p []byte) {
+	x.out.Write(s, p)
+	x.history.Output(x.number, s, p)
 }
 
 // Call implements guest.Handler.
@@ -53,7 +48,7 @@ func (x *execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, 
 		return x.read(ctx, call)
 	}
 	if x.req.Call == nil {
-		return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: "Unknown RPC type: " + clip(call.Method)}
+		return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: "Unknown RPC type: " + call.Method}
 	}
 	x.clock.callBegins()
 	defer x.clock.callEnds()
@@ -63,27 +58,22 @@ func (x *execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, 
 	return x.req.Call(ctx, call)
 }
 
-func clip(s string) string {
-	if len(s) > 100 {
-		return s[:100]
-	}
-	return s
-}
-
-// exec runs one execution to its end. The error is errNotStarted, or that the
+// exec runs one execution to its end. The error is errNotStarted, or why the
 // request cannot be sent at all.
-func (b *box) exec(ctx context.Context, config Config, req Request, prep *Preparation) (*Outcome, error) {
+func (b *instance) exec(ctx context.Context, config config, req Request, prep *Preparation) (*Outcome, error) {
 	var out Outcome
-	out.Stray, out.StrayOmitted = b.stray.take()
+	out.IdleOutput, out.IdleOmitted = b.idleOutput.Take()
 	calls, endCalls := context.WithCancel(context.Background())
 	defer endCalls()
 	x := &execution{
-		req: req, out: newOutput(config.Spec.Limits.OutputBytes, b.budget.Output, req.Output),
+		req: req, out: capture.New(b.limits.OutputBytes, b.budget.Output, req.OnOutput),
 		clock: newOwnTime(time.Now()), stop: calls,
-		book: b.book.Load(), number: b.conn.Executions() + 1,
+		history: b.history.Load(), number: b.conn.Executions() + 1,
 		stdin: newInput(req.Stdin),
 	}
-	x.book.begin(x.number, req.Code)
+	out.Number = x.number
+	x.history.Begin(x.number, req.Code)
+	req.Partial.bind(x.out)
 	running, err := b.conn.Start(b.frame(req, prep), x)
 	if err != nil {
 		if b.dead() || b.conn.Err() != nil {
@@ -91,39 +81,39 @@ func (b *box) exec(ctx context.Context, config Config, req Request, prep *Prepar
 		}
 		return nil, err
 	}
-	b.told(prep)
+	b.noteSent(prep)
 
 	began := time.Now()
-	spent := b.tally.begin(req.Spent)
+	metered := b.usageMeter.Begin(req.OnUsage)
 	measured := b.wait(ctx, config, running, x, &out)
 	endCalls()
-	kept := x.out.close()
-	out.Stdout, out.Stderr = kept[Stdout], kept[Stderr]
+	out.Stdout, out.Stderr = x.out.Close()
 	b.collect(ctx, config, req, &out)
 	out.Wall = time.Since(began)
-	b.tally.end(spent)
+	b.usageMeter.End(metered)
 	measured = measured && out.Wall >= usageAfter
 	if !measured && req.Measure && !b.dead() {
 		_, measured = b.usage()
 	}
 	if measured {
-		if used := b.tally.spent(spent); used.CPU >= 0 {
+		if used := b.usageMeter.Usage(metered); used.CPU >= 0 {
 			out.Usage = &used
 		}
 	}
-	x.book.end(x.number, &out)
+	x.history.End(x.number, out.End.String(), out.Reason)
 	return &out, nil
 }
 
-// frame is the request as the guest gets it: without what it knows already.
-func (b *box) frame(req Request, prep *Preparation) guest.Exec {
-	e := guest.Exec{Code: req.Code, Filename: req.Filename, Script: req.Script, Args: req.Args, Stdin: req.Stdin != nil, Grants: prep.Grants}
+// frame returns the request as it is sent to the guest, without what the guest
+// already knows.
+func (b *instance) frame(req Request, prep *Preparation) wire.Exec {
+	e := wire.Exec{Code: req.Code, Filename: req.Filename, Script: req.Script, Args: req.Args, Stdin: req.Stdin != nil, Grants: prep.Grants}
 	if b.reseed {
 		e.Reseed = entropy()
 	}
 	for _, d := range prep.Define {
 		if version, ok := b.known[d.Name]; !ok || version != d.Version {
-			e.Define = append(e.Define, d.Server)
+			e.Define = append(e.Define, d)
 		}
 	}
 	if prep.DiscoveredVersion != b.discovered {
@@ -132,8 +122,8 @@ func (b *box) frame(req Request, prep *Preparation) guest.Exec {
 	return e
 }
 
-// told remembers what the guest knows now.
-func (b *box) told(prep *Preparation) {
+// noteSent records what the guest knows now.
+func (b *instance) noteSent(prep *Preparation) {
 	for _, d := range prep.Define {
 		b.known[d.Name] = d.Version
 	}
@@ -142,17 +132,17 @@ func (b *box) told(prep *Preparation) {
 }
 
 // wait follows an execution to its end, ends it when its time is up or its
-// caller wants no more of it, and fills in the outcome. It says whether the
-// sandbox was measured meanwhile.
-func (b *box) wait(ctx context.Context, config Config, running *guest.Execution, x *execution, out *Outcome) (measured bool) {
+// caller cancels it, and fills in the outcome. It reports whether the sandbox
+// was measured meanwhile.
+func (b *instance) wait(ctx context.Context, config config, running *guest.Execution, x *execution, out *Outcome) (measured bool) {
 	began := time.Now()
 	timeout := x.req.Timeout
 	timer := time.NewTimer(min(sampleEvery, timeout, config.WholeRun))
 	defer timer.Stop()
 	measure := func() {
-		cpu := unknownCPU
+		cpu := usage.UnknownCPU
 		if u, ok := b.usage(); ok {
-			// What its frames cost the host is its own time too.
+			// What its frames cost the host counts as its own time too.
 			cpu, measured = u.CPU+b.conn.Work(), true
 		}
 		out.Own = x.clock.settle(time.Now(), cpu)
@@ -164,7 +154,7 @@ func (b *box) wait(ctx context.Context, config Config, running *guest.Execution,
 			if measured {
 				measure()
 			} else {
-				out.Own = x.clock.settle(time.Now(), unknownCPU)
+				out.Own = x.clock.settle(time.Now(), usage.UnknownCPU)
 			}
 			return measured
 		case <-ctx.Done():
@@ -193,8 +183,8 @@ func (b *box) wait(ctx context.Context, config Config, running *guest.Execution,
 	}
 }
 
-// ended says whether an execution came to its end by itself in the very moment
-// in which it was to be ended.
+// ended reports whether an execution ended by itself just when it was to be
+// ended.
 func ended(running *guest.Execution) bool {
 	select {
 	case <-running.Done():
@@ -204,16 +194,16 @@ func ended(running *guest.Execution) bool {
 	}
 }
 
-// conclude fills in how an execution ended that we have not ended.
-func (b *box) conclude(running *guest.Execution, out *Outcome) {
+// conclude fills in how an execution ended that the host did not end.
+func (b *instance) conclude(running *guest.Execution, out *Outcome) {
 	result, err := running.Result()
 	if err != nil {
 		out.End = Died
 		exit := b.exit()
-		out.Reason = b.epitaph(exit)
+		out.Reason = b.describeExit(exit)
 		if exit.Reason == sandbox.OutOfMemory {
-			// What the guest or the engine saw of it differs; the kernel's signal
-			// is what a process would have ended by.
+			// The guest and the engine report this differently; use the signal
+			// that the kernel would have ended a process with.
 			out.OutOfMemory, out.Known, out.ExitCode = true, true, 128+int(syscall.SIGKILL)
 			return
 		}
@@ -238,8 +228,8 @@ func (b *box) conclude(running *guest.Execution, out *Outcome) {
 	}
 }
 
-// left notes what an execution leaves in its sandbox.
-func (b *box) left(result guest.Outcome, out *Outcome) {
+// left records what an execution leaves in its sandbox.
+func (b *instance) left(result wire.Done, out *Outcome) {
 	out.Artifacts, out.MoreArtifacts, out.Error = result.Artifacts, result.ArtifactsTruncated, result.Error
 	if result.Background != b.background {
 		out.Background = result.Background
@@ -247,21 +237,21 @@ func (b *box) left(result guest.Outcome, out *Outcome) {
 	b.background, b.running = result.Background, result.Running
 }
 
-// terminate ends an execution whose end out.End already says: an interrupt,
-// a grace, and then the end of the sandbox.
-func (b *box) terminate(ctx context.Context, config Config, running *guest.Execution, x *execution, out *Outcome) {
-	x.out.abandon()
+// terminate ends an execution for the reason in out.End: it interrupts the
+// code, waits for the grace period, and then destroys the sandbox.
+func (b *instance) terminate(ctx context.Context, config config, running *guest.Execution, x *execution, out *Outcome) {
+	x.out.Abandon()
 	why := "the code did not end when it was cancelled"
 	switch {
 	case stopped(ctx):
-		why = "nobody waits for its answer any more"
+		why = "its caller no longer waits for the answer"
 	case out.End == TimedOut:
 		why = "the code did not end when its time was up"
 	}
 	if !stopped(ctx) && b.interrupter != nil && b.interrupt(ctx, config.Grace, running) {
 		result, err := running.Result()
 		if err != nil {
-			out.Reason = b.obituary()
+			out.Reason = b.deathReason()
 			return
 		}
 		out.Survived = true
@@ -273,11 +263,12 @@ func (b *box) terminate(ctx context.Context, config Config, running *guest.Execu
 	<-running.Done()
 }
 
-// interrupt asks code to end and says whether it did within the grace. It asks
-// once more in the middle of it: the first time may have come before the guest
-// had begun with the code, or been caught by it. It also ends the calls then:
-// their requests may take up the memory behind which the guest's answer waits.
-func (b *box) interrupt(ctx context.Context, grace time.Duration, running *guest.Execution) bool {
+// interrupt asks code to end and reports whether it did within the grace
+// period. It asks again halfway through, because the first interrupt may have
+// come before the guest started the code, or the code may have caught it. It
+// also ends the calls then: their requests may fill the memory that the guest's
+// answer needs.
+func (b *instance) interrupt(ctx context.Context, grace time.Duration, running *guest.Execution) bool {
 	over := time.NewTimer(grace)
 	defer over.Stop()
 	again := time.NewTimer(grace / 2)
@@ -303,5 +294,5 @@ func (b *box) interrupt(ctx context.Context, grace time.Duration, running *guest
 	}
 }
 
-// stopped says whether ctx was cancelled with ErrStop.
+// stopped reports whether ctx was cancelled with ErrStop.
 func stopped(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrStop) }

@@ -9,8 +9,8 @@ import (
 	"path"
 	"time"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // put puts files into the workspace of the session's sandbox.
@@ -23,13 +23,13 @@ func (s *Session) put(ctx context.Context, files []sandbox.File) error {
 		size += int64(len(f.Data))
 	}
 	f := &placer{files: files, made: map[string]bool{}}
-	if err := s.box.ask(ctx, s.config.Grace, taskTime(size), wire.TaskPutIn, f.give); err != nil {
+	if err := s.instance.ask(ctx, s.config.Grace, taskTime(size), wire.TaskPutIn, f.give); err != nil {
 		return fmt.Errorf("putting files into the sandbox: %w", err)
 	}
 	return nil
 }
 
-// placer gives a guest files, part by part, and the directories that they lie in.
+// placer sends files to a guest in parts, with their parent directories.
 type placer struct {
 	files []sandbox.File
 	made  map[string]bool
@@ -38,7 +38,7 @@ type placer struct {
 
 func (p *placer) give(call wire.Call) (any, error) {
 	if call.Method != wire.MethodTaskNext {
-		return nil, fmt.Errorf("the sandbox asked for %s", clean(call.Method))
+		return nil, unexpected(call)
 	}
 	if len(p.files) == 0 {
 		return nil, nil
@@ -52,7 +52,7 @@ func (p *placer) give(call wire.Call) (any, error) {
 	if mode == 0 {
 		mode = 0o644
 	}
-	part := wire.TaskFile{Path: f.Path, Mode: mode, Data: f.Data[p.sent:min(len(f.Data), p.sent+partSize)]}
+	part := wire.TaskFile{Path: f.Path, Mode: mode, Data: f.Data[p.sent:min(len(f.Data), p.sent+wire.TaskPartSize)]}
 	p.sent += len(part.Data)
 	if p.sent < len(f.Data) {
 		part.More = true
@@ -62,7 +62,8 @@ func (p *placer) give(call wire.Call) (any, error) {
 	return part, nil
 }
 
-// missing is the uppermost directory of those above a file that was not made.
+// missing returns the topmost parent directory of a file that has not been
+// created yet.
 func (p *placer) missing(dir string) string {
 	if dir == "." || p.made[dir] {
 		return ""
@@ -73,29 +74,29 @@ func (p *placer) missing(dir string) string {
 	return dir
 }
 
-// Collect says what is done with the files that an execution left.
+// Collect selects and receives files that an execution left.
 type Collect struct {
-	// Choose names those that are wanted, in any order. All that it is given is
-	// the guest's word.
+	// Choose returns the files that are wanted, in any order. Its argument comes
+	// from the guest and must not be trusted.
 	Choose func([]wire.Artifact) []wire.Artifact
-	// Create begins a file, to which its content is written as it comes. done
-	// is called once: with false where it did not come whole, and the file is
-	// then none. With a nil Create, content is kept in memory, as
-	// Outcome.Collected; Choose must name little then.
+	// Create opens a file, to which its content is written as it arrives. done
+	// is called once, with false if the file is incomplete and must be dropped.
+	// With a nil Create, content is kept in memory as Outcome.Collected, so
+	// Choose must limit it.
 	Create func(path string) (content io.Writer, done func(whole bool) error, err error)
 }
 
-// LeftOut is a file that was wanted and could not be had.
+// LeftOut is a wanted file that was not received.
 type LeftOut struct{ Path, Why string }
 
-// collect takes the files out that a request wants of what its code has left, in
-// the time of the request. That they could not be read is no reason to lose the
-// result, but for time: a guest that holds them back has not ended.
-func (b *box) collect(ctx context.Context, config Config, req Request, out *Outcome) {
+// collect receives the files that a request wants, within the request's time. A
+// failure does not lose the result, unless time runs out: a guest that
+// withholds files has not finished.
+func (b *instance) collect(ctx context.Context, config config, req Request, out *Outcome) {
 	if req.Collect == nil || len(out.Artifacts) == 0 || out.Reason != "" || b.dead() {
 		return
 	}
-	c := &collector{create: req.Collect.Create, wanted: req.Collect.Choose(out.Artifacts), room: config.Spec.Limits.WorkspaceBytes}
+	c := &collector{create: req.Collect.Create, wanted: req.Collect.Choose(out.Artifacts), room: b.limits.WorkspaceBytes}
 	if len(c.wanted) == 0 {
 		return
 	}
@@ -121,8 +122,8 @@ func (b *box) collect(ctx context.Context, config Config, req Request, out *Outc
 	}
 }
 
-// collector asks a guest for files, one after the other. No more than room
-// bytes are taken, whatever the guest says of their sizes.
+// collector asks a guest for files, one after another. It takes at most room
+// bytes, whatever sizes the guest announces.
 type collector struct {
 	create func(string) (io.Writer, func(bool) error, error) // nil: into memory
 	wanted []wire.Artifact
@@ -131,8 +132,8 @@ type collector struct {
 	current wire.Artifact
 	content io.Writer
 	done    func(bool) error // nil: no file is open
-	size    int64            // of what came of it
-	why     string           // it is left out, and what comes of it passed over
+	size    int64            // received so far
+	why     string           // why the current file is left out; the rest of it is ignored
 
 	got  []sandbox.File
 	left []LeftOut
@@ -148,21 +149,21 @@ func (c *collector) take(call wire.Call) (any, error) {
 		c.current, c.wanted, c.size, c.why = c.wanted[0], c.wanted[1:], 0, ""
 		return wire.TaskFile{Path: c.current.Path}, nil
 	case wire.MethodTaskFile:
-		f, err := taskFile(call)
+		f, err := wire.DecodeTaskFile(call.Params)
 		if err != nil {
 			return nil, err
 		}
 		return nil, c.part(f)
 	}
-	return nil, fmt.Errorf("the sandbox asked for %s", clean(call.Method))
+	return nil, unexpected(call)
 }
 
 func (c *collector) part(f wire.TaskFile) error {
 	if f.Path == "" || f.Path != c.current.Path {
-		return fmt.Errorf("the sandbox sent other than %s", clean(c.current.Path))
+		return fmt.Errorf("the sandbox sent a file other than %s", wire.OneLine(c.current.Path))
 	}
 	if f.LeftOut != "" {
-		c.leave(clean(f.LeftOut))
+		c.leave(wire.OneLine(f.LeftOut))
 		return nil
 	}
 	if c.room -= int64(len(f.Data)); c.room < 0 {
@@ -186,7 +187,7 @@ func (c *collector) part(f wire.TaskFile) error {
 		c.leave(c.why)
 	default:
 		done := c.done
-		c.current, c.done = wire.Artifact{}, nil // once: nothing more comes of it
+		c.current, c.done = wire.Artifact{}, nil // done is called once
 		if err := done(true); err != nil {
 			c.left = append(c.left, LeftOut{f.Path, err.Error()})
 		}
@@ -194,7 +195,7 @@ func (c *collector) part(f wire.TaskFile) error {
 	return nil
 }
 
-// begin opens the file that is current.
+// begin opens the current file.
 func (c *collector) begin(f wire.TaskFile) {
 	if c.create == nil {
 		var data bytes.Buffer
@@ -212,7 +213,7 @@ func (c *collector) begin(f wire.TaskFile) {
 	}
 }
 
-// leave gives the current file up, if there is one.
+// leave drops the current file, if any.
 func (c *collector) leave(why string) {
 	if c.done != nil {
 		_ = c.done(false)
@@ -224,7 +225,7 @@ func (c *collector) leave(why string) {
 	c.current = wire.Artifact{}
 }
 
-// end gives up what has not come.
+// end drops the files that have not arrived.
 func (c *collector) end(err error) {
 	why := "the sandbox did not send it"
 	if err != nil {

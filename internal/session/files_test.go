@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 func sent(t *testing.T, f wire.TaskFile) wire.Call {
@@ -32,7 +32,7 @@ func newCollector(room int64, wanted ...wire.Artifact) *collector {
 // What a guest answers to a request for files is hostile.
 func TestCollectorRefuses(t *testing.T) {
 	next := wire.Call{Method: wire.MethodTaskNext}
-	part := make([]byte, minPart)
+	part := make([]byte, wire.MinTaskPart)
 	for _, tt := range []struct {
 		name  string
 		size  int64 // as the guest says
@@ -41,13 +41,13 @@ func TestCollectorRefuses(t *testing.T) {
 	}{
 		{"another file", 3, []wire.TaskFile{{Path: "b", Data: []byte("x")}}, ""},
 		{"more than it was", 3, []wire.TaskFile{{Path: "a", Data: []byte("1234")}}, "larger than it was"},
-		{"more than it was, in parts", minPart + 1, []wire.TaskFile{{Path: "a", Data: part, More: true}, {Path: "a", Data: part}}, "larger than it was"},
+		{"more than it was, in parts", wire.MinTaskPart + 1, []wire.TaskFile{{Path: "a", Data: part, More: true}, {Path: "a", Data: part}}, "larger than it was"},
 		{"more than a workspace holds", 1 << 50, []wire.TaskFile{{Path: "a", Data: part, More: true}, {Path: "a", Data: part, More: true}, {Path: "a", Data: part, More: true}}, ""},
 		{"a negative size", -1, []wire.TaskFile{{Path: "a", Data: []byte("1")}}, "larger than it was"},
 		{"drops", 1 << 50, []wire.TaskFile{{Path: "a", Data: []byte("1"), More: true}}, ""},
 		{"nothing, for ever", 1 << 50, []wire.TaskFile{{Path: "a", More: true}}, ""},
 	} {
-		c := newCollector(2*minPart+10, wire.Artifact{Path: "a", Size: tt.size})
+		c := newCollector(2*wire.MinTaskPart+10, wire.Artifact{Path: "a", Size: tt.size})
 		if v, err := c.take(next); err != nil || v.(wire.TaskFile).Path != "a" {
 			t.Fatal(v, err)
 		}
@@ -85,9 +85,9 @@ func TestCollectorRefuses(t *testing.T) {
 }
 
 func TestCollectorTakes(t *testing.T) {
-	big := bytes.Repeat([]byte("12"), minPart/2)
+	big := bytes.Repeat([]byte("12"), wire.MinTaskPart/2)
 	c := newCollector(1<<20,
-		wire.Artifact{Path: "a", Size: minPart + 1}, wire.Artifact{Path: "gone", Size: 1}, wire.Artifact{Path: "unsent", Size: 1}, wire.Artifact{Path: "b", Size: 0}, wire.Artifact{Path: "late"})
+		wire.Artifact{Path: "a", Size: wire.MinTaskPart + 1}, wire.Artifact{Path: "gone", Size: 1}, wire.Artifact{Path: "unsent", Size: 1}, wire.Artifact{Path: "b", Size: 0}, wire.Artifact{Path: "late"})
 	next := wire.Call{Method: wire.MethodTaskNext}
 	for _, step := range []wire.Call{
 		next, sent(t, wire.TaskFile{Path: "a", Data: big, Mode: 0o4755, More: true}), sent(t, wire.TaskFile{Path: "a", Data: []byte("3"), Mode: 0o4755}),
@@ -128,7 +128,7 @@ func TestCollectorWrites(t *testing.T) {
 	for _, step := range []wire.Call{
 		next, sent(t, wire.TaskFile{Path: "a", Data: []byte("123")}),
 		next, sent(t, wire.TaskFile{Path: "full", Data: []byte("123")}),
-		next, sent(t, wire.TaskFile{Path: "half", Data: make([]byte, minPart), More: true}),
+		next, sent(t, wire.TaskFile{Path: "half", Data: make([]byte, wire.MinTaskPart), More: true}),
 	} {
 		if _, err := c.take(step); err != nil {
 			t.Fatal(err)
@@ -188,9 +188,9 @@ func TestCollectingIsCharged(t *testing.T) {
 					g.control(`{"type":"done","id":%d,"status":"ok","exitCode":0,"artifacts":[{"path":"a.png","size":1}]}`, f.ID)
 					return true
 				})}
-				s := newSession(t, e, nil)
+				s := newSingle(t, e, nil)
 				began := time.Now()
-				out, err := s.Exec(t.Context(), s.Enter(), Request{Code: "x", Timeout: 2 * time.Second, Collect: &Collect{Choose: func(a []wire.Artifact) []wire.Artifact { return a }}})
+				out, err := s.Exec(t.Context(), s.Enter(), Request{Collect: &Collect{Choose: func(a []wire.Artifact) []wire.Artifact { return a }}, Submission: Submission{Code: "x", Timeout: 2 * time.Second}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -214,7 +214,7 @@ func TestCollectingIsCharged(t *testing.T) {
 
 func TestPlacer(t *testing.T) {
 	p := &placer{made: map[string]bool{}, files: []sandbox.File{
-		{Path: "a/b/c", Data: make([]byte, partSize+1), Mode: 0o4700}, {Path: "a/d"},
+		{Path: "a/b/c", Data: make([]byte, wire.TaskPartSize+1), Mode: 0o4700}, {Path: "a/d"},
 	}}
 	type step struct {
 		path  string
@@ -225,7 +225,7 @@ func TestPlacer(t *testing.T) {
 	}
 	for _, want := range []step{
 		{"a", 0, 0o755, true, false}, {"a/b", 0, 0o755, true, false},
-		{"a/b/c", partSize, 0o700, false, true}, {"a/b/c", 1, 0o700, false, false}, {"a/d", 0, 0o644, false, false},
+		{"a/b/c", wire.TaskPartSize, 0o700, false, true}, {"a/b/c", 1, 0o700, false, false}, {"a/d", 0, 0o644, false, false},
 	} {
 		v, err := p.give(wire.Call{Method: wire.MethodTaskNext})
 		if err != nil {

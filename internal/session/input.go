@@ -6,19 +6,18 @@ import (
 	"errors"
 	"io"
 
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
-// input hands out what a reader has when it is asked for. A read cannot be
-// cancelled: one that nobody waits for any more goes on, and what it brings is
-// the next asker's.
+// input reads from a reader on demand. A read cannot be cancelled: one whose
+// caller has left continues, and its data goes to the next caller.
 type input struct {
 	from io.Reader
-	turn chan struct{} // holds a token while somebody asks
-	came chan piece    // gets what a read brought
+	turn chan struct{} // holds a token while a caller reads
+	came chan piece    // gets the result of a read
 
-	// These belong to whoever has the turn.
-	reading bool // a read is under way, which has buffer
+	// These belong to the holder of the turn.
+	reading bool // a read is under way and uses buffer
 	buffer  [wire.MaxStdin]byte
 	rest    []byte // of buffer
 	err     error  // sticky
@@ -69,8 +68,8 @@ func (i *input) next(ctx context.Context, most int) ([]byte, error) {
 	return data, nil
 }
 
-// read answers a call for standard input. Code that waits for it spends no time
-// of its own, as with a tool.
+// read answers a call for standard input. As with a tool call, waiting for it
+// does not count as the code's own time.
 func (x *execution) read(ctx context.Context, call wire.Call) (json.RawMessage, error) {
 	var wants wire.StdinWants
 	if err := json.Unmarshal(call.Params, &wants); err != nil || wants.Most < 1 || wants.Most > wire.MaxStdin {

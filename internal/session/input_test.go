@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // A read that nobody waits for any more loses nothing.
@@ -89,8 +89,8 @@ func TestStdin(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSession(t, &scripted{guest: each(reading)}, nil)
-				out, err := s.Exec(t.Context(), s.Enter(), Request{Code: tt.params + "#", Stdin: tt.stdin, Timeout: 2 * time.Second})
+				s := newSingle(t, &scripted{guest: each(reading)}, nil)
+				out, err := s.Exec(t.Context(), s.Enter(), Request{Submission: Submission{Code: tt.params + "#", Stdin: tt.stdin, Timeout: 2 * time.Second}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,104 +1,107 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"sallyport/internal/state"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/session/clock"
+	"github.com/sallyport/sallyport/internal/session/hibernate"
+	"github.com/sallyport/sallyport/internal/session/sessionlog"
+	"github.com/sallyport/sallyport/internal/session/usage"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
-// ErrUnknown: there is no session of that name.
+// ErrUnknown reports that no session has the name.
 var ErrUnknown = errors.New("there is no such session")
-
-// Unused is the status of a session that has no state yet.
-const Unused Status = "unused"
 
 func (e End) String() string {
 	return [...]string{"finished", "exception", "exit", "timeout", "cancelled", "died"}[e]
 }
 
-// Info is what there is to say about a session.
+// Info describes a session to the user.
 type Info struct {
-	Name string `json:"name"`
-	// Unnamed says that it is the one of a process, which ends with it.
-	Unnamed bool      `json:"unnamed,omitempty"`
-	Status  Status    `json:"status"`
-	Process int       `json:"process,omitempty"` // in which it is awake
-	Client  string    `json:"client,omitempty"`  // of that process
-	Created time.Time `json:"created"`
-	Used    time.Time `json:"used"`
-	// Executions is how many it has had; Waiting how many of them run now or
-	// wait for their turn.
+	Name  string `json:"name"`
+	Owner string `json:"owner,omitempty"` // empty: the local user
+	// Unnamed: it is a client's own session, which ends with the client.
+	Unnamed bool `json:"unnamed,omitempty"`
+	// ClientID tells the clients of one process apart if Unnamed is set.
+	ClientID string           `json:"clientId,omitempty"`
+	Status   hibernate.Status `json:"status"`
+	Process  int              `json:"process,omitempty"` // that runs it
+	Client   string           `json:"client,omitempty"`  // of that process
+	Created  time.Time        `json:"created"`
+	Used     time.Time        `json:"used"`
+	// Executions is the number of its executions; Waiting is how many of them
+	// run now or wait for their turn.
 	Executions uint64 `json:"executions"`
 	Waiting    int    `json:"waiting,omitempty"`
-	// Memory and CPU are those of its sandbox now; nil is unknown.
+	// Memory and CPU are what its sandbox uses now; nil is unknown.
 	Memory *int64         `json:"memoryBytes,omitempty"`
 	CPU    *time.Duration `json:"cpuNanoseconds,omitempty"`
 	Disk   int64          `json:"diskBytes,omitempty"` // of its snapshot
-	// Background is what the last execution left running, and Running names
-	// some of it: the sandbox's own words.
+	// Background counts what the last execution left running, and Running names
+	// some of it, in the sandbox's own words.
 	Background wire.Background `json:"background,omitzero"`
 	Running    []string        `json:"running,omitempty"`
 	Lost       string          `json:"lost,omitempty"` // why its state is gone
 	Log        string          `json:"log,omitempty"`  // the directory of its log
 }
 
-// view is what others are told of a session, who do not wait for their turn.
-type view struct {
+// status is what callers can learn about a session without waiting for their
+// turn.
+type status struct {
 	created time.Time // set once
 
 	mu         sync.Mutex
-	box        *box
-	status     Status
+	instance   *instance
+	state      hibernate.Status
 	lost       string
 	executions uint64
 	background wire.Background
 	running    []string
-	since      time.Time // it exists, in whatever process
+	since      time.Time // it has existed, in any process
 	begun      bool      // it has had a sandbox in this one
-	saving     bool      // its sandbox ends, because it is being saved
+	saving     bool      // its sandbox is ending because it is being saved
 }
 
-// opened notes a sandbox that the session has from now on. The turn's owner
-// calls it.
-func (s *Session) opened(b *box) {
-	b.book.Store(s.book)
-	if s.config.Rested != nil {
-		b.tally.of(func(spent Spent) { s.config.Rested(s.name, spent) })
+// opened records the session's new sandbox. The holder of the turn calls it.
+func (s *Session) opened(b *instance) {
+	b.history.Store(s.history)
+	if s.config.OnIdleUsage != nil {
+		label := s.key.Label()
+		b.usageMeter.OnIdle(func(u usage.Usage) { s.config.OnIdleUsage(label, u) })
 	}
-	s.view.mu.Lock()
-	defer s.view.mu.Unlock()
-	s.view.box, s.view.status, s.view.lost, s.view.begun = b, Awake, "", true
-	s.view.background, s.view.running = b.background, b.running
-	if s.nap != nil && !s.nap.own {
-		s.view.executions = max(s.view.executions, s.nap.record.Executions)
-		s.view.since = s.nap.record.Created
+	s.status.mu.Lock()
+	defer s.status.mu.Unlock()
+	s.status.instance, s.status.state, s.status.lost, s.status.begun = b, hibernate.Running, "", true
+	s.status.background, s.status.running = b.background, b.running
+	if s.checkpoint != nil && !s.key.own() {
+		s.status.executions = max(s.status.executions, s.checkpoint.Record.Executions)
+		s.status.since = s.checkpoint.Record.Created
 	}
 }
 
-// executed notes an execution in b.
-func (v *view) executed(b *box) {
+// executed records an execution in b.
+func (v *status) executed(b *instance) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.executions++
 	v.background, v.running = b.background, b.running
 }
 
-// closed notes that there is no sandbox any more. A reset leaves nothing.
-func (v *view) closed(status Status, lost string) {
+// closed records that the sandbox is gone. A reset leaves nothing.
+func (v *status) closed(status hibernate.Status, lost string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.box, v.status, v.lost = nil, status, lost
-	if status != Asleep {
+	v.instance, v.state, v.lost = nil, status, lost
+	if status != hibernate.Suspended {
 		v.background, v.running = wire.Background{}, nil
 	}
 	if status == "" {
@@ -106,49 +109,49 @@ func (v *view) closed(status Status, lost string) {
 	}
 }
 
-// save notes that the session is being saved, or no more.
-func (v *view) save(saving bool) {
+// save records whether the session is being saved.
+func (v *status) save(saving bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.saving = saving
 }
 
-func (v *view) isSaving() bool {
+func (v *status) isSaving() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.saving
 }
 
-func (v *view) count() uint64 {
+func (v *status) count() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.executions
 }
 
-// info is what there is to say now.
+// info describes the session now.
 func (s *Session) info() Info {
-	s.view.mu.Lock()
-	b, saving := s.view.box, s.view.saving
+	s.status.mu.Lock()
+	b, saving := s.status.instance, s.status.saving
 	i := Info{
-		Name: s.name, Status: s.view.status, Process: os.Getpid(), Created: s.view.created, Executions: s.view.executions,
-		Waiting: s.Waiting(), Background: s.view.background, Running: slices.Clone(s.view.running), Lost: s.view.lost,
+		Name: s.key.Name, Owner: s.key.Owner, Unnamed: s.key.own(), ClientID: s.key.Client, Status: s.status.state, Process: os.Getpid(), Created: s.status.created, Executions: s.status.executions,
+		Waiting: s.Waiting(), Background: s.status.background, Running: slices.Clone(s.status.running), Lost: s.status.lost,
 	}
-	if !s.view.since.IsZero() {
-		i.Created = s.view.since
+	if !s.status.since.IsZero() {
+		i.Created = s.status.since
 	}
-	s.view.mu.Unlock()
+	s.status.mu.Unlock()
 	if i.Status == "" {
-		i.Status = Unused
+		i.Status = hibernate.Unused
 	}
 	i.Used = i.Created
-	if used := s.used.Load(); s.view.count() > 0 {
-		i.Used = s.clock.at(time.Duration(used))
+	if used := s.used.Load(); s.status.count() > 0 {
+		i.Used = s.clock.At(time.Duration(used))
 	}
 	i.Created, i.Used = i.Created.UTC(), i.Used.UTC()
 	if b != nil {
 		if b.dead() {
 			if !saving {
-				i.Status, i.Lost = Gone, "its sandbox has ended"
+				i.Status, i.Lost = hibernate.Gone, "its sandbox has ended"
 			}
 		} else if u, ok := b.usage(); ok {
 			i.CPU = &u.CPU
@@ -157,22 +160,26 @@ func (s *Session) info() Info {
 			}
 		}
 	}
-	if s.book != nil {
-		i.Log = s.book.dir
+	i.Log = s.history.Dir()
+	if i.Status == hibernate.Suspended && s.checkpoint != nil {
+		i.Disk = s.checkpoint.Size()
 	}
 	return i
 }
 
-// List says what this process has: its own session, and the named ones that
-// are awake here, or were when they were lost. Those that sleep are in the
-// records, see [Shelf].
-func (s *Set) List() []Info {
+// List returns an owner's sessions in this process: its clients' own sessions,
+// and the named ones that run here or were running here when they were lost.
+// For suspended ones, see [OfflineSessions].
+func (s *Set) List(owner string) []Info {
 	s.mu.Lock()
 	var all []*Session
-	for _, one := range s.sessions {
-		all = append(all, one)
+	own := false
+	for key, one := range s.sessions {
+		if key.Owner == owner {
+			all = append(all, one)
+			own = own || key.own()
+		}
 	}
-	own := s.sessions[s.own]
 	s.mu.Unlock()
 	list := make([]Info, len(all))
 	var asking sync.WaitGroup
@@ -181,121 +188,103 @@ func (s *Set) List() []Info {
 	}
 	asking.Wait()
 	list = slices.DeleteFunc(list, func(i Info) bool {
-		return i.Name != s.own && (i.Status == Unused || s.keeper != nil && i.Status == Asleep)
+		return !i.Unnamed && (i.Status == hibernate.Unused || i.Status == hibernate.Suspended)
 	})
-	for n := range list {
-		if i := &list[n]; i.Name == s.own {
-			i.Unnamed = true
-			if i.Status == Asleep && s.keeper != nil {
-				i.Disk = s.keeper.store.Size(s.keeper.process)
-			}
-		}
+	if !own {
+		list = append(list, Info{Name: DefaultName, Owner: owner, Unnamed: true, Status: hibernate.Unused, Process: os.Getpid(), Created: s.made, Used: s.made})
 	}
-	if own == nil {
-		list = append(list, Info{Name: s.own, Unnamed: true, Status: Unused, Process: os.Getpid(), Created: s.made, Used: s.made})
-	}
-	slices.SortFunc(list, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b Info) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ClientID, b.ClientID))
+	})
 	return list
 }
 
-// known is the session of that name, or of the process for an empty one, if it
-// has been used in this process.
-func (s *Set) known(name string) *Session {
+// known returns the session of that key, if it has been used in this process.
+func (s *Set) known(key Key) *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if name == "" {
-		name = s.own
-	}
-	return s.sessions[name]
+	return s.sessions[key]
 }
 
-// Sleep lays a session that is awake here to sleep.
-func (s *Set) Sleep(ctx context.Context, name string) error {
-	one := s.known(name)
-	if one == nil || !one.awake.Load() {
-		return fmt.Errorf("%w awake in process %d", ErrUnknown, os.Getpid())
+// Written returns what code wrote in an execution of a session that this process
+// has; see Session.Written.
+func (s *Set) Written(key Key, number int64) (string, error) {
+	one := s.known(key)
+	if one == nil {
+		return "", fmt.Errorf("this process has no session %s", key.Name)
 	}
-	if err := one.Sleep(ctx); err != nil {
-		return fmt.Errorf("it stays awake: %w", err)
+	return one.Written(number, "")
+}
+
+// Suspend suspends a session that is running here.
+func (s *Set) Suspend(ctx context.Context, key Key) error {
+	one := s.known(key)
+	if one == nil || !one.running.Load() {
+		return fmt.Errorf("%w running in process %d", ErrUnknown, os.Getpid())
+	}
+	if err := one.Suspend(ctx); err != nil {
+		return fmt.Errorf("it was not suspended: %w", err)
 	}
 	return nil
 }
 
-// Wake wakes a session that sleeps. It takes its place in the queue.
-func (s *Set) Wake(ctx context.Context, name string) error {
-	one := s.known(name)
-	if one == nil && name != "" {
-		if s.keeper == nil {
-			return ErrUnknown
-		}
-		if r, err := s.keeper.read(name); err != nil || r == nil {
-			return errors.Join(ErrUnknown, err)
-		}
-		var err error
-		if one, err = s.Get(name); err != nil {
-			return err
-		}
-	}
-	if one == nil {
-		return ErrUnknown
-	}
-	return one.Wake(ctx)
-}
-
-// Wake wakes the session when its turn comes, if it sleeps.
-func (s *Session) Wake(ctx context.Context) error {
+// Resume resumes the session when its turn comes, if it is suspended.
+func (s *Session) Resume(ctx context.Context) error {
 	t := s.queue.enter()
 	defer s.queue.leave(t)
 	if err := s.queue.wait(ctx, t); err != nil {
 		return err
 	}
-	if s.box != nil {
+	if s.instance != nil {
 		return nil
 	}
 	if s.life.Err() != nil {
 		return ErrClosed
 	}
-	if s.nap == nil {
-		return errNoSleep
+	if s.checkpoint == nil {
+		return errNoSuspend
 	}
-	lost, err := s.nap.claim()
+	lost, err := s.checkpoint.Claim()
 	if err != nil {
 		return err
 	}
-	if !s.nap.asleep {
-		s.nap.leave(lost)
+	if err := s.fits(); err != nil {
+		return err
+	}
+	if !s.checkpoint.Suspended {
+		s.checkpoint.Leave(lost)
 		if lost != "" {
-			return fmt.Errorf("nothing is left to wake: %s", lost)
+			return fmt.Errorf("there is nothing left to resume: %s", lost)
 		}
-		return errors.New("it has no state to wake yet")
+		return errors.New("it has no state to resume yet")
 	}
 	if s.room != nil {
 		if err := s.room(ctx, s); err != nil {
-			s.nap.leave("")
+			s.checkpoint.Leave("")
 			return err
 		}
 	}
-	b, err := s.nap.wake(ctx, s)
-	s.awake.Store(err == nil)
+	b, err := s.resume(ctx)
+	s.running.Store(err == nil)
 	if err != nil {
-		if s.nap.asleep {
-			s.nap.leave("")
-			return fmt.Errorf("it sleeps on, and cannot be woken now: %w", err)
+		if s.checkpoint.Suspended {
+			s.checkpoint.Leave("")
+			return fmt.Errorf("it stays suspended, and cannot be resumed now: %w", err)
 		}
-		s.lose("the sleeping session could not be woken: " + err.Error())
-		s.nap.leave(s.lost)
-		return fmt.Errorf("its state is lost: it could not be woken: %w", err)
+		s.lose("the suspended session could not be resumed: " + err.Error())
+		s.checkpoint.Leave(s.lost)
+		return fmt.Errorf("its state is lost: it could not be resumed: %w", err)
 	}
-	s.box = b
+	s.instance, s.notice = b, limitsNotice(b.limits, s.config.Limits)
 	s.opened(b)
-	s.use() // else it would fall asleep at once
-	b.idle(s.config.Background)
+	s.use() // or it would be suspended at once
+	b.startIdle(s.config.Background)
 	return nil
 }
 
 // Reset forgets a session's state, here or on disk. Its log stays.
-func (s *Set) Reset(ctx context.Context, name string) error {
-	one := s.known(name)
+func (s *Set) Reset(ctx context.Context, key Key) error {
+	one := s.known(key)
 	if one == nil {
 		return ErrUnknown
 	}
@@ -303,128 +292,115 @@ func (s *Set) Reset(ctx context.Context, name string) error {
 }
 
 // Remove forgets a session's state and its log.
-func (s *Set) Remove(ctx context.Context, name string) error {
-	if err := s.Reset(ctx, name); err != nil {
+func (s *Set) Remove(ctx context.Context, key Key) error {
+	one := s.known(key)
+	if one == nil {
+		return ErrUnknown
+	}
+	if err := one.Reset(ctx); err != nil {
 		return err
 	}
-	return s.known(name).book.remove()
+	return one.history.Remove()
 }
 
-// A Shelf is what lies on disk of all processes' named sessions.
-type Shelf struct {
-	keeper *keeper
-	logs   string
+// OfflineSessions gives access to an owner's named sessions on disk, of all
+// processes.
+type OfflineSessions struct {
+	hibernator *hibernate.Store
+	owner      string
+	logs       string
 }
 
-// NewShelf returns the one of that configuration, of which it needs Snapshots,
-// Records, Logs and Logger.
-func NewShelf(config Config) *Shelf {
-	return &Shelf{&keeper{config: config.withDefaults(), store: config.Snapshots, records: config.Records, clock: newClock(config.Now)}, config.Logs}
+// NewOfflineSessions returns the sessions of an owner. It uses the options
+// Snapshots, Records, Logs and Logger.
+func NewOfflineSessions(options Options, owner string) *OfflineSessions {
+	return &OfflineSessions{hibernator: offlineStore(options.withDefaults(), clock.New(options.Now)), owner: owner, logs: options.Logs}
 }
 
-// List lists the sessions that there are records of. One that is Awake is held
-// by a process that lives. Records that cannot be read are the error, beside
-// the others.
-func (f *Shelf) List() ([]Info, error) {
-	names, err := f.keeper.records.List()
+// key returns the key of the owner's session of that name.
+func (f *OfflineSessions) key(name string) Key { return Key{Owner: f.owner, Name: name} }
+
+// List lists the sessions that have a record or a log. A running one belongs to a
+// living process. Records that cannot be read are reported in the error; the
+// others are listed.
+func (f *OfflineSessions) List() ([]Info, error) {
+	files, err := f.hibernator.Files()
 	if err != nil {
 		return nil, err
 	}
 	var list []Info
 	var errs []error
-	for _, file := range names {
-		name, ok := strings.CutSuffix(file, recordSuffix)
-		if !ok {
-			continue
-		}
-		name = state.TextOf(name, "")
-		r, err := f.keeper.read(name)
+	for _, file := range files {
+		r, err := f.hibernator.Read(file)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if r == nil {
+		if r == nil || r.Owner != f.owner {
+			continue
+		}
+		key := f.key(r.Name)
+		if key.file() != file {
+			errs = append(errs, fmt.Errorf("%w: %s names another session", hibernate.ErrDamaged, f.hibernator.RecordPath(file)))
 			continue
 		}
 		i := Info{
-			Name: name, Status: r.Status, Created: r.Created, Used: r.Used, Executions: r.Executions,
+			Name: r.Name, Owner: r.Owner, Status: r.Status, Created: r.Created, Used: r.Used, Executions: r.Executions,
 			Disk: r.Bytes, Background: r.Background, Running: r.Running, Lost: r.Lost,
 		}
-		if r.Status == Awake {
+		if r.Status == hibernate.Running {
 			i.Process = r.Process
-			if unlock, err := f.keeper.try(name); err == nil {
-				// It may have been laid down this moment.
-				if again, err := f.keeper.read(name); err == nil && again != nil {
+			if unlock, err := f.hibernator.Lock(file); err == nil {
+				// It may just have been suspended.
+				if again, err := f.hibernator.Read(file); err == nil && again != nil {
 					i.Status, i.Disk, i.Lost = again.Status, again.Bytes, again.Lost
 				}
 				unlock()
-				if i.Process = 0; i.Status == Awake {
-					i.Status, i.Lost = Gone, "the Sallyport that ran this session ended without saving it"
+				if i.Process = 0; i.Status == hibernate.Running {
+					i.Status, i.Lost = hibernate.Gone, "the Sallyport that ran this session ended without saving it"
 				}
 			}
 		}
-		if f.logs != "" {
-			if dir := bookDir(f.logs, name); exists(dir) {
-				i.Log = dir
-			}
+		if sessionlog.Exists(f.logs, key.String()) {
+			i.Log = sessionlog.Dir(f.logs, key.String())
 		}
 		list = append(list, i)
 	}
-	return append(list, f.reset(list)...), errors.Join(errs...)
+	return append(list, f.onlyLogs(list)...), errors.Join(errs...)
 }
 
-// reset lists the sessions of which nothing but the log is left.
-func (f *Shelf) reset(known []Info) []Info {
-	if f.logs == "" {
-		return nil
-	}
-	entries, _ := os.ReadDir(filepath.Join(f.logs, namedBooks))
+// onlyLogs lists the sessions that have nothing left but their log.
+func (f *OfflineSessions) onlyLogs(known []Info) []Info {
 	var list []Info
-	for _, e := range entries {
-		i := Info{Name: state.TextOf(e.Name(), ""), Status: Unused, Log: filepath.Join(f.logs, namedBooks, e.Name())}
-		if validName.MatchString(i.Name) && !slices.ContainsFunc(known, func(k Info) bool { return k.Name == i.Name }) {
-			list = append(list, i)
+	for _, text := range sessionlog.Names(f.logs) {
+		name, _, _ := strings.Cut(text, "@")
+		// For an owner whose name is too long for a file name, only records
+		// tell.
+		if key := f.key(name); key.String() == text && key.check() == nil && !slices.ContainsFunc(known, func(k Info) bool { return k.Name == name }) {
+			list = append(list, Info{Name: name, Owner: f.owner, Status: hibernate.Unused, Log: sessionlog.Dir(f.logs, text)})
 		}
 	}
 	return list
 }
 
-// Reset forgets the state of a session that is not awake, and its log where
-// all is set. It is ErrElsewhere where a process has the session.
-func (f *Shelf) Reset(name string, all bool) error {
-	record, err := f.keeper.read(name)
-	if record == nil && err == nil && (f.logs == "" || !exists(bookDir(f.logs, name))) {
+// Reset forgets the state of a session that is not running, and its log if all
+// is set. The error is hibernate.ErrElsewhere if a process has the session.
+func (f *OfflineSessions) Reset(name string, all bool) error {
+	key := f.key(name)
+	record, err := f.hibernator.Read(key.file())
+	if record == nil && err == nil && !sessionlog.Exists(f.logs, key.String()) {
 		return ErrUnknown
 	}
-	unlock, err := f.keeper.try(name)
+	unlock, err := f.hibernator.Lock(key.file())
 	if err != nil {
 		return err
 	}
-	n := f.keeper.nap(name, false)
-	n.unlock = unlock
-	defer n.release()
-	if all && f.logs != "" {
-		err = state.At(f.logs).Sub(namedBooks).RemoveAll(state.FileName(name, ""))
+	defer unlock()
+	if all {
+		err = sessionlog.Remove(f.logs, key.String())
 	}
-	return errors.Join(err, n.forget())
+	return errors.Join(err, f.hibernator.Remove(key.file()))
 }
 
-// Total is what the snapshots of all sessions take on disk, in bytes.
-func (f *Shelf) Total() (int64, error) {
-	if f.keeper.store == nil {
-		return 0, nil
-	}
-	list, err := f.keeper.store.List()
-	var total int64
-	for _, e := range list {
-		if !strings.HasPrefix(e.Name, basePrefix) {
-			total += e.Size
-		}
-	}
-	return total, err
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return !errors.Is(err, fs.ErrNotExist)
-}
+// Total returns the size of all sessions' snapshots on disk, in bytes.
+func (f *OfflineSessions) Total() (int64, error) { return f.hibernator.Total() }

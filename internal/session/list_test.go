@@ -11,9 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sallyport/internal/snapshot"
-	"sallyport/internal/state"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/session/hibernate"
+	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // names is a list in short.
@@ -26,11 +27,11 @@ func names(list []Info) string {
 	return strings.Join(out, ", ")
 }
 
-func shelf(dir string) *Shelf {
-	return NewShelf(Config{Logger: discard, Snapshots: snapshot.At(dir + "/snapshots"), Records: state.At(dir + "/sessions"), Logs: dir + "/logs"})
+func offline(dir string) *OfflineSessions {
+	return NewOfflineSessions(Options{Logger: discard, Snapshots: snapshot.At(dir + "/snapshots"), Records: store.At(dir + "/sessions"), Logs: dir + "/logs"}, "")
 }
 
-func onShelf(t *testing.T, f *Shelf) []Info {
+func offlineOf(t *testing.T, f *OfflineSessions) []Info {
 	t.Helper()
 	list, err := f.List()
 	if err != nil {
@@ -44,8 +45,8 @@ func TestList(t *testing.T) {
 		e := newSaving()
 		open, dir := sets(t, logged(1<<20))
 		set := open(e)
-		f := shelf(dir)
-		if got := names(set.List()); got != "own unused 0" {
+		f := offline(dir)
+		if got := names(set.List()); got != "default unused 0" {
 			t.Error(got)
 		}
 		if list := set.List(); !list[0].Unnamed || list[0].Process == 0 || list[0].Created.IsZero() {
@@ -53,13 +54,13 @@ func TestList(t *testing.T) {
 		}
 		exec(t, get(t, set, "Work"), "say x")
 		exec(t, get(t, set, "Work"), "say x")
-		exec(t, get(t, set, "own"), "say x")
+		exec(t, get(t, set, DefaultName), "say x")
 		get(t, set, "idle")
 		busy := begin(t, set, "busy", "sleep 10s")
 		synctest.Wait()
 		waits := begin(t, set, "busy", "say x")
 		synctest.Wait()
-		if got := names(set.List()); got != "Work awake 2, busy awake 0, own awake 1" {
+		if got := names(set.List()); got != "Work running 2, busy running 0, default running 1" {
 			t.Error(got)
 		}
 		for _, i := range set.List() {
@@ -69,25 +70,25 @@ func TestList(t *testing.T) {
 		}
 		<-busy
 		<-waits
-		if got := names(onShelf(t, f)); got != "Work awake 0, busy awake 0" {
+		if got := names(offlineOf(t, f)); got != "Work running 0, busy running 0" {
 			t.Error(got)
 		}
-		for _, name := range []string{"Work", ""} {
-			if err := set.Sleep(t.Context(), name); err != nil {
+		for _, name := range []string{"Work", DefaultName} {
+			if err := set.Suspend(t.Context(), name); err != nil {
 				t.Error(err)
 			}
 		}
-		if got := names(set.List()); got != "busy awake 2, own asleep 1" {
+		if got := names(set.List()); got != "busy running 2, default suspended 1" {
 			t.Error(got)
 		}
-		if got := names(onShelf(t, f)); got != "Work asleep 2, busy awake 0" {
+		if got := names(offlineOf(t, f)); got != "Work suspended 2, busy running 0" {
 			t.Error(got)
 		}
 		list := set.List()
 		if i := list[slices.IndexFunc(list, func(i Info) bool { return i.Unnamed })]; i.Disk == 0 {
 			t.Errorf("%+v", i)
 		}
-		disk := onShelf(t, f)
+		disk := offlineOf(t, f)
 		if i := disk[slices.IndexFunc(disk, func(i Info) bool { return i.Name == "Work" })]; i.Disk == 0 || i.Process != 0 || i.Log == "" {
 			t.Errorf("%+v", i)
 		}
@@ -95,37 +96,37 @@ func TestList(t *testing.T) {
 			t.Error(total, err)
 		}
 		// It wakes with its count, here or elsewhere.
-		if err := set.Wake(t.Context(), "Work"); err != nil {
+		if err := set.Resume(t.Context(), "Work"); err != nil {
 			t.Error(err)
 		}
-		if err := set.Wake(t.Context(), ""); err != nil {
+		if err := set.Resume(t.Context(), DefaultName); err != nil {
 			t.Error(err)
 		}
-		if got := names(set.List()); got != "Work awake 2, busy awake 2, own awake 1" {
+		if got := names(set.List()); got != "Work running 2, busy running 2, default running 1" {
 			t.Error(got)
 		}
 		set.Close()
-		if got := names(onShelf(t, f)); got != "Work asleep 2, busy asleep 2" {
+		if got := names(offlineOf(t, f)); got != "Work suspended 2, busy suspended 2" {
 			t.Error(got)
 		}
 		set = open(e)
 		exec(t, get(t, set, "Work"), "say x")
-		if got := names(set.List()); got != "Work awake 3, own unused 0" {
+		if got := names(set.List()); got != "Work running 3, default unused 0" {
 			t.Error(got)
 		}
 		if err := set.Reset(t.Context(), "Work"); err != nil {
 			t.Error(err)
 		}
-		if got := names(set.List()) + "; " + names(onShelf(t, f)); got != "own unused 0; Work unused 0, busy asleep 2" {
+		if got := names(set.List()) + "; " + names(offlineOf(t, f)); got != "default unused 0; Work unused 0, busy suspended 2" {
 			t.Error(got)
 		}
 		exec(t, get(t, set, "Work"), "vanish")
 		list = set.List()
-		if got := names(list); got != "Work gone 1, own unused 0" || list[0].Lost == "" {
+		if got := names(list); got != "Work gone 1, default unused 0" || list[0].Lost == "" {
 			t.Errorf("%s %+v", got, list)
 		}
 		set.Close()
-		if got := names(onShelf(t, f)); got != "Work gone 0, busy asleep 2" {
+		if got := names(offlineOf(t, f)); got != "Work gone 0, busy suspended 2" {
 			t.Error(got)
 		}
 	})
@@ -138,17 +139,17 @@ func TestShelfAfterACrash(t *testing.T) {
 		open, dir := sets(t, nil)
 		dead := open(e)
 		exec(t, get(t, dead, "work"), "say x")
-		get(t, dead, "work").nap.unlock()
-		if list := onShelf(t, shelf(dir)); len(list) != 1 || list[0].Status != Gone || list[0].Process != 0 || !strings.Contains(list[0].Lost, "without saving") {
+		get(t, dead, "work").checkpoint.Release()
+		if list := offlineOf(t, offline(dir)); len(list) != 1 || list[0].Status != hibernate.Gone || list[0].Process != 0 || !strings.Contains(list[0].Lost, "without saving") {
 			t.Errorf("%+v", list)
 		}
-		if err := shelf(dir).Reset("work", true); err != nil {
+		if err := offline(dir).Reset("work", true); err != nil {
 			t.Error(err)
 		}
-		if list := onShelf(t, shelf(dir)); len(list) != 0 {
+		if list := offlineOf(t, offline(dir)); len(list) != 0 {
 			t.Errorf("%+v", list)
 		}
-		get(t, dead, "work").nap = nil
+		get(t, dead, "work").checkpoint = nil
 		dead.Close()
 	})
 }
@@ -158,13 +159,13 @@ func TestShelfReset(t *testing.T) {
 		e := newSaving()
 		open, dir := sets(t, logged(1<<20))
 		set := open(e)
-		f := shelf(dir)
+		f := offline(dir)
 		for _, all := range []bool{false, true} {
 			exec(t, get(t, set, "work"), "set x 1")
-			if err := f.Reset("work", all); !errors.Is(err, ErrElsewhere) {
-				t.Errorf("awake: %v", err)
+			if err := f.Reset("work", all); !errors.Is(err, hibernate.ErrElsewhere) {
+				t.Errorf("running: %v", err)
 			}
-			if err := set.Sleep(t.Context(), "work"); err != nil {
+			if err := set.Suspend(t.Context(), "work"); err != nil {
 				t.Fatal(err)
 			}
 			if err := f.Reset("work", all); err != nil {
@@ -177,8 +178,8 @@ func TestShelfReset(t *testing.T) {
 				t.Errorf("with all %v: the log", all)
 			}
 			// What has a log alone is listed as unused, and can be removed.
-			left := onShelf(t, f)
-			if all != (len(left) == 0) || !all && (left[0].Status != Unused || left[0].Log == "") {
+			left := offlineOf(t, f)
+			if all != (len(left) == 0) || !all && (left[0].Status != hibernate.Unused || left[0].Log == "") {
 				t.Errorf("with all %v: %+v", all, left)
 			}
 			if out := exec(t, get(t, set, "work"), "get x"); out.Stdout.Head != "" || out.Lost != "" {
@@ -200,33 +201,33 @@ func TestWakeRefuses(t *testing.T) {
 		e := newSaving()
 		open, _ := sets(t, nil)
 		set, other := open(e), open(e)
-		if err := set.Wake(t.Context(), "nobody"); !errors.Is(err, ErrUnknown) {
+		if err := set.Resume(t.Context(), "nobody"); !errors.Is(err, ErrUnknown) {
 			t.Error(err)
 		}
-		if err := set.Wake(t.Context(), ""); !errors.Is(err, ErrUnknown) {
+		if err := set.Resume(t.Context(), DefaultName); !errors.Is(err, ErrUnknown) {
 			t.Error(err)
 		}
-		if err := set.Sleep(t.Context(), "nobody"); !errors.Is(err, ErrUnknown) {
+		if err := set.Suspend(t.Context(), "nobody"); !errors.Is(err, ErrUnknown) {
 			t.Error(err)
 		}
 		if err := set.Reset(t.Context(), "nobody"); !errors.Is(err, ErrUnknown) {
 			t.Error(err)
 		}
 		exec(t, get(t, other, "work"), "set x 1")
-		if err := set.Wake(t.Context(), "work"); !errors.Is(err, ErrElsewhere) {
+		if err := set.Resume(t.Context(), "work"); !errors.Is(err, hibernate.ErrElsewhere) {
 			t.Error(err)
 		}
-		if err := other.Sleep(t.Context(), "work"); err != nil {
+		if err := other.Suspend(t.Context(), "work"); err != nil {
 			t.Error(err)
 		}
 		e.binding = "another"
-		if err := set.Wake(t.Context(), "work"); err == nil || !strings.Contains(err.Error(), "could not be woken") {
+		if err := set.Resume(t.Context(), "work"); err == nil || !strings.Contains(err.Error(), "could not be resumed") {
 			t.Error(err)
 		}
-		if err := set.Wake(t.Context(), "work"); err == nil || !strings.Contains(err.Error(), "nothing is left to wake") {
+		if err := set.Resume(t.Context(), "work"); err == nil || !strings.Contains(err.Error(), "nothing left to resume") {
 			t.Error(err)
 		}
-		if out := exec(t, get(t, set, "work"), "get x"); !strings.Contains(out.Lost, "could not be woken") {
+		if out := exec(t, get(t, set, "work"), "get x"); !strings.Contains(out.Lost, "could not be resumed") {
 			t.Errorf("%+v", out)
 		}
 		set.Close()
@@ -235,7 +236,7 @@ func TestWakeRefuses(t *testing.T) {
 }
 
 // A woken session does not fall asleep before it could be used.
-func TestWokenStaysAwake(t *testing.T) {
+func TestResumedKeepsRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newSaving()
 		open, _ := sets(t, nil)
@@ -243,11 +244,11 @@ func TestWokenStaysAwake(t *testing.T) {
 		defer set.Close()
 		exec(t, get(t, set, "work"), "set x 1")
 		time.Sleep(2 * time.Minute)
-		if err := set.Wake(t.Context(), "work"); err != nil {
+		if err := set.Resume(t.Context(), "work"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)
-		if got := names(set.List()); got != "own unused 0, work awake 1" {
+		if got := names(set.List()); got != "default unused 0, work running 1" {
 			t.Error(got)
 		}
 		if out := exec(t, get(t, set, "work"), "get x"); out.Stdout.Head != "1" {
@@ -262,7 +263,7 @@ func TestWhatRunsIsTold(t *testing.T) {
 		g.control(`{"type":"done","id":%d,"status":"ok","exitCode":0,"background":{"threads":2},"running":["thread a","thread b"]}`, f.ID)
 		return true
 	})}
-	set := NewSet(Config{Backend: e, Logger: discard}, "own")
+	set := newTestSet(setup{Template: Template{Engine: e}})
 	defer set.Close()
 	exec(t, get(t, set, "work"), "say x")
 	list := set.List()
@@ -276,15 +277,15 @@ func TestWhatRunsIsTold(t *testing.T) {
 // works.
 func TestManyHands(t *testing.T) {
 	e := newSaving()
-	open, dir := sets(t, func(c *Config) { logged(1 << 20)(c); c.MaxAwake = 2 })
+	open, dir := sets(t, func(c *setup) { logged(1 << 20)(c); c.MaxRunning = 2 })
 	set := open(e)
 	defer set.Close()
-	f := shelf(dir)
+	f := offline(dir)
 	var all sync.WaitGroup
 	for hand := range 4 {
 		all.Go(func() {
 			for i := range 40 {
-				name := []string{"a", "b", "own"}[(hand+i)%3]
+				name := []string{"a", "b", DefaultName}[(hand+i)%3]
 				s, err := set.Get(name)
 				if err != nil {
 					t.Error(err)
@@ -292,9 +293,9 @@ func TestManyHands(t *testing.T) {
 				}
 				switch (hand*7 + i) % 8 {
 				case 0:
-					_ = set.Sleep(t.Context(), name) // it may sleep already
+					_ = set.Suspend(t.Context(), name) // it may be suspended already
 				case 1:
-					_ = set.Wake(t.Context(), name) // or have nothing to wake
+					_ = set.Resume(t.Context(), name) // or have nothing to resume
 				case 2:
 					_ = set.Export(t.Context(), name, io.Discard) // or to export
 				case 3:
@@ -307,8 +308,8 @@ func TestManyHands(t *testing.T) {
 						t.Error(err)
 					}
 				default:
-					out, err := s.Exec(t.Context(), s.Enter(), Request{Code: "set x 1", Timeout: time.Minute})
-					if err != nil && !strings.Contains(err.Error(), "sessions.maxAwake") || err == nil && (out.End != Finished || out.Lost != "") {
+					out, err := s.Exec(t.Context(), s.Enter(), Request{Submission: Submission{Code: "set x 1", Timeout: time.Minute}})
+					if err != nil && !strings.Contains(err.Error(), "sessions.maxRunning") || err == nil && (out.End != Finished || out.Lost != "") {
 						t.Errorf("%+v %v", out, err)
 					}
 				}

@@ -8,10 +8,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/session/hibernate"
 )
 
 // sleeping is what a store's snapshots take on disk, finished or not.
-func sleeping(t *testing.T, dir string) (total int64) {
+func suspendedBytes(t *testing.T, dir string) (total int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
@@ -33,8 +35,8 @@ func sleeping(t *testing.T, dir string) (total int64) {
 func TestMaxDisk(t *testing.T) {
 	const each = 1 << 20
 	// What a run has is not known, so that it may be as much as its limit.
-	limit := int64(4*each + 1<<20 + spareDisk)
-	open, dir := sets(t, func(c *Config) { c.MaxDisk, c.Unpacked, c.Idle, c.Spec.Limits.MemoryBytes = limit, true, 0, 1<<20 })
+	limit := int64(4*each + 1<<20 + hibernate.SpareDisk)
+	open, dir := sets(t, func(c *setup) { c.MaxDisk, c.Unpacked, c.Idle, c.Limits.MemoryBytes = limit, true, 0, 1<<20 })
 	var all sync.WaitGroup
 	for p := range 3 {
 		set := open(newSaving())
@@ -47,7 +49,7 @@ func TestMaxDisk(t *testing.T) {
 					return
 				}
 				exec(t, s, "set x "+strings.Repeat("y", each))
-				if err := s.Sleep(t.Context()); err != nil {
+				if err := s.Suspend(t.Context()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -62,12 +64,12 @@ func TestMaxDisk(t *testing.T) {
 			done = true
 		case <-time.After(time.Millisecond):
 		}
-		most = max(most, sleeping(t, filepath.Join(dir, "snapshots")))
+		most = max(most, suspendedBytes(t, filepath.Join(dir, "snapshots")))
 	}
 	if most > limit || most < 2*each {
 		t.Errorf("snapshots took up to %d bytes, want at most %d and something", most, limit)
 	}
-	if now := sleeping(t, filepath.Join(dir, "snapshots")); now > limit-spareDisk {
+	if now := suspendedBytes(t, filepath.Join(dir, "snapshots")); now > limit-hibernate.SpareDisk {
 		t.Errorf("30 sessions of %d bytes take %d, and the limit is %d", each, now, limit)
 	}
 	set := open(newSaving())
@@ -79,21 +81,21 @@ func TestMaxDisk(t *testing.T) {
 
 // TestMaxDiskTooSmall: a session that cannot fit stays awake, and no other goes.
 func TestMaxDiskTooSmall(t *testing.T) {
-	limit := int64(1<<20 + spareDisk)
-	open, _ := sets(t, func(c *Config) { c.MaxDisk, c.Idle, c.Spec.Limits.MemoryBytes = limit, 0, 1<<20 })
+	limit := int64(1<<20 + hibernate.SpareDisk)
+	open, _ := sets(t, func(c *setup) { c.MaxDisk, c.Idle, c.Limits.MemoryBytes = limit, 0, 1<<20 })
 	set := open(newSaving())
 	defer set.Close()
 	first, second := get(t, set, "first"), get(t, set, "second")
 	exec(t, first, "set x 1")
 	exec(t, second, "set x 2")
-	if err := first.Sleep(t.Context()); err != nil {
+	if err := first.Suspend(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	second.nap.keeper.config.MaxDisk = limit - 1
-	if err := second.Sleep(t.Context()); err == nil || !strings.Contains(err.Error(), "sessions.maxDisk") {
+	second.checkpoint.Store.MaxDisk = limit - 1
+	if err := second.Suspend(t.Context()); err == nil || !strings.Contains(err.Error(), "sessions.maxDisk") {
 		t.Errorf("got %v, want that sessions.maxDisk is too small", err)
 	}
 	has(t, second, "2")
-	second.nap.keeper.config.MaxDisk = limit
+	second.checkpoint.Store.MaxDisk = limit
 	has(t, first, "1")
 }

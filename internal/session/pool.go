@@ -2,37 +2,40 @@ package session
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
 
-// poolAuto is how long a sandbox waits that is kept ready because another
-// session was just opened.
+// poolAuto is how long a sandbox is kept ready after another session was
+// opened.
 const poolAuto = 3 * time.Minute
 
-// pool keeps fresh sandboxes ready for new sessions. It fills in the background,
-// one sandbox at a time, when the sessions have had their answers.
+// pool keeps fresh sandboxes ready for new sessions. It fills in the
+// background, one sandbox at a time, once the sessions have been answered.
 type pool struct {
-	config Config
-	base   *base
-	most   int
-	expire time.Duration // 0: they wait for ever
+	config   config
+	prepared *preparedSnapshot
+	most     int
+	expire   time.Duration // 0: never
+	all      *pools        // of the set
 
 	life context.Context
 	end  context.CancelFunc
-	all  sync.WaitGroup
+	work sync.WaitGroup
 
 	mu      sync.Mutex
-	ready   []*box
-	wanted  bool // to be filled: set by the first execution, and in auto by each new session
+	ready   []*instance
+	dropped bool // emptied for another template's, until a session is opened
+	wanted  bool // to be filled: set by the first execution, and in auto mode by each new session
 	filling bool
 	timer   *time.Timer
 	closed  bool
 }
 
-// newPool returns nil where none are to be ready.
-func newPool(config Config, base *base) *pool {
-	p := &pool{config: config, base: base, most: config.Pool, wanted: true}
+// newPool returns nil if no sandboxes are to be kept ready.
+func newPool(config config, base *preparedSnapshot, all *pools) *pool {
+	p := &pool{config: config, prepared: base, all: all, most: config.Pool, wanted: true}
 	if config.Pool == PoolAuto {
 		p.most, p.expire = 1, poolAuto
 	}
@@ -43,14 +46,14 @@ func newPool(config Config, base *base) *pool {
 	return p
 }
 
-// take returns a sandbox that is ready, or nil.
-func (p *pool) take(s *Session) *box {
+// take returns a ready sandbox, or nil.
+func (p *pool) take(s *Session) *instance {
 	if p == nil {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.wanted = true
+	p.wanted, p.dropped = true, false
 	for len(p.ready) > 0 {
 		b := p.ready[0]
 		p.ready = p.ready[1:]
@@ -64,27 +67,64 @@ func (p *pool) take(s *Session) *box {
 	return nil
 }
 
-// fill begins to fill the pool, if that is wanted and not under way.
+// fill starts filling the pool, if that is wanted and not under way.
 func (p *pool) fill() {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.wanted || p.filling || p.closed || len(p.ready) >= p.most {
-		return
+	fill := p.wanted && !p.dropped && !p.filling && !p.closed && len(p.ready) < p.most
+	if fill {
+		p.filling = true
+		p.work.Go(p.start)
 	}
-	p.filling = true
-	p.all.Go(p.work)
+	p.mu.Unlock()
+	if fill {
+		p.all.use(p)
+	}
 }
 
-// work starts sandboxes until enough are ready. After a failure it waits for
+// drop empties the pool for another template's.
+func (p *pool) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dropped = true; !p.closed {
+		p.work.Go(p.empty)
+	}
+}
+
+// maxPools bounds the templates for which sandboxes are kept ready.
+const maxPools = 4
+
+// pools are those of a set that have been filled, most recently used last.
+type pools struct {
+	mu   sync.Mutex
+	list []*pool
+}
+
+// use makes room for the sandboxes of a pool: the one that has not been filled
+// for longest is emptied.
+func (a *pools) use(p *pool) {
+	a.mu.Lock()
+	a.list = append(slices.DeleteFunc(a.list, func(other *pool) bool { return other == p }), p)
+	var out *pool
+	if len(a.list) > maxPools {
+		out, a.list = a.list[0], slices.Clone(a.list[1:])
+	}
+	a.mu.Unlock()
+	if out != nil {
+		out.drop()
+	}
+}
+
+// start starts sandboxes until enough are ready. After a failure it waits for
 // the next execution.
-func (p *pool) work() {
+func (p *pool) start() {
 	for {
 		b, err := p.prepare()
 		p.mu.Lock()
-		if err == nil && p.closed {
+		if err == nil && (p.closed || p.dropped) {
+			p.filling = false
 			p.mu.Unlock()
 			b.destroy()
 			return
@@ -111,10 +151,10 @@ func (p *pool) work() {
 	}
 }
 
-// prepare starts a sandbox and lets it run nothing once: what a first execution
-// touches is in its memory then.
-func (p *pool) prepare() (*box, error) {
-	b, err := start(p.life, p.config, p.base, p.config.Logger, nil)
+// prepare starts a sandbox and runs an empty execution in it, so that what a
+// first execution touches is in its memory.
+func (p *pool) prepare() (*instance, error) {
+	b, err := start(p.life, p.config, p.prepared, p.config.Logger, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +166,7 @@ func (p *pool) prepare() (*box, error) {
 	return b, nil
 }
 
-// empty ends the sandboxes that nobody took.
+// empty ends the sandboxes that were not taken.
 func (p *pool) empty() {
 	p.mu.Lock()
 	ready := p.ready
@@ -148,6 +188,6 @@ func (p *pool) close() {
 	}
 	p.mu.Unlock()
 	p.end()
-	p.all.Wait()
+	p.work.Wait()
 	p.empty()
 }

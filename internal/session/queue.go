@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// queue lets one execution at a time through, in the order of their tickets.
+// queue lets executions through one at a time, in the order of their tickets.
 type queue struct {
 	mu      sync.Mutex
 	waiting []*Ticket // the first one holds the turn
@@ -60,7 +60,7 @@ func (q *queue) leave(t *Ticket) {
 	}
 }
 
-// length is how many executions wait or run.
+// length returns how many executions wait or run.
 func (q *queue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

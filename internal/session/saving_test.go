@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // saving is a scripted engine whose guests remember words, and whose runs can

@@ -14,8 +14,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/session/archive"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -251,7 +252,7 @@ func (g *guestEnd) output(kind wire.Kind, payload string) {
 	_, _ = g.err.Write(wire.AppendOutput(nil, kind, []byte(payload)))
 }
 
-func (g *guestEnd) ready() { g.control(`{"type":"ready","protocol":1,"python":"3.11.2"}`) }
+func (g *guestEnd) ready() { g.control(`{"type":"ready","protocol":1,"runtime":"Python 3.11.2"}`) }
 
 func (g *guestEnd) done(f frame, status string, code int) {
 	g.output(wire.KindNonce, f.Nonce)
@@ -328,13 +329,66 @@ func words(g *guestEnd, f frame) bool {
 	return true
 }
 
-func newSession(t *testing.T, e *scripted, change func(*Config)) *Session {
+// setup is what a test makes sessions from.
+type setup struct {
+	Options
+	Template
+}
+
+// testSet is a Set whose sessions are the local user's, of one template and one
+// client.
+type testSet struct {
+	*Set
+	template *Template
+}
+
+func newTestSet(c setup) *testSet {
+	c.Logger = discard
+	return &testSet{NewSet(c.Options), &c.Template}
+}
+
+func (s *testSet) Get(name string) (*Session, error) { return s.Set.Get(Key{Name: name}, s.template) }
+func (s *testSet) List() []Info                      { return s.Set.List("") }
+
+func (s *testSet) Suspend(ctx context.Context, name string) error {
+	return s.Set.Suspend(ctx, Key{Name: name})
+}
+
+func (s *testSet) Resume(ctx context.Context, name string) error {
+	one, err := s.Open(Key{Name: name}, s.template)
+	if err != nil {
+		return err
+	}
+	return one.Resume(ctx)
+}
+
+func (s *testSet) Reset(ctx context.Context, name string) error {
+	return s.Set.Reset(ctx, Key{Name: name})
+}
+
+func (s *testSet) Remove(ctx context.Context, name string) error {
+	return s.Set.Remove(ctx, Key{Name: name})
+}
+
+func (s *testSet) Export(ctx context.Context, name string, w io.Writer) error {
+	one, err := s.Open(Key{Name: name}, s.template)
+	if err != nil {
+		return err
+	}
+	return one.Export(ctx, w)
+}
+
+func (s *testSet) Import(ctx context.Context, name string, a *archive.Reader) error {
+	return s.Set.Import(ctx, Key{Name: name}, a, s.template)
+}
+
+func newSingle(t *testing.T, e *scripted, change func(*setup)) *Session {
 	t.Helper()
-	config := Config{Backend: e, Logger: discard}
+	config := setup{Options: Options{Logger: discard}, Template: Template{Engine: e}}
 	if change != nil {
 		change(&config)
 	}
-	s, err := New("test", config)
+	s, err := New(Key{Name: "test"}, config.Options, &config.Template)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +398,7 @@ func newSession(t *testing.T, e *scripted, change func(*Config)) *Session {
 
 func exec(t *testing.T, s *Session, code string) *Outcome {
 	t.Helper()
-	out, err := s.Exec(t.Context(), s.Enter(), Request{Code: code, Timeout: 10 * time.Second})
+	out, err := s.Exec(t.Context(), s.Enter(), Request{Submission: Submission{Code: code, Timeout: 10 * time.Second}})
 	if err != nil {
 		t.Fatalf("%s: %v", code, err)
 	}

@@ -9,14 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 func TestExecutions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &scripted{guest: each(words)}
-		s := newSession(t, e, nil)
+		s := newSingle(t, e, nil)
 		if e.started() != 0 {
 			t.Error("a sandbox before any code")
 		}
@@ -36,7 +36,7 @@ func TestExecutions(t *testing.T) {
 		if !e.run(0).isDestroyed() {
 			t.Error("Close leaves the sandbox")
 		}
-		if _, err := s.Exec(t.Context(), s.Enter(), Request{Code: "say x", Timeout: time.Second}); !errors.Is(err, ErrClosed) && !errors.Is(err, ErrStop) {
+		if _, err := s.Exec(t.Context(), s.Enter(), Request{Submission: Submission{Code: "say x", Timeout: time.Second}}); !errors.Is(err, ErrClosed) && !errors.Is(err, ErrStop) {
 			t.Errorf("after Close: %v", err)
 		}
 	})
@@ -61,7 +61,7 @@ func TestDeath(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := &scripted{guest: each(words)}
-				s := newSession(t, e, nil)
+				s := newSingle(t, e, nil)
 				exec(t, s, "say warm")
 				e.run(0).mu.Lock()
 				e.run(0).exit = tt.exit
@@ -86,7 +86,7 @@ func TestDeath(t *testing.T) {
 func TestDeathBetweenExecutions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &scripted{guest: each(words)}
-		s := newSession(t, e, nil)
+		s := newSingle(t, e, nil)
 		exec(t, s, "say warm")
 		e.run(0).mu.Lock()
 		e.run(0).exit = sandbox.Exit{Reason: sandbox.OutOfMemory}
@@ -104,7 +104,7 @@ func TestTimeouts(t *testing.T) {
 	tests := []struct {
 		name, code string
 		engine     func(*scripted)
-		config     func(*Config)
+		config     func(*setup)
 		took       time.Duration
 		survived   bool
 		whole      bool
@@ -113,7 +113,7 @@ func TestTimeouts(t *testing.T) {
 		{"code that ends when it is interrupted twice", "hesitant", nil, nil, 11 * time.Second, true, false},
 		{"code that does not", "stubborn", nil, nil, 12 * time.Second, false, false},
 		{"an engine that cannot interrupt", "sleep 1h", func(e *scripted) { e.deaf = true }, nil, 10 * time.Second, false, false},
-		{"the whole run", "sleep 1h", nil, func(c *Config) { c.WholeRun = 3 * time.Second }, 3 * time.Second, true, true},
+		{"the whole run", "sleep 1h", nil, func(c *setup) { c.WholeRun = 3 * time.Second }, 3 * time.Second, true, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestTimeouts(t *testing.T) {
 				if tt.engine != nil {
 					tt.engine(e)
 				}
-				s := newSession(t, e, tt.config)
+				s := newSingle(t, e, tt.config)
 				began := time.Now()
 				out := exec(t, s, tt.code)
 				if took := time.Since(began); took != tt.took {
@@ -143,8 +143,8 @@ func TestTimeouts(t *testing.T) {
 func TestAnEngineWithoutAChannelIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &scripted{guest: each(words), mute: true}
-		s := newSession(t, e, nil)
-		_, err := s.Exec(t.Context(), s.Enter(), Request{Code: "say x", Timeout: time.Second})
+		s := newSingle(t, e, nil)
+		_, err := s.Exec(t.Context(), s.Enter(), Request{Submission: Submission{Code: "say x", Timeout: time.Second}})
 		if !errors.Is(err, sandbox.ErrUnsupported) || !e.run(0).isDestroyed() {
 			t.Errorf("%v", err)
 		}
@@ -178,11 +178,11 @@ func TestOwnTimeOfAnExecution(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := &scripted{metered: tt.metered, guest: each(words)}
-				s := newSession(t, e, nil)
+				s := newSingle(t, e, nil)
 				exec(t, s, "say warm")
 				e.run(0).spin(tt.processors)
 				began := time.Now()
-				out, err := s.Exec(t.Context(), s.Enter(), Request{Code: "call", Timeout: 10 * time.Second, Call: callFor(30 * time.Second)})
+				out, err := s.Exec(t.Context(), s.Enter(), Request{Call: callFor(30 * time.Second), Submission: Submission{Code: "call", Timeout: 10 * time.Second}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -206,10 +206,10 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 	t.Run("while the engine starts", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			e := &scripted{startHangs: true}
-			s := newSession(t, e, nil)
+			s := newSingle(t, e, nil)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Second, func() { cancel(errTest) })
-			if _, err := s.Exec(ctx, s.Enter(), Request{Code: "x", Timeout: time.Second}); !errors.Is(err, errTest) {
+			if _, err := s.Exec(ctx, s.Enter(), Request{Submission: Submission{Code: "x", Timeout: time.Second}}); !errors.Is(err, errTest) {
 				t.Errorf("%v", err)
 			}
 		})
@@ -217,10 +217,10 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 	t.Run("while the guest gets ready", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			e := &scripted{guest: func(g *guestEnd) { g.next() }}
-			s := newSession(t, e, nil)
+			s := newSingle(t, e, nil)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Second, func() { cancel(errTest) })
-			if _, err := s.Exec(ctx, s.Enter(), Request{Code: "x", Timeout: time.Second}); !errors.Is(err, errTest) {
+			if _, err := s.Exec(ctx, s.Enter(), Request{Submission: Submission{Code: "x", Timeout: time.Second}}); !errors.Is(err, errTest) {
 				t.Errorf("%v", err)
 			}
 			if !e.run(0).isDestroyed() {
@@ -231,9 +231,9 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 	t.Run("too slow", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			e := &scripted{guest: func(g *guestEnd) { g.next() }}
-			s := newSession(t, e, func(c *Config) { c.StartTimeout = 7 * time.Second })
+			s := newSingle(t, e, func(c *setup) { c.StartTimeout = 7 * time.Second })
 			began := time.Now()
-			_, err := s.Exec(t.Context(), s.Enter(), Request{Code: "x", Timeout: time.Second})
+			_, err := s.Exec(t.Context(), s.Enter(), Request{Submission: Submission{Code: "x", Timeout: time.Second}})
 			if err == nil || !strings.Contains(err.Error(), "no answer within 7s") || time.Since(began) != 7*time.Second || !e.run(0).isDestroyed() {
 				t.Errorf("after %v: %v", time.Since(began), err)
 			}
@@ -242,8 +242,8 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 	t.Run("dies while it gets ready", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			e := &scripted{guest: func(g *guestEnd) { _, _ = g.err.Write([]byte("python3: not found\n")) }}
-			s := newSession(t, e, nil)
-			_, err := s.Exec(t.Context(), s.Enter(), Request{Code: "x", Timeout: time.Second})
+			s := newSingle(t, e, nil)
+			_, err := s.Exec(t.Context(), s.Enter(), Request{Submission: Submission{Code: "x", Timeout: time.Second}})
 			if !errors.Is(err, sandbox.ErrStart) || !strings.Contains(err.Error(), "python3: not found") || !e.run(0).isDestroyed() {
 				t.Errorf("%v", err)
 			}
@@ -254,20 +254,20 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 func TestPrepareRunsBesideTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &scripted{guest: each(words), startDelay: 3 * time.Second}
-		s := newSession(t, e, nil)
+		s := newSingle(t, e, nil)
 		prepare := func(context.Context) (*Preparation, error) {
 			time.Sleep(2 * time.Second)
 			return &Preparation{}, nil
 		}
 		began := time.Now()
-		if _, err := s.Exec(t.Context(), s.Enter(), Request{Code: "say x", Timeout: time.Second, Prepare: prepare}); err != nil {
+		if _, err := s.Exec(t.Context(), s.Enter(), Request{Prepare: prepare, Submission: Submission{Code: "say x", Timeout: time.Second}}); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took != 3*time.Second {
 			t.Errorf("took %v", took)
 		}
 		fails := func(context.Context) (*Preparation, error) { return nil, errTest }
-		if _, err := s.Exec(t.Context(), s.Enter(), Request{Code: "say x", Timeout: time.Second, Prepare: fails}); !errors.Is(err, errTest) {
+		if _, err := s.Exec(t.Context(), s.Enter(), Request{Prepare: fails, Submission: Submission{Code: "say x", Timeout: time.Second}}); !errors.Is(err, errTest) {
 			t.Errorf("%v", err)
 		}
 		if out := exec(t, s, "say on"); out.Lost != "" || e.started() != 1 {
@@ -283,12 +283,12 @@ func TestWhatTheGuestKnowsIsNotSentAgain(t *testing.T) {
 			frames = append(frames, f)
 			return words(g, f)
 		})}
-		s := newSession(t, e, nil)
+		s := newSingle(t, e, nil)
 		prep := func(version string, names ...string) func(context.Context) (*Preparation, error) {
 			return func(context.Context) (*Preparation, error) {
 				p := &Preparation{Grants: names, Discovered: []wire.ServerInfo{{Name: "a"}}, DiscoveredVersion: "1"}
 				for _, n := range names {
-					p.Define = append(p.Define, Definition{wire.Server{Name: n, Alias: n}, version})
+					p.Define = append(p.Define, wire.Server{Name: n, Alias: n, Version: version})
 				}
 				return p, nil
 			}
@@ -306,7 +306,7 @@ func TestWhatTheGuestKnowsIsNotSentAgain(t *testing.T) {
 			{prep("2", "a"), "say x", 1, 1}, // another sandbox knows nothing
 		}
 		for i, step := range steps {
-			if _, err := s.Exec(t.Context(), s.Enter(), Request{Code: step.code, Timeout: time.Second, Prepare: step.prepare}); err != nil {
+			if _, err := s.Exec(t.Context(), s.Enter(), Request{Prepare: step.prepare, Submission: Submission{Code: step.code, Timeout: time.Second}}); err != nil {
 				t.Fatal(err)
 			}
 			f := frames[i]
@@ -376,7 +376,7 @@ func TestHostileGuests(t *testing.T) {
 					}
 					return words(g, f)
 				})}
-				s := newSession(t, e, nil)
+				s := newSingle(t, e, nil)
 				out := exec(t, s, "attack")
 				if out.End != tt.end || out.Stdout.Head != tt.stdout || out.End == Raised && out.ExitCode != 1 {
 					t.Errorf("%+v", out)
@@ -397,10 +397,10 @@ func TestStrayOutput(t *testing.T) {
 			g.output(wire.KindStdout, "late\n")
 			return true
 		})}
-		s := newSession(t, e, nil)
+		s := newSingle(t, e, nil)
 		exec(t, s, "x")
 		time.Sleep(2 * time.Second)
-		if out := exec(t, s, "y"); out.Stray != "late\n" || out.Stdout.Head != "" {
+		if out := exec(t, s, "y"); out.IdleOutput != "late\n" || out.Stdout.Head != "" {
 			t.Errorf("%+v", out)
 		}
 	})
@@ -410,18 +410,18 @@ func TestABusyBackgroundIsPaused(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		processors float64
-		config     func(*Config)
+		config     func(*setup)
 		paused     bool
 	}{
 		{"busy", 1, nil, true},
 		{"within its share", 0.05, nil, false},
-		{"busy without a bound", 8, func(c *Config) { c.Background = -1 }, false},
-		{"busy with a larger share", 0.4, func(c *Config) { c.Background = 0.5 }, false},
+		{"busy without a bound", 8, func(c *setup) { c.Background = -1 }, false},
+		{"busy with a larger share", 0.4, func(c *setup) { c.Background = 0.5 }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := &scripted{guest: each(words), pausable: true}
-				s := newSession(t, e, tt.config)
+				s := newSingle(t, e, tt.config)
 				exec(t, s, "say x")
 				r := e.run(0)
 				r.spin(tt.processors)
@@ -462,12 +462,12 @@ func TestCancellation(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := &scripted{guest: each(words)}
-				s := newSession(t, e, nil)
+				s := newSingle(t, e, nil)
 				exec(t, s, "say warm")
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Second, func() { cancel(tt.cause) })
 				began := time.Now()
-				out, err := s.Exec(ctx, s.Enter(), Request{Code: tt.code, Timeout: time.Minute})
+				out, err := s.Exec(ctx, s.Enter(), Request{Submission: Submission{Code: tt.code, Timeout: time.Minute}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -482,12 +482,12 @@ func TestCancellation(t *testing.T) {
 func TestCloseEndsWhatRunsAndWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &scripted{guest: each(words)}
-		s := newSession(t, e, nil)
+		s := newSingle(t, e, nil)
 		results := make(chan error, 3)
 		for _, code := range []string{"stubborn", "say never", "say never"} {
 			ticket := s.Enter()
 			go func() {
-				_, err := s.Exec(t.Context(), ticket, Request{Code: code, Timeout: time.Hour})
+				_, err := s.Exec(t.Context(), ticket, Request{Submission: Submission{Code: code, Timeout: time.Hour}})
 				results <- err
 			}()
 		}
@@ -509,7 +509,7 @@ func TestCloseEndsWhatRunsAndWhatWaits(t *testing.T) {
 func TestSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &scripted{guest: each(words)}
-		set := NewSet(Config{Backend: e, Logger: discard}, "")
+		set := newTestSet(setup{Template: Template{Engine: e}})
 		a, err := set.Get("a")
 		if err != nil {
 			t.Fatal(err)
@@ -535,10 +535,10 @@ func TestSet(t *testing.T) {
 }
 
 func TestNewRefusesHalfAConfiguration(t *testing.T) {
-	if _, err := New("x", Config{Logger: discard}); err == nil {
-		t.Error("without a backend")
+	if _, err := New(Key{Name: "x"}, Options{Logger: discard}, &Template{}); err == nil {
+		t.Error("without an engine")
 	}
-	if _, err := New("x", Config{Backend: &scripted{}}); err == nil {
+	if _, err := New(Key{Name: "x"}, Options{}, &Template{Engine: &scripted{}}); err == nil {
 		t.Error("without a logger")
 	}
 }

@@ -4,39 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/session/clock"
+	"github.com/sallyport/sallyport/internal/session/hibernate"
+	"github.com/sallyport/sallyport/internal/session/sessionlog"
 )
 
 const (
-	// lookEvery is how often resting sessions are looked at.
-	lookEvery = 5 * time.Second
-	// tidyEvery is how often those that sleep are.
-	tidyEvery = 10 * time.Minute
-	// roomEvery is how often somebody looks who waits for room.
-	roomEvery = 10 * time.Millisecond
-	// ahead is how far the clock of what is on disk may be before ours.
-	ahead = time.Hour
+	// watchInterval is how often idle sessions are looked for.
+	watchInterval = 5 * time.Second
+	// tidyInterval is how often suspended ones are cleaned up.
+	tidyInterval = 10 * time.Minute
+	// roomInterval is how often a caller that waits for room checks again.
+	roomInterval = 10 * time.Millisecond
 )
 
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-
-// A Set holds sessions by name. It is safe for concurrent use.
+// A Set holds the sessions of a process, of any owners and templates. It is
+// safe for concurrent use.
 type Set struct {
-	config Config
-	own    string // the name of the session that ends with the process
-	base   *base
-	pool   *pool
-	keeper *keeper
-	books  *books
-	clock  *clock
+	options    Options
+	hibernator *hibernate.Store
+	logs       *sessionlog.Store
+	clock      *clock.Clock
 
 	made time.Time
 
@@ -45,71 +37,194 @@ type Set struct {
 	all  sync.WaitGroup
 
 	mu       sync.Mutex
-	sessions map[string]*Session
-	looking  bool
+	sessions map[Key]*Session
+	shared   map[string]*shared // by the template's id
+	pools    pools              // of the templates
+	watching bool
 	closed   bool
 }
 
-// NewSet returns a set that makes its sessions from config. The session named
-// own ends with the set; others sleep on where the engine can save them.
-func NewSet(config Config, own string) *Set {
-	config = config.withDefaults()
-	clock := newClock(config.Now)
-	s := &Set{config: config, own: own, base: newBase(config), keeper: newKeeper(config, clock), clock: clock, sessions: map[string]*Session{}}
-	s.pool, s.books = newPool(s.config, s.base), newBooks(s.config)
+// NewSet returns a set without sessions.
+func NewSet(options Options) *Set {
+	options = options.withDefaults()
+	clock := clock.New(options.Now)
+	s := &Set{
+		options: options, hibernator: newHibernator(options, clock), clock: clock,
+		logs:     sessionlog.New(options.Logs, options.LogBytes, options.Logger),
+		sessions: map[Key]*Session{}, shared: map[string]*shared{},
+	}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.made = clock.now()
+	s.made = clock.Now()
 	return s
 }
 
-// Get returns the session of that name, which it makes where there is none.
-func (s *Set) Get(name string) (*Session, error) {
+// Get returns the session of that key, and creates it from the template if it
+// does not exist. The error is ErrTemplate if it exists with another template.
+func (s *Set) Get(key Key, t *Template) (*Session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.get(key, t)
+}
+
+// Enter is Get and the session's Enter at once, so that the session is not
+// forgotten between the two.
+func (s *Set) Enter(key Key, t *Template) (*Session, *Ticket, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one, err := s.get(key, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	return one, one.Enter(), nil
+}
+
+// get is Get for the holder of s.mu.
+func (s *Set) get(key Key, t *Template) (*Session, error) {
 	if s.closed {
 		return nil, ErrClosed
 	}
-	if got := s.sessions[name]; got != nil {
-		got.got = s.clock.elapsed()
-		return got, nil
+	if t == nil || t.Engine == nil {
+		return nil, errNoEngine
 	}
-	if !validName.MatchString(name) {
-		return nil, fmt.Errorf("a session's name is 1 to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit")
+	if got := s.sessions[key]; got != nil {
+		if t == got.template || t.id() == got.shared.id {
+			got.got = s.clock.Elapsed()
+			return got, nil
+		}
+		if !got.empty() {
+			return nil, fmt.Errorf("%w (engine %s): use another name, or remove that session ('sallyport sessions rm %s')", ErrTemplate, got.config.Engine.Name(), key.Name)
+		}
+		delete(s.sessions, key)
+		s.logs.Release(got.history)
+		s.all.Go(got.Close)
 	}
-	if name != s.own {
-		if err := s.mayHave(); err != nil {
+	if err := key.check(); err != nil {
+		return nil, err
+	}
+	if !key.own() {
+		if err := s.mayHave(key.Owner); err != nil {
 			return nil, err
 		}
 	}
-	made, err := New(name, s.config)
+	shared, err := s.share(t)
 	if err != nil {
 		return nil, err
 	}
-	made.clock, made.got = s.clock, s.clock.elapsed()
-	made.base, made.pool, made.room = s.base, s.pool, s.room
-	made.nap = s.keeper.nap(name, name == s.own)
-	made.book = s.books.book(name, s.keeper != nil && name != s.own)
-	s.sessions[name] = made
-	if !s.looking && (s.keeper != nil || s.books != nil) {
-		s.looking = true
-		s.all.Go(s.look)
+	made := newSession(key, shared, s.clock)
+	made.template, made.got, made.room = t, s.clock.Elapsed(), s.room
+	made.checkpoint = newCheckpoint(s.hibernator, key, shared)
+	made.history = s.logs.Log(key.String(), made.checkpoint != nil && !key.own())
+	s.sessions[key] = made
+	if !s.watching && (made.checkpoint != nil || s.logs != nil) {
+		s.watching = true
+		s.all.Go(s.watch)
 	}
 	return made, nil
 }
 
-// Unkept says why named sessions end with this process; nil: they are kept.
-func (s *Set) Unkept() error {
-	switch {
-	case s.keeper != nil:
-		return nil
-	case s.config.Snapshots == nil:
-		return errors.New("there is no directory to keep it in (set HOME, XDG_STATE_HOME or stateDir)")
-	}
-	return fmt.Errorf("engine %s cannot save sandboxes", s.config.Backend.Name())
+// empty reports whether the session has no state and no caller waits for it, so
+// that one with another template can take its place.
+func (s *Session) empty() bool {
+	s.status.mu.Lock()
+	defer s.status.mu.Unlock()
+	return s.status.state == "" && !s.running.Load() && s.Waiting() == 0
 }
 
-// Close closes every session, side by side, and returns when they are closed.
-// Those that can be saved sleep then. It is idempotent.
+// share returns what the sessions of the template share, and creates it for the
+// first of them. The caller holds s.mu.
+func (s *Set) share(t *Template) (*shared, error) {
+	if have := s.shared[t.id()]; have != nil {
+		have.used = s.clock.Elapsed()
+		return have, nil
+	}
+	made, err := newShared(s.options, t)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.shared) >= maxTemplates {
+		s.forgetTemplate()
+	}
+	made.open(&s.pools)
+	made.used = s.clock.Elapsed()
+	s.shared[made.id] = made
+	return made, nil
+}
+
+// maxTemplates bounds the templates whose shared parts are kept although no
+// session has them.
+const maxTemplates = 64
+
+// forgetTemplate gives up what the sessions of a template shared: of those that
+// no session has, the one that has not been used for longest. The caller holds
+// s.mu.
+func (s *Set) forgetTemplate() {
+	used := map[*shared]bool{}
+	for _, one := range s.sessions {
+		used[one.shared] = true
+	}
+	var oldest *shared
+	for _, p := range s.shared {
+		if !used[p] && (oldest == nil || p.used < oldest.used) {
+			oldest = p
+		}
+	}
+	if oldest != nil {
+		delete(s.shared, oldest.id)
+		s.all.Go(oldest.close)
+	}
+}
+
+// Open returns the session of that key if this process has it or a record of it
+// exists. From a record, it is created with the template among templates that
+// it was made with. Open starts nothing.
+func (s *Set) Open(key Key, templates ...*Template) (*Session, error) {
+	if one := s.known(key); one != nil {
+		return one, nil
+	}
+	if s.hibernator == nil || key.own() || len(templates) == 0 {
+		return nil, ErrUnknown
+	}
+	if err := key.check(); err != nil {
+		return nil, err
+	}
+	record, err := s.hibernator.Read(key.file())
+	if err != nil || record == nil {
+		return nil, errors.Join(ErrUnknown, err)
+	}
+	if i := slices.IndexFunc(templates, func(t *Template) bool { return fitsExactly(record, t) }); i >= 0 {
+		return s.Get(key, templates[i])
+	}
+	var misfit error
+	for _, t := range templates {
+		if err := fits(record, t); err == nil {
+			return s.Get(key, t)
+		} else if misfit == nil {
+			misfit = err
+		}
+	}
+	return nil, misfit
+}
+
+// End ends a client's own session and removes it with its log.
+func (s *Set) End(key Key) {
+	one := s.known(key)
+	if one == nil || !key.own() {
+		return
+	}
+	one.Close()
+	s.mu.Lock()
+	if s.sessions[key] == one {
+		delete(s.sessions, key)
+	}
+	s.mu.Unlock()
+	s.logs.Release(one.history)
+	if err := one.history.Remove(); err != nil {
+		s.options.Logger.Warn("a session's log could not be removed", "session", key.String(), "error", err)
+	}
+}
+
+// Close closes all sessions concurrently and returns when they are closed.
+// Those that can be saved are suspended. It is idempotent.
 func (s *Set) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -118,23 +233,24 @@ func (s *Set) Close() {
 	for _, one := range s.sessions {
 		all.Go(one.Close)
 	}
+	for _, one := range s.shared {
+		all.Go(one.close)
+	}
 	s.mu.Unlock()
-	s.pool.close()
-	s.base.close()
 	all.Wait()
 	s.all.Wait()
-	s.books.close()
-	s.keeper.close()
+	s.logs.Close()
+	s.hibernator.Close()
 }
 
-// resting lists the sessions that are awake and that nobody uses, the one that
-// has rested longest first.
-func (s *Set) resting() []*Session {
+// idleSessions lists the running sessions that are not in use, the longest idle
+// first.
+func (s *Set) idleSessions() []*Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []*Session
 	for _, one := range s.sessions {
-		if one.awake.Load() && one.Waiting() == 0 {
+		if one.running.Load() && one.Waiting() == 0 {
 			list = append(list, one)
 		}
 	}
@@ -142,62 +258,72 @@ func (s *Set) resting() []*Session {
 	return list
 }
 
-// room makes room for one more sandbox, which then counts as awake. It waits for
-// sessions that are being laid to sleep already.
+// room makes room for one more sandbox, which counts as running from then on.
+// It waits for sessions that are already being suspended.
 func (s *Set) room(ctx context.Context, newcomer *Session) error {
 	for {
 		s.mu.Lock()
-		awake, going := 0, false
+		running, going := 0, false
 		for _, one := range s.sessions {
-			if one != newcomer && one.awake.Load() {
-				awake++
-				going = going || one.view.isSaving()
+			if one != newcomer && one.running.Load() {
+				running++
+				going = going || one.status.isSaving()
 			}
 		}
-		if awake < s.config.MaxAwake {
-			newcomer.awake.Store(true)
+		if running < s.options.MaxRunning {
+			newcomer.running.Store(true)
 		}
 		s.mu.Unlock()
-		if awake < s.config.MaxAwake {
+		if running < s.options.MaxRunning {
 			return nil
 		}
-		list := s.resting()
+		list := s.idleSessions()
 		if len(list) == 0 && going {
 			select {
-			case <-time.After(roomEvery):
+			case <-time.After(roomInterval):
 				continue
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
 		}
 		if len(list) == 0 {
-			return fmt.Errorf("%d sessions run code, as many as may be awake at a time (sessions.maxAwake); wait until one has ended", awake)
+			return fmt.Errorf("%w: %d sessions run code, as many as may run at a time (sessions.maxRunning); wait until one has finished", ErrNoRoom, running)
 		}
-		if err := s.rest(list[0]); err != nil {
+		if err := s.suspendOrEnd(list[0]); err != nil {
 			return err
 		}
 	}
 }
 
-// rest lays a session down, or ends it where the engine can save none; what it
-// lost is said at its next execution.
-func (s *Set) rest(one *Session) error {
-	ctx, cancel := context.WithTimeout(s.life, sleepTimeout)
+// suspendOrEnd suspends a session, or ends it if the engine cannot save it; its
+// next execution reports what was lost.
+func (s *Set) suspendOrEnd(one *Session) error {
+	ctx, cancel := context.WithTimeout(s.life, suspendTimeout)
 	defer cancel()
-	err := one.sleepIf(ctx, s.clock.elapsed())
+	err := one.suspendIf(ctx, s.clock.Elapsed())
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	if !errors.Is(err, errNoSleep) {
-		return fmt.Errorf("there is no room for one more: %d sessions are awake, as many as may be (sessions.maxAwake), and %s, which has rested longest, could not be laid to sleep: %w",
-			s.config.MaxAwake, one.name, err)
+	if !errors.Is(err, errNoSuspend) {
+		return fmt.Errorf("there is no room for one more: %d sessions are running, as many as may (sessions.maxRunning), and %s, which has been idle longest, could not be suspended: %w",
+			s.options.MaxRunning, one.key, err)
 	}
-	return one.dropIf(ctx, "it was ended to make room for another session, and could not be saved: "+err.Error())
+	if err := one.dropIf(ctx, "it was ended to make room for another session, and could not be saved: "+err.Error()); err != nil || !s.options.Forget {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions[one.key] == one && one.Waiting() == 0 && !one.running.Load() {
+		delete(s.sessions, one.key)
+		s.logs.Release(one.history)
+		s.all.Go(one.Close)
+	}
+	return nil
 }
 
-// look lays resting sessions down and keeps order on the disk.
-func (s *Set) look() {
-	ticker := time.NewTicker(lookEvery)
+// watch suspends idle sessions and cleans up the disk.
+func (s *Set) watch() {
+	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	tidied := time.Time{}
 	for {
@@ -206,133 +332,44 @@ func (s *Set) look() {
 			return
 		case <-ticker.C:
 		}
-		s.clock.look()
-		if s.config.Idle > 0 {
-			for _, one := range s.resting() {
-				since := s.clock.elapsed() - s.config.Idle
+		s.clock.Look()
+		if s.options.Idle > 0 {
+			for _, one := range s.idleSessions() {
+				since := s.clock.Elapsed() - s.options.Idle
 				if time.Duration(one.used.Load()) > since {
 					continue
 				}
-				ctx, cancel := context.WithTimeout(s.life, sleepTimeout)
-				err := one.sleepIf(ctx, since)
+				ctx, cancel := context.WithTimeout(s.life, suspendTimeout)
+				err := one.suspendIf(ctx, since)
 				if err == nil {
 					tidied = time.Time{} // the disk holds more now
 				} else if s.life.Err() == nil {
-					one.use() // not at once again
-					s.config.Logger.Warn("a resting session could not be saved, and stays in memory", "session", one.name, "error", err)
+					one.use() // do not retry at once
+					s.options.Logger.Warn("an idle session could not be saved, and stays in memory", "session", one.key.String(), "error", err)
 				}
 				cancel()
 			}
 		}
-		if time.Since(tidied) > tidyEvery {
+		if time.Since(tidied) > tidyInterval {
 			tidied = time.Now()
 			if err := s.tidy(); err != nil {
-				s.config.Logger.Warn("keeping order among saved sessions", "error", err)
+				s.options.Logger.Warn("keeping order among saved sessions", "error", err)
 			}
 		}
 	}
 }
 
-// tidy keeps order among snapshots and logs.
+// tidy cleans up snapshots and logs.
 func (s *Set) tidy() error {
-	if s.books != nil {
-		s.books.tidy(func(file string) bool {
-			_, err := os.Lstat(s.config.Records.Path(file + recordSuffix))
-			return !errors.Is(err, fs.ErrNotExist)
-		})
+	s.logs.Tidy(func(file string) bool { return hibernate.HasRecord(s.options.Records, file) })
+	s.mu.Lock()
+	saves := false
+	for _, one := range s.shared {
+		saves = saves || one.restorer != nil
 	}
-	if s.keeper == nil {
+	s.mu.Unlock()
+	if !saves {
 		return nil
 	}
-	return s.keeper.tidy()
-}
-
-// makeRoom has the sessions go that have slept longest until so many more bytes
-// may be written. It removes nothing where that is not enough. The caller holds
-// the store's lock.
-func (k *keeper) makeRoom(need int64) error {
-	total, err := k.store.Unfinished()
-	if err != nil {
-		return err
-	}
-	list, err := k.store.List()
-	if err != nil {
-		return err
-	}
-	var stay int64 // of what cannot go
-	for _, e := range list {
-		switch {
-		case strings.HasPrefix(e.Name, sessionPrefix):
-			total += e.Size
-		case !strings.HasPrefix(e.Name, basePrefix):
-			total, stay = total+e.Size, stay+e.Size
-		}
-	}
-	tooMuch := func(has int64) error {
-		return fmt.Errorf("saved sessions may take %d MB on disk (sessions.maxDisk): %d MB are taken, and up to %d MB are needed", k.config.MaxDisk>>20, has>>20, need>>20)
-	}
-	if stay+need > k.config.MaxDisk {
-		return tooMuch(stay)
-	}
-	slices.SortFunc(list, func(a, b snapshot.Entry) int { return a.Time.Compare(b.Time) })
-	for _, e := range list {
-		if total+need <= k.config.MaxDisk {
-			return nil
-		}
-		name, named := strings.CutPrefix(e.Name, sessionPrefix)
-		if !named {
-			continue
-		}
-		if err := k.expire(name, "saved sessions took more room than sessions.maxDisk allows"); err != nil {
-			return err
-		}
-		if k.store.Size(e.Name) == 0 {
-			total -= e.Size
-		}
-	}
-	if total+need > k.config.MaxDisk {
-		return tooMuch(total)
-	}
-	return nil
-}
-
-// tidy removes what dead processes left, what has slept too long, and what is
-// more than the disk is to hold.
-func (k *keeper) tidy() error {
-	list, err := k.store.List()
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(list, func(a, b snapshot.Entry) int { return a.Time.Compare(b.Time) })
-	var total int64
-	for _, e := range list {
-		if !strings.HasPrefix(e.Name, basePrefix) {
-			total += e.Size
-		}
-	}
-	var errs []error
-	for _, e := range list {
-		name, named := strings.CutPrefix(e.Name, sessionPrefix)
-		if e.Time.Sub(k.clock.now()) > ahead {
-			// The clock was set back since. It counts from now on.
-			errs = append(errs, k.store.Touch(e.Name, k.clock.now()))
-		}
-		switch {
-		case named && k.config.Keep > 0 && k.clock.age(e.Time) > k.config.Keep:
-			errs = append(errs, k.expire(name, fmt.Sprintf("it slept for more than %v (sessions.keep)", k.config.Keep)))
-		case named && total > k.config.MaxDisk:
-			errs = append(errs, k.expire(name, "saved sessions took more room than sessions.maxDisk allows"))
-		case strings.HasPrefix(e.Name, processPrefix):
-			unlock, err := k.try(e.Name)
-			if err != nil {
-				continue // that process lives
-			}
-			errs = append(errs, k.store.Remove(e.Name))
-			unlock()
-		default:
-			continue
-		}
-		total -= e.Size
-	}
-	return errors.Join(errs...)
+	return s.hibernator.Tidy()
 }

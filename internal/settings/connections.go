@@ -9,7 +9,7 @@ import (
 // mostConnections bounds the connections of one server.
 const mostConnections = 64
 
-// splitConnections takes NAME=N apart, where NAME may have asterisks.
+// splitConnections splits NAME=N, where NAME may contain asterisks.
 func splitConnections(s string) (name string, n int, ok bool) {
 	at := strings.LastIndexByte(s, '=')
 	if at < 0 || !isServerPattern(s[:at]) {
@@ -25,12 +25,12 @@ func isConnections(s string) bool {
 	return ok
 }
 
-// ConnectionsOf says how many processes or connections a server may have: what
-// the first entry says that stands for it, and one where none does.
+// ConnectionsOf returns how many processes or connections a server may have:
+// the number of the first entry that matches its name, or 1.
 func (s Servers) ConnectionsOf(name string) int {
 	for _, entry := range s.Connections {
 		if of, n, ok := splitConnections(entry); ok {
-			// In names a slash is a character like others.
+			// A slash in a name is an ordinary character.
 			if match, _ := pattern.Match(strings.ReplaceAll(of, "/", "\x00"), strings.ReplaceAll(name, "/", "\x00")); match {
 				return n
 			}
@@ -39,7 +39,8 @@ func (s Servers) ConnectionsOf(name string) int {
 	return 1
 }
 
-// isHostPattern: the name or address of a host, with asterisks.
+// isHostPattern reports whether s is the name or address of a host, possibly
+// with asterisks.
 func isHostPattern(s string) bool {
 	_, err := pattern.Match(s, "")
 	return err == nil && s != "" && len(s) <= 256 && isPrintable(s) == nil && !strings.ContainsAny(s, "/ ") && !strings.Contains(s, "://")

@@ -8,24 +8,24 @@ import (
 	"unicode"
 )
 
-// DefaultUser is whom code runs as unless another is asked for.
+// DefaultUser is the user that code runs as by default.
 const DefaultUser = "65534:65534"
 
 // A setting is one declaration, bound to the field that it fills.
 type setting struct {
 	key    string
 	value  value
-	legacy string // the variable of the first bridge, if there was one
-	// initial is the default, in the form of the environment. Empty: unset,
-	// or what defaults says.
+	legacy string // the first bridge's variable, if it had one
+	// initial is the default as an environment variable would give it. If it is
+	// empty, the setting is unset, or defaults describes the default.
 	initial  string
-	defaults string // the default in words, where it is not a value
+	defaults string // describes the default if it is not a value
 	help     string
 	origin   Origin
 }
 
-// variable is the setting's own environment variable: SALLYPORT_ and the key,
-// in capitals.
+// variable returns the setting's own environment variable: SALLYPORT_ and the
+// key in capitals.
 func (s *setting) variable() string {
 	var b strings.Builder
 	b.WriteString(ownPrefix)
@@ -43,7 +43,8 @@ func (s *setting) variable() string {
 	return b.String()
 }
 
-// variables are all environment variables, the one that wins last.
+// variables returns all environment variables of the setting. The last one
+// wins.
 func (s *setting) variables() []string {
 	if s.legacy == "" {
 		return []string{s.variable()}
@@ -58,11 +59,11 @@ func (s *setting) section() string {
 	return ""
 }
 
-// assign sets the value; its error shows the text, which is not empty.
+// assign sets the value from text, which is not empty. Its error quotes it.
 func (s *setting) assign(text string, at place) error {
 	err := s.value.set(text, at)
 	if _, list := s.value.(lister); err == nil || list {
-		return err // a list shows the part that is wrong
+		return err // a list's error quotes the wrong part
 	}
 	if _, hidden := s.value.(*secretValue); hidden {
 		return err
@@ -75,14 +76,14 @@ const (
 	gib = 1 << 30
 )
 
-// enforcement says how a limit is enforced, from nothing to most.
+// enforcement lists the ways to enforce a limit, weakest first.
 var enforcement = []string{"absent", "soft", "hard"}
 
 // declare lists every setting, bound to s, in the order of the documentation.
 func declare(s *Settings) []*setting {
 	return slices.Concat(
 		declareWhole(s), declareTimeouts(&s.Timeouts), declareLimits(&s.Limits),
-		declarePolicy(&s.Policy), declareElsewhere(&s.Policy), declareRuns(&s.Runs), declareWorker(&s.Worker), declareDeploy(&s.Deploy), declareKaggle(&s.Kaggle), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareImages(&s.Images), declareKept(s), declareRunPod(&s.RunPod, &s.Tools), declareRest(s), declareCarbon(&s.Carbon),
+		declarePolicy(&s.Policy), declareRemote(&s.Policy), declareRuns(&s.Runs), declareWorker(&s.Worker), declareDeploy(&s.Deploy), declareKaggle(&s.Kaggle), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareImages(&s.Images), declareKept(s), declareRunPod(&s.RunPod, &s.Tools), declareRest(s), declareCarbon(&s.Carbon),
 	)
 }
 
@@ -90,16 +91,16 @@ func declareWhole(s *Settings) []*setting {
 	return []*setting{
 		{key: "engine", value: choice(&s.Engine, EngineAuto, EngineGVisor, EnginePodman, EngineDocker),
 			legacy: "MCP_BRIDGE_RUNTIME", initial: EngineAuto,
-			help: "What runs sandboxes. `auto` is the first of these that can run here and offers what the policy demands: the embedded gVisor, `podman`, `docker`. Containers share the host's kernel, so with the default policy (`policy.minIsolation`) they are refused; an engine that is named here is never replaced by another. `sallyport doctor` explains the choice."},
-		declareBackends(s),
+			help: "What runs sandboxes. `auto` chooses the first of these that can run here and meets the policy: the embedded gVisor, `podman`, `docker`. Containers share the host's kernel, so with the default policy (`policy.minIsolation`) they are refused; an engine named here is never replaced by another. `sallyport doctor` explains the choice."},
+		declareBatchServices(s),
 		{key: "image", value: text(&s.Image),
 			legacy: "MCP_BRIDGE_IMAGE", defaults: "the host's own Python",
-			help: "OCI image to run code in, such as `python:3.13-slim`. It needs CPython 3.9 or newer and nothing else; none of its own programs is started. Every engine gets it as `images.pull` says; the embedded gVisor needs no container engine for it (`sallyport image`). Podman and Docker run `docker.io/library/python:3.13-slim-bookworm` where none is set."},
+			help: "OCI image to run code in, such as `python:3.13-slim`. It needs CPython 3.9 or newer and nothing else; none of its own programs are started. Every engine gets it as `images.pull` says; the embedded gVisor needs no container engine for it (`sallyport image`). Podman and Docker run `docker.io/library/python:3.13-slim-bookworm` if none is set."},
 		{key: "python", value: program(&s.Python), initial: "python3",
-			help: "Interpreter that sandboxes run: a name in the search path, or an absolute path. CPython 3.9 or newer. That of a virtual environment brings the environment's packages."},
+			help: "Interpreter that sandboxes run: a name in the search path, or an absolute path. CPython 3.9 or newer. The interpreter of a virtual environment brings that environment's packages."},
 		{key: "stateDir", value: folder(&s.StateDir),
 			legacy: "MCP_BRIDGE_STATE_DIR", defaults: "`$XDG_STATE_HOME/sallyport`, or `~/.local/state/sallyport`",
-			help: "Folder for what outlives the program."},
+			help: "Folder for everything that Sallyport keeps after it exits."},
 	}
 }
 
@@ -108,12 +109,12 @@ func declareTimeouts(t *Timeouts) []*setting {
 	return []*setting{
 		{key: "timeouts.default", value: duration(&t.Default, time.Second, day),
 			legacy: "MCP_BRIDGE_TIMEOUT", initial: "30s",
-			help: "The code's own time where a call does not say: waiting for tools is not counted. Where it is not set, it is never more than `timeouts.max`."},
+			help: "Limit on the code's own time if a call does not set one; waiting for tools is not counted. If this is not set, it is at most `timeouts.max`."},
 		{key: "timeouts.max", value: duration(&t.Max, time.Second, day),
 			legacy: "MCP_BRIDGE_MAX_TIMEOUT", initial: "120s",
-			help: "The most of its own time that a call can ask for."},
+			help: "The longest limit that a call can ask for."},
 		{key: "timeouts.wholeRun", value: duration(&t.WholeRun, time.Second, day), initial: "10m",
-			help: "Limit on a call as a whole, waiting for tools included. Where it is not set, it is never less than `timeouts.max`."},
+			help: "Limit on a call as a whole, waiting for tools included. If this is not set, it is at least `timeouts.max`."},
 		{key: "timeouts.grace", value: duration(&t.Grace, 100*time.Millisecond, time.Minute), initial: "2s",
 			help: "How long interrupted code may take to end before its sandbox is destroyed, and its variables with it."},
 		{key: "timeouts.start", value: duration(&t.Start, time.Second, 10*time.Minute), initial: "60s",
@@ -131,26 +132,26 @@ func declareLimits(l *Limits) []*setting {
 			help: "Processes and threads of a sandbox together."},
 		{key: "limits.cpus", value: number(&l.CPUs, 0.01, 1024).or("unlimited", 0),
 			legacy: "MCP_BRIDGE_CPUS", initial: "unlimited",
-			help: "Cores that a sandbox may use; fractions are allowed. It needs a control group: where none can be made, sandboxes do not start with it."},
+			help: "Cores that a sandbox may use; fractions are allowed. A limit needs a control group; where none can be created, sandboxes with a limit do not start."},
 		{key: "limits.workspace", value: size(&l.Workspace, mib, 1024*gib), initial: "128m",
-			help: "`/workspace`, which is in memory."},
+			help: "Size of `/workspace`, which is in memory."},
 		{key: "limits.tmp", value: size(&l.Tmp, mib, 1024*gib), initial: "64m",
-			help: "`/tmp` and `/dev/shm`, each; they are in memory."},
+			help: "Size of `/tmp` and of `/dev/shm`, which are in memory."},
 		{key: "limits.openFiles", value: integer(&l.OpenFiles, 64, 1<<20), initial: "1024",
 			help: "Open files of one process."},
-		{key: "limits.output", value: size(&l.Output, 1<<10, 64*mib), initial: "1m",
-			help: "Output of one call that is kept: its head and its tail. A sandbox of this machine keeps 8 MB at most, whatever this says, and less of many short lines or control characters."},
+		{key: "limits.output", value: size(&l.Output, 1<<10, 8*mib), initial: "1m",
+			help: "How much output of one call is kept: its head and its tail. Less is kept of many short lines or control characters, which take more memory."},
 	}
 }
 
 func declarePolicy(p *Policy) []*setting {
 	require := func(name string, field *string, initial, what string) *setting {
 		return &setting{key: "policy.require." + name, value: choice(field, enforcement...), initial: initial,
-			help: "The least enforcement accepted of the limit on " + what + ": by a kernel (`hard`), by a watcher (`soft`), or none."}
+			help: "The weakest accepted enforcement of the limit on " + what + ": by a kernel (`hard`), by a watcher (`soft`), or none."}
 	}
 	return []*setting{
 		{key: "policy.minIsolation", value: choice(&p.MinIsolation, "platform", "container", "kernel"), initial: "kernel",
-			help: "The least isolation that code may run with: a kernel of the sandbox's own, a container on the host's kernel, or a place that is a sandbox already. `sallyport doctor` says what this machine offers."},
+			help: "The weakest isolation that code may run with: a kernel of the sandbox's own, a container on the host's kernel, or a machine that is a sandbox already. `sallyport doctor` shows what this machine offers."},
 		require("memory", &p.Require.Memory, "soft", "memory"),
 		require("processes", &p.Require.Processes, "soft", "processes"),
 		require("disk", &p.Require.Disk, "hard", "`/workspace` and `/tmp`"),
@@ -159,62 +160,62 @@ func declarePolicy(p *Policy) []*setting {
 		{key: "policy.servers", value: list(&p.Servers, isServerPattern, "names of servers; `*` stands for any characters"), initial: "*",
 			help: "MCP servers that code may be granted. An empty list grants none."},
 		{key: "policy.requests", value: list(&p.Requests, isRequestPattern, "command lines or URLs; `*` stands for letters, digits, dots, dashes and underscores, and `...` at the end for further words"), defaults: "none",
-			help: "What code may add by itself with `runtime.request_server`, such as `npx -y @modelcontextprotocol/server-*` or `https://*.example.com/mcp`. Whatever else it asks for waits for `sallyport servers approve`. A server with variables of its own always waits."},
+			help: "What code may add by itself with `runtime.request_server`, such as `npx -y @modelcontextprotocol/server-*` or `https://*.example.com/mcp`. Everything else waits for `sallyport servers approve`, and so does every server with variables of its own."},
 	}
 }
 
 func declareServers(s *Servers) []*setting {
 	return []*setting{
 		{key: "servers.config", value: files(&s.Config), defaults: "none",
-			help: "Files of MCP server definitions, which count before those in `~/MCPs/*.json`: of several definitions of a name, the first counts."},
+			help: "Files of MCP server definitions, which take precedence over those in `~/MCPs/*.json`: if a name is defined more than once, the first definition counts."},
 		{key: "servers.fallbackConfig", value: file(&s.FallbackConfig),
 			legacy: "MCP_SERVERS_CONFIG", defaults: "none",
-			help: "A file of MCP server definitions that counts last."},
+			help: "A file of MCP server definitions that is consulted last."},
 		{key: "servers.sources", value: list(&s.Sources, isSource, "`*` for all, or of `"+strings.Join(ServerSources(), "`, `")+"`"), initial: "*",
-			help: "Where MCP servers are looked for: `mcps` is `~/MCPs/*.json`, `mcp` is `~/.config/mcp/servers/*.json`, `project` is the files of all clients in the working directory, and the others are the files of that client. Files that are named here in `servers.config` and `servers.fallbackConfig` are read in any case."},
+			help: "Where to look for MCP servers: `mcps` is `~/MCPs/*.json`, `mcp` is `~/.config/mcp/servers/*.json`, `project` is the files of all clients in the working directory, and each other word is the files of that client. Files named in `servers.config` and `servers.fallbackConfig` are always read."},
 		{key: "servers.allowSelf", value: boolean(&s.AllowSelf),
 			legacy: "MCP_BRIDGE_ALLOW_SELF_SERVER", initial: "false",
 			help: "Also take definitions that start Sallyport again."},
 		{key: "servers.inherit", value: list(&s.Inherit, isVariablePattern, "names of environment variables, also as `PREFIX*`"), defaults: "none",
-			help: "Variables of Sallyport's own environment that every server gets, besides the usual ones (`PATH`, `HOME`, locale, proxies and the like). Keys and tokens are better given to one server, in its definition."},
+			help: "Variables of Sallyport's own environment that every server gets in addition to the usual ones (`PATH`, `HOME`, locale, proxies and the like). Give keys and tokens to one server, in its definition, instead."},
 		{key: "servers.startTimeout", value: duration(&s.StartTimeout, time.Second, time.Hour), initial: "60s",
 			help: "How long a server may take to start; `npx` and `uvx` may have to download it."},
 		{key: "servers.callTimeout", value: duration(&s.CallTimeout, time.Second, 24*time.Hour).or("unlimited", -1), initial: "10m",
-			help: "How long one call of a tool may take."},
+			help: "How long one tool call may take."},
 		{key: "servers.idleStop", value: duration(&s.IdleStop, time.Second, 7*24*time.Hour).or("never", 0), initial: "never",
-			help: "End a server that was not used for so long. The next use starts it again."},
+			help: "Stop a server that has not been used for this long. The next use starts it again."},
 		{key: "servers.connections", value: list(&s.Connections, isConnections, "`NAME=N`; in NAME, `*` stands for any characters; N is 1 to 64"), defaults: "one each",
-			help: "Servers that may have several processes or connections, for those that work on one call at a time. A further one is begun when all are busy. Not for servers that remember something between calls: any of them may be asked."},
+			help: "Servers that may have several processes or connections, for those that work on one call at a time. Another one is started when all are busy. Do not use this for servers that remember something between calls: any of the processes may get a call."},
 		{key: "servers.plainHttp", value: list(&s.PlainHTTP, isHostPattern, "names or addresses of hosts; `*` stands for any characters"), defaults: "none",
-			help: "Hosts to which plain `http://` is allowed besides this machine. Everything, tokens too, is readable on the way there."},
+			help: "Hosts to which plain `http://` is allowed, in addition to this machine. Everything on the way there is readable, tokens too."},
 		{key: "servers.stopGrace", value: duration(&s.StopGrace, 100*time.Millisecond, time.Minute), initial: "2s",
-			help: "How long each step of ending a server waits: closing its input, SIGTERM, SIGKILL."},
+			help: "How long each step of stopping a server waits: closing its input, SIGTERM, SIGKILL."},
 		{key: "servers.maxMessage", value: size(&s.MaxMessage, mib, gib), initial: "256m",
-			help: "The largest message that is read from a server."},
+			help: "The largest message that a server may send."},
 		{key: "servers.maxCalls", value: integer(&s.MaxCalls, 1, 1<<14), initial: "128",
-			help: "Calls of one execution that servers work on at a time; more wait."},
+			help: "How many calls of one execution servers work on at a time; further calls wait."},
 		{key: "servers.changedTools", value: choice(&s.ChangedTools, ChangedNote, ChangedRefuse), initial: ChangedNote,
-			help: "What happens when a server changes what it says of a tool, prompt, resource or itself: results say so (`note`), or what changed cannot be called or read, and code reads the first description, until `sallyport tools approve` accepts the new one (`refuse`; new tools, prompts and resources of a known server, too)."},
+			help: "What happens when a server changes the description of a tool, prompt, resource or itself. `note`: results report it. `refuse`: what changed cannot be called or read, and code sees the first description, until `sallyport tools approve` accepts the new one; this includes new tools, prompts and resources of a known server."},
 	}
 }
 
 func declareCatalog(c *Catalog) []*setting {
 	return []*setting{
 		{key: "catalog.refresh", value: choice(&c.Refresh, "auto", "manual", "off"), initial: "auto",
-			help: "When servers are started only to list their tools, for searches: in the background while no code runs (`auto`), when somebody asks about a server whose tools are not known (`manual`, and with `auto`, too), or never (`off`). What a server that runs anyway lists is kept in any case."},
+			help: "When servers are started only to list their tools, for searches: in the background while no code runs (`auto`), only when a search or a question needs a server whose tools are not known (`manual`; `auto` does this, too), or never (`off`). The list of a server that runs anyway is always kept."},
 		{key: "catalog.maxAge", value: duration(&c.MaxAge, time.Minute, 365*24*time.Hour), initial: "24h",
-			help: "When the list of a server's tools is old and made anew in the background."},
+			help: "Age at which the list of a server's tools is refreshed in the background."},
 	}
 }
 
 func declareImages(i *Images) []*setting {
 	return []*setting{
 		{key: "images.pull", value: choice(&i.Pull, PullMissing, PullAlways, PullNever), initial: PullMissing,
-			help: "When an engine asks a registry for the image of the setting `image`: where it is not here (`missing`), once for each Sallyport (`always`), or never, so that it must be pulled or loaded first (`never`). What was pulled under a tag is used until it is pulled again."},
+			help: "When an engine asks a registry for the image of the setting `image`: if it is not on this machine (`missing`), once each time Sallyport starts (`always`), or never, so that it must be pulled or loaded first (`never`). A tag that was pulled stands for that image until it is pulled again."},
 		{key: "images.plainHttp", value: list(&i.PlainHTTP, isHostPattern, "names or addresses of hosts; `*` stands for any characters"), defaults: "none",
-			help: "Registries that may be asked without TLS besides those on this machine. Credentials are readable on the way there."},
+			help: "Registries that may be used without TLS, in addition to those on this machine. Credentials are readable on the way there."},
 		{key: "images.maxSize", value: size(&i.MaxSize, mib, 1024*gib), initial: "32g",
-			help: "What the files of one image may take, unpacked. As much again may be written while it is pulled, loaded or built: its layers, or what its archive holds. An image or an archive that has more is refused when that much was written, and leaves nothing. All images of one archive share the limit."},
+			help: "Disk space for the files of one image, unpacked. Its layers, or the contents of its archive, may take as much again while it is pulled, loaded or built. An image or archive that exceeds this is refused, and everything written is removed. All images of one archive share the limit."},
 	}
 }
 
@@ -224,16 +225,16 @@ func declareKept(s *Settings) []*setting {
 		{key: "memories.enabled", value: boolean(&m.Enabled), initial: "true",
 			help: "Whether code can keep values for later sessions (`save_memory` and the like). All sessions share them."},
 		{key: "memories.maxValue", value: size(&m.MaxValue, 1<<10, 24*mib), initial: "4m",
-			help: "The largest value, as JSON."},
+			help: "The largest value, in bytes of JSON."},
 		{key: "memories.maxKeys", value: integer(&m.MaxKeys, 1, 1<<17), initial: "10000",
 			help: "How many values are kept."},
 		{key: "memories.maxTotal", value: size(&m.MaxTotal, mib, 64*gib), initial: "256m",
-			help: "What all values together may take on disk."},
+			help: "Disk space for all values together."},
 
 		{key: "savedTools.enabled", value: boolean(&t.Enabled), initial: "true",
 			help: "Whether code can save functions for later sessions (`save_tool`), and use them. All sessions share them; they run in sandboxes only."},
 		{key: "savedTools.maxTools", value: integer(&t.MaxTools, 1, 10000), initial: "1000",
-			help: "How many functions are kept."},
+			help: "The most functions that are kept."},
 		{key: "savedTools.versions", value: integer(&t.Versions, 1, 100), initial: "20",
 			help: "Versions of one function that are kept; the oldest are dropped."},
 	}
@@ -243,46 +244,52 @@ func declareRest(s *Settings) []*setting {
 	const day = 24 * time.Hour
 	return []*setting{
 		{key: "sessions.backgroundCpu", value: number(&s.Sessions.BackgroundCPU, 0.001, 1024).or("unlimited", -1), initial: "0.1",
-			help: "Cores that what code left running may use between calls. A sandbox that uses more is paused until the next call."},
+			help: "Cores that code may use between calls, for what it left running. A sandbox that uses more is paused until the next call."},
 		{key: "sessions.snapshots", value: choice(&s.Sessions.Snapshots, SnapshotsAuto, SnapshotsOff), initial: SnapshotsAuto,
-			help: "Restore new sandboxes from a prepared snapshot, which takes less time than a start. It is kept in the state directory, and made in the background when there is none."},
+			help: "Restore new sandboxes from a prepared snapshot, which is faster than starting them. The snapshot is kept in the state directory, and created in the background if there is none."},
 		{key: "sessions.preload", value: list(&s.Sessions.Preload, isModule, "names of Python modules"), defaults: "none",
-			help: "Modules that new sandboxes have imported already. They are in the prepared snapshot, and so in memory, of every sandbox; `numpy` and `pandas` are worth it where most code uses them."},
+			help: "Modules that new sandboxes have already imported. They are in the prepared snapshot, and so in the memory of every sandbox; `numpy` and `pandas` are worth it if most code uses them."},
 		{key: "sessions.pool", value: integer(&s.Sessions.Pool, 0, 64).or("auto", PoolAuto), initial: "0",
-			help: "Fresh sandboxes that wait for new sessions; each takes some 50 MB. `auto` keeps one for a few minutes after a session was opened."},
+			help: "Fresh sandboxes kept ready for new sessions; each takes about 50 MB. `auto` keeps one for a few minutes after a session was opened."},
 		{key: "sessions.idle", value: duration(&s.Sessions.Idle, time.Second, 30*day).or("never", 0), initial: "15m",
-			help: "Lay a session to sleep on disk that was not used for so long: its memory is freed, and the next call wakes it with all its variables."},
+			help: "Suspend a session to disk after it has not been used for this long: its memory is freed, and the next call resumes it with all its variables."},
 		{key: "sessions.keep", value: duration(&s.Sessions.Keep, time.Minute, 3650*day).or("forever", 0), initial: "168h",
-			help: "How long a named session that sleeps is kept."},
-		{key: "sessions.maxAwake", value: integer(&s.Sessions.MaxAwake, 1, 256), initial: "16",
-			help: "Sandboxes of one Sallyport at a time. For one more, the session that has rested longest is laid to sleep."},
+			help: "How long a suspended named session is kept."},
+		{key: "sessions.maxRunning", value: integer(&s.Sessions.MaxRunning, 1, 256), initial: "16",
+			help: "Sandboxes of one Sallyport at a time. For one more, the session that has been idle longest is suspended."},
 		{key: "sessions.maxDisk", value: size(&s.Sessions.MaxDisk, 16*mib, 1024*gib), initial: "4g",
-			help: "Room on disk for all sessions that sleep, together, also while one is written, when it is not packed yet and may take as much as its sandbox has in memory. Those that have slept longest go first; their next use says so. A session that cannot fit stays awake."},
+			help: "Disk space for all suspended sessions together. A session that is being written counts uncompressed, with up to the memory of its sandbox. Those suspended longest are removed first; their next use reports it. A session that does not fit is not suspended."},
 		{key: "sessions.maxNamed", value: integer(&s.Sessions.MaxNamed, 1, 4096), initial: "256",
-			help: "Named sessions of one client at a time, awake or asleep. For one more, one must be ended (`sallyport sessions rm`)."},
+			help: "Named sessions of one client at a time, running or suspended. For one more, one must be removed (`sallyport sessions rm`)."},
 		{key: "sessions.pack", value: boolean(&s.Sessions.Pack), initial: "true",
-			help: "Compress sessions that sleep: they take a third to three quarters of the room, and falling asleep takes a moment longer."},
+			help: "Compress suspended sessions: they take a third to three quarters of the space, and suspending takes a little longer."},
 		{key: "sessions.logs", value: size(&s.Sessions.Logs, mib, gib).or("off", 0), initial: "16m",
-			help: "What is kept on disk of each session's code and output, for `sallyport sessions logs` and `export`, for as long as the session lives; the oldest goes first."},
+			help: "How much of each session's code and output is kept on disk, for `sallyport sessions logs` and `export`, for as long as the session lives. The oldest is dropped first."},
 
 		{key: "container.user", value: matching(&s.Container.User, isUser, "a uid, or uid:gid"),
 			legacy: "MCP_BRIDGE_CONTAINER_USER", initial: DefaultUser,
-			help: "Whom code runs as in a container. The embedded gVisor knows no other than the default, and is not used with another."},
+			help: "The user that code runs as in a container. The embedded gVisor supports only the default, and is not used with any other."},
 		{key: "container.runtime", value: matching(&s.Container.Runtime, isRuntime, "the name of an OCI runtime, or the absolute path of one"), defaults: "the engine's own choice",
-			help: "OCI runtime of Podman and Docker, such as `runc`, `runsc` or `kata`. Isolation counts as `kernel` where a container shows a kernel of its own."},
+			help: "OCI runtime of Podman and Docker, such as `runc`, `runsc` or `kata`. Isolation counts as `kernel` if a container turns out to have a kernel of its own."},
 		{key: "container.userNamespace", value: choice(&s.Container.UserNamespace, "auto", "nomap", "keep-id"), defaults: "the engine's own choice",
-			help: "Podman's option `--userns`: `auto` gives each container users of its own, where the machine has subordinate uids to give."},
+			help: "Podman's option `--userns`: `auto` gives each container users of its own, if the machine has subordinate uids."},
 		{key: "container.startMachine", value: boolean(&s.Container.StartMachine), initial: "false",
-			help: "Start Podman's virtual machine (macOS, Windows) when code is to run and it does not. It is never made or changed."},
+			help: "Start Podman's virtual machine (macOS, Windows) if it is not running when code is to run. It is never created or changed."},
 		{key: "container.idleTimeout", value: duration(&s.Container.IdleTimeout, time.Second, 7*24*time.Hour).or("never", 0),
 			legacy: "MCP_BRIDGE_RUNTIME_IDLE_TIMEOUT", initial: "300s",
-			help: "When to stop Podman's virtual machine, if Sallyport started it and no container was used for so long. It is also stopped when the program ends."},
+			help: "When to stop Podman's virtual machine, if Sallyport started it and no container has been used for this long. It is also stopped when the program ends."},
 
+		{key: "answer.within", value: duration(&s.Answer.Within, time.Second, 24*time.Hour).or("never", 0), initial: "50s",
+			help: "How long a call of `run_python` waits for its code. After that it is answered with what the code has written so far and the status `running`; the code goes on, and a call with empty code on the same session waits for the rest. Many clients give up on a call after 60 s. Clients that are known to wait longer get longer. `never` waits for the end."},
+		{key: "answer.characters", value: integer(&s.Answer.Characters, 1000, 10_000_000).or("unlimited", 0), initial: "25000",
+			help: "How many characters of output one answer has at most. Of longer output it has the beginning and the end, and says where all of it is: code reads it with `runtime.output(-1)`, a client as a resource, people with `sallyport sessions logs`. `limits.output` bounds what is kept in memory for an answer."},
+		{key: "output.structured", value: choice(&s.Output.Structured, "auto", "always", "never"), initial: "auto",
+			help: "Which clients get structured content besides text content. `auto`: a client that is known to pass only one of them to its model gets that one complete; others get both, which share `answer.characters`. `always`: all get both, each with `answer.characters`. `never`: all get text content alone."},
 		{key: "output.mode", value: choice(&s.Output.Mode, OutputCompact, OutputTOON),
 			legacy: "MCP_BRIDGE_OUTPUT_MODE", initial: OutputCompact,
-			help: "Form of results: plain text, or a TOON block of the whole result."},
+			help: "Format of results: plain text, or a TOON block with the whole result."},
 		{key: "output.usage", value: boolean(&s.Output.Usage), initial: "false",
-			help: "Have every result say what it used: processor time, energy, emissions. It costs each call a millisecond."},
+			help: "Report in every result what it used: processor time, energy, emissions. It costs each call a millisecond."},
 
 		{key: "log.level", value: level(&s.Log.Level),
 			legacy: "MCP_BRIDGE_LOG_LEVEL", initial: "warn",

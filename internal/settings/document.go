@@ -8,41 +8,43 @@ import (
 	"strings"
 )
 
-// head is the part of the documentation that a person writes.
+// head is the hand-written part of the documentation.
 //
 //go:embed head.md
 var head string
 
-// sections are the headings of the documentation, in its order.
+// sections lists the headings of the documentation, in order.
 var sections = []struct{ name, title, text string }{
 	{"", "What runs code", ""},
 	{"timeouts", "Timeouts", "Durations are numbers of seconds (`30`) or have units (`30s`, `2m`, `1h30m`)."},
 	{"limits", "Limits of a sandbox", "Sizes are in bytes or have units (`k`, `m`, `g`, `t`; `m` is 1,048,576 bytes)."},
-	{"policy", "What a machine must offer", "Code does not run where less is offered; what is missing is in the answer."},
+	{"policy", "What a machine must offer", "Code does not run on a machine that offers less; the error says what is missing."},
 	{"policy.require", "", ""},
-	{"policy.elsewhere", "", ""},
+	{"policy.batchServices", "", ""},
 	{"servers", "MCP servers", ""},
 	{"sessions", "Between calls", ""},
-	{"runs", "Runs on other machines", "For the engines that `backends` names. `sallyport runs` shows them; what came back is kept in the folder `runs` of the state folder."},
-	{"kaggle", "Runs on Kaggle", "Credentials are those of Kaggle's own programs, from their usual places ([the engine](engines/kaggle.md))."},
+	{"batch", "Batch services", ""},
+	{"runs", "Runs on batch services", "For the services that `batch.services` names. `sallyport runs` shows the runs; their results are kept in the folder `runs` of the state folder."},
+	{"kaggle", "Runs on Kaggle", "Sallyport uses the credentials of Kaggle's own programs, from their usual places ([the service](engines/kaggle.md))."},
 	{"catalog", "What is known of servers' tools", "Lists of tools are kept in the folder `catalog` of the state folder, so that they are found without starting the servers; `sallyport tools` shows them."},
 	{"memories", "Values that code keeps", "Each is a file in the folder `memory` of the state folder; `sallyport memory` shows them."},
 	{"savedTools", "Functions that code saves", "Each is a file in the folder `user_tools` of the state folder; `sallyport saved-tools` shows them."},
-	{"runpod", "Runs on RunPod", "For `backends: [runpod]` ([the engine](engines/runpod.md))."},
-	{"worker", "Workers", "For `sallyport worker runpod` ([the engine](engines/runpod.md))."},
+	{"runpod", "Runs on RunPod", "For `batch.services: [runpod]` ([the service](engines/runpod.md))."},
+	{"worker", "Workers", "For `sallyport worker runpod` ([the service](engines/runpod.md))."},
 	{"deploy.runpod", "Deploying to RunPod", "For `sallyport deploy runpod`."},
 	{"tools", "Tools besides run_python", ""},
 	{"images", "Images", "For every engine that takes `image`; `sallyport image` works on those of the embedded gVisor."},
 	{"container", "Container engines", "[podman](engines/podman.md), [docker](engines/docker.md)."},
+	{"answer", "Answers", ""},
 	{"output", "Results", ""},
-	{"carbon", "Energy and emissions", "[How they are found](carbon.md); `sallyport carbon` shows them. The project token, the experiment and the endpoint of a dashboard are taken from CodeCarbon's own configuration."},
+	{"carbon", "Energy and emissions", "[How they are estimated](carbon.md); `sallyport carbon` shows them. The project token, the experiment and the endpoint of a dashboard are taken from CodeCarbon's own configuration."},
 	{"carbon.kaggle", "", ""},
 	{"carbon.runpod", "", ""},
 	{"log", "Log lines", ""},
 	{"debug", "For people who debug Sallyport", ""},
 }
 
-// Document is docs/CONFIGURATION.md.
+// Document returns the contents of docs/CONFIGURATION.md.
 func Document() string {
 	var s Settings
 	l := newLoader(&s, "", "")
@@ -63,14 +65,14 @@ func Document() string {
 		}
 	}
 	b.WriteString("\n## Variables of the first code-execution bridge\n\n" +
-		"They mean what they meant there. Where a `SALLYPORT_…` variable says something else, that counts.\n\n" +
+		"They mean what they meant there. A `SALLYPORT_…` variable for the same setting overrides them.\n\n" +
 		"| variable | setting |\n|---|---|\n")
 	for _, key := range l.keys {
 		if e := l.settings[key]; strings.HasPrefix(e.legacy, "MCP_") {
 			fmt.Fprintf(&b, "| `%s` | `%s` |\n", e.legacy, e.key)
 		}
 	}
-	b.WriteString("\n## Variables of services\n\nWhat other programs for these services read, too.\n\n| variable | setting |\n|---|---|\n")
+	b.WriteString("\n## Variables of services\n\nOther programs for these services read them, too.\n\n| variable | setting |\n|---|---|\n")
 	for _, key := range l.keys {
 		if e := l.settings[key]; e.legacy != "" && !strings.HasPrefix(e.legacy, "MCP_") {
 			fmt.Fprintf(&b, "| `%s` | `%s` |\n", e.legacy, e.key)

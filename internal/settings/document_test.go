@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/settings"
 )
 
 var update = flag.Bool("update", false, "write docs/CONFIGURATION.md")

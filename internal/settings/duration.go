@@ -10,7 +10,7 @@ import (
 )
 
 // ParseDuration reads a number of seconds ("30", "0.5") or a duration in Go's
-// form ("30s", "1h30m"). Negative ones are an error.
+// format ("30s", "1h30m"). A negative one is an error.
 func ParseDuration(text string) (time.Duration, error) {
 	wrong := errors.New("not a duration such as 30, 30s or 2m")
 	if isPlainNumber(text) {
@@ -19,7 +19,7 @@ func ParseDuration(text string) (time.Duration, error) {
 			return 0, wrong
 		}
 		if seconds > math.MaxInt64/float64(2*time.Second) {
-			return math.MaxInt64, nil // out of every range
+			return math.MaxInt64, nil // greater than any limit
 		}
 		return time.Duration(math.Round(seconds * float64(time.Second))), nil
 	}
@@ -30,7 +30,8 @@ func ParseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// FormatDuration is d in Go's form without parts that are zero: "2m", "1h30m".
+// FormatDuration formats d as Go does, without parts that are zero: "2m",
+// "1h30m".
 func FormatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

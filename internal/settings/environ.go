@@ -14,11 +14,12 @@ const (
 	fileVariable = ownPrefix + "CONFIG"
 )
 
-// internal are variables with our prefix that are no settings: what Sallyport
-// tells its own children, and what the repository's tests and scripts use.
+// internal lists variables with our prefix that are not settings: those that
+// Sallyport sets for its children, and those of the repository's tests and
+// scripts.
 var internal = []string{
 	"SALLYPORT_DEPTH",                        // how many Sallyports are above this one
-	"SALLYPORT_WORKSPACE", "SALLYPORT_FILES", // the guest's, outside of a sandbox
+	"SALLYPORT_WORKSPACE", "SALLYPORT_FILES", // the guest's, outside a sandbox
 	"SALLYPORT_BIN", "SALLYPORT_CI_USER", // the executable under test; who tests it
 	"SALLYPORT_FAULT_ROUNDS", "SALLYPORT_FAULT_SEED",
 	"SALLYPORT_MUST_RUN", "SALLYPORT_NPM_DIR", "SALLYPORT_PYTHON_MCP", "SALLYPORT_SUITE_SECRET",
@@ -27,8 +28,8 @@ var internal = []string{
 // testPrefix begins the names that tests may invent.
 const testPrefix = ownPrefix + "TEST_"
 
-// invented are names that pages about the first bridge teach and that it never
-// had, with the answer to each.
+// invented maps names that pages about the first bridge mention, but that never
+// existed, to what to say about them.
 var invented = map[string]string{
 	"MCP_BRIDGE_MEMORY_LIMIT":    "there is no such variable: the memory limit is MCP_BRIDGE_MEMORY, for example 512m",
 	"MCP_BRIDGE_PIDS_LIMIT":      "there is no such variable: the limit on processes is MCP_BRIDGE_PIDS, for example 128",
@@ -37,13 +38,13 @@ var invented = map[string]string{
 	"MCP_BRIDGE_SECURITY_OPT":    "there is no such variable, and none is needed: code never has capabilities or a way to new privileges. Remove it",
 }
 
-// serviceLink matches what Kubernetes, and Docker's links, put into every
-// container for a service whose name begins with ours.
+// serviceLink matches the variables that Kubernetes and Docker links set in
+// every container for a service whose name begins with ours.
 var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
 var serviceURL = regexp.MustCompile(`^(tcp|udp|sctp)://`)
 
-// ours reports whether a variable has to be one that we know.
+// ours reports whether a variable must be one that we know.
 func ours(name, value string) bool {
 	upper := strings.ToUpper(name)
 	if !strings.HasPrefix(upper, ownPrefix) && !strings.HasPrefix(upper, legacyPrefix) {
@@ -55,9 +56,8 @@ func ours(name, value string) bool {
 	return !serviceLink.MatchString(name) && !(strings.HasSuffix(name, "_PORT") && serviceURL.MatchString(value))
 }
 
-// readEnvironment reads the variables of all settings, and refuses those that
-// look like ours and are not. An empty variable counts as one that is not set,
-// whatever its name.
+// readEnvironment reads the variables of all settings. A variable that looks
+// like ours but is unknown is an error. An empty variable counts as unset.
 func (l *loader) readEnvironment(environ map[string]string) {
 	known := map[string]bool{}
 	for _, legacy := range []bool{true, false} { // later ones win
@@ -94,8 +94,9 @@ func (l *loader) readEnvironment(environ map[string]string) {
 	}
 }
 
-// unknownVariable answers a name that nothing has. An own name that is like
-// one of the first bridge's is answered with our name for the same setting.
+// unknownVariable returns the message for an unknown variable. One of ours that
+// resembles a variable of the first bridge is answered with our name for the
+// same setting.
 func (l *loader) unknownVariable(name string) string {
 	const none = "there is no such variable"
 	upper := strings.ToUpper(name)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/settings"
 )
 
 func TestWrongFiles(t *testing.T) {
@@ -29,31 +29,32 @@ func TestWrongFiles(t *testing.T) {
 		{"a section as a leaf", "\nlimits: 3\n", []string{`2: limits is a section, and the number 3 stands there: write its keys under it (memory,`}},
 		{"a list as a section", "limits: [1]\n", []string{`1: limits is a section, and a list stands there`}},
 		{"not settings at all", "- a\n- b\n", []string{`1: a list stands where settings are expected`}},
-		{"a word", "hello\n", []string{`1: the text "hello" stands where settings are expected`}},
+		{"a word", "hello\n", []string{`1: the string "hello" stands where settings are expected`}},
 
 		{"twice", "limits:\n  memory: 1g\n  memory: 2g\n", []string{`3: mapping key "memory" already defined at [2:3]`}},
-		{"twice, dotted", "limits:\n  memory: 1g\nlimits.memory: 2g\n", []string{`3: limits.memory is set already, in line 2`}},
+		{"twice, dotted", "limits:\n  memory: 1g\nlimits.memory: 2g\n", []string{`3: limits.memory is already set, in line 2`}},
 
 		{"no value", "python:\nimage: ~\n", []string{`1: python: it has no value`, `2: image: it has no value`}},
 		{"an empty text", `python: ""`, []string{`1: python: it is empty`}},
-		{"a number as a text", "python: 3.12\n", []string{`1: python: the number 3.12 stands where a name or absolute path is expected: write it in quotes, "3.12"`}},
-		{"a text as a number", "limits:\n  processes: \"64\"\n", []string{`2: limits.processes: the text "64" stands where a whole number is expected: write the number without quotes`}},
-		{"a text as a truth", "servers:\n  allowSelf: yes\n", []string{`2: servers.allowSelf: the text "yes" stands where true or false is expected: write true or false`}},
+		{"a number as a string", "python: 3.12\n", []string{`1: python: the number 3.12 stands where a name or absolute path is expected: write it in quotes, "3.12"`}},
+		{"a string as a number", "limits:\n  processes: \"64\"\n", []string{`2: limits.processes: the string "64" stands where a whole number is expected: write the number without quotes`}},
+		{"a string as a truth", "servers:\n  allowSelf: yes\n", []string{`2: servers.allowSelf: the string "yes" stands where true or false is expected: write true or false`}},
 		{"a truth as a number", "limits: {cpus: true}\n", []string{`limits.cpus: true stands where a number is expected`}},
-		{"a text as a list", "policy:\n  servers: fs\n", []string{`2: policy.servers: the text "fs" stands where a list is expected: write [fs]`}},
-		{"a list as a text", "python: [a]\n", []string{`1: python: a list stands where a name or absolute path is expected`}},
-		{"a number in a list", "policy:\n  servers:\n    - a\n    - 3\n", []string{`4: policy.servers: the number 3 stands in the list: write a text, in quotes`}},
+		{"a string as a list", "policy:\n  servers: fs\n", []string{`2: policy.servers: the string "fs" stands where a list is expected: write [fs]`}},
+		{"a list as a string", "python: [a]\n", []string{`1: python: a list stands where a name or absolute path is expected`}},
+		{"a number in a list", "policy:\n  servers:\n    - a\n    - 3\n", []string{`4: policy.servers: the number 3 stands in the list: write a string, in quotes`}},
 		{"an empty part", "policy: {servers: ['']}\n", []string{`policy.servers: one of its parts is empty`}},
 
 		{"a size", "limits:\n  memory: 512x\n", []string{`2: limits.memory: "512x": not a size such as 512m or 2g`}},
 		{"bytes by mistake", "limits: {memory: 512}\n", []string{`limits.memory: "512": out of range: 64m to 1t`}},
+		{"more output than a sandbox may keep", "limits: {output: 9m}\n", []string{`limits.output: "9m": out of range: 1k to 8m`}},
 		{"half a byte", "limits: {memory: 0.3k}\n", []string{`not a whole number of bytes`}},
 		{"a huge size", "limits: {memory: 99999999999999999999g}\n", []string{`out of range`}},
 		{"a negative number", "limits: {processes: -1}\n", []string{`limits.processes: "-1": out of range: 8 to 32768`}},
 		{"a broken number", "limits: {processes: 1.5}\n", []string{`limits.processes: "1.5": not a whole number`}},
 		{"an octal number", "limits: {processes: 0100}\n", []string{`limits.processes: "0100": not a whole number`}},
 		{"no cores", "limits: {cpus: 0}\n", []string{`limits.cpus: "0": out of range: 0.01 to 1024, or unlimited`}},
-		{"infinity", "limits: {cpus: .inf}\n", []string{`limits.cpus: something that is no plain value stands where`}},
+		{"infinity", "limits: {cpus: .inf}\n", []string{`limits.cpus: something that is not a plain value stands where`}},
 		{"a duration", "timeouts: {default: soon}\n", []string{`timeouts.default: "soon": not a duration such as 30, 30s or 2m`}},
 		{"a negative duration", "timeouts: {default: -3s}\n", []string{`not a duration`}},
 		{"a long duration", "timeouts: {default: 1e9h}\n", []string{`not a duration`}},
@@ -80,8 +81,8 @@ func TestWrongFiles(t *testing.T) {
 		{"a merge", "limits:\n  <<: {memory: 1g}\n", []string{`2: merging (<<) is not supported`}},
 		{"a tag", "python: !!str x\n", []string{`1: python: a tag (!) stands where`}},
 		{"a complex key", "? python\n: x\n", []string{`1: a complex key (?) is not supported as a key`}},
-		{"not UTF-8", "python: a\n# \xff\n", []string{`2: it is not a text in UTF-8`}},
-		{"UTF-16", "\xff\xfep\x00y\x00", []string{`1: it is not a text in UTF-8`}},
+		{"not UTF-8", "python: a\n# \xff\n", []string{`2: it is not valid UTF-8`}},
+		{"UTF-16", "\xff\xfep\x00y\x00", []string{`1: it is not valid UTF-8`}},
 
 		{"several", "enigne: auto\nlimits:\n  memory: lots\n", []string{`1: there is no setting "enigne"; did you mean engine?`, `3: limits.memory: "lots"`}},
 	}
@@ -159,7 +160,7 @@ func TestUnreadableFiles(t *testing.T) {
 			if err := os.Rename(path, filepath.Join(filepath.Dir(path), other)); err != nil {
 				t.Fatal(err)
 			}
-			fails(t, settings.Sources{Home: home}, "config.yaml: there is no such file, but "+other+" beside it, which is not read")
+			fails(t, settings.Sources{Home: home}, "config.yaml: there is no such file, but there is "+other+" next to it, which is not read")
 		})
 	}
 }

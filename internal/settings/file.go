@@ -19,25 +19,25 @@ import (
 // maxFile bounds a configuration file.
 const maxFile = 64 << 10
 
-// File is the configuration file: its path, empty where there is no place for
-// one, and whether it was there.
+// File is the configuration file: its path, which is empty if there is no place
+// for one, and whether it was read.
 type File struct {
 	Path string `json:"path"`
 	Read bool   `json:"read"`
 }
 
-// readFile returns the contents of the file, or nothing where it need not
-// exist and does not.
+// readFile returns the contents of the file. It returns nothing if the file
+// does not exist and need not.
 func readFile(path string, must bool) ([]byte, bool, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		if must {
 			return nil, false, errors.New("there is no such file")
 		}
-		// A file beside it that looks like ours would be ignored in silence.
+		// A file next to it that looks like ours would be ignored silently.
 		for _, other := range []string{"config.yml", "config.json", "config.toml"} {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(path), other)); err == nil {
-				return nil, false, fmt.Errorf("there is no such file, but %s beside it, which is not read: write YAML (JSON is YAML, too) into %s", other, filepath.Base(path))
+				return nil, false, fmt.Errorf("there is no such file, but there is %s next to it, which is not read: write YAML (JSON is YAML, too) into %s", other, filepath.Base(path))
 			}
 		}
 		return nil, false, nil
@@ -68,17 +68,17 @@ type reader struct {
 	*loader
 	path string
 	at   place
-	seen map[string]int // the line of each key that was read
+	seen map[string]int // the line where each key was read
 }
 
-// readYAML reads one YAML document of settings. What is wrong is added to the
+// readYAML reads one YAML document of settings. It adds what is wrong to the
 // loader's problems.
 func (l *loader) readYAML(path string, content []byte) {
 	r := &reader{loader: l, path: path, seen: map[string]int{}}
 	r.at = place{dir: filepath.Dir(path), home: l.home}
 	content = bytes.TrimPrefix(content, []byte("\ufeff"))
 	if i := firstNotText(content); i >= 0 {
-		r.problem(1+bytes.Count(content[:i], []byte("\n")), "it is not a text in UTF-8")
+		r.problem(1+bytes.Count(content[:i], []byte("\n")), "it is not valid UTF-8")
 		return
 	}
 	parsed, err := parser.ParseBytes(content, 0)
@@ -93,7 +93,7 @@ func (l *loader) readYAML(path string, content []byte) {
 			continue
 		}
 		if read {
-			r.problem(line(doc.Body), "a second document begins here: one file has one")
+			r.problem(line(doc.Body), "a second document begins here: a file has only one")
 			return
 		}
 		read = true
@@ -116,7 +116,7 @@ func (r *reader) problem(line int, format string, args ...any) {
 	r.add(Problem{File: r.path, Line: line, Message: fmt.Sprintf(format, args...)})
 }
 
-// syntax says in one line what the parser says with an excerpt.
+// syntax reports in one line what the parser reports with an excerpt.
 func (r *reader) syntax(err error) {
 	var at interface {
 		GetToken() *token.Token
@@ -147,7 +147,7 @@ func line(n ast.Node) int {
 	return 0
 }
 
-// mapping reads what stands under a section; the empty one is the file.
+// mapping reads the contents of a section. The empty section is the whole file.
 func (r *reader) mapping(section string, n ast.Node) {
 	var pairs []*ast.MappingValueNode
 	switch v := n.(type) {
@@ -155,7 +155,7 @@ func (r *reader) mapping(section string, n ast.Node) {
 		pairs = v.Values
 	case *ast.MappingValueNode:
 		pairs = []*ast.MappingValueNode{v}
-	case *ast.NullNode: // everything in it is a comment
+	case *ast.NullNode: // everything in it is commented out
 		return
 	default:
 		if section == "" {
@@ -181,7 +181,7 @@ func (r *reader) mapping(section string, n ast.Node) {
 		switch at := line(pair.Key); {
 		case r.settings[key] != nil:
 			if before := r.seen[key]; before > 0 {
-				r.problem(at, "%s is set already, in line %d", key, before)
+				r.problem(at, "%s is already set, in line %d", key, before)
 				continue
 			}
 			r.seen[key] = at
@@ -194,7 +194,7 @@ func (r *reader) mapping(section string, n ast.Node) {
 	}
 }
 
-// key is the text of a key.
+// key returns the name of a key.
 func (r *reader) key(n ast.MapKeyNode) (string, bool) {
 	switch k := n.(type) {
 	case *ast.StringNode:
@@ -233,7 +233,7 @@ func (r *reader) leaf(s *setting, at int, n ast.Node) {
 			text, f := scalarText(item)
 			if f != asText {
 				at = max(at, line(item))
-				fail("%s stands in the list: write a text, in quotes", describe(item))
+				fail("%s stands in the list: write a string, in quotes", describe(item))
 				return
 			}
 			parts = append(parts, text)
@@ -276,7 +276,7 @@ func mendForm(takes form, text string) string {
 	return "write " + takes.String()
 }
 
-// scalarText is the text of a scalar and how it was written.
+// scalarText returns the value of a scalar as written, and its form.
 func scalarText(n ast.Node) (string, form) {
 	switch v := n.(type) {
 	case *ast.StringNode:
@@ -297,14 +297,14 @@ func scalarText(n ast.Node) (string, form) {
 	return "", 0
 }
 
-// describe names what stands in a file.
+// describe names a node for an error message.
 func describe(n ast.Node) string {
 	switch v := n.(type) {
 	case nil, *ast.NullNode:
 		return "nothing"
 	case *ast.StringNode, *ast.LiteralNode:
 		text, _ := scalarText(v)
-		return "the text " + quote(text)
+		return "the string " + quote(text)
 	case *ast.IntegerNode, *ast.FloatNode:
 		return "the number " + clip(n.GetToken().Value)
 	case *ast.BoolNode:
@@ -322,10 +322,10 @@ func describe(n ast.Node) string {
 	case *ast.MappingKeyNode:
 		return "a complex key (?)"
 	}
-	return "something that is no plain value"
+	return "something that is not a plain value"
 }
 
-// under lists the last parts of the keys of a section and of its sections.
+// under lists the next parts of the keys below a section.
 func (l *loader) under(section string) []string {
 	var out []string
 	for _, key := range l.keys {

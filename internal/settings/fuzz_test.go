@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/settings"
 )
 
 func FuzzFile(f *testing.F) {

@@ -1,6 +1,6 @@
 package settings
 
-// Kaggle is about the engine that runs code on Kaggle.
+// Kaggle configures the batch service `kaggle`.
 type Kaggle struct {
 	URL         string
 	Accelerator string
@@ -13,16 +13,16 @@ type Kaggle struct {
 func declareKaggle(k *Kaggle) []*setting {
 	return []*setting{
 		{key: "kaggle.accelerator", value: text(&k.Accelerator), initial: "none",
-			help: "What runs get that ask for none: `none`, `gpu`, `tpu`, or an accelerator by Kaggle's own name, such as `NvidiaTeslaT4`. Hours with one count against the week's quota."},
+			help: "Accelerator of runs that do not ask for one: `none`, `gpu`, `tpu`, or an accelerator by Kaggle's own name, such as `NvidiaTeslaT4`. Hours with one count against the week's quota."},
 		{key: "kaggle.internet", value: boolean(&k.Internet), initial: "false",
-			help: "Let every run reach the internet, also one that does not ask for it. Kaggle gives it to accounts with a verified phone number."},
+			help: "Let every run reach the internet, even if it does not ask for it. Kaggle allows this for accounts with a verified phone number."},
 		{key: "kaggle.keep", value: boolean(&k.Keep), initial: "false",
-			help: "Leave scripts and their output at Kaggle when a run has ended and its files have arrived."},
+			help: "Leave scripts and their output on Kaggle after a run has ended and its files have been fetched."},
 		{key: "kaggle.maxOutput", value: size(&k.MaxOutput, mib, 20*gib), initial: "1g",
-			help: "What the files of one run may come to that are fetched. Others stay at Kaggle, and the result says so. It is never more than two fifths of `runs.maxDisk`."},
+			help: "Total size of the files that are fetched from one run. The others stay on Kaggle, and the result says so. It is at most two fifths of `runs.maxDisk`."},
 		{key: "kaggle.codecarbon", value: boolean(&k.CodeCarbon), initial: "false",
-			help: "Also run CodeCarbon's own tracker beside the code, and report its figures beside ours. It is installed from PyPI for each run: only with internet, and with `carbon.kaggle.location`, which it is told."},
+			help: "Also run CodeCarbon's own tracker along with the code, and report its figures next to ours. It is installed from PyPI for each run, so it needs internet access. It also needs `carbon.kaggle.location`."},
 		{key: "kaggle.url", value: text(&k.URL), initial: "https://api.kaggle.com",
-			help: "Address of Kaggle's API: https, or this machine for tests."},
+			help: "Address of Kaggle's API: https, or http on this machine for tests."},
 	}
 }

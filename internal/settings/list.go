@@ -10,7 +10,7 @@ import (
 // maxParts bounds a list.
 const maxParts = 256
 
-// words is a value of several texts.
+// words is a value of several strings.
 type words struct {
 	field      *[]string
 	read       func(string, place) (string, error)
@@ -38,7 +38,7 @@ func files(field *[]string) *words {
 		}}
 }
 
-// set reads parts between commas.
+// set splits text at commas and reads the parts.
 func (v *words) set(text string, at place) error {
 	parts := strings.Split(text, ",")
 	for i := range parts {
@@ -81,13 +81,15 @@ func (v *words) takes() form    { return asList }
 func (v *words) kind() string   { return v.name }
 func (v *words) bounds() string { return v.span }
 
-// isServerPattern: a name of a server, with asterisks.
+// isServerPattern reports whether s is the name of a server, possibly with
+// asterisks.
 func isServerPattern(s string) bool {
 	return s != "" && len(s) <= 256 && isPrintable(s) == nil
 }
 
-// isVariablePattern: the name of an environment variable, perhaps with an
-// asterisk at its end. A bare asterisk would give servers every key there is.
+// isVariablePattern reports whether s is the name of an environment variable,
+// possibly with an asterisk at the end. An asterisk alone would give servers
+// every key of the environment.
 func isVariablePattern(s string) bool {
 	s = strings.TrimSuffix(s, "*")
 	for i, r := range s {
@@ -99,8 +101,8 @@ func isVariablePattern(s string) bool {
 	return s != "" && len(s) <= 256
 }
 
-// ServerSources are the places where servers are looked for, in the order in
-// which they count.
+// ServerSources returns the places where servers are looked for, in order of
+// precedence.
 func ServerSources() []string {
 	return []string{
 		"mcps", "mcp", "claude-desktop", "claude-code", "cursor", "vscode", "windsurf", "zed", "cline",
@@ -110,8 +112,9 @@ func ServerSources() []string {
 
 func isSource(s string) bool { return s == "*" || slices.Contains(ServerSources(), s) }
 
-// isRequestPattern: a command line or a URL. An asterisk alone, or one for the
-// whole of a host, would let code start or reach anything.
+// isRequestPattern reports whether s is a pattern for a command line or a URL.
+// An asterisk alone, or one for a whole host, would let code start or reach
+// anything.
 func isRequestPattern(s string) bool {
 	words := strings.Fields(s)
 	if len(words) == 0 || len(s) > 4096 || isPrintable(s) != nil {
@@ -124,7 +127,8 @@ func isRequestPattern(s string) bool {
 	return strings.Trim(host, "*.") != ""
 }
 
-// isModule: the name of a Python module, perhaps in packages.
+// isModule reports whether s is the name of a Python module, possibly inside
+// packages.
 func isModule(s string) bool {
 	for part := range strings.SplitSeq(s, ".") {
 		if strings.Contains(part, "*") || !isVariablePattern(part) {

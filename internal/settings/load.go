@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// A Layer is a place that settings come from.
+// A Layer is one of the places that settings come from.
 type Layer string
 
 // The layers; later ones win.
@@ -24,7 +24,7 @@ const (
 // Origin says where a value came from.
 type Origin struct {
 	Layer Layer  `json:"layer"`
-	Name  string `json:"name,omitempty"` // of the file, the variable or the flag
+	Name  string `json:"name,omitempty"` // the name of the file, the variable or the flag
 	Line  int    `json:"line,omitempty"` // in the file
 }
 
@@ -38,28 +38,28 @@ func (o Origin) String() string {
 	return o.Name
 }
 
-// Sources are what settings are read from.
+// Sources are the inputs that settings are read from.
 type Sources struct {
 	// Environ is the environment.
 	Environ map[string]string
-	// Home is the user's home directory; empty: there is none.
+	// Home is the user's home directory, or empty.
 	Home string
-	// Dir is the working directory, where relative paths of variables and
-	// flags start. No settings are read from it.
+	// Dir is the working directory. Relative paths in variables and flags are
+	// relative to it. No settings are read from it.
 	Dir string
-	// ConfigFile, if not empty, is read in place of the user's own, and must
-	// be there.
+	// ConfigFile, if not empty, is read instead of the user's default file, and
+	// must exist.
 	ConfigFile string
-	// Flags are applied in their order.
+	// Flags are applied in order.
 	Flags []Flag
 }
 
 // A Flag is a setting given on the command line.
 type Flag struct {
-	Name string // as it was written: "--python"
+	Name string // as the user wrote it: "--python"
 	Key  string
-	// Value is the value in the form of the environment. Values, if not nil,
-	// are the parts of a list instead.
+	// Value is the value as an environment variable would give it. Values, if not
+	// nil, has the parts of a list instead.
 	Value  string
 	Values []string
 }
@@ -86,10 +86,10 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Error is everything that is wrong with the settings.
+// Error lists everything that is wrong with the settings.
 type Error struct {
 	Problems []Problem
-	more     int // that were not kept
+	more     int // how many problems were not kept
 }
 
 func (e *Error) Error() string {
@@ -107,13 +107,13 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// maxProblems bounds what one message says.
+// maxProblems bounds the problems in one error.
 const maxProblems = 20
 
-// loader is what one Load works on.
+// loader holds the state of one Load.
 type loader struct {
 	settings  map[string]*setting
-	keys      []string // in the order of their declaration
+	keys      []string // in order of declaration
 	dir, home string
 	problems  Error
 }
@@ -146,8 +146,8 @@ func (l *loader) add(p Problem) {
 
 func (l *loader) full() bool { return len(l.problems.Problems) >= maxProblems }
 
-// Load reads all layers. The error is an [*Error] with everything that is
-// wrong; there are no settings then.
+// Load reads all layers. If anything is wrong, it returns no settings, and the
+// error is an [*Error] with all problems.
 func Load(src Sources) (*Settings, error) {
 	s := &Settings{}
 	l := newLoader(s, src.Home, src.Dir)
@@ -174,8 +174,8 @@ func Load(src Sources) (*Settings, error) {
 	return s, nil
 }
 
-// configFile is the path of the configuration file, and whether the user named
-// it.
+// configFile returns the path of the configuration file, and whether the user
+// named it.
 func configFile(src Sources) (string, bool) {
 	named := src.ConfigFile
 	if named == "" {
@@ -200,8 +200,8 @@ func stateDir(src Sources) string {
 	return ""
 }
 
-// base is a base directory of the XDG specification, which says that a
-// relative one is to be ignored.
+// base returns a base directory of the XDG specification, which says to ignore
+// a relative one.
 func base(src Sources, variable string, under ...string) string {
 	if dir := src.Environ[variable]; filepath.IsAbs(dir) {
 		return dir
@@ -232,7 +232,7 @@ func (l *loader) readFlags(flags []Flag) {
 		case f.Value == "":
 			err = errors.New("it is empty")
 		case s.value.kind() == "secret" && !isReference(f.Value):
-			err = errors.New("a secret on a command line is there for every program to read: use " + strings.Join(s.variables(), " or ") + ", the configuration file, file:/PATH or keyring:NAME")
+			err = errors.New("every program can read a secret on a command line: use " + strings.Join(s.variables(), " or ") + ", the configuration file, file:/PATH or keyring:NAME")
 		default:
 			err = s.assign(f.Value, at)
 		}
@@ -244,7 +244,7 @@ func (l *loader) readFlags(flags []Flag) {
 	}
 }
 
-// unknown answers a key that does not exist.
+// unknown returns the message for an unknown key.
 func (l *loader) unknown(key string) string {
 	var candidates []string
 	for _, k := range l.keys {
@@ -268,7 +268,7 @@ func (l *loader) unknown(key string) string {
 	return message + "?"
 }
 
-// sectionOf is the section that a key stands in, if there is such a one.
+// sectionOf returns the section that a key is in, if it exists.
 func (l *loader) sectionOf(key string) string {
 	i := strings.LastIndexByte(key, '.')
 	if i < 0 || len(l.under(key[:i])) == 0 {
@@ -277,7 +277,7 @@ func (l *loader) sectionOf(key string) string {
 	return key[:i]
 }
 
-// relate checks settings against each other. One that was not set gives way.
+// relate checks settings against each other. One that was not set is adjusted.
 func (l *loader) relate(s *Settings) {
 	isDefault := func(key string) bool { return l.settings[key].origin.Layer == LayerDefault }
 	t := &s.Timeouts
@@ -290,15 +290,15 @@ func (l *loader) relate(s *Settings) {
 	if isDefault("runs.timeout") {
 		s.Runs.Timeout = min(s.Runs.Timeout, s.Runs.MaxTimeout)
 	}
-	if s.Tools.RunPod && !slices.Contains(s.Backends, EngineRunPod) {
-		l.add(Problem{Message: fmt.Sprintf("tools.runpod is on (%s), and backends does not name runpod: add it there, or turn the tools off", l.settings["tools.runpod"].origin)})
+	if s.Tools.RunPod && !slices.Contains(s.BatchServices, ServiceRunPod) {
+		l.add(Problem{Message: fmt.Sprintf("tools.runpod is on (%s), but batch.services does not name runpod: add it there, or turn the tools off", l.settings["tools.runpod"].origin)})
 	}
 	l.order("runs.timeout", "runs.maxTimeout", s.Runs.Timeout <= s.Runs.MaxTimeout)
 	l.order("timeouts.default", "timeouts.max", t.Default <= t.Max)
 	l.order("timeouts.max", "timeouts.wholeRun", t.Max <= t.WholeRun)
 }
 
-// order reports that the first of two settings is more than the second.
+// order reports a problem if the first of two settings exceeds the second.
 func (l *loader) order(first, second string, ok bool) {
 	if ok {
 		return
@@ -309,10 +309,10 @@ func (l *loader) order(first, second string, ok bool) {
 	l.add(at)
 }
 
-// quote shows a value in a message.
+// quote quotes a value for a message.
 func quote(s string) string { return strconv.Quote(clip(s)) }
 
-// clip bounds what a message shows of a value.
+// clip shortens a value for a message.
 func clip(s string) string {
 	const most = 100
 	if len(s) <= most {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/settings"
 )
 
 // write makes a configuration file in a new home directory.
@@ -69,10 +69,11 @@ func TestDefaults(t *testing.T) {
 	want.Policy.Require.Disk, want.Policy.Require.CPU = "hard", "absent"
 	want.Policy.Servers = []string{"*"}
 	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "platform", "soft", "soft"
+	want.Answer = settings.Answer{Within: 50 * time.Second, Characters: 25000}
 	want.Runs = settings.Runs{Timeout: 10 * time.Minute, MaxTimeout: 12 * time.Hour, Queue: time.Hour, Keep: 720 * time.Hour, MaxDisk: 32 << 30}
 	want.Kaggle = settings.Kaggle{URL: "https://api.kaggle.com", Accelerator: "none", MaxOutput: 1 << 30}
 	want.Sessions = settings.Sessions{
-		BackgroundCPU: 0.1, Snapshots: "auto", Idle: 15 * time.Minute, Keep: 168 * time.Hour, MaxAwake: 16, MaxDisk: 4 << 30, MaxNamed: 256, Pack: true, Logs: 16 << 20,
+		BackgroundCPU: 0.1, Snapshots: "auto", Idle: 15 * time.Minute, Keep: 168 * time.Hour, MaxRunning: 16, MaxDisk: 4 << 30, MaxNamed: 256, Pack: true, Logs: 16 << 20,
 	}
 	want.Images = settings.Images{Pull: "missing", MaxSize: 32 << 30}
 	want.Container = settings.Container{User: "65534:65534", IdleTimeout: 5 * time.Minute}
@@ -88,7 +89,7 @@ func TestDefaults(t *testing.T) {
 		Name: "sallyport", URL: "https://api.runpod.io", GPUCount: 1, VCPUs: 2, Disk: 20, MinWorkers: 1, MaxWorkers: 3,
 		Idle: 5 * time.Minute, Timeout: 10 * time.Minute, QueueDelay: 4 * time.Second, FlashBoot: "flashboot", Wait: 15 * time.Minute,
 	}
-	want.Output.Mode = "compact"
+	want.Output.Mode, want.Output.Structured = "compact", "auto"
 	want.Carbon = settings.Carbon{Enabled: true, Method: "sallyport", Intensity: -1, PUE: 1, MapsURL: "https://api.electricitymaps.com", Dashboard: "auto", Keep: 9600 * time.Hour}
 	want.Log = settings.Log{Level: slog.LevelWarn, Format: "auto"}
 	compare(t, *s, want)
@@ -150,8 +151,8 @@ policy:
   require: {memory: hard, processes: hard, disk: soft, openFiles: absent, cpu: soft}
   servers: [git*, "a,b"]
   requests: [npx -y @x/server-* ..., "https://*.example.com/mcp"]
-  elsewhere: {minIsolation: kernel, memory: hard, processes: absent}
-backends: [kaggle, runpod]
+  batchServices: {minIsolation: kernel, memory: hard, processes: absent}
+batch: {services: [kaggle, runpod]}
 runs: {timeout: 5m, maxTimeout: 1h, queue: 10m, keep: 24h, maxDisk: 3g}
 kaggle: {url: "http://127.0.0.1:7777/api", accelerator: gpu, internet: true, keep: true, maxOutput: 2m, codecarbon: true}
 sessions:
@@ -160,7 +161,7 @@ sessions:
   preload: [numpy, os.path]
   idle: 1h
   keep: 48h
-  maxAwake: 3
+  maxRunning: 3
   pool: auto
   maxDisk: 1g
   maxNamed: 4
@@ -197,8 +198,10 @@ servers:
 catalog: {refresh: manual, maxAge: 1h}
 memories: {enabled: true, maxValue: 1m, maxKeys: 5, maxTotal: 2m}
 savedTools: {enabled: true, maxTools: 6, versions: 7}
+answer: {within: 20s, characters: 2000}
 output:
   mode: TOON
+  structured: never
   usage: true
 carbon:
   enabled: true
@@ -243,11 +246,12 @@ func TestWholeFile(t *testing.T) {
 	want.Policy.Require.OpenFiles, want.Policy.Require.CPU = "absent", "soft"
 	want.Policy.Servers = []string{"git*", "a,b"}
 	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "kernel", "hard", "absent"
-	want.Backends = []string{"kaggle", "runpod"}
+	want.BatchServices = []string{"kaggle", "runpod"}
+	want.Answer = settings.Answer{Within: 20 * time.Second, Characters: 2000}
 	want.Runs = settings.Runs{Timeout: 5 * time.Minute, MaxTimeout: time.Hour, Queue: 10 * time.Minute, Keep: 24 * time.Hour, MaxDisk: 3 << 30}
 	want.Kaggle = settings.Kaggle{URL: "http://127.0.0.1:7777/api", Accelerator: "gpu", Internet: true, Keep: true, MaxOutput: 2 << 20, CodeCarbon: true}
 	want.Policy.Requests = []string{"npx -y @x/server-* ...", "https://*.example.com/mcp"}
-	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxAwake: 3, MaxDisk: 1 << 30, MaxNamed: 4, Pack: true, Logs: 32 << 20, Pool: settings.PoolAuto}
+	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxRunning: 3, MaxDisk: 1 << 30, MaxNamed: 4, Pack: true, Logs: 32 << 20, Pool: settings.PoolAuto}
 	want.Images = settings.Images{Pull: "always", PlainHTTP: []string{"registry.example.com"}, MaxSize: 1 << 30}
 	want.Container = settings.Container{User: "1000:1000", Runtime: "runsc", UserNamespace: "auto", StartMachine: true, IdleTimeout: 10 * time.Minute}
 	want.Servers = settings.Servers{
@@ -269,7 +273,7 @@ func TestWholeFile(t *testing.T) {
 		Idle: time.Minute, Timeout: 2 * time.Minute, QueueDelay: time.Second, FlashBoot: "off", Registry: "reg1", DataCenters: []string{"EU-RO-1"}, Wait: 3 * time.Minute,
 	}
 	want.Tools.RunPod = true
-	want.Output = settings.Output{Mode: "toon", Usage: true}
+	want.Output = settings.Output{Mode: "toon", Structured: "never", Usage: true}
 	want.Carbon = settings.Carbon{
 		Enabled: true, Method: "codecarbon", Location: "USA/california", DetectLocation: true, Kaggle: "gcp/us-central1", RunPod: "FRA",
 		Intensity: 42.5, PUE: 1.2, Zone: "US-CAL-CISO", MapsURL: "http://127.0.0.1:1", CSV: filepath.Join(dir, "emissions.csv"), Dashboard: "on", Keep: 48 * time.Hour,

@@ -4,33 +4,34 @@ import (
 	"strings"
 )
 
-// A rival is how near a name comes to a wanted one; less is nearer.
+// A rival is a candidate with its distance from the wanted name.
 type rival struct {
 	name  string
 	score float64
 }
 
-// Nearest is the candidate that comes nearest to a wanted name, and whether it
-// is near enough to be what was meant. Names may have parts between separators.
+// Nearest returns the candidate nearest to a wanted name, and reports whether
+// it is near enough to be what was meant. Names may have parts between
+// separators.
 func Nearest(wanted string, candidates []string, separator string) (string, bool) {
 	return nearest(wanted, candidates, separator)
 }
 
-// nearest is the candidate that comes nearest, and whether it is near enough
-// to be what was meant. Names have parts between separators; a wanted name
-// that is another's last part ("memory", "limits.memory") comes near.
+// nearest returns the nearest candidate, and reports whether it is near enough
+// to be what was meant. Names have parts between separators. A wanted name that
+// is the last part of another ("memory", "limits.memory") is near it.
 func nearest(wanted string, candidates []string, separator string) (string, bool) {
 	best := rival{score: 1e9}
 	w := strings.ToLower(cut(wanted, 64))
 	for _, name := range candidates {
 		n := strings.ToLower(name)
 		score := float64(distance(w, n))
-		// Last parts alone, when the first ones are missing or differ.
+		// Compare the last parts alone, in case the first ones are missing or differ.
 		wLast, nLast := lastPart(w, separator), lastPart(n, separator)
 		if len(wLast) > 2 {
 			s := 0.3 + float64(distance(wLast, nLast)) + float64(len(n)-len(nLast))/100
 			if firstPart(w, separator) != firstPart(n, separator) {
-				s += 0.3 // another section
+				s += 0.3 // a different section
 			}
 			score = min(score, s)
 		}
@@ -55,7 +56,8 @@ func firstPart(name, separator string) string {
 
 func cut(s string, n int) string { return s[:min(n, len(s))] }
 
-// distance is Levenshtein's, over bytes, with neighbours swapped as one step.
+// distance returns the Levenshtein distance in bytes. Swapping two neighbours
+// counts as one step.
 func distance(a, b string) int {
 	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

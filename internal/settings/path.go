@@ -8,15 +8,16 @@ import (
 	"strings"
 )
 
-// absolute is a path as a person writes it: ~ is the home directory, and a
-// relative one starts where its setting was written.
+// absolute makes an absolute path of one that a person wrote: ~ is the home
+// directory, and a relative path starts at the place where the setting was
+// written.
 func (at place) absolute(path string) (string, error) {
 	if err := isPrintable(path); err != nil {
 		return "", err
 	}
 	if rest, ok := strings.CutPrefix(path, "~"); ok && (rest == "" || os.IsPathSeparator(rest[0])) {
 		if at.home == "" {
-			return "", errors.New("~ has no meaning here: there is no home directory")
+			return "", errors.New("~ cannot be used: there is no home directory")
 		}
 		return filepath.Join(at.home, rest), nil
 	}
@@ -26,8 +27,7 @@ func (at place) absolute(path string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
-// existing is the absolute path of a file that is there: whoever names one
-// wants it read.
+// existing returns the absolute path of an existing file.
 func (at place) existing(path string) (string, error) {
 	path, err := at.absolute(path)
 	if err != nil {
@@ -61,7 +61,7 @@ func file(field *string) *scalar[string] {
 	return path(field, func(s string, at place) (string, error) { return at.existing(s) }, "path of a file")
 }
 
-// program is a name to look up, or an absolute path: a relative one would
+// program reads a name to look up, or an absolute path. A relative path would
 // depend on where a client happens to start us.
 func program(field *string) *scalar[string] {
 	return path(field, func(s string, at place) (string, error) {

@@ -8,28 +8,29 @@ import (
 	"strings"
 )
 
-// An Entry is one setting as it is in force.
+// An Entry describes one setting in force.
 type Entry struct {
 	Key string `json:"key"`
-	// Value is a text, a number, true or false, or a list of texts. An empty
-	// text or list: nothing is set.
+	// Value is a string, a number, a boolean or a list of strings. An empty string
+	// or list means that nothing is set.
 	Value     any      `json:"value"`
 	Origin    Origin   `json:"origin"`
-	Variables []string `json:"variables"` // that set it, the one that wins last
-	text      string   // Value as a configuration file has it
+	Variables []string `json:"variables"` // all variables that set it; the last one wins
+	text      string   // Value as a configuration file would have it
 }
 
-// File says which configuration file was looked for, and whether it was there.
+// File returns which configuration file was looked for, and whether it was
+// read.
 func (s *Settings) File() File { return s.file }
 
-// Origin says where the value of a setting came from. The key must exist.
+// Origin returns where the value of a setting came from. The key must exist.
 func (s *Settings) Origin(key string) Origin {
 	i := slices.IndexFunc(s.entries, func(e *setting) bool { return e.key == key })
 	return s.entries[i].origin
 }
 
-// Entries lists all settings in the order of the documentation. Secrets are not
-// shown.
+// Entries lists all settings in the order of the documentation. It does not
+// show secrets.
 func (s *Settings) Entries() []Entry {
 	out := make([]Entry, 0, len(s.entries))
 	for _, e := range s.entries {
@@ -40,12 +41,12 @@ func (s *Settings) Entries() []Entry {
 	return out
 }
 
-// YAML prints the settings in force as a configuration file that would give
-// the same, with a comment that says where each came from.
+// YAML formats the settings in force as a configuration file that would give
+// the same result, with a comment on where each came from.
 func (s *Settings) YAML() string {
 	type row struct{ text, comment string }
 	var rows []row
-	var open []string // sections that the last key stands in
+	var open []string // sections that the last key is in
 	for _, e := range s.Entries() {
 		parts := strings.Split(e.Key, ".")
 		sections, name := parts[:len(parts)-1], parts[len(parts)-1]
@@ -80,7 +81,8 @@ func (s *Settings) YAML() string {
 	return b.String()
 }
 
-// fileText is a value as a configuration file has it; empty: nothing is set.
+// fileText formats a value as in a configuration file. It is empty if nothing
+// is set.
 func fileText(v value) string {
 	switch d := v.data().(type) {
 	case []string:
@@ -91,11 +93,11 @@ func fileText(v value) string {
 		return "[" + strings.Join(parts, ", ") + "]"
 	case string:
 		if d == shown && v.kind() == "secret" {
-			return "" // a comment: the file would not give the same
+			return "" // a comment: the file would not give the same value
 		}
 		switch v.kind() {
 		case "size", "duration", "word", "number", "whole number":
-			return d // of our own making, and never special in YAML
+			return d // our own output, never special in YAML
 		}
 		if d == "" {
 			return ""
@@ -106,10 +108,10 @@ func fileText(v value) string {
 	}
 }
 
-// plain matches texts that are the same without quotes.
+// plain matches strings that mean the same without quotes.
 var plain = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./-]*$`)
 
-// special are words that some version of YAML reads as something else.
+// special lists words that some version of YAML reads as something else.
 var special = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"}
 
 func quoteYAML(s string) string {
@@ -120,12 +122,12 @@ func quoteYAML(s string) string {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(s); err != nil {
-		return `""` // cannot happen: a text
+		return `""` // cannot happen with a string
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// oneLine keeps a comment in its line.
+// oneLine keeps a comment on its line.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// RunPod is about the engine `runpod`.
+// RunPod configures the batch service `runpod`.
 type RunPod struct {
 	Key                 string // the key, or where to read it: file:/PATH, keyring:NAME
 	Endpoint            string
@@ -16,7 +16,7 @@ type RunPod struct {
 	MaxExecutionTime    time.Duration
 }
 
-// Tools are tools that agents are offered besides run_python.
+// Tools configures tools that agents get in addition to run_python.
 type Tools struct {
 	RunPod bool
 }
@@ -30,20 +30,20 @@ func declareRunPod(r *RunPod, t *Tools) []*setting {
 			help: "API key of your RunPod account. It is never shown, and only sent to `runpod.url`."},
 		{key: "runpod.endpoint", value: matching(&r.Endpoint, runpodEndpoint.MatchString, "an endpoint's ID, such as 4m7x2k9q"),
 			legacy: "RUNPOD_ENDPOINT_ID", defaults: "none",
-			help: "The serverless endpoint that runs code; `sallyport deploy runpod` makes one."},
+			help: "The serverless endpoint that runs code; `sallyport deploy runpod` creates one."},
 		{key: "runpod.url", value: matching(&r.URL, isServiceURL, "an https address, or an http address of this machine"), initial: "https://api.runpod.ai/v2",
-			help: "Where RunPod's job API is, without the endpoint."},
+			help: "Address of RunPod's job API, without the endpoint."},
 		{key: "runpod.acceptUnknownWorker", value: boolean(&r.AcceptUnknownWorker), initial: "false",
-			help: "Also send code to an endpoint whose worker does not say how it isolates code and which limits it enforces. `policy.elsewhere` is then not checked."},
+			help: "Also send code to an endpoint whose worker does not report how it isolates code and which limits it enforces. `policy.batchServices` is then not checked."},
 		{key: "runpod.maxExecutionTime", value: duration(&r.MaxExecutionTime, time.Second, 7*24*time.Hour),
 			legacy: "MAX_EXECUTION_TIME", initial: "30s",
-			help: "How long the code of one call of `execute_python_code` may run; waiting for a worker is not counted."},
+			help: "How long the code of one `execute_python_code` call may run; waiting for a worker is not counted."},
 		{key: "tools.runpod", value: boolean(&t.RunPod), initial: "false",
-			help: "Offer agents the tools of the first RunPod server, `execute_python_code` and `check_runpod_status`, besides `run_python`. `backends` has to name `runpod`, too."},
+			help: "Offer agents the tools of the first RunPod server, `execute_python_code` and `check_runpod_status`, in addition to `run_python`. `batch.services` must name `runpod`, too."},
 	}
 }
 
-// isServiceURL: a key can be sent there.
+// isServiceURL reports whether a key may be sent to this URL.
 func isServiceURL(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {

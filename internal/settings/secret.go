@@ -5,16 +5,17 @@ import (
 	"strings"
 )
 
-// shown stands for a secret wherever values are printed.
+// shown replaces a secret wherever values are printed.
 const shown = "(not shown)"
 
-// secretValue is a text that nobody is shown: neither in a listing nor in an
-// error. It is the secret itself, or says where to read it.
+// secretValue is a string that is never shown, neither in a listing nor in an
+// error. It is the secret itself, or a reference to where it is.
 type secretValue struct{ field *string }
 
 func secret(field *string) *secretValue { return &secretValue{field} }
 
-// isReference: the text is no secret, but where one is.
+// isReference reports whether a value names the place of a secret, instead of
+// being one.
 func isReference(text string) bool {
 	return strings.HasPrefix(text, "file:/") || strings.HasPrefix(text, "keyring:")
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/settings"
 )
 
 // TestSecretsAreNotShown: not in what is in force, and not in an error.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The engines that can be asked for.
+// The engines that users can choose.
 const (
 	EngineAuto   = "auto"
 	EngineGVisor = "gvisor"
@@ -19,7 +19,8 @@ const (
 	OutputTOON    = "toon"
 )
 
-// Whether fresh sandboxes are restored from a snapshot.
+// The values of sessions.snapshots: whether fresh sandboxes are restored from a
+// snapshot.
 const (
 	SnapshotsAuto = "auto"
 	SnapshotsOff  = "off"
@@ -28,35 +29,36 @@ const (
 // PoolAuto keeps a sandbox ready while sessions are being opened.
 const PoolAuto = -1
 
-// Settings are all settings, in the types that the program uses. [Load] makes
-// them; they are not modified afterwards.
+// Settings holds all settings, in the types that the program uses. [Load]
+// creates it; it is not modified afterwards.
 type Settings struct {
 	Engine   string
 	Image    string // empty: none
 	Python   string // a name to look up, or an absolute path
 	StateDir string // empty: there is no place for one
 
-	Timeouts  Timeouts
-	Limits    Limits
-	Policy    Policy
-	Backends  []string // of BatchEngines
-	Runs      Runs
-	Worker    Worker
-	Deploy    Deploy
-	Kaggle    Kaggle
-	Sessions  Sessions
-	RunPod    RunPod
-	Tools     Tools
-	Container Container
-	Servers   Servers
-	Catalog   Catalog
-	Images    Images
-	Memory    Memory
-	Saved     SavedTools
-	Output    Output
-	Carbon    Carbon
-	Log       Log
-	Debug     Debug
+	Timeouts      Timeouts
+	Limits        Limits
+	Policy        Policy
+	BatchServices []string // some of BatchServices()
+	Runs          Runs
+	Worker        Worker
+	Deploy        Deploy
+	Kaggle        Kaggle
+	Sessions      Sessions
+	RunPod        RunPod
+	Tools         Tools
+	Container     Container
+	Servers       Servers
+	Catalog       Catalog
+	Images        Images
+	Memory        Memory
+	Saved         SavedTools
+	Answer        Answer
+	Output        Output
+	Carbon        Carbon
+	Log           Log
+	Debug         Debug
 
 	file    File
 	entries []*setting
@@ -71,9 +73,9 @@ type Timeouts struct {
 	Start    time.Duration
 }
 
-// Limits bound a sandbox.
+// Limits bounds a sandbox.
 type Limits struct {
-	Memory    int64 // bytes, as all sizes
+	Memory    int64 // in bytes, like all sizes
 	Processes int
 	CPUs      float64 // 0: unlimited
 	Workspace int64
@@ -82,34 +84,34 @@ type Limits struct {
 	Output    int64
 }
 
-// Policy is what an engine must offer, and the servers that code may use.
+// Policy is what an engine must offer, and which servers code may use.
 type Policy struct {
-	MinIsolation string // as sandbox.Isolation prints itself
-	// Require has words as sandbox.Enforcement prints itself.
+	MinIsolation string // as sandbox.Isolation formats itself
+	// Require has the words of sandbox.Enforcement.
 	Require struct{ Memory, Processes, CPU, Disk, OpenFiles string }
-	// Remote is about places that code is sent to.
+	// Remote is the policy for machines that code is sent to.
 	Remote  struct{ MinIsolation, Memory, Processes string }
 	Servers []string
-	// Requests are patterns of servers that code may add by itself.
+	// Requests are patterns for servers that code may add by itself.
 	Requests []string
 }
 
-// Sessions is about what lives between executions.
+// Sessions configures what lives between executions.
 type Sessions struct {
 	BackgroundCPU float64       // cores; negative: unlimited
 	Snapshots     string        // SnapshotsAuto or SnapshotsOff
 	Preload       []string      // modules
 	Idle          time.Duration // 0: never
-	Keep          time.Duration // 0: for ever
-	MaxAwake      int
-	Pool          int // PoolAuto, or how many
+	Keep          time.Duration // 0: forever
+	MaxRunning    int
+	Pool          int // a number, or PoolAuto
 	MaxDisk       int64
 	MaxNamed      int
 	Pack          bool
-	Logs          int64 // bytes of each; 0: off
+	Logs          int64 // bytes for each session; 0: off
 }
 
-// Container is for engines that run containers.
+// Container configures the engines that run containers.
 type Container struct {
 	User          string        // uid, or uid:gid
 	Runtime       string        // an OCI runtime; empty: the engine's choice
@@ -118,17 +120,17 @@ type Container struct {
 	IdleTimeout   time.Duration // 0: never
 }
 
-// Servers is about MCP servers that code can use.
+// Servers configures the MCP servers that code can use.
 type Servers struct {
-	Config         []string // absolute paths where the program's place is known
+	Config         []string // absolute paths if the working directory is known
 	FallbackConfig string
-	Sources        []string // of ServerSources, or "*"
+	Sources        []string // some of ServerSources, or "*"
 	AllowSelf      bool
 	Inherit        []string
 	StartTimeout   time.Duration
 	CallTimeout    time.Duration // negative: unlimited
 	IdleStop       time.Duration // 0: never
-	Connections    []string      // of NAME=N
+	Connections    []string      // each NAME=N
 	PlainHTTP      []string      // patterns of hosts
 	StopGrace      time.Duration
 	MaxMessage     int64
@@ -136,33 +138,34 @@ type Servers struct {
 	ChangedTools   string // ChangedNote or ChangedRefuse
 }
 
-// What becomes of a tool that is not as it was when it was first seen.
+// The values of servers.changedTools: what happens to a tool that differs from
+// when it was first seen.
 const (
 	ChangedNote   = "note"
 	ChangedRefuse = "refuse"
 )
 
-// Catalog is what is known of the servers' tools without running them.
+// Catalog configures what is known about servers' tools while they do not run.
 type Catalog struct {
 	Refresh string // auto, manual or off
 	MaxAge  time.Duration
 }
 
-// When images are pulled.
+// The values of images.pull: when images are pulled.
 const (
 	PullMissing = "missing"
 	PullAlways  = "always"
 	PullNever   = "never"
 )
 
-// Images is about OCI images for the embedded gVisor.
+// Images configures OCI images.
 type Images struct {
 	Pull      string
 	PlainHTTP []string // patterns of hosts
 	MaxSize   int64
 }
 
-// Memory is what code keeps under keys for later sessions.
+// Memory configures the values that code keeps under keys for later sessions.
 type Memory struct {
 	Enabled  bool
 	MaxValue int64
@@ -170,20 +173,27 @@ type Memory struct {
 	MaxTotal int64
 }
 
-// SavedTools are functions that code saves for later sessions.
+// SavedTools configures the functions that code saves for later sessions.
 type SavedTools struct {
 	Enabled  bool
 	MaxTools int
 	Versions int
 }
 
-// Output is the form of results.
-type Output struct {
-	Mode  string
-	Usage bool // tell what each call used
+// Answer configures when calls are answered, and with how much.
+type Answer struct {
+	Within     time.Duration // 0: when the code has ended
+	Characters int           // of output; 0: no limit
 }
 
-// Log is about log lines.
+// Output configures the format of results.
+type Output struct {
+	Mode       string
+	Structured string
+	Usage      bool // report what each call used
+}
+
+// Log configures log lines.
 type Log struct {
 	Level  slog.Level
 	Format string

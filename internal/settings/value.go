@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// form is how a value was written in a file: types are not mixed up there.
+// form is how a value is written in a file. Types are not converted there.
 type form int
 
 const (
@@ -29,22 +29,22 @@ func (f form) String() string {
 	case asList:
 		return "a list"
 	}
-	return "a text"
+	return "a string"
 }
 
-// place is what relative paths and ~ start from.
+// place is where relative paths and ~ start.
 type place struct{ dir, home string }
 
-// A value reads and prints the field of one setting.
+// A value reads and formats the field of one setting.
 type value interface {
-	// set reads a text, which is not empty, and fills the field. Its errors
-	// say what is wrong and what is right, without the setting's name.
+	// set parses a string, which is not empty, and fills the field. Its errors say
+	// what is wrong and what is right, without the setting's name.
 	set(text string, at place) error
-	// text is what set reads; empty where nothing is set.
+	// text formats the value as set parses it. It is empty if nothing is set.
 	text() string
-	// data is the same for JSON.
+	// data returns the value for JSON.
 	data() any
-	// takes are the forms that a file may use.
+	// takes returns the forms that a file may use.
 	takes() form
 	// kind and bounds are for people: "duration", "1s to 24h".
 	kind() string
@@ -56,19 +56,19 @@ type lister interface {
 	setList(parts []string, at place) error
 }
 
-// scalar is a value of one part, made of functions.
+// scalar is a value with one part, built from functions.
 type scalar[T any] struct {
 	field      *T
 	read       func(string, place) (T, error)
 	print      func(T) string
-	asJSON     func(T) any // nil: what print says
+	asJSON     func(T) any // nil: use print
 	forms      form
 	name, span string
-	word       string // stands for wordValue
+	word       string // another way to write wordValue
 	wordValue  T
 }
 
-// or adds a word that stands for a value out of range.
+// or adds a word for a value out of range.
 func (v *scalar[T]) or(word string, meaning T) *scalar[T] {
 	v.word, v.wordValue = word, meaning
 	v.forms |= asText
@@ -114,7 +114,7 @@ func (v *scalar[T]) bounds() string {
 	return v.span
 }
 
-// between is a reader that refuses what is out of range.
+// between returns a parser that refuses values out of range.
 func between[T int | int64 | float64](parse func(string) (T, error), low, high T, print func(T) string) func(string, place) (T, error) {
 	return func(text string, _ place) (T, error) {
 		got, err := parse(text)
@@ -137,7 +137,7 @@ func size(field *int64, low, high int64) *scalar[int64] {
 
 func integer(field *int, low, high int) *scalar[int] {
 	parse := func(text string) (int, error) {
-		// A sign is read, so that -1 is out of range and not no number.
+		// Accept a sign, so that -1 is out of range and not "not a number".
 		if !isPlainNumber(strings.TrimPrefix(text, "-")) || strings.Contains(text, ".") || len(text) > 9 {
 			return 0, errors.New("not a whole number")
 		}
@@ -175,7 +175,7 @@ func boolean(field *bool) *scalar[bool] {
 			case "0", "false", "no", "off":
 				return false, nil
 			}
-			return false, errors.New("neither true nor false (1 and 0, yes and no are right, too)")
+			return false, errors.New("neither true nor false (1 and 0, yes and no work, too)")
 		},
 		print: strconv.FormatBool, asJSON: func(b bool) any { return b },
 		forms: asTruth, name: "true or false",
@@ -197,7 +197,7 @@ func choice(field *string, words ...string) *scalar[string] {
 	}
 }
 
-// level takes the names of slog and those of Python's logging, which the
+// level accepts the names of slog and those of Python's logging, which the
 // first bridge used.
 func level(field *slog.Level) *scalar[slog.Level] {
 	names := map[string]slog.Level{
@@ -228,7 +228,7 @@ func matching(field *string, ok func(string) bool, what string) *scalar[string] 
 			return text, nil
 		},
 		print: func(s string) string { return s },
-		forms: asText | asNumber, name: "text", span: what,
+		forms: asText | asNumber, name: "string", span: what,
 	}
 }
 
@@ -239,12 +239,12 @@ func text(field *string) *scalar[string] {
 			return text, isPrintable(text)
 		},
 		print: func(s string) string { return s },
-		forms: asText, name: "text",
+		forms: asText, name: "string",
 	}
 }
 
-// ParseSize reads a number of bytes: "512m" is 512 MiB, as container engines
-// read it; "512mb" and "512MiB" are the same, and no unit means bytes.
+// ParseSize reads a number of bytes: "512m" is 512 MiB, as in container
+// engines. "512mb" and "512MiB" mean the same, and no unit means bytes.
 func ParseSize(text string) (int64, error) {
 	wrong := errors.New("not a size such as 512m or 2g")
 	digits := strings.TrimRight(text, "bBiIkKmMgGtT")
@@ -268,12 +268,12 @@ func ParseSize(text string) (int64, error) {
 		return 0, errors.New("not a whole number of bytes")
 	}
 	if f >= 1<<62 {
-		return 1 << 62, nil // out of every range
+		return 1 << 62, nil // greater than any limit
 	}
 	return int64(f), nil
 }
 
-// FormatSize is the shortest text that ParseSize reads as n.
+// FormatSize returns the shortest string that ParseSize reads as n.
 func FormatSize(n int64) string {
 	for i, unit := range []string{"t", "g", "m", "k"} {
 		if shift := 40 - 10*i; n != 0 && n%(1<<shift) == 0 {
@@ -283,8 +283,8 @@ func FormatSize(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// isPlainNumber: digits, and perhaps a point and digits; no leading zero, of
-// which YAML's versions think differently.
+// isPlainNumber reports whether text is digits, possibly with a point and more
+// digits. It accepts no leading zero, which YAML's versions read differently.
 func isPlainNumber(text string) bool {
 	whole, fraction, point := strings.Cut(text, ".")
 	return isDigits(whole) && (whole == "0" || whole[0] != '0') && (!point || isDigits(fraction)) && len(text) <= 32
@@ -308,7 +308,7 @@ func isPrintable(text string) error {
 	return nil
 }
 
-// isUser: a uid, or uid:gid.
+// isUser reports whether text is a uid, or uid:gid.
 func isUser(text string) bool {
 	uid, gid, both := strings.Cut(text, ":")
 	ok := func(s string) bool {
@@ -318,7 +318,8 @@ func isUser(text string) bool {
 	return ok(uid) && (!both || ok(gid))
 }
 
-// isRuntime: a name that an engine knows, or an absolute path.
+// isRuntime reports whether text is a name that an engine may know, or an
+// absolute path.
 func isRuntime(text string) bool {
 	if strings.HasPrefix(text, "-") || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return false

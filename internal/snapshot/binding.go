@@ -6,21 +6,21 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
-// Binding says what a snapshot depends on, without finding out whether it is in
-// order. What nobody can restore depends on nothing. The error is ErrNone where
+// Binding returns the binding of a snapshot, without checking the snapshot. It
+// is empty for a snapshot that cannot be restored. The error is ErrNone if
 // there is no snapshot of that name.
 func (s *Store) Binding(name string) (string, error) {
 	if !validName.MatchString(name) {
 		return "", nil
 	}
-	data, err := state.At(filepath.Join(s.path, name)).Read(manifestName, maxManifest)
+	data, err := store.At(filepath.Join(s.path, name)).Read(manifestName, maxManifest)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", ErrNone
-	case errors.Is(err, state.ErrTooLarge):
+	case errors.Is(err, store.ErrTooLarge):
 		return "", nil
 	case err != nil:
 		return "", err

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Free is how many bytes the store's disk has room for, as far as that can be
-// told.
+// Free returns the number of free bytes on the store's disk, if that is known.
 func (s *Store) Free() int64 {
 	for dir := s.path; ; dir = filepath.Dir(dir) {
 		var st unix.Statfs_t

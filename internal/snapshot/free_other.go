@@ -4,6 +4,5 @@ package snapshot
 
 import "math"
 
-// Free is how many bytes the store's disk has room for, as far as that can be
-// told.
+// Free returns the number of free bytes on the store's disk, if that is known.
 func (s *Store) Free() int64 { return math.MaxInt64 }

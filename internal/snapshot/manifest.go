@@ -16,22 +16,22 @@ type manifest struct {
 	Files   []file          `json:"files"`
 }
 
-// sealed is a manifest as it lies on disk.
+// sealed is a manifest on disk.
 type sealed struct {
 	Version  int             `json:"version"`
 	Manifest json.RawMessage `json:"manifest"`
 	Seal     string          `json:"seal"` // HMAC-SHA-256 of Manifest
 }
 
-// file is one of a snapshot's, in chunks.
+// file describes a file of a snapshot, in chunks.
 type file struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
-	Stored []int  `json:"stored,omitempty"` // of each chunk, where they are packed
+	Stored []int  `json:"stored,omitempty"` // size of each chunk, if they are packed
 	Tags   []byte `json:"tags"`             // of each chunk, as it is stored
 }
 
-// sound says whether the numbers agree.
+// sound reports whether the numbers are consistent.
 func (f *file) sound() bool {
 	n := chunks(f.Size)
 	if f.Size < 0 || n > maxManifest || int64(len(f.Tags)) != n*tagSize {
@@ -55,7 +55,7 @@ func (f *file) pieces() int { return len(f.Tags) / tagSize }
 
 func (f *file) tag(chunk int) []byte { return f.Tags[chunk*tagSize:][:tagSize] }
 
-// plain is the length of a chunk, and stored what it takes on disk.
+// plain returns the length of a chunk, and stored its size on disk.
 func (f *file) plain(chunk int) int { return length(f.Size, int64(chunk)) }
 
 func (f *file) stored(chunk int) int {
@@ -65,7 +65,7 @@ func (f *file) stored(chunk int) int {
 	return f.Stored[chunk]
 }
 
-// room is what the file takes on disk.
+// room returns the size of the file on disk.
 func (f *file) room() int64 {
 	if f.Stored == nil {
 		return f.Size
@@ -81,8 +81,8 @@ func (f *file) changed() error {
 	return fmt.Errorf("%w: %s has other content than was written", ErrCorrupt, f.Name)
 }
 
-// describe packs a new file, if it is to be packed, and makes its entry. Index
-// is its place in the manifest.
+// describe packs a new file, if requested, and returns its entry. Index is its
+// position in the manifest.
 func describe(tags *tagger, index int, f *os.File, name string, form Form) (_ file, err error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -7,20 +7,20 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// A Form is how a snapshot's files lie on disk.
+// A Form is how a snapshot's files are stored on disk.
 type Form int
 
 // The forms.
 const (
 	Plain Form = iota
-	// Packed is compressed, chunk by chunk, where that saves an eighth or
-	// more. It takes a third to three quarters of the room, and is read at
-	// about the speed of memory.
+	// Packed is compressed, chunk by chunk, where that saves an eighth or more.
+	// It takes a third to three quarters of the space, and is read at about the
+	// speed of memory.
 	Packed
 )
 
-// pack compresses a file in its own place and returns the lengths of its
-// chunks. What is written never reaches what is still to be read.
+// pack compresses a file in place and returns the lengths of its chunks. Writes
+// never reach data that has not been read yet.
 func pack(f *os.File, size int64) (stored []int, err error) {
 	var w worker
 	room := make([]byte, s2.MaxEncodedLen(chunkSize))
@@ -43,10 +43,10 @@ func pack(f *os.File, size int64) (stored []int, err error) {
 	return stored, f.Truncate(to)
 }
 
-var errPacked = errors.New("not what was packed")
+var errPacked = errors.New("the packed data is damaged")
 
-// unpack returns a chunk as it was, which is stored itself where it has that
-// length already. The slice is the worker's.
+// unpack returns the original chunk, which is stored itself if it already has
+// that length. The slice belongs to the worker.
 func (w *worker) unpack(stored []byte, size int) ([]byte, error) {
 	if len(stored) == size {
 		return stored, nil

@@ -14,28 +14,28 @@ import (
 	"slices"
 	"strings"
 
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
-// A Snapshot is one whose manifest was found in order. Its owner closes it.
+// A Snapshot is an open snapshot with a valid manifest. The caller closes it.
 type Snapshot struct {
 	Note json.RawMessage
 	Size int64 // of its files on disk, in bytes
 
 	list   []file
-	stored []*os.File // as they lie on disk
-	plain  []*os.File // as they were written; the same ones where nothing is packed
+	stored []*os.File // as stored on disk
+	plain  []*os.File // as written; the same files if nothing is packed
 	tags   *tagger
 }
 
-// Open finds the snapshot of that name, and opens its files. What is in these is
-// not known to be right before Check. The errors are ErrNone, ErrForeign and
-// ErrCorrupt, or that it could not be read.
+// Open finds the snapshot of that name, and opens its files. Their content is
+// not verified before Check. The error is ErrNone, ErrForeign, ErrCorrupt or a
+// read error.
 func (s *Store) Open(name, binding string) (_ *Snapshot, err error) {
 	if !validName.MatchString(name) {
-		return nil, fmt.Errorf("%q is no name of a snapshot", name)
+		return nil, fmt.Errorf("%q is not a valid snapshot name", name)
 	}
-	dir := state.At(filepath.Join(s.path, name))
+	dir := store.At(filepath.Join(s.path, name))
 	data, err := dir.Read(manifestName, maxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(dir.Path("")); err == nil {
@@ -43,7 +43,7 @@ func (s *Store) Open(name, binding string) (_ *Snapshot, err error) {
 		}
 		return nil, ErrNone
 	}
-	if errors.Is(err, state.ErrTooLarge) {
+	if errors.Is(err, store.ErrTooLarge) {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Store) Open(name, binding string) (_ *Snapshot, err error) {
 	return out, nil
 }
 
-// unseal checks a manifest, except for what it says of its name and binding.
+// unseal checks a manifest, except for its name and binding.
 func unseal(key, data []byte) (*manifest, error) {
 	var on sealed
 	if err := json.Unmarshal(data, &on); err != nil {
@@ -97,7 +97,7 @@ func unseal(key, data []byte) (*manifest, error) {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if len(m.Files) > maxFiles || len(m.Salt) != saltSize {
-		return nil, fmt.Errorf("%w: its manifest is not one", ErrCorrupt)
+		return nil, fmt.Errorf("%w: its manifest is malformed", ErrCorrupt)
 	}
 	seen := map[string]bool{manifestName: true}
 	for _, f := range m.Files {
@@ -110,7 +110,7 @@ func unseal(key, data []byte) (*manifest, error) {
 }
 
 // open opens one file.
-func (p *Snapshot) open(dir state.Dir, f file) error {
+func (p *Snapshot) open(dir store.Dir, f file) error {
 	stored, err := dir.Open(f.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %s is missing", ErrCorrupt, f.Name)
@@ -138,14 +138,13 @@ func (p *Snapshot) open(dir state.Dir, f file) error {
 	return err
 }
 
-// Files are those that were saved, open, under the names that they had. They
-// are the snapshot's to close, and belong to it even when another one has taken
-// its name since.
+// Files returns the saved files by name, open. The snapshot closes them. They
+// remain valid even if another snapshot has taken its name since.
 func (p *Snapshot) Files() []*os.File { return p.plain }
 
-// Check reads everything and says whether it is what was saved; the error is
-// ErrCorrupt, or that it could not be read. It is called once. The content of
-// packed files is there when it has returned.
+// Check reads everything and verifies that it is what was saved. The error is
+// ErrCorrupt or a read error. It is called once. The content of packed files is
+// available after it returns.
 func (p *Snapshot) Check(ctx context.Context) error {
 	type piece struct {
 		file, chunk int
@@ -192,7 +191,7 @@ func (p *Snapshot) Close() {
 	}
 }
 
-// difference says which lines of a binding changed.
+// difference describes which lines of a binding changed.
 func difference(then, now string) string {
 	was, is := strings.Split(then, "\n"), strings.Split(now, "\n")
 	var changed []string

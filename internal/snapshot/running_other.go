@@ -2,5 +2,5 @@
 
 package snapshot
 
-// running says whether there is such a process, where that can be told.
+// running reports whether the process exists, where that is known.
 func running(int) bool { return false }

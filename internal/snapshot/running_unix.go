@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// running says whether there is such a process.
+// running reports whether the process exists.
 func running(pid int) bool {
 	err := unix.Kill(pid, 0)
 	return err == nil || errors.Is(err, unix.EPERM)

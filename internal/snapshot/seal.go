@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// chunkSize is what one tag vouches for. It divides work among processors
-	// and bounds the memory that reading takes.
+	// chunkSize is how much data one tag authenticates. It divides work among
+	// processors and bounds the memory that reading takes.
 	chunkSize = 1 << 20
 	saltSize  = 32
 	tagSize   = 16
@@ -35,7 +35,7 @@ func seal(key, manifest []byte) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// derive makes a key for one purpose of the store's.
+// derive returns the store's key for one purpose.
 func derive(key, salt []byte, purpose string, size int) []byte {
 	out, err := hkdf.Key(sha256.New, key, salt, purpose, size)
 	if err != nil {
@@ -44,12 +44,12 @@ func derive(key, salt []byte, purpose string, size int) []byte {
 	return out
 }
 
-// A tagger makes the tags of one snapshot's chunks: AES-256-GMAC, which
-// processors compute at the speed at which they read. Its key is the snapshot's
-// alone, because the salt is, and no two chunks have the same nonce: it is the
-// file's place in the manifest and the chunk's in the file. So a tag holds for
-// no other snapshot, file or place. How many chunks there are, and the tags
-// themselves, are in the manifest, under its seal.
+// A tagger computes the tags of one snapshot's chunks: AES-256-GMAC, which
+// processors compute as fast as they read. Its key is unique to the snapshot,
+// because the salt is, and no two chunks have the same nonce: it consists of
+// the file's position in the manifest and the chunk's position in the file. So
+// a tag is valid for no other snapshot, file or position. The number of chunks
+// and the tags themselves are in the manifest, protected by its seal.
 type tagger struct{ aead cipher.AEAD }
 
 func newTagger(key, salt []byte) (*tagger, error) {
@@ -68,14 +68,15 @@ func (t *tagger) tag(file, chunk int, data []byte) [tagSize]byte {
 	return [tagSize]byte(t.aead.Seal(nil, nonce[:], nil, data))
 }
 
-// chunks is how many a file of that size has.
+// chunks returns the number of chunks of a file of that size.
 func chunks(size int64) int64 { return (size + chunkSize - 1) / chunkSize }
 
-// length is that of a file's chunk.
+// length returns the length of a file's chunk.
 func length(size, chunk int64) int { return int(min(chunkSize, size-chunk*chunkSize)) }
 
-// each calls f for the numbers below n, on as many goroutines as help, each of
-// which has a worker to itself. The first error ends it; so does the end of ctx.
+// each calls f for the numbers below n, on as many goroutines as are useful,
+// each with a worker of its own. It stops at the first error, and when ctx is
+// done.
 func each(ctx context.Context, n int, f func(w *worker, i int) error) error {
 	var (
 		next   atomic.Int64
@@ -111,10 +112,10 @@ func each(ctx context.Context, n int, f func(w *worker, i int) error) error {
 	return nil
 }
 
-// A worker has room for a chunk as it is stored, and as it is.
+// A worker has buffers for a chunk as stored, and for the original.
 type worker struct{ stored, plain []byte }
 
-// read reads a stored chunk. The slice is the worker's.
+// read reads a stored chunk. The slice belongs to the worker.
 func (w *worker) read(f *os.File, offset int64, size int) ([]byte, error) {
 	if w.stored == nil {
 		w.stored = make([]byte, chunkSize)

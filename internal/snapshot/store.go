@@ -1,11 +1,11 @@
-// Package snapshot keeps snapshots of sandboxes on disk, so that what is
-// restored is what was saved: by this user's Sallyport, whole, and under the
-// conditions that the engine named.
+// Package snapshot keeps snapshots of sandboxes on disk. It restores only what
+// this user's Sallyport saved, complete, and under the conditions that the
+// engine named.
 //
-// A snapshot is a directory of the engine's files and a manifest, which is sealed
-// with a key of the store and vouches for every byte of them. It appears under
-// its name complete or not at all. Several processes may share a store;
-// who may write a name is for its users to settle.
+// A snapshot is a directory with the engine's files and a manifest, which is
+// sealed with a key of the store and authenticates every byte of them. It
+// appears under its name complete or not at all. Several processes may share a
+// store; its users must agree on who writes which name.
 package snapshot
 
 import (
@@ -26,17 +26,18 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"sallyport/internal/private"
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/private"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
 var (
-	// ErrNone: there is no snapshot of that name.
+	// ErrNone reports that no snapshot has the name.
 	ErrNone = errors.New("no snapshot")
-	// ErrForeign: it was taken by another program, user or key, or under
-	// other conditions. It is of no use here.
+	// ErrForeign reports that the snapshot was taken by another program or
+	// user, with another key, or under other conditions. It cannot be used
+	// here.
 	ErrForeign = errors.New("the snapshot does not fit")
-	// ErrCorrupt: it is not as it was written.
+	// ErrCorrupt reports that the snapshot has changed since it was written.
 	ErrCorrupt = errors.New("the snapshot is damaged")
 )
 
@@ -44,15 +45,15 @@ const (
 	manifestName = "manifest.json"
 	keyName      = "key"
 	temporary    = ".tmp-"
-	// abandoned is the age at which an unfinished snapshot is one that a
-	// crash left behind.
+	// abandoned is the age after which an unfinished snapshot is considered
+	// left by a crash.
 	abandoned   = time.Hour
 	maxManifest = 16 << 20
 	maxFiles    = 64
 	version     = 2
 )
 
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._%+~-]{0,199}$`)
 
 // A Store is a directory of snapshots. It is safe for concurrent use.
 type Store struct {
@@ -62,15 +63,17 @@ type Store struct {
 	key []byte
 }
 
-// At is the store in that directory, which is made with the first snapshot.
+// At returns the store in that directory, which is created with the first
+// snapshot.
 func At(path string) *Store { return &Store{path: path} }
 
-// Write has fill write a snapshot into an empty directory and keeps it under
-// the name, in the place of what was there. Binding is what a reader must give
-// too; note is for the reader, and must encode as JSON when fill has returned.
+// Write calls fill to write a snapshot into an empty directory and keeps it
+// under the name, replacing an earlier one. A reader must pass the same
+// binding. note is for the reader, and must be encodable as JSON when fill has
+// returned.
 func (s *Store) Write(name, binding string, form Form, note any, fill func(dir string) error) (err error) {
 	if !validName.MatchString(name) {
-		return fmt.Errorf("%q is no name of a snapshot", name)
+		return fmt.Errorf("%q is not a valid snapshot name", name)
 	}
 	key, err := s.secret(true)
 	if err != nil {
@@ -116,7 +119,7 @@ func (s *Store) Write(name, binding string, form Form, note any, fill func(dir s
 	return publish(root, unfinished, name)
 }
 
-// describeAll makes the entries of all files in a directory.
+// describeAll returns the entries of all files in a directory.
 func describeAll(dir string, key, salt []byte, form Form) ([]file, error) {
 	tags, err := newTagger(key, salt)
 	if err != nil {
@@ -127,7 +130,7 @@ func describeAll(dir string, key, salt []byte, form Form) ([]file, error) {
 		return nil, err
 	}
 	if len(entries) > maxFiles {
-		return nil, fmt.Errorf("%d files are more than a snapshot has", len(entries))
+		return nil, fmt.Errorf("%d files are too many for a snapshot", len(entries))
 	}
 	var list []file
 	for i, e := range entries {
@@ -166,11 +169,11 @@ func publish(root *os.Root, dir, name string) error {
 	return err
 }
 
-// Remove removes a snapshot; the error is ErrNone when there is none. A
-// sandbox that was restored from it does not mind.
+// Remove removes a snapshot; the error is ErrNone when there is none. Sandboxes
+// restored from it are not affected.
 func (s *Store) Remove(name string) error {
 	if !validName.MatchString(name) {
-		return fmt.Errorf("%q is no name of a snapshot", name)
+		return fmt.Errorf("%q is not a valid snapshot name", name)
 	}
 	root, err := private.Existing(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -184,7 +187,7 @@ func (s *Store) Remove(name string) error {
 }
 
 func remove(root *os.Root, name string) error {
-	// Out of sight at once, and whole until then.
+	// It disappears at once, and is complete until then.
 	away := ours() + rand.Text()
 	if err := root.Rename(name, away); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -195,7 +198,7 @@ func remove(root *os.Root, name string) error {
 	return root.RemoveAll(away)
 }
 
-// An Entry is a snapshot in a list, which need not be in order.
+// An Entry is a snapshot in a list. The snapshot may be invalid.
 type Entry struct {
 	Name string
 	Size int64 // on disk, in bytes
@@ -237,11 +240,12 @@ func (s *Store) List() ([]Entry, error) {
 	return list, nil
 }
 
-// writingLock is held while a snapshot is written that counts.
+// writingLock is held while a snapshot is written that counts towards a limit.
 const writingLock = ".writing.lock"
 
-// Lock waits until no other caller of Lock, in any process, has the store. Who
-// holds it and writes what there is room for keeps the store within a limit.
+// Lock waits until no other caller of Lock, in any process, holds the store.
+// Callers that check the size and write under the lock keep the store within a
+// limit.
 func (s *Store) Lock(ctx context.Context) (unlock func(), err error) {
 	if err := private.Check(s.path); err != nil {
 		return nil, err
@@ -253,8 +257,8 @@ func (s *Store) Lock(ctx context.Context) (unlock func(), err error) {
 	return func() { _ = lock.Unlock() }, nil
 }
 
-// Unfinished is what snapshots take that are being written or removed, in bytes.
-// Those of dead processes are removed: nobody will finish them.
+// Unfinished returns the size of the snapshots that are being written or
+// removed, in bytes. It removes those of dead processes.
 func (s *Store) Unfinished() (total int64, err error) {
 	root, err := private.Existing(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -281,7 +285,7 @@ func (s *Store) Unfinished() (total int64, err error) {
 	return total, err
 }
 
-// Size is what a snapshot takes on disk, in bytes; 0 when there is none.
+// Size returns the size of a snapshot on disk, in bytes; 0 if there is none.
 func (s *Store) Size(name string) (total int64) {
 	files, _ := os.ReadDir(filepath.Join(s.path, name))
 	for _, f := range files {
@@ -292,26 +296,28 @@ func (s *Store) Size(name string) (total int64) {
 	return total
 }
 
-// Touch makes a snapshot one of that time.
+// Touch sets the time of a snapshot.
 func (s *Store) Touch(name string, t time.Time) error {
 	if !validName.MatchString(name) {
-		return fmt.Errorf("%q is no name of a snapshot", name)
+		return fmt.Errorf("%q is not a valid snapshot name", name)
 	}
 	return os.Chtimes(filepath.Join(s.path, name), t, t)
 }
 
-// ours begins the names of what this process has not finished yet.
+// ours returns the prefix of the names of what this process has not finished
+// yet.
 func ours() string { return fmt.Sprintf("%s%d-", temporary, os.Getpid()) }
 
-// alive says whether the process that has not finished something may still do
-// so. Its age alone does not tell: clocks jump.
+// alive reports whether the process that left something unfinished may still
+// finish it. Its age alone is not enough, because clocks jump.
 func alive(name string) bool {
 	number, _, ok := strings.Cut(strings.TrimPrefix(name, temporary), "-")
 	pid, err := strconv.Atoi(number)
 	return ok && err == nil && pid > 0 && running(pid)
 }
 
-// secret is the store's key. It is made where there is none and create is set.
+// secret returns the store's key. If there is none and create is set, it is
+// created.
 func (s *Store) secret(create bool) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -327,19 +333,19 @@ func (s *Store) secret(create bool) ([]byte, error) {
 			return nil, err
 		}
 	}
-	key, err := state.At(s.path).Read(keyName, 1<<10)
+	key, err := store.At(s.path).Read(keyName, 1<<10)
 	if err != nil {
 		return nil, err
 	}
 	if len(key) != sha256.Size {
-		return nil, fmt.Errorf("%s: not a key; remove it, and the snapshots beside it are refused", path)
+		return nil, fmt.Errorf("%s: not a key; remove it (existing snapshots can then no longer be restored)", path)
 	}
 	s.key = key
 	return key, nil
 }
 
-// newKey makes a key file where there is none: whole, whoever else does the
-// same.
+// newKey creates the key file if there is none. It is complete even if other
+// processes do the same.
 func newKey(path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return nil

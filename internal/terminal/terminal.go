@@ -1,7 +1,7 @@
-// Package terminal keeps text of others from doing things to a terminal. What is
-// written to one is text and colours; everything else that a terminal would act
-// on, or a person would not see, is shown in escaped form. Files and pipes get
-// the bytes as they are.
+// Package terminal keeps untrusted output from controlling a terminal. Only
+// text and colours are written to it; everything else that a terminal would act
+// on, or that a person would not see, is escaped. Files and pipes get the bytes
+// unchanged.
 package terminal
 
 import (
@@ -14,7 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"sallyport/internal/hidden"
+	"github.com/sallyport/sallyport/internal/invisible"
 )
 
 // Is reports whether w is a terminal: a character device, which a console of
@@ -29,7 +29,7 @@ func Is(w any) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// Guard returns a Writer for a terminal, and anything else as it is.
+// Guard returns a Writer if w is a terminal, and otherwise w itself.
 func Guard(w io.Writer) io.Writer {
 	if _, guarded := w.(*Writer); guarded || !Is(w) {
 		return w
@@ -44,8 +44,8 @@ func Flush(w io.Writer) {
 	}
 }
 
-// Own writes control sequences of the program's own to a terminal. What is no
-// terminal gets them as text.
+// Own writes this program's own control sequences to a terminal. Other writers
+// get them unchanged.
 func Own(w io.Writer, s string) {
 	if t, ok := w.(*Writer); ok {
 		t.mu.Lock()
@@ -99,7 +99,8 @@ func (t *Writer) Flush() {
 	}
 }
 
-// plain says that there is nothing but ASCII that shows, lines and tabs.
+// plain reports whether p has only printable ASCII characters, newlines and
+// tabs.
 func plain(p []byte) bool {
 	for _, c := range p {
 		if c >= 0x7f || c < ' ' && c != '\n' && c != '\t' {
@@ -109,8 +110,8 @@ func plain(p []byte) bool {
 	return true
 }
 
-// pass writes data, but for an unfinished end, which is held unless it is the
-// last there is.
+// pass writes data except for an unfinished end, which is held unless this is
+// the last data.
 func (t *Writer) pass(data []byte, last bool) error {
 	var b strings.Builder
 	for len(data) > 0 {
@@ -149,7 +150,7 @@ func (t *Writer) show(b *strings.Builder, r rune, size int, first byte) {
 	switch {
 	case r == utf8.RuneError && size == 1, r < utf8.RuneSelf && unicode.IsControl(r) && r != '\n' && r != '\t':
 		fmt.Fprintf(b, `\x%02x`, first)
-	case hidden.Is(t.prev, r):
+	case invisible.Is(t.prev, r):
 		fmt.Fprintf(b, `\u{%x}`, r)
 	default:
 		b.WriteRune(r)

@@ -40,7 +40,7 @@ func BenchmarkUnmarshal(b *testing.B) {
 	b.SetBytes(int64(len(document)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Unmarshal(document, Options{}); err != nil {
+		if _, err := unmarshal(document, Options{}, strictly); err != nil {
 			b.Fatal(err)
 		}
 	}

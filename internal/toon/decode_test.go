@@ -70,14 +70,14 @@ func TestUnmarshalErrors(t *testing.T) {
 		{"a: \xed\xa0\x80", 1, "UTF-8"}, // a surrogate
 		{"# \xc3", 1, "UTF-8"},
 	} {
-		got, err := Unmarshal([]byte(test.document), Options{})
-		var e *Error
+		got, err := unmarshal([]byte(test.document), Options{}, strictly)
+		var e *lineError
 		if !errors.As(err, &e) {
-			t.Errorf("Unmarshal(%q) = %s, %v", test.document, got, err)
+			t.Errorf("unmarshal(%q) = %s, %v", test.document, got, err)
 			continue
 		}
-		if e.Line != test.line || !strings.Contains(e.Error(), test.message) {
-			t.Errorf("Unmarshal(%q): %v, want line %d and %q", test.document, e, test.line, test.message)
+		if e.line != test.line || !strings.Contains(e.Error(), test.message) {
+			t.Errorf("unmarshal(%q): %v, want line %d and %q", test.document, e, test.line, test.message)
 		}
 	}
 }
@@ -152,9 +152,9 @@ func TestUnmarshalAccepts(t *testing.T) {
 		{"__proto__: 1\ntoString: 2", `{"__proto__":1,"toString":2}`},
 		{" \n# c\n  # c\n\n", `{}`},
 	} {
-		got, err := Unmarshal([]byte(test.document), Options{})
+		got, err := unmarshal([]byte(test.document), Options{}, strictly)
 		if (err != nil) != (test.want == "") || string(got) != test.want {
-			t.Errorf("Unmarshal(%q) = %s, %v, want %s", test.document, got, err, test.want)
+			t.Errorf("unmarshal(%q) = %s, %v, want %s", test.document, got, err, test.want)
 		}
 	}
 }
@@ -183,16 +183,16 @@ func TestUnmarshalLenient(t *testing.T) {
 		{"a:\n  b", ""},
 		{"t[1]{a,b}:\n  1,2\n  x: 3,4", ""},
 	} {
-		got, err := Unmarshal([]byte(test.document), Options{Lenient: true})
+		got, err := unmarshal([]byte(test.document), Options{}, leniently)
 		if (err != nil) != (test.want == "") || string(got) != test.want {
-			t.Errorf("Unmarshal(%q) = %s, %v, want %s", test.document, got, err, test.want)
+			t.Errorf("unmarshal(%q) = %s, %v, want %s", test.document, got, err, test.want)
 		}
 	}
 }
 
 func TestUnmarshalKeepsNoReference(t *testing.T) {
 	data := []byte("a: bcd")
-	got, err := Unmarshal(data, Options{})
+	got, err := unmarshal(data, Options{}, strictly)
 	if err != nil {
 		t.Fatal(err)
 	}

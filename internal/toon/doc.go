@@ -1,5 +1,5 @@
-// Package toon encodes JSON values as TOON, Token-Oriented Object Notation, and
-// decodes TOON back to JSON.
+// Package toon encodes JSON values as TOON, Token-Oriented Object Notation. Its
+// tests have a decoder, which checks that the encoder loses nothing.
 //
 // toon-spec: 4.0 (https://github.com/toon-format/spec, of 2026-07-22). The
 // comments name that specification's sections.
@@ -22,42 +22,23 @@
 //
 // # What is preserved
 //
-// Unmarshal(Marshal(x)) equals x: strings by their code points, numbers by their
-// value, arrays by their order, objects by members and their order. Objects that
-// were encoded as rows are the one exception: they come back with the keys in
-// the order of the first row (§2).
+// A document decodes to what was encoded: strings by their code points, numbers
+// by their value, arrays by their order, objects by members and their order.
+// Objects that were encoded as rows are the one exception: they come back with
+// the keys in the order of the first row (§2).
 //
 // Numbers are decimals of any precision, never floats, so an integer beyond 2^53
-// survives. Both directions write them in the canonical form of §2; outside that
-// form's range (below 1e-6, from 1e21) an exponent is used, or plain digits for
-// an integer that they write in no more characters. A number whose exponent
-// exceeds a million in magnitude is an error, in JSON and in TOON.
-//
-// # What is rejected
-//
-// The decoder is strict (§14) unless Options.Lenient is set. These choices, which
-// the specification leaves open or to non-strict decoders, are ours:
-//
-//   - a malformed header is, when lenient, a member with a literal key, as the
-//     fixtures have it; "foo [2]: x" is one always (§5.2), while "foo-bar[2]: x"
-//     is an array although an encoder would have quoted the key (appendix B.2);
-//   - a field's name in a header may be any text without quotes, braces, colons
-//     and delimiters, unless it is quoted;
-//   - lenient decoding ignores declared lengths and blank lines, rounds
-//     indentation down and lets the last of two equal keys win, in the place of
-//     the first;
-//   - tabs in indentation, ill-formed UTF-8, rows of the wrong width, lines that
-//     belong to no scope and content behind the document's root are errors even
-//     then, because reading on would lose data in silence;
-//   - a byte order mark at the start of a document is dropped.
+// survives. They are written in the canonical form of §2; outside that form's
+// range (below 1e-6, from 1e21) an exponent is used, or plain digits for an
+// integer that they write in no more characters. A number whose exponent exceeds
+// a million in magnitude is an error.
 //
 // Lone surrogates cannot be expressed in TOON and make Marshal fail.
 //
 // # Limits
 //
-// Both directions bound nesting and size (Options.MaxDepth, Options.MaxBytes),
-// and the work grows with the size, so hostile input costs at most a multiple of
-// MaxBytes: the worst is a value of 32 bytes for each byte. A declared length is
-// compared, never trusted. Nothing is shared between calls: all functions are
-// safe for concurrent use.
+// Marshal bounds nesting and size (Options.MaxDepth, Options.MaxBytes), and the
+// work grows with the size, so hostile input costs at most a multiple of MaxBytes:
+// the worst is a value of 32 bytes for each byte. Marshal is safe for concurrent
+// use.
 package toon

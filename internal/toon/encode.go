@@ -6,11 +6,14 @@ import (
 	"strings"
 )
 
+// byteOrderMark may precede a document and is not part of it.
+const byteOrderMark = "\ufeff"
+
 // Marshal encodes v, without a newline at the end.
 //
 // A json.RawMessage is encoded as the JSON that it is, in the order of its
 // members. A map[string]any is encoded in the order of its sorted keys. In it, in
-// a []any and alone, a float that is no number becomes null. Any other value is
+// a []any and alone, a float that is NaN or infinite becomes null. Any other value is
 // encoded as encoding/json would have it. An empty object yields no output.
 //
 // Equal input gives equal output. The result is an error rather than a document

@@ -39,21 +39,21 @@ func TestMarshalNumbers(t *testing.T) {
 			t.Errorf("Marshal(%s) = %q, %v, want %q", in, got, err, want)
 			continue
 		}
-		back, err := Unmarshal(got, Options{})
+		back, err := unmarshal(got, Options{}, strictly)
 		if err != nil || string(back) != want {
-			t.Errorf("Unmarshal(%q) = %q, %v", got, back, err)
+			t.Errorf("unmarshal(%q) = %q, %v", got, back, err)
 		}
 		// The decoder accepts the other forms alike.
-		if back, err = Unmarshal([]byte(in), Options{}); err != nil || string(back) != want {
-			t.Errorf("Unmarshal(%q) = %q, %v, want %q", in, back, err, want)
+		if back, err = unmarshal([]byte(in), Options{}, strictly); err != nil || string(back) != want {
+			t.Errorf("unmarshal(%q) = %q, %v, want %q", in, back, err, want)
 		}
 	}
 	for _, in := range []string{"10e1000000", "1e-1000001", "1e99999999999999999999", "0." + strings.Repeat("0", 1000000) + "1"} {
 		if got, err := Marshal(json.RawMessage(in), Options{}); !errors.Is(err, errExponent) {
 			t.Errorf("Marshal(%.30s) = %q, %v", in, got, err)
 		}
-		if got, err := Unmarshal([]byte(in), Options{}); !errors.Is(err, errExponent) {
-			t.Errorf("Unmarshal(%.30s) = %q, %v", in, got, err)
+		if got, err := unmarshal([]byte(in), Options{}, strictly); !errors.Is(err, errExponent) {
+			t.Errorf("unmarshal(%.30s) = %q, %v", in, got, err)
 		}
 	}
 }
@@ -221,8 +221,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		if got, err := Marshal(nil, opt); err == nil {
 			t.Errorf("Marshal with %+v = %q", opt, got)
 		}
-		if got, err := Unmarshal(nil, opt); err == nil {
-			t.Errorf("Unmarshal with %+v = %q", opt, got)
+		if got, err := unmarshal(nil, opt, strictly); err == nil {
+			t.Errorf("unmarshal with %+v = %q", opt, got)
 		}
 	}
 }

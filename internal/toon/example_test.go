@@ -2,10 +2,9 @@ package toon_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
-	"sallyport/internal/toon"
+	"github.com/sallyport/sallyport/internal/toon"
 )
 
 func ExampleMarshal() {
@@ -28,18 +27,4 @@ func ExampleMarshal() {
 	// files[2]{path,bytes,by{name}}:
 	//   a.csv,120,Ada
 	//   "b,c.csv",9007199254740993,Bob
-}
-
-func ExampleUnmarshal() {
-	data, err := toon.Unmarshal([]byte("hosts[2:]{ip,up}:\n  alpha: 10.0.0.1,true\n  beta: 10.0.0.2,false"), toon.Options{})
-	fmt.Println(string(data), err)
-
-	_, err = toon.Unmarshal([]byte("tags[3]: a,b\n"), toon.Options{})
-	var malformed *toon.Error
-	if errors.As(err, &malformed) {
-		fmt.Println(malformed.Line, err)
-	}
-	// Output:
-	// {"hosts":{"alpha":{"ip":"10.0.0.1","up":true},"beta":{"ip":"10.0.0.2","up":false}}} <nil>
-	// 1 toon: line 1: the header declares 3, but there are 2
 }

@@ -60,7 +60,7 @@ type fixtureOptions struct {
 }
 
 func (o fixtureOptions) options(t *testing.T) Options {
-	opt := Options{IndentSize: o.IndentSize, Lenient: o.Strict != nil && !*o.Strict}
+	opt := Options{IndentSize: o.IndentSize}
 	switch len(o.Delimiter) {
 	case 0:
 	case 1:
@@ -155,18 +155,18 @@ func checkEncode(t *testing.T, f fixture) {
 
 func checkDecode(t *testing.T, f fixture) {
 	opt, input := f.Options.options(t), decodeString(t, f.Input)
-	got, err := Unmarshal([]byte(input), opt)
+	got, err := unmarshal([]byte(input), opt, f.Options.Strict == nil || *f.Options.Strict)
 	if f.ShouldError {
 		if err == nil {
-			t.Fatalf("Unmarshal(%q) = %s, want an error", input, got)
+			t.Fatalf("unmarshal(%q) = %s, want an error", input, got)
 		}
 		return
 	}
 	if err != nil {
-		t.Fatalf("Unmarshal(%q): %v", input, err)
+		t.Fatalf("unmarshal(%q): %v", input, err)
 	}
 	if want := canonicalJSON(t, f.Expected); string(got) != want {
-		t.Fatalf("Unmarshal(%q)\n got %s\nwant %s", input, got, want)
+		t.Fatalf("unmarshal(%q)\n got %s\nwant %s", input, got, want)
 	}
 	checkRoundTrip(t, got, opt)
 }

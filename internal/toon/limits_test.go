@@ -66,18 +66,17 @@ func TestMaxDepth(t *testing.T) {
 		"inline arrays": func(n int) string { return indented(n-2, "a:") + strings.Repeat("  ", n-2) + "b[1]: x" },
 	}
 	for name, make := range decode {
-		for _, lenient := range []bool{false, true} {
-			opt.Lenient = lenient
-			_, err := Unmarshal([]byte(make(20)), opt)
+		for _, strict := range []bool{strictly, leniently} {
+			_, err := unmarshal([]byte(make(20)), opt, strict)
 			if errors.Is(err, ErrTooDeep) {
 				t.Errorf("%s nested 20 times: %v", name, err)
 			}
-			if _, err := Unmarshal([]byte(make(21)), opt); !errors.Is(err, ErrTooDeep) {
-				t.Errorf("%s nested 21 times, lenient %v: %v", name, lenient, err)
+			if _, err := unmarshal([]byte(make(21)), opt, strict); !errors.Is(err, ErrTooDeep) {
+				t.Errorf("%s nested 21 times, strict %v: %v", name, strict, err)
 			}
 		}
 	}
-	if _, err := Unmarshal([]byte("a[1]{"+strings.Repeat("a{", 1<<20)+":"), Options{Lenient: true}); !errors.Is(err, ErrTooDeep) {
+	if _, err := unmarshal([]byte("a[1]{"+strings.Repeat("a{", 1<<20)+":"), Options{}, leniently); !errors.Is(err, ErrTooDeep) {
 		t.Errorf("a million braces: %v", err)
 	}
 }
@@ -93,7 +92,7 @@ func TestMaxBytes(t *testing.T) {
 	if _, err := Marshal(map[string]any{"a": strings.Repeat("x", 100)}, Options{MaxBytes: 100}); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("large Go value: %v", err)
 	}
-	if _, err := Unmarshal([]byte(big), Options{MaxBytes: len(big) - 1}); !errors.Is(err, ErrTooLarge) {
+	if _, err := unmarshal([]byte(big), Options{MaxBytes: len(big) - 1}, strictly); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("large document: %v", err)
 	}
 
@@ -104,23 +103,23 @@ func TestMaxBytes(t *testing.T) {
 		"escapes":        "a: \"" + strings.Repeat("\x01", 400_000) + "\"",
 		"quoted empties": "[9]: " + strings.Repeat(",", 500_000),
 	} {
-		opt := Options{MaxBytes: 1 << 20, Lenient: true}
+		opt := Options{MaxBytes: 1 << 20}
 		if len(document) > opt.MaxBytes {
 			t.Fatalf("%s: the document itself is too large", name)
 		}
-		_, err := Unmarshal([]byte(document), opt)
+		_, err := unmarshal([]byte(document), opt, leniently)
 		if !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: %v", name, err)
 		}
 		// Only escapes may wait for the JSON to be written: the rest would fill
 		// the memory before.
-		var e *Error
-		if errors.As(err, &e) && e.Line == 0 && name != "escapes" {
+		var e *lineError
+		if errors.As(err, &e) && e.line == 0 && name != "escapes" {
 			t.Errorf("%s: the limit was noticed too late", name)
 		}
 	}
 	// A declared length costs nothing.
-	if got, err := Unmarshal([]byte("[999999999999]:"), Options{Lenient: true}); err != nil || string(got) != "[]" {
+	if got, err := unmarshal([]byte("[999999999999]:"), Options{}, leniently); err != nil || string(got) != "[]" {
 		t.Errorf("a declared length: %s, %v", got, err)
 	}
 }

@@ -25,20 +25,15 @@ const (
 // maxIndentSize keeps a line's indentation in proportion to its content.
 const maxIndentSize = 16
 
-// Options adjusts Marshal and Unmarshal. The zero value is the specification's
-// default: commas, two spaces, strict.
+// Options adjusts Marshal. The zero value is the specification's default: commas
+// and two spaces.
 type Options struct {
-	// Delimiter is what Marshal writes ("delimiter" in §13). Unmarshal reads it
-	// from the document.
+	// Delimiter separates cells ("delimiter" in §13).
 	Delimiter Delimiter
 
 	// IndentSize is the number of spaces of a level ("indentSize" in §13), 1 to
 	// 16; zero means DefaultIndentSize.
 	IndentSize int
-
-	// Lenient makes Unmarshal non-strict ("strict": false in §13); the package
-	// comment says what that permits.
-	Lenient bool
 
 	// MaxDepth bounds how deep objects and arrays nest; zero means
 	// DefaultMaxDepth. Exceeding it is ErrTooDeep.
@@ -55,19 +50,13 @@ var (
 	ErrTooLarge = errors.New("too large")
 )
 
-// Error is what Marshal and Unmarshal return, except for a wrong Options and for
-// what a json.Marshaler of the caller returns.
+// Error reports a value that Marshal cannot encode. Marshal returns no other
+// error, except for wrong Options and those of the caller's json.Marshaler.
 type Error struct {
-	Line int   // of the TOON document, from 1; 0 where no line is to blame
-	Err  error // wraps ErrTooDeep or ErrTooLarge, or describes what is malformed
+	Err error // wraps ErrTooDeep or ErrTooLarge, or describes what is malformed
 }
 
-func (e *Error) Error() string {
-	if e.Line == 0 {
-		return "toon: " + e.Err.Error()
-	}
-	return fmt.Sprintf("toon: line %d: %v", e.Line, e.Err)
-}
+func (e *Error) Error() string { return "toon: " + e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 

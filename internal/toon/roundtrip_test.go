@@ -18,9 +18,9 @@ func checkRoundTrip(t *testing.T, input json.RawMessage, opt Options) {
 	if err != nil {
 		t.Fatalf("Marshal(%s): %v", input, err)
 	}
-	back, err := Unmarshal(document, opt)
+	back, err := unmarshal(document, opt, strictly)
 	if err != nil {
-		t.Fatalf("Unmarshal of Marshal(%s) = %q: %v", input, document, err)
+		t.Fatalf("unmarshal of Marshal(%s) = %q: %v", input, document, err)
 	}
 	if got, want := sortedJSON(t, back), sortedJSON(t, input); got != want {
 		t.Fatalf("Marshal(%s) = %q, which decodes to %s", input, document, back)
@@ -133,24 +133,21 @@ func FuzzMarshal(f *testing.F) {
 func FuzzUnmarshal(f *testing.F) {
 	fixtureInputs(f, "decode", func(input json.RawMessage) { f.Add([]byte(decodeString(f, input)), uint8(1)) })
 	f.Fuzz(func(t *testing.T, input []byte, indent uint8) {
-		strict := Options{IndentSize: 1 + int(indent)%maxIndentSize, MaxBytes: 1 << 20}
-		lenient := strict
-		lenient.Lenient = true
-
-		fromStrict, errStrict := Unmarshal(input, strict)
-		fromLenient, errLenient := Unmarshal(input, lenient)
+		opt := Options{IndentSize: 1 + int(indent)%maxIndentSize, MaxBytes: 1 << 20}
+		fromStrict, errStrict := unmarshal(input, opt, strictly)
+		fromLenient, errLenient := unmarshal(input, opt, leniently)
 		if errStrict == nil && (errLenient != nil || string(fromStrict) != string(fromLenient)) {
-			t.Fatalf("Unmarshal(%q): strict %s, lenient %s, %v", input, fromStrict, fromLenient, errLenient)
+			t.Fatalf("unmarshal(%q): strict %s, lenient %s, %v", input, fromStrict, fromLenient, errLenient)
 		}
 		if errLenient != nil {
-			var e *Error
-			if !errors.As(errLenient, &e) || e.Line < 0 || e.Line > 1+strings.Count(string(input), "\n") {
-				t.Fatalf("Unmarshal(%q): error %#v", input, errLenient)
+			var e *lineError
+			if !errors.As(errLenient, &e) || e.line < 0 || e.line > 1+strings.Count(string(input), "\n") {
+				t.Fatalf("unmarshal(%q): error %#v", input, errLenient)
 			}
 			return
 		}
 		if !json.Valid(fromLenient) {
-			t.Fatalf("Unmarshal(%q) = %s, which is no JSON", input, fromLenient)
+			t.Fatalf("unmarshal(%q) = %s, which is no JSON", input, fromLenient)
 		}
 		checkRoundTrip(t, fromLenient, Options{})
 	})

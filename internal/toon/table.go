@@ -35,7 +35,7 @@ func newTable(objects []value) *table {
 }
 
 // arrange returns the objects with their members in the order of names, or nil
-// when one of them is no object or has other keys.
+// if one of them is not an object or has other keys.
 func arrange(objects []value, names []string) []value {
 	var position map[string]int // built when an order differs
 	rows := make([]value, len(objects))

@@ -1,11 +1,6 @@
 package toon
 
-import (
-	"errors"
-	"fmt"
-	"strings"
-	"unicode/utf8"
-)
+import "errors"
 
 const hexDigits = "0123456789abcdef"
 
@@ -43,49 +38,6 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// unescape resolves the escapes of §7.1 in what stood between quotes.
-func unescape(s string) (string, error) {
-	if !strings.Contains(s, `\`) {
-		return s, nil
-	}
-	out := make([]byte, 0, len(s))
-	for {
-		i := strings.IndexByte(s, '\\')
-		if i < 0 {
-			return string(append(out, s...)), nil
-		}
-		out = append(out, s[:i]...)
-		s = s[i+1:]
-		if s == "" {
-			return "", errors.New(`a string ends in a backslash`)
-		}
-		c := s[0]
-		s = s[1:]
-		switch c {
-		case '"', '\\':
-			out = append(out, c)
-		case 'n':
-			out = append(out, '\n')
-		case 'r':
-			out = append(out, '\r')
-		case 't':
-			out = append(out, '\t')
-		case 'u':
-			r, ok := hexRune(s)
-			if !ok {
-				return "", errors.New(`\u is not followed by four hexadecimal digits`)
-			}
-			if !utf8.ValidRune(r) {
-				return "", errSurrogate
-			}
-			out = utf8.AppendRune(out, r)
-			s = s[4:]
-		default:
-			return "", fmt.Errorf("a backslash before %q is not an escape", c)
-		}
-	}
-}
-
 // hexRune reads four hexadecimal digits.
 func hexRune(s string) (rune, bool) {
 	if len(s) < 4 {
@@ -105,40 +57,6 @@ func hexRune(s string) (rune, bool) {
 	}
 	return r, true
 }
-
-// closingQuote returns where the string that s starts with ends, or -1.
-func closingQuote(s string) int {
-	for i := 1; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			i++
-		case '"':
-			return i
-		}
-	}
-	return -1
-}
-
-// indexUnquoted returns where c first stands outside quotes, or -1. As in
-// appendix B.3 every quote counts, also one inside of a word.
-func indexUnquoted(s string, c byte) int {
-	quoted := false
-	for i := 0; i < len(s); i++ {
-		switch {
-		case s[i] == '"':
-			quoted = !quoted
-		case quoted && s[i] == '\\':
-			i++
-		case !quoted && s[i] == c:
-			return i
-		}
-	}
-	return -1
-}
-
-// trimSpaces removes spaces and nothing else: any other whitespace is content
-// (§12).
-func trimSpaces(s string) string { return strings.Trim(s, " ") }
 
 // unquotedValue reports whether a string value may stand without quotes (§7.2).
 func unquotedValue(s string, delimiter Delimiter) bool {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
 // pythonKeywords in lower case cannot be the name of a function.
@@ -17,8 +17,8 @@ var pythonKeywords = map[string]bool{
 	"try": true, "while": true, "with": true, "yield": true,
 }
 
-// ServerAlias is the Python identifier of a server: mcp_<alias>. It does not
-// look at other servers; ServerAliases does.
+// ServerAlias returns the Python identifier of a server: mcp_<alias>. It does
+// not look at other servers; ServerAliases does.
 func ServerAlias(name string) string {
 	alias := identifier(name)
 	if alias == "" {
@@ -27,8 +27,8 @@ func ServerAlias(name string) string {
 	return alias
 }
 
-// ToolAlias is the Python name of a tool's function. It does not look at other
-// tools; ToolAliases does.
+// ToolAlias returns the Python name of a tool's function. It does not look at
+// other tools; ToolAliases does.
 func ToolAlias(name string) string {
 	alias := identifier(name)
 	switch {
@@ -40,13 +40,14 @@ func ToolAlias(name string) string {
 	return alias
 }
 
-// ServerAliases returns the alias of each server. Of several that would be
-// alike, the later ones get _2, _3 and so on; but the user's own come before
-// what a project brought along, that before what code asked for, and what is
-// only offered comes last: code that the user has goes on to reach what it did.
+// ServerAliases returns the alias of each server. If several would be equal,
+// the later ones get _2, _3 and so on. The user's own servers come first, then
+// those of a project, then those that code asked for, and those that are only
+// offered come last: existing code keeps reaching the servers that it did.
 func ServerAliases(defs []Definition) []string { return serverAliases(defs, map[string]string{}) }
 
-// serverAliases is ServerAliases, but a name that has an alias keeps it.
+// serverAliases is ServerAliases, except that a name keeps an alias that it
+// already has.
 func serverAliases(defs []Definition, known map[string]string) []string {
 	out := make([]string, len(defs))
 	taken := make(map[string]bool, len(defs))
@@ -70,7 +71,7 @@ func serverAliases(defs []Definition, known map[string]string) []string {
 	return out
 }
 
-// remoteness is how little a definition is the user's own.
+// remoteness ranks definitions: the user's own have the lowest number.
 func remoteness(d *Definition) int {
 	switch {
 	case d.Offer != "":
@@ -83,17 +84,18 @@ func remoteness(d *Definition) int {
 	return 0
 }
 
-// ToolAliases is ServerAliases for the tools of one server, in its order.
+// ToolAliases is like ServerAliases, for the tools of one server in their
+// order.
 func ToolAliases(names []string) []string { return distinct(names, ToolAlias) }
 
 func distinct(names []string, alias func(string) string) []string {
 	return distinctFrom(names, alias, make(map[string]bool, len(names)))
 }
 
-// distinctFrom is distinct where some aliases are taken already.
+// distinctFrom is distinct with some aliases already taken.
 func distinctFrom(names []string, alias func(string) string, taken map[string]bool) []string {
 	out := make([]string, len(names))
-	// next spares a thousand tools of one name a million look-ups.
+	// next saves a million look-ups for a thousand tools of the same name.
 	next := make(map[string]int)
 	for i, name := range names {
 		base := alias(name)
@@ -113,13 +115,13 @@ func distinctFrom(names []string, alias func(string) string, taken map[string]bo
 	return out
 }
 
-// identifier lowers a name, turns each run of anything but ASCII letters,
-// digits and underscores into one underscore, and puts one before a leading
-// digit.
+// identifier converts a name to lower case, turns each run of anything but
+// ASCII letters, digits and underscores into one underscore, and puts one
+// before a leading digit.
 func identifier(name string) string {
 	var b strings.Builder
 	run := false
-	// Python lowers İ to an i and a combining dot, Go to an i alone.
+	// Python converts İ to an i and a combining dot, Go to an i alone.
 	for _, r := range strings.ToLower(strings.ReplaceAll(name, "İ", "i̇")) {
 		if r == '_' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
 			if b.Len() == 0 && r >= '0' && r <= '9' {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
 func TestAliases(t *testing.T) {

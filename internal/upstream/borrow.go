@@ -8,15 +8,15 @@ import (
 // claims counts how often a server was handed out.
 type claims struct{ n atomic.Int64 }
 
-// claim notes that a server is handed out, and says whether it can be: one that
-// is being ended, because it was only borrowed, cannot.
+// claim notes that a server is handed out, and reports whether it can be: one
+// that is being ended because it was only borrowed cannot.
 func (c *claims) claim(s *Server) bool {
 	c.n.Add(1)
 	return !s.stopping.Load()
 }
 
-// Borrow is Server for a look: a server that was started for it is ended again
-// when use returns, unless somebody else has got it meanwhile.
+// Borrow is Server for a short look: a server that was started for it is ended
+// when use returns, unless another caller has got it meanwhile.
 func (m *Manager) Borrow(ctx context.Context, name string, use func(*Server) error) error {
 	e, ok := m.set.Load().entries[name]
 	if !ok {
@@ -43,7 +43,7 @@ func (m *Manager) Borrow(ctx context.Context, name string, use func(*Server) err
 	return err
 }
 
-// giveUp ends what a start that nobody waits for any more brings forth.
+// giveUp ends the server of a start that no caller waits for any more.
 func (m *Manager) giveUp(ctx context.Context, e *entry, before int64) {
 	e.mu.Lock()
 	a := e.starting
@@ -65,12 +65,12 @@ func (m *Manager) giveUp(ctx context.Context, e *entry, before int64) {
 // giveBack ends a server unless it was handed out since before.
 func (m *Manager) giveBack(e *entry, s *Server, before int64) {
 	e.mu.Lock()
-	if e.current != s { // it has ended, or somebody ends it
+	if e.current != s { // it has ended, or another caller ends it
 		e.mu.Unlock()
 		return
 	}
-	// Said first and looked at then; who gets the server does it the other way
-	// round, so that one of the two sees the other.
+	// Set the flag first, then check. A caller that gets the server does it the
+	// other way round, so that one of the two sees the other.
 	s.stopping.Store(true)
 	if e.claims.n.Load() != before || s.inFlight.Load() > 0 {
 		s.stopping.Store(false)

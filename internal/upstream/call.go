@@ -9,38 +9,42 @@ import (
 	"sync"
 	"time"
 
-	"sallyport/internal/upstream/jsonrpc"
-	"sallyport/internal/upstream/remote"
+	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
-// codeHeaderMismatch is how a server refuses a call whose headers do not repeat
-// the arguments that its tool now wants there.
+// codeHeaderMismatch is the error of a server that refuses a call because its
+// headers do not repeat the arguments that the tool now wants there.
 const codeHeaderMismatch = -32020
 
-// Progress is what a server says of a call that it works on.
+// Progress is a server's report on a call in progress.
 type Progress struct {
 	Progress float64
-	Total    float64 // 0: not known
+	Total    float64 // 0: unknown
 	Message  string
 }
 
-// CallOptions of one call. The zero value is usable.
+// CallOptions are options of one call. The zero value is usable.
 type CallOptions struct {
-	// Timeout bounds the call below what the settings and the definition say.
+	// Timeout bounds the call, if it is shorter than the settings' and the
+	// definition's limit.
 	Timeout time.Duration
-	// Progress is told what the server says of the call, in order; nil asks
-	// for nothing. It runs on a reading goroutine and must not block, and is
-	// not called any more when the call has returned.
+	// Progress receives the server's progress reports, in order; nil requests none.
+	// It runs on a reading goroutine, must not block, and is not called after the
+	// call has returned.
 	Progress func(Progress)
 }
 
 // CallTool calls a tool and returns the CallToolResult as the server sent it,
-// also one that says isError. args is one JSON object, or empty for none.
+// including one with isError. args is one JSON object, or empty for none.
 //
-// Failures are *Error; the kinds are ErrInvalidArguments, ErrToolNotAllowed,
-// ErrGone, ErrTimeout, ErrInputRequired, ErrUnauthorized, ErrBadAnswer and none,
-// when the server answered with a protocol error (a *jsonrpc.Error within) or
-// the caller's context ended. Ending ctx tells the server to stop the call.
+// The gate has already decided whether the definition allows the tool.
+//
+// Failures are *Error. Their kind is ErrInvalidArguments, ErrGone, ErrTimeout,
+// ErrInputRequired, ErrUnauthorized, ErrBadAnswer, or none if the server
+// answered with a protocol error (a *jsonrpc.Error inside) or the caller's
+// context ended. Ending ctx tells the server to stop the call.
 func (s *Server) CallTool(ctx context.Context, name string, args json.RawMessage) (json.RawMessage, error) {
 	return s.CallToolWith(ctx, name, args, CallOptions{})
 }
@@ -48,14 +52,11 @@ func (s *Server) CallTool(ctx context.Context, name string, args json.RawMessage
 // CallToolWith is CallTool with options.
 func (s *Server) CallToolWith(ctx context.Context, name string, args json.RawMessage, opts CallOptions) (json.RawMessage, error) {
 	op := "tools/call " + name
-	if !s.def.ToolAllowed(name) {
-		return nil, &Error{Server: s.def.Name, Op: op, Kind: ErrToolNotAllowed}
-	}
 	if len(args) == 0 {
 		args = json.RawMessage(`{}`)
 	}
-	// The arguments are put between other members: they must be one value.
-	if jsonrpc.Kind(args) != '{' || !jsonrpc.Valid(args) {
+	// The arguments are inserted between other members, so they must be one value.
+	if jsonscan.Kind(args) != '{' || !jsonscan.Valid(args) {
 		return nil, &Error{Server: s.def.Name, Op: op, Kind: ErrInvalidArguments}
 	}
 	quoted, err := json.Marshal(name)
@@ -95,8 +96,9 @@ func (s *Server) CallToolWith(ctx context.Context, name string, args json.RawMes
 	return result, nil
 }
 
-// callTool sends the call, with the headers that repeat arguments where there
-// are any. The server may have changed what it wants there.
+// callTool sends the call, with headers that repeat arguments if the tool wants
+// them. If the server has changed what it wants there, callTool lists its tools
+// and tries again.
 func (s *Server) callTool(ctx context.Context, name string, args, params json.RawMessage) (json.RawMessage, error) {
 	with, ok := s.conn.(withHeaders)
 	if !ok || s.session.era != eraStateless {
@@ -111,33 +113,28 @@ func (s *Server) callTool(ctx context.Context, name string, args, params json.Ra
 	return result, err
 }
 
-// mirrored are the headers that repeat arguments, as the schema of the tool says
-// it. A tool that is not listed, or a list that is not to be had, is the
-// server's to complain of.
+// mirrored returns the headers that repeat arguments, by the tool's schema. A
+// tool that is not listed is left for the server to refuse.
 func (s *Server) mirrored(ctx context.Context, name string, args json.RawMessage) map[string]string {
-	tools := s.tools.last()
-	if tools == nil {
-		tools, _ = s.Tools(ctx)
+	mirrored, listed := s.tools.headersOf(name)
+	if !listed {
+		_, _ = s.Tools(ctx)
+		mirrored, _ = s.tools.headersOf(name)
 	}
-	for i := range tools {
-		if tools[i].Name == name {
-			return remote.ArgumentHeaders(tools[i].mirrored, args)
-		}
-	}
-	return nil
+	return remote.ArgumentHeaders(mirrored, args)
 }
 
-// checkResult refuses what is no CallToolResult at all, and the question that a
+// checkResult refuses what is not a CallToolResult, and the question that a
 // server of the second era may answer with.
 func (s *Server) checkResult(result json.RawMessage) error {
-	if jsonrpc.Kind(result) != '{' {
+	if jsonscan.Kind(result) != '{' {
 		return fmt.Errorf("%w: the result is not an object", ErrBadAnswer)
 	}
 	if s.session.era != eraStateless {
 		return nil
 	}
 	var asks bool
-	_ = jsonrpc.Members(result, func(key string, value json.RawMessage) bool { // valid since it arrived
+	_ = jsonscan.Members(result, func(key string, value json.RawMessage) bool { // validated on arrival
 		if key == "resultType" {
 			asks = string(value) == `"input_required"`
 		}
@@ -149,14 +146,14 @@ func (s *Server) checkResult(result json.RawMessage) error {
 	return nil
 }
 
-// progressListeners are the calls that want to hear of their progress.
+// progressListeners are the calls that want progress reports.
 type progressListeners struct {
 	mu   sync.Mutex
 	last int64
 	by   map[int64]func(Progress)
 }
 
-// listen returns the token for a request, and what forgets it.
+// listen returns the token for a request, and a function that removes it.
 func (l *progressListeners) listen(f func(Progress)) (token int64, forget func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,11 +170,11 @@ func (l *progressListeners) listen(f func(Progress)) (token int64, forget func()
 	}
 }
 
-// maxProgressMessage bounds what a server says of its progress.
+// maxProgressMessage bounds the message of a progress report.
 const maxProgressMessage = 4 << 10
 
-// tell hands out a notification. The lock is held meanwhile, so that nothing
-// comes after forget.
+// tell delivers a notification. It holds the lock meanwhile, so that nothing
+// arrives after forget.
 func (l *progressListeners) tell(params json.RawMessage) {
 	var p struct {
 		ProgressToken json.RawMessage `json:"progressToken"`

@@ -9,7 +9,8 @@ import (
 
 func TestToolsChanged(t *testing.T) {
 	told := make(chan string, 4)
-	m := manage(t, Options{ToolsChanged: func(server string) { told <- server }}, define(t, "a", "sdk"))
+	m := manage(t, Options{}, define(t, "a", "sdk"))
+	m.OnToolsChanged(func(server string) { told <- server })
 	s, err := m.Server(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)

@@ -1,20 +1,26 @@
 package upstream
 
 import (
-	"sallyport/internal/upstream/child"
-	"sallyport/internal/upstream/remote"
+	"errors"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/upstream/child"
+	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
-// Check says, without starting anything, why a server can never be started with
-// these options: its address is one that may not be used.
+// Check returns an error if a server can never be started with these options,
+// because its address may not be used. It starts nothing.
 func Check(def Definition, opts Options) error {
 	if r := def.Remote(); r != nil {
-		return remote.CheckURL(r.URL, opts.PlainHTTP)
+		if err := remote.CheckURL(r.URL, opts.PlainHTTP); err != nil {
+			// The caller refuses it, and says so.
+			return errors.New(strings.TrimPrefix(err.Error(), remote.ErrRefused.Error()+": "))
+		}
 	}
 	return nil
 }
 
-// Missing says what a start would not find now: the program.
+// Missing returns an error if the server's program cannot be found now.
 func Missing(def Definition, opts Options) error {
 	if def.Remote() != nil {
 		return nil

@@ -4,20 +4,20 @@ import (
 	"context"
 	"errors"
 
-	"sallyport/internal/upstream/jsonrpc"
-	"sallyport/internal/upstream/remote"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
-// Class is Class of the error.
+// Class returns the class of the error.
 func (e *Error) Class() string { return Class(e) }
 
-// Class says in a few words what kind of failure an error of a server is. It is
-// what sandboxed code may read of one: nothing in it comes from the server, its
+// Class describes in a few words what kind of failure an error of a server is.
+// Sandboxed code may read it: nothing in it comes from the server, its
 // definition or this machine.
 func Class(err error) string {
 	start := errors.Is(err, ErrStart)
 	for _, kind := range []error{
-		ErrUnknownServer, ErrDisabled, ErrOffered, ErrClosed, ErrToolNotAllowed, ErrInvalidArguments, ErrInputRequired, ErrNotOffered,
+		ErrUnknownServer, ErrDisabled, ErrOffered, ErrClosed, ErrInvalidArguments, ErrInputRequired, ErrNotOffered,
 	} {
 		if errors.Is(err, kind) {
 			return kind.Error()

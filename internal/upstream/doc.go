@@ -1,4 +1,4 @@
-// Package upstream is the client of the MCP servers that a user has: it starts
+// Package upstream is the client of a user's MCP servers: it starts
 // them on first use, keeps them warm, lists and calls their tools, and ends
 // them.
 //

@@ -7,19 +7,18 @@ import (
 	"strconv"
 	"strings"
 
-	"sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
-// inherited are the variables of our own environment that every server gets; a
-// name that ends in * stands for all that begin so.
+// inherited lists the variables of our own environment that every server gets;
+// a name that ends in * stands for all with that prefix.
 //
 // The rule: what a program needs to find its home, its language, its tools and
-// the network, as the official SDKs do it and a little more; nothing that is
-// somebody's key. The agent's own API keys, cloud credentials and agents'
-// sockets are in our environment, and a server gets them only where its
-// definition asks: "env": {"X": "${X}"}. Addresses of proxies and package
-// registries may contain a password; without them neither npx nor uvx starts
-// behind a company's wall.
+// the network, like the official SDKs and a little more, but no keys. The
+// agent's own API keys, cloud credentials and agents' sockets are in our
+// environment, and a server gets them only if its definition asks: "env": {"X":
+// "${X}"}. Addresses of proxies and package registries may contain a password;
+// without them neither npx nor uvx starts behind a company's firewall.
 var inherited = []string{
 	"HOME", "LOGNAME", "USER", "SHELL", "TERM", "PATH", "LANG", "LANGUAGE", "LC_*", "TZ",
 	"TMPDIR", "TMP", "TEMP", "XDG_*",
@@ -34,19 +33,19 @@ var inherited = []string{
 	"NIX_PROFILES", "NIX_SSL_CERT_FILE", "HOMEBREW_PREFIX",
 	"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "CONTAINER_HOST",
 	"DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS", "__CF_USER_TEXT_ENCODING",
-	// Who allows a Sallyport as a server allows it to run.
+	// Whoever allows Sallyport as a server allows it to run.
 	"MCP_BRIDGE_ALLOW_SELF_SERVER", "SALLYPORT_SERVERS_ALLOW_SELF",
 }
 
-// inheritedWindows comes in addition on Windows, where names have no case.
+// inheritedWindows is added on Windows, where names ignore case.
 var inheritedWindows = []string{
 	"APPDATA", "LOCALAPPDATA", "HOMEDRIVE", "HOMEPATH", "USERNAME", "USERPROFILE", "USERDOMAIN", "COMPUTERNAME", "PUBLIC", "ALLUSERSPROFILE",
 	"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "OS", "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE",
 	"PROGRAMFILES", "PROGRAMFILES(X86)", "PROGRAMW6432", "PROGRAMDATA", "COMMONPROGRAMFILES", "COMMONPROGRAMFILES(X86)", "PSMODULEPATH",
 }
 
-// childEnvironment chooses from our environment, adds what the definition says,
-// and tells the child how deep it is.
+// childEnvironment selects from our environment, adds the variables of the
+// definition, and tells the child how deep it is nested.
 func childEnvironment(ours, more []string, own map[string]string) []string {
 	patterns := append(slices.Clone(inherited), more...)
 	if runtime.GOOS == "windows" {

@@ -7,28 +7,29 @@ import (
 	"io/fs"
 	"strings"
 
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
-// eraNames are how eras are written down.
+// eraNames are the names of eras in files.
 var eraNames = map[era]string{eraHandshake: "handshake", eraStateless: "stateless", eraEvents: "events"}
 
-// eraFile is where the era of a server of this name is written, and what stands
-// before it there: it counts only for the definition that it was found with.
+// eraFile returns the file that has the era of a server of this name, and the
+// prefix of its contents: the era applies only to the definition that it was
+// found with.
 func eraFile(def Definition) (file, prefix string) {
 	written := def.Digest()
 	h := sha256.New()
 	h.Write(written[:])
 	h.Write([]byte(def.CommandLine()))
-	return state.FileName(def.Name, ""), hex.EncodeToString(h.Sum(nil)) + " "
+	return store.FileName(def.Name, ""), hex.EncodeToString(h.Sum(nil)) + " "
 }
 
-// recall returns what an earlier run has found.
+// recall returns what an earlier run found.
 func (m *Manager) recall(def Definition) era {
 	file, prefix := eraFile(def)
 	text, err := m.opts.Eras.Read(file, 1<<10)
 	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, state.ErrNoPlace) {
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrNoPlace) {
 			m.opts.Log.Debug("the era of a server cannot be read", "server", def.Name, "err", err)
 		}
 		return eraUnknown
@@ -42,11 +43,11 @@ func (m *Manager) recall(def Definition) era {
 	return eraUnknown
 }
 
-// remember writes down what has worked.
+// remember writes down what worked.
 func (m *Manager) remember(def Definition, e era) {
 	file, prefix := eraFile(def)
 	err := m.opts.Eras.Write(file, []byte(prefix+eraNames[e]+"\n"))
-	if err != nil && !errors.Is(err, state.ErrNoPlace) {
+	if err != nil && !errors.Is(err, store.ErrNoPlace) {
 		m.opts.Log.Warn("the era of a server cannot be written down", "server", def.Name, "err", err)
 	}
 }

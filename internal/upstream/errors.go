@@ -6,49 +6,47 @@ import (
 	"strings"
 )
 
-// Kinds of failure that callers tell apart with errors.Is. An error that the
+// Kinds of failure that callers distinguish with errors.Is. An error that the
 // server itself answered with is a *jsonrpc.Error inside an *Error without a
 // kind.
 var (
-	// ErrUnknownServer: no definition has this name.
+	// ErrUnknownServer means that no definition has this name.
 	ErrUnknownServer = errors.New("unknown MCP server")
-	// ErrDisabled: the definition is disabled.
+	// ErrDisabled means that the definition is disabled.
 	ErrDisabled = errors.New("the server is disabled in its definition")
-	// ErrOffered: the definition is of a project that is not trusted.
+	// ErrOffered means that the definition is from a project that is not trusted.
 	ErrOffered = errors.New("the server is of a project that you have not trusted: see sallyport servers trust")
-	// ErrClosed: the Manager is closed.
+	// ErrClosed means that the Manager is closed.
 	ErrClosed = errors.New("servers are shut down")
-	// ErrStart: the server did not come up.
+	// ErrStart means that the server did not start.
 	ErrStart = errors.New("did not start")
-	// ErrGone: the server ended during the call, or had ended before.
+	// ErrGone means that the server ended during the call, or had ended before.
 	ErrGone = errors.New("has ended")
-	// ErrTimeout: the server took longer than a call may.
+	// ErrTimeout means that the call exceeded its time limit.
 	ErrTimeout = errors.New("timed out")
-	// ErrToolNotAllowed: the definition restricts the tools.
-	ErrToolNotAllowed = errors.New("the definition does not allow this tool")
-	// ErrInvalidArguments: the arguments are not one JSON object.
+	// ErrInvalidArguments means that the arguments are not one JSON object.
 	ErrInvalidArguments = errors.New("arguments must be a JSON object")
-	// ErrInputRequired: the server asks a question of the user, which is not
+	// ErrInputRequired means that the server asks the user a question, which is not
 	// supported yet.
 	ErrInputRequired = errors.New("the server asks for input from the user, which is not supported")
-	// ErrUnauthorized: the server wants to know who we are, or knows and does
-	// not want us.
+	// ErrUnauthorized means that the server wants credentials, or does not accept
+	// ours.
 	ErrUnauthorized = errors.New("the server wants authorization")
-	// ErrBadAnswer: the server's answer is not what the protocol says.
+	// ErrBadAnswer means that the server's answer violates the protocol.
 	ErrBadAnswer = errors.New("the server's answer is not valid")
 )
 
-// Error is a failure of a server. Its text is for people and holds no secret of
-// the definition.
+// Error is a failure of a server. Its message is for people and contains no
+// secret of the definition.
 type Error struct {
 	Server string
 	Op     string // "start", "tools/list", "tools/call read_file"
 	Kind   error  // one of the Err values above, or nil
 	Err    error  // the cause
-	// What is known when a server did not start or ended:
+	// What is known if a server did not start or has ended:
 	Command  string // as it may be shown
 	Exit     string // "exit status 1", or empty while it runs
-	LastText string // the end of its standard error, else of its odd output
+	LastText string // the end of its standard error, else of the lines that were not messages
 }
 
 func (e *Error) Error() string {
@@ -90,7 +88,7 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// lastLines is the end of a program's output, fit for an error.
+// lastLines returns the end of a program's output, fit for an error.
 func lastLines(output []byte, lines, bytes int) string {
 	text := strings.TrimSpace(strings.ToValidUTF8(string(output), "\uFFFD"))
 	if len(text) > bytes {
@@ -108,8 +106,8 @@ func lastLines(output []byte, lines, bytes int) string {
 	return strings.Join(all, "\n")
 }
 
-// printable removes colours and other control sequences: they would reach a
-// terminal, or a model.
+// printable removes colours and other control sequences, which would reach a
+// terminal or a model.
 func printable(line string) string {
 	var b strings.Builder
 	escape := false

@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 
-	"sallyport/internal/budget"
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/budget"
+	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
-// ErrNotOffered: the server has nothing of what was asked for, resources for
-// instance.
+// ErrNotOffered means that the server does not have what was asked for, such as
+// resources.
 var ErrNotOffered = errors.New("the server does not offer this")
 
 // Bounds of what a server may list.
@@ -21,19 +22,19 @@ const (
 	maxListedBytes = 32 << 20
 )
 
-// Resources returns a JSON array of all the resources that the server lists,
-// each as the server sent it. Nothing is kept. Failures are those of CallTool,
-// and ErrNotOffered.
+// Resources returns a JSON array of all resources that the server lists, each
+// as the server sent it. It caches nothing. Failures are those of CallTool, and
+// ErrNotOffered.
 func (s *Server) Resources(ctx context.Context) (json.RawMessage, error) {
 	return s.list(ctx, "resources/list", "resources")
 }
 
-// ResourceTemplates is Resources for templates of addresses.
+// ResourceTemplates is like Resources, for templates of URIs.
 func (s *Server) ResourceTemplates(ctx context.Context) (json.RawMessage, error) {
 	return s.list(ctx, "resources/templates/list", "resourceTemplates")
 }
 
-// Prompts is Resources for prompts.
+// Prompts is like Resources, for prompts.
 func (s *Server) Prompts(ctx context.Context) (json.RawMessage, error) {
 	return s.list(ctx, "prompts/list", "prompts")
 }
@@ -53,7 +54,7 @@ func (s *Server) GetPrompt(ctx context.Context, name string, args json.RawMessag
 	if len(args) == 0 {
 		args = json.RawMessage(`{}`)
 	}
-	if jsonrpc.Kind(args) != '{' || !jsonrpc.Valid(args) {
+	if jsonscan.Kind(args) != '{' || !jsonscan.Valid(args) {
 		return nil, &Error{Server: s.def.Name, Op: "prompts/get", Kind: ErrInvalidArguments}
 	}
 	quoted, err := json.Marshal(name)
@@ -80,7 +81,7 @@ func (s *Server) ask(ctx context.Context, method string, members []byte) (json.R
 	return result, nil
 }
 
-// list asks for page after page and joins what is under key.
+// list requests page after page and joins the elements under key.
 func (s *Server) list(ctx context.Context, method, key string) (json.RawMessage, error) {
 	ctx, cancel := s.callContext(ctx)
 	defer cancel()
@@ -115,7 +116,7 @@ func (s *Server) pages(ctx context.Context, method, key string) (json.RawMessage
 			return nil, err
 		}
 		full := false
-		err = jsonrpc.Elements(entries, func(value json.RawMessage) bool {
+		err = jsonscan.Elements(entries, func(value json.RawMessage) bool {
 			if full = listed >= maxListed || len(joined)+len(value) > maxListedBytes; full {
 				return false
 			}
@@ -139,14 +140,14 @@ func (s *Server) pages(ctx context.Context, method, key string) (json.RawMessage
 	}
 }
 
-// pageOf takes one answer apart. next is nil on the last page.
+// pageOf parses one answer. next is nil on the last page.
 func pageOf(raw json.RawMessage, method, key string) (entries, next json.RawMessage, err error) {
-	err = jsonrpc.Members(raw, func(name string, value json.RawMessage) bool {
+	err = jsonscan.Members(raw, func(name string, value json.RawMessage) bool {
 		switch name {
 		case key:
 			entries = value
 		case "nextCursor":
-			if jsonrpc.Kind(value) != 'n' && string(value) != `""` {
+			if jsonscan.Kind(value) != 'n' && string(value) != `""` {
 				next = value
 			}
 		}
@@ -161,7 +162,7 @@ func pageOf(raw json.RawMessage, method, key string) (entries, next json.RawMess
 	return entries, next, nil
 }
 
-// refused is failure, where not to know a method is to offer nothing.
+// refused is failure, except that an unknown method means ErrNotOffered.
 func (s *Server) refused(method string, err error) error {
 	var answered *jsonrpc.Error
 	if errors.As(err, &answered) && answered.Code == jsonrpc.CodeMethodNotFound {

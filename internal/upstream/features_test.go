@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/upstream/definitions"
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
 const featuresVariable = "UPSTREAM_TEST_FEATURES"

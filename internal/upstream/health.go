@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
-// errStalled: a server answered neither a call nor a ping.
-var errStalled = errors.New("it answered nothing any more")
+// errStalled means that a server answered neither a call nor a ping.
+var errStalled = errors.New("it stopped answering")
 
-// Ping asks a server whether it lives: with ping, or, where the protocol has
-// none any more, with server/discover. That it answers at all is what counts.
+// Ping checks whether a server is alive: with ping, or with server/discover if
+// the protocol no longer has ping. Any answer counts.
 func (s *Server) Ping(ctx context.Context) error {
 	method := "ping"
 	if s.session.era == eraStateless {
@@ -25,9 +25,9 @@ func (s *Server) Ping(ctx context.Context) error {
 	return s.failure(method, err)
 }
 
-// suspect is called when a call took longer than a call may. A program that
-// works on nothing else and does not answer a ping either hangs: it is ended,
-// so that the next use starts it anew.
+// suspect is called after a call timed out. A program that works on nothing
+// else and does not answer a ping either hangs: suspect ends it, so that the
+// next use starts it again.
 func (s *Server) suspect() {
 	if _, ok := s.conn.(*program); !ok || s.inFlight.Load() > 0 || !s.suspected.CompareAndSwap(false, true) {
 		return

@@ -23,8 +23,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
-	"sallyport/internal/upstream/child"
-	"sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/child"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
 // roleVariable makes the test binary a server: "sdk" is one of the official

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/upstream/definitions"
-	"sallyport/internal/upstream/remote"
-	"sallyport/internal/upstream/secret"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/remote"
+	"github.com/sallyport/sallyport/internal/upstream/secret"
 )
 
 // TestPoolOfProcesses: busy servers get company, up to their number, and each
@@ -290,7 +290,7 @@ func TestTokens(t *testing.T) {
 	write("wrong-t0ken")
 	for header, want := range map[string]string{
 		"Bearer ${file:" + file + "}": "the server wants authorization (server/discover: HTTP status 401 Unauthorized: not ",
-		"Bearer known-t0ken":          "the server does not accept who we are (server/discover: HTTP status 403",
+		"Bearer known-t0ken":          "the server does not accept our credentials (server/discover: HTTP status 403",
 		"Bearer ${file:/none/here}":   "${file:/none/here}: ",
 		"Bearer ${keyring:other}":     "${keyring:other}: the keyring cannot be read",
 	} {
@@ -303,7 +303,7 @@ func TestTokens(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := start("Bearer no"); !strings.Contains(err.Error(), "does not take what the definition has as Authorization") {
+	if _, err := start("Bearer no"); !strings.Contains(err.Error(), "does not accept the Authorization header of the definition") {
 		t.Error(err)
 	}
 	if _, err := start(""); !strings.Contains(err.Error(), "OAuth is not possible yet") || !strings.Contains(err.Error(), "${keyring:NAME}") {

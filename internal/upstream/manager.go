@@ -11,73 +11,75 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sallyport/internal/state"
-	"sallyport/internal/upstream/child"
-	"sallyport/internal/upstream/definitions"
-	"sallyport/internal/upstream/remote"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/upstream/child"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
-// Definition is one server that the user has.
+// Definition is one of the user's servers.
 type Definition = definitions.Definition
 
 // Options of a Manager. Zero values mean the defaults.
 type Options struct {
 	Log *slog.Logger
-	// ClientName and ClientVersion are what servers are told.
+	// ClientName and ClientVersion are how we introduce ourselves to servers.
 	ClientName, ClientVersion string
-	// Environ is our environment ("NAME=value"), of which servers get a small
-	// part; Inherit names more of it, also as PREFIX*.
+	// Environ is our environment ("NAME=value"), of which servers get a small part.
+	// Inherit names more of it, also as PREFIX*.
 	Environ, Inherit []string
-	// StartTimeout bounds a start; npx and uvx may have to download (60 s).
+	// StartTimeout bounds a start, unless the definition has a limit of its own;
+	// npx and uvx may have to download (60 s). Negative: there is no limit, nor
+	// does the definition's apply, because the caller's context has one.
 	StartTimeout time.Duration
 	// CallTimeout bounds a call (10 min); negative: no bound.
 	CallTimeout time.Duration
-	// Ping is how long a server that let a call time out may take to say that
-	// it lives (10 s).
+	// Ping is how long a server that let a call time out may take to answer a ping
+	// (10 s).
 	Ping time.Duration
-	// Probe is how long a server elsewhere may take to answer the question
-	// that only the second era knows (5 s).
+	// Probe is how long a remote server may take to answer the request that only
+	// the second era knows (5 s).
 	Probe time.Duration
-	// IdleStop ends a server that was not used for this long; 0: never.
+	// IdleStop ends a server that has not been used for this long; 0: never.
 	IdleStop time.Duration
 	// StopGrace is how long each step of ending a server waits (2 s).
 	StopGrace time.Duration
 	// MaxLine bounds a message of a server in bytes (256 MiB).
 	MaxLine int
-	// SpoolDir is where messages lie, in files without names, that find no room
-	// in memory; empty is the system's directory for temporary files.
+	// SpoolDir is where messages that do not fit in memory are kept, in unnamed
+	// files. Empty means the system's directory for temporary files.
 	SpoolDir string
-	// Connections says how many processes or connections a server may have at
-	// a time; nil, and what is below 1, mean one.
+	// Connections returns how many processes or connections a server may have at
+	// once; nil, and results below 1, mean one.
 	Connections func(name string) int
-	// Secrets reads what definitions name and do not hold; nil: nothing.
+	// Secrets reads what definitions name but do not contain; nil: nothing.
 	Secrets definitions.Secrets
 	// PlainHTTP are patterns of hosts to which plain HTTP is allowed besides
 	// this machine.
 	PlainHTTP []string
-	// Eras is where it is remembered how servers want to be spoken to.
-	Eras state.Dir
-	// Used is told once a second what the processes of a server use, and at
-	// their end. It must not block. Nil: nobody asks.
+	// Eras is where the era of each server is remembered.
+	Eras store.Dir
+	// Used receives what the processes of a server use, once a second and at their
+	// end. It must not block, and may be nil.
 	Used func(Used)
-	// ToolsChanged is told when a running server says so of its tools. It must
-	// not block.
-	ToolsChanged func(server string)
 }
 
-// Bounds of the wait between starts of a server that does not stay up.
+// Bounds of the pause between starts of a server that does not stay up.
 const (
 	firstBackoff = time.Second
 	maxBackoff   = 30 * time.Second
-	// stable: a server that lived this long did start well.
+	// stable means that a server that lived this long had started well.
 	stable = 30 * time.Second
-	// shortPause is a wait that a caller is not refused for.
+	// shortPause is a pause that a caller waits for instead of failing.
 	shortPause = 2 * time.Second
 )
 
 // Manager owns the servers. Its methods are safe for concurrent use.
 type Manager struct {
-	opts      Options
+	opts Options
+
+	toolsChanged func(server string) // see OnToolsChanged
+
 	client    Implementation
 	keeper    *child.Keeper
 	network   *remote.Network
@@ -86,21 +88,21 @@ type Manager struct {
 
 	base   context.Context // ends when the Manager is closed
 	cancel context.CancelCauseFunc
-	// patience ends when closing must not take longer.
+	// patience ends when closing must not take any longer.
 	patience context.Context
 	hurry    context.CancelFunc
 	running  sync.WaitGroup // goroutines
 
 	mu     sync.Mutex
 	closed bool
-	// retiring are entries that are in force no more and not yet at an end.
+	// retiring are entries that were replaced but have not ended yet.
 	retiring map[*entry]struct{}
 }
 
-// entry is a definition and what runs of it.
+// entry is a definition and its running server.
 type entry struct {
 	def Definition
-	// retired: another definition has taken its place.
+	// retired means that another definition has replaced it.
 	retired atomic.Bool
 	// more are entries of the same definition, for further connections.
 	more   []*entry
@@ -115,17 +117,17 @@ type entry struct {
 	retryAt  time.Time
 }
 
-// attempt is a start that callers wait for.
+// attempt is a start in progress, which callers wait for.
 type attempt struct {
 	done   chan struct{}
 	server *Server
 	err    error
-	// program is the server while it starts, where it is a program.
+	// program is the server while it starts, if it is a program.
 	program atomic.Pointer[Server]
 }
 
-// NewManager starts nothing. Of definitions with the same name the first one
-// counts.
+// NewManager starts nothing. Of several definitions with the same name, the
+// first one counts.
 func NewManager(defs []Definition, opts Options) *Manager {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -135,9 +137,6 @@ func NewManager(defs []Definition, opts Options) *Manager {
 	setDefault(&opts.StopGrace, 2*time.Second)
 	setDefault(&opts.Ping, 10*time.Second)
 	setDefault(&opts.Probe, probeTimeout)
-	if opts.ToolsChanged == nil {
-		opts.ToolsChanged = func(string) {}
-	}
 	if opts.ClientName == "" {
 		opts.ClientName = "sallyport"
 	}
@@ -150,6 +149,8 @@ func NewManager(defs []Definition, opts Options) *Manager {
 		keeper:   child.NewKeeper(opts.Log),
 		network:  remote.NewNetwork(opts.Environ, opts.PlainHTTP),
 		retiring: make(map[*entry]struct{}),
+
+		toolsChanged: func(string) {},
 	}
 	m.base, m.cancel = context.WithCancelCause(context.Background())
 	m.patience, m.hurry = context.WithCancel(context.Background())
@@ -161,6 +162,11 @@ func NewManager(defs []Definition, opts Options) *Manager {
 	return m
 }
 
+// OnToolsChanged calls changed whenever a running server reports that its tools
+// have changed. changed must not block. OnToolsChanged must be called before
+// the first server starts.
+func (m *Manager) OnToolsChanged(changed func(server string)) { m.toolsChanged = changed }
+
 func setDefault(d *time.Duration, value time.Duration) {
 	if *d == 0 {
 		*d = value
@@ -168,11 +174,11 @@ func setDefault(d *time.Duration, value time.Duration) {
 }
 
 // Definitions returns all definitions, disabled ones too, sorted by name, with
-// their aliases. Aliases are given over all definitions, so that they do not
-// depend on what is used, and are kept by Replace.
+// their aliases. Aliases cover all definitions, so that they do not depend on
+// what is used, and Replace keeps them.
 func (m *Manager) Definitions() []Definition { return slices.Clone(m.set.Load().defs) }
 
-// Definition returns one of them.
+// Definition returns the definition of a server.
 func (m *Manager) Definition(name string) (Definition, bool) {
 	for _, d := range m.set.Load().defs {
 		if d.Name == name {
@@ -183,10 +189,10 @@ func (m *Manager) Definition(name string) (Definition, bool) {
 }
 
 // Server returns the running server of this name and starts it if need be. All
-// callers share one start, which goes on when a caller's ctx ends. A server
-// that has ended is started anew; one that does not stay up only after a pause,
-// in which the last error is returned at once;
-// what remains of a pause, when it is short, is waited for.
+// callers share one start, which continues when a caller's ctx ends. A server
+// that has ended is started again. One that does not stay up is started only
+// after a pause, during which Server returns the last error at once; it waits
+// for the rest of a short pause.
 //
 // Errors are *Error; the kinds are ErrUnknownServer, ErrDisabled, ErrOffered,
 // ErrClosed and ErrStart.
@@ -200,7 +206,7 @@ func (m *Manager) Server(ctx context.Context, name string) (*Server, error) {
 		if err == nil && !e.claims.claim(s) && m.base.Err() == nil && ctx.Err() == nil {
 			continue
 		}
-		// Another definition may have come meanwhile.
+		// Another definition may have replaced it meanwhile.
 		if !e.retired.Load() || ctx.Err() != nil || m.base.Err() != nil {
 			return s, err
 		}
@@ -232,7 +238,7 @@ func (m *Manager) serverOf(ctx context.Context, e *entry) (*Server, error) {
 		if err == nil {
 			break
 		}
-		// Once is enough: it may have failed again for somebody else.
+		// Once is enough: the start may have failed again for another caller.
 		deadline, limited := ctx.Deadline()
 		if waited || wait == 0 || wait > shortPause || limited && time.Until(deadline) <= wait {
 			return nil, err
@@ -240,7 +246,7 @@ func (m *Manager) serverOf(ctx context.Context, e *entry) (*Server, error) {
 		pause := time.NewTimer(wait)
 		select {
 		case <-pause.C:
-		case <-m.base.Done(): // starting says so
+		case <-m.base.Done(): // starting reports it
 		case <-ctx.Done():
 			pause.Stop()
 			return nil, &Error{Server: name, Op: "start", Err: context.Cause(ctx)}
@@ -259,8 +265,8 @@ func (m *Manager) serverOf(ctx context.Context, e *entry) (*Server, error) {
 	}
 }
 
-// starting returns the start that is under way, or begins one. When it is too
-// early for that it returns an error and how long it will be. e.mu is held.
+// starting returns the start in progress, or begins one. If it is too early for
+// that, it returns an error and the remaining pause. The caller holds e.mu.
 func (m *Manager) starting(e *entry) (*attempt, time.Duration, error) {
 	if e.starting != nil {
 		return e.starting, 0, nil
@@ -319,7 +325,7 @@ func (e *entry) failed(err error) {
 	e.retryAt = time.Now().Add(pause)
 }
 
-// Running returns the servers that run now, sorted by name.
+// Running returns the running servers, sorted by name.
 func (m *Manager) Running() []*Server {
 	var out []*Server
 	set := m.set.Load()
@@ -333,7 +339,7 @@ func (m *Manager) Running() []*Server {
 	return out
 }
 
-// stopIdle ends servers that nobody uses, until the Manager is closed.
+// stopIdle ends unused servers until the Manager is closed.
 func (m *Manager) stopIdle() {
 	tick := time.NewTicker(max(m.opts.IdleStop/4, time.Millisecond))
 	defer tick.Stop()
@@ -358,8 +364,9 @@ func (m *Manager) stopIdle() {
 	}
 }
 
-// takeIdle takes a server away if it is idle. Handing one out under the same
-// lock marks it as used, so that no caller gets one that is being stopped.
+// takeIdle removes a server from its entry if it is idle. Handing one out under
+// the same lock marks it as used, so that no caller gets one that is being
+// stopped.
 func (e *entry) takeIdle(after time.Duration) *Server {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -372,16 +379,16 @@ func (e *entry) takeIdle(after time.Duration) *Server {
 	return s
 }
 
-// Close ends all servers, gently until ctx ends, and returns when they are
-// gone, or with an error that names those that do not die. Calls in flight fail.
-// It is idempotent.
+// Close ends all servers, gracefully until ctx ends. It returns when they are
+// gone, or with an error that names those that would not end. Calls in flight
+// fail. Close is idempotent.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
 	m.mu.Unlock()
 	m.cancel(ErrClosed)
 	defer context.AfterFunc(ctx, m.hurry)()
-	// Nothing takes the place of what is in force now.
+	// No further Replace takes place.
 	m.replacing.Lock()
 	defer m.replacing.Unlock()
 	var all []*entry

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
 // npmVariable names a directory whose node_modules has the official servers:

@@ -17,7 +17,7 @@ func (m *Manager) newEntry(def Definition) *entry {
 	return e
 }
 
-// all is the entry and those beside it.
+// all returns the entry and the entries of its further connections.
 func (e *entry) all() []*entry {
 	if len(e.more) == 0 {
 		return []*entry{e}
@@ -25,7 +25,7 @@ func (e *entry) all() []*entry {
 	return append([]*entry{e}, e.more...)
 }
 
-// alive returns the server that runs, or nil.
+// alive returns the running server, or nil.
 func (e *entry) alive() *Server {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -35,9 +35,9 @@ func (e *entry) alive() *Server {
 	return e.current
 }
 
-// leastBusy is Server for one definition. Where all connections that there are
-// work on something, one more is begun beside, for whoever comes later; the
-// first failure of one is not the caller's.
+// leastBusy is Server for one definition. If all connections are busy, it
+// starts another one in the background for later callers. If that one fails,
+// the caller does not notice.
 func (m *Manager) leastBusy(ctx context.Context, first *entry) (*Server, error) {
 	if len(first.more) == 0 {
 		return m.serverOf(ctx, first)
@@ -64,7 +64,8 @@ func (m *Manager) leastBusy(ctx context.Context, first *entry) (*Server, error) 
 	return m.serverOf(ctx, best)
 }
 
-// background runs what must end with the Manager, unless that has ended.
+// background runs f until the Manager is closed. It does nothing if that has
+// happened already.
 func (m *Manager) background(f func(context.Context)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

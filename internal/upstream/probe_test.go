@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/upstream/definitions"
-	"sallyport/internal/upstream/remote"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
 // A webServer is one HTTP server that is odd in how it answers a method.
@@ -117,7 +117,7 @@ func TestProbesOverHTTP(t *testing.T) {
 		{"unauthorized", odd{"server/discover": webStatus(401)}, ErrUnauthorized.Error(), "server/discover"},
 		{"redirect", odd{"server/discover": func(w http.ResponseWriter, r *http.Request, _ string) {
 			http.Redirect(w, r, "http://127.0.0.2:1/", http.StatusTemporaryRedirect)
-		}}, "redirects to http://127.0.0.2:1, another place", "server/discover"},
+		}}, "redirects to another address, http://127.0.0.2:1", "server/discover"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
 // pythonVariable names a Python interpreter that has the official SDK, mcp 2.

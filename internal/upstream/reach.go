@@ -10,16 +10,16 @@ import (
 	"strings"
 	"time"
 
-	"sallyport/internal/upstream/definitions"
-	"sallyport/internal/upstream/jsonrpc"
-	"sallyport/internal/upstream/remote"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
-// codeUnsupportedVersion is how a server of the second era refuses a version;
-// it says which ones it supports.
+// codeUnsupportedVersion is the error of a server of the second era that
+// refuses a version; it lists the supported ones.
 const codeUnsupportedVersion = -32022
 
-// reach connects to a server elsewhere and agrees on a session.
+// reach connects to a remote server and agrees on a session.
 func (m *Manager) reach(ctx context.Context, def Definition, known era, failed *Error) (*Server, error) {
 	began := time.Now()
 	patience := m.startTimeout(def)
@@ -54,7 +54,7 @@ func (m *Manager) reach(ctx context.Context, def Definition, known era, failed *
 	return nil, failed
 }
 
-// approach tries the ways to a server elsewhere. What has worked is put into
+// approach tries the ways to connect to a remote server. It sets what worked in
 // the server.
 type approach struct {
 	manager *Manager
@@ -63,8 +63,8 @@ type approach struct {
 	options remote.Options
 }
 
-// any tries streamable HTTP first, and the older transport where the server
-// does not know it; or first what has worked before.
+// any tries streamable HTTP first, and the older transport if the server does
+// not know it; or first what worked before.
 func (a *approach) any(ctx context.Context, want definitions.Transport, known era) error {
 	if want == definitions.SSE {
 		return a.events(ctx)
@@ -88,15 +88,15 @@ func (a *approach) any(ctx context.Context, want definitions.Transport, known er
 	return nil
 }
 
-// decisive reports whether an error is the same whatever is asked.
+// decisive reports whether an error would be the same for every request.
 func decisive(ctx context.Context, err error) bool {
 	var status *remote.StatusError
 	return ctx.Err() != nil || errors.Is(err, remote.ErrRefused) || errors.Is(err, remote.ErrUnreachable) ||
 		errors.As(err, &status) && status.Unauthorized()
 }
 
-// knowsNoPost reports whether a server refused a message in the way in which
-// one refuses it that expects a stream to be opened first.
+// knowsNoPost reports whether a server refused a message as one does that
+// expects a stream to be opened first.
 func knowsNoPost(err error) bool {
 	var status *remote.StatusError
 	if !errors.As(err, &status) || status.Unauthorized() {
@@ -106,9 +106,9 @@ func knowsNoPost(err error) bool {
 		status.Status != http.StatusRequestTimeout && status.Status != http.StatusTooManyRequests && status.Status != http.StatusProxyAuthRequired
 }
 
-// streamable agrees on a session over streamable HTTP. Asking first with
-// server/discover harms no server here: a request is a connection of its own,
-// which its deadline disposes of.
+// streamable agrees on a session over streamable HTTP. Trying server/discover
+// first harms no server here: a request is a connection of its own, which ends
+// at its deadline.
 func (a *approach) streamable(ctx context.Context, known era) error {
 	c, err := a.manager.network.NewStreamable(a.target, a.options)
 	if err != nil {
@@ -146,7 +146,7 @@ func (a *approach) agree(ctx context.Context, c *remote.Streamable, known era) (
 	s, err := initialize(ctx, c, client, a.manager.startTimeout(a.server.def))
 	var answered *jsonrpc.Error
 	if known == eraHandshake && (errors.As(err, &answered) || errors.Is(err, errSpeaksStateless)) {
-		// It was another version of the server that spoke so.
+		// A different version of the server spoke like that.
 		if s, err := discover(ctx, c, client, a.manager.opts.Probe); err == nil {
 			return s, nil
 		}
@@ -154,8 +154,8 @@ func (a *approach) agree(ctx context.Context, c *remote.Streamable, known era) (
 	return s, err
 }
 
-// refusedVersion reports whether a server refused our version though it names
-// it among those that it supports.
+// refusedVersion reports whether a server refused our version although it lists
+// it as supported.
 func refusedVersion(err error) bool {
 	var answered *jsonrpc.Error
 	if !errors.As(err, &answered) || answered.Code != codeUnsupportedVersion {
@@ -164,7 +164,7 @@ func refusedVersion(err error) bool {
 	var data struct {
 		Supported []string `json:"supported"`
 	}
-	_ = json.Unmarshal(answered.Data, &data) // what is none names nothing
+	_ = json.Unmarshal(answered.Data, &data) // invalid data names no versions
 	return slices.Contains(data.Supported, stateless)
 }
 
@@ -184,7 +184,7 @@ func (a *approach) events(ctx context.Context) error {
 	return nil
 }
 
-// withAdvice adds what can be done about an error.
+// withAdvice adds to an error what the user can do about it.
 func withAdvice(def Definition, err error) error {
 	var status *remote.StatusError
 	if !errors.As(err, &status) || !status.Unauthorized() {
@@ -192,9 +192,9 @@ func withAdvice(def Definition, err error) error {
 	}
 	switch {
 	case status.Status == http.StatusForbidden:
-		return fmt.Errorf("%w: the server does not accept who we are (%w)", ErrUnauthorized, err)
+		return fmt.Errorf("%w: the server does not accept our credentials (%w)", ErrUnauthorized, err)
 	case slices.ContainsFunc(def.HeaderNames, func(name string) bool { return strings.EqualFold(name, "Authorization") }):
-		return fmt.Errorf("%w (%w): it does not take what the definition has as Authorization; see whether that is there, whole and still valid. "+
+		return fmt.Errorf("%w (%w): it does not accept the Authorization header of the definition: check that the header is there, complete and still valid.  "+
 			"Signing in with OAuth is not possible yet", ErrUnauthorized, err)
 	case status.Challenge != "":
 		return fmt.Errorf("%w (%w). Signing in with OAuth is not possible yet: give the server a token in its definition, "+

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
 // listening starts a program that serves on a port of its environment variable

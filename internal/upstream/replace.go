@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// configured are the definitions in force at a time. It is not changed; a new
-// one takes its place.
+// configured holds the definitions in force at one time. It is immutable; a new
+// one replaces it.
 type configured struct {
 	entries map[string]*entry
 	defs    []Definition // sorted by name, with aliases
 }
 
-// configure makes entries of definitions; those of before whose server may go
-// on running are kept, and every name keeps its alias.
+// configure makes entries of definitions. It keeps those whose server may keep
+// running, and every name keeps its alias.
 func (m *Manager) configure(defs []Definition, before *configured) *configured {
 	sorted := slices.Clone(defs)
 	slices.SortStableFunc(sorted, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
@@ -43,9 +43,9 @@ func (m *Manager) configure(defs []Definition, before *configured) *configured {
 }
 
 // Replace puts other definitions into force. Servers whose definition did not
-// change go on running; those that changed or are gone are stopped, once the
-// calls that they work on have ended or drain is over, and the next use of a
-// name starts what it stands for now. Names keep their aliases.
+// change keep running. Those whose definition changed or is gone are stopped
+// once their calls have ended or drain has passed; the next use of a name
+// starts its new definition. Names keep their aliases.
 func (m *Manager) Replace(defs []Definition, drain time.Duration) {
 	m.replacing.Lock()
 	defer m.replacing.Unlock()
@@ -69,7 +69,7 @@ func (m *Manager) Replace(defs []Definition, drain time.Duration) {
 	}
 }
 
-// retire ends what runs of an entry that is in force no more.
+// retire ends the server of an entry that was replaced.
 func (m *Manager) retire(e *entry, drain time.Duration) {
 	defer func() {
 		m.mu.Lock()

@@ -9,12 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sallyport/internal/upstream/jsonrpc"
-	"sallyport/internal/upstream/remote"
+	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
-// Server is one running server. It is good until the server ends; the Manager
-// hands out another one then. Its methods are safe for concurrent use.
+// Server is one running server. It is valid until the server ends; then the
+// Manager returns another one. Its methods are safe for concurrent use.
 type Server struct {
 	def         Definition
 	log         *slog.Logger
@@ -33,7 +34,7 @@ type Server struct {
 	stopping, suspected     atomic.Bool
 
 	progress progressListeners
-	// background runs what must end with the Manager.
+	// background runs a function that ends with the Manager.
 	background func(func(context.Context))
 }
 
@@ -41,9 +42,9 @@ type Server struct {
 type Info struct {
 	Name            string
 	Transport       string // stdio, streamable HTTP or HTTP with SSE
-	PID             int    // 0 where it is no program of this machine
+	PID             int    // 0 if it is not a program on this machine
 	ProtocolVersion string
-	Server          Implementation // as the server calls itself
+	Server          Implementation // the name that the server gives itself
 	Instructions    string
 	Started         time.Time
 	StartTook       time.Duration
@@ -77,7 +78,7 @@ type Stats struct {
 	Wire                    jsonrpc.Stats
 }
 
-// Stats returns the counters of now.
+// Stats returns the current counters.
 func (s *Server) Stats() Stats {
 	return Stats{
 		Calls: s.calls.Load(), Failed: s.failed.Load(), InFlight: s.inFlight.Load(),
@@ -89,7 +90,7 @@ func (s *Server) Stats() Stats {
 // Definition returns what the server was started from.
 func (s *Server) Definition() Definition { return s.def }
 
-// Diagnosis is what a server said beside the protocol, without its secrets.
+// Diagnosis is what a server wrote besides the protocol, without its secrets.
 type Diagnosis struct {
 	Exit   string // empty while it runs
 	Stderr string // the last 64 KiB
@@ -115,13 +116,13 @@ func (s *Server) Alive() bool {
 	}
 }
 
-// callContext bounds a call by the setting, or the definition.
+// callContext bounds a call by the settings, or the definition.
 func (s *Server) callContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return bounded(ctx, s.callTimeout)
 }
 
-// bounded is ctx with a limit, of which there is none below 1. Its cause is an
-// ErrTimeout that says the limit.
+// bounded returns ctx with a time limit, or without one if limit is below 1.
+// Its cause is an ErrTimeout with the limit.
 func bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if limit <= 0 {
 		return context.WithCancel(ctx)
@@ -129,18 +130,19 @@ func bounded(ctx context.Context, limit time.Duration) (context.Context, context
 	return WithTimeout(ctx, limit)
 }
 
-// WithTimeout returns a context whose end is an ErrTimeout.
+// WithTimeout returns a context whose cause is an ErrTimeout when the limit has
+// passed.
 func WithTimeout(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, timeoutError{limit})
 }
 
-// timeoutError is an ErrTimeout.
+// timeoutError is an ErrTimeout with its limit.
 type timeoutError struct{ limit time.Duration }
 
 func (e timeoutError) Error() string { return fmt.Sprintf("no answer within %s", e.limit) }
 func (timeoutError) Unwrap() error   { return ErrTimeout }
 
-// begin counts a call; what it returns ends it.
+// begin counts a call; the function that it returns ends it.
 func (s *Server) begin() func(error) {
 	s.calls.Add(1)
 	s.inFlight.Add(1)
@@ -157,7 +159,7 @@ func (s *Server) begin() func(error) {
 func (s *Server) touch() { s.lastUse.Store(time.Now().UnixNano()) }
 
 // failure makes an error of a call fit for people: it names the server, says
-// how the server ended if it did, and holds no secret.
+// how the server ended if it did, and contains no secret.
 func (s *Server) failure(op string, err error) error {
 	e := &Error{Server: s.def.Name, Op: op}
 	var answered *jsonrpc.Error
@@ -178,7 +180,7 @@ func (s *Server) failure(op string, err error) error {
 		e.Kind, e.Err = ErrGone, redactError(s.def, err)
 	case errors.Is(err, ErrTimeout):
 		e.Kind, e.Err = ErrTimeout, err
-		if op == "tools/list" { // as when it starts; a call may be of ungranted code
+		if op == "tools/list" { // as at the start; a call may come from ungranted code
 			diagnose(e, s.def, s.conn)
 		}
 	case errors.Is(err, ErrInputRequired):
@@ -193,15 +195,14 @@ func (s *Server) failure(op string, err error) error {
 
 func (s *Server) redactAnswer(answered *jsonrpc.Error) *jsonrpc.Error {
 	clean := &jsonrpc.Error{Code: answered.Code, Message: s.def.Redact(answered.Message)}
-	// A secret may have stood outside of a string.
-	if data := json.RawMessage(s.def.Redact(string(answered.Data))); jsonrpc.Valid(data) {
+	// A secret may be outside of a string.
+	if data := json.RawMessage(s.def.Redact(string(answered.Data))); jsonscan.Valid(data) {
 		clean.Data = data
 	}
 	return clean
 }
 
-// notified handles what the server says unasked. It runs on a reading
-// goroutine.
+// notified handles the server's notifications. It runs on a reading goroutine.
 func (s *Server) notified(method string, params json.RawMessage) {
 	switch method {
 	case "notifications/tools/list_changed":
@@ -216,8 +217,8 @@ func (s *Server) notified(method string, params json.RawMessage) {
 	}
 }
 
-// answer answers what a server asks. We declare no capability, so that there is
-// nothing to ask for but whether we live.
+// answer answers the server's requests. We declare no capability, so the only
+// valid request is a ping.
 func answer(method string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 	if method == "ping" {
 		return json.RawMessage(`{}`), nil
@@ -234,15 +235,15 @@ func answer(method string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) 
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: message}
 }
 
-// Waits before a server is asked again to say when its tools change.
+// Delays before a server is asked again to announce changes of its tools.
 const (
 	firstListen = time.Second
 	maxListen   = time.Minute
 )
 
-// listen asks a server of the second era to say when its tools change, which
-// one of the first era does by itself. The request stays open; over HTTP it is
-// sent again when it breaks, until ctx ends.
+// listen asks a server of the second era to announce changes of its tools,
+// which one of the first era does by itself. The request stays open; over HTTP
+// it is sent again if it breaks, until ctx ends.
 func (s *Server) listen(ctx context.Context) {
 	if s.session.era != eraStateless || !s.session.listChanged {
 		return
@@ -251,7 +252,7 @@ func (s *Server) listen(ctx context.Context) {
 		begun := time.Now()
 		_, err := s.conn.Call(ctx, "subscriptions/listen", s.session.params([]byte(`"notifications":{"toolsListChanged":true}`)))
 		if !errors.Is(err, remote.ErrLost) && !errors.Is(err, remote.ErrUnreachable) {
-			s.log.Debug("changes of the tools are not announced any more", "err", redactError(s.def, err))
+			s.log.Debug("changes of the tools are no longer announced", "err", redactError(s.def, err))
 			return
 		}
 		if time.Since(begun) > maxListen {

@@ -16,7 +16,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
 // The official SDK's server as the oracle: what its own client gets from it,
@@ -126,7 +127,9 @@ func TestEras(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.role+strings.Join(test.env, ""), func(t *testing.T) {
-			m := manage(t, Options{StartTimeout: time.Second}, define(t, "x", test.role, test.env...))
+			t.Parallel() // one mostly waits
+			const patience = 5 * time.Second
+			m := manage(t, Options{StartTimeout: patience}, define(t, "x", test.role, test.env...))
 			// Twice: the second start uses what the first one learnt.
 			for round := range 2 {
 				began := time.Now()
@@ -150,8 +153,8 @@ func TestEras(t *testing.T) {
 				if _, err := s.CallTool(t.Context(), "echo", nil); err != nil {
 					t.Error(err)
 				}
-				if test.role == "modern-silent" && round == 1 && took > 900*time.Millisecond {
-					t.Error("the era was not remembered")
+				if test.role == "modern-silent" && round == 1 && took >= patience {
+					t.Errorf("the second start took %v: the era was not remembered", took)
 				}
 				if err := s.stop(t.Context()); err != nil {
 					t.Fatal(err)
@@ -240,7 +243,7 @@ func TestToolsAreCachedUntilTheyChange(t *testing.T) {
 	}
 }
 
-func hasTool(tools []Tool, alias string) bool {
+func hasTool(tools []tool.Tool, alias string) bool {
 	for _, tool := range tools {
 		if tool.Alias == alias {
 			return true
@@ -308,11 +311,6 @@ func TestRestrictedTools(t *testing.T) {
 	s := running(t, m, "x")
 	if tools, err := s.Tools(t.Context()); err != nil || len(tools) != 1 || tools[0].Name != "echo" {
 		t.Error(tools, err)
-	}
-	for _, tool := range []string{"fail", "sleep"} {
-		if _, err := s.CallTool(t.Context(), tool, nil); !errors.Is(err, ErrToolNotAllowed) {
-			t.Error(err)
-		}
 	}
 }
 
@@ -465,15 +463,15 @@ func TestParallelCalls(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 100 {
 		wg.Go(func() {
-			if _, err := s.CallTool(t.Context(), "sleep", json.RawMessage(`{"MS":50}`)); err != nil {
+			if _, err := s.CallTool(t.Context(), "sleep", json.RawMessage(`{"MS":500}`)); err != nil {
 				t.Errorf("%d: %v", i, err)
 			}
 		})
 	}
 	wg.Wait()
-	// One after the other they would take 5 s at least, on any machine.
-	if took := time.Since(began); took > 4*time.Second {
-		t.Errorf("100 calls of 50 ms took %v", took)
+	// One after the other they would take 50 s at least, on any machine.
+	if took := time.Since(began); took > 40*time.Second {
+		t.Errorf("100 calls of 500 ms took %v", took)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
 // Revisions of the protocol.
@@ -18,14 +18,14 @@ const (
 	stateless       = "2026-07-28"
 )
 
-// handshakeVersions are what initialize may be answered with.
+// handshakeVersions are the versions that may answer initialize.
 var handshakeVersions = []string{newestHandshake, "2025-06-18", "2025-03-26", "2024-11-05"}
 
-// probeTimeout bounds server/discover, which needs no thought: a server that is
-// silent on it does not know it.
+// probeTimeout bounds server/discover, which takes no work: a server that does
+// not answer it does not know it.
 const probeTimeout = 5 * time.Second
 
-// era says how a server wants to be spoken to.
+// era says how to speak to a server.
 type era int
 
 const (
@@ -36,26 +36,26 @@ const (
 	eraEvents
 )
 
-// Implementation names a program, as the protocol does.
+// Implementation identifies a program, as in the protocol.
 type Implementation struct {
 	Name    string `json:"name"`
 	Title   string `json:"title,omitempty"`
 	Version string `json:"version"`
 }
 
-// session is what was agreed with a server. It is not changed afterwards.
+// session is what was agreed with a server. It is immutable.
 type session struct {
 	era          era
 	version      string
 	server       Implementation
 	instructions string
-	hasTools     bool // it says that it has tools
-	listChanged  bool // it says when they change
-	announces    bool // it says when anything changes
+	hasTools     bool // it declares tools
+	listChanged  bool // it announces changes of its tools
+	announces    bool // it announces changes of anything
 	meta         json.RawMessage
 }
 
-// errFreshProcess: the server refused initialize and ended itself, so that
+// errFreshProcess means that the server refused initialize and ended, so that
 // server/discover needs another process.
 var errFreshProcess = errors.New("the server refused initialize and ended")
 
@@ -66,7 +66,7 @@ type serverCapabilities struct {
 }
 
 // negotiate agrees on a session. patience bounds initialize, which may have to
-// wait until a package has been downloaded.
+// wait for a package to be downloaded.
 func negotiate(ctx context.Context, conn transport, client Implementation, known era, patience time.Duration) (*session, error) {
 	if known == eraStateless {
 		s, err := discover(ctx, conn, client, patience)
@@ -74,7 +74,7 @@ func negotiate(ctx context.Context, conn transport, client Implementation, known
 		if err == nil || !errors.As(err, &answered) {
 			return s, err
 		}
-		// It was another version of the server that spoke so.
+		// A different version of the server spoke like that.
 	}
 	s, err := initialize(ctx, conn, client, patience)
 	if err == nil {
@@ -99,10 +99,11 @@ func negotiate(ctx context.Context, conn transport, client Implementation, known
 	if errors.Is(probeErr, jsonrpc.ErrClosed) && !silent {
 		return nil, fmt.Errorf("%w: %w", errFreshProcess, err)
 	}
-	return nil, err // what initialize said is what helps
+	return nil, err // the error of initialize is the helpful one
 }
 
-// errSpeaksStateless: the answer to initialize names a version without one.
+// errSpeaksStateless means that the answer to initialize names a version
+// without initialize.
 var errSpeaksStateless = errors.New("the server speaks a newer version of the protocol")
 
 func initialize(ctx context.Context, conn transport, client Implementation, patience time.Duration) (*session, error) {
@@ -178,7 +179,7 @@ func discover(ctx context.Context, conn transport, client Implementation, patien
 	}
 	s.server, s.instructions = result.ServerInfo, result.Instructions
 	if info := result.Meta[infoKey]; info != nil {
-		_ = json.Unmarshal(info, &s.server) // a name is for people
+		_ = json.Unmarshal(info, &s.server) // the name is only for people
 	}
 	s.takeCapabilities(result.Capabilities)
 	return s, nil
@@ -190,10 +191,10 @@ func (s *session) takeCapabilities(c serverCapabilities) {
 	s.announces = s.listChanged || c.Resources != nil && c.Resources.ListChanged || c.Prompts != nil && c.Prompts.ListChanged
 }
 
-// params makes a request's parameters of JSON members without their braces.
+// params makes a request's parameters from JSON members without their braces.
 func (s *session) params(members []byte) json.RawMessage { return s.paramsWithToken(members, 0) }
 
-// paramsWithToken is params with a token to hear of progress by, unless it is 0.
+// paramsWithToken is params with a progress token, unless token is 0.
 func (s *session) paramsWithToken(members []byte, token int64) json.RawMessage {
 	out := make([]byte, 0, len(members)+len(s.meta)+64)
 	out = append(out, '{')

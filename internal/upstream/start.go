@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sallyport/internal/upstream/child"
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/child"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
 // start starts a server, or connects to it, and agrees on a session. While a
@@ -17,15 +17,14 @@ func (m *Manager) start(ctx context.Context, def Definition, known era, underway
 	failed := &Error{Server: def.Name, Op: "start", Kind: ErrStart, Command: def.CommandLine()}
 	def, err := def.Resolve(ctx, m.opts.Secrets)
 	if err != nil {
-		failed.Err = err // it names what could not be read, and holds nothing of it
+		failed.Err = err // it names what could not be read, without its contents
 		return nil, failed
 	}
 	if def.Remote() != nil {
 		return m.reach(ctx, def, known, failed)
 	}
 	s, err := m.launch(ctx, def, known, underway)
-	// The second attempt is for servers that end themselves when they hear
-	// initialize.
+	// The second attempt is for servers that exit on initialize.
 	if errors.Is(err, errFreshProcess) && ctx.Err() == nil {
 		if second, secondErr := m.launch(ctx, def, eraStateless, underway); secondErr == nil {
 			return second, nil
@@ -34,11 +33,11 @@ func (m *Manager) start(ctx context.Context, def Definition, known era, underway
 	return s, err
 }
 
-// newServer is a Server without its transport.
+// newServer returns a Server without its transport.
 func (m *Manager) newServer(def Definition) *Server {
 	s := &Server{
 		def: def, log: m.opts.Log.With("server", def.Name),
-		tools: newToolCache(), changed: m.opts.ToolsChanged, callTimeout: m.opts.CallTimeout, pingTimeout: m.opts.Ping, background: m.background,
+		tools: newToolCache(), changed: m.toolsChanged, callTimeout: m.opts.CallTimeout, pingTimeout: m.opts.Ping, background: m.background,
 	}
 	if def.CallTimeout > 0 {
 		s.callTimeout = def.CallTimeout
@@ -46,7 +45,13 @@ func (m *Manager) newServer(def Definition) *Server {
 	return s
 }
 
+// noTimeout is longer than any caller waits for a start.
+const noTimeout = 24 * time.Hour
+
 func (m *Manager) startTimeout(def Definition) time.Duration {
+	if m.opts.StartTimeout < 0 {
+		return noTimeout
+	}
 	if def.StartTimeout > 0 {
 		return def.StartTimeout
 	}
@@ -73,8 +78,8 @@ func (m *Manager) launch(ctx context.Context, def Definition, known era, underwa
 		m.running.Go(func() { m.meter(def.Name, proc) })
 	}
 	s := m.newServer(def)
-	// Notifications may come before the session is agreed on; they do not
-	// need it.
+	// Notifications may arrive before the session is agreed on; they do not need
+	// it.
 	p := &program{proc: proc, Conn: jsonrpc.NewConn(proc.Stdout, proc.Stdin, jsonrpc.Options{
 		Log: s.log, MaxLine: m.opts.MaxLine, OnRequest: answer, OnNotify: s.notified,
 		Redact: def.Redact, SpoolDir: m.opts.SpoolDir,
@@ -119,7 +124,7 @@ func (m *Manager) launch(ctx context.Context, def Definition, known era, underwa
 	return s, nil
 }
 
-// up takes a server into use.
+// up puts a server into service.
 func (m *Manager) up(s *Server, began time.Time) {
 	s.started, s.took = time.Now(), time.Since(began)
 	s.touch()
@@ -128,8 +133,8 @@ func (m *Manager) up(s *Server, began time.Time) {
 	s.log.Info("MCP server started", "transport", info.Transport, "pid", info.PID, "protocol", s.session.version, "took", s.took.Round(time.Millisecond))
 }
 
-// explain says why a start failed. What the server answered is said; of a
-// server that ended, how and with what last words.
+// explain adds to a failed start why it failed: what the server answered or, if
+// it ended, its exit status and last output.
 func explain(failed *Error, def Definition, s *Server, err error) {
 	var answered *jsonrpc.Error
 	isAnswer := errors.As(err, &answered)
@@ -140,7 +145,7 @@ func explain(failed *Error, def Definition, s *Server, err error) {
 	case isAnswer:
 		failed.Err = fmt.Errorf("initialize: %w", s.redactAnswer(answered))
 	case failed.Exit != "" && errors.Is(err, jsonrpc.ErrClosed):
-		// The exit status says it.
+		// The exit status explains it.
 	default:
 		failed.Err = err
 	}
@@ -158,7 +163,8 @@ func (s *Server) stop(ctx context.Context) error {
 	return nil
 }
 
-// redactedError keeps what errors.Is finds and hides secrets from the text.
+// redactedError hides secrets in an error's message and keeps what errors.Is
+// finds.
 type redactedError struct {
 	text string
 	err  error

@@ -10,9 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"sallyport/internal/budget"
-	"sallyport/internal/upstream/jsonrpc"
-	"sallyport/internal/upstream/remote"
+	"github.com/sallyport/sallyport/internal/budget"
+	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
 // Bounds of a server's list of tools.
@@ -20,31 +22,18 @@ const (
 	maxTools     = 20_000
 	maxPages     = 2_000
 	maxToolBytes = 16 << 20
-	maxToolName  = 512
 )
-
-// Tool is one tool of a server. Its raw members are as the server sent them and
-// must not be changed.
-type Tool struct {
-	Name, Alias        string
-	Title, Description string
-	InputSchema        json.RawMessage // always an object
-	OutputSchema       json.RawMessage // nil if there is none
-	Annotations        json.RawMessage // nil if there are none
-	Raw                json.RawMessage // the whole definition
-
-	mirrored []remote.Mirrored // arguments that a call repeats in headers
-}
 
 // toolCache holds a server's tools until they change.
 type toolCache struct {
-	fetching chan struct{} // holds one token while nobody fetches
+	fetching chan struct{} // holds one token while no caller fetches
 
 	mu         sync.Mutex
-	tools      []Tool
+	tools      []tool.Tool
+	mirrored   map[string][]remote.Mirrored // by tool: arguments that a call repeats in headers
 	valid      bool
 	expires    time.Time // zero: when the server says so
-	generation int       // of the server's tools, counted by its notices
+	generation int       // counts the server's notices of changed tools
 }
 
 func newToolCache() *toolCache {
@@ -60,7 +49,7 @@ func (c *toolCache) invalidate() {
 	c.valid = false
 }
 
-func (c *toolCache) get() ([]Tool, int, bool) {
+func (c *toolCache) get() ([]tool.Tool, int, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.valid && !c.expires.IsZero() && time.Now().After(c.expires) {
@@ -69,26 +58,27 @@ func (c *toolCache) get() ([]Tool, int, bool) {
 	return c.tools, c.generation, c.valid
 }
 
-// forget is invalidate, of what last returns too.
+// forget invalidates the tools, for headersOf too.
 func (c *toolCache) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.generation++
-	c.tools, c.valid = nil, false
+	c.tools, c.mirrored, c.valid = nil, nil, false
 }
 
-// last returns the tools that were listed last, also where they are old.
-func (c *toolCache) last() []Tool {
+// headersOf returns the arguments that a call of a tool repeats in headers, by
+// the last list, even an old one. It reports false if there is no list.
+func (c *toolCache) headersOf(name string) (mirrored []remote.Mirrored, listed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.tools
+	return c.mirrored[name], c.tools != nil
 }
 
-// put keeps tools that were asked for at a generation.
-func (c *toolCache) put(tools []Tool, generation int, ttl time.Duration) {
+// put stores tools that were requested at a generation.
+func (c *toolCache) put(tools []tool.Tool, mirrored map[string][]remote.Mirrored, generation int, ttl time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tools = tools
+	c.tools, c.mirrored = tools, mirrored
 	c.valid = generation == c.generation
 	c.expires = time.Time{}
 	if ttl > 0 {
@@ -97,9 +87,10 @@ func (c *toolCache) put(tools []Tool, generation int, ttl time.Duration) {
 }
 
 // Tools returns the tools that the definition allows, in the server's order,
-// from all pages. The list is cached until the server says that it changed; it
-// is shared and must not be changed. Concurrent callers share one request.
-func (s *Server) Tools(ctx context.Context) ([]Tool, error) {
+// from all pages. It caches the list until the server announces a change. The
+// list is shared; callers must not modify it. Concurrent callers share one
+// request.
+func (s *Server) Tools(ctx context.Context) ([]tool.Tool, error) {
 	if tools, _, ok := s.tools.get(); ok {
 		return tools, nil
 	}
@@ -114,7 +105,7 @@ func (s *Server) Tools(ctx context.Context) ([]Tool, error) {
 		return tools, nil
 	}
 	done := s.begin()
-	tools, ttl, err := s.fetchTools(ctx)
+	list, ttl, err := s.fetchTools(ctx)
 	done(err)
 	if err != nil {
 		return nil, s.failure("tools/list", err)
@@ -122,15 +113,16 @@ func (s *Server) Tools(ctx context.Context) ([]Tool, error) {
 	if s.session.listChanged {
 		ttl = 0
 	}
-	s.tools.put(tools, generation, ttl)
+	tools = list.finish()
+	s.tools.put(tools, list.mirrored, generation, ttl)
 	return tools, nil
 }
 
-// fetchTools asks for page after page.
-func (s *Server) fetchTools(ctx context.Context) (tools []Tool, ttl time.Duration, err error) {
+// fetchTools requests page after page.
+func (s *Server) fetchTools(ctx context.Context) (list *toolList, ttl time.Duration, err error) {
 	ctx, cancel := s.callContext(ctx)
 	defer cancel()
-	list := toolList{server: s, names: make(map[string]bool)}
+	list = &toolList{server: s, names: make(map[string]bool), mirrored: make(map[string][]remote.Mirrored)}
 	seen := make(map[string]bool) // cursors
 	var cursor json.RawMessage
 	lease := budget.From(ctx)
@@ -156,40 +148,42 @@ func (s *Server) fetchTools(ctx context.Context) (tools []Tool, ttl time.Duratio
 		ttl = time.Duration(ttlMillis) * time.Millisecond
 		switch key := string(next); {
 		case next == nil:
-			return list.finish(), ttl, nil
+			return list, ttl, nil
 		case seen[key]:
 			s.log.Warn("tools/list goes round in circles; what came so far counts", "pages", page)
-			return list.finish(), ttl, nil
+			return list, ttl, nil
 		case list.full || page >= maxPages:
 			s.log.Warn("the server has too many tools; the first ones count", "tools", len(list.tools), "pages", page)
-			return list.finish(), ttl, nil
+			return list, ttl, nil
 		default:
 			seen[key] = true
 			cursor = bytes.Clone(next)
 		}
 	}
-	return list.finish(), ttl, nil
+	return list, ttl, nil
 }
 
 // toolList collects the tools of several pages.
 type toolList struct {
 	server *Server
-	tools  []Tool
+	tools  []tool.Tool
 	names  map[string]bool
 	bytes  int
 	full   bool
-	odd    int // entries that were left out
+	odd    int // how many entries were left out
+
+	mirrored map[string][]remote.Mirrored
 }
 
-// page takes one answer and returns the cursor of the next, or nil.
+// page parses one answer and returns the cursor of the next page, or nil.
 func (l *toolList) page(raw json.RawMessage) (next json.RawMessage, ttlMillis int64, err error) {
 	var tools json.RawMessage
-	err = jsonrpc.Members(raw, func(key string, value json.RawMessage) bool {
+	err = jsonscan.Members(raw, func(key string, value json.RawMessage) bool {
 		switch key {
 		case "tools":
 			tools = value
 		case "nextCursor":
-			if kind := jsonrpc.Kind(value); kind != 'n' && string(value) != `""` {
+			if kind := jsonscan.Kind(value); kind != 'n' && string(value) != `""` {
 				next = value
 			}
 		case "ttlMs":
@@ -203,7 +197,7 @@ func (l *toolList) page(raw json.RawMessage) (next json.RawMessage, ttlMillis in
 	if len(next) > 64<<10 {
 		return nil, 0, fmt.Errorf("%w: a cursor of %d bytes", ErrBadAnswer, len(next))
 	}
-	err = jsonrpc.Elements(tools, func(value json.RawMessage) bool {
+	err = jsonscan.Elements(tools, func(value json.RawMessage) bool {
 		l.add(value)
 		return !l.full
 	})
@@ -214,16 +208,17 @@ func (l *toolList) page(raw json.RawMessage) (next json.RawMessage, ttlMillis in
 }
 
 func (l *toolList) add(raw json.RawMessage) {
-	raw = bytes.Clone(raw) // not to hold on to the page
-	tool, ok := parseTool(raw)
-	if !ok || l.names[tool.Name] {
+	raw = bytes.Clone(raw) // do not keep the whole page in memory
+	t, ok := tool.Parse(raw)
+	if !ok || l.names[t.Name] {
 		l.odd++
 		return
 	}
+	var mirrored []remote.Mirrored
 	if _, ok := l.server.conn.(withHeaders); ok && l.server.session.era == eraStateless {
 		var err error
-		if tool.mirrored, err = remote.MirroredArguments(tool.InputSchema); err != nil {
-			l.server.log.Warn("a tool is left out: its schema says headers that cannot be sent", "tool", tool.Name, "err", err)
+		if mirrored, err = remote.MirroredArguments(t.InputSchema); err != nil {
+			l.server.log.Warn("a tool is left out: its schema wants headers that cannot be sent", "tool", t.Name, "err", err)
 			return
 		}
 	}
@@ -231,13 +226,16 @@ func (l *toolList) add(raw json.RawMessage) {
 		l.full = true
 		return
 	}
-	l.names[tool.Name] = true
-	l.tools = append(l.tools, tool)
+	l.names[t.Name] = true
+	l.tools = append(l.tools, t)
+	if len(mirrored) > 0 {
+		l.mirrored[t.Name] = mirrored
+	}
 }
 
-// finish gives aliases, which depend on all tools, and then leaves out what the
+// finish assigns aliases, which depend on all tools, and then drops what the
 // definition does not allow.
-func (l *toolList) finish() []Tool {
+func (l *toolList) finish() []tool.Tool {
 	if l.odd > 0 {
 		l.server.log.Log(context.Background(), slog.LevelWarn, "tools without a usable name, or named twice, are left out", "tools", l.odd)
 	}
@@ -245,7 +243,7 @@ func (l *toolList) finish() []Tool {
 	for i := range l.tools {
 		names[i] = l.tools[i].Name
 	}
-	allowed := make([]Tool, 0, len(l.tools))
+	allowed := make([]tool.Tool, 0, len(l.tools))
 	for i, alias := range ToolAliases(names) {
 		l.tools[i].Alias = alias
 		if l.server.def.ToolAllowed(names[i]) {
@@ -253,44 +251,4 @@ func (l *toolList) finish() []Tool {
 		}
 	}
 	return allowed
-}
-
-var anyObject = json.RawMessage(`{"type":"object"}`)
-
-// parseTool cuts a tool's definition into its members without copying them.
-func parseTool(raw json.RawMessage) (Tool, bool) {
-	t := Tool{Raw: raw, InputSchema: anyObject}
-	var titleInAnnotations string
-	err := jsonrpc.Members(raw, func(key string, value json.RawMessage) bool {
-		switch key {
-		case "name":
-			_ = json.Unmarshal(value, &t.Name) // checked below
-		case "title":
-			_ = json.Unmarshal(value, &t.Title)
-		case "description":
-			_ = json.Unmarshal(value, &t.Description)
-		case "inputSchema":
-			if jsonrpc.Kind(value) == '{' {
-				t.InputSchema = value
-			}
-		case "outputSchema":
-			if jsonrpc.Kind(value) == '{' {
-				t.OutputSchema = value
-			}
-		case "annotations":
-			if jsonrpc.Kind(value) == '{' {
-				t.Annotations = value
-				var a struct {
-					Title string `json:"title"`
-				}
-				_ = json.Unmarshal(value, &a)
-				titleInAnnotations = a.Title
-			}
-		}
-		return true
-	})
-	if t.Title == "" {
-		t.Title = titleInAnnotations
-	}
-	return t, err == nil && t.Name != "" && len(t.Name) <= maxToolName
 }

@@ -5,37 +5,37 @@ import (
 	"encoding/json"
 	"time"
 
-	"sallyport/internal/upstream/child"
-	"sallyport/internal/upstream/jsonrpc"
-	"sallyport/internal/upstream/remote"
+	"github.com/sallyport/sallyport/internal/upstream/child"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
-// transport is the way to a server: a program's standard input and output, or
-// HTTP. Its methods are safe for concurrent use.
+// transport is the connection to a server: a program's standard input and
+// output, or HTTP. Its methods are safe for concurrent use.
 type transport interface {
-	// Call sends a request and returns the bytes of its result. Ending ctx
-	// tells the server. What the server answered with is a *jsonrpc.Error.
+	// Call sends a request and returns the bytes of its result. Ending ctx cancels
+	// the request at the server. An error answer is a *jsonrpc.Error.
 	Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 	Notify(ctx context.Context, method string, params json.RawMessage) error
-	// Speaks says which revision everything is in from now on.
+	// Speaks sets the protocol revision of everything from now on.
 	Speaks(version string)
-	// Done is closed when no further call can succeed; Err says why, and
-	// wraps jsonrpc.ErrClosed.
+	// Done is closed when no further call can succeed. Err returns why, and wraps
+	// jsonrpc.ErrClosed.
 	Done() <-chan struct{}
 	Err() error
 	Junk() []byte
 	Stats() jsonrpc.Stats
-	// Stop ends the server, or the connection to it: gently until ctx ends.
-	// It returns when nothing is left.
+	// Stop ends the server, or the connection to it, gracefully until ctx ends. It
+	// returns when nothing is left.
 	Stop(ctx context.Context) error
 }
 
-// withHeaders is a transport that has headers beside a request.
+// withHeaders is a transport whose requests can have headers.
 type withHeaders interface {
 	CallWith(ctx context.Context, method string, params json.RawMessage, headers map[string]string) (json.RawMessage, error)
 }
 
-// program is a server that is a program on this machine.
+// program is a server that runs as a program on this machine.
 type program struct {
 	*jsonrpc.Conn
 	proc *child.Process
@@ -54,15 +54,14 @@ func (p *program) Stop(ctx context.Context) error {
 }
 
 // watch ends what is left when either the connection or the process ends, and
-// returns when nothing is.
+// returns when both have ended.
 func (p *program) watch() error {
 	select {
 	case <-p.Done():
 	case <-p.proc.Exited():
 	}
-	// What it wrote last may still have to be read, also when a message to it
-	// could not be written any more; but something that it started may hold
-	// its output open.
+	// Its last output may still have to be read, even if a message to it could not
+	// be written any more; but a process that it started may hold its output open.
 	select {
 	case <-p.Drained():
 	case <-time.After(200 * time.Millisecond):
@@ -70,8 +69,8 @@ func (p *program) watch() error {
 	return p.Stop(context.Background())
 }
 
-// diagnose adds how a program ended, if it did, and its last words. Of a server
-// elsewhere nothing is known but what the error says.
+// diagnose adds how a program ended, if it did, and its last output. For a
+// remote server nothing is known but the error.
 func diagnose(e *Error, def Definition, t transport) {
 	p, ok := t.(*program)
 	if !ok {

@@ -3,28 +3,28 @@ package upstream
 import (
 	"time"
 
-	"sallyport/internal/upstream/child"
+	"github.com/sallyport/sallyport/internal/upstream/child"
 )
 
-// Used is what the processes of a server on this machine used in a stretch of
-// time. Negative is unknown.
+// Used is what the processes of a server on this machine used in a period.
+// Negative means unknown.
 type Used struct {
 	Server      string
 	Began       time.Time
 	Wall, CPU   time.Duration
 	ByteSeconds float64
-	// Open says that the stretch goes on: others of the same Began follow.
+	// Open means that the period continues: others with the same Began follow.
 	Open bool
 }
 
 const (
-	// usedEvery is how often a server's processes are looked at, and usedWhole
-	// how long a stretch is.
+	// usedEvery is how often a server's processes are sampled, and usedWhole how
+	// long a period is.
 	usedEvery = time.Second
 	usedWhole = 5 * time.Minute
 )
 
-// meter tells what a program uses until it has ended.
+// meter reports what a program uses until it has ended.
 func (m *Manager) meter(server string, proc *child.Process) {
 	tick := time.NewTicker(usedEvery / 10) // at first: it may not live for long
 	defer tick.Stop()
@@ -48,8 +48,8 @@ func (m *Manager) meter(server string, proc *child.Process) {
 		if bytes >= 0 {
 			held, blind = bytes, false
 		}
-		// The last of the program itself may be less than it and its children
-		// had together before.
+		// The last sample of the program alone may be less than it and its children had
+		// together before.
 		last = max(last, cpu)
 		u.Wall, u.CPU = now.Sub(u.Began), last-base
 		u.ByteSeconds += float64(held) * now.Sub(at).Seconds()

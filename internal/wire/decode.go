@@ -3,9 +3,14 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/sallyport/sallyport/internal/jsonscan"
 )
 
 // FromGuest is a decoded control frame from the guest: exactly one field is
@@ -20,7 +25,7 @@ type FromGuest struct {
 // Bounds of what a guest may put into a frame's members.
 const (
 	maxMethod    = 64
-	maxPython    = 64
+	maxRuntime   = 64
 	maxArtifacts = 1000
 	maxPath      = 4096
 	maxException = 4096
@@ -32,17 +37,18 @@ const (
 // returns does not share memory with b. Unknown members are ignored; an unknown
 // type is an error.
 func DecodeFromGuest(b []byte) (FromGuest, error) {
-	// All members of the three messages in one pass: a call's parameters may
-	// be large.
+	call, err := decodeCall(b)
+	if err != nil {
+		return FromGuest{}, malformed(err)
+	}
+	if call != nil {
+		return FromGuest{Call: call}, nil
+	}
 	var m struct {
 		Type     string `json:"type"`
 		ID       uint64 `json:"id"`
 		Protocol int    `json:"protocol"`
-		Python   string `json:"python"`
-
-		Run    uint64          `json:"run"`
-		Method string          `json:"method"`
-		Params json.RawMessage `json:"params"`
+		Runtime  string `json:"runtime"`
 
 		Status             Status          `json:"status"`
 		ExitCode           int             `json:"exitCode"`
@@ -57,18 +63,10 @@ func DecodeFromGuest(b []byte) (FromGuest, error) {
 	}
 	switch m.Type {
 	case TypeReady:
-		if len(m.Python) > maxPython {
-			return FromGuest{}, fmt.Errorf("%w: a Python version of %d bytes", ErrFrame, len(m.Python))
+		if len(m.Runtime) > maxRuntime {
+			return FromGuest{}, fmt.Errorf("%w: a version of %d bytes", ErrFrame, len(m.Runtime))
 		}
-		return FromGuest{Ready: &Ready{Protocol: m.Protocol, Python: m.Python}}, nil
-	case TypeCall:
-		if m.Method == "" || len(m.Method) > maxMethod {
-			return FromGuest{}, fmt.Errorf("%w: a method of %d bytes", ErrFrame, len(m.Method))
-		}
-		if m.Params == nil {
-			m.Params = json.RawMessage("{}")
-		}
-		return FromGuest{Call: &Call{ID: m.ID, Run: m.Run, Method: m.Method, Params: m.Params}}, nil
+		return FromGuest{Ready: &Ready{Protocol: m.Protocol, Runtime: m.Runtime}}, nil
 	case TypeCancel:
 		return FromGuest{Cancel: &Cancel{ID: m.ID}}, nil
 	case TypeDone:
@@ -90,6 +88,57 @@ func DecodeFromGuest(b []byte) (FromGuest, error) {
 	default:
 		return FromGuest{}, fmt.Errorf("%w: type %.40q", ErrFrame, m.Type)
 	}
+}
+
+// decodeCall decodes a frame that is a call, and returns nil for any other. It
+// looks at each byte once, because a call's parameters may be large: a frame that
+// it accepts is valid JSON, and so are the parameters.
+func decodeCall(b []byte) (*Call, error) {
+	var kind, id, run, method, params []byte
+	_, err := jsonscan.RawMembers(b, func(key, value []byte) bool {
+		switch string(key) {
+		case `"type"`:
+			kind = value
+		case `"id"`:
+			id = value
+		case `"run"`:
+			run = value
+		case `"method"`:
+			method = value
+		case `"params"`:
+			params = value
+		}
+		return true
+	})
+	if err != nil || string(kind) != `"`+TypeCall+`"` {
+		return nil, err
+	}
+	c := &Call{Params: json.RawMessage("{}")}
+	if c.ID, err = number(id); err != nil {
+		return nil, err
+	}
+	if c.Run, err = number(run); err != nil {
+		return nil, err
+	}
+	if len(method) > maxMethod+2 || jsonscan.Kind(method) != '"' {
+		return nil, fmt.Errorf("a method of %d bytes", len(method))
+	}
+	var ok bool
+	if c.Method, ok = jsonscan.Unquote(method); !ok || c.Method == "" {
+		return nil, errors.New("no method")
+	}
+	if params != nil {
+		c.Params = bytes.Clone(params)
+	}
+	return c, nil
+}
+
+// number decodes a number of ours; one that is missing is 0.
+func number(raw []byte) (uint64, error) {
+	if raw == nil {
+		return 0, nil
+	}
+	return strconv.ParseUint(string(raw), 10, 64)
 }
 
 // callHead is how our own guest begins the frame of a call.
@@ -119,7 +168,7 @@ func decodeList[T any](b json.RawMessage, what string, most int) ([]T, error) {
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
-		return nil, fmt.Errorf("%w: %s that are no array", ErrFrame, what)
+		return nil, fmt.Errorf("%w: %s must be an array", ErrFrame, what)
 	}
 	var list []T
 	for dec.More() {
@@ -178,4 +227,27 @@ func DecodeExit(b []byte) (Exit, error) {
 		return e, fmt.Errorf("%w: exit code %d, signal %d", ErrFrame, e.Code, e.Signal)
 	}
 	return e, nil
+}
+
+// DecodeTaskFile decodes the params of [MethodTaskFile].
+func DecodeTaskFile(params json.RawMessage) (f TaskFile, err error) {
+	if err := json.Unmarshal(params, &f); err != nil {
+		return f, errors.New("the sandbox sent something that is not part of a file")
+	}
+	if f.More && len(f.Data) < MinTaskPart {
+		return f, fmt.Errorf("the sandbox sent a file in parts of less than %d bytes", MinTaskPart)
+	}
+	return f, nil
+}
+
+// OneLine returns the beginning of a guest's text on one line, for errors and
+// logs.
+func OneLine(text string) string {
+	const most = 100
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text[:min(len(text), most)])
 }

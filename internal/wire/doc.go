@@ -15,6 +15,10 @@
 //     write to descriptors 1 and 2 and forwards it here, so that a full pipe
 //     never blocks the interpreter that also has to speak frames.
 //
+// Where an engine has no processes, the interpreter is alone: sys.stdout and
+// sys.stderr write output frames to descriptor 2 themselves, and a nonce follows
+// them there before "done" is sent.
+//
 // # Control frames
 //
 // A control frame is an unsigned 32-bit big-endian length N followed by N
@@ -35,9 +39,9 @@
 //
 // Guest to host:
 //
-//	ready     {"type":"ready","protocol":1,"python":"3.11.2"}
+//	ready     {"type":"ready","protocol":1,"runtime":"Python 3.11.2"}
 //	call      {"type":"call","id":7,"run":1,"method":"call_tool","params":{…}}
-//	cancel    {"type":"cancel","id":7}: nobody waits for that call's reply
+//	cancel    {"type":"cancel","id":7}: no caller waits for that call's reply
 //	done      {"type":"done","id":1,"status":"ok","exitCode":0,
 //	           "artifacts":[{"path":"a.png","size":123}],
 //	           "background":{"threads":1,"tasks":2,"children":0}}
@@ -53,7 +57,7 @@
 // there are other copies: it makes what is random in it its own, before anything
 // else. "stdin" says that the code has a standard input. It is not sent: the guest
 // asks for each piece when code reads, by calls of [MethodStdin], so that the host
-// reads nothing that nobody wants. Optional members are left out when they are empty. The methods of
+// reads nothing that is not wanted. Optional members are left out when they are empty. The methods of
 // a call and the kinds of an error are the constants of this package.
 //
 // The guest sends "ready" once, before anything else. The host may send "exec"

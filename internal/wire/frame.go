@@ -78,7 +78,7 @@ func (r *Reader) next(min, max int) ([]byte, error) {
 	return b, err
 }
 
-// body reads n bytes. Where nobody admits frames, a large one's memory grows with
+// body reads n bytes. If nothing admits frames, a large one's memory grows with
 // what really arrives, so that a length alone costs the sender more than it
 // costs us.
 func (r *Reader) body(n int) ([]byte, error) {
@@ -123,6 +123,24 @@ func (r *Reader) leaveOut(n int) ([]byte, error) {
 		return nil, err
 	}
 	return r.buf[:head], ErrLeftOut
+}
+
+// Stream is one of the two streams that a program writes to.
+type Stream uint8
+
+// The streams.
+const (
+	Stdout Stream = iota
+	Stderr
+	Streams // how many there are
+)
+
+// String returns "stdout" or "stderr".
+func (s Stream) String() string {
+	if s == Stderr {
+		return "stderr"
+	}
+	return "stdout"
 }
 
 // Kind is the kind of an output frame.

@@ -11,6 +11,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden frames that the host sends")
@@ -45,7 +47,7 @@ func TestGoldensToGuest(t *testing.T) {
 		{"exec-stdin", frame(EncodeExec(&Exec{ID: 5, Nonce: "n", Code: "1", Args: []string{"--x"}, Stdin: true}))},
 		{"exec-servers", frame(EncodeExec(&Exec{
 			ID: 2, Nonce: "n", Code: "x = \"ä\U0001F600<&>\"\n", Filename: "<cell 2>", Grants: []string{"my-fs"},
-			Define: []Server{{Name: "my-fs", Alias: "my_fs", Description: "Files.", Cwd: "/srv", Tools: []Tool{{
+			Define: []Server{{Name: "my-fs", Alias: "my_fs", Description: "Files.", Cwd: "/srv", Tools: []tool.Tool{{
 				Name: "read-file", Alias: "read_file", Description: "Read.",
 				InputSchema: json.RawMessage(`{"type":"object","properties":{"z":{"default":9007199254740993},"a":{}},"required":["z"]}`),
 			}}}},
@@ -84,7 +86,7 @@ func TestGoldensFromGuest(t *testing.T) {
 		name string
 		want FromGuest
 	}{
-		{"ready", FromGuest{Ready: &Ready{Protocol: Protocol, Python: "3.11.2"}}},
+		{"ready", FromGuest{Ready: &Ready{Protocol: Protocol, Runtime: "Python 3.11.2"}}},
 		{"call", FromGuest{Call: &Call{ID: 7, Run: 1, Method: MethodCallTool,
 			Params: json.RawMessage(`{"server":"my-fs","tool":"read-file","arguments":{"z":9007199254740993,"a":"\u00e4\ud83d\ude00"}}`)}}},
 		{"cancel", FromGuest{Cancel: &Cancel{ID: 7}}},
@@ -210,7 +212,7 @@ func TestEncodeRefusesTooMuch(t *testing.T) {
 	if _, err := EncodeExec(&Exec{Code: string(make([]byte, MaxToGuest/6+1))}); err == nil {
 		t.Error("code larger than a frame was encoded")
 	}
-	if _, err := EncodeExec(&Exec{Define: []Server{{Tools: []Tool{{InputSchema: json.RawMessage("{")}}}}}); err == nil {
+	if _, err := EncodeExec(&Exec{Define: []Server{{Tools: []tool.Tool{{InputSchema: json.RawMessage("{")}}}}}); err == nil {
 		t.Error("a schema that is not JSON was encoded")
 	}
 }

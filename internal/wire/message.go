@@ -1,6 +1,10 @@
 package wire
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
+)
 
 // Protocol is the version that "ready" carries. Host and guest travel in one
 // executable, so there is nothing to negotiate: another number is an error.
@@ -18,7 +22,7 @@ const (
 )
 
 // Exec asks the guest to run code. Grants names the servers that this one
-// execution may use.
+// execution may use. ID and Nonce are set by whoever numbers the executions.
 type Exec struct {
 	ID         uint64       `json:"id"`
 	Nonce      string       `json:"nonce"`
@@ -36,20 +40,16 @@ type Exec struct {
 
 // Server is the definition of a server that the guest makes a module of.
 type Server struct {
+	// Version changes with the definition. The host compares it, and does not
+	// send it.
+	Version     string `json:"-"`
 	Name        string `json:"name"`
 	Alias       string `json:"alias"` // unique among the servers of a guest, an identifier
 	Description string `json:"description,omitempty"`
 	Cwd         string `json:"cwd,omitempty"`
-	Tools       []Tool `json:"tools"`
-}
-
-// Tool is one tool of a server. The schemas are the server's own bytes.
-type Tool struct {
-	Name         string          `json:"name"`
-	Alias        string          `json:"alias"` // unique among the server's tools, an identifier
-	Description  string          `json:"description,omitempty"`
-	InputSchema  json.RawMessage `json:"inputSchema,omitempty"`
-	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
+	// Tools are as code may read them, without what a sandbox does not need
+	// (the title and hints).
+	Tools []tool.Tool `json:"tools"`
 }
 
 // ServerInfo names a server that exists, loaded or not.
@@ -62,7 +62,7 @@ type ServerInfo struct {
 // Ready is the guest's first frame.
 type Ready struct {
 	Protocol int    `json:"protocol"`
-	Python   string `json:"python"`
+	Runtime  string `json:"runtime"` // the language and its version, for people
 }
 
 // Methods of a [Call]. A host answers one that it does not know with
@@ -89,6 +89,14 @@ const (
 	MethodServers = "servers"
 	// MethodSessionFacts: params {}; the result is [SessionFacts].
 	MethodSessionFacts = "session_facts"
+	// MethodCancel: params {"session"}; the result is whether code ran in the
+	// background of that session, which is then cancelled.
+	MethodCancel = "cancel"
+	// MethodOutput: params {"execution","stream"}; the result is a string, what an
+	// earlier execution of the session wrote: that many executions ago if
+	// execution is negative, else the one with that number. The stream is "stdout",
+	// "stderr" or "" for both in their order.
+	MethodOutput = "output"
 	// MethodListResources, MethodListResourceTemplates and MethodListPrompts:
 	// params {"server"}; the result is an array of what the server has, all
 	// pages of it, each as the server sent it.
@@ -156,7 +164,7 @@ type StdinData struct {
 func Large(method string) bool {
 	switch method {
 	case MethodListTools, MethodLoadServer, MethodRequestServer, MethodQueryToolDocs, MethodSearchToolDocs,
-		MethodListResources, MethodListResourceTemplates, MethodListPrompts,
+		MethodListResources, MethodListResourceTemplates, MethodListPrompts, MethodOutput,
 		MethodMemoryGet, MethodMemoryList, MethodToolLoad, MethodToolNames:
 		return true
 	}
@@ -189,6 +197,14 @@ type TaskFile struct {
 	// LeftOut says why a file is not sent.
 	LeftOut string `json:"leftOut,omitempty"`
 }
+
+// Sizes of the parts in which a task moves a file.
+const (
+	TaskPartSize = 1 << 20 // to the guest
+	// MinTaskPart is the least size from the guest, except for a file's last
+	// part: many small parts would cost the host more than the guest.
+	MinTaskPart = 16 << 10
+)
 
 // SessionFacts are the limits that hold for the code of a session. Zero is
 // unlimited, or not known.
@@ -223,7 +239,7 @@ type SavedTool struct {
 	Schema    json.RawMessage `json:"schema,omitempty"` // of the arguments
 }
 
-// Cancel says that nobody waits for the reply to call ID any more.
+// Cancel says that no caller waits for the reply to call ID any more.
 type Cancel struct {
 	ID uint64 `json:"id"`
 }
@@ -287,7 +303,7 @@ const (
 )
 
 // CallError is the failure of a call, as it travels. The message reaches the
-// agent: it names nothing of the host's that the agent may not know.
+// agent: it names nothing on the host that the agent may not know.
 type CallError struct {
 	Kind    string `json:"kind"`
 	Message string `json:"message"`

@@ -12,16 +12,16 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/sandbox/runpod/job"
-	"sallyport/internal/sandbox/runpod/runpodtest"
-	"sallyport/internal/session"
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/batch/runpod/job"
+	"github.com/sallyport/sallyport/internal/batch/runpod/runpodtest"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // TestSeenOnDisk: results do not fill the disk. What is given up of a run is
 // its result, and not that it ran.
 func TestSeenOnDisk(t *testing.T) {
-	dir := state.At(t.TempDir())
+	dir := store.At(t.TempDir())
 	s := NewSeen(dir, slog.New(slog.DiscardHandler))
 	s.disk = 40_000
 	ids := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}
@@ -158,11 +158,11 @@ func TestStreamEndsWithTheOutputLimit(t *testing.T) {
 		got[0].WriteString(c.Stdout)
 		got[1].WriteString(c.Stderr)
 	})
-	s.write(session.Stderr, []byte("é"))
+	s.write(wire.Stderr, []byte("é"))
 	for range 100 {
-		s.write(session.Stdout, []byte(strings.Repeat("é", 1<<20)))
+		s.write(wire.Stdout, []byte(strings.Repeat("é", 1<<20)))
 	}
-	s.write(session.Stderr, []byte("late"))
+	s.write(wire.Stderr, []byte("late"))
 	s.close()
 	if want := strings.Repeat("é", 249); got[0].String() != want || got[1].String() != "é" {
 		t.Errorf("got %d and %d bytes, want %d and 2", got[0].Len(), got[1].Len(), len(want))

@@ -16,16 +16,16 @@ import (
 	"time"
 )
 
-// Place is what RunPod tells a worker in its environment.
+// Place is what RunPod sets in a worker's environment.
 type Place struct {
-	// GetJob, PostOutput, PostStream and Ping are addresses with placeholders.
+	// GetJob, PostOutput, PostStream and Ping are URLs with placeholders.
 	GetJob, PostOutput, PostStream, Ping string
 	Token                                string
 	WorkerID                             string // RUNPOD_POD_ID
 	PingEvery                            time.Duration
 }
 
-// protocol is the version of RunPod's own worker SDK whose requests these are.
+// protocol is the version of RunPod's own worker SDK that these requests match.
 const protocol = "1.12.0"
 
 // Times of the protocol.
@@ -35,15 +35,15 @@ const (
 	maxReply    = 128 << 20 // a batch of jobs
 )
 
-// client makes the requests of the protocol.
+// client sends the requests of the protocol.
 type client struct {
 	place Place
 	http  *http.Client
 	agent string
-	stop  string // the address of the stop channel; "" where there is none
+	stop  string // the URL of the stop channel; empty if there is none
 }
 
-// newClient checks the place. The addresses come from whoever runs the worker.
+// newClient checks the place. Its URLs come from whoever runs the worker.
 func newClient(p Place, h *http.Client, version string) (*client, error) {
 	for name, address := range map[string]string{"RUNPOD_WEBHOOK_GET_JOB": p.GetJob, "RUNPOD_WEBHOOK_POST_OUTPUT": p.PostOutput} {
 		if address == "" {
@@ -57,7 +57,7 @@ func newClient(p Place, h *http.Client, version string) (*client, error) {
 		}
 		u, err := url.Parse(address)
 		if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
-			return nil, fmt.Errorf("%s is not an address of HTTP", name) // it may hold a key
+			return nil, fmt.Errorf("%s is not an HTTP or HTTPS URL", name) // it may hold a key
 		}
 	}
 	c := &client{place: p, http: h,
@@ -71,7 +71,7 @@ func newClient(p Place, h *http.Client, version string) (*client, error) {
 	return c, nil
 }
 
-// with adds a query to an address that may have one.
+// with adds a query to a URL that may already have one.
 func with(address, query string) string {
 	if strings.Contains(address, "?") {
 		return address + "&" + query
@@ -79,13 +79,13 @@ func with(address, query string) string {
 	return address + "?" + query
 }
 
-// of fills an address that names worker and job.
+// of fills in the worker and the job in a URL.
 func (c *client) of(address, jobID string) string {
 	address = strings.ReplaceAll(address, "$RUNPOD_POD_ID", url.PathEscape(c.place.WorkerID))
 	return strings.ReplaceAll(address, "$ID", url.PathEscape(jobID))
 }
 
-// errStatus is an answer that is none of those a call knows.
+// errStatus is a response with a status that the call does not expect.
 type errStatus struct {
 	status int
 	after  time.Duration // Retry-After
@@ -93,8 +93,8 @@ type errStatus struct {
 
 func (e *errStatus) Error() string { return fmt.Sprintf("HTTP %d", e.status) }
 
-// do makes a request and reads the answer. Errors never name the address: it
-// may hold what is secret.
+// do sends a request and reads the response. Errors never include the URL,
+// because it may contain a secret.
 func (c *client) do(ctx context.Context, timeout time.Duration, method, address string, header map[string]string, body []byte) (*http.Response, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -104,7 +104,7 @@ func (c *client) do(ctx context.Context, timeout time.Duration, method, address 
 	}
 	req, err := http.NewRequestWithContext(ctx, method, address, r)
 	if err != nil {
-		return nil, nil, errors.New("the address is malformed")
+		return nil, nil, errors.New("the URL is malformed")
 	}
 	req.Header.Set("User-Agent", c.agent)
 	if c.place.Token != "" {
@@ -124,7 +124,7 @@ func (c *client) do(ctx context.Context, timeout time.Duration, method, address 
 	defer res.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(res.Body, maxReply+1))
 	if err == nil && len(b) > maxReply {
-		err = fmt.Errorf("an answer of over %d bytes", maxReply)
+		err = fmt.Errorf("the response has more than %d bytes", maxReply)
 	}
 	return res, b, err
 }
@@ -137,7 +137,7 @@ func statusError(res *http.Response) error {
 	return e
 }
 
-// take asks for up to n jobs. None is no error.
+// take asks for up to n jobs. It is not an error if there are none.
 func (c *client) take(ctx context.Context, n int, batch, working bool) ([]Job, error) {
 	address := c.place.GetJob
 	if batch {
@@ -163,18 +163,18 @@ func (c *client) take(ctx context.Context, n int, batch, working bool) ([]Job, e
 	return decodeJobs(b)
 }
 
-// decodeJobs reads one job or a list of them. One without an ID or an input
-// cannot be answered, and is dropped with an error beside the others.
+// decodeJobs reads one job or a list of jobs. A job without an ID or an input
+// cannot be answered; it is dropped, and an error is returned with the others.
 func decodeJobs(b []byte) ([]Job, error) {
 	var list []Job
 	if b = bytes.TrimSpace(b); len(b) > 0 && b[0] == '[' {
 		if err := json.Unmarshal(b, &list); err != nil {
-			return nil, fmt.Errorf("jobs that are none: %w", err)
+			return nil, fmt.Errorf("decoding jobs: %w", err)
 		}
 	} else {
 		var one Job
 		if err := json.Unmarshal(b, &one); err != nil {
-			return nil, fmt.Errorf("a job that is none: %w", err)
+			return nil, fmt.Errorf("decoding a job: %w", err)
 		}
 		list = []Job{one}
 	}
@@ -190,7 +190,7 @@ func decodeJobs(b []byte) ([]Job, error) {
 	return good, err
 }
 
-// stops waits for jobs that are to be stopped.
+// stops waits for jobs to stop.
 func (c *client) stops(ctx context.Context) ([]string, error) {
 	res, b, err := c.do(ctx, pollTimeout, "GET", c.stop, map[string]string{"Content-Type": "application/json"}, nil)
 	if err != nil {
@@ -210,7 +210,7 @@ func (c *client) stops(ctx context.Context) ([]string, error) {
 		return nil, nil
 	}
 	if err := json.Unmarshal(b, &list); err != nil {
-		return nil, fmt.Errorf("a list of jobs to stop that is none: %w", err)
+		return nil, fmt.Errorf("decoding the list of jobs to stop: %w", err)
 	}
 	var ids []string
 	for _, v := range list.JobsToStop {
@@ -221,7 +221,7 @@ func (c *client) stops(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// ping says that the worker lives, and what it works on.
+// ping reports that the worker is alive, and its current jobs.
 func (c *client) ping(ctx context.Context, timeout time.Duration, jobs []string, more url.Values) error {
 	query := "runpod_version=" + protocol
 	if len(jobs) > 0 {
@@ -237,10 +237,10 @@ func (c *client) ping(ctx context.Context, timeout time.Duration, jobs []string,
 	return err
 }
 
-// post sends a body about a job: to the stream, or to the result.
+// post sends a job's stream or result.
 func (c *client) post(ctx context.Context, address, jobID string, stream bool, body []byte) error {
 	res, _, err := c.do(ctx, postTimeout, "POST", with(c.of(address, jobID), "isStream="+strconv.FormatBool(stream)), map[string]string{
-		"Content-Type": "application/x-www-form-urlencoded", // the body is JSON all the same
+		"Content-Type": "application/x-www-form-urlencoded", // although the body is JSON
 		"charset":      "utf-8",
 		"X-Request-ID": jobID,
 	}, body)
@@ -250,7 +250,7 @@ func (c *client) post(ctx context.Context, address, jobID string, stream bool, b
 	return err
 }
 
-// final says that sending once more does not help.
+// final reports whether sending again is pointless.
 func final(err error) bool {
 	var s *errStatus
 	if !errors.As(err, &s) {

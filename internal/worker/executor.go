@@ -8,43 +8,48 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
-	"unicode/utf8"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/runpod/job"
-	"sallyport/internal/session"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/batch/runpod/job"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
-// ExecutorConfig is what jobs are run with.
+// ExecutorConfig configures an Executor.
 type ExecutorConfig struct {
-	Backend sandbox.Backend // required; owned by the caller
-	Report  *sandbox.Report // of Backend; required
-	Logger  *slog.Logger    // required
-	// Limits are those of jobs that ask for none.
+	Engine  sandbox.Engine   // required; owned by the caller
+	Program *sandbox.Program // runs the code of jobs; required
+	Report  *sandbox.Report  // of Engine; required
+	Gate    *authz.Gate      // decides whether code may run in Engine; required
+	Logger  *slog.Logger     // required
+	// Limits are the limits of jobs that ask for none.
 	Limits sandbox.Limits
-	// Timeout bounds a run that does not say how long it may take, MaxTimeout
+	// Timeout bounds runs that set no timeout of their own; MaxTimeout bounds
 	// every run.
 	Timeout, MaxTimeout time.Duration
-	Grace               time.Duration // of interrupted code
+	Grace               time.Duration // for interrupted code
 	StartTimeout        time.Duration
 	// Sessions is how many named sessions are kept between jobs; 0: none.
 	Sessions int
-	// Internet: code may be given the network of the place.
+	// Internet: code may use the network of this machine.
 	Internet bool
 	// PlainFiles bounds the files that are sent back to a client that does not
-	// say whether it wants them.
+	// specify whether it wants them.
 	PlainFiles int64
-	// Name is this program and its version; Worker is RunPod's name for this
-	// worker, and Region for the place.
+	// Name is this program and its version; Worker and Region are RunPod's
+	// names for this worker and its location.
 	Name, Worker, Region string
-	// Notes are said in every result.
+	// Notes are included in every result.
 	Notes []string
 	Seen  *Seen // required
 	GPU   *GPU  // nil: there is none
 }
+
+// maxQueued is how many jobs of an owner may wait for kept sessions that do not
+// run.
+const maxQueued = 256
 
 // Executor runs jobs. It is safe for concurrent use.
 type Executor struct {
@@ -52,66 +57,65 @@ type Executor struct {
 	report *job.Report
 	cpu    string
 
-	mu   sync.Mutex
-	kept []*keptSession // the one used last at the end
+	options session.Options // of all sessions
+	kept    *session.Set    // the named ones
 }
 
-// keptSession is a named session, and what it was made with.
-type keptSession struct {
-	owner   string // the Sallyport that asked for it
-	name    string
-	made    string
-	session *session.Session
-	busy    int
-}
+// gateClient is the client of all jobs at the gate: the service decides who may
+// send jobs.
+const gateClient = "runpod"
 
-// NewExecutor returns an executor. It starts nothing.
+// NewExecutor returns an executor. It starts nothing. The error is the gate's if
+// that would refuse every job.
 func NewExecutor(c ExecutorConfig) (*Executor, error) {
-	if c.Backend == nil || c.Report == nil || c.Logger == nil || c.Seen == nil {
-		return nil, errors.New("worker: a backend, its report, a logger and a store of what was seen are required")
+	if c.Engine == nil || c.Program == nil || c.Report == nil || c.Gate == nil || c.Logger == nil || c.Seen == nil {
+		return nil, errors.New("worker: an engine, its report, a gate, a program, a logger and a store of what was seen are required")
+	}
+	if d := c.Gate.Decide(authz.Local(gateClient), authz.RunCode{Engine: c.Report}); d.Effect == authz.Deny {
+		return nil, d.Reason
 	}
 	e := &Executor{config: c, report: job.FromReport(c.Report), cpu: cpuModel()}
 	e.report.Streams, e.report.Internet = true, c.Internet
 	if c.GPU != nil {
 		e.report.GPU = c.GPU.String()
 	}
+	e.options = session.Options{
+		Logger: c.Logger, Grace: c.Grace, StartTimeout: c.StartTimeout,
+		// The clock of the agent's own time ends a run; there are no calls
+		// that it does not count.
+		WholeRun:   c.MaxTimeout + time.Minute,
+		MaxRunning: c.Sessions, MaxNamed: c.Sessions + maxQueued, Forget: true,
+	}
+	e.kept = session.NewSet(e.options)
 	return e, nil
 }
 
-// Close ends the sessions that are kept.
-func (e *Executor) Close() {
-	e.mu.Lock()
-	kept := e.kept
-	e.kept = nil
-	e.mu.Unlock()
-	for _, k := range kept {
-		k.session.Close()
-	}
-}
+// Close ends the kept sessions.
+func (e *Executor) Close() { e.kept.Close() }
 
-// A Job is what the service gives a worker.
+// A Job is a job as the service delivers it.
 type Job struct {
 	ID    string          `json:"id"`
 	Input json.RawMessage `json:"input"`
 }
 
-// Result is what a job came to. Error is the job's failure as RunPod counts
-// it; code that failed is an Output.
+// Result is the result of a job. Error is a failure of the job itself, as
+// RunPod counts failures; code that failed is an Output.
 type Result struct {
 	Output *job.Output `json:"output,omitempty"`
 	Error  string      `json:"error,omitempty"`
-	// Stopped: the service has ended the job, and wants no result.
+	// Stopped: the service ended the job and expects no result.
 	Stopped bool `json:"-"`
 }
 
 // ErrStopped is the cause of a context whose job the service has ended.
 var ErrStopped = errors.New("the job was stopped by the service")
 
-// ErrShutdown is the cause of a context whose worker ends.
+// ErrShutdown is the cause of a context whose worker is shutting down.
 var ErrShutdown = errors.New("the worker is shutting down")
 
-// Do runs a job and returns what to post. emit, which may be nil, is given the
-// chunks of its stream, in order; it may wait. When ctx is done the code is
+// Do runs a job and returns what to post. emit, which may be nil, receives the
+// chunks of its stream, in order; it may block. When ctx is done the code is
 // ended.
 func (e *Executor) Do(ctx context.Context, j Job, emit func(job.Chunk)) Result {
 	var in job.Input
@@ -141,6 +145,28 @@ func (e *Executor) Do(ctx context.Context, j Job, emit func(job.Chunk)) Result {
 	if err != nil {
 		return e.refuse(out, plain, err.Error())
 	}
+	principal := authz.Local(gateClient)
+	principal.Session, principal.Request = req.Session, j.ID
+	permit, err := e.config.Gate.Admit(ctx, principal, authz.RunCode{Engine: e.config.Report})
+	if err != nil {
+		return e.refuse(out, plain, err.Error())
+	}
+	r := e.permitted(ctx, j, &in, req, spec, out, plain, emit)
+	permit.Done(0, failure(r))
+	return r
+}
+
+// failure is the kind of a job's failure, for observers of the gate.
+func failure(r Result) string {
+	if r.Output == nil || r.Output.Sallyport == nil {
+		return job.EndFailed
+	}
+	return r.Output.Sallyport.End
+}
+
+// permitted runs a job that the gate has allowed, unless it was run before.
+func (e *Executor) permitted(ctx context.Context, j Job, in *job.Input, req *job.Request, spec sandbox.Spec, out *job.Output, plain bool, emit func(job.Chunk)) Result {
+	answer := out.Sallyport
 	first, known, err := e.config.Seen.Begin(ctx, j.ID, req.Run)
 	switch {
 	case err != nil:
@@ -163,20 +189,20 @@ func (e *Executor) Do(ctx context.Context, j Job, emit func(job.Chunk)) Result {
 		out.ReturnCode = -1
 		return e.judged(out, plain)
 	}
-	r := e.run(ctx, j, &in, req, spec, out, plain, emit)
+	r := e.run(ctx, j, in, req, spec, out, plain, emit)
 	e.config.Seen.End(j.ID, req.Run, r)
 	return r
 }
 
-// refuse answers that nothing was run.
+// refuse returns a result that tells why nothing was run.
 func (e *Executor) refuse(out *job.Output, plain bool, why string) Result {
 	out.ReturnCode = -1
 	out.Sallyport.End, out.Sallyport.Error = job.EndRefused, why
 	return e.judged(out, plain)
 }
 
-// judged makes a result of an output. A client that does not know of ends
-// reads them in the job's own error.
+// judged converts an output to a result. For a client that does not know ends,
+// a failure becomes the job's own error.
 func (e *Executor) judged(out *job.Output, plain bool) Result {
 	r := Result{Output: out}
 	if plain && out.Sallyport.End != "" {
@@ -185,25 +211,25 @@ func (e *Executor) judged(out *job.Output, plain bool) Result {
 	return r
 }
 
-// lacks says what the request demands and this place does not have.
+// lacks describes what the request demands and this worker does not have.
 func (e *Executor) lacks(req *job.Request) string {
 	if req.MinIsolation != "" {
 		least, ok := job.ParseIsolation(req.MinIsolation)
 		if !ok {
-			return fmt.Sprintf("isolation %q is not known here", req.MinIsolation)
+			return fmt.Sprintf("isolation %q is unknown", req.MinIsolation)
 		}
 		if has := e.config.Report.Isolation; has < least {
-			return fmt.Sprintf("isolation %q is demanded; engine %s of this worker has %q", least, e.report.Engine, has)
+			return fmt.Sprintf("the request demands isolation %q; this worker's engine %s has %q", least, e.report.Engine, has)
 		}
 	}
 	for name, word := range req.Require {
 		least, ok := job.ParseEnforcement(word)
 		if !ok {
-			return fmt.Sprintf("enforcement %q of the limit on %s is not known here", word, name)
+			return fmt.Sprintf("enforcement %q of the limit on %s is unknown", word, name)
 		}
 		has := e.config.Report.Limits[sandbox.Resource(name)]
 		if has.Enforcement < least {
-			return fmt.Sprintf("a %s limit on %s is demanded; here it is %s (%s)", least, name, has.Enforcement, has.By)
+			return fmt.Sprintf("the request demands a %s limit on %s; this worker's is %s (%s)", least, name, has.Enforcement, has.By)
 		}
 	}
 	if req.Internet && !e.config.Internet {
@@ -215,14 +241,14 @@ func (e *Executor) lacks(req *job.Request) string {
 	return ""
 }
 
-// spec is the sandbox that the request asks for.
+// spec returns the sandbox that the request asks for.
 func (e *Executor) spec(req *job.Request) (sandbox.Spec, error) {
 	asked := req.SandboxLimits()
 	limits := merge(asked, e.config.Limits)
-	limits.OutputBytes = min(limits.OutputBytes, syncRoom) // it is held in memory, and no more is taken
+	limits.OutputBytes = min(limits.OutputBytes, syncRoom) // it is held in memory, and RunPod takes no more
 	spec := sandbox.Spec{ID: "check", Env: req.Env, Limits: limits}
 	if req.Internet {
-		spec.Network = sandbox.NetworkInternet
+		spec.Network.Internet = true
 	}
 	for _, f := range req.Files {
 		spec.Files = append(spec.Files, sandbox.File{Path: f.Path, Data: f.Data, Mode: f.Mode & 0o777})
@@ -231,7 +257,7 @@ func (e *Executor) spec(req *job.Request) (sandbox.Spec, error) {
 		return spec, err
 	}
 	if asked.CPUs > 0 && e.config.Report.Limits[sandbox.CPU].Enforcement == sandbox.Absent {
-		return spec, fmt.Errorf("a limit of %g processors is asked for, and engine %s cannot hold one here", asked.CPUs, e.report.Engine)
+		return spec, fmt.Errorf("the request limits the code to %g processors, and engine %s cannot enforce that here", asked.CPUs, e.report.Engine)
 	}
 	if e.config.Report.Limits[sandbox.CPU].Enforcement == sandbox.Absent {
 		spec.Limits.CPUs = 0
@@ -239,7 +265,7 @@ func (e *Executor) spec(req *job.Request) (sandbox.Spec, error) {
 	return spec, nil
 }
 
-// merge fills what was not asked for.
+// merge fills in the fields that are not set.
 func merge(asked, otherwise sandbox.Limits) sandbox.Limits {
 	pick := func(a, b int64) int64 {
 		if a != 0 {
@@ -262,15 +288,15 @@ func merge(asked, otherwise sandbox.Limits) sandbox.Limits {
 	return l
 }
 
-// timeout is how long the run may take, and a note where that is less than was
-// asked for.
+// timeout returns how long the run may take, and a note if that is less than
+// requested.
 func (e *Executor) timeout(req *job.Request) (time.Duration, string) {
 	t := req.Timeout()
 	if t <= 0 {
 		return min(e.config.Timeout, e.config.MaxTimeout), ""
 	}
 	if t > e.config.MaxTimeout {
-		return e.config.MaxTimeout, fmt.Sprintf("%v were asked for; this worker lets code run for %v at most (worker.maxTimeout)", t, e.config.MaxTimeout)
+		return e.config.MaxTimeout, fmt.Sprintf("the request asks for %v; this worker lets code run for at most %v (worker.maxTimeout)", t, e.config.MaxTimeout)
 	}
 	return t, ""
 }
@@ -282,7 +308,7 @@ func (e *Executor) run(ctx context.Context, j Job, in *job.Input, req *job.Reque
 	if note != "" {
 		answer.Notes = append(append([]string{}, answer.Notes...), note)
 	}
-	s, release, err := e.session(req, spec, timeout)
+	s, ticket, release, err := e.enter(req, spec)
 	if err != nil {
 		return e.refuse(out, plain, err.Error())
 	}
@@ -291,7 +317,7 @@ func (e *Executor) run(ctx context.Context, j Job, in *job.Input, req *job.Reque
 	if wants == nil {
 		wants = &job.Wanted{Files: plain && e.config.PlainFiles > 0, FileBytes: e.config.PlainFiles}
 	}
-	var sink func(session.Stream, []byte)
+	var sink func(wire.Stream, []byte)
 	if emit != nil && wants.Stream {
 		answer.Attempt = strings.ToLower(rand.Text())
 		emit(job.Chunk{Started: &job.Started{Attempt: answer.Attempt, Worker: e.config.Worker}})
@@ -302,13 +328,24 @@ func (e *Executor) run(ctx context.Context, j Job, in *job.Input, req *job.Reque
 	collected := collector{wants: wants, room: room(j.ID)}
 	watch := e.config.GPU.Watch()
 	began := time.Now()
-	o, err := s.Exec(ctx, s.Enter(), session.Request{
-		Code: in.Program(), Filename: req.Filename, Args: req.Args,
-		Script: plain || req.Script, Timeout: timeout, Files: spec.Files,
-		Collect: &session.Collect{Choose: collected.choose}, Output: sink, Measure: true,
+	o, err := s.Exec(ctx, ticket, session.Request{
+		Collect: &session.Collect{Choose: collected.choose},
+		Submission: session.Submission{
+			Code:     in.Program(),
+			Filename: req.Filename,
+			Args:     req.Args,
+			Script:   plain || req.Script,
+			Timeout:  timeout,
+			Files:    spec.Files,
+			OnOutput: sink,
+			Measure:  true,
+		},
 	})
 	joules := watch.Stop()
 	answer.RanMs = time.Since(began).Milliseconds()
+	if errors.Is(err, session.ErrNoRoom) {
+		return e.refuse(out, plain, fmt.Sprintf("all %d sessions that this worker may keep are in use", e.config.Sessions))
+	}
 	if err != nil {
 		return e.neverRan(ctx, out, plain, err)
 	}
@@ -316,7 +353,7 @@ func (e *Executor) run(ctx context.Context, j Job, in *job.Input, req *job.Reque
 	return e.ended(ctx, j, out, o, plain)
 }
 
-// neverRan is the result of a job whose code did not begin.
+// neverRan returns the result of a job whose code did not start.
 func (e *Executor) neverRan(ctx context.Context, out *job.Output, plain bool, err error) Result {
 	out.ReturnCode = -1
 	out.Sallyport.End, out.Sallyport.Error = job.EndFailed, "the sandbox failed: "+err.Error()
@@ -328,7 +365,7 @@ func (e *Executor) neverRan(ctx context.Context, out *job.Output, plain bool, er
 	return r
 }
 
-// fill puts into the output what the execution was.
+// fill puts the outcome of the execution into the output.
 func (e *Executor) fill(out *job.Output, o *session.Outcome, c *collector, joules float64) {
 	answer := out.Sallyport
 	out.Stdout, out.Stderr = text(o.Stdout), text(o.Stderr)
@@ -352,7 +389,7 @@ func (e *Executor) fill(out *job.Output, o *session.Outcome, c *collector, joule
 	}
 }
 
-// ended says how the code ended.
+// ended describes how the code ended.
 func (e *Executor) ended(ctx context.Context, j Job, out *job.Output, o *session.Outcome, plain bool) Result {
 	answer := out.Sallyport
 	out.ReturnCode = -1
@@ -378,169 +415,20 @@ func (e *Executor) ended(ctx context.Context, j Job, out *job.Output, o *session
 	return r
 }
 
-// session is a fresh one, or the one of that name.
-func (e *Executor) session(req *job.Request, spec sandbox.Spec, timeout time.Duration) (*session.Session, func(), error) {
-	config := session.Config{
-		Backend: e.config.Backend, Logger: e.config.Logger, Grace: e.config.Grace, StartTimeout: e.config.StartTimeout,
-		// The clock of the agent's own time ends a run; there are no calls
-		// that it does not count.
-		WholeRun: e.config.MaxTimeout + time.Minute,
-		Spec:     sandbox.Spec{Env: spec.Env, Limits: spec.Limits, Network: spec.Network, Owner: "runpod"},
-	}
+// enter takes a place in the queue of the session of that name, or of a fresh
+// one. Release is called when the execution has ended.
+func (e *Executor) enter(req *job.Request, spec sandbox.Spec) (s *session.Session, t *session.Ticket, release func(), err error) {
+	template := &session.Template{Engine: e.config.Engine, Program: e.config.Program, Env: spec.Env, Limits: spec.Limits, Network: spec.Network}
 	if req.Session == "" {
-		s, err := session.New("job", config)
+		s, err := session.New(session.Key{Name: "job"}, e.options, template)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
-		return s, s.Close, nil
+		return s, s.Enter(), s.Close, nil
 	}
-	made, err := json.Marshal([]any{spec.Env, spec.Limits, spec.Network})
-	if err != nil {
-		return nil, nil, err
+	s, t, err = e.kept.Enter(session.Key{Owner: req.Owner, Name: req.Session}, template)
+	if errors.Is(err, session.ErrTemplate) {
+		err = fmt.Errorf("session %q was made with other limits, environment or network: they cannot be changed", req.Session)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for i, k := range e.kept {
-		if k.name != req.Session || k.owner != req.Owner {
-			continue
-		}
-		if k.made != string(made) {
-			return nil, nil, fmt.Errorf("session %q was made with other limits, environment or network: they cannot be changed", req.Session)
-		}
-		e.kept = append(append(e.kept[:i:i], e.kept[i+1:]...), k)
-		k.busy++
-		return k.session, e.unuse(k), nil
-	}
-	if len(e.kept) >= e.config.Sessions {
-		if err := e.makeRoom(); err != nil {
-			return nil, nil, err
-		}
-	}
-	s, err := session.New(req.Session, config)
-	if err != nil {
-		return nil, nil, err
-	}
-	k := &keptSession{owner: req.Owner, name: req.Session, made: string(made), session: s, busy: 1}
-	e.kept = append(e.kept, k)
-	return s, e.unuse(k), nil
-}
-
-func (e *Executor) unuse(k *keptSession) func() {
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		k.busy--
-	}
-}
-
-// makeRoom ends the session that was not used for longest. The mutex is held.
-func (e *Executor) makeRoom() error {
-	for i, k := range e.kept {
-		if k.busy == 0 {
-			e.kept = append(e.kept[:i:i], e.kept[i+1:]...)
-			go k.session.Close()
-			return nil
-		}
-	}
-	return fmt.Errorf("all %d sessions that this worker keeps are at work", len(e.kept))
-}
-
-// text is what was kept of a stream.
-func text(c session.Captured) string {
-	s := c.Head
-	if c.Omitted > 0 {
-		s += fmt.Sprintf("\n[... %d bytes left out ...]\n%s", c.Omitted, c.Tail)
-	}
-	if utf8.ValidString(s) {
-		return s
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
-}
-
-// collector chooses the files that are sent back.
-type collector struct {
-	wants *job.Wanted
-	room  int64
-}
-
-// maxCollected bounds the number of files that are sent back.
-const maxCollected = 500
-
-// choose names what fits, in the order in which the guest tells of it: the
-// rest is said to be left out.
-func (c *collector) choose(left []wire.Artifact) []wire.Artifact {
-	if !c.wants.Files {
-		return nil
-	}
-	room := min(c.wants.FileBytes, c.room*3/4) // base64
-	var some []wire.Artifact
-	for _, a := range left {
-		if a.Size < 0 || a.Size > room || len(some) == maxCollected {
-			continue
-		}
-		room -= a.Size
-		some = append(some, a)
-	}
-	return some
-}
-
-func (c *collector) result(left []wire.Artifact, got []sandbox.File) (files []job.File, out []job.Omitted) {
-	if !c.wants.Files {
-		return nil, nil
-	}
-	have := map[string]bool{}
-	for _, f := range got {
-		have[f.Path] = true
-		files = append(files, job.File{Path: f.Path, Data: f.Data, Mode: f.Mode})
-	}
-	for _, a := range left {
-		if !have[a.Path] {
-			out = append(out, job.Omitted{Path: a.Path, Size: a.Size})
-		}
-	}
-	return files, out
-}
-
-// What RunPod takes as a result: less for jobs that nobody waits for on an open
-// request. The difference to its own limits is for what surrounds the output.
-const (
-	asyncRoom = 10<<20 - 256<<10
-	syncRoom  = 20<<20 - 256<<10
-)
-
-func room(id string) int64 {
-	if strings.HasPrefix(id, "sync-") {
-		return syncRoom
-	}
-	return asyncRoom
-}
-
-// fit leaves out files, and then output, until the result is taken.
-func fit(r *Result, room int64) {
-	for {
-		b, err := json.Marshal(r)
-		if err != nil || int64(len(b)) <= room || r.Output == nil {
-			return
-		}
-		a := r.Output.Sallyport
-		if n := len(a.Files); n > 0 {
-			f := a.Files[n-1]
-			a.Files = a.Files[:n-1]
-			a.LeftOut = append(a.LeftOut, job.Omitted{Path: f.Path, Size: int64(len(f.Data))})
-			continue
-		}
-		if a.Truncated == nil {
-			a.Truncated = &job.Truncated{}
-		}
-		longest, cut := &r.Output.Stdout, &a.Truncated.Stdout
-		if len(r.Output.Stderr) > len(*longest) {
-			longest, cut = &r.Output.Stderr, &a.Truncated.Stderr
-		}
-		half := len(*longest) / 2
-		if half == 0 {
-			return
-		}
-		*cut += int64(len(*longest) - half)
-		*longest = strings.ToValidUTF8((*longest)[:half], "")
-	}
+	return s, t, func() {}, err
 }

@@ -21,33 +21,44 @@ import (
 
 	"go.uber.org/goleak"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/fake"
-	"sallyport/internal/sandbox/runpod/job"
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/batch/runpod/job"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/fake"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// lax accepts an engine that isolates and enforces nothing.
+func lax() authz.Config {
+	p := &authz.Policy{AllowNoIsolation: true, Require: map[sandbox.Resource]sandbox.Enforcement{}}
+	for _, r := range authz.Resources {
+		p.Require[r] = sandbox.Absent
+	}
+	return authz.Config{Policy: p}
+}
+
 // executor runs jobs with the engine for tests, which isolates nothing.
 func executor(t *testing.T, with func(*ExecutorConfig)) *Executor {
 	t.Helper()
-	python, err := exec.LookPath("/usr/bin/python3")
+	interpreter, err := exec.LookPath("/usr/bin/python3")
 	if err != nil {
-		if python, err = exec.LookPath("python3"); err != nil {
+		if interpreter, err = exec.LookPath("python3"); err != nil {
 			t.Skip("no python3")
 		}
 	}
-	b := fake.New(fake.Options{Python: python})
+	b := fake.New(fake.Options{Interpreter: interpreter})
 	report, err := b.Probe(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
 	c := ExecutorConfig{
-		Backend: b, Report: report, Logger: log, Limits: sandbox.DefaultLimits,
+		Engine: b, Program: python.Program(), Report: report, Gate: authz.New(lax()), Logger: log, Limits: sandbox.DefaultLimits,
 		Timeout: 30 * time.Second, MaxTimeout: time.Minute, PlainFiles: 1 << 20,
-		Name: "sallyport test", Worker: "w1", Notes: []string{"noted"}, Seen: NewSeen(state.At(t.TempDir()), log),
+		Name: "sallyport test", Worker: "w1", Notes: []string{"noted"}, Seen: NewSeen(store.At(t.TempDir()), log),
 	}
 	if with != nil {
 		with(&c)
@@ -158,6 +169,44 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// seen records what the gate decided.
+type seen struct{ decided, ended []string }
+
+func (s *seen) Decided(e authz.Event, d authz.Decision, allowed bool) {
+	s.decided = append(s.decided, fmt.Sprintf("%s %s %s %s %t", e.Principal.Client, e.Principal.Session, e.Action, e.Item, allowed))
+}
+func (s *seen) Ended(_ authz.Event, o authz.Outcome) { s.ended = append(s.ended, o.Failure) }
+
+// Each job that runs code passes the gate once, and one that the machine does
+// not offer enough for is refused when the worker starts.
+func TestGate(t *testing.T) {
+	observer := &seen{}
+	var config ExecutorConfig
+	e := executor(t, func(c *ExecutorConfig) {
+		gate := lax()
+		gate.Observer = observer
+		c.Gate, c.Sessions = authz.New(gate), 1
+		config = *c
+	})
+	e.try(t, job.Input{Code: "1", Sallyport: &job.Request{Session: "s"}}, nil)
+	e.try(t, job.Input{Code: "import time; time.sleep(60)", Sallyport: &job.Request{TimeoutMs: 100}}, nil)
+	e.try(t, job.Input{Sallyport: &job.Request{Probe: 1}}, nil)
+	if got, want := strings.Join(observer.decided, "|"), "runpod s run_code fake true|runpod  run_code fake true"; got != want {
+		t.Errorf("decisions: got %q, want %q", got, want)
+	}
+	if got, want := strings.Join(observer.ended, "|"), "|"+job.EndTimedOut; got != want {
+		t.Errorf("ends: got %q, want %q", got, want)
+	}
+	config.Gate = authz.New(authz.Config{Policy: authz.Default()})
+	if _, err := NewExecutor(config); err == nil || !strings.Contains(err.Error(), "policy.minIsolation") {
+		t.Errorf("an engine without isolation: got %v, want it refused by policy.minIsolation", err)
+	}
+	config.Gate = nil
+	if _, err := NewExecutor(config); err == nil {
+		t.Error("without a gate: got no error")
+	}
+}
+
 func TestTimeout(t *testing.T) {
 	e := executor(t, nil)
 	began := time.Now()
@@ -225,7 +274,7 @@ func TestStreamed(t *testing.T) {
 // the job's.
 func TestRedelivered(t *testing.T) {
 	dir := t.TempDir()
-	place := state.At(t.TempDir())
+	place := store.At(t.TempDir())
 	same := func(c *ExecutorConfig) { c.Seen = NewSeen(place, slog.New(slog.DiscardHandler)) }
 	e := executor(t, same)
 	count := func() int {
@@ -307,10 +356,46 @@ func TestSessions(t *testing.T) {
 	if r := e.try(t, job.Input{Code: "x", Sallyport: &job.Request{Session: "c", Owner: "another"}}, nil); r.Output.ReturnCode != 1 {
 		t.Errorf("%+v", r.Output)
 	}
+	// It was ended to make room, and is made with anything again.
+	if r := e.try(t, job.Input{Code: "1", Sallyport: &job.Request{Session: "b", Env: map[string]string{"A": "b"}}}, nil); r.Output.Stdout != "1\n" || strings.Contains(strings.Join(r.Output.Sallyport.Notes, "\n"), "gone") {
+		t.Errorf("a session that was ended: got %+v, want a fresh one", r.Output)
+	}
 	in("a", "x = 1")
 	r := e.try(t, job.Input{Code: "1", Sallyport: &job.Request{Session: "a", Env: map[string]string{"A": "b"}}}, nil)
 	if r.Output.Sallyport.End != job.EndRefused {
 		t.Errorf("%+v", r.Output.Sallyport)
+	}
+}
+
+// A job is refused while all sessions that may be kept run code, and nothing of
+// it is run.
+func TestAllSessionsInUse(t *testing.T) {
+	e := executor(t, func(c *ExecutorConfig) { c.Sessions = 1 })
+	started, end := make(chan struct{}), make(chan struct{})
+	held := make(chan Result, 1)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		var once sync.Once
+		in, _ := json.Marshal(job.Input{Code: "print('here', flush=True)\nimport time\ntime.sleep(60)", Sallyport: &job.Request{Session: "a", Output: &job.Wanted{Stream: true}}})
+		held <- e.Do(ctx, Job{ID: "held", Input: in}, func(c job.Chunk) {
+			if c.Started == nil {
+				once.Do(func() { close(started) })
+				<-end
+			}
+		})
+	}()
+	<-started
+	r := e.try(t, job.Input{Code: "print(1)", Sallyport: &job.Request{Session: "b"}}, nil)
+	if a := r.Output.Sallyport; a.End != job.EndRefused || !strings.Contains(a.Error, "all 1 sessions") || r.Output.Stdout != "" {
+		t.Errorf("while the only session runs: got %+v, want it refused", r.Output)
+	}
+	cancel(ErrStopped)
+	close(end)
+	if r := <-held; !r.Stopped {
+		t.Errorf("the job that held it: got %+v, want it stopped", r)
+	}
+	if r := e.try(t, job.Input{Code: "print(1)", Sallyport: &job.Request{Session: "b"}}, nil); r.Output.Stdout != "1\n" {
+		t.Errorf("when it is free: got %+v, want 1", r.Output)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// GPU is what the place has of GPUs, as nvidia-smi tells it. A nil one is none.
+// GPU describes the machine's GPUs, as nvidia-smi reports them. Nil means none.
 type GPU struct {
 	Model   string
 	Count   int
@@ -56,7 +56,7 @@ func FindGPU(ctx context.Context, program string) *GPU {
 // powerEvery is how often the GPUs' power is read, in milliseconds.
 const powerEvery = 250
 
-// Power adds up what GPUs use, from their power at moments.
+// Power computes the energy that GPUs use from samples of their power.
 type Power struct {
 	cmd    *exec.Cmd
 	done   chan struct{}
@@ -71,8 +71,8 @@ type reading struct {
 	watts float64
 }
 
-// Watch begins to measure. It returns nil, which measures nothing, where that
-// cannot be done.
+// Watch starts measuring. It returns nil, which measures nothing, if that is
+// impossible.
 func (g *GPU) Watch() *Power {
 	if g == nil {
 		return nil
@@ -95,14 +95,14 @@ func (g *GPU) Watch() *Power {
 	return p
 }
 
-// add takes a line "index, watts": the power between two readings is taken to
+// add adds a line "index, watts". The power between two readings is assumed to
 // be their mean.
 func (p *Power) add(line string, now time.Time) {
 	index, watts, found := strings.Cut(line, ",")
 	i, err1 := strconv.Atoi(strings.TrimSpace(index))
 	w, err2 := strconv.ParseFloat(strings.TrimSpace(watts), 64)
 	if !found || err1 != nil || err2 != nil || w < 0 {
-		return // "[N/A]": this GPU does not tell
+		return // "[N/A]": this GPU does not report it
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,8 +112,8 @@ func (p *Power) add(line string, now time.Time) {
 	p.last[i] = reading{now, w}
 }
 
-// Stop ends the measuring and returns the joules of all GPUs; 0 is unknown, as
-// where one of them does not tell its power.
+// Stop ends the measurement and returns the joules of all GPUs; 0 is unknown,
+// for example if one of them does not report its power.
 func (p *Power) Stop() float64 {
 	if p == nil {
 		return 0
@@ -136,7 +136,7 @@ func (p *Power) total(now time.Time) float64 {
 	return p.joules
 }
 
-// cpuModel is the processor's name, where the place tells it.
+// cpuModel returns the processor's name, if the machine reports it.
 func cpuModel() string {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

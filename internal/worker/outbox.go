@@ -10,25 +10,25 @@ import (
 	"sync"
 	"time"
 
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
-// outbox holds results that nobody has taken yet, on disk where it can.
+// outbox holds results that have not been accepted yet, on disk where possible.
 type outbox struct {
 	client *client
-	dir    state.Dir
+	dir    store.Dir
 	keep   time.Duration // how long a result is offered
 	log    *slog.Logger
 
 	work sync.WaitGroup
 
 	mu     sync.Mutex
-	behind int64 // bytes of results that are offered beside the work
+	behind int64 // bytes of results that are offered in the background
 }
 
-// mostBehind bounds the results that are offered beside the work, in memory and
-// on disk. A result for which there is no room is offered by its job, which a
-// worker that has as many jobs as it may have takes no others beside.
+// mostBehind bounds the results that are offered in the background, in memory
+// and on disk. A result for which there is no room is offered by its job, which
+// keeps counting towards the worker's number of jobs.
 const mostBehind = 64 << 20
 
 // letter is a result on disk.
@@ -38,12 +38,12 @@ type letter struct {
 	Made time.Time       `json:"made"`
 }
 
-// patience is for how long a worker waits for its result to be taken before
-// it takes another job, and the result is offered beside that one.
+// patience is how long a worker waits for its result to be accepted before it
+// takes another job and offers the result in the background.
 const patience = 20 * time.Second
 
-// deliver posts a result. It returns when it was taken, or given up, or when
-// it is offered in the background from now on.
+// deliver posts a result. It returns when the result has been accepted or given
+// up, or is being offered in the background.
 func (o *outbox) deliver(ctx context.Context, jobID string, body []byte) {
 	l := letter{Job: jobID, Body: body, Made: time.Now()}
 	soon, cancel := context.WithTimeout(ctx, patience)
@@ -80,25 +80,26 @@ func (o *outbox) save(key string, l letter) bool {
 	if err == nil {
 		err = o.dir.Write(key, b)
 	}
-	if err != nil && !errors.Is(err, state.ErrNoPlace) {
-		o.log.Warn("a result that nobody takes cannot be kept on disk", "job", l.Job, "error", err)
+	if err != nil && !errors.Is(err, store.ErrNoPlace) {
+		o.log.Warn("a result that was not accepted cannot be kept on disk", "job", l.Job, "error", err)
 	}
 	return err == nil
 }
 
-// goOn offers a result until its time is over, or the worker's.
+// goOn offers a result until its time is over, or the worker ends.
 func (o *outbox) goOn(ctx context.Context, key string, l letter) {
 	ctx, cancel := context.WithDeadline(ctx, l.Made.Add(o.keep))
 	defer cancel()
 	if o.offer(ctx, l, o.log) || !time.Now().Before(l.Made.Add(o.keep)) {
-		if err := o.dir.Remove(key); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, state.ErrNoPlace) {
+		if err := o.dir.Remove(key); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, store.ErrNoPlace) {
 			o.log.Warn("a result cannot be removed from disk", "job", l.Job, "error", err)
 		}
 	}
 }
 
-// offer posts until the result is taken or refused for good, and then returns
-// true, or until ctx is done. With a log it says that the result is lost.
+// offer posts until the result is accepted or refused for good, and then
+// returns true, or until ctx is done. If log is not nil, it logs that the
+// result is lost.
 func (o *outbox) offer(ctx context.Context, l letter, log *slog.Logger) (settled bool) {
 	var err error
 	for wait := 500 * time.Millisecond; ; wait = min(wait*2, 30*time.Second) {
@@ -122,9 +123,9 @@ func (o *outbox) offer(ctx context.Context, l letter, log *slog.Logger) (settled
 		case <-ctx.Done():
 			if log != nil {
 				if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-					log.Error("a job's result is LOST: nobody took it", "job", l.Job, "bytes", len(l.Body), "for", o.keep.String(), "error", err)
+					log.Error("a job's result is LOST: the service did not accept it", "job", l.Job, "bytes", len(l.Body), "for", o.keep.String(), "error", err)
 				} else {
-					log.Error("a job's result is left on disk: the worker ends", "job", l.Job, "error", err)
+					log.Error("a job's result is left on disk: the worker is shutting down", "job", l.Job, "error", err)
 				}
 			}
 			return false
@@ -132,7 +133,7 @@ func (o *outbox) offer(ctx context.Context, l letter, log *slog.Logger) (settled
 	}
 }
 
-// recover offers what an earlier process left.
+// recover offers the results that an earlier process left.
 func (o *outbox) recover(ctx context.Context) error {
 	names, err := o.dir.List()
 	if err != nil {

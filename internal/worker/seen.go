@@ -13,10 +13,10 @@ import (
 	"sync"
 	"time"
 
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
-// Bounds of what is remembered of jobs.
+// Bounds on what is remembered about jobs.
 const (
 	seenFor    = 2 * time.Hour // RunPod keeps results for half an hour
 	seenBytes  = 64 << 20      // of results in memory
@@ -25,40 +25,41 @@ const (
 	seenResult = 32 << 20
 )
 
-// Seen remembers the runs that this worker was given, so that none is run a
-// second time because the service delivers its job again. On disk it outlives
-// the process, though not the worker's machine: another worker knows nothing
-// of it. Methods are safe for concurrent use.
+// Seen remembers the runs that this worker received, so that none runs again
+// when the service delivers its job twice. On disk it outlives the process, but
+// not the worker's machine: another worker does not know it. Methods are safe
+// for concurrent use.
 type Seen struct {
-	dir state.Dir
+	dir store.Dir
 	log *slog.Logger
 
 	mu    sync.Mutex
 	runs  map[string]*seenRun
-	order []string // of those whose results are in memory
+	order []string // IDs whose results are in memory
 	bytes int
 	tidy  time.Time
-	disk  int64 // how much of results may be on disk
-	wrote int64 // how much was written since tidy
+	disk  int64 // bytes of results that may be on disk
+	wrote int64 // bytes written since tidy
 }
 
 type seenRun struct {
-	done   chan struct{} // closed when result is there, or known not to be
+	done   chan struct{} // closed when result is set, or known to be missing
 	result []byte        // nil: on disk, or not known
 	began  time.Time
 }
 
-// record is what lies on disk: begun, and then how it ended.
+// record is the file of a run: begun, and then how it ended.
 type record struct {
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
-// NewSeen returns a store over a directory, which may be no place.
-func NewSeen(dir state.Dir, log *slog.Logger) *Seen {
+// NewSeen returns a store in dir, which may be a directory without a path.
+func NewSeen(dir store.Dir, log *slog.Logger) *Seen {
 	return &Seen{dir: dir, log: log, runs: map[string]*seenRun{}, disk: seenDisk}
 }
 
-// name is the file of a run: the client's own ID of it, or else the job's.
+// name returns the file name of a run: from the client's own ID, or else the
+// job's.
 func name(jobID, run string) string {
 	key := "job " + jobID
 	if run != "" {
@@ -68,9 +69,9 @@ func name(jobID, run string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Begin says whether the run is given for the first time: then the caller runs
-// it and calls End. Otherwise it waits, while the run goes on here, and returns
-// what came of it; nil where that is not known.
+// Begin reports whether the run is new: then the caller runs it and calls End.
+// Otherwise it waits while the run is in progress here, and returns its result;
+// nil if that is not known.
 func (s *Seen) Begin(ctx context.Context, jobID, run string) (first bool, known *Result, err error) {
 	key := name(jobID, run)
 	s.mu.Lock()
@@ -102,8 +103,8 @@ func (s *Seen) Begin(ctx context.Context, jobID, run string) (first bool, known 
 	return false, decodeResult(r.result), nil
 }
 
-// End remembers what came of a run. A job that failed as a job, and has no ID
-// of its client's, may be sent once more by somebody who wants that.
+// End records the result of a run. A job that failed as a job and has no ID
+// from its client may be sent again on purpose.
 func (s *Seen) End(jobID, run string, result Result) {
 	key := name(jobID, run)
 	forget := run == "" && (result.Error != "" || result.Stopped)
@@ -131,7 +132,7 @@ func (s *Seen) End(jobID, run string, result Result) {
 	}
 	s.mu.Unlock()
 	if forget {
-		if err := s.dir.Remove(key); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, state.ErrNoPlace) {
+		if err := s.dir.Remove(key); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrNoPlace) {
 			s.log.Warn("cannot forget a job", "job", jobID, "error", err)
 		}
 	} else {
@@ -148,10 +149,10 @@ func decodeResult(b []byte) *Result {
 	return &r
 }
 
-// read is what the disk has of a run. The mutex is held.
+// read returns the record of a run on disk. The mutex is held.
 func (s *Seen) read(key string) (result *Result, there bool) {
 	b, err := s.dir.Read(key, seenResult)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, state.ErrNoPlace) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrNoPlace) {
 		return nil, false
 	}
 	var r record
@@ -166,12 +167,12 @@ func (s *Seen) write(key string, r record) {
 	if err == nil {
 		err = s.dir.WriteUnsynced(key, b)
 	}
-	if err != nil && !errors.Is(err, state.ErrNoPlace) {
+	if err != nil && !errors.Is(err, store.ErrNoPlace) {
 		s.log.Warn("a job cannot be remembered on disk: delivered again after a restart, it would run again", "error", err)
 	}
 }
 
-// tidyUp forgets what is old. The mutex is held.
+// tidyUp removes old records. The mutex is held.
 func (s *Seen) tidyUp() {
 	now := time.Now()
 	if now.Sub(s.tidy) < seenTidy && s.wrote < s.disk/8 {
@@ -204,7 +205,7 @@ func (s *Seen) tidyUp() {
 			results, total = append(results, fi), total+fi.Size()
 		}
 	}
-	// That a run was begun is remembered longer than what came of it.
+	// A run's beginning is remembered longer than its result.
 	slices.SortFunc(results, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
 	for _, fi := range results {
 		if total <= s.disk {
@@ -215,5 +216,5 @@ func (s *Seen) tidyUp() {
 	}
 }
 
-// begunSize is more than a record without a result takes.
+// begunSize is an upper bound on the size of a record without a result.
 const begunSize = 64

@@ -16,15 +16,15 @@ import (
 	"sync"
 	"time"
 
-	"sallyport/internal/sandbox/runpod/job"
+	"github.com/sallyport/sallyport/internal/batch/runpod/job"
 )
 
-// ServerOptions of a Server.
+// ServerOptions configures a Server.
 type ServerOptions struct {
 	Do          func(ctx context.Context, j Job, emit func(job.Chunk)) Result // required
 	Logger      *slog.Logger                                                  // required
 	Concurrency int                                                           // jobs at a time; 0 is 1
-	// Key is asked of every request, where it is set.
+	// Key is required in every request, if set.
 	Key string
 }
 
@@ -55,8 +55,8 @@ type localJob struct {
 	result   Result
 	ran      time.Duration
 	chunks   []job.Chunk
-	buffered int // bytes of all chunks that there were
-	size     int // of the result, about
+	buffered int // bytes of all chunks so far
+	size     int // of the result, approximately
 	streamed bool
 }
 
@@ -85,7 +85,7 @@ func (s *Server) Close() {
 	s.work.Wait()
 }
 
-// operations are what a path may end in.
+// operations are the possible ends of a path.
 var operations = map[string]func(*Server, http.ResponseWriter, *http.Request, string){
 	"run": (*Server).run, "runsync": (*Server).runsync, "status": (*Server).status, "stream": (*Server).stream,
 	"cancel": (*Server).cancel, "health": (*Server).health,
@@ -94,7 +94,7 @@ var operations = map[string]func(*Server, http.ResponseWriter, *http.Request, st
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
-	// A page in a browser must not run code here.
+	// A web page in a browser must not run code here.
 	if r.Header.Get("Origin") != "" {
 		reply(w, http.StatusForbidden, map[string]string{"detail": "requests of web pages are not answered"})
 		return
@@ -156,7 +156,8 @@ func allowed(w http.ResponseWriter, r *http.Request, methods ...string) bool {
 	return false
 }
 
-// submit begins the job of a request; it has answered where it returns nil.
+// submit starts the job of a request. If it returns nil, it has sent the
+// response.
 func (s *Server) submit(w http.ResponseWriter, r *http.Request) *localJob {
 	if !allowed(w, r, "POST") {
 		return nil
@@ -206,7 +207,7 @@ func (s *Server) submit(w http.ResponseWriter, r *http.Request) *localJob {
 	return j
 }
 
-// uuid is a random one (version 4).
+// uuid returns a random UUID (version 4).
 func uuid() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
@@ -214,7 +215,7 @@ func uuid() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-var errExecutionTimeout = errors.New("policy.executionTimeout is over")
+var errExecutionTimeout = errors.New("the time of policy.executionTimeout is over")
 
 func (s *Server) execute(ctx context.Context, j *localJob, work Job, limit time.Duration) {
 	defer s.work.Done()
@@ -235,7 +236,7 @@ func (s *Server) execute(ctx context.Context, j *localJob, work Job, limit time.
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			j.streamed = true
-			const each = 64 // what a chunk takes besides
+			const each = 64 // overhead of a chunk
 			if j.buffered += len(c.Stdout) + len(c.Stderr) + each; j.buffered <= maxBuffered {
 				j.chunks = append(j.chunks, c)
 			}
@@ -255,7 +256,7 @@ func (s *Server) execute(ctx context.Context, j *localJob, work Job, limit time.
 	close(j.over)
 }
 
-// status is the job's state. The mutex is held.
+// status returns the job's status. The mutex is held.
 func (j *localJob) status() string {
 	switch {
 	case j.canceled:
@@ -270,7 +271,7 @@ func (j *localJob) status() string {
 	return "COMPLETED"
 }
 
-// describe is the job as the API tells it.
+// describe returns the job in the form of the API.
 func (s *Server) describe(j *localJob) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,7 +289,7 @@ func (s *Server) describe(j *localJob) map[string]any {
 	return m
 }
 
-// sizeOf is about what a result takes.
+// sizeOf returns the approximate size of a result.
 func sizeOf(r Result) int {
 	if r.Output == nil {
 		return 0
@@ -302,8 +303,8 @@ func sizeOf(r Result) int {
 	return size
 }
 
-// tidy forgets jobs that ended long ago, and those that ended first while there
-// are too many. The mutex is held.
+// tidy removes jobs that ended long ago and, if there are too many, those that
+// ended first. The mutex is held.
 func (s *Server) tidy() {
 	var ended []*localJob
 	size := 0
@@ -336,14 +337,15 @@ func (s *Server) runsync(w http.ResponseWriter, r *http.Request, _ string) {
 	}
 	select {
 	case <-j.over:
-	case <-r.Context().Done(): // the client is gone, and nobody else knows the ID
+	case <-r.Context().Done(): // the client is gone, and no one else knows the ID
 		j.cancel(errors.New("the client went away"))
 		return
 	}
 	reply(w, http.StatusOK, s.describe(j))
 }
 
-// find is the job of a request; it has answered where there is none.
+// find returns the job of a request. If there is none, it has sent the
+// response.
 func (s *Server) find(w http.ResponseWriter, id string) *localJob {
 	s.mu.Lock()
 	j := s.jobs[id]
@@ -372,8 +374,8 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request, id string) {
 	reply(w, http.StatusOK, s.describe(j))
 }
 
-// stream gives the chunks that have come since it was last asked. A job that
-// has none has its whole output as its one chunk.
+// stream returns the chunks since the last request. A job without chunks has
+// its whole output as its only chunk.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, id string) {
 	if !allowed(w, r, "GET", "POST") {
 		return

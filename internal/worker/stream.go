@@ -5,41 +5,42 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"sallyport/internal/sandbox/runpod/job"
-	"sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/batch/runpod/job"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // Chunks of a stream: how much output one carries at most, how long output
-// waits for company, and how much may wait before the code does.
+// waits for more, and how much may wait before the code blocks.
 const (
 	chunkBytes   = 128 << 10 // RunPod takes 1 MB; in JSON a byte can become six
 	chunkPause   = 200 * time.Millisecond
 	streamBuffer = 4 << 20
 )
 
-// streamer makes chunks of what code writes, on a goroutine of its own.
+// streamer turns the code's output into chunks, on a goroutine of its own.
 type streamer struct {
 	emit func(job.Chunk)
-	room int64 // how much of both streams is still sent; under mu
+	room int64 // how much of both streams may still be sent; under mu
 	wake chan struct{}
 	done chan struct{}
 
 	mu     sync.Mutex
-	less   sync.Cond // less waits than streamBuffer
+	less   sync.Cond // signalled when less than streamBuffer waits
 	parts  []part
 	size   int
-	at     [2]int64 // how much of each stream came before what waits
+	at     [wire.Streams]int64 // how much of each stream precedes the waiting output
 	closed bool
 }
 
 type part struct {
-	stream session.Stream
+	stream wire.Stream
 	data   []byte
 	at     int64
 }
 
-// newStreamer sends as much as the beginning that a result keeps of that much
-// output: what comes after it is no continuation of what was sent.
+// newStreamer returns a streamer that sends as much as the head that a result
+// with that output limit keeps. What follows the head would not continue what
+// was sent.
 func newStreamer(output int64, emit func(job.Chunk)) *streamer {
 	s := &streamer{emit: emit, room: output - output/2, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	s.less.L = &s.mu
@@ -47,8 +48,8 @@ func newStreamer(output int64, emit func(job.Chunk)) *streamer {
 	return s
 }
 
-// write takes output. It waits while too much of it does.
-func (s *streamer) write(stream session.Stream, p []byte) {
+// write queues output. It blocks while too much is waiting.
+func (s *streamer) write(stream wire.Stream, p []byte) {
 	s.mu.Lock()
 	for s.size > streamBuffer && s.room > 0 && !s.closed {
 		s.less.Wait()
@@ -63,14 +64,13 @@ func (s *streamer) write(stream session.Stream, p []byte) {
 		s.mu.Unlock()
 		return
 	}
-	i := index(stream)
 	last := len(s.parts) - 1
 	if last >= 0 && s.parts[last].stream == stream {
 		s.parts[last].data = append(s.parts[last].data, p...)
 	} else {
-		s.parts = append(s.parts, part{stream, append([]byte(nil), p...), s.at[i]})
+		s.parts = append(s.parts, part{stream, append([]byte(nil), p...), s.at[stream]})
 	}
-	s.at[i] += int64(len(p))
+	s.at[stream] += int64(len(p))
 	s.size += len(p)
 	s.mu.Unlock()
 	select {
@@ -79,14 +79,7 @@ func (s *streamer) write(stream session.Stream, p []byte) {
 	}
 }
 
-func index(s session.Stream) int {
-	if s == session.Stderr {
-		return 1
-	}
-	return 0
-}
-
-// close sends what is left and returns when it has been.
+// close sends the rest and returns when it has been sent.
 func (s *streamer) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -127,7 +120,7 @@ func (s *streamer) send() bool {
 	}
 	p := &s.parts[0]
 	n := min(len(p.data), chunkBytes)
-	// What looks like the beginning of a character waits for its end.
+	// An incomplete character at the end waits for its remaining bytes.
 	if whole := wholeRunes(p.data[:n]); whole > 0 && (n < len(p.data) || !s.closed) {
 		n = whole
 	} else if n == len(p.data) && len(s.parts) == 1 && !s.closed && whole == 0 {
@@ -135,7 +128,7 @@ func (s *streamer) send() bool {
 		return false
 	}
 	c := job.Chunk{At: p.at}
-	if data := string(p.data[:n]); p.stream == session.Stderr {
+	if data := string(p.data[:n]); p.stream == wire.Stderr {
 		c.Stderr = data
 	} else {
 		c.Stdout = data
@@ -151,7 +144,7 @@ func (s *streamer) send() bool {
 	return true
 }
 
-// wholeRunes is the length of b without the beginning of a character at its
+// wholeRunes returns the length of b without an incomplete character at its
 // end.
 func wholeRunes(b []byte) int {
 	for back := 1; back <= utf8.UTFMax && back <= len(b); back++ {

@@ -9,18 +9,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sallyport/internal/sandbox/runpod/job"
-	"sallyport/internal/sandbox/runpod/runpodtest"
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/batch/runpod/job"
+	"github.com/sallyport/sallyport/internal/batch/runpod/runpodtest"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
 // TestThousandJobs: whatever breaks, each job has one outcome, and none runs
 // twice unless RunPod has given it to two workers.
 func TestThousandJobs(t *testing.T) {
 	const jobs, workers = 1000, 4
-	places := make([]state.Dir, workers)
+	places := make([]store.Dir, workers)
 	for i := range places {
-		places[i] = state.At(t.TempDir())
+		places[i] = store.At(t.TempDir())
 	}
 	synctest.Test(t, func(t *testing.T) {
 		fake := runpodtest.New(runpodtest.Options{

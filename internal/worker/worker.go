@@ -10,11 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"sallyport/internal/sandbox/runpod/job"
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/batch/runpod/job"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
-// Options of a Worker.
+// Options configures a Worker.
 type Options struct {
 	Place   Place
 	Do      func(ctx context.Context, j Job, emit func(job.Chunk)) Result // of an Executor; required
@@ -23,15 +23,18 @@ type Options struct {
 	Version string
 	// Concurrency is how many jobs run at a time; 0 is 1.
 	Concurrency int
-	// Drain is how long jobs may go on when the worker is told to end.
+	// Drain is how long jobs may continue after the worker has been asked to
+	// end.
 	Drain time.Duration
-	// KeepResults is how long a result is offered that nobody takes.
+	// KeepResults is how long a result is offered that the service does not
+	// accept.
 	KeepResults time.Duration
-	Outbox      state.Dir
-	// Refresh has RunPod make the machine anew after each job, and ends.
+	Outbox      store.Dir
+	// Refresh makes RunPod recreate the machine after each job; the worker
+	// ends.
 	Refresh bool
-	// Progress is how often a plain client is told how long its job has run;
-	// 0: not at all.
+	// Progress is how often a plain client receives the running time of its
+	// job; 0: never.
 	Progress time.Duration
 }
 
@@ -44,7 +47,7 @@ type Worker struct {
 
 	mu    sync.Mutex
 	jobs  map[string]context.CancelCauseFunc // at work, by ID
-	freed chan struct{}                      // has a token when a job has ended
+	freed chan struct{}                      // holds a token when a job has ended
 	ended bool                               // by Refresh
 }
 
@@ -73,22 +76,22 @@ func New(o Options) (*Worker, error) {
 	}, nil
 }
 
-// Unhealthy tells the service that this worker cannot work, and why.
+// Unhealthy reports to the service that this worker cannot work, and why.
 func (w *Worker) Unhealthy(ctx context.Context, check, reason string) {
 	if w.opts.Place.Ping == "" || w.opts.Place.Token == "" {
 		return
 	}
 	err := w.client.ping(ctx, 10*time.Second, nil, url.Values{"status": {"unhealthy"}, "check": {check}, "reason": {reason}})
 	if err != nil {
-		w.log.Warn("the service could not be told", "error", err)
+		w.log.Warn("the state of the worker could not be reported to the service", "error", err)
 	}
 }
 
 // Run works until ctx is done, and then drains: it takes no more jobs, and
-// gives those that it has Options.Drain to end. It returns when everything has
+// gives the current ones Options.Drain to end. It returns when everything has
 // ended.
 func (w *Worker) Run(ctx context.Context) error {
-	// Jobs, pings and results outlast the taking.
+	// Jobs, pings and results continue after the worker stops taking jobs.
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	var beside, working sync.WaitGroup
 	beside.Go(func() { w.pings(life) })
@@ -121,7 +124,8 @@ func (w *Worker) Run(ctx context.Context) error {
 			cancel(ErrShutdown)
 		}
 		w.mu.Unlock()
-		// They still say so; a result that is not taken now stays on disk.
+		// They still report their end; a result that is not accepted now stays
+		// on disk.
 		select {
 		case <-drained:
 		case <-time.After(lastWords):
@@ -133,11 +137,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	return nil
 }
 
-// lastWords is how long cancelled jobs have to say that they were.
+// lastWords is how long cancelled jobs have to report that they were cancelled.
 const lastWords = 10 * time.Second
 
-// take takes jobs until ctx is done. A poll that is under way then is waited
-// for, for a moment: a job that is just being given would be lost.
+// take takes jobs until ctx is done. It then waits a moment for a poll that is
+// under way, because a job that is just being delivered would be lost.
 func (w *Worker) take(ctx, life context.Context, working *sync.WaitGroup) {
 	poll, stop := context.WithCancel(life)
 	defer stop()
@@ -193,7 +197,7 @@ func (w *Worker) working() []string {
 	return ids
 }
 
-// backOff is how long to wait after an answer that brought nothing.
+// backOff returns how long to wait after a response without jobs.
 func (w *Worker) backOff(op string, err error, before time.Duration) time.Duration {
 	var s *errStatus
 	if errors.As(err, &s) {
@@ -205,7 +209,7 @@ func (w *Worker) backOff(op string, err error, before time.Duration) time.Durati
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return 0 // the poll's own end
+		return 0 // the poll's own timeout
 	}
 	wait := min(max(2*before, time.Second), 30*time.Second)
 	w.log.Warn("the service does not answer as it should", "call", op, "error", err, "again", wait.String())
@@ -222,13 +226,13 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// unhurried keeps polls that bring nothing a second apart: the service holds
-// them open, and something between it and us may not.
+// unhurried keeps polls without jobs a second apart: the service holds them
+// open, but a proxy in between may not.
 func unhurried(ctx context.Context, asked time.Time) {
 	sleep(ctx, time.Second-time.Since(asked))
 }
 
-// pings says that the worker lives, until life is over.
+// pings reports that the worker is alive, until life is over.
 func (w *Worker) pings(life context.Context) {
 	if w.opts.Place.Ping == "" || w.opts.Place.Token == "" {
 		w.log.Warn("no pings: their address or the token is not set")
@@ -243,7 +247,7 @@ func (w *Worker) pings(life context.Context) {
 	}
 }
 
-// stops ends jobs that the service wants to end.
+// stops ends jobs at the service's request.
 func (w *Worker) stops(life context.Context) {
 	for wait := time.Duration(0); life.Err() == nil; {
 		asked := time.Now()
@@ -272,7 +276,7 @@ func (w *Worker) stops(life context.Context) {
 	}
 }
 
-// begin starts a job. One that is at work here already goes on once, and is
+// begin starts a job. A job that is already running here runs once and is
 // answered once.
 func (w *Worker) begin(life context.Context, j Job, working *sync.WaitGroup) {
 	ctx, cancel := context.WithCancelCause(life)
@@ -301,7 +305,7 @@ func (w *Worker) begin(life context.Context, j Job, working *sync.WaitGroup) {
 	})
 }
 
-// work does a job and posts what came of it.
+// work runs a job and posts its result.
 func (w *Worker) work(ctx, life context.Context, j Job) {
 	began := time.Now()
 	w.log.Info("a job begins", "job", j.ID)
@@ -316,10 +320,10 @@ func (w *Worker) work(ctx, life context.Context, j Job) {
 	}
 	r := w.opts.Do(ctx, j, emit)
 	hush()
-	telling.Wait() // after the result it would be the last word
+	telling.Wait() // a report after the result would replace it
 	log := w.log.With("job", j.ID, "took", time.Since(began).Round(time.Millisecond).String())
 	if r.Stopped {
-		log.Info("a job was stopped; nobody waits for its result")
+		log.Info("a job was stopped; its result is not needed")
 		return
 	}
 	body, err := json.Marshal(struct {
@@ -338,7 +342,7 @@ func (w *Worker) work(ctx, life context.Context, j Job) {
 	w.outbox.deliver(life, j.ID, body)
 }
 
-// progress tells a plain client that its job goes on.
+// progress reports to a plain client that its job is running.
 func (w *Worker) progress(ctx context.Context, id string, began time.Time) {
 	for {
 		sleep(ctx, w.opts.Progress)
@@ -352,12 +356,12 @@ func (w *Worker) progress(ctx context.Context, id string, began time.Time) {
 	}
 }
 
-// streamTime bounds the attempts to post a part of a stream: the code, and then
-// its result, wait for them.
+// streamTime bounds the attempts to post a part of a stream, because the code,
+// and then its result, wait for them.
 const streamTime = 10 * time.Second
 
-// stream posts a job's stream. A part that is not taken ends it: what would
-// follow continues nothing, and all of it is in the result, too.
+// stream posts a job's stream. A part that is not accepted ends it: what
+// follows would not continue it, and the result contains all of it too.
 func (w *Worker) stream(ctx context.Context, id string) func(job.Chunk) {
 	over := false
 	return func(c job.Chunk) {

@@ -15,9 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sallyport/internal/sandbox/runpod/job"
-	"sallyport/internal/sandbox/runpod/runpodtest"
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/batch/runpod/job"
+	"github.com/sallyport/sallyport/internal/batch/runpod/runpodtest"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
 const token = "worker-token"
@@ -27,7 +27,7 @@ type bench struct {
 	t      *testing.T
 	fake   *runpodtest.Server
 	log    *lockedBuffer
-	dir    state.Dir
+	dir    store.Dir
 	cancel context.CancelFunc
 	done   chan error
 }
@@ -61,7 +61,7 @@ func simple(_ context.Context, j Job, _ func(job.Chunk)) Result { return ran(j) 
 // bubble runs a test with a worker in a bubble of time.
 func bubble(t *testing.T, do doer, with func(*Options), test func(*bench)) {
 	t.Helper()
-	dir := state.At(t.TempDir())
+	dir := store.At(t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{t: t, fake: runpodtest.New(runpodtest.Options{Key: "rp-key", WorkerKey: token, Endpoints: []string{"ep"}, TakeWait: 20 * time.Second}), log: &lockedBuffer{}, dir: dir}
 		b.start(do, with)
@@ -322,7 +322,7 @@ func TestLostResult(t *testing.T) {
 		b.fake.Inject(runpodtest.Fault{Op: "job-done", Status: 503})
 		b.submit()
 		time.Sleep(7 * time.Minute)
-		if !strings.Contains(b.log.String(), "LOST: nobody took it") {
+		if !strings.Contains(b.log.String(), "LOST: the service did not accept it") {
 			t.Errorf("the log says nothing of it:\n%s", b.log)
 		}
 		if left, err := b.dir.List(); err != nil || len(left) != 0 {

@@ -1,7 +1,7 @@
-// Command carbontables makes the tables of internal/carbon from the files in
+// Command carbontables makes the tables of internal/usage/carbon from the files in
 // data/carbon: compact, in one form, with a source and a year for each number.
 //
-//	go run ./scripts/carbontables          writes internal/carbon/tables
+//	go run ./scripts/carbontables          writes internal/usage/carbon/tables
 //	go run ./scripts/carbontables -check   fails where they are not what it would write
 package main
 
@@ -24,7 +24,7 @@ import (
 
 func main() {
 	from := flag.String("from", "data/carbon", "the folder with the files")
-	to := flag.String("to", "internal/carbon/tables", "the folder with the tables")
+	to := flag.String("to", "internal/usage/carbon/tables", "the folder with the tables")
 	check := flag.Bool("check", false, "compare instead of writing")
 	flag.Parse()
 	if err := run(*from, *to, *check); err != nil {

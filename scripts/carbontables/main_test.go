@@ -4,7 +4,7 @@ import "testing"
 
 // TestTablesAreFresh: what is in the program is what the files say.
 func TestTablesAreFresh(t *testing.T) {
-	if err := run("../../data/carbon", "../../internal/carbon/tables", true); err != nil {
+	if err := run("../../data/carbon", "../../internal/usage/carbon/tables", true); err != nil {
 		t.Error(err)
 	}
 }

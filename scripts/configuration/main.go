@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"os"
 
-	"sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/settings"
 )
 
 func main() {

@@ -170,7 +170,7 @@ func describe(name, version, dir string) (component, error) {
 	}
 	c.licence = identify(c.text)
 	if c.licence == "" {
-		return c, fmt.Errorf("%s: unknown licence: read it, then teach identify", name)
+		return c, fmt.Errorf("%s: unknown licence: read it, then add it to identify", name)
 	}
 	seen := map[string]bool{}
 	for _, m := range copyright.FindAllStringSubmatch(c.text, -1) {

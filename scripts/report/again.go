@@ -3,20 +3,22 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
+	"regexp"
 	"strings"
 )
 
 // againLabel marks the results of tests that were run again, alone, because they
-// had failed: NAME.again.json holds those of NAME.json.
-const againLabel = ".again"
+// had failed: NAME.again.json holds those of NAME.json, NAME.again1.xml and so on
+// those of NAME.xml.
+var againLabel = regexp.MustCompile(`\.again[0-9]*$`)
 
 // mostAgain is how many failed tests may be run again. More are no accident.
 const mostAgain = 2
 
-// listFailed writes a line "package Test" for each test of one file of events
-// that failed, for running it again. It is false when that cannot help: none
-// failed, too many did, or a package failed as a whole.
+// listFailed writes a line "package pattern" for each test of one file of events
+// that failed, for running it again with go test -run; a subtest stands for the
+// tests that failed with it. It is false when that cannot help: none failed, too
+// many did, or a package failed as a whole.
 func listFailed(w io.Writer, file string) (bool, error) {
 	results, err := readFile(file, "", readEvents)
 	if err != nil {
@@ -24,16 +26,14 @@ func listFailed(w io.Writer, file string) (bool, error) {
 	}
 	var lines []string
 	for _, r := range results {
-		if r.outcome == passed || r.outcome == skipped {
+		if r.outcome == passed || r.outcome == skipped || r.parent {
 			continue
 		}
-		pkg, test, ok := topTest(r.name)
+		pkg, test, ok := splitTest(r.name)
 		if !ok || r.outcome == unknown {
 			return false, nil
 		}
-		if line := pkg + " " + test; !slices.Contains(lines, line) {
-			lines = append(lines, line)
-		}
+		lines = append(lines, pkg+" "+pattern(test))
 	}
 	if len(lines) == 0 || len(lines) > mostAgain {
 		return false, nil
@@ -44,34 +44,55 @@ func listFailed(w io.Writer, file string) (bool, error) {
 	return true, nil
 }
 
-// topTest splits "package.Test/subtest".
-func topTest(name string) (pkg, test string, ok bool) {
+// splitTest splits "package.Test/subtest".
+func splitTest(name string) (pkg, test string, ok bool) {
 	dot := strings.Index(name, ".Test")
 	if dot < 0 {
 		return "", "", false
 	}
-	test, _, _ = strings.Cut(name[dot+1:], "/")
-	return name[:dot], test, true
+	return name[:dot], name[dot+1:], true
+}
+
+// pattern returns the argument of -run that selects one test or subtest.
+func pattern(test string) string {
+	parts := strings.Split(test, "/")
+	for i, part := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
+	}
+	return strings.Join(parts, "/")
 }
 
 // settle takes the results of second runs out of the list. A test that failed
-// and passed each time that it was run again counts as passed, and is said.
+// and passed each time that it was run again counts as passed, and is said; so do
+// the tests that failed only because of it.
 func settle(w io.Writer, results []result) []result {
 	again := map[string]outcome{}
 	for _, r := range results {
-		if label, ok := strings.CutSuffix(r.label, againLabel); ok {
+		if label := againLabel.ReplaceAllString(r.label, ""); label != r.label {
 			key := label + " " + r.name
 			if again[key] != failed {
 				again[key] = r.outcome
 			}
 		}
 	}
-	var settled []result
+	stays := map[string]bool{} // tests that failed for good, and those that they are part of
 	for _, r := range results {
-		if strings.HasSuffix(r.label, againLabel) {
+		if r.outcome != failed || r.parent || againLabel.MatchString(r.label) || again[r.label+" "+r.name] == passed {
 			continue
 		}
-		if pkg, test, ok := topTest(r.name); ok && r.outcome == failed && again[r.label+" "+pkg+"."+test] == passed {
+		for name := r.name; ; name = name[:strings.LastIndex(name, "/")] {
+			stays[r.label+" "+name] = true
+			if _, test, ok := splitTest(name); !ok || !strings.Contains(test, "/") {
+				break
+			}
+		}
+	}
+	var settled []result
+	for _, r := range results {
+		if againLabel.MatchString(r.label) {
+			continue
+		}
+		if r.outcome == failed && !stays[r.label+" "+r.name] {
 			if !r.parent {
 				fmt.Fprintf(w, "--- FLAKY: [%s] %s failed once, and passed each time that it was run again\n%s", r.label, r.name, indent(r.output))
 			}

@@ -13,10 +13,13 @@
 //
 // NAME.again.json has the second runs of tests that failed in NAME.json: see
 // settle.
+//
+// Before the counts it lists the slowest tests.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -26,6 +29,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -45,6 +49,7 @@ type result struct {
 	outcome     outcome
 	output      string
 	parent      bool // of subtests, which count in its place
+	seconds     float64
 }
 
 func main() {
@@ -125,8 +130,23 @@ func run(w io.Writer, dir string, must []string, requirements string, checksPass
 		fmt.Fprintln(w, "--- FAIL: no test ran")
 		count[failed]++
 	}
+	writeSlowest(w, results)
 	fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", count[passed], count[failed], count[skipped])
 	return count[failed] == 0, nil
+}
+
+// writeSlowest lists the tests that took longest, of those that took a second or
+// more.
+func writeSlowest(w io.Writer, results []result) {
+	const most, least = 20, 1.0
+	slow := slices.DeleteFunc(slices.Clone(results), func(r result) bool { return r.parent || r.seconds < least })
+	slices.SortStableFunc(slow, func(a, b result) int { return cmp.Compare(b.seconds, a.seconds) })
+	if len(slow) > 0 {
+		fmt.Fprintln(w, "slowest tests:")
+	}
+	for _, r := range slow[:min(most, len(slow))] {
+		fmt.Fprintf(w, "%7.1f s  [%s] %s\n", r.seconds, r.label, r.name)
+	}
 }
 
 func indent(s string) string {
@@ -184,12 +204,14 @@ func readEvents(label string, r io.Reader) ([]result, error) {
 	type event struct {
 		Action, Package, Test, Output string
 		ImportPath                    string
+		Elapsed                       float64 // seconds
 	}
 	type state struct {
 		outcome outcome
 		output  strings.Builder
 		test    bool // not a package
 		parent  bool // of subtests
+		seconds float64
 	}
 	tests := map[string]*state{}
 	var order []string
@@ -229,6 +251,7 @@ func readEvents(label string, r io.Reader) ([]result, error) {
 				s.output.WriteString(e.Output)
 			}
 		case "pass", "fail", "skip":
+			s.seconds = max(s.seconds, e.Elapsed)
 			// Of several runs, one that failed counts.
 			if s.outcome != failed {
 				s.outcome = outcome(e.Action)
@@ -262,7 +285,7 @@ func readEvents(label string, r io.Reader) ([]result, error) {
 			continue
 		}
 		parent := s.parent && (s.outcome == passed || s.outcome == skipped || childFailed(name, "/"))
-		results = append(results, result{label, name, s.outcome, s.output.String(), parent})
+		results = append(results, result{label, name, s.outcome, s.output.String(), parent, s.seconds})
 	}
 	return results, nil
 }
@@ -275,11 +298,12 @@ func readJUnit(label string, r io.Reader) ([]result, error) {
 	}
 	var doc struct {
 		Cases []struct {
-			Class   string `xml:"classname,attr"`
-			Name    string `xml:"name,attr"`
-			Failure *note  `xml:"failure"`
-			Error   *note  `xml:"error"`
-			Skipped *note  `xml:"skipped"`
+			Class   string  `xml:"classname,attr"`
+			Name    string  `xml:"name,attr"`
+			Seconds float64 `xml:"time,attr"`
+			Failure *note   `xml:"failure"`
+			Error   *note   `xml:"error"`
+			Skipped *note   `xml:"skipped"`
 		} `xml:"testsuite>testcase"`
 	}
 	if err := xml.NewDecoder(r).Decode(&doc); err != nil {
@@ -287,7 +311,7 @@ func readJUnit(label string, r io.Reader) ([]result, error) {
 	}
 	var results []result
 	for _, c := range doc.Cases {
-		res := result{label: label, name: c.Class + "." + c.Name, outcome: passed}
+		res := result{label: label, name: c.Class + "." + c.Name, outcome: passed, seconds: c.Seconds}
 		for o, n := range map[outcome]*note{skipped: c.Skipped, failed: firstOf(c.Failure, c.Error)} {
 			if n != nil {
 				res.outcome, res.output = o, n.Message+"\n"+n.Text+"\n"

@@ -1,40 +1,45 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-const events = `{"Action":"start","Package":"sallyport/internal/a"}
-{"Action":"run","Package":"sallyport/internal/a","Test":"TestPlain"}
-{"Action":"pass","Package":"sallyport/internal/a","Test":"TestPlain"}
-{"Action":"run","Package":"sallyport/internal/a","Test":"TestTree"}
-{"Action":"run","Package":"sallyport/internal/a","Test":"TestTree/one"}
-{"Action":"pass","Package":"sallyport/internal/a","Test":"TestTree/one"}
-{"Action":"run","Package":"sallyport/internal/a","Test":"TestTree/two"}
-{"Action":"output","Package":"sallyport/internal/a","Test":"TestTree/two","Output":"no root here\n"}
-{"Action":"skip","Package":"sallyport/internal/a","Test":"TestTree/two"}
-{"Action":"run","Package":"sallyport/internal/a","Test":"TestTree/a/slash"}
-{"Action":"pass","Package":"sallyport/internal/a","Test":"TestTree/a/slash"}
-{"Action":"pass","Package":"sallyport/internal/a","Test":"TestTree"}
+const events = `{"Action":"start","Package":"github.com/sallyport/sallyport/internal/a"}
+{"Action":"run","Package":"github.com/sallyport/sallyport/internal/a","Test":"TestPlain"}
+{"Action":"pass","Package":"github.com/sallyport/sallyport/internal/a","Test":"TestPlain"}
+{"Action":"run","Package":"github.com/sallyport/sallyport/internal/a","Test":"TestTree"}
+{"Action":"run","Package":"github.com/sallyport/sallyport/internal/a","Test":"TestTree/one"}
+{"Action":"pass","Package":"github.com/sallyport/sallyport/internal/a","Test":"TestTree/one"}
+{"Action":"run","Package":"github.com/sallyport/sallyport/internal/a","Test":"TestTree/two"}
+{"Action":"output","Package":"github.com/sallyport/sallyport/internal/a","Test":"TestTree/two","Output":"no root here\n"}
+{"Action":"skip","Package":"github.com/sallyport/sallyport/internal/a","Test":"TestTree/two"}
+{"Action":"run","Package":"github.com/sallyport/sallyport/internal/a","Test":"TestTree/a/slash"}
+{"Action":"pass","Package":"github.com/sallyport/sallyport/internal/a","Test":"TestTree/a/slash"}
+{"Action":"pass","Package":"github.com/sallyport/sallyport/internal/a","Test":"TestTree"}
 not an event
-{"Action":"pass","Package":"sallyport/internal/a"}
+{"Action":"pass","Package":"github.com/sallyport/sallyport/internal/a"}
 `
 
-const crash = `{"Action":"start","Package":"sallyport/internal/b"}
-{"Action":"run","Package":"sallyport/internal/b","Test":"TestHangs"}
-{"Action":"fail","Package":"sallyport/internal/b"}
-{"Action":"start","Package":"sallyport/internal/c"}
-{"Action":"output","Package":"sallyport/internal/c","Output":"build failed\n"}
-{"Action":"fail","Package":"sallyport/internal/c"}
+const crash = `{"Action":"start","Package":"github.com/sallyport/sallyport/internal/b"}
+{"Action":"run","Package":"github.com/sallyport/sallyport/internal/b","Test":"TestHangs"}
+{"Action":"fail","Package":"github.com/sallyport/sallyport/internal/b"}
+{"Action":"start","Package":"github.com/sallyport/sallyport/internal/c"}
+{"Action":"output","Package":"github.com/sallyport/sallyport/internal/c","Output":"build failed\n"}
+{"Action":"fail","Package":"github.com/sallyport/sallyport/internal/c"}
 `
 
 const junit = `<?xml version="1.0"?><testsuites><testsuite name="pytest">
 <testcase classname="test.clients.test_x" name="test_good"/>
 <testcase classname="test.clients.test_x" name="test_bad"><failure message="assert 1 == 2">line 3</failure></testcase>
 <testcase classname="test.clients.test_x" name="test_not"><skipped message="no node"/></testcase>
+</testsuite></testsuites>`
+
+const junitAgain = `<?xml version="1.0"?><testsuites><testsuite name="pytest">
+<testcase classname="test.clients.test_x" name="test_bad"/>
 </testsuite></testsuites>`
 
 const oneFailed = `{"Action":"run","Package":"p","Test":"TestGood"}
@@ -48,13 +53,19 @@ const oneFailed = `{"Action":"run","Package":"p","Test":"TestGood"}
 `
 
 const passedAgain = `{"Action":"run","Package":"p","Test":"TestTree"}
+{"Action":"run","Package":"p","Test":"TestTree/one"}
+{"Action":"pass","Package":"p","Test":"TestTree/one"}
 {"Action":"pass","Package":"p","Test":"TestTree"}
 {"Action":"pass","Package":"p"}
 `
 
 const failedAgain = `{"Action":"run","Package":"p","Test":"TestTree"}
+{"Action":"run","Package":"p","Test":"TestTree/one"}
+{"Action":"fail","Package":"p","Test":"TestTree/one"}
 {"Action":"fail","Package":"p","Test":"TestTree"}
 {"Action":"run","Package":"p","Test":"TestTree"}
+{"Action":"run","Package":"p","Test":"TestTree/one"}
+{"Action":"pass","Package":"p","Test":"TestTree/one"}
 {"Action":"pass","Package":"p","Test":"TestTree"}
 {"Action":"fail","Package":"p"}
 `
@@ -65,7 +76,8 @@ func TestListFailed(t *testing.T) {
 		name, events, want string
 		ok                 bool
 	}{
-		{"one", oneFailed, "p TestTree\n", true},
+		{"one", oneFailed, "p ^TestTree$/^one$\n", true},
+		{"two", oneFailed + strings.ReplaceAll(oneFailed, "one", "a(b)"), "p ^TestTree$/^one$\np ^TestTree$/^a\\(b\\)$\n", true},
 		{"none", events, "", false},
 		{"a crash", crash, "", false},
 		{"too many", oneFailed + third, "", false},
@@ -94,7 +106,7 @@ func TestReport(t *testing.T) {
 	}{
 		{
 			name: "go", files: map[string]string{"root.json": events},
-			last: "3 passed, 0 failed, 1 skipped", want: []string{"--- SKIP: [root] sallyport/internal/a.TestTree/two", "    no root here"}, ok: true,
+			last: "3 passed, 0 failed, 1 skipped", want: []string{"--- SKIP: [root] github.com/sallyport/sallyport/internal/a.TestTree/two", "    no root here"}, ok: true,
 		},
 		{
 			name: "failed once", files: map[string]string{"root.json": oneFailed, "root.again.json": passedAgain},
@@ -105,17 +117,25 @@ func TestReport(t *testing.T) {
 			last: "1 passed, 1 failed, 0 skipped", want: []string{"--- FAIL: [root] p.TestTree/one"},
 		},
 		{
+			name: "failed once in pytest", files: map[string]string{"clients.xml": junit, "clients.again1.xml": junitAgain, "clients.again2.xml": junitAgain},
+			must: "clients test_bad\n", last: "2 passed, 0 failed, 1 skipped", want: []string{"--- FLAKY: [clients] test.clients.test_x.test_bad failed once, and passed each time that it was run again"}, ok: true,
+		},
+		{
+			name: "failed again in pytest", files: map[string]string{"clients.xml": junit, "clients.again1.xml": junitAgain, "clients.again2.xml": junit},
+			last: "1 passed, 1 failed, 1 skipped",
+		},
+		{
 			name: "another run's second runs", files: map[string]string{"root.json": oneFailed, "race.again.json": passedAgain},
 			last: "1 passed, 1 failed, 0 skipped", want: []string{"--- FAIL: [root] p.TestTree/one"},
 		},
 		{
 			name: "must run, met", files: map[string]string{"root.json": events},
-			must: "# a comment\n\nroot ^sallyport/internal/a\\.TestPlain$\n", last: "3 passed, 0 failed, 1 skipped", ok: true,
+			must: "# a comment\n\nroot ^github.com/sallyport/sallyport/internal/a\\.TestPlain$\n", last: "3 passed, 0 failed, 1 skipped", ok: true,
 		},
 		{
 			name: "must run, skipped", files: map[string]string{"root.json": events},
 			must: "root internal/a\\.TestTree/\n", last: "3 passed, 1 failed, 1 skipped",
-			want: []string{"--- FAIL: must run: [root] sallyport/internal/a.TestTree/two: skip"},
+			want: []string{"--- FAIL: must run: [root] github.com/sallyport/sallyport/internal/a.TestTree/two: skip"},
 		},
 		{
 			name: "must run, under another label", files: map[string]string{"root.json": events},
@@ -125,7 +145,7 @@ func TestReport(t *testing.T) {
 		{
 			name: "crash and broken build", files: map[string]string{"root.json": crash},
 			last: "0 passed, 2 failed, 0 skipped",
-			want: []string{"--- FAIL: [root] sallyport/internal/b.TestHangs", "--- FAIL: [root] sallyport/internal/c", "    build failed"},
+			want: []string{"--- FAIL: [root] github.com/sallyport/sallyport/internal/b.TestHangs", "--- FAIL: [root] github.com/sallyport/sallyport/internal/c", "    build failed"},
 		},
 		{
 			name: "pytest", files: map[string]string{"clients.xml": junit},
@@ -182,5 +202,34 @@ func write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestSlowest(t *testing.T) {
+	results := []result{{label: "a", name: "quick", seconds: 0.9}, {label: "a", name: "parent", seconds: 60, parent: true}}
+	for i := range 30 {
+		results = append(results, result{label: "b", name: fmt.Sprint("T", i), seconds: float64(i)})
+	}
+	var b strings.Builder
+	writeSlowest(&b, results)
+	got := strings.Split(strings.TrimSpace(b.String()), "\n")
+	if len(got) != 21 || got[0] != "slowest tests:" || got[1] != "   29.0 s  [b] T29" || got[20] != "   10.0 s  [b] T10" {
+		t.Errorf("got\n%s\nwant a heading and T29 to T10", b.String())
+	}
+	b.Reset()
+	writeSlowest(&b, results[:2])
+	if b.String() != "" {
+		t.Errorf("with no slow test: got %q, want nothing", b.String())
+	}
+	events := `{"Action":"run","Package":"p","Test":"T"}
+{"Action":"pass","Package":"p","Test":"T","Elapsed":2.5}
+`
+	from, err := readEvents("x", strings.NewReader(events))
+	if err != nil || len(from) != 1 || from[0].seconds != 2.5 {
+		t.Errorf("of events: got %+v, %v, want one test of 2.5 seconds", from, err)
+	}
+	from, err = readJUnit("x", strings.NewReader(`<testsuites><testsuite><testcase classname="c" name="n" time="3.5"/></testsuite></testsuites>`))
+	if err != nil || len(from) != 1 || from[0].seconds != 3.5 {
+		t.Errorf("of JUnit XML: got %+v, %v, want one test of 3.5 seconds", from, err)
 	}
 }

@@ -41,12 +41,12 @@ func unproved(list string, results []result) ([]string, error) {
 		}
 		number, _, _ := strings.Cut(line[2:], " ")
 		for _, m := range mapped.FindAllStringSubmatch(line, -1) {
-			name := "sallyport/" + m[1]
+			name := "github.com/sallyport/sallyport/" + m[1]
 			switch {
 			case m[2] != "":
 				name = strings.ReplaceAll(m[2], "/", ".") + "." + m[3]
 			case m[4] != "":
-				name = "sallyport/" + m[4] + ".TestScripts/" + m[5]
+				name = "github.com/sallyport/sallyport/" + m[4] + ".TestScripts/" + m[5]
 			}
 			if named[name] {
 				continue

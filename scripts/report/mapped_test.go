@@ -8,13 +8,13 @@ import (
 
 func TestUnproved(t *testing.T) {
 	results := []result{
-		{label: "root", name: "sallyport/internal/a.TestPlain", outcome: passed},
-		{label: "root", name: "sallyport/internal/a.TestTree/one", outcome: passed},
-		{label: "root", name: "sallyport/internal/a.TestTree", outcome: passed, parent: true},
-		{label: "root", name: "sallyport/internal/a.TestElsewhere", outcome: skipped},
-		{label: "race", name: "sallyport/internal/a.TestElsewhere", outcome: passed},
-		{label: "root", name: "sallyport/internal/a.TestSkipped", outcome: skipped},
-		{label: "root", name: "sallyport/internal/cli.TestScripts/config", outcome: passed},
+		{label: "root", name: "github.com/sallyport/sallyport/internal/a.TestPlain", outcome: passed},
+		{label: "root", name: "github.com/sallyport/sallyport/internal/a.TestTree/one", outcome: passed},
+		{label: "root", name: "github.com/sallyport/sallyport/internal/a.TestTree", outcome: passed, parent: true},
+		{label: "root", name: "github.com/sallyport/sallyport/internal/a.TestElsewhere", outcome: skipped},
+		{label: "race", name: "github.com/sallyport/sallyport/internal/a.TestElsewhere", outcome: passed},
+		{label: "root", name: "github.com/sallyport/sallyport/internal/a.TestSkipped", outcome: skipped},
+		{label: "root", name: "github.com/sallyport/sallyport/internal/cli.TestScripts/config", outcome: passed},
 		{label: "clients", name: "test.x.test_y.test_case[a b]", outcome: passed},
 		{label: "clients", name: "test.x.test_y.test_plain", outcome: failed},
 	}
@@ -30,12 +30,12 @@ func TestUnproved(t *testing.T) {
 		"| C1.8 | h | pending: nothing yet |\n")
 	got, err := unproved(list, results)
 	want := []string{
-		"C1.3: sallyport/internal/a.TestSkipped: skip",
-		"C1.4: sallyport/internal/a.TestGone: no such test ran",
-		"C1.4: sallyport/internal/a.TestPlain/sub: no such test ran",
+		"C1.3: github.com/sallyport/sallyport/internal/a.TestSkipped: skip",
+		"C1.4: github.com/sallyport/sallyport/internal/a.TestGone: no such test ran",
+		"C1.4: github.com/sallyport/sallyport/internal/a.TestPlain/sub: no such test ran",
 		"C1.5: test.x.test_y.test_case[c]: no such test ran",
 		"C1.6: test.x.test_y.test_plain: fail",
-		"C1.7: sallyport/internal/cli.TestScripts/other: no such test ran",
+		"C1.7: github.com/sallyport/sallyport/internal/cli.TestScripts/other: no such test ran",
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, %v\nwant %q", got, err, want)

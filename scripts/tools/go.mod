@@ -1,5 +1,5 @@
 // The checkers that .ci/run uses, kept out of the product's module.
-module sallyport/scripts/tools
+module github.com/sallyport/sallyport/scripts/tools
 
 go 1.26.3
 

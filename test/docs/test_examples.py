@@ -94,5 +94,5 @@ def test_session(sallyport, examples, config, environment):
         "CXXX   rare / compare",
         "XVIII  see / thee",
         "XXIX   brings / kings",
-        "the grant ended with its call: " + done.stdout.rsplit(": ", 1)[1].strip(),
+        "files: %d" % len(list((examples / "texts").iterdir())),
     ]

@@ -20,7 +20,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"sallyport/internal/sandbox/sandboxtest"
+	"github.com/sallyport/sallyport/internal/sandbox/sandboxtest"
 )
 
 const (
@@ -68,7 +68,7 @@ func newPlace(t *testing.T, bin string) *place {
 		t.Fatal(err)
 	}
 	echo := filepath.Join(dir, "echoserver")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", echo, "sallyport/bench/echoserver")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", echo, "github.com/sallyport/sallyport/bench/echoserver")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -90,7 +90,7 @@ func newPlace(t *testing.T, bin string) *place {
 		"HOME=" + filepath.Join(dir, "home"), "PATH=/usr/bin:/bin", "LANG=C.UTF-8",
 		"XDG_RUNTIME_DIR=" + filepath.Join(dir, "run"), "SALLYPORT_STATE_DIR=" + p.state, "SALLYPORT_SERVERS_CONFIG=" + config,
 		// Sessions make room for each other, and sleep as soon as they may.
-		"SALLYPORT_SESSIONS_MAX_AWAKE=3", "SALLYPORT_SESSIONS_IDLE=2s", "SALLYPORT_SESSIONS_POOL=1",
+		"SALLYPORT_SESSIONS_MAX_RUNNING=3", "SALLYPORT_SESSIONS_IDLE=2s", "SALLYPORT_SESSIONS_POOL=1",
 		"SALLYPORT_TIMEOUTS_DEFAULT=60s", "SALLYPORT_LOG_LEVEL=info",
 	}
 	return p
@@ -157,7 +157,7 @@ func (p *place) command(ctx context.Context, args ...string) (string, error) {
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := cmd.Run()
 	if err != nil || said.Len() > 0 {
-		err = fmt.Errorf("%v: %s", err, said.String())
+		err = fmt.Errorf("%w: %s", err, said.String())
 	}
 	return out.String(), err
 }
@@ -277,7 +277,7 @@ func (p *place) handOver(t *testing.T, all []*sallyport, l *ledger) {
 			err = l.enter(name, text, by)
 		}
 		if err == nil {
-			_, err = p.command(t.Context(), "sessions", "hibernate", name)
+			_, err = p.command(t.Context(), "sessions", "suspend", name)
 		}
 		if err != nil {
 			t.Fatalf("Sallyport %d: %v", by, err)
@@ -308,7 +308,7 @@ func (s *sallyport) work(t *testing.T, ctx context.Context, by int, l *ledger) {
 		}
 		if rand.IntN(2) == 0 {
 			// Somebody else may have it awake, or have laid it down.
-			if _, err := s.place.command(t.Context(), "sessions", "hibernate", name); err == nil {
+			if _, err := s.place.command(t.Context(), "sessions", "suspend", name); err == nil {
 				l.mu.Lock()
 				l.slept++
 				l.mu.Unlock()
@@ -431,7 +431,7 @@ func (p *place) left(t *testing.T) {
 	for _, path := range records {
 		data, err := os.ReadFile(path)
 		var r struct{ Status string }
-		if err != nil || json.Unmarshal(data, &r) != nil || r.Status != "asleep" {
+		if err != nil || json.Unmarshal(data, &r) != nil || r.Status != "suspended" {
 			t.Errorf("%s: %s (%v)", path, data, err)
 		}
 	}

@@ -12,10 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/container"
-	"sallyport/internal/sandbox/sandboxtest"
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/container"
+	"github.com/sallyport/sallyport/internal/sandbox/sandboxtest"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
 const (
@@ -89,12 +90,13 @@ func testContainer(t *testing.T, name string, opts container.Options) {
 		sandboxtest.Skip(t, name, imageEnv+" names no image")
 	}
 	place := t.TempDir()
-	opts.State, opts.Cache = state.At(filepath.Join(place, "state")), state.At(filepath.Join(place, "cache"))
+	opts.State, opts.Cache = store.At(filepath.Join(place, "state")), store.At(filepath.Join(place, "cache"))
+	opts.Program = python.Program()
 	opts.Path, opts.Pull = os.Getenv("PATH"), container.PullNever
 	opts.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	sandboxtest.Run(t, sandboxtest.Config{
 		Engine: name,
-		New: func(t testing.TB) sandbox.Backend {
+		New: func(t testing.TB) sandbox.Engine {
 			opts := opts
 			opts.Environ = os.Environ() // with the secret that the suite has put there
 			b, err := container.New(opts)

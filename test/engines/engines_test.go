@@ -18,9 +18,10 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/gvisor"
-	"sallyport/internal/sandbox/sandboxtest"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/gvisor"
+	"github.com/sallyport/sallyport/internal/sandbox/sandboxtest"
 )
 
 const (
@@ -46,10 +47,10 @@ func TestGVisor(t *testing.T) {
 	runtimeDir, cacheDir := filepath.Join(state, "run"), filepath.Join(state, "cache")
 	sandboxtest.Run(t, sandboxtest.Config{
 		Engine: name,
-		New: func(t testing.TB) sandbox.Backend {
+		New: func(t testing.TB) sandbox.Engine {
 			home, _ := os.UserHomeDir()
 			b, err := gvisor.New(gvisor.Options{
-				Executable: exe, RuntimeDir: runtimeDir, CacheDir: cacheDir,
+				Executable: exe, RuntimeDir: runtimeDir, CacheDir: cacheDir, Program: python.Program(),
 				Path: "/usr/bin:/bin", Home: home,
 				Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 			})

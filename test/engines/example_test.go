@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/sandbox/sandboxtest"
+	"github.com/sallyport/sallyport/internal/sandbox/sandboxtest"
 )
 
 // npmEnv is where the official servers are installed: scripts/setup does it.

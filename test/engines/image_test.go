@@ -9,12 +9,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"sallyport/internal/image"
-	"sallyport/internal/image/archive"
-	"sallyport/internal/image/flatten"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/gvisor"
-	"sallyport/internal/sandbox/sandboxtest"
+	"github.com/sallyport/sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/image/archive"
+	"github.com/sallyport/sallyport/internal/image/flatten"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/gvisor"
+	"github.com/sallyport/sallyport/internal/sandbox/sandboxtest"
 )
 
 // rootfsEnv names the tar archive of a root file system, as test/engines/image
@@ -61,9 +62,9 @@ func TestGVisorImage(t *testing.T) {
 	runtimeDir := filepath.Join(place, "run")
 	sandboxtest.Run(t, sandboxtest.Config{
 		Engine: name,
-		New: func(t testing.TB) sandbox.Backend {
+		New: func(t testing.TB) sandbox.Engine {
 			b, err := gvisor.New(gvisor.Options{
-				Executable: exe, RuntimeDir: runtimeDir, CacheDir: filepath.Join(place, "cache"),
+				Executable: exe, RuntimeDir: runtimeDir, CacheDir: filepath.Join(place, "cache"), Program: python.Program(),
 				Image: root.ID, Images: stored{store},
 				Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 			})

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/sandbox/sandboxtest"
+	"github.com/sallyport/sallyport/internal/sandbox/sandboxtest"
 )
 
 // insideEnv is the container engine in whose containers TestInsideContainer

@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/process"
-	"sallyport/internal/sandbox/sandboxtest"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/process"
+	"github.com/sallyport/sallyport/internal/sandbox/sandboxtest"
 )
 
 // wholeEnv has TestProcess run: test/engines/run sets it.
@@ -49,10 +50,10 @@ func TestProcess(t *testing.T) {
 	runtimeDir, cacheDir := filepath.Join(state, "run"), filepath.Join(state, "cache")
 	sandboxtest.Run(t, sandboxtest.Config{
 		Engine: name,
-		New: func(t testing.TB) sandbox.Backend {
+		New: func(t testing.TB) sandbox.Engine {
 			home, _ := os.UserHomeDir()
 			b, err := process.New(process.Options{
-				Executable: exe, RuntimeDir: runtimeDir, CacheDir: cacheDir,
+				Executable: exe, RuntimeDir: runtimeDir, CacheDir: cacheDir, Program: python.Program(),
 				Path: "/usr/bin:/bin", Home: home,
 				Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 			})

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sallyport/internal/sandbox/sandboxtest"
+	"github.com/sallyport/sallyport/internal/sandbox/sandboxtest"
 )
 
 const (

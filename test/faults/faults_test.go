@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/sandbox/sandboxtest"
+	"github.com/sallyport/sallyport/internal/sandbox/sandboxtest"
 )
 
 // goneWithin is how soon everything must be gone, answerWithin how soon the
@@ -183,7 +183,7 @@ func (c *chain) rounds(t *testing.T) {
 		t.Error("no server had a place among the runtime files: are they elsewhere now?")
 	}
 	t.Logf("%d rounds: %v; there were cgroups: %v", n, killed, c.sawCgroup)
-	for _, role := range []string{"serve", "cell", "sandbox", "gofer"} {
+	for _, role := range []string{"serve", "supervisor", "sandbox", "gofer"} {
 		found := false
 		for what := range killed {
 			found = found || strings.HasPrefix(what, role+" ")
@@ -199,8 +199,8 @@ func role(p sandboxtest.Process, server int) string {
 	switch {
 	case p.PID == server:
 		return "serve"
-	case strings.Contains(p.Name, "cell"):
-		return "cell"
+	case strings.Contains(p.Name, "supervisor"):
+		return "supervisor"
 	case strings.HasPrefix(p.Name, "runsc-sandbox"):
 		return "sandbox"
 	case strings.HasPrefix(p.Name, "runsc-gofer"):
@@ -435,7 +435,7 @@ func (c *chain) note() {
 func (c *chain) seen(t *testing.T) {
 	t.Helper()
 	found := strings.Join(append(c.host.Left(), c.cgroups()...), "\n")
-	for _, part := range []string{"sallyport-cell", "runsc-sandbox", "runsc-gofer", "file "} {
+	for _, part := range []string{"sallyport-supervisor", "runsc-sandbox", "runsc-gofer", "file "} {
 		if !strings.Contains(found, part) {
 			t.Errorf("%q is not found while a session is live:\n%s", part, found)
 		}

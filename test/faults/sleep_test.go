@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/sandbox/sandboxtest"
+	"github.com/sallyport/sallyport/internal/sandbox/sandboxtest"
 )
 
 // TestKillAsleep kills processes while sessions fall asleep, wake up, and a
@@ -32,7 +32,7 @@ func TestKillAsleep(t *testing.T) {
 	c := newChain(t, bin, nil)
 	n := c.begin(t, 8)
 	// One sandbox at a time: each call lays the other session to sleep.
-	c.env = append(c.env, "SALLYPORT_SESSIONS_MAX_AWAKE=1", "SALLYPORT_SESSIONS_POOL=1", "SALLYPORT_LOG_LEVEL=info")
+	c.env = append(c.env, "SALLYPORT_SESSIONS_MAX_RUNNING=1", "SALLYPORT_SESSIONS_POOL=1", "SALLYPORT_LOG_LEVEL=info")
 	count := map[string]int{"a": 0, "b": 0} // as last answered
 	killed := map[string]int{}
 	went, lost := 0, 0

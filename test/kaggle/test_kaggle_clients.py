@@ -25,7 +25,7 @@ from kagglesdk.kernels.types.kernels_enums import KernelsListViewType, KernelWor
 
 from fakekaggle import KEY, REFRESH, ROOT, TOKEN
 
-ORDER = json.loads((ROOT / "internal/sandbox/kaggle/testdata/order.json").read_text())
+ORDER = json.loads((ROOT / "internal/batch/kaggle/testdata/order.json").read_text())
 
 
 def request(kind, **fields):

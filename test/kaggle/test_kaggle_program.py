@@ -37,7 +37,7 @@ def world(tmp_path, sallyport):
     home.mkdir()
     fake.env = {
         "PATH": os.environ["PATH"], "HOME": str(home), "SALLYPORT_STATE_DIR": str(tmp_path / "state"), "XDG_RUNTIME_DIR": str(tmp_path / "run"),
-        "SALLYPORT_BACKENDS": "kaggle", "SALLYPORT_KAGGLE_URL": fake.url, "SALLYPORT_CARBON_KAGGLE_LOCATION": "USA/oregon", "KAGGLE_API_TOKEN": TOKEN,
+        "SALLYPORT_BATCH_SERVICES": "kaggle", "SALLYPORT_KAGGLE_URL": fake.url, "SALLYPORT_CARBON_KAGGLE_LOCATION": "USA/oregon", "KAGGLE_API_TOKEN": TOKEN,
     }
 
     def command(*words, code=0, **more):
@@ -61,7 +61,7 @@ def cut(fake):
 def test_a_run_and_the_network_is_cut_three_times(world, tmp_path):
     (tmp_path / "sine.py").write_text(SINE)
     cut(world)
-    done = world.command("run", "--backend", "kaggle", "--json", "sine.py", "a b", "c'\"d")
+    done = world.command("run", "--batch", "kaggle", "--json", "sine.py", "a b", "c'\"d")
     result = json.loads(done.stdout)
     assert result["stdout"] == ["one", "args ['a b', 'c\\'\"d']", "two"] and result["status"] == "success"
     assert result["usage"]["energy"]["joules"] > 0 and result["usage"]["emissions"]["grid"]["region"] == "oregon"
@@ -77,7 +77,7 @@ def test_a_run_and_the_network_is_cut_three_times(world, tmp_path):
 
 def test_what_kaggles_own_command_sees(world, tmp_path):
     (tmp_path / "sine.py").write_text(SINE)
-    world.command("run", "--backend", "kaggle", "--keep", "sine.py")
+    world.command("run", "--batch", "kaggle", "--keep", "sine.py")
     [kernel] = world.ask("kernels")
     assert kernel["Private"] and not kernel["Internet"] and kernel["TimeoutSeconds"] > 0
     name = "ada/" + kernel["Slug"]
@@ -92,9 +92,9 @@ def test_what_kaggles_own_command_sees(world, tmp_path):
 
 def test_a_failing_program_and_codecarbon_beside_it(world, tmp_path):
     (tmp_path / "fails.py").write_text("import time\ntime.sleep(3)\ndef f():\n    raise ValueError('no')\nf()\n")
-    done = world.command("run", "--backend", "kaggle", "--internet", "fails.py", code=1, SALLYPORT_KAGGLE_CODECARBON="true")
+    done = world.command("run", "--batch", "kaggle", "--internet", "fails.py", code=1, SALLYPORT_KAGGLE_CODECARBON="true")
     assert 'File "fails.py", line 4, in f' in done.stderr and "ValueError: no" in done.stderr
-    assert "codecarbon 3.3.2 beside the code" in done.stderr and "(USA)" in done.stderr
+    assert "codecarbon 3.3.2 alongside the code" in done.stderr and "(USA)" in done.stderr
 
 
 class Client:

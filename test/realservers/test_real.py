@@ -197,6 +197,118 @@ print({d["server"] for d in found} <= {"github", "gitlab", "gitlab-full"})
     assert out[8] == "['image/png']" and out[9] == "True"
 
 
+# Calls that need no account: server, tool, arguments. WORK is a folder.
+CALLS = """[
+    ("filesystem", "write_file", dict(path=WORK + "/a.txt", content="one")),
+    ("filesystem", "read_file", dict(path=WORK + "/a.txt")),
+    ("filesystem", "read_text_file", dict(path=WORK + "/a.txt")),
+    ("filesystem", "read_multiple_files", dict(paths=[WORK + "/a.txt", WORK + "/notes.txt"])),
+    ("filesystem", "edit_file", dict(path=WORK + "/a.txt", edits=[{"oldText": "one", "newText": "two"}])),
+    ("filesystem", "create_directory", dict(path=WORK + "/sub")),
+    ("filesystem", "list_directory", dict(path=WORK)),
+    ("filesystem", "list_directory_with_sizes", dict(path=WORK)),
+    ("filesystem", "directory_tree", dict(path=WORK)),
+    ("filesystem", "move_file", dict(source=WORK + "/a.txt", destination=WORK + "/sub/b.txt")),
+    ("filesystem", "search_files", dict(path=WORK, pattern="*.txt")),
+    ("filesystem", "get_file_info", dict(path=WORK + "/notes.txt")),
+    ("filesystem", "list_allowed_directories", {}),
+    ("filesystem", "read_media_file", dict(path=WORK + "/notes.txt")),
+    ("memory", "create_entities", dict(entities=[{"name": "Bea", "entityType": "person", "observations": ["x"]}])),
+    ("memory", "create_relations", dict(relations=[{"from": "Bea", "to": "Bea", "relationType": "is"}])),
+    ("memory", "add_observations", dict(observations=[{"entityName": "Bea", "contents": ["y"]}])),
+    ("memory", "read_graph", {}),
+    ("memory", "search_nodes", dict(query="Bea")),
+    ("memory", "open_nodes", dict(names=["Bea"])),
+    ("memory", "delete_observations", dict(deletions=[{"entityName": "Bea", "observations": ["y"]}])),
+    ("memory", "delete_relations", dict(relations=[{"from": "Bea", "to": "Bea", "relationType": "is"}])),
+    ("memory", "delete_entities", dict(entityNames=["Bea"])),
+    ("everything", "echo", dict(message="x")),
+    ("everything", "get-sum", dict(a=1, b=2)),
+    ("everything", "get-env", {}),
+    ("everything", "get-tiny-image", {}),
+    ("everything", "get-structured-content", dict(location="New York")),
+    ("everything", "get-annotated-message", dict(messageType="error")),
+    ("everything", "get-resource-links", dict(count=2)),
+    ("everything", "get-resource-reference", {}),
+    ("thinking", "sequentialthinking", dict(thought="x", nextThoughtNeeded=False, thoughtNumber=1, totalThoughts=1)),
+    ("git-js", "git_status", dict(path=WORK)),
+    ("git-js", "git_branch", dict(path=WORK)),
+]""".replace("\n", "")
+
+# Whether a value has the type that a signature shows: its node in the syntax tree.
+FITS = """
+import ast
+
+def fits(value, t):
+    if isinstance(t, ast.BinOp):
+        return fits(value, t.left) or fits(value, t.right)
+    if isinstance(t, ast.Constant):
+        return value is None if t.value is None else t.value is ...
+    if isinstance(t, ast.Name):
+        kinds = {"str": str, "int": int, "float": (int, float), "bool": bool, "list": list, "dict": dict, "Any": object}
+        return isinstance(value, kinds[t.id]) and (t.id not in ("int", "float") or not isinstance(value, bool))
+    if isinstance(t, ast.Subscript):
+        of = t.slice
+        if t.value.id == "list":
+            return isinstance(value, list) and all(fits(v, of) for v in value)
+        if t.value.id == "dict":
+            return isinstance(value, dict) and all(fits(v, of.elts[1]) for v in value.values())
+        options = ast.literal_eval(of)
+        return value in (options if isinstance(options, tuple) else (options,))
+    assert isinstance(t, ast.Dict), ast.dump(t)
+    if not isinstance(value, dict):
+        return False
+    known = {k.value: v for k, v in zip(t.keys, t.values)}
+    rest = known.pop(..., None)
+    for name, of in known.items():
+        optional = isinstance(of, ast.Subscript) and of.value.id == "NotRequired"
+        if name not in value:
+            if not optional:
+                return False
+        elif not fits(value[name], of.slice if optional else of):
+            return False
+    return all(name in known or rest is not None and fits(v, rest) for name, v in value.items())
+
+def returned(signature):
+    function = ast.parse("def f%s: pass" % signature.removesuffix("  # learned")).body[0]
+    return function.returns
+"""
+
+
+def test_values_fit_signatures(sallyport, environment, home):
+    """What calls return is what signatures say: those that servers declare, and
+    those that were learned from the same calls before."""
+    code = f"""{FITS}
+async def check(server, tool, arguments):
+    signature = runtime.query_tool_docs_sync(server, tool)[0]["signature"]
+    wanted = returned(signature)
+    value = await mcp_servers[server][tool](**arguments)
+    print(server, tool, "untyped" if wanted is None else "learned" if "# learned" in signature else "declared",
+          wanted is None or fits(value, wanted), signature.rpartition(" -> ")[2][:90] if wanted else "", sep="|")
+    return value
+
+for call in {CALLS.replace("WORK", repr(str(home / "work")))}:
+    try:
+        value = await check(*call)
+    except runtime.MCPError as e:
+        print(*call[:2], "failed", e, sep="|")
+"""
+    file = home / "types.py"
+    servers = [a for n in ("filesystem", "memory", "everything", "thinking", "git-js") for a in ("--server", n)]
+    kinds = []
+    for _ in range(2):
+        subprocess.run(["rm", "-rf", str(home / "work/sub")], check=True)
+        file.write_text(code)
+        out = run(sallyport, environment, "run", *servers, "--timeout", "120", str(file))
+        print("\n" + out)
+        rows = [line.split("|") for line in out.splitlines()]
+        assert len(rows) == CALLS.count('("') and not [r for r in rows if r[2] == "failed"]
+        assert not [r for r in rows if r[3] != "True"], "values that their signatures do not describe"
+        kinds.append({(r[0], r[1]): r[2] for r in rows})
+    assert kinds[0]["filesystem", "list_directory"] == "declared" and kinds[0]["everything", "get-sum"] == "untyped"
+    assert {tool: "learned" if kind == "untyped" else kind for tool, kind in kinds[0].items()} == kinds[1]
+
+
 def test_commands_find_tools(sallyport, environment):
     found = run(sallyport, environment, "tools", "search", "take a screenshot of the page", "--limit", "3")
     print("\n" + found)

@@ -117,7 +117,7 @@ def sallyport():
 def client_environment(fake, endpoint, tmp_path, settings):
     return bare_environment(
         tmp_path, RUNPOD_API_KEY=fake.key, RUNPOD_ENDPOINT_ID=endpoint, SALLYPORT_RUNPOD_URL=fake.base,
-        SALLYPORT_BACKENDS="runpod", SALLYPORT_STATE_DIR=str(tmp_path / "state"),
+        SALLYPORT_BATCH_SERVICES="runpod", SALLYPORT_STATE_DIR=str(tmp_path / "state"),
         **{"SALLYPORT_" + k: v for k, v in settings.items()})
 
 

@@ -11,7 +11,7 @@ def test_a_plain_worker_is_refused(our_client, fake, endpoint, python_worker, tm
     """It does not say what it enforces: it gets a question, and no code."""
     python_worker(endpoint)
     (tmp_path / "x.py").write_text("print('secret code')")
-    done = our_client(endpoint, "run", "--backend", "runpod", "x.py", expect=None)
+    done = our_client(endpoint, "run", "--batch", "runpod", "x.py", expect=None)
     assert done.returncode != 0
     assert "runpod.acceptUnknownWorker" in done.stderr + done.stdout
     assert "No code provided" in done.stderr + done.stdout
@@ -21,7 +21,7 @@ def test_a_plain_worker_is_refused(our_client, fake, endpoint, python_worker, tm
 def test_a_plain_worker_that_is_accepted(our_client, fake, endpoint, python_worker, tmp_path):
     python_worker(endpoint)
     (tmp_path / "x.py").write_text("import sys; print('hello'); print('oops', file=sys.stderr); sys.exit(3)")
-    done = our_client(endpoint, "run", "--backend", "runpod", "x.py", expect=3, RUNPOD_ACCEPT_UNKNOWN_WORKER="true")
+    done = our_client(endpoint, "run", "--batch", "runpod", "x.py", expect=3, RUNPOD_ACCEPT_UNKNOWN_WORKER="true")
     assert done.stdout == "hello\n" and "oops\n" in done.stderr
     job = fake.jobs(endpoint)[-1]
     assert job["Input"]["code"].startswith("import sys") and job["Timeout"] == 600_000_000_000
@@ -32,9 +32,9 @@ def test_its_failures_are_ours(our_client, endpoint, python_worker, tmp_path):
     (tmp_path / "boom.py").write_text("raise")
     (tmp_path / "slow.py").write_text("import time; time.sleep(30)")
     accept = {"RUNPOD_ACCEPT_UNKNOWN_WORKER": "true"}
-    failed = our_client(endpoint, "run", "--backend", "runpod", "boom.py", expect=None, **accept)
+    failed = our_client(endpoint, "run", "--batch", "runpod", "boom.py", expect=None, **accept)
     assert failed.returncode != 0 and "ValueError: boom" in failed.stderr
-    slow = our_client(endpoint, "run", "--backend", "runpod", "slow.py", expect=None, **accept)
+    slow = our_client(endpoint, "run", "--batch", "runpod", "slow.py", expect=None, **accept)
     assert slow.returncode != 0 and "its own limit on time" in slow.stderr
 
 
@@ -42,7 +42,7 @@ def test_a_run_is_found_again(our_client, endpoint, python_worker, tmp_path):
     (tmp_path / "x.py").write_text("print('later')")
     python_worker(endpoint)
     accept = {"RUNPOD_ACCEPT_UNKNOWN_WORKER": "true"}
-    our_client(endpoint, "run", "--backend", "runpod", "--detach", "x.py", **accept)
+    our_client(endpoint, "run", "--batch", "runpod", "--detach", "x.py", **accept)
     (run,) = json.loads(our_client(endpoint, "runs", "list", "--json", **accept).stdout)["runs"]
     done = our_client(endpoint, "runs", "wait", run["id"], **accept)
     assert done.stdout == "later\n"
@@ -52,7 +52,7 @@ def test_cancel(our_client, fake, endpoint, python_worker, tmp_path):
     (tmp_path / "x.py").write_text("import time; time.sleep(100)")
     python_worker(endpoint)
     accept = {"RUNPOD_ACCEPT_UNKNOWN_WORKER": "true"}
-    our_client(endpoint, "run", "--backend", "runpod", "--detach", "x.py", **accept)
+    our_client(endpoint, "run", "--batch", "runpod", "--detach", "x.py", **accept)
     wait_for(lambda: fake.jobs(endpoint)[-1]["Status"] == "IN_PROGRESS")
     (run,) = json.loads(our_client(endpoint, "runs", "list", "--json", **accept).stdout)["runs"]
     our_client(endpoint, "runs", "cancel", run["id"], **accept)
@@ -61,7 +61,7 @@ def test_cancel(our_client, fake, endpoint, python_worker, tmp_path):
 
 def start_sleeping(our_client_process, fake, endpoint, tmp_path):
     (tmp_path / "x.py").write_text("import time; time.sleep(100)")
-    process = our_client_process(endpoint, "run", "--backend", "runpod", "x.py", RUNPOD_ACCEPT_UNKNOWN_WORKER="true")
+    process = our_client_process(endpoint, "run", "--batch", "runpod", "x.py", RUNPOD_ACCEPT_UNKNOWN_WORKER="true")
     wait_for(lambda: any(j["Status"] == "IN_PROGRESS" and "code" in j["Input"] for j in fake.jobs(endpoint)), 60)
     return process
 
@@ -80,7 +80,7 @@ def test_the_list_asks_the_service(our_client, fake, endpoint, python_worker, tm
     accept = {"RUNPOD_ACCEPT_UNKNOWN_WORKER": "true"}
     (tmp_path / "x.py").write_text("import time; time.sleep(3); print('on its own')")
     python_worker(endpoint)
-    our_client(endpoint, "run", "--backend", "runpod", "--detach", "x.py", **accept)
+    our_client(endpoint, "run", "--batch", "runpod", "--detach", "x.py", **accept)
 
     def listed():
         (run,) = json.loads(our_client(endpoint, "runs", "list", "--json", **accept).stdout)["runs"]
@@ -90,7 +90,7 @@ def test_the_list_asks_the_service(our_client, fake, endpoint, python_worker, tm
     run = wait_for(lambda: listed() if listed()["state"] == "ended" else None, 60)
     assert run["result"]["stdoutBytes"] == len("on its own\n")
     # And so does fetch.
-    our_client(endpoint, "run", "--backend", "runpod", "--detach", "x.py", **accept)
+    our_client(endpoint, "run", "--batch", "runpod", "--detach", "x.py", **accept)
     second = wait_for(lambda: fake.jobs(endpoint)[-1] if len(fake.jobs(endpoint)) > 2 and fake.jobs(endpoint)[-1]["Status"] == "COMPLETED" else None, 60)
     assert second
     names = sorted(p.stem for p in (tmp_path / "state" / "runs").glob("run-*.json"))

@@ -176,7 +176,7 @@ def test_our_client(our_client, fake, endpoint, our_worker, tmp_path, engine):
     (tmp_path / "in.txt").write_text("given")
     (tmp_path / "x.py").write_text(
         "import os, sys\nprint(open('in.txt').read(), sys.argv[1])\nos.makedirs('deep')\nopen('deep/out.bin', 'wb').write(bytes(range(256)))\nsys.exit(4)")
-    done = our_client(endpoint, "run", "--backend", "runpod", "--file", "in.txt", "--out", "left", "x.py", "argument", expect=4, timeout=120)
+    done = our_client(endpoint, "run", "--batch", "runpod", "--file", "in.txt", "--out", "left", "x.py", "argument", expect=4, timeout=120)
     assert done.stdout == "given argument\n"
     assert (tmp_path / "left/deep/out.bin").read_bytes() == bytes(range(256))
 
@@ -185,7 +185,7 @@ def test_demands(our_client, fake, endpoint, our_worker, tmp_path):
     """A policy that this worker does not meet: no code is sent."""
     our_worker(endpoint, WORKER_ENGINE="process")
     (tmp_path / "x.py").write_text("print('secret code')")
-    done = our_client(endpoint, "run", "--backend", "runpod", "x.py", expect=None, timeout=120, POLICY_ELSEWHERE_MIN_ISOLATION="kernel")
+    done = our_client(endpoint, "run", "--batch", "runpod", "x.py", expect=None, timeout=120, POLICY_BATCH_SERVICES_MIN_ISOLATION="kernel")
     assert done.returncode != 0 and "isolation" in done.stderr + done.stdout
     assert not any("secret code" in e["body"] for e in of(fake, endpoint, "run", "runsync"))
 
@@ -201,7 +201,7 @@ def test_much_output(our_client, our_client_process, fake, endpoint, our_worker,
     """What is over the worker's limit is left out, and is no failure."""
     our_worker(endpoint, WORKER_ENGINE=engine)
     (tmp_path / "x.py").write_text("for i in range(50):\n    print('x' * (1 << 20))\nprint('the end')")
-    done = our_client(endpoint, "run", "--backend", "runpod", "--timeout", "120", "x.py", timeout=180)
+    done = our_client(endpoint, "run", "--batch", "runpod", "--timeout", "120", "x.py", timeout=180)
     assert done.stdout.startswith("xxx") and done.stdout.endswith("x\nthe end\n") and len(done.stdout) < 3 << 20
     assert "left out" in done.stdout
 
@@ -210,9 +210,9 @@ def test_the_workers_own_limits(our_client, fake, endpoint, our_worker, engine, 
     """Only what the user has set travels with a job."""
     our_worker(endpoint, WORKER_ENGINE=engine)
     (tmp_path / "x.py").write_text("held = bytearray(b'x') * (700 << 20)\nprint(len(held) >> 20)")
-    done = our_client(endpoint, "run", "--backend", "runpod", "x.py", timeout=180)
+    done = our_client(endpoint, "run", "--batch", "runpod", "x.py", timeout=180)
     assert done.stdout == "700\n"
-    limited = our_client(endpoint, "run", "--backend", "runpod", "x.py", expect=None, timeout=180, LIMITS_MEMORY="300m")
+    limited = our_client(endpoint, "run", "--batch", "runpod", "x.py", expect=None, timeout=180, LIMITS_MEMORY="300m")
     assert limited.returncode != 0 and "700" not in limited.stdout
     limits = [j["Input"]["sallyport"].get("limits", {}) for j in fake.jobs(endpoint) if "code" in j["Input"]["sallyport"]]
     assert limits == [{}, {"memoryBytes": 300 << 20}]

@@ -60,7 +60,7 @@ def served(request, fake, endpoint, our_worker, sallyport, tmp_path):
     our_worker(endpoint, WORKER_ENGINE=request.param, PYTHON=PYTHON, RUNPOD_MAX_EXECUTION_TIME="60s")
     env = bare_environment(
         tmp_path, RUNPOD_API_KEY=fake.key, RUNPOD_ENDPOINT_ID=endpoint, MAX_EXECUTION_TIME="60", SALLYPORT_RUNPOD_URL=fake.base,
-        SALLYPORT_BACKENDS="runpod", SALLYPORT_TOOLS_RUNPOD="true", SALLYPORT_STATE_DIR=str(tmp_path / "state"))
+        SALLYPORT_BATCH_SERVICES="runpod", SALLYPORT_TOOLS_RUNPOD="true", SALLYPORT_STATE_DIR=str(tmp_path / "state"))
     client = Client([sallyport, "serve"], env, tmp_path)
     yield client, request.param
     client.close()

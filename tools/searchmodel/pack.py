@@ -1,6 +1,6 @@
 """Packs vectors and neighbours into the files that the executable carries.
 
-    python3 pack.py --model DIR --vectors fitted.npz --neighbours neighbours.tsv --to internal/search
+    python3 pack.py --model DIR --vectors fitted.npz --neighbours neighbours.tsv --to internal/toolbox/search
 
 Writes vectors/table.bin and neighbours.bin there; the forms are described
 beside the Go code that reads them.

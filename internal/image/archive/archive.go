@@ -2,9 +2,9 @@
 // and `podman save`, OCI archives, OCI layout directories, and the plain tar
 // archive of a root file system.
 //
-// A file comes from anywhere. No name in an archive becomes a name on disk,
-// links in it lead to files of the archive alone, and the digest of every blob
-// that has one is checked before it is used.
+// A file may come from anywhere. No name in an archive becomes a name on disk,
+// links in it lead only to files of the archive, and the digest of every blob
+// that has one is checked before use.
 package archive
 
 import (
@@ -25,37 +25,37 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"sallyport/internal/image"
-	"sallyport/internal/image/flatten"
+	"github.com/sallyport/sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/image/flatten"
 )
 
 // Limits of what an archive may hold.
 const (
 	maxMembers   = 100000
 	maxDocument  = 8 << 20
-	maxDocuments = 64 << 20 // of all together, which are in memory
+	maxDocuments = 64 << 20 // all together, because they are in memory
 	maxImages    = 100
 	maxNames     = 1000 // of all images
 	maxLayers    = 512
 	maxDepth     = 4 // indexes in indexes
 )
 
-// An Image is one of an archive's.
+// An Image is an image in an archive.
 type Image struct {
-	// Names are what the archive calls it, which may be nothing.
+	// Names are its names in the archive, if any.
 	Names []string
 	*image.Content
-	// Plain says that it is a root file system and no image.
+	// Plain is set for a root file system that is not an image.
 	Plain bool
 }
 
-// files are those of an archive or directory, by their names in it.
+// files gives access to the files of an archive or directory by name.
 type files interface {
 	open(name string) (io.ReadCloser, int64, error)
 }
 
-// members are files of which so many bytes may still be read into memory, and
-// the layers that were found to be in order.
+// members are files with a limit on the bytes that may still be read into
+// memory, and the layers that have been verified.
 type members struct {
 	files
 	documents *int64
@@ -67,11 +67,11 @@ func counted(f files) members {
 	return members{f, &left, map[v1.Hash]bool{}}
 }
 
-// Read finds the images in what lies at file: a directory or an archive, which
-// may be compressed with gzip or zstd. dir is an empty folder for what must be
-// unpacked, and must stay for as long as the images are used. No more is written
-// there than the limits allow an image to have, and no more of the archive is
-// read than such an image needs.
+// Read finds the images in file: a directory or an archive, which may be
+// compressed with gzip or zstd. dir is an empty folder for unpacked data, and
+// must exist as long as the images are used. Read writes no more than the
+// limits allow an image to have, and reads no more of the archive than such an
+// image needs.
 func Read(ctx context.Context, file, dir string, limits flatten.Limits) ([]Image, error) {
 	images, err := readAll(ctx, file, dir, limits)
 	names := 0
@@ -79,7 +79,7 @@ func Read(ctx context.Context, file, dir string, limits flatten.Limits) ([]Image
 		names += len(img.Names)
 	}
 	if err == nil && names > maxNames {
-		return nil, fmt.Errorf("%w: it gives its images %d names, and may give %d", flatten.ErrLayer, names, maxNames)
+		return nil, fmt.Errorf("%w: its images have %d names; the limit is %d", flatten.ErrLayer, names, maxNames)
 	}
 	return images, err
 }
@@ -94,10 +94,10 @@ func readAll(ctx context.Context, file, dir string, limits flatten.Limits) ([]Im
 		if err != nil {
 			return nil, err
 		}
-		// Not closed: layers are opened from it later.
+		// It is not closed: layers are opened from it later.
 		if _, err := root.Lstat("oci-layout"); err != nil {
 			root.Close()
-			return nil, fmt.Errorf("%s is no OCI layout: it has no file oci-layout (the root file system of a directory: tar -C %s -c . | sallyport image load -t NAME -)", file, file)
+			return nil, fmt.Errorf("%s is not an OCI layout: it has no file oci-layout (the root file system of a directory: tar -C %s -c . | sallyport image load -t NAME -)", file, file)
 		}
 		return fromLayout(ctx, counted(folder{root}))
 	}
@@ -126,7 +126,7 @@ const (
 	dockerSave
 )
 
-// clean is the name of a member.
+// clean returns the clean name of a member.
 func clean(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
 // each calls do for each member of a tar archive.
@@ -150,7 +150,7 @@ func each(ctx context.Context, file string, limits flatten.Limits, do func(h *ta
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err == io.EOF && n == 0:
-			return fmt.Errorf("%w: it is empty, or no tar archive", flatten.ErrLayer)
+			return fmt.Errorf("%w: it is empty or not a tar archive", flatten.ErrLayer)
 		case err == io.EOF:
 			return nil
 		case err != nil:
@@ -168,7 +168,7 @@ func each(ctx context.Context, file string, limits flatten.Limits, do func(h *ta
 // errFound ends a search.
 var errFound = errors.New("found")
 
-// sniff says what an archive is by the names in it.
+// sniff determines the kind of an archive by the names in it.
 func sniff(ctx context.Context, file string, limits flatten.Limits) (kind int, err error) {
 	members := 0
 	err = each(ctx, file, limits, func(h *tar.Header, _ io.Reader) error {
@@ -208,7 +208,8 @@ func (d folder) open(name string) (io.ReadCloser, int64, error) {
 	return f, info.Size(), nil
 }
 
-// spreadOut is an archive whose members lie in files with names of ours.
+// spreadOut is an archive whose members were written to files with names that
+// we chose.
 type spreadOut struct {
 	files map[string]string // by the member's name
 	links map[string]string
@@ -217,7 +218,7 @@ type spreadOut struct {
 // spread writes the members of an archive to files in dir.
 func spread(ctx context.Context, file, dir string, limits flatten.Limits) (*spreadOut, error) {
 	s := &spreadOut{files: map[string]string{}, links: map[string]string{}}
-	room := limits.Room() // a sparse member is larger than what is read of it
+	room := limits.Room() // a sparse member is larger than its data
 	err := each(ctx, file, limits, func(h *tar.Header, r io.Reader) error {
 		if len(s.files)+len(s.links) >= maxMembers {
 			return fmt.Errorf("%w: it has more than %d files", flatten.ErrLayer, maxMembers)
@@ -248,7 +249,7 @@ func spread(ctx context.Context, file, dir string, limits flatten.Limits) (*spre
 	return s, err
 }
 
-// blameRead makes what is not the disk's fault the archive's.
+// blameRead attributes a read error to the archive, unless the disk caused it.
 func blameRead(err error) error {
 	var machine *fs.PathError
 	if errors.As(err, &machine) {
@@ -282,7 +283,7 @@ func (s *spreadOut) open(name string) (io.ReadCloser, int64, error) {
 	return nil, 0, fmt.Errorf("%w: it has no file %q", flatten.ErrLayer, name)
 }
 
-// document reads a member that is JSON.
+// document reads a JSON member.
 func document(m members, name string, into any) error {
 	raw, err := read(m, name)
 	if err != nil {
@@ -353,134 +354,7 @@ func opened(m members, name, shown string, size int64) flatten.Layer {
 	}}
 }
 
-// Annotations that name images in layouts.
-const (
-	annotationName = "org.opencontainers.image.ref.name"
-	annotationFull = "io.containerd.image.name"
-)
-
-// fromLayout reads an OCI layout.
-func fromLayout(ctx context.Context, m members) ([]Image, error) {
-	var index v1.IndexManifest
-	if err := document(m, "index.json", &index); err != nil {
-		return nil, err
-	}
-	if len(index.Manifests) == 0 || len(index.Manifests) > maxImages {
-		return nil, fmt.Errorf("%w: it has %d images", flatten.ErrLayer, len(index.Manifests))
-	}
-	var out []Image
-	var other error
-	for _, desc := range index.Manifests {
-		if p := desc.Platform; p != nil && (p.OS != "linux" || p.Architecture != runtime.GOARCH) && len(index.Manifests) > 1 {
-			other = fmt.Errorf("%w: it is for %s", image.ErrUnusable, p)
-			continue
-		}
-		content, err := fromManifest(ctx, m, desc, 0)
-		if err != nil {
-			return nil, err
-		}
-		img := Image{Content: content}
-		if full := desc.Annotations[annotationFull]; full != "" {
-			img.Names = append(img.Names, full)
-		} else if name := desc.Annotations[annotationName]; strings.ContainsAny(name, ":/@") {
-			img.Names = append(img.Names, name) // else it is a tag without a name
-		}
-		out = append(out, img)
-	}
-	if len(out) == 0 {
-		return nil, other
-	}
-	return out, nil
-}
-
-func fromManifest(ctx context.Context, m members, desc v1.Descriptor, depth int) (*image.Content, error) {
-	raw, err := blob(ctx, m, desc)
-	if err != nil {
-		return nil, err
-	}
-	if desc.MediaType.IsIndex() {
-		var index v1.IndexManifest
-		if err := json.Unmarshal(raw, &index); err != nil || depth > maxDepth {
-			return nil, fmt.Errorf("%w: the index %s cannot be read", flatten.ErrLayer, desc.Digest)
-		}
-		chosen, err := image.ChoosePlatform(&index)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range index.Manifests {
-			if d.Digest == chosen {
-				return fromManifest(ctx, m, d, depth+1)
-			}
-		}
-	}
-	if !desc.MediaType.IsImage() {
-		return nil, fmt.Errorf("%w: it holds no image but %q", flatten.ErrLayer, desc.MediaType)
-	}
-	var manifest v1.Manifest
-	if err := json.Unmarshal(raw, &manifest); err != nil {
-		return nil, fmt.Errorf("%w: the manifest %s: %w", flatten.ErrLayer, desc.Digest, err)
-	}
-	c := &image.Content{Digest: desc.Digest.String()}
-	if c.Config, err = blob(ctx, m, manifest.Config); err != nil {
-		return nil, err
-	}
-	if len(manifest.Layers) > maxLayers {
-		return nil, fmt.Errorf("%w: it has %d layers", flatten.ErrLayer, len(manifest.Layers))
-	}
-	for _, l := range manifest.Layers {
-		if err := verify(ctx, m, l); err != nil {
-			return nil, err
-		}
-		c.Layers = append(c.Layers, opened(m, blobName(l.Digest), l.Digest.String(), l.Size))
-	}
-	return c, nil
-}
-
-func blobName(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
-
-// blob reads a small blob of a layout and checks it.
-func blob(ctx context.Context, m members, desc v1.Descriptor) ([]byte, error) {
-	if desc.Size > maxDocument {
-		return nil, fmt.Errorf("%w: the document %s of %d bytes", flatten.ErrLayer, desc.Digest, desc.Size)
-	}
-	if err := verify(ctx, m, desc); err != nil {
-		return nil, err
-	}
-	raw, err := read(m, blobName(desc.Digest))
-	if err == nil && image.ID(raw) != desc.Digest.String() {
-		err = fmt.Errorf("%w: %s changed while it was read", flatten.ErrLayer, desc.Digest)
-	}
-	return raw, err
-}
-
-// verify checks a blob's size and digest.
-func verify(ctx context.Context, m members, desc v1.Descriptor) error {
-	if m.verified[desc.Digest] {
-		return nil
-	}
-	if desc.Digest.Algorithm != "sha256" || len(desc.Digest.Hex) != 64 {
-		return fmt.Errorf("%w: the digest %q is none of SHA-256", flatten.ErrLayer, desc.Digest)
-	}
-	r, _, err := m.open(blobName(desc.Digest))
-	if err != nil {
-		return fmt.Errorf("the blob %s: %w", desc.Digest, err)
-	}
-	defer r.Close()
-	sum := sha256.New()
-	n, err := io.Copy(sum, io.LimitReader(r, desc.Size+1))
-	switch got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); {
-	case err != nil:
-		return err
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case n != desc.Size || got != desc.Digest.String():
-		return fmt.Errorf("%w: the blob %s has %d bytes with the digest %s, and should have %d", flatten.ErrLayer, desc.Digest, n, got, desc.Size)
-	}
-	m.verified[desc.Digest] = true
-	return nil
-}
-
-// fromRoot makes an image of a root file system.
+// fromRoot returns an image with a root file system as its only layer.
 func fromRoot(ctx context.Context, file string, limits flatten.Limits) (Image, error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -510,7 +384,7 @@ func fromRoot(ctx context.Context, file string, limits flatten.Limits) (Image, e
 	return Image{Plain: true, Content: &image.Content{Config: config, Layers: []flatten.Layer{layer}}}, err
 }
 
-// Config is the configuration of an image for this machine, of layers with
+// Config returns the configuration of an image for this machine with layers of
 // these digests.
 func Config(diffs, env []string) ([]byte, error) {
 	c := v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH, RootFS: v1.RootFS{Type: "layers"}}

@@ -16,8 +16,8 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/image"
-	"sallyport/internal/image/flatten"
+	"github.com/sallyport/sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/image/flatten"
 )
 
 // member is one of an archive that a test writes: with to, a link.
@@ -237,7 +237,7 @@ func TestReadRefuses(t *testing.T) {
 		name, want string
 		data       []byte
 	}{
-		{"empty", "empty, or no tar archive", nil},
+		{"empty", "empty or not a tar archive", nil},
 		{"no archive", "not in order", bytes.Repeat([]byte("text "), 500)},
 		{"torn", "unexpected EOF", save(`[]`)[:1500]},
 		{"a blob with another content", "and should have", changed(func(m []member) []member {
@@ -254,7 +254,7 @@ func TestReadRefuses(t *testing.T) {
 			m[len(m)-1].content = `{"schemaVersion":2,"manifests":[]}`
 			return m
 		})},
-		{"a digest of another kind", "none of SHA-256", changed(func(m []member) []member {
+		{"a digest of another kind", "not a SHA-256 digest", changed(func(m []member) []member {
 			m[len(m)-1].content = strings.Replace(m[len(m)-1].content, "sha256:", "sha512:"+strings.Repeat("0", 64), 1)
 			return m
 		})},

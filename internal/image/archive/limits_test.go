@@ -12,7 +12,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"sallyport/internal/image/flatten"
+	"github.com/sallyport/sallyport/internal/image/flatten"
 )
 
 // packed compresses an archive whose last member is size zero bytes.

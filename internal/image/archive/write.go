@@ -18,11 +18,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/gzip"
 
-	"sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/image"
 )
 
 // Write writes an image as an OCI archive, which podman load, docker load and
-// sallyport image load read. dir is a folder for what is packed. The same
+// sallyport image load read. dir is a folder for temporary files. The same
 // content gives the same bytes.
 func Write(ctx context.Context, to io.Writer, name string, c *image.Content, dir string) error {
 	type member struct {

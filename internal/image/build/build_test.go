@@ -16,10 +16,10 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/image"
-	"sallyport/internal/image/archive"
-	"sallyport/internal/image/flatten"
-	"sallyport/internal/sandbox/hostroot"
+	"github.com/sallyport/sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/image/archive"
+	"github.com/sallyport/sallyport/internal/image/flatten"
+	"github.com/sallyport/sallyport/internal/language/python"
 )
 
 func TestRequirements(t *testing.T) {
@@ -280,15 +280,15 @@ func TestHostBase(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("of Linux hosts")
 	}
-	python, err := exec.LookPath("/usr/bin/python3")
+	name, err := exec.LookPath("/usr/bin/python3")
 	if err != nil {
 		t.Skip("no Python of the distribution's")
 	}
-	p, err := hostroot.FindInterpreter(t.Context(), python, "/usr/bin")
+	p, err := python.FindInterpreter(t.Context(), name, "/usr/bin")
 	if err != nil {
 		t.Fatal(err)
 	}
-	layer, env, err := HostBase(t.Context(), p, t.TempDir(), flatten.Limits{})
+	layer, env, err := HostBase(t.Context(), HostPython{Executable: p.Executable, Prefix: p.Prefix, Library: p.Library()}, t.TempDir(), flatten.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"regexp"
 	"strings"
 
-	"sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/image"
 )
 
 // compiler compiles modules and writes an archive of the byte code.
@@ -50,14 +50,14 @@ def compile_all(names):
 // maxCode bounds the byte code of an image.
 const maxCode = 4 << 30
 
-// byteCode compiles what was installed, in a sandbox of the interim image, and
-// writes a layer of it.
+// byteCode compiles the installed modules in a sandbox of the interim image,
+// and writes a layer with the result.
 func (b *Builder) byteCode(ctx context.Context, interim *image.Root, in *installation, dir string, w io.Writer, out *Image) error {
 	names, err := json.Marshal(in.modules)
 	if err != nil {
 		return err
 	}
-	// Into a file first: nothing that the sandbox says is believed as it is.
+	// Into a file first, because nothing from the sandbox is trusted unchecked.
 	raw := filepath.Join(dir, "code.raw")
 	f, err := os.OpenFile(raw, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -77,7 +77,7 @@ func (b *Builder) byteCode(ctx context.Context, interim *image.Root, in *install
 	return filterCode(f, in.modules, w, out)
 }
 
-// quote makes a Python literal of text.
+// quote returns a Python string literal.
 func quote(text string) string {
 	raw, _ := json.Marshal(text) // cannot fail
 	return string(raw)
@@ -93,7 +93,7 @@ func filterCode(from io.Reader, modules []string, to io.Writer, out *Image) erro
 	tags := regexp.MustCompile(`\.[a-z0-9_-]{1,40}\.pyc$`)
 	r, w := tar.NewReader(from), tar.NewWriter(to)
 	finished := false
-	left := int64(maxCode) // a sparse file is larger than what is read of it
+	left := int64(maxCode) // a sparse file is larger than its data
 	for n := 0; n < maxWheelFiles; n++ {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -131,7 +131,7 @@ func filterCode(from io.Reader, modules []string, to io.Writer, out *Image) erro
 	return w.Close()
 }
 
-// capped writes so much and no more.
+// capped is a writer with a limit.
 type capped struct {
 	w       io.Writer
 	left, n int64

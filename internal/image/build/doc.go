@@ -1,11 +1,11 @@
-// Package build makes images without a container engine: Python packages on top
-// of a base, which is an image or the host's own Python.
+// Package build builds images without a container engine: Python packages on
+// top of a base, which is an image or the host's own Python.
 //
 // Nothing that was downloaded runs on the host. Packages come as wheels, which
-// are archives, and are unpacked here as what a stranger made; what must be asked
-// of the base's Python, and byte code, which only it can make, comes out of
-// sandboxes without a network. What they answer is as hostile as the image and
-// goes nowhere but into it.
+// are archives, and are unpacked here as hostile input. Facts about the base's
+// Python, and byte code, which only it can produce, come from sandboxes without
+// a network. Their output is as hostile as the image and goes only into the
+// image.
 package build
 
 import (
@@ -18,22 +18,25 @@ import (
 	"os"
 	"path/filepath"
 
-	"sallyport/internal/image"
-	"sallyport/internal/image/archive"
-	"sallyport/internal/image/flatten"
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/image/archive"
+	"github.com/sallyport/sallyport/internal/image/flatten"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// A Builder makes images in a store.
+// A Builder builds images in a store.
 type Builder struct {
 	Store *image.Store
-	// Backend runs code in sandboxes of images of the store, by their IDs.
-	Backend sandbox.Backend
+	// Run runs Python code in a new sandbox and writes the code's standard output
+	// to out. It adds the program to the spec, whose image is one of the store's,
+	// by its ID.
+	Run func(ctx context.Context, spec *sandbox.Spec, code string, out io.Writer) error
 	// Pip downloads wheels.
 	Pip Pip
-	// Tell is told of progress. It may be nil.
+	// Tell receives progress. It may be nil.
 	Tell func(stage string, done, total int64)
-	// Passing are the IDs of images that are of no use once Backend is closed.
+	// Passing are the IDs of images that are useless once the engine behind Run
+	// is closed.
 	Passing []string
 }
 
@@ -43,7 +46,7 @@ func (b *Builder) tell(stage string, done, total int64) {
 	}
 }
 
-// An Image is one that was built.
+// An Image is a built image.
 type Image struct {
 	*image.Content
 	// Packages are the wheels in it, by their file names.
@@ -53,8 +56,9 @@ type Image struct {
 	Uncompiled int
 }
 
-// Packages makes an image of a base and the wheels that the requirements need.
-// dir is an empty folder, which must stay for as long as the content is used.
+// Packages builds an image from a base and the wheels that the requirements
+// need. dir is an empty folder, which must exist as long as the content is
+// used.
 func (b *Builder) Packages(ctx context.Context, base *image.Root, requirements []Requirement, dir string) (*Image, error) {
 	if base.Python == nil {
 		return nil, fmt.Errorf("packages cannot be added: %s", base.Trouble)
@@ -108,8 +112,8 @@ func (b *Builder) Packages(ctx context.Context, base *image.Root, requirements [
 	return out, err
 }
 
-// compile makes byte code of what was installed: in a sandbox of the image as it
-// is so far.
+// compile compiles the installed modules to byte code, in a sandbox of the
+// image so far.
 func (b *Builder) compile(ctx context.Context, base *image.Root, layers []flatten.Layer, in *installation, dir string, out *Image) (flatten.Layer, error) {
 	config, err := configOf(base, layers)
 	if err != nil {
@@ -126,8 +130,8 @@ func (b *Builder) compile(ctx context.Context, base *image.Root, layers []flatte
 	})
 }
 
-// configOf is the configuration of an image of these layers with the base's
-// environment.
+// configOf returns the configuration of an image with these layers and the
+// base's environment.
 func configOf(base *image.Root, layers []flatten.Layer) ([]byte, error) {
 	var diffs []string
 	for _, l := range layers {

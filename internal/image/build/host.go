@@ -15,29 +15,36 @@ import (
 	"strings"
 	"time"
 
-	"sallyport/internal/image/flatten"
-	"sallyport/internal/sandbox/hostroot"
+	"github.com/sallyport/sallyport/internal/image/flatten"
 )
 
-// hostPrograms are what code expects besides Python, where the host has it.
+// hostPrograms are the programs that code expects besides Python; those that
+// the host has are included.
 var hostPrograms = strings.Fields(`sh env cat ls cp mv rm mkdir rmdir touch ln stat du df pwd id whoami basename dirname
 	realpath readlink head tail wc sort uniq cut tr tee seq expr printf date sleep uname echo true false test
 	sha256sum md5sum base64 grep sed awk find xargs tar gzip gunzip diff`)
 
-// hostLibraries are what wheels may expect of every Linux.
+// hostLibraries are libraries that wheels may expect on every Linux.
 var hostLibraries = strings.Fields(`libpthread.so.0 libdl.so.2 librt.so.1 libm.so.6 libutil.so.1 libresolv.so.2
 	libgcc_s.so.1 libstdc++.so.6 libatomic.so.1 libgomp.so.1 libz.so.1 libexpat.so.1`)
 
 // hostData are files that the standard library looks for.
 var hostData = []string{"/usr/share/zoneinfo", "/etc/ssl/certs/ca-certificates.crt", "/etc/mime.types"}
 
-// HostBase makes a layer of the host's Python: the interpreter, its standard
-// library without what only tests need, and the libraries and programs that
-// these need. Packages are not in it. The layer is written to a file in dir.
-func HostBase(ctx context.Context, p *hostroot.Interpreter, dir string, limits flatten.Limits) (layer flatten.Layer, env []string, err error) {
+// HostPython is an interpreter of the host.
+type HostPython struct {
+	Executable string // with symbolic links resolved
+	Prefix     string // the directory that holds its bin and lib
+	Library    string // the directory of its standard library
+}
+
+// HostBase writes a layer with this host's Python to a file in dir: the
+// interpreter, its standard library except for what only tests need, and the
+// libraries and programs that these need. Packages are not included.
+func HostBase(ctx context.Context, p HostPython, dir string, limits flatten.Limits) (layer flatten.Layer, env []string, err error) {
 	h := &host{ctx: ctx, done: map[string]bool{}, paths: libraryPaths()}
 	if p.Prefix != "/" && p.Prefix != "/usr" && !strings.HasPrefix(p.Prefix, "/usr/") && !strings.HasPrefix(p.Prefix, "/opt/") {
-		h.prefix = p.Prefix // somebody's own: the image does not tell whose
+		h.prefix = p.Prefix // in a home directory: the image must not reveal whose
 	}
 	layer, err = packLayer(filepath.Join(dir, "host.tar"), limits.Archives(), func(w io.Writer) error {
 		h.w = tar.NewWriter(w)
@@ -47,7 +54,7 @@ func HostBase(ctx context.Context, p *hostroot.Interpreter, dir string, limits f
 	return layer, []string{"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"}, err
 }
 
-// shown is where in the image a file of the host is.
+// shown returns the path in the image of a file on the host.
 func (h *host) shown(name string) string {
 	if h.prefix != "" {
 		if rel, err := filepath.Rel(h.prefix, name); err == nil && filepath.IsLocal(rel) {
@@ -57,20 +64,21 @@ func (h *host) shown(name string) string {
 	return name
 }
 
-// host is a layer of the host's files that is being written.
+// host is a layer of files from this host that is being written.
 type host struct {
 	ctx   context.Context
 	w     *tar.Writer
 	done  map[string]bool
 	paths []string // where libraries are
-	// prefix is that of an interpreter that is moved to /opt/python.
+	// prefix is the prefix of an interpreter that is moved to /opt/python.
 	prefix string
 	// system is where the loader looks for libraries, whatever a program says.
 	system string
 }
 
-func (h *host) write(p *hostroot.Interpreter) error {
-	// Where a distribution has merged them, programs are found either way.
+func (h *host) write(p HostPython) error {
+	// Distributions may have merged these directories; programs must be found
+	// either way.
 	for _, link := range []string{"/bin", "/lib", "/lib64", "/sbin"} {
 		if target, err := os.Readlink(link); err == nil {
 			if err := h.put(link, &tar.Header{Typeflag: tar.TypeSymlink, Linkname: target}, nil); err != nil {
@@ -86,7 +94,7 @@ func (h *host) write(p *hostroot.Interpreter) error {
 	if libc, err := h.find("libc.so.6", h.paths, self.Machine, self.Class); err == nil {
 		h.system = filepath.Dir(libc)
 	} else if h.prefix != "" && self.Section(".dynamic") != nil {
-		return fmt.Errorf("%s: its C library is not known: choose a Python of the distribution with --set python=PYTHON, or an image with --base", p.Executable)
+		return fmt.Errorf("%s: its C library is unknown: choose the distribution's Python with --set python=PYTHON, or an image with --base", p.Executable)
 	}
 	if err := h.program(p.Executable); err != nil {
 		return err
@@ -98,7 +106,7 @@ func (h *host) write(p *hostroot.Interpreter) error {
 			return err
 		}
 	}
-	if err := h.tree(p.Library(), skipLibrary); err != nil {
+	if err := h.tree(p.Library, skipLibrary); err != nil {
 		return err
 	}
 	for _, name := range hostPrograms {
@@ -133,7 +141,8 @@ func (h *host) write(p *hostroot.Interpreter) error {
 	return h.w.Close()
 }
 
-// skipLibrary are the parts of a standard library that a sandbox has no use for.
+// skipLibrary reports whether a sandbox can do without a part of the standard
+// library.
 func skipLibrary(rel string) bool {
 	first, rest, _ := strings.Cut(rel, "/")
 	switch first {
@@ -143,8 +152,8 @@ func skipLibrary(rel string) bool {
 	return strings.HasPrefix(first, "config-") || strings.Contains(rel, ".opt-") && strings.HasSuffix(rel, ".pyc") || rest == "test" || rest == "tests" || strings.HasPrefix(rest, "test/") || strings.HasPrefix(rest, "tests/")
 }
 
-// put writes one entry, once, under its real path: no directory on the way to it
-// is a link.
+// put writes one entry, once, under its real path: no directory above it is a
+// link.
 func (h *host) put(name string, header *tar.Header, content io.Reader) error {
 	if parent, err := filepath.EvalSymlinks(filepath.Dir(name)); err == nil {
 		name = filepath.Join(parent, filepath.Base(name))
@@ -190,7 +199,7 @@ func (h *host) copy(name, to string) error {
 	if info.Mode()&0o111 != 0 {
 		mode = 0o755
 	}
-	// Byte code knows the time of its source.
+	// Byte code records the time of its source.
 	return h.put(to, &tar.Header{Typeflag: tar.TypeReg, Size: info.Size(), Mode: mode, ModTime: time.Unix(info.ModTime().Unix(), 0)}, f)
 }
 
@@ -209,7 +218,8 @@ func (h *host) program(name string) error {
 	return h.needs(name)
 }
 
-// needs writes the libraries that a program needs. What is not ELF needs none.
+// needs writes the libraries that a program needs. A file that is not ELF needs
+// none.
 func (h *host) needs(name string) error {
 	f, err := elf.Open(name)
 	if err != nil {
@@ -254,7 +264,7 @@ func (h *host) needs(name string) error {
 			return err
 		}
 		if h.shown(file) != file {
-			// Programs name the place that it has on the host.
+			// Programs name its path on the host.
 			if err := h.copy(file, filepath.Join(h.system, filepath.Base(file))); err != nil {
 				return err
 			}
@@ -355,7 +365,7 @@ func (h *host) tree(top string, skip func(rel string) bool) error {
 				return h.put(shown, &tar.Header{Typeflag: tar.TypeSymlink, Linkname: target}, nil)
 			}
 			if fi, err := os.Stat(file); err != nil || !fi.Mode().IsRegular() {
-				return nil // it leads to what is not in the image
+				return nil // its target is not in the image
 			}
 		case !d.Type().IsRegular():
 			return nil

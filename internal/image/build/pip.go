@@ -23,10 +23,10 @@ type Pip struct {
 	Command []string
 	// Environ is its environment.
 	Environ []string
-	// Wheels is a directory with all wheels that are needed: nothing is
-	// downloaded then. Empty: there is none.
+	// Wheels is a directory with all required wheels; then nothing is
+	// downloaded. It may be empty.
 	Wheels string
-	// Output is where pip says what it does. It may be nil.
+	// Output receives pip's output. It may be nil.
 	Output io.Writer
 }
 
@@ -50,7 +50,7 @@ func FindPip(ctx context.Context, environ []string, look func(name string) (stri
 	if err := ctx.Err(); err != nil {
 		return p, context.Cause(ctx)
 	}
-	return p, errors.New("packages are downloaded with pip or uv, and neither is here: install one (Debian, Ubuntu: apt-get install python3-pip)")
+	return p, errors.New("packages are downloaded with pip or uv, and neither was found: install one (Debian, Ubuntu: apt-get install python3-pip)")
 }
 
 func (p Pip) works(ctx context.Context, command []string) bool {
@@ -63,8 +63,8 @@ func (p Pip) works(ctx context.Context, command []string) bool {
 	return cmd.Run() == nil
 }
 
-// pipProgram runs pip for another interpreter than its own: markers are those of
-// that one, and what is not a wheel is not touched.
+// pipProgram runs pip for an interpreter other than its own: markers are
+// evaluated for that one, and anything but a wheel is refused.
 const pipProgram = `
 import json, sys
 environment = json.loads(sys.argv.pop(1))
@@ -74,13 +74,14 @@ from pip._internal.exceptions import InstallationError
 assert hasattr(markers, "default_environment") and hasattr(sdist.SourceDistribution, "prepare_distribution_metadata")
 markers.default_environment = lambda: dict(environment)
 def refuse(self, *args, **options):
-    raise InstallationError("%s is no wheel: it would have to be built, and run code here" % self.req)
+    raise InstallationError("%s is not a wheel: building it would run code here" % self.req)
 sdist.SourceDistribution.prepare_distribution_metadata = refuse
 from pip._internal.cli.main import main
 sys.exit(main(sys.argv[1:]))
 `
 
-// Download gets wheels for the target and all that they need into dir.
+// Download downloads wheels for the target, with all their dependencies, into
+// dir.
 func (p Pip) Download(ctx context.Context, t *Target, requirements []Requirement, dir string) error {
 	list := filepath.Join(filepath.Dir(dir), "requirements.txt")
 	var text strings.Builder
@@ -115,7 +116,7 @@ func (p Pip) Download(ctx context.Context, t *Target, requirements []Requirement
 		args = append(args, "--no-index", "--find-links", wheels)
 	}
 	cmd := exec.CommandContext(ctx, p.Command[0], args...)
-	cmd.Dir = filepath.Dir(dir) // nothing of a project is in it
+	cmd.Dir = filepath.Dir(dir) // so that no project's files are in it
 	cmd.Env = append(slices.Clone(p.Environ), "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_INPUT=1")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 5 * time.Second

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A Requirement is a line of a requirements file that names a package by its
+// A Requirement is a line of a requirements file that identifies a package by
 // name: "numpy", "pandas[excel]>=2,<3; python_version >= '3.9'", with hashes if
 // need be.
 type Requirement string
@@ -20,9 +20,10 @@ var (
 	hashForm        = regexp.MustCompile(`\s--hash[= ](sha256|sha384|sha512):[0-9a-f]+`)
 )
 
-// ParseRequirement reads a requirement. Whatever could make pip build a package,
-// and so run code of it, is refused: paths, URLs, version control, options. So
-// are variables, which pip would replace by what the environment has.
+// ParseRequirement reads a requirement. It refuses everything that could make
+// pip build a package, and so run its code: paths, URLs, version control,
+// options. It also refuses variables, which pip would replace with values from
+// the environment.
 func ParseRequirement(text string) (Requirement, error) {
 	text = strings.TrimSpace(text)
 	plain := strings.TrimSpace(hashForm.ReplaceAllString(text, ""))
@@ -30,7 +31,7 @@ func ParseRequirement(text string) (Requirement, error) {
 		return r < ' ' && r != '\t' || r == 0x7f || r == 0x85 || r == '\u2028' || r == '\u2029'
 	})
 	if !requirementForm.MatchString(plain) || optionForm.MatchString(plain) || control || len(text) > 8<<10 {
-		return "", fmt.Errorf("%q is no requirement by name: write NAME, NAME==1.2 or NAME>=1,<2 (paths, URLs and options are not allowed, because what is not a wheel would run code here)", text)
+		return "", fmt.Errorf("%q does not name a package: write NAME, NAME==1.2 or NAME>=1,<2 (paths, URLs and options are not allowed, because building anything but a wheel runs code here)", text)
 	}
 	return Requirement(text), nil
 }

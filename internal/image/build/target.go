@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"strings"
 
-	"sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/image"
 )
 
 // A Target is the Python that packages are for, as it describes itself.
@@ -27,7 +27,7 @@ type Target struct {
 	Data    string `json:"data"`
 }
 
-// describe is what runs in a sandbox of the base.
+// describe is the program that runs in a sandbox of the base.
 const describe = `
 import json, os, platform, sys, sysconfig
 
@@ -71,7 +71,7 @@ os.write(1, json.dumps({
 
 var abiFlags = regexp.MustCompile(`^[a-z]{0,3}$`)
 
-// inspect has the base's Python describe itself.
+// inspect runs the base's Python to describe itself.
 func (b *Builder) inspect(ctx context.Context, base *image.Root) (*Target, error) {
 	var out limitedBuffer
 	out.left = 1 << 20
@@ -80,21 +80,21 @@ func (b *Builder) inspect(ctx context.Context, base *image.Root) (*Target, error
 	}
 	var t Target
 	if err := json.Unmarshal(out.b.Bytes(), &t); err != nil {
-		return nil, fmt.Errorf("the base's Python does not describe itself: %w", err)
+		return nil, fmt.Errorf("the base's Python did not describe itself: %w", err)
 	}
-	// It is the image's word, and may be anything.
+	// It comes from the image, and may be anything.
 	for _, dir := range []string{t.Purelib, t.Platlib, t.Scripts, t.Data} {
 		if !path.IsAbs(dir) || path.Clean(dir) != dir || len(dir) > 1000 || strings.ContainsRune(dir, 0) {
-			return nil, fmt.Errorf("the base's Python has its packages at %q, which is no directory", dir)
+			return nil, fmt.Errorf("the base's Python has its packages in %q, which is not a usable directory", dir)
 		}
 	}
 	if t.Version[0] != 3 || t.Version[1] < 9 || t.Version[1] > 99 || !abiFlags.MatchString(t.ABI) || len(t.Markers) > 30 {
-		return nil, fmt.Errorf("the base's Python is of the version %v", t.Version)
+		return nil, fmt.Errorf("the base's Python has the unsupported version %v", t.Version)
 	}
 	return &t, nil
 }
 
-// abis are the tags of the ABIs that the interpreter has.
+// abis returns the tags of the ABIs that the interpreter supports.
 func (t *Target) abis() []string {
 	own := fmt.Sprintf("cp%d%d%s", t.Version[0], t.Version[1], t.ABI)
 	if strings.Contains(t.ABI, "t") {
@@ -103,7 +103,8 @@ func (t *Target) abis() []string {
 	return []string{own, "abi3", "none"}
 }
 
-// platforms are the tags of the platforms that the base has, the newest first.
+// platforms returns the tags of the platforms that the base supports, newest
+// first.
 func (t *Target) platforms() ([]string, error) {
 	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	var out []string
@@ -123,7 +124,7 @@ func (t *Target) platforms() ([]string, error) {
 			out = append(out, fmt.Sprintf("musllinux_1_%d_%s", minor, machine))
 		}
 	default:
-		return nil, fmt.Errorf("the base's C library is none that wheels are made for (%q %v)", t.Libc, t.LibcVer)
+		return nil, fmt.Errorf("no wheels are made for the base's C library (%q %v)", t.Libc, t.LibcVer)
 	}
 	return append(out, "linux_"+machine), nil
 }

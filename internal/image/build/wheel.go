@@ -26,13 +26,13 @@ const (
 	maxFirstLine  = 4096 // of a script
 )
 
-// built is the time of every file of a layer: the same packages make the same
-// image, whenever.
+// built is the time of every file of a layer, so that the same packages always
+// make the same image.
 var built = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 var wheelName = regexp.MustCompile(`^[A-Za-z0-9_.]+-[A-Za-z0-9_.!+]+(-[0-9][A-Za-z0-9_.]*)?-[a-z0-9_.]+-[a-z0-9_.]+-[a-z0-9_.]+\.whl$`)
 
-// wheelsIn are the wheels that were downloaded, sorted.
+// wheelsIn returns the downloaded wheels, sorted.
 func wheelsIn(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -41,7 +41,7 @@ func wheelsIn(dir string) ([]string, error) {
 	var out []string
 	for _, e := range entries {
 		if !wheelName.MatchString(e.Name()) || !e.Type().IsRegular() {
-			return nil, fmt.Errorf("pip downloaded %q, which is no wheel", e.Name())
+			return nil, fmt.Errorf("pip downloaded %q, which is not a wheel", e.Name())
 		}
 		out = append(out, e.Name())
 	}
@@ -117,7 +117,7 @@ func (in *installation) wheel(file string) error {
 	return in.entryPoints(z, info)
 }
 
-// library is where a wheel's packages go, as it says itself.
+// library returns where a wheel's packages go, according to the wheel.
 func (in *installation) library(z *zip.ReadCloser, info string) (string, error) {
 	text, err := member(z, info+"/WHEEL")
 	if err != nil {
@@ -132,7 +132,7 @@ func (in *installation) library(z *zip.ReadCloser, info string) (string, error) 
 	return in.target.Platlib, nil
 }
 
-// member reads a small file of a wheel. One that is not there is empty.
+// member reads a small file of a wheel. A missing file reads as empty.
 func member(z *zip.ReadCloser, name string) (string, error) {
 	for _, f := range z.File {
 		if f.Name != name {
@@ -149,10 +149,11 @@ func member(z *zip.ReadCloser, name string) (string, error) {
 	return "", nil
 }
 
-// place is where in the image a file of a wheel goes; "" is nowhere.
+// place returns the path in the image of a wheel's file, or "" if it is not
+// installed.
 func (in *installation) place(name, data, lib string) (to string, script bool, err error) {
 	if !filepath.IsLocal(filepath.FromSlash(name)) || path.Clean(name) != name || strings.ContainsAny(name, "\\\x00") {
-		return "", false, fmt.Errorf("the name %q leads out of it", name)
+		return "", false, fmt.Errorf("the name %q leads out of the wheel", name)
 	}
 	rest, ok := strings.CutPrefix(name, data+"/")
 	if !ok {
@@ -160,7 +161,7 @@ func (in *installation) place(name, data, lib string) (to string, script bool, e
 	}
 	kind, rest, _ := strings.Cut(rest, "/")
 	if rest == "" {
-		return "", false, fmt.Errorf("the name %q is none of a wheel's", name)
+		return "", false, fmt.Errorf("the name %q is not allowed in a wheel", name)
 	}
 	switch kind {
 	case "purelib":
@@ -178,7 +179,7 @@ func (in *installation) place(name, data, lib string) (to string, script bool, e
 func (in *installation) copy(f *zip.File, to string, script bool) error {
 	mode := int64(0o644)
 	if f.Mode()&fs.ModeType != 0 {
-		return errors.New("a wheel holds files, and this is none")
+		return errors.New("this is not a regular file")
 	}
 	if script || f.Mode()&0o100 != 0 {
 		mode = 0o755
@@ -200,7 +201,7 @@ func (in *installation) copy(f *zip.File, to string, script bool) error {
 	return in.put(to, mode, int64(f.UncompressedSize64), r)
 }
 
-// script puts a script, whose first line names Python where it asks for that.
+// script writes a script, and replaces a first line that names Python.
 func (in *installation) script(r io.Reader, f *zip.File, to string) error {
 	b := bufio.NewReaderSize(r, maxFirstLine)
 	size := int64(f.UncompressedSize64)
@@ -222,7 +223,7 @@ var (
 	entryPoint   = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*)\s*=\s*([A-Za-z_][A-Za-z0-9_.]*)\s*:\s*([A-Za-z_][A-Za-z0-9_.]*)\s*(\[.*\])?$`)
 )
 
-// entryPoints makes the programs that a wheel declares.
+// entryPoints writes the programs that a wheel declares.
 func (in *installation) entryPoints(z *zip.ReadCloser, info string) error {
 	text, err := member(z, info+"/entry_points.txt")
 	if err != nil {

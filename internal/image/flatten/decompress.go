@@ -23,8 +23,8 @@ var (
 	}
 )
 
-// decompress reads what is plain, or compressed with gzip or zstd, by how it
-// begins. The zstd stream may begin with a skippable frame.
+// decompress reads a stream that is plain, or compressed with gzip or zstd, as
+// its beginning shows. The zstd stream may begin with a skippable frame.
 func decompress(r io.Reader) (io.ReadCloser, error) {
 	b := bufio.NewReaderSize(r, 64<<10)
 	head, err := b.Peek(8)
@@ -53,6 +53,6 @@ func decompress(r io.Reader) (io.ReadCloser, error) {
 	return io.NopCloser(b), nil
 }
 
-// Decompress gives the content of a file that is plain, or compressed with gzip
-// or zstd.
+// Decompress returns the content of a file that is plain, or compressed with
+// gzip or zstd.
 func Decompress(r io.Reader) (io.ReadCloser, error) { return decompress(r) }

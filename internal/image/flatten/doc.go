@@ -1,14 +1,14 @@
-// Package flatten makes one directory of the layers of an image.
+// Package flatten unpacks the layers of an image into one directory.
 //
-// Layers come from strangers. Nothing of what they say reaches the disk before
-// all of them have been read: names, links and whiteouts are applied to a tree
-// in memory, which knows no way out of its root, against limits. Only then the
-// tree is written, into an empty directory: directories first, then files, hard
-// links, and symbolic links last, so that while files are written there is no
-// symbolic link that could be followed.
+// Layers are hostile. Nothing in them reaches the disk before all of them have
+// been read: names, links and whiteouts are applied, within limits, to a tree
+// in memory that has no way out of its root. Only then is the tree written,
+// into an empty directory: directories first, then files, hard links, and
+// symbolic links last, so that no symbolic link can be followed while files are
+// written.
 //
-// What a sandbox has no use for is left out: device nodes, fifos, sockets,
-// owners, extended attributes, and the bits that change the user. Everything
+// What a sandbox does not need is left out: device nodes, fifos, sockets,
+// owners, extended attributes, and the setuid and setgid bits. Everything
 // belongs to the caller, who can read all of it.
 package flatten
 
@@ -24,7 +24,7 @@ import (
 	"strings"
 )
 
-// ErrLayer is of every error for which the layers are to blame, not the
+// ErrLayer is wrapped by every error that is caused by the layers, not by the
 // machine.
 var ErrLayer = errors.New("the image is not in order")
 
@@ -35,7 +35,8 @@ type Layer struct {
 	// DiffID is the digest of the archive, uncompressed ("sha256:…"). It is
 	// always checked.
 	DiffID string
-	// Size is that of what Open gives, in bytes, for progress alone.
+	// Size is the size of the stream that Open returns, in bytes, for progress
+	// only.
 	Size int64
 	// Open opens the layer; it is called twice.
 	Open func() (io.ReadCloser, error)
@@ -50,8 +51,8 @@ type Limits struct {
 // DefaultLimits suffice for images with machine learning frameworks.
 var DefaultLimits = Limits{Bytes: 32 << 30, Entries: 1 << 20}
 
-// Plain bounds the bytes of the archives themselves, uncompressed, which have
-// headers beside the files.
+// Plain bounds the bytes of the uncompressed archives, which contain headers
+// besides the files.
 func (l Limits) Plain() int64 {
 	l = l.withDefaults()
 	return l.Bytes + 4096*min(int64(l.Entries), max(l.Bytes/1024, 4096))
@@ -76,14 +77,14 @@ const (
 	maxHops  = 40 // symbolic links followed for one name
 )
 
-// A Report says what became of an image.
+// A Report describes an unpacked image.
 type Report struct {
 	Bytes   int64          // of files
 	Entries int            // files, directories and links
 	Dropped map[string]int // what was left out, in words, and how often
 }
 
-// Notes is Dropped for people.
+// Notes describes Dropped for the user.
 func (r *Report) Notes() string {
 	var parts []string
 	for _, what := range slices.Sorted(maps.Keys(r.Dropped)) {
@@ -93,9 +94,9 @@ func (r *Report) Notes() string {
 }
 
 // Unpack writes the file system that the layers describe, the lowest first,
-// into dir, which exists and is empty. On error dir holds something that is of
-// no use. progress, which may be nil, is told how many bytes of layers have been
-// read, of twice their sizes.
+// into dir, which exists and is empty. On error the content of dir is useless.
+// progress, which may be nil, receives how many bytes of layers have been read,
+// of twice their sizes.
 func Unpack(ctx context.Context, dir string, layers []Layer, limits Limits, progress func(done int64)) (*Report, error) {
 	p := &pass{ctx: ctx, limits: limits.withDefaults(), progress: progress}
 	t, err := p.plan(layers)
@@ -113,7 +114,7 @@ func Unpack(ctx context.Context, dir string, layers []Layer, limits Limits, prog
 	return p.report(t), nil
 }
 
-// blame makes an error one of the layers.
+// blame returns an error that is caused by the layers.
 func blame(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrLayer, fmt.Errorf(format, args...))
 }

@@ -4,8 +4,8 @@ package flatten
 
 import "io/fs"
 
-// inode tells files apart.
+// inode identifies a file.
 type inode struct{}
 
-// inodeOf says that every file has one name.
+// inodeOf reports that every file has one name.
 func inodeOf(fs.FileInfo) (inode, bool) { return inode{}, false }

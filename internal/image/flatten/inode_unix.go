@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// inode tells files apart.
+// inode identifies a file.
 type inode struct{ dev, ino uint64 }
 
-// inodeOf is a file's inode, and whether it may have several names.
+// inodeOf returns a file's inode, and whether it may have several names.
 func inodeOf(info fs.FileInfo) (inode, bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -15,9 +15,10 @@ import (
 	"time"
 )
 
-// Pack writes what is in dir as an archive, the same bytes for the same files:
-// sorted, everything root's. Files with several names are written once. Names
-// below skip, which are paths without a slash at their ends, are left out.
+// Pack writes the content of dir as an archive, with the same bytes for the
+// same files: sorted, and owned by root. Files with several names are written
+// once. Names below skip, which are paths without a slash at their ends, are
+// left out.
 func Pack(ctx context.Context, w io.Writer, dir string, skip ...string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

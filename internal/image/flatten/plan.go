@@ -84,8 +84,8 @@ func (p *pass) each(l Layer, do func(index int, h *tar.Header, content io.Reader
 	return nil
 }
 
-// whose says that an error of reading is the layer's, unless the caller gave up
-// or it is the machine's.
+// whose attributes a read error to the layer, unless the caller gave up or the
+// machine caused it.
 func (p *pass) whose(err error) error {
 	var machine *fs.PathError
 	switch {
@@ -127,7 +127,7 @@ func (p *pass) apply(t *tree, index int, h *tar.Header) error {
 		return t.put(path, &node{kind: file, mode: permissions(mode), mtime: mtime, size: h.Size, layer: t.layer, index: index})
 	case tar.TypeSymlink:
 		if h.Linkname == "" || len(h.Linkname) > maxPath || strings.ContainsRune(h.Linkname, 0) {
-			return blame("the symbolic link %q has a target that is none", h.Name)
+			return blame("the symbolic link %q has an invalid target", h.Name)
 		}
 		if p.targets += int64(len(h.Linkname)); p.targets > 128*int64(p.limits.Entries) {
 			return blame("the targets of its symbolic links are too long")
@@ -150,7 +150,7 @@ func (p *pass) apply(t *tree, index int, h *tar.Header) error {
 	return nil
 }
 
-// drop makes room for what is left out: it hides what was there before. Some
+// drop applies an entry that is left out: it hides what was there before. Some
 // tools write whiteouts as device nodes.
 func (t *tree) drop(path []string) error {
 	if len(path) == 0 {
@@ -163,7 +163,7 @@ func (t *tree) drop(path []string) error {
 	return err
 }
 
-// sensible is a time that every file system and program can take.
+// sensible returns a time that every file system and program can handle.
 func sensible(t time.Time) time.Time {
 	if s := t.Unix(); s < 0 || s > 1<<32-1 {
 		return time.Unix(0, 0)
@@ -171,7 +171,7 @@ func sensible(t time.Time) time.Time {
 	return time.Unix(t.Unix(), 0)
 }
 
-// counter tells progress, and ends reading when the caller gave up.
+// counter reports progress, and ends reading when the caller gave up.
 type counter struct {
 	p *pass
 	r io.Reader
@@ -189,19 +189,19 @@ func (c *counter) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A Room is what may still be written to disk for an image, by several writers
-// one after the other.
+// A Room counts how much may still be written to disk for an image, by several
+// writers in sequence.
 type Room struct{ left, limit int64 }
 
-// Room is for what must be on disk before an image can be unpacked: no more than
-// its files may take.
+// Room returns the room for what must be on disk before an image can be
+// unpacked: as much as its files may take.
 func (l Limits) Room() *Room {
 	bytes := l.withDefaults().Bytes
 	return &Room{bytes, bytes}
 }
 
-// Reader fails, with an error of the image, where more would be read than there
-// is room for.
+// Reader returns a reader that fails, with an error that blames the image, when
+// more is read than there is room for.
 func (r *Room) Reader(from io.Reader) io.Reader { return roomReader{from, r} }
 
 type roomReader struct {
@@ -226,7 +226,7 @@ func (l Limits) Archives() *Room {
 // Write takes the room for p. It writes nothing itself.
 func (r *Room) Write(p []byte) (int, error) { return len(p), r.Take(int64(len(p))) }
 
-// Take takes so many bytes of the room.
+// Take takes n bytes of the room.
 func (r *Room) Take(n int64) error {
 	if n < 0 || n > r.left {
 		return blame("what it is read from takes more than %d MiB on disk, which images.maxSize allows", r.limit>>20)

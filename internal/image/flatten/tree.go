@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// kind is what a node is.
+// kind is the kind of a node.
 type kind uint8
 
 const (
@@ -35,8 +35,8 @@ type node struct {
 	length   int // of a directory's path
 }
 
-// An entry is a name in a directory. Layer is the one that gave it: whiteouts
-// hide what lower layers have and nothing else.
+// An entry is a name in a directory. Layer is the layer that it comes from:
+// whiteouts hide only what lower layers have.
 type entry struct {
 	*node
 	layer int
@@ -57,7 +57,7 @@ func newTree(limits Limits) *tree {
 }
 
 // split makes a name of an archive into the elements of a path below the root.
-// A name that climbs out is an error, because nobody writes one by accident.
+// A name that leaves the root is an error, because it is never an accident.
 func split(name string) ([]string, error) {
 	if len(name) > maxPath {
 		return nil, blame("a name of %d bytes", len(name))
@@ -84,7 +84,8 @@ func split(name string) ([]string, error) {
 }
 
 // walk finds the directory of that path, following symbolic links within the
-// tree. With create set, what is missing is made; otherwise it is nil.
+// tree. If create is set, missing directories are created; otherwise it returns
+// nil.
 func (t *tree) walk(path []string, create bool) (*node, error) {
 	at := []*node{t.root} // from the root to where we are
 	hops := 0
@@ -135,7 +136,7 @@ func (t *tree) walk(path []string, create bool) (*node, error) {
 	return at[len(at)-1], nil
 }
 
-// mkdir makes a directory that no entry of a layer describes so far.
+// mkdir creates a directory that no entry of a layer has described so far.
 func (t *tree) mkdir(parent *node, name string) (*node, error) {
 	d := &node{
 		kind: directory, mode: 0o755, mtime: time.Unix(0, 0), children: map[string]entry{},
@@ -154,8 +155,8 @@ func (t *tree) mkdir(parent *node, name string) (*node, error) {
 	return d, nil
 }
 
-// place is the directory that an entry of that path goes into, and its name
-// there. For the root itself the name is empty.
+// place returns the directory that an entry of that path goes into, and its
+// name there. For the root itself the name is empty.
 func (t *tree) place(path []string) (*node, string, error) {
 	if len(path) == 0 {
 		return t.root, "", nil
@@ -186,14 +187,14 @@ func (t *tree) putDir(path []string, mode fs.FileMode, mtime time.Time) error {
 	return nil
 }
 
-// put adds what is no directory, in the place of whatever was there.
+// put adds a node other than a directory, and replaces whatever was there.
 func (t *tree) put(path []string, n *node) error {
 	parent, name, err := t.place(path)
 	if err != nil {
 		return err
 	}
 	if name == "" {
-		return blame("its root is no directory")
+		return blame("its root is not a directory")
 	}
 	parent.children[name] = entry{n, t.layer}
 	return nil
@@ -225,7 +226,7 @@ func (t *tree) link(path, target []string) error {
 const (
 	whiteout       = ".wh."
 	whiteoutOpaque = ".wh..wh..opq"
-	whiteoutMeta   = ".wh..wh." // others are of a file system's own
+	whiteoutMeta   = ".wh..wh." // others belong to a particular file system
 )
 
 // hide applies a whiteout: it hides what lower layers have, at any place of the

@@ -19,19 +19,19 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 )
 
-// Credentials are where those of the user are.
+// Credentials tells where to find the user's credentials.
 type Credentials struct {
-	// Files are auth files in the forms of Docker and Podman. The first that
-	// knows a registry counts; one that is not there is none.
+	// Files are auth files in the forms of Docker and Podman. The first one
+	// with an entry for a registry is used; missing files are skipped.
 	Files []string
-	// Path is where credential helpers are looked for, as in the environment
-	// variable PATH.
+	// Path is searched for credential helpers, like the environment variable
+	// PATH.
 	Path string
 	// Environ is the environment that helpers get.
 	Environ []string
 }
 
-// authFile is what is read of an auth file.
+// authFile has the used fields of an auth file.
 type authFile struct {
 	Auths map[string]struct {
 		Auth          string `json:"auth"`
@@ -46,7 +46,7 @@ type authFile struct {
 
 const (
 	maxAuthFile   = 1 << 20
-	helperTimeout = time.Minute // it may ask a person
+	helperTimeout = time.Minute // it may ask the user
 )
 
 // hub are the names that auth files have for Docker Hub.
@@ -55,8 +55,8 @@ const (
 	hubKey  = "https://index.docker.io/v1/"
 )
 
-// find returns the credentials for a repository ("registry/path"), or those of
-// nobody.
+// find returns the credentials for a repository ("registry/path"), or anonymous
+// ones.
 func (c Credentials) find(ctx context.Context, registry, repository string) (authn.AuthConfig, error) {
 	for _, file := range c.Files {
 		if file == "" {
@@ -175,7 +175,7 @@ var helperName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 func (c Credentials) ask(ctx context.Context, helper, key string) (authn.AuthConfig, error) {
 	var none authn.AuthConfig
 	if !helperName.MatchString(helper) {
-		return none, fmt.Errorf("%q is no name of a credential helper", helper)
+		return none, fmt.Errorf("%q is not the name of a credential helper", helper)
 	}
 	program, err := lookPath("docker-credential-"+helper, c.Path)
 	if err != nil {
@@ -190,8 +190,8 @@ func (c Credentials) ask(ctx context.Context, helper, key string) (authn.AuthCon
 	var out bytes.Buffer
 	cmd.Stdout = &limited{b: &out, left: maxAuthFile}
 	if err := cmd.Run(); err != nil {
-		// It says so on its standard output. What else it writes may be a
-		// secret.
+		// It reports that on its standard output. Anything else that it writes
+		// may be a secret.
 		if strings.Contains(out.String(), "credentials not found") {
 			return none, nil
 		}

@@ -70,7 +70,7 @@ esac
 		{"a torn file", "r.example", "x", []string{torn}, authn.AuthConfig{}, "not an auth file"},
 		{"a helper that fails", "loud.example", "x", []string{docker}, authn.AuthConfig{}, "docker-credential-good failed"},
 		{"a helper that talks", "odd.example", "x", []string{docker}, authn.AuthConfig{}, "no answer that can be read"},
-		{"a helper somewhere else", "bad.example", "x", []string{docker}, authn.AuthConfig{}, "no name of a credential helper"},
+		{"a helper somewhere else", "bad.example", "x", []string{docker}, authn.AuthConfig{}, "not the name of a credential helper"},
 		{"a helper that is not there", "none.example", "x", []string{docker}, authn.AuthConfig{}, "not in the search path"},
 	}
 	for _, tt := range tests {

@@ -1,6 +1,6 @@
-// Package registry gets images from OCI registries: over TLS, with the user's
-// own credentials, and with every digest checked. What a registry answers is not
-// believed beyond that.
+// Package registry pulls images from OCI registries: over TLS, with the user's
+// own credentials, and with every digest checked. A registry's responses are
+// not trusted beyond that.
 package registry
 
 import (
@@ -17,14 +17,14 @@ import (
 	"sync"
 	"time"
 
-	"sallyport/internal/image/flatten"
+	"github.com/sallyport/sallyport/internal/image/flatten"
 )
 
 // Options configure a Client.
 type Options struct {
 	Credentials Credentials
-	// PlainHTTP are patterns of hosts that may be asked without TLS, besides
-	// this machine.
+	// PlainHTTP are patterns of hosts that may be contacted without TLS,
+	// besides this machine.
 	PlainHTTP []string
 	// Proxy chooses a proxy, as http.Transport.Proxy does. It may be nil.
 	Proxy func(*http.Request) (*url.URL, error)
@@ -41,14 +41,14 @@ type Options struct {
 	Backoff time.Duration
 }
 
-// A Client gets images. It is safe for concurrent use.
+// A Client pulls images. It is safe for concurrent use.
 type Client struct {
 	opts      Options
 	transport http.RoundTripper
 	close     func()
 }
 
-// New returns a client, which asks nobody anything yet.
+// New returns a client. It makes no requests yet.
 func New(opts Options) *Client {
 	if opts.MaxBytes == 0 {
 		opts.MaxBytes = flatten.DefaultLimits.Bytes
@@ -76,20 +76,21 @@ func New(opts Options) *Client {
 // Close releases the client's idle connections.
 func (c *Client) Close() { c.close() }
 
-// errPlain is of a request that would go over the network unprotected.
+// errPlain reports a request that would go over the network unprotected.
 var errPlain = errors.New("plain http is not allowed for this host: add it to the setting images.plainHttp if the network to it is trusted")
 
 const maxRedirects = 10
 
 var (
-	// errDowngrade is of a redirect that would leave the protection of TLS.
+	// errDowngrade reports a redirect that would leave the protection of TLS.
 	errDowngrade = errors.New("the registry redirects from https to plain http")
 	errAnswer    = errors.New("the registry's answer has no end")
 )
 
 var errRedirects = fmt.Errorf("more than %d redirects", maxRedirects)
 
-// guard lets nothing out that is not to leave, and ends answers that stall.
+// guard refuses requests that must not leave this machine, and ends responses
+// that stall.
 type guard struct {
 	opts *Options
 	base http.RoundTripper
@@ -103,7 +104,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, fmt.Errorf("%s: %w", r.URL.Host, errPlain)
 		}
 	default:
-		return nil, fmt.Errorf("%q is no scheme of a registry", r.URL.Scheme)
+		return nil, fmt.Errorf("a registry cannot have the scheme %q", r.URL.Scheme)
 	}
 	// The client above follows as many as there are.
 	first, n := r, 0
@@ -112,7 +113,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, fmt.Errorf("%s: %w", r.URL.Host, errRedirects)
 		}
 	}
-	// A registry elsewhere has no business with this machine's services.
+	// A remote registry must not reach this machine's services.
 	if r.URL.Scheme == "http" && first.URL.Scheme == "https" {
 		return nil, fmt.Errorf("%s: %w", r.URL.Host, errDowngrade)
 	}
@@ -129,11 +130,11 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// maxAnswer bounds what a registry says besides blobs.
+// maxAnswer bounds the responses of a registry other than blobs.
 const maxAnswer = 32 << 20
 
-// shortBody is an answer that may have so many bytes and no more: not every
-// reader of one has a limit.
+// shortBody is a response with a limit on its size, because not every reader
+// has one.
 type shortBody struct {
 	io.ReadCloser
 	left int64
@@ -147,7 +148,7 @@ func (s *shortBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// plain reports whether the host may be asked over plain HTTP.
+// plain reports whether the host may be contacted over plain HTTP.
 func (o *Options) plain(host string) bool {
 	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() || host == "localhost" {
 		return true
@@ -160,7 +161,7 @@ func (o *Options) plain(host string) bool {
 	return false
 }
 
-// stallGuard ends an answer of which nothing arrives for too long.
+// stallGuard ends a response that makes no progress for too long.
 type stallGuard struct {
 	body interface {
 		Read([]byte) (int, error)

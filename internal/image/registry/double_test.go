@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
-	"sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/image"
 )
 
 // double is a registry on this machine, and what stands before it.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/image/flatten"
+	"github.com/sallyport/sallyport/internal/image/flatten"
 )
 
 // TestPullRefusesWhatIsTooLarge: no layer is fetched of an image whose layers are

@@ -24,11 +24,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
-	"sallyport/internal/image"
-	"sallyport/internal/image/flatten"
+	"github.com/sallyport/sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/image/flatten"
 )
 
-// Limits of what is read of an image before anything is known of it.
+// Limits on what is read of an image before anything is known about it.
 const (
 	maxConfig = 8 << 20
 	maxLayers = 512
@@ -36,8 +36,8 @@ const (
 	parallel  = 3
 )
 
-// Pull gets an image into files below dir, which exists. progress, which may be
-// nil, is told how many bytes of the layers have arrived.
+// Pull downloads an image into files below dir, which exists. progress, which
+// may be nil, receives how many bytes of the layers have arrived.
 func (c *Client) Pull(ctx context.Context, n image.Name, dir string, progress func(done, total int64)) (*image.Content, error) {
 	content, err := c.pull(ctx, n, dir, progress)
 	if err != nil {
@@ -109,11 +109,11 @@ func (c *Client) pull(ctx context.Context, n image.Name, dir string, progress fu
 	return content, err
 }
 
-// chosen is the image of this machine's platform.
+// chosen returns the image for this machine's platform.
 func chosen(found *remote.Descriptor) (v1.Image, error) {
 	if !found.MediaType.IsIndex() {
 		if !found.MediaType.IsImage() {
-			return nil, fmt.Errorf("it is no image but %q", found.MediaType)
+			return nil, fmt.Errorf("it is not an image but %q", found.MediaType)
 		}
 		return found.Image()
 	}
@@ -132,10 +132,10 @@ func chosen(found *remote.Descriptor) (v1.Image, error) {
 	return index.Image(digest)
 }
 
-// check refuses what is no image, or of unreasonable size.
+// check refuses manifests that are not images, or have an unreasonable size.
 func check(m *v1.Manifest, most int64) error {
 	if !m.Config.MediaType.IsConfig() {
-		return fmt.Errorf("it is no image for containers but %q", m.Config.MediaType)
+		return fmt.Errorf("it is not a container image but %q", m.Config.MediaType)
 	}
 	if m.Config.Size > maxConfig || len(m.Layers) > maxLayers {
 		return fmt.Errorf("%w: a configuration of %d bytes, and %d layers", flatten.ErrLayer, m.Config.Size, len(m.Layers))
@@ -143,7 +143,7 @@ func check(m *v1.Manifest, most int64) error {
 	var total int64
 	for _, l := range m.Layers {
 		if !l.MediaType.IsLayer() || len(l.URLs) > 0 || !l.MediaType.IsDistributable() {
-			return fmt.Errorf("%w: it has a layer that is none of a Linux container (%s)", image.ErrUnusable, l.MediaType)
+			return fmt.Errorf("%w: it has a layer that is not for Linux containers (%s)", image.ErrUnusable, l.MediaType)
 		}
 		if total += l.Size; l.Size < 0 || total > most || total < 0 {
 			return fmt.Errorf("%w: its layers are larger than %d MiB, which images.maxSize allows", flatten.ErrLayer, most>>20)
@@ -152,7 +152,7 @@ func check(m *v1.Manifest, most int64) error {
 	return nil
 }
 
-// layers gets the layers into files, several at a time.
+// layers downloads the layers into files, several at a time.
 func (c *Client) layers(ctx context.Context, img v1.Image, manifest *v1.Manifest, dir string, progress func(done, total int64)) ([]flatten.Layer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -181,7 +181,7 @@ func (c *Client) layers(ctx context.Context, img v1.Image, manifest *v1.Manifest
 	return out, context.Cause(ctx)
 }
 
-// layer gets one layer, and tries again where the connection is at fault.
+// layer downloads one layer, and retries if the connection failed.
 func (c *Client) layer(ctx context.Context, img v1.Image, desc v1.Descriptor, file string, tell *meter) error {
 	wait := c.opts.Backoff
 	for try := 1; ; try++ {
@@ -235,7 +235,7 @@ func fetch(ctx context.Context, img v1.Image, desc v1.Descriptor, file string, t
 	return n, nil
 }
 
-// meter tells progress of several downloads together.
+// meter reports the progress of several downloads together.
 type meter struct {
 	done  atomic.Int64
 	total int64
@@ -257,7 +257,7 @@ func (m *meter) add(n int64) {
 	}
 }
 
-// explain adds to the error of a pull what to do about it.
+// explain adds advice to the error of a pull.
 func explain(n image.Name, err error) error {
 	var answer *transport.Error
 	what := ""
@@ -265,7 +265,7 @@ func explain(n image.Name, err error) error {
 	if errors.As(err, &answer) {
 		switch answer.StatusCode {
 		case http.StatusUnauthorized, http.StatusForbidden:
-			what = fmt.Sprintf("the registry does not let you have it, or there is none of that name: log in with podman login %s or docker login %s", host, host)
+			what = fmt.Sprintf("the registry does not let you have it, or there is no image of that name: log in with podman login %s or docker login %s", host, host)
 		case http.StatusNotFound:
 			what = "the registry has no image of that name"
 		case http.StatusTooManyRequests:

@@ -29,8 +29,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"go.uber.org/goleak"
 
-	"sallyport/internal/image"
-	"sallyport/internal/image/flatten"
+	"github.com/sallyport/sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/image/flatten"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -134,7 +134,7 @@ func TestPlatforms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client(t, Options{}).Pull(t.Context(), d.push(t, "chart:1", chart), t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "no image for containers") {
+	if _, err := client(t, Options{}).Pull(t.Context(), d.push(t, "chart:1", chart), t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "not a container image") {
 		t.Error(err)
 	}
 	fl, err := mutate.Append(mine, mutate.Addendum{Layer: mustLayer(t), MediaType: types.DockerForeignLayer, URLs: []string{"http://169.254.169.254/latest"}})
@@ -232,7 +232,7 @@ func TestBadAnswers(t *testing.T) {
 			http.Redirect(w, r, "http://registry.example/blob", http.StatusTemporaryRedirect)
 			return true
 		}},
-		{name: "redirected to a file", want: "no scheme of a registry", answer: func(d *double, w http.ResponseWriter, r *http.Request) bool {
+		{name: "redirected to a file", want: "a registry cannot have the scheme", answer: func(d *double, w http.ResponseWriter, r *http.Request) bool {
 			http.Redirect(w, r, "file:///etc/passwd", http.StatusTemporaryRedirect)
 			return true
 		}},

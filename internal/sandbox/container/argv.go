@@ -7,8 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 // Labels of our containers.
@@ -21,18 +20,18 @@ const (
 // namePrefix begins the names of our containers.
 const namePrefix = "sallyport-"
 
-// proxyVariables are those that Docker's client takes from its configuration
-// into every container, and Podman's service from its environment.
+// proxyVariables are set in every container by Docker's client, from its
+// configuration, and by Podman's service, from its environment.
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY"}
 
-// box is all that decides a container's isolation.
-type box struct {
+// containerSpec holds everything that decides a container's isolation.
+type containerSpec struct {
 	name     string
 	instance string
 	run      string
 	owner    string
-	image    string // an ID, which no registry can change
-	python   string
+	image    string   // an ID, which no registry can change
+	argv     []string // of the process that reads the payload, the interpreter first
 	user     string
 	runtime  string
 	userns   string
@@ -42,35 +41,37 @@ type box struct {
 	flags    flags
 }
 
-// flags is what the engine here can be told.
+// flags describe which options the engine accepts.
 type flags struct {
-	podman bool // or what calls itself docker and is Podman
+	podman bool // also a Podman that is installed as docker
 	remote bool // Podman's client of an engine elsewhere
-	// What this client of Podman has: a remote one, which is all that there is
-	// on macOS and Windows, lacks options that concern the client's machine.
+	// Options of this Podman client. A remote client, the only kind on macOS and
+	// Windows, lacks those that concern the client's machine.
 	envHost, httpProxy bool
-	// detachKeys end the conversation where they arrive on standard input, byte
-	// by byte. Empty is none, which a remote client does not accept.
+	// detachKeys make the client detach when they arrive on standard input, byte
+	// by byte. Empty means none, which a remote client does not accept.
 	detachKeys string
-	memory     bool // a limit on memory is possible
-	swap       bool // … on swap
+	memory     bool // memory can be limited
+	swap       bool // swap can be limited
 	pids       bool
 	cpus       bool
-	// The most open files and processes that the caller may give; 0 is unknown.
+	// The highest limits on open files and processes that the caller may set; 0
+	// if unknown.
 	maxOpen, maxProcesses int
 	// gvisor: the OCI runtime is gVisor, whose own kernel counts processes. A
-	// control group counts that kernel's threads, too, which die of a limit.
+	// control group also counts that kernel's threads, which a limit would kill.
 	gvisor bool
-	// uids and gids are how many of them a rootless Podman without a control
-	// group for processes has to give: containers get a user namespace each, in
-	// which the kernel counts a user's processes apart from all others.
+	// uids and gids are the numbers of IDs that a rootless Podman has, if it has
+	// no control group for processes: each container then gets a user namespace,
+	// in which the kernel counts a user's processes separately.
 	uids, gids int
 }
 
-// countsProcesses says whether RLIMIT_NPROC is a limit on one container alone.
+// countsProcesses reports whether RLIMIT_NPROC limits one container alone.
 func (f *flags) countsProcesses() bool { return f.gvisor || f.uids > 0 && f.gids > 0 }
 
-// What gVisor may need on the host for each process of a sandbox, and beside.
+// Processes and threads that gVisor may need on the host: for each process of a
+// sandbox, and in addition.
 const (
 	gvisorThreads = 8
 	gvisorSpare   = 256
@@ -79,18 +80,17 @@ const (
 // maxOwner bounds a label.
 const maxOwner = 200
 
-// args are the client's arguments that start the container. They are the whole
-// of its isolation: nothing is left to the defaults of an engine or of its
-// configuration that would widen it.
-func (b *box) args() []string {
+// args returns the client's arguments that start the container. They are its
+// whole isolation: no default or configuration of an engine can widen it.
+func (b *containerSpec) args() []string {
 	f := b.flags
 	var a []string
 	add := func(args ...string) { a = append(a, args...) }
-	if f.podman && b.runtime != "" && !f.remote { // a remote one has its service's
-		add("--runtime", b.runtime) // one of Podman's own arguments, not of run's
+	if f.podman && b.runtime != "" && !f.remote { // a remote client uses its service's runtime
+		add("--runtime", b.runtime) // a global option of Podman, not one of run
 		if strings.HasPrefix(filepath.Base(b.runtime), "runsc") {
-			// Else it takes the loopback of a network namespace in which nobody
-			// has brought that up.
+			// Otherwise gVisor uses the loopback interface of a network namespace
+			// in which it is down.
 			add("--runtime-flag", "network=none")
 		}
 	}
@@ -102,15 +102,15 @@ func (b *box) args() []string {
 
 	// What it can reach.
 	add("--network", "none", "--ipc", "private", "--cgroupns", "private", "--hostname", "sandbox")
-	// Whom it runs as.
+	// Which user it runs as.
 	add("--user", b.user, "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--privileged=false")
 	if b.seccomp != "" {
 		add("--security-opt", "seccomp="+b.seccomp)
 	}
 	// What it can write to.
 	add("--read-only")
-	// Their owner is the user: where the image has such a directory, runtimes
-	// give the file system that directory's mode, whatever is asked for.
+	// The user owns them: if the image has such a directory, runtimes give the
+	// file system that directory's mode, whatever the options are.
 	uid, gid, _ := strings.Cut(b.user, ":")
 	for _, dir := range []struct {
 		path string
@@ -124,7 +124,7 @@ func (b *box) args() []string {
 		}
 		add("--tmpfs", dir.path+":"+options)
 	}
-	// Its files would be more memory, in a place that nobody empties.
+	// Its files would use memory outside the limits.
 	cover := func(path string) {
 		options := "ro,noexec,nosuid,nodev,size=4096"
 		if f.podman {
@@ -134,8 +134,8 @@ func (b *box) args() []string {
 	}
 	cover("/dev/mqueue")
 	if f.podman {
-		// Where mounts.conf has Podman show the host's subscriptions, with their
-		// keys: on some distributions in every container.
+		// On some distributions, mounts.conf makes Podman show the host's
+		// subscriptions, with their keys, in every container.
 		cover("/run/secrets")
 	}
 	// How much it can use.
@@ -164,8 +164,8 @@ func (b *box) args() []string {
 		files = min(files, f.maxOpen)
 	}
 	add("--ulimit", fmt.Sprintf("nofile=%d:%d", files, files), "--ulimit", "core=0:0")
-	// What it is not: a service that is logged, watched, or begins with a
-	// program of the engine's.
+	// It is not a service: it has no log, no health check and no init program of
+	// the engine.
 	add("--log-driver", "none", "--no-healthcheck", "--init=false", "--sig-proxy=false")
 	add("--workdir", "/workspace")
 
@@ -176,15 +176,15 @@ func (b *box) args() []string {
 	}
 	if f.podman {
 		if f.maxProcesses > 0 && !f.countsProcesses() {
-			// Podman's own default may be more than the caller may give. This
-			// one counts all processes of the container's user, wherever they
-			// run, and so is no limit on one sandbox.
+			// Podman's own default may be higher than the caller may set. This
+			// limit counts all processes of the container's user, wherever they
+			// run, and so does not limit one sandbox.
 			add("--ulimit", fmt.Sprintf("nproc=%d:%d", f.maxProcesses, f.maxProcesses))
 		}
 		add("--uts", "private", "--systemd", "false", "--sdnotify", "ignore",
 			"--read-only-tmpfs=false", "--image-volume", "ignore",
-			"--security-opt", "mask=/proc/pressure", // anybody may have it watched
-			"--no-hosts",                  // it would be the host's own
+			"--security-opt", "mask=/proc/pressure", // any user may set triggers on it
+			"--no-hosts",                  // the file would be the host's
 			"--detach-keys", f.detachKeys) // by default two bytes of a frame end the conversation
 		if f.envHost {
 			add("--env-host=false")
@@ -198,7 +198,7 @@ func (b *box) args() []string {
 		case b.userns != "":
 			add("--userns", b.userns)
 		case f.countsProcesses() && !f.gvisor:
-			// The same users as without, so that the image's files are theirs.
+			// Map the same users as without it, so that they own the image's files.
 			add("--uidmap", fmt.Sprintf("0:0:%d", f.uids), "--gidmap", fmt.Sprintf("0:0:%d", f.gids))
 		}
 	} else {
@@ -208,17 +208,17 @@ func (b *box) args() []string {
 		// Not the host's name servers.
 		add("--dns", "127.0.0.1", "--dns-search", ".")
 		noProxies()
-		// An image's volumes would be writable, and stay behind.
+		// An image's volumes would be writable, and left behind.
 		for _, path := range b.volumes {
 			cover(path)
 		}
 	}
-	add("--entrypoint", b.python, b.image)
-	return append(a, command()...)
+	add("--entrypoint", b.argv[0], b.image)
+	return append(a, b.argv[1:]...)
 }
 
-// covered says which of an image's volumes need to be covered: those that are
-// not already file systems of the sandbox's own.
+// covered returns the image's volumes that need a mount over them: those that
+// are not already mounts of the sandbox.
 func covered(volumes []string) ([]string, error) {
 	var out []string
 	for _, v := range volumes {
@@ -228,7 +228,7 @@ func covered(volumes []string) ([]string, error) {
 			return nil, fmt.Errorf("the image declares a volume at %q", v)
 		case slices.Contains([]string{"/workspace", "/tmp", "/dev/shm"}, clean):
 			continue
-		case clean == "/proc" || clean == "/sys" || clean == "/dev" || strings.HasPrefix(guest.Dir+"/", clean+"/"):
+		case clean == "/proc" || clean == "/sys" || clean == "/dev" || strings.HasPrefix(sandbox.ProgramDir+"/", clean+"/"):
 			return nil, fmt.Errorf("the image declares a volume at %q", v)
 		}
 		out = append(out, clean)
@@ -237,7 +237,7 @@ func covered(volumes []string) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// printable is a label's text.
+// printable returns a string that is valid as a label.
 func printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == 0xfffd {

@@ -8,15 +8,16 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func example() *box {
-	return &box{
+func example() *containerSpec {
+	return &containerSpec{
 		name: "sallyport-abc-run-1", instance: "abc", run: "run-1", owner: "alice\n--privileged",
-		image: "sha256:0123", seccomp: "/state/seccomp.json", python: "python3", user: DefaultUser,
+		image: "sha256:0123", seccomp: "/state/seccomp.json", argv: command(python.Program(), "python3"), user: DefaultUser,
 		limits:  sandbox.Limits{MemoryBytes: 512 << 20, Processes: 128, CPUs: 1.5, WorkspaceBytes: 128 << 20, TmpBytes: 64 << 20, OpenFiles: 1024},
 		volumes: []string{"/data"},
 		flags: flags{
@@ -31,24 +32,24 @@ func example() *box {
 func TestArguments(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		change func(*box)
+		change func(*containerSpec)
 	}{
-		{"docker", func(*box) {}},
-		{"docker-runtime", func(b *box) { b.runtime, b.limits.CPUs = "runsc", 0 }},
-		{"podman", func(b *box) { b.flags.podman = true }},
-		{"podman-bare", func(b *box) { b.flags = flags{podman: true} }},
-		{"podman-own-users", func(b *box) {
+		{"docker", func(*containerSpec) {}},
+		{"docker-runtime", func(b *containerSpec) { b.runtime, b.limits.CPUs = "runsc", 0 }},
+		{"podman", func(b *containerSpec) { b.flags.podman = true }},
+		{"podman-bare", func(b *containerSpec) { b.flags = flags{podman: true} }},
+		{"podman-own-users", func(b *containerSpec) {
 			b.flags = flags{podman: true, envHost: true, httpProxy: true, maxProcesses: 32768, uids: 65537, gids: 65536}
 		}},
-		{"podman-remote", func(b *box) {
+		{"podman-remote", func(b *containerSpec) {
 			b.flags.podman, b.flags.remote, b.flags.maxOpen, b.flags.maxProcesses = true, true, 0, 0
 			b.flags.envHost, b.flags.httpProxy, b.flags.detachKeys = false, false, "ctrl-a,ctrl-b"
 			b.runtime, b.userns = "crun", "auto"
 		}},
-		{"podman-gvisor", func(b *box) {
+		{"podman-gvisor", func(b *containerSpec) {
 			b.flags.podman, b.flags.gvisor, b.runtime = true, true, "/opt/bin/runsc"
 		}},
-		{"podman-runtime", func(b *box) {
+		{"podman-runtime", func(b *containerSpec) {
 			b.flags.podman, b.runtime, b.limits.OpenFiles = true, "/opt/bin/runsc", 1<<20
 		}},
 	} {
@@ -57,7 +58,8 @@ func TestArguments(t *testing.T) {
 			tt.change(b)
 			args := b.args()
 			// The program is tested by running it.
-			i := slices.Index(args, opening)
+			argv := python.Program().Loader.Argv
+			i := slices.Index(args, argv[len(argv)-1])
 			if i < 0 {
 				t.Fatal("the opening is not among the arguments")
 			}

@@ -6,27 +6,28 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/supervise"
 )
 
-// maxFiles bounds what Spec.Files may weigh: it passes through the client.
+// maxFiles bounds the size of Spec.Files: they pass through the client.
 const maxFiles = 64 << 20
 
-// checkSpec refuses what is malformed, and what no container can do.
+// checkSpec rejects a malformed spec, and one that asks for more than containers
+// can do.
 func checkSpec(spec *sandbox.Spec) error {
 	if err := spec.Check(); err != nil {
 		return fmt.Errorf("%w: %w", sandbox.ErrInvalidSpec, err)
 	}
 	switch {
-	case spec.Root.Python != "":
-		return fmt.Errorf("an interpreter of the host is %w: name an image", sandbox.ErrUnsupported)
-	case spec.Code != "":
-		return fmt.Errorf("batch code is %w: send it over the channel", sandbox.ErrUnsupported)
-	case spec.Network != sandbox.NetworkNone:
+	case spec.Root.Interpreter != "":
+		return fmt.Errorf("running a host interpreter is %w: name an image", sandbox.ErrUnsupported)
+	case spec.Network.Internet:
 		return fmt.Errorf("a network is %w", sandbox.ErrUnsupported)
+	case spec.Program == nil || spec.Program.Loader == nil:
+		return fmt.Errorf("%w: no program that can be loaded into a container", sandbox.ErrInvalidSpec)
 	}
 	total := 0
 	for _, f := range spec.Files {
@@ -43,52 +44,30 @@ func checkSpec(spec *sandbox.Spec) error {
 	return nil
 }
 
-// Start implements sandbox.Backend.
-func (b *Backend) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, error) {
-	fail := func(kind, err error) (sandbox.Run, error) {
-		return nil, &sandbox.Error{Op: "start", Backend: b.Name(), Kind: kind, Err: err}
-	}
-	if err := checkSpec(spec); err != nil {
-		if errors.Is(err, sandbox.ErrUnsupported) {
-			return fail(sandbox.ErrUnsupported, err)
+// Start implements sandbox.Engine.
+func (b *Engine) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, error) {
+	return b.runs.Start(ctx, spec, checkSpec, func() (sandbox.Run, error) {
+		r, err := b.start(ctx, spec)
+		if err != nil {
+			kind, err := b.startError(ctx, spec, err)
+			return nil, &sandbox.Error{Op: "start", Backend: b.Name(), Kind: kind, Err: err}
 		}
-		return fail(sandbox.ErrInvalidSpec, err)
-	}
-	if err := ctx.Err(); err != nil {
-		return fail(sandbox.ErrStart, err)
-	}
-	if err := b.reserve(spec.ID); err != nil {
-		return fail(sandbox.ErrStart, err)
-	}
-	r, err := b.start(ctx, spec)
-	if err != nil {
-		b.leave(spec.ID)
-		kind, err := b.startError(ctx, spec, err)
-		return fail(kind, err)
-	}
-	b.mu.Lock()
-	closed := b.closed
-	b.runs[spec.ID] = r
-	b.mu.Unlock()
-	if closed {
-		_ = r.Destroy(context.Background())
-		return fail(sandbox.ErrStart, errClosed)
-	}
-	return r, nil
+		return r, nil
+	})
 }
 
-// startError says what a failed start means, and what to do about it.
-func (b *Backend) startError(ctx context.Context, spec *sandbox.Spec, err error) (kind, out error) {
-	if ctx.Err() != nil || errors.Is(err, errClosed) {
+// startError explains a failed start, with what to do about it.
+func (b *Engine) startError(ctx context.Context, spec *sandbox.Spec, err error) (kind, out error) {
+	if ctx.Err() != nil || errors.Is(err, supervise.ErrClosed) {
 		return sandbox.ErrStart, err
 	}
-	b.unlearn(b.reference(spec)) // something is not as it was
+	b.unlearn(b.reference(spec)) // something has changed
 	failure := asFailure(err)
 	switch {
 	case errors.Is(err, errNoImage) || failure == errNoImage:
 		remedy := ""
 		if b.opts.Pull != PullNever {
-			remedy = fmt.Sprintf(". Is its name right, and its registry reachable? `%s pull %s` says more", b.opts.Engine, b.reference(spec))
+			remedy = fmt.Sprintf(". Check its name and whether its registry is reachable: `%s pull %s` shows more", b.opts.Engine, b.reference(spec))
 		}
 		return sandbox.ErrUnsupported, fmt.Errorf("%w%s", err, remedy)
 	case errors.Is(err, errLess):
@@ -104,56 +83,32 @@ func (b *Backend) startError(ctx context.Context, spec *sandbox.Spec, err error)
 	return sandbox.ErrUnavailable, err
 }
 
-// reserve takes the run's name.
-func (b *Backend) reserve(id string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return errClosed
-	}
-	if _, taken := b.runs[id]; taken {
-		return fmt.Errorf("a run with the ID %q exists", id)
-	}
-	b.runs[id] = nil
-	b.machine.busy()
-	return nil
-}
-
-func (b *Backend) leave(id string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.runs, id)
-	if len(b.runs) == 0 {
-		b.machine.idle()
-	}
-}
-
-// enter makes sure that this program has its place, and that what dead ones
-// left is gone.
-func (b *Backend) enter(ctx context.Context, target string) (*instance, error) {
+// enter returns this program's instance. The first call makes it, and removes
+// what dead programs left.
+func (b *Engine) enter(ctx context.Context, target string) (*instance, error) {
 	b.opening.Lock()
 	defer b.opening.Unlock()
 	b.mu.Lock()
-	place := b.place
+	in := b.instance
 	b.mu.Unlock()
-	if place == nil {
+	if in == nil {
 		if err := b.sweep(ctx, target); err != nil {
 			// Leftovers do no harm to a new sandbox.
 			b.log.Warn("cannot remove what an earlier program left", "error", err)
 		}
 		var err error
-		if place, err = openInstance(b.opts.State, target); err != nil {
+		if in, err = openInstance(b.opts.State, target); err != nil {
 			return nil, err
 		}
 		b.mu.Lock()
-		b.place = place
+		b.instance = in
 		b.mu.Unlock()
 	}
-	return place, place.touch(target)
+	return in, in.touch(target)
 }
 
 // start makes the container.
-func (b *Backend) start(ctx context.Context, spec *sandbox.Spec) (*run, error) {
+func (b *Engine) start(ctx context.Context, spec *sandbox.Spec) (*run, error) {
 	if err := b.machine.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -161,23 +116,27 @@ func (b *Backend) start(ctx context.Context, spec *sandbox.Spec) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := b.honest(img.trial.limits(f)); err != nil {
+	if err := b.honest(img.inspection.limits(f)); err != nil {
 		return nil, err
 	}
 	limits := spec.Limits.WithDefaults()
 	if err := b.possible(f, limits); err != nil {
 		return nil, err
 	}
-	place, err := b.enter(ctx, f.Target)
+	in, err := b.enter(ctx, f.Target)
 	if err != nil {
 		return nil, err
 	}
 	marker := newMarker()
-	p, err := newPayload(spec, img.trial.bundle, marker)
+	bundle, err := b.bundle(img, spec.Program)
 	if err != nil {
 		return nil, err
 	}
-	container := b.box(f, img, place.id, spec.ID, limits)
+	p, err := newPayload(spec, bundle, marker)
+	if err != nil {
+		return nil, err
+	}
+	container := b.containerSpec(f, img, in.id, spec.ID, spec.Program, limits)
 	container.owner = spec.Owner
 	x, err := b.cli.launch(ctx, container.args(), p, marker)
 	if err != nil {
@@ -186,33 +145,46 @@ func (b *Backend) start(ctx context.Context, spec *sandbox.Spec) (*run, error) {
 	}
 	r := &run{
 		b:       b,
-		handle:  sandbox.Handle{Backend: b.Name(), Version: 1, ID: spec.ID},
+		handle:  b.runs.Handle(spec.ID),
 		name:    container.name,
 		process: x,
 		limits:  limits,
-		ended:   make(chan struct{}),
+		ending:  supervise.NewEnding(),
 	}
-	r.gauge = newGauge(r, img.trial)
+	r.meter = newMeter(r, img.inspection)
 	b.all.Go(r.watch)
 	return r, nil
 }
 
-// possible refuses limits that nothing here would hold.
-func (b *Backend) possible(f *facts, limits sandbox.Limits) error {
+// bundle returns what the image's interpreter compiled of the program, or nil.
+func (b *Engine) bundle(img *image, program *sandbox.Program) ([]byte, error) {
+	tried, err := b.opts.Program.Digest()
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := program.Digest()
+	if err != nil || wanted != tried {
+		return nil, err
+	}
+	return img.inspection.bundle, nil
+}
+
+// possible rejects limits that nothing here would enforce.
+func (b *Engine) possible(f *facts, limits sandbox.Limits) error {
 	if limits.CPUs > 0 && !f.CPU {
 		return fmt.Errorf("%w: a limit on cores (limits.cpus): %s has no control group for it", sandbox.ErrUnsupported, f.where())
 	}
 	return nil
 }
 
-// box is the container for a run.
-func (b *Backend) box(f *facts, img *image, instance, id string, limits sandbox.Limits) *box {
-	out := &box{
+// containerSpec returns the specification of a run's container.
+func (b *Engine) containerSpec(f *facts, img *image, instance, id string, program *sandbox.Program, limits sandbox.Limits) *containerSpec {
+	out := &containerSpec{
 		name:     namePrefix + instance + "-" + id,
 		instance: instance,
 		run:      id,
 		image:    img.ID,
-		python:   b.opts.Python,
+		argv:     command(program, b.opts.Interpreter),
 		user:     b.opts.User,
 		runtime:  b.opts.Runtime,
 		userns:   b.opts.UserNamespace,
@@ -224,8 +196,8 @@ func (b *Backend) box(f *facts, img *image, instance, id string, limits sandbox.
 			envHost: f.EnvHost, httpProxy: f.HTTPProxy,
 		},
 	}
-	if img.trial != nil {
-		_, out.flags.gvisor = img.trial.gvisor()
+	if img.inspection != nil {
+		_, out.flags.gvisor = img.inspection.gvisor()
 	}
 	out.seccomp = b.seccomp(f)
 	if f.Remote {
@@ -245,20 +217,20 @@ func (b *Backend) box(f *facts, img *image, instance, id string, limits sandbox.
 }
 
 // undo removes the container of a failed start, even if ctx is done.
-func (b *Backend) undo(ctx context.Context, name string) {
+func (b *Engine) undo(ctx context.Context, name string) {
 	if ctx.Err() != nil {
-		b.orphaned() // a client that was given up may have asked for it, and the engine make it after this
+		b.orphaned() // the engine may still make the container that a cancelled client asked for
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 	defer cancel()
 	if err := b.remove(ctx, name); err != nil && asFailure(err) != errNotRunning {
-		b.log.Warn("removing the container of a failed start", "container", name, "error", err)
+		b.log.Warn("cannot remove the container of a failed start", "container", name, "error", err)
 	}
 }
 
-// detachKeys is a sequence of keys that does not occur. A client only looks for
-// it where bytes arrive one at a time, and holds back the first of them, so it
-// has none that may end a frame or a payload.
+// detachKeys returns a sequence of keys that does not occur. A client looks for
+// it only when bytes arrive one at a time, and holds back the first of them, so
+// the sequence must not contain a byte that can end a frame or a payload.
 func detachKeys() string {
 	keys := make([]string, 16)
 	random := rand.Text()
@@ -268,72 +240,48 @@ func detachKeys() string {
 	return strings.Join(keys, ",")
 }
 
-// newMarker is a line that a client does not write.
+// newMarker returns a line that no client writes by itself.
 func newMarker() string { return "\nsallyport-" + rand.Text() + "\n" }
 
-// Attach implements sandbox.Backend: a container does not outlive its program
-// for long, so there is nothing to attach to, and what a crash left is removed
-// here.
-func (b *Backend) Attach(ctx context.Context, h sandbox.Handle) (sandbox.Run, error) {
-	if h.Backend != b.Name() {
-		return nil, &sandbox.Error{Op: "attach", Backend: b.Name(), Kind: sandbox.ErrInvalidSpec, Err: fmt.Errorf("the handle is of engine %q", h.Backend)}
-	}
-	b.mu.Lock()
-	r := b.runs[h.ID]
-	b.mu.Unlock()
-	if r != nil && h.Version == r.handle.Version {
-		return r, nil
-	}
-	b.probing.Lock()
-	f, err := b.known(ctx)
-	b.probing.Unlock()
-	if err == nil {
-		err = b.sweep(ctx, f.Target)
-	}
-	if err != nil {
-		b.log.Warn("sweeping", "error", err)
-	}
-	return nil, &sandbox.Error{Op: "attach", Backend: b.Name(), Kind: sandbox.ErrGone}
+// Attach implements sandbox.Engine. It finds only this program's runs, because
+// no container outlives its program for long, and removes what dead programs
+// left.
+func (b *Engine) Attach(ctx context.Context, h sandbox.Handle) (sandbox.Run, error) {
+	return b.runs.Attach(h, func() error {
+		b.probing.Lock()
+		f, err := b.known(ctx)
+		b.probing.Unlock()
+		if err != nil {
+			return err
+		}
+		return b.sweep(ctx, f.Target)
+	}, b.log)
 }
 
-// Close implements sandbox.Backend.
-func (b *Backend) Close() error {
+// Close implements sandbox.Engine.
+func (b *Engine) Close() error {
 	b.mu.Lock()
 	b.closed = true
-	var runs []*run
-	for _, r := range b.runs {
-		if r != nil {
-			runs = append(runs, r)
-		}
-	}
 	b.mu.Unlock()
 	b.end()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*removeTime)
 	defer cancel()
-	var (
-		wg   sync.WaitGroup
-		errs = make([]error, len(runs))
-	)
-	for i, r := range runs {
-		wg.Go(func() { errs[i] = r.Destroy(ctx) })
-	}
-	wg.Wait()
+	err := b.runs.Close(2 * removeTime)
 	b.all.Wait()
-	err := errors.Join(errs...)
 	b.mu.Lock()
-	place := b.place
-	b.place = nil
+	in := b.instance
+	b.instance = nil
 	left := b.left
 	b.mu.Unlock()
 	b.machine.close(ctx)
-	if place != nil {
-		err = errors.Join(err, place.close(err == nil && !left))
+	if in != nil {
+		err = errors.Join(err, in.close(err == nil && !left))
 	}
 	return err
 }
 
-// orphaned says that a container may be left, for whoever sweeps.
-func (b *Backend) orphaned() {
+// orphaned records that a container may be left for a sweeper.
+func (b *Engine) orphaned() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.left = true

@@ -12,15 +12,17 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/guest"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/supervise"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // silent takes what an execution says.
 type silent struct{ out chan []byte }
 
-func (s silent) Output(_ guest.Stream, p []byte) { s.out <- append([]byte{}, p...) }
+func (s silent) Output(_ wire.Stream, p []byte) { s.out <- append([]byte{}, p...) }
 func (silent) Call(context.Context, wire.Call) (json.RawMessage, error) {
 	return nil, errors.New("no calls here")
 }
@@ -29,7 +31,7 @@ func (silent) Call(context.Context, wire.Call) (json.RawMessage, error) {
 func said(t *testing.T, conn *guest.Conn, code string) string {
 	t.Helper()
 	h := silent{make(chan []byte, 1024)}
-	x, err := conn.Start(guest.Exec{Code: code}, h)
+	x, err := conn.Start(wire.Exec{Code: code}, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,7 @@ func TestGuestOverTheClient(t *testing.T) {
 			t.Errorf("%s in %s", leak, env)
 		}
 	}
-	if !strings.HasSuffix(env, " 1 ['"+guest.Dir+"/sallyport_guest/__main__.py'] 1 [] False\n") {
+	if !strings.HasSuffix(env, " 1 ['"+sandbox.ProgramDir+"/sallyport_guest/__main__.py'] 1 [] False\n") {
 		t.Errorf("got %s", env)
 	}
 	if logs, err := run.(sandbox.Logger).Logs(t.Context()); err != nil || !strings.Contains(logs, "swap limit") {
@@ -78,23 +80,23 @@ func TestGuestOverTheClient(t *testing.T) {
 func TestEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		before func(*testing.T, *fake, *Backend)
+		before func(*testing.T, *fake, *Engine)
 		code   string
 		want   sandbox.Reason
 		detail string
 	}{
 		{"by itself", nil, "import os; os._exit(7)", sandbox.Exited, ""},
 		{"killed", nil, "import os; os.kill(os.getpid(), 9)", sandbox.Exited, ""},
-		{"out of memory", func(t *testing.T, f *fake, _ *Backend) { f.put(t, "oom", "") }, "import os; os.kill(os.getpid(), 9)", sandbox.OutOfMemory, ""},
-		{"clean, though memory ended once", func(t *testing.T, f *fake, _ *Backend) { f.put(t, "oom", "") }, "import os; os._exit(0)", sandbox.Exited, ""},
-		{"removed by somebody", func(t *testing.T, f *fake, _ *Backend) {
+		{"out of memory", func(t *testing.T, f *fake, _ *Engine) { f.put(t, "oom", "") }, "import os; os.kill(os.getpid(), 9)", sandbox.OutOfMemory, ""},
+		{"clean, though memory ended once", func(t *testing.T, f *fake, _ *Engine) { f.put(t, "oom", "") }, "import os; os._exit(0)", sandbox.Exited, ""},
+		{"removed by somebody", func(t *testing.T, f *fake, _ *Engine) {
 			for _, c := range f.containers(t) {
 				if err := os.Remove(c); err != nil {
 					t.Fatal(err)
 				}
 			}
-		}, "import os; os._exit(0)", sandbox.EngineDied, "somebody removed"},
-		{"engine stopped", func(t *testing.T, f *fake, _ *Backend) {
+		}, "import os; os._exit(0)", sandbox.EngineDied, "removed from outside"},
+		{"engine stopped", func(t *testing.T, f *fake, _ *Engine) {
 			f.put(t, "down", "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?")
 		}, "import os; os._exit(0)", sandbox.EngineDied, "to fix it"},
 	} {
@@ -155,7 +157,7 @@ func TestStartFails(t *testing.T) {
 	}{
 		{"engine down", func(t *testing.T, f *fake) { f.put(t, "down", "Cannot connect to Podman.") }, sandbox.ErrUnavailable, []string{"podman", "To fix it"}},
 		{"not installed", func(_ *testing.T, f *fake) { f.opts.Command = "/nonexistent/podman" }, sandbox.ErrUnavailable, []string{"is not installed", "apt-get install podman"}},
-		{"no image", func(t *testing.T, f *fake) { f.drop(t, "image") }, sandbox.ErrUnsupported, []string{"test:1", "is not here", "registry reachable"}},
+		{"no image", func(t *testing.T, f *fake) { f.drop(t, "image") }, sandbox.ErrUnsupported, []string{"test:1", "is not here", "registry is reachable"}},
 		{"no image, none fetched", func(t *testing.T, f *fake) { f.drop(t, "image"); f.opts.Pull = PullNever }, sandbox.ErrUnsupported, []string{"images.pull is never", "podman pull test:1"}},
 		{"image gone", func(t *testing.T, f *fake) { f.put(t, "refuse", "Error: sha256:f00: image not known") }, sandbox.ErrUnsupported, []string{"image"}},
 		{"no Python", func(t *testing.T, f *fake) {
@@ -197,7 +199,7 @@ func TestStartFails(t *testing.T) {
 			if f.opts.Command == "/nonexistent/podman" || tt.kind == sandbox.ErrUnsupported && tt.name != "image gone" {
 				return
 			}
-			b.keep(f.opts.Image, mustFacts(t), &image{ID: "sha256:f00", trial: &trial{inside: good()}})
+			b.keep(f.opts.Image, mustFacts(t), &image{ID: "sha256:f00", inspection: &inspection{inside: good()}})
 			again, err := b.Start(ctx, f.spec(t, "one"))
 			if err != nil {
 				t.Fatalf("once fixed: %v", err)
@@ -321,7 +323,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 			t.Errorf("left: %s", e.Name())
 		}
 	}
-	if _, err := b.Start(t.Context(), f.spec(t, "three")); !errors.Is(err, errClosed) {
+	if _, err := b.Start(t.Context(), f.spec(t, "three")); !errors.Is(err, supervise.ErrClosed) {
 		t.Errorf("a start after Close: %v", err)
 	}
 }
@@ -331,7 +333,7 @@ func TestInterruptAndPause(t *testing.T) {
 	b := f.backend(t)
 	run, conn := f.open(t, b, "one")
 	h := silent{make(chan []byte, 1024)}
-	x, err := conn.Start(guest.Exec{Code: "print('go', flush=True)\nwhile True: pass"}, h)
+	x, err := conn.Start(wire.Exec{Code: "print('go', flush=True)\nwhile True: pass"}, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,8 +362,8 @@ func TestInterruptAndPause(t *testing.T) {
 
 // TestVerify: a container that is less closed than asked for is refused.
 func TestVerify(t *testing.T) {
-	b := &Backend{opts: Options{Engine: Podman, User: DefaultUser}}
-	if err := b.verify(&trial{inside: good()}, mustFacts(t), &image{}); err != nil {
+	b := &Engine{opts: Options{Engine: Podman, User: DefaultUser}}
+	if err := b.verify(&inspection{inside: good()}, mustFacts(t), &image{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -394,7 +396,7 @@ func TestVerify(t *testing.T) {
 			in := good()
 			tt.spoil(&in)
 			var unsafe *unsafeError
-			if err := b.verify(&trial{inside: in}, mustFacts(t), &image{}); !errors.As(err, &unsafe) || !strings.Contains(err.Error(), tt.text) {
+			if err := b.verify(&inspection{inside: in}, mustFacts(t), &image{}); !errors.As(err, &unsafe) || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -402,7 +404,7 @@ func TestVerify(t *testing.T) {
 	in := good()
 	in.Mounts = []mount{{At: "/", Type: "overlay"}, {At: "/proc/acpi", Type: "tmpfs"}, {At: "/data", Root: "/", Type: "tmpfs", Options: []string{"ro"}}, {At: "/etc/hosts", Type: "ext4", Options: []string{"ro"}}, {At: "/etc/passwd", Root: "/containers/x/passwd", Type: "tmpfs", Options: []string{"ro"}}, {At: "/run/secrets", Root: "/", Type: "tmpfs", Options: []string{"ro", "nosuid"}}}
 	in.Environment = []string{"HOME", "HOSTNAME", "PATH", "PYTHON_VERSION", "TERM", "container"}
-	if err := b.verify(&trial{inside: in}, mustFacts(t), &image{Env: []string{"PATH", "PYTHON_VERSION"}}); err != nil {
+	if err := b.verify(&inspection{inside: in}, mustFacts(t), &image{Env: []string{"PATH", "PYTHON_VERSION"}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -412,20 +414,20 @@ func TestOwnKernel(t *testing.T) {
 	host, boot := hostKernel()
 	for _, tt := range []struct {
 		name string
-		t    trial
+		t    inspection
 		f    facts
 		want bool
 	}{
-		{"the host's", trial{inside: inside{Kernel: "6.18.44-fc-v595 #1"}}, *f, false},
-		{"gVisor by its name", trial{inside: inside{Kernel: "4.19.0-gvisor #1"}}, *f, true},
-		{"gVisor by its log", trial{inside: inside{Kernel: "4.4.0 #1", Log: "[    0.000000] Starting gVisor...\n"}}, *f, true},
-		{"a virtual machine's", trial{inside: inside{Kernel: "6.1.62 #1"}}, *f, true},
-		{"not known", trial{}, *f, false},
-		{"an image that claims gVisor", trial{runtime: "/usr/bin/crun", inside: inside{Kernel: "4.4.0 #1", Log: "Starting gVisor"}}, *f, false},
-		{"an image that claims another kernel", trial{runtime: "io.containerd.runc.v2", inside: inside{Kernel: "6.1.62 #1"}}, *f, false},
-		{"a runtime with a kernel", trial{runtime: "/opt/bin/runsc", inside: inside{Kernel: "4.19.0-gvisor #1"}}, *f, true},
-		{"the engine does not say", trial{inside: inside{Kernel: "6.1.62 #1"}}, facts{}, false},
-		{"the same release, this boot", trial{inside: inside{Kernel: host, Boot: boot}, outside: outside{Local: true}}, facts{Kernel: firstWord(host)}, false},
+		{"the host's", inspection{inside: inside{Kernel: "6.18.44-fc-v595 #1"}}, *f, false},
+		{"gVisor by its name", inspection{inside: inside{Kernel: "4.19.0-gvisor #1"}}, *f, true},
+		{"gVisor by its log", inspection{inside: inside{Kernel: "4.4.0 #1", Log: "[    0.000000] Starting gVisor...\n"}}, *f, true},
+		{"a virtual machine's", inspection{inside: inside{Kernel: "6.1.62 #1"}}, *f, true},
+		{"not known", inspection{}, *f, false},
+		{"an image that claims gVisor", inspection{runtime: "/usr/bin/crun", inside: inside{Kernel: "4.4.0 #1", Log: "Starting gVisor"}}, *f, false},
+		{"an image that claims another kernel", inspection{runtime: "io.containerd.runc.v2", inside: inside{Kernel: "6.1.62 #1"}}, *f, false},
+		{"a runtime with a kernel", inspection{runtime: "/opt/bin/runsc", inside: inside{Kernel: "4.19.0-gvisor #1"}}, *f, true},
+		{"the engine does not say", inspection{inside: inside{Kernel: "6.1.62 #1"}}, facts{}, false},
+		{"the same release, this boot", inspection{inside: inside{Kernel: host, Boot: boot}, outside: outside{Local: true}}, facts{Kernel: firstWord(host)}, false},
 	} {
 		if _, got := tt.t.ownKernel(&tt.f); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
@@ -435,7 +437,7 @@ func TestOwnKernel(t *testing.T) {
 
 func TestLimitsAreMeasured(t *testing.T) {
 	f := mustFacts(t)
-	full := &trial{inside: good()}
+	full := &inspection{inside: good()}
 	for r, l := range full.limits(f) {
 		if l.Enforcement != sandbox.Hard || l.By == "" {
 			t.Errorf("%s: %+v", r, l)
@@ -445,7 +447,7 @@ func TestLimitsAreMeasured(t *testing.T) {
 	idle := good()
 	idle.Groups = map[string]string{"memory.max": "max", "pids/pids.max": "max", "cpu.max": "max 100000", "memory/memory.limit_in_bytes": "9223372036854771712"}
 	idle.Files = 1 << 20
-	bare := &trial{inside: idle}
+	bare := &inspection{inside: idle}
 	for _, r := range []sandbox.Resource{sandbox.Memory, sandbox.Processes, sandbox.CPU, sandbox.OpenFiles} {
 		if l := bare.limits(f)[r]; l.Enforcement != sandbox.Absent || l.By == "" {
 			t.Errorf("%s: %+v", r, l)
@@ -477,23 +479,23 @@ func TestProcessesAreMeasured(t *testing.T) {
 		group string
 		want  sandbox.Enforcement
 	}{
-		{"a control group that holds", rooted, trialLimits.Processes, "61", sandbox.Hard},
+		{"a control group that holds", rooted, inspectionLimits.Processes, "61", sandbox.Hard},
 		{"one that says so and does not", rooted, 80, "61", sandbox.Absent},
-		{"users of its own that hold", rootless, trialLimits.Processes, "", sandbox.Hard},
+		{"users of its own that hold", rootless, inspectionLimits.Processes, "", sandbox.Hard},
 		{"… that do not", rootless, 80, "", sandbox.Absent},
 		{"… that an old kernel counts together with others'", rootless, 3, "", sandbox.Hard},
 		{"not tried, and no control group", rootless, 0, "", sandbox.Absent},
-		{"no users to give", &facts{Podman: true, Rootless: true}, trialLimits.Processes, "", sandbox.Absent},
+		{"no users to give", &facts{Podman: true, Rootless: true}, inspectionLimits.Processes, "", sandbox.Absent},
 	} {
 		in := good()
 		in.Processes, in.Groups["pids.max"] = tt.had, tt.group
-		if got := (&trial{inside: in}).limits(tt.f)[sandbox.Processes]; got.Enforcement != tt.want || got.By == "" {
+		if got := (&inspection{inside: in}).limits(tt.f)[sandbox.Processes]; got.Enforcement != tt.want || got.By == "" {
 			t.Errorf("%s: got %+v, want %v", tt.name, got, tt.want)
 		}
 	}
 	unfiltered := *rootless
 	unfiltered.Seccomp = false // no profile to write
-	if args := strings.Join((&Backend{}).box(&unfiltered, &image{}, "i", "r", sandbox.Limits{Processes: 64}).args(), " "); !strings.Contains(args, "--ulimit nproc=64:64") || !strings.Contains(args, "--uidmap 0:0:65537") {
+	if args := strings.Join((&Engine{}).containerSpec(&unfiltered, &image{}, "i", "r", python.Program(), sandbox.Limits{Processes: 64}).args(), " "); !strings.Contains(args, "--ulimit nproc=64:64") || !strings.Contains(args, "--uidmap 0:0:65537") {
 		t.Errorf("got %s, want a limit of 64 and users of its own", args)
 	}
 }
@@ -518,7 +520,7 @@ func TestConcede(t *testing.T) {
 	}
 }
 
-func TestReadTrialIsBounded(t *testing.T) {
+func TestReadInspectionIsBounded(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":        "",
 		"no end":         strings.Repeat("x", maxFacts*2),
@@ -528,21 +530,21 @@ func TestReadTrialIsBounded(t *testing.T) {
 		"negative":       `{"bundle":-1}` + "\n",
 		"less than said": `{"bundle":10}` + "\nabc",
 	} {
-		if got, err := readTrial(strings.NewReader(text)); err == nil {
+		if got, err := readInspection(strings.NewReader(text)); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	got, err := readTrial(strings.NewReader(`{"bundle":3,"python":"3.13.0"}` + "\nabcdef"))
+	got, err := readInspection(strings.NewReader(`{"bundle":3,"python":"3.13.0"}` + "\nabcdef"))
 	if err != nil || string(got.bundle) != "abc" || got.inside.Python != "3.13.0" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-func FuzzReadTrial(f *testing.F) {
+func FuzzReadInspection(f *testing.F) {
 	f.Add([]byte(`{"bundle":3,"python":"3.13.0","mounts":[{"at":"/"}]}` + "\nabc"))
-	b := &Backend{opts: Options{Engine: Podman, User: DefaultUser}}
+	b := &Engine{opts: Options{Engine: Podman, User: DefaultUser}}
 	f.Fuzz(func(_ *testing.T, data []byte) {
-		if t, err := readTrial(strings.NewReader(string(data))); err == nil {
+		if t, err := readInspection(strings.NewReader(string(data))); err == nil {
 			_ = b.verify(t, &facts{}, &image{})
 			_ = t.limits(&facts{})
 			_, _ = t.ownKernel(&facts{Kernel: "1"})
@@ -557,7 +559,7 @@ func TestOrphan(t *testing.T) {
 	b := f.backend(t)
 	opened, conn := f.open(t, b, "one")
 	h := silent{make(chan []byte, 1024)}
-	_, err := conn.Start(guest.Exec{Code: `
+	_, err := conn.Start(wire.Exec{Code: `
 print("go", flush=True)
 while True:
     try:

@@ -11,14 +11,14 @@ import (
 	"strings"
 	"time"
 
-	"sallyport/internal/guest"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// cacheAge is how long a trial's findings hold: what they depend on is in
-// their name, but for a daemon that was set up anew.
+// cacheAge bounds how long an inspection's findings are used. Their name covers
+// what they depend on, except a reinstalled daemon.
 const cacheAge = 12 * time.Hour
 
-// kept is what is known of an engine and an image without asking again.
+// kept is what is remembered about an engine and an image.
 type kept struct {
 	At     time.Time `json:"at"`
 	Facts  *facts    `json:"facts"`
@@ -36,8 +36,8 @@ var decisive = []string{
 	"CONTAINERS_CONF", "CONTAINERS_CONF_OVERRIDE", "CONTAINERS_STORAGE_CONF", "HOME", "USERPROFILE", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_DATA_HOME",
 }
 
-// cacheKey names all that a trial's findings depend on.
-func (b *Backend) cacheKey(reference string) string {
+// cacheKey returns a digest of everything that an inspection's findings depend on.
+func (b *Engine) cacheKey(reference string) string {
 	h := sha256.New()
 	env := map[string]string{}
 	for _, kv := range b.opts.Environ {
@@ -50,7 +50,7 @@ func (b *Backend) cacheKey(reference string) string {
 	}
 	o := b.opts
 	_, boot := hostKernel()
-	fmt.Fprintf(h, "%q\n", []string{o.Engine, o.User, o.Runtime, o.UserNamespace, o.Python, reference, boot, fmt.Sprint(os.Getuid()), guest.Dir})
+	fmt.Fprintf(h, "%q\n", []string{o.Engine, o.User, o.Runtime, o.UserNamespace, o.Interpreter, reference, boot, fmt.Sprint(os.Getuid()), sandbox.ProgramDir})
 	home := env["HOME"]
 	if home == "" {
 		home = env["USERPROFILE"]
@@ -61,18 +61,19 @@ func (b *Backend) cacheKey(reference string) string {
 			fmt.Fprintf(h, "%s %d %d\n", file, fi.Size(), fi.ModTime().UnixNano())
 		}
 	}
-	// What is sent in, and what judges it.
-	p, err := newTrialPayload("")
+	// What is sent into the container, and what judges its answer.
+	p, err := newInspectionPayload(o.Program, "")
 	if err != nil {
 		return ""
 	}
 	h.Write(p.Bytes())
 	h.Write(profile)
-	fmt.Fprintf(h, "%q", (&box{flags: flags{podman: o.Engine == Podman}}).args())
+	fmt.Fprintf(h, "%q", (&containerSpec{argv: command(o.Program, o.Interpreter), flags: flags{podman: o.Engine == Podman}}).args())
 	return hex.EncodeToString(h.Sum(nil))[:24]
 }
 
-// configuration are the files that say what engines add to every container.
+// configuration returns the files that make engines add things to every
+// container.
 func configuration(home string, env map[string]string) []string {
 	files := []string{
 		"/etc/docker/daemon.json", filepath.Join(home, ".docker", "config.json"),
@@ -98,11 +99,11 @@ func configuration(home string, env map[string]string) []string {
 	return files
 }
 
-// recall gives what was found out about the image before, if it is still the
+// recall restores what an earlier inspection found, if the image is still the
 // same. Callers hold probing.
-func (b *Backend) recall(reference string, id string) *kept {
+func (b *Engine) recall(reference string, id string) *kept {
 	name := b.cacheKey(reference)
-	data, err := b.opts.Cache.Read("trial-"+name+".json", maxFacts)
+	data, err := b.opts.Cache.Read("inspection-"+name+".json", maxFacts)
 	if err != nil {
 		return nil
 	}
@@ -117,28 +118,28 @@ func (b *Backend) recall(reference string, id string) *kept {
 	if err != nil || digest(bundle) != k.Bundle {
 		return nil
 	}
-	k.Image.trial = &trial{inside: k.Inside, bundle: bundle, outside: k.Place, runtime: b.runtime(k.Facts), watched: k.Watch}
+	k.Image.inspection = &inspection{inside: k.Inside, bundle: bundle, outside: k.Place, runtime: b.runtime(k.Facts), watched: k.Watch}
 	return &k
 }
 
-// keep remembers what was found out. It need not succeed.
-func (b *Backend) keep(reference string, f *facts, img *image) {
-	name, t := b.cacheKey(reference), img.trial
+// keep stores what an inspection found. A failure is only logged.
+func (b *Engine) keep(reference string, f *facts, img *image) {
+	name, t := b.cacheKey(reference), img.inspection
 	data, err := json.Marshal(kept{At: time.Now().UTC(), Facts: f, Image: img, Inside: t.inside, Place: t.outside, Watch: t.watched, Bundle: digest(t.bundle)})
 	if err == nil {
 		err = b.opts.Cache.Write("guest-"+name+".bin", t.bundle)
 	}
 	if err == nil {
-		err = b.opts.Cache.Write("trial-"+name+".json", data)
+		err = b.opts.Cache.Write("inspection-"+name+".json", data)
 	}
 	if err != nil {
-		b.log.Debug("what was found out about an image is not kept", "error", err)
+		b.log.Debug("cannot store what was found out about an image", "error", err)
 	}
 	b.tidy()
 }
 
-// tidy removes what is too old to be used.
-func (b *Backend) tidy() {
+// tidy removes findings that are too old.
+func (b *Engine) tidy() {
 	names, err := b.opts.Cache.List()
 	if err != nil {
 		return
@@ -150,13 +151,13 @@ func (b *Backend) tidy() {
 	}
 }
 
-// unlearn has the next start find everything out anew.
-func (b *Backend) unlearn(reference string) {
+// unlearn makes the next start inspect everything again.
+func (b *Engine) unlearn(reference string) {
 	b.probing.Lock()
 	defer b.probing.Unlock()
 	b.facts = nil
 	delete(b.images, reference)
-	_ = b.opts.Cache.Remove("trial-" + b.cacheKey(reference) + ".json")
+	_ = b.opts.Cache.Remove("inspection-" + b.cacheKey(reference) + ".json")
 }
 
 func digest(b []byte) string {

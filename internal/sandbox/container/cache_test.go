@@ -4,13 +4,15 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/sallyport/sallyport/internal/language/python"
 )
 
 // TestCacheKey: what was found out holds no longer when a file changes that says
 // what an engine adds to containers.
 func TestCacheKey(t *testing.T) {
 	home, conf := t.TempDir(), filepath.Join(t.TempDir(), "mine.conf")
-	b, err := New(Options{Engine: Podman, Path: home, Environ: []string{"HOME=" + home, "CONTAINERS_CONF=" + conf, "XDG_CONFIG_HOME=" + filepath.Join(home, "xdg")}})
+	b, err := New(Options{Engine: Podman, Program: python.Program(), Path: home, Environ: []string{"HOME=" + home, "CONTAINERS_CONF=" + conf, "XDG_CONFIG_HOME=" + filepath.Join(home, "xdg")}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// client runs the engine's command line. It, and no API, because only it knows
-// all of the user's contexts, connections, machines, certificates and
-// credential helpers; and because a run needs one process of it and no library.
+// client runs the engine's command line. An API would not do: only the command
+// line knows all of the user's contexts, connections, machines, certificates and
+// credential helpers, and a run needs one process of it and no library.
 type client struct {
 	engine  string
-	command string // as asked for
+	command string // as configured
 	path    string
 	environ []string
 	global  []string // arguments before the command's own
@@ -39,7 +39,7 @@ func newClient(opts Options) *client {
 // errNoCommand: the client is not on this machine.
 var errNoCommand = errors.New("command not found")
 
-// find is the path of the client's executable.
+// find returns the path of the client's executable.
 func (c *client) find() (string, error) {
 	if filepath.IsAbs(c.command) {
 		if _, err := exec.LookPath(c.command); err != nil {
@@ -58,13 +58,13 @@ func (c *client) find() (string, error) {
 	return "", fmt.Errorf("%s: %w", c.command, errNoCommand)
 }
 
-// maxAnswer bounds what is read of one command.
+// maxAnswer bounds what is read from one command.
 const maxAnswer = 8 << 20
 
 // commandError is a command that failed.
 type commandError struct {
 	command string // "podman info"
-	code    int    // exit status; -1 where there was none
+	code    int    // exit status; -1 if there is none
 	stderr  string
 	err     error
 }
@@ -79,8 +79,8 @@ func (e *commandError) Error() string {
 
 func (e *commandError) Unwrap() error { return e.err }
 
-// firstLines are the lines of a client's complaint that say something, without
-// the noise around them.
+// firstLines returns the first lines of a client's error message that carry
+// information.
 func firstLines(text string, n int) string {
 	var kept []string
 	for line := range strings.Lines(text) {
@@ -101,14 +101,14 @@ func firstLines(text string, n int) string {
 	return strings.Join(kept, "; ")
 }
 
-// build makes a command that is not yet started.
+// build returns a command that is not started yet.
 func (c *client) build(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	path, err := c.find()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, path, append(append([]string{}, c.global...), args...)...)
-	cmd.Env = append([]string{}, c.environ...) // never nil, which would be our own
+	cmd.Env = append([]string{}, c.environ...) // never nil, which would mean this program's own
 	cmd.Dir = rootDir()
 	cmd.WaitDelay = 2 * time.Second
 	detach(cmd)
@@ -154,8 +154,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// rootDir is a directory that is always there: the working directory may not
-// be readable for what a client starts.
+// rootDir returns a directory that always exists: what a client starts may not
+// be able to read the working directory.
 func rootDir() string {
 	if wd, err := os.Getwd(); err == nil {
 		return filepath.VolumeName(wd) + string(filepath.Separator)
@@ -163,8 +163,8 @@ func rootDir() string {
 	return string(filepath.Separator)
 }
 
-// Installed says whether the engine's client is on this machine.
-func (b *Backend) Installed() bool {
+// Installed reports whether the engine's client is on this machine.
+func (b *Engine) Installed() bool {
 	_, err := b.cli.find()
 	return err == nil
 }

@@ -1,7 +1,6 @@
-// Package container is the engine that runs sandboxes in containers of Podman
-// or Docker, on this machine or wherever their clients reach. The two are one
-// implementation: what differs between their command lines is in one table of
-// arguments.
+// Package container runs sandboxes in containers of Podman or Docker, on this
+// machine or wherever their clients connect to. Both share one implementation:
+// the differences between their command lines are in one table of arguments.
 //
 // Nothing of this machine is mounted into a container, so that remote engines,
 // podman machine and Docker Desktop need no shared folders: the interpreter of
@@ -10,9 +9,10 @@
 // or newer, and nothing else.
 //
 // A sandbox is one container and one client process, `podman run` or `docker
-// run`, whose streams are the container's. A container bears the name of the
-// program that started it; that program holds a lock in the state directory.
-// Whoever finds the lock free removes the program's containers, and no others.
+// run`, whose streams are the container's. A container's name contains the ID of
+// the program that started it, which holds a lock in the state directory. If the
+// lock is free, the program is dead and the next one removes its containers, and
+// no others.
 package container
 
 import (
@@ -25,26 +25,27 @@ import (
 	"sync"
 	"time"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/supervise"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
-// The engines, as a user writes them.
+// The names of the engines in settings.
 const (
 	Podman = "podman"
 	Docker = "docker"
 )
 
-// DefaultImage is what code runs in where no image is asked for.
+// DefaultImage is the image that code runs in by default.
 const DefaultImage = "docker.io/library/python:3.13-slim-bookworm"
 
-// DefaultUser is whom code runs as.
+// DefaultUser is the user and group that code runs as by default.
 const DefaultUser = "65534:65534"
 
-// When images are fetched.
+// When images are pulled.
 const (
-	PullMissing = "missing" // it is fetched
-	PullAlways  = "always"  // it is fetched once, also where it is there
+	PullMissing = "missing" // if they are missing
+	PullAlways  = "always"  // once per program, even if they are present
 	PullNever   = "never"
 )
 
@@ -57,40 +58,43 @@ type Options struct {
 	Command string
 	// Path is the search path, as in the environment variable PATH.
 	Path string
-	// Environ is the client's environment, in which it finds its contexts,
-	// connections and credentials. Nothing of it reaches a sandbox.
+	// Environ is the client's environment, where it finds its contexts,
+	// connections and credentials. None of it reaches a sandbox.
 	Environ []string
-	// Image is the root of sandboxes whose spec names none. Empty:
+	// Image is the root of sandboxes whose spec names no image. Empty:
 	// DefaultImage.
 	Image string
-	// Python is the interpreter in the image. Empty: python3.
-	Python string
+	// Program is compiled when an image is inspected. Other programs run
+	// uncompiled. It is required, with a Loader.
+	Program *sandbox.Program
+	// Interpreter is the one in the image. Empty: the program's default.
+	Interpreter string
 	// User is a uid, or uid:gid. Empty: DefaultUser.
 	User string
-	// Runtime is an OCI runtime that the engine is to use: a name that it
-	// knows, or the path of an executable. Empty: the engine's default.
+	// Runtime is the OCI runtime to use: a name that the engine knows, or the
+	// path of an executable. Empty: the engine's default.
 	Runtime string
 	// UserNamespace is Podman's --userns. Empty: the engine's default.
 	UserNamespace string
-	// Pull is when images are fetched. Empty: PullMissing.
+	// Pull is when images are pulled. Empty: PullMissing.
 	Pull string
-	// StartMachine allows a virtual machine of the engine's to be started when
-	// a sandbox is wanted. One that was started is stopped after IdleTimeout
-	// without sandboxes; 0 is never.
+	// StartMachine allows the engine's virtual machine to be started when a
+	// sandbox starts. It is then stopped after IdleTimeout without sandboxes;
+	// 0 means never.
 	StartMachine bool
 	IdleTimeout  time.Duration
-	// State is where locks lie that outlive the program. Several programs may
-	// share it.
-	State state.Dir
+	// State holds locks and records that outlive the program. Several programs
+	// may share it.
+	State store.Dir
 	// Cache is where the guest's byte code and the findings about images are
 	// kept. Empty: they are not kept.
-	Cache state.Dir
+	Cache store.Dir
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// Backend is the engine. Make one with New.
-type Backend struct {
+// Engine is the engine. Make one with New.
+type Engine struct {
 	opts Options
 	log  *slog.Logger
 	cli  *client
@@ -105,30 +109,33 @@ type Backend struct {
 	end  context.CancelFunc
 	all  sync.WaitGroup // work that Close waits for
 
-	opening sync.Mutex // held while the place is made
-	mu      sync.Mutex
-	place   *instance       // nil until the first start
-	runs    map[string]*run // nil while one starts
-	closed  bool
-	left    bool // a container may be left behind
+	opening  sync.Mutex // held while the instance is made
+	mu       sync.Mutex
+	instance *instance // nil until the first start
+	closed   bool      // guards all against Close
+	left     bool      // a container may be left behind
 	// promised is what the last probe said; nil where there was none.
 	promised map[sandbox.Resource]sandbox.LimitReport
 
+	runs    *supervise.Runs
 	machine *machine
 }
 
-var _ sandbox.Backend = (*Backend)(nil)
+var _ sandbox.Engine = (*Engine)(nil)
 
 // New returns the engine. It starts nothing and touches nothing on the host.
-func New(opts Options) (*Backend, error) {
+func New(opts Options) (*Engine, error) {
 	if opts.Engine != Podman && opts.Engine != Docker {
 		return nil, errors.New("container: the engine is podman or docker")
+	}
+	if opts.Program == nil || opts.Program.Loader == nil {
+		return nil, errors.New("container: a program with a loader is needed")
 	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	for field, value := range map[*string]string{
-		&opts.Command: opts.Engine, &opts.Image: DefaultImage, &opts.Python: "python3",
+		&opts.Command: opts.Engine, &opts.Image: DefaultImage, &opts.Interpreter: opts.Program.Interpreter,
 		&opts.User: DefaultUser, &opts.Pull: PullMissing,
 	} {
 		if *field == "" {
@@ -147,19 +154,19 @@ func New(opts Options) (*Backend, error) {
 	if filepath.IsAbs(opts.Runtime) {
 		opts.Runtime = filepath.Clean(opts.Runtime)
 	}
-	b := &Backend{
+	b := &Engine{
 		opts:   opts,
 		log:    opts.Log,
 		cli:    newClient(opts),
 		images: map[string]*image{},
 		pulls:  map[string]*pull{},
 		pulled: map[string]bool{},
-		runs:   map[string]*run{},
 	}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.machine = newMachine(b)
+	b.runs = supervise.NewRuns(opts.Engine, b.machine.use)
 	return b, nil
 }
 
-// Name implements sandbox.Backend.
-func (b *Backend) Name() string { return b.opts.Engine }
+// Name implements sandbox.Engine.
+func (b *Engine) Name() string { return b.opts.Engine }

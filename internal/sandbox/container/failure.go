@@ -7,30 +7,30 @@ import (
 	"runtime"
 	"strings"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// Failures that engines report in words only.
+// Failures that engines report only as text.
 var (
 	errNoImage      = errors.New("the image is not here")
 	errNoContainer  = errors.New("no such container")
-	errNotRunning   = errors.New("the engine does not run")
+	errNotRunning   = errors.New("the engine is not running")
 	errNoPermission = errors.New("this user may not use the engine")
 	errNoPython     = errors.New("the image has no such program")
 	errRlimit       = errors.New("the engine may not set the limits on open files or processes")
 	errNoRuntime    = errors.New("the engine does not know the OCI runtime")
 	errCgroup       = errors.New("the OCI runtime cannot work with this machine's control groups")
-	errNoLimits     = errors.New("the engine cannot set a limit that was asked for")
+	errNoLimits     = errors.New("the engine cannot set a requested limit")
 	errDiskFull     = errors.New("the engine's disk is full")
 	errSubuid       = errors.New("this user has no subordinate uids")
 	errSeccomp      = errors.New("the engine's client cannot read the seccomp profile")
-	errTooOld       = errors.New("the client and the service do not understand each other")
-	errElsewhere    = errors.New("a remote engine is started with its own OCI runtime")
+	errTooOld       = errors.New("the client and the service have incompatible versions")
+	errElsewhere    = errors.New("a remote engine uses its own OCI runtime")
 	errNameTaken    = errors.New("the container's name is taken")
 )
 
-// phrases of clients and daemons, in small letters, and what they mean. The
-// first that is found counts.
+// phrases maps messages of clients and daemons, in lower case, to what they mean.
+// The first one found decides.
 var phrases = []struct {
 	text    string
 	failure error
@@ -82,7 +82,7 @@ var phrases = []struct {
 	{"already in use", errNameTaken},
 }
 
-// asFailure is what an engine's complaint means, or nil.
+// asFailure returns what an engine's error message means, or nil.
 func asFailure(err error) error {
 	var text string
 	var ce *commandError
@@ -111,12 +111,12 @@ func asFailure(err error) error {
 
 // finding explains why the engine cannot be used, with the commands that fix
 // it on this kind of machine.
-func (b *Backend) finding(ctx context.Context, err error) sandbox.Finding {
+func (b *Engine) finding(ctx context.Context, err error) sandbox.Finding {
 	return explain(b.opts, runtime.GOOS, err, func() string { return b.machine.remedy(ctx) })
 }
 
-// explain is finding, for any system. machine asks about Podman's virtual
-// machines; it is called where there may be one.
+// explain is finding for any operating system. It calls machine, which returns
+// the remedy for Podman's virtual machine, if there may be one.
 func explain(opts Options, goos string, err error, machine func() string) sandbox.Finding {
 	name := opts.Engine
 	f := sandbox.Finding{Fatal: true, Title: name + " cannot be used", Detail: err.Error()}
@@ -134,10 +134,10 @@ func explain(opts Options, goos string, err error, machine func() string) sandbo
 		f.Title = "a remote Podman starts containers with the OCI runtime of its service"
 		f.Remedy = "remove container.runtime here, and set runtime in the section [engine] of containers.conf where the service runs"
 	case failure == errTooOld:
-		f.Title = "the client of " + name + " and its service are too far apart in version"
+		f.Title = "the client of " + name + " and its service have incompatible versions"
 		f.Remedy = "update the older one; `" + name + " version` shows both"
 	case failure == errNotRunning && name == Podman && elsewhere:
-		f.Title = "podman has no virtual machine that runs"
+		f.Title = "no virtual machine of podman is running"
 		f.Remedy = machine()
 	case failure == errNotRunning && name == Podman:
 		f.Title = "podman does not answer"
@@ -167,9 +167,9 @@ func explain(opts Options, goos string, err error, machine func() string) sandbo
 		f.Title = "the OCI runtime cannot work with this machine's control groups"
 		f.Remedy = "install runc and set container.runtime: runc"
 	case failure == errNoLimits:
-		f.Title = "the engine cannot set a limit that was asked for"
+		f.Title = "the engine cannot set a requested limit"
 	case failure == errNoPython:
-		f.Title = "the image has no " + opts.Python
+		f.Title = "the image has no " + opts.Interpreter
 		f.Remedy = "set image to one with Python 3.9 or newer, or python to the path of the interpreter in the image"
 	case failure == errDiskFull:
 		f.Title = "the disk of " + name + " is full"
@@ -184,7 +184,7 @@ func explain(opts Options, goos string, err error, machine func() string) sandbo
 	return f
 }
 
-// installation says how to install an engine.
+// installation returns how to install an engine.
 func installation(name, goos string) string {
 	switch {
 	case goos == "darwin" && name == Podman:

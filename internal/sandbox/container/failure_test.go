@@ -78,7 +78,7 @@ func TestExplain(t *testing.T) {
 		{Docker, "darwin", errNoCommand, "", "docker is not installed", "docker-desktop"},
 		{Podman, "windows", errNoCommand, "", "podman is not installed", "wsl --install"},
 		{Docker, "windows", errNoCommand, "", "docker is not installed", "wsl --install"},
-		{Podman, "darwin", down, "podman machine start m", "podman has no virtual machine that runs", "podman machine start m"},
+		{Podman, "darwin", down, "podman machine start m", "no virtual machine of podman is running", "podman machine start m"},
 		{Podman, "windows", context.DeadlineExceeded, "podman machine start m", "podman does not answer", "podman machine start m"},
 		{Podman, "linux", down, "", "podman does not answer", "CONTAINER_HOST"},
 		{Docker, "darwin", down, "", "the docker daemon does not run", "Docker Desktop"},

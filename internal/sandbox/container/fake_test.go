@@ -17,9 +17,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/guest"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
 // fakeEnv names the directory of an engine that this test's executable plays:
@@ -111,12 +112,26 @@ func fakeEngine(dir string, args []string) int {
 			_ = syscall.Kill(c.State.Pid, signal)
 		}
 		if args[0] == "rm" {
+			defer lockFake(dir)()
 			_ = os.Remove(container(last))
 		}
 	default:
 		return fail("Error: unknown command " + args[0])
 	}
 	return 0
+}
+
+// lockFake keeps the client of a container that ends from recording that after
+// another client has removed the container.
+func lockFake(dir string) (unlock func()) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		panic(err)
+	}
+	return func() { f.Close() }
 }
 
 // fakeRun starts the guest as a plain process.
@@ -155,6 +170,7 @@ func fakeRun(dir string, args []string, container func(string) string, say func(
 		code = 128 + int(ws.Signal())
 	}
 	_, oom := say("oom")
+	defer lockFake(dir)()
 	if _, err := os.Stat(container(name)); err == nil {
 		write(fmt.Sprintf(`{"Status":"exited","Running":false,"ExitCode":%d,"OOMKilled":%v}`, code, oom))
 	}
@@ -171,7 +187,7 @@ const fakeImage = `[{"Id":"sha256:f00","Architecture":"amd64","Os":"linux","Conf
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
-	python, err := exec.LookPath("python3")
+	interpreter, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("no python3")
 	}
@@ -182,9 +198,9 @@ func newFake(t *testing.T) *fake {
 	f := &fake{dir: t.TempDir()}
 	place := t.TempDir()
 	f.opts = Options{
-		Engine: Podman, Command: self, Image: "test:1", Python: python,
+		Engine: Podman, Command: self, Image: "test:1", Program: python.Program(), Interpreter: interpreter,
 		Environ: []string{fakeEnv + "=" + f.dir, "PATH=" + os.Getenv("PATH"), "SECRET=1"},
-		State:   state.At(filepath.Join(place, "state")), Cache: state.At(filepath.Join(place, "cache")),
+		State:   store.At(filepath.Join(place, "state")), Cache: store.At(filepath.Join(place, "cache")),
 	}
 	f.put(t, "info", string(recorded(t, "podman-root-v1.json")))
 	f.put(t, "image", fakeImage)
@@ -215,9 +231,9 @@ func (f *fake) containers(t *testing.T) []string {
 	return found
 }
 
-// backend makes one. A plain process would not pass a trial: what one would
+// backend makes one. A plain process would not pass a inspection: what one would
 // have found is put in its place.
-func (f *fake) backend(t *testing.T) *Backend {
+func (f *fake) backend(t *testing.T) *Engine {
 	t.Helper()
 	b, err := New(f.opts)
 	if err != nil {
@@ -232,7 +248,7 @@ func (f *fake) backend(t *testing.T) *Backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.keep(f.opts.Image, facts, &image{ID: "sha256:f00", trial: &trial{inside: good()}})
+	b.keep(f.opts.Image, facts, &image{ID: "sha256:f00", inspection: &inspection{inside: good()}})
 	return b
 }
 
@@ -248,11 +264,11 @@ func good() inside {
 }
 
 func (f *fake) spec(t *testing.T, id string) *sandbox.Spec {
-	return &sandbox.Spec{ID: id, Env: map[string]string{guest.WorkspaceEnv: t.TempDir(), "MINE": "1"}}
+	return &sandbox.Spec{ID: id, Program: python.Program(), Env: map[string]string{sandbox.WorkspaceEnv: t.TempDir(), "MINE": "1"}}
 }
 
 // open starts a run and its conversation.
-func (f *fake) open(t *testing.T, b *Backend, id string) (sandbox.Run, *guest.Conn) {
+func (f *fake) open(t *testing.T, b *Engine, id string) (sandbox.Run, *guest.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostProcesses is Podman's own default of that limit.
+// mostProcesses is Podman's own default limit.
 const mostProcesses = 32768
 
-// ceilings are the most open files and processes that the caller itself may
-// have: an engine of the same user cannot give more.
+// ceilings returns the caller's own hard limits on open files and processes: an
+// engine of the same user cannot set higher ones.
 func ceilings() (files, processes int) {
 	hard := func(resource, most int) int {
 		var r unix.Rlimit
@@ -23,7 +23,8 @@ func ceilings() (files, processes int) {
 	return hard(unix.RLIMIT_NOFILE, 1<<30), hard(unix.RLIMIT_NPROC, mostProcesses)
 }
 
-// hostKernel is what uname says of this machine's kernel, and its boot's ID.
+// hostKernel returns what uname reports about this machine's kernel, and the boot
+// ID.
 func hostKernel() (kernel, boot string) {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
@@ -31,15 +32,4 @@ func hostKernel() (kernel, boot string) {
 	}
 	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return unix.ByteSliceToString(u.Release[:]) + " " + unix.ByteSliceToString(u.Version[:]), strings.TrimSpace(string(id))
-}
-
-// pipeSize is asked for each of the channel's pipes, so that a large result
-// needs few switches. The kernel may give less.
-const pipeSize = 1 << 20
-
-func growPipe(f *os.File) {
-	// Not f.Fd, which would take the file from the runtime's poller.
-	if c, err := f.SyscallConn(); err == nil {
-		_ = c.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, pipeSize) })
-	}
 }

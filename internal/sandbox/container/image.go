@@ -7,43 +7,44 @@ import (
 	"path/filepath"
 	"time"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/supervise"
 )
 
-// pullTime bounds the fetching of one image.
+// pullTime bounds the pull of one image.
 const pullTime = 30 * time.Minute
 
-// pull is the fetching of one image, for all who wait for it.
+// pull is one image being pulled, for everything that waits for it.
 type pull struct {
 	began time.Time
 	done  chan struct{}
 	err   error
 }
 
-// reference is the image of a spec.
-func (b *Backend) reference(spec *sandbox.Spec) string {
+// reference returns the image of a spec.
+func (b *Engine) reference(spec *sandbox.Spec) string {
 	if spec != nil && spec.Root.Image != "" {
 		return spec.Root.Image
 	}
 	return b.opts.Image
 }
 
-// fetch gets an image that is not here, if that is allowed. It goes on when
-// ctx is done, so that the next call finds it further.
-func (b *Backend) fetch(ctx context.Context, reference string) error {
+// fetch pulls a missing image, if that is allowed. The pull goes on when ctx is
+// done, so that a later call finds it further along.
+func (b *Engine) fetch(ctx context.Context, reference string) error {
 	if b.opts.Pull == PullNever {
 		return fmt.Errorf("%w: %s, and images.pull is never. To get it: %s pull %s", errNoImage, reference, b.opts.Engine, reference)
 	}
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
-		return errClosed
+		return supervise.ErrClosed
 	}
 	p := b.pulls[reference]
 	if p == nil {
 		p = &pull{began: time.Now(), done: make(chan struct{})}
 		b.pulls[reference] = p
-		b.log.Info("fetching the image", "engine", b.opts.Engine, "image", reference)
+		b.log.Info("pulling the image", "engine", b.opts.Engine, "image", reference)
 		b.all.Go(func() { b.pull(reference, p) })
 	}
 	b.mu.Unlock()
@@ -51,19 +52,19 @@ func (b *Backend) fetch(ctx context.Context, reference string) error {
 	case <-p.done:
 		return p.err
 	case <-ctx.Done():
-		return fmt.Errorf("%s is still fetching the image %s, for %v so far; try again in a while (or see how it goes with: %[1]s pull %[2]s): %[4]w",
+		return fmt.Errorf("%s is still pulling the image %s, for %v so far; try again in a while (`%[1]s pull %[2]s` shows the progress): %[4]w",
 			b.opts.Engine, reference, time.Since(p.began).Round(time.Second), ctx.Err())
 	}
 }
 
-// wasPulled says whether this program has fetched the image.
-func (b *Backend) wasPulled(reference string) bool {
+// wasPulled reports whether this program has pulled the image.
+func (b *Engine) wasPulled(reference string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.pulled[reference]
 }
 
-func (b *Backend) pull(reference string, p *pull) {
+func (b *Engine) pull(reference string, p *pull) {
 	ctx, cancel := context.WithTimeout(b.life, pullTime)
 	defer cancel()
 	_, err := b.cli.output(ctx, "pull", "--quiet", reference)
@@ -78,15 +79,13 @@ func (b *Backend) pull(reference string, p *pull) {
 		}
 		err = fmt.Errorf("%w: %s: %w", kind, reference, err)
 	}
-	b.log.Info("fetched the image", "image", reference, "took", time.Since(p.began).Round(time.Millisecond), "error", err)
+	b.log.Info("pulled the image", "image", reference, "took", time.Since(p.began).Round(time.Millisecond), "error", err)
 	p.err = err
 	close(p.done)
 }
 
-var errClosed = errors.New("the engine is closed")
-
-// ready is the image of a spec, fetched and tried out, and the engine's facts.
-func (b *Backend) ready(ctx context.Context, spec *sandbox.Spec) (*facts, *image, error) {
+// ready returns the image of a spec, pulled and inspected, and the engine's facts.
+func (b *Engine) ready(ctx context.Context, spec *sandbox.Spec) (*facts, *image, error) {
 	reference := b.reference(spec)
 	if b.opts.Pull == PullAlways && !b.wasPulled(reference) {
 		if err := b.fetch(ctx, reference); err != nil {
@@ -105,12 +104,12 @@ func (b *Backend) ready(ctx context.Context, spec *sandbox.Spec) (*facts, *image
 	}
 }
 
-// examine is ready for an image that is here. What was found out stays: a
-// start that then fails has it found out anew.
-func (b *Backend) examine(ctx context.Context, reference string) (*facts, *image, error) {
+// examine is ready for an image that is present. Its findings are kept until a
+// start fails.
+func (b *Engine) examine(ctx context.Context, reference string) (*facts, *image, error) {
 	b.probing.Lock()
 	defer b.probing.Unlock()
-	if img := b.images[reference]; b.facts != nil && img != nil && img.trial != nil {
+	if img := b.images[reference]; b.facts != nil && img != nil && img.inspection != nil {
 		return b.facts, img, nil
 	}
 	img, err := b.cli.inspectImage(ctx, reference)
@@ -129,7 +128,7 @@ func (b *Backend) examine(ctx context.Context, reference string) (*facts, *image
 	if err != nil {
 		return f, nil, err
 	}
-	if img.trial, err = b.tryOut(ctx, f, img); err != nil {
+	if img.inspection, err = b.inspect(ctx, f, img); err != nil {
 		return f, img, err
 	}
 	b.images[reference] = img
@@ -137,8 +136,9 @@ func (b *Backend) examine(ctx context.Context, reference string) (*facts, *image
 	return f, img, nil
 }
 
-// known are the engine's facts, asked for once. Callers hold probing.
-func (b *Backend) known(ctx context.Context) (*facts, error) {
+// known returns the engine's facts, which are asked for once. Callers hold
+// probing.
+func (b *Engine) known(ctx context.Context) (*facts, error) {
 	if b.facts == nil {
 		f, err := b.cli.engineFacts(ctx)
 		if err != nil {

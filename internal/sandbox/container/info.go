@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// facts is what an engine says of itself.
+// facts is what an engine reports about itself.
 type facts struct {
-	Podman      bool   // also where it calls itself docker
+	Podman      bool   // also one that is installed as docker
 	Version     string // of the engine
-	Remote      bool   // Podman's client of an engine elsewhere
+	Remote      bool   // Podman's client of a remote engine
 	EnvHost     bool   // Podman's client has --env-host
 	HTTPProxy   bool   // … --http-proxy
 	NoProfile   bool   // a remote engine cannot read our seccomp profile
@@ -37,8 +37,8 @@ type facts struct {
 	Target string
 }
 
-// ownUsers says that containers get a user namespace each, because nothing else
-// counts their processes.
+// ownUsers reports whether each container gets a user namespace, because nothing
+// else counts their processes.
 func (f *facts) ownUsers() bool {
 	return f.Podman && f.Rootless && !f.Pids && f.UIDs > 1 && f.GIDs > 1
 }
@@ -64,14 +64,14 @@ func (f *facts) where() string {
 	return fmt.Sprintf("%s %s%s%s, cgroup %s, OCI runtime %s", name, f.Version, how, place, version, f.Runtime)
 }
 
-// infoArgs ask either engine.
+// infoArgs are the arguments of info for both engines.
 var infoArgs = []string{"info", "--format", "{{json .}}"}
 
 // engineFacts asks the engine about itself.
 func (c *client) engineFacts(ctx context.Context) (*facts, error) {
 	out, err := c.output(ctx, infoArgs...)
 	if err != nil {
-		// Docker prints what its client knows, and fails.
+		// Docker prints what its client knows and fails.
 		return nil, err
 	}
 	f, err := parseInfo(out)
@@ -90,17 +90,17 @@ func (c *client) engineFacts(ctx context.Context) (*facts, error) {
 	return f, nil
 }
 
-// hasOption says whether a command's help names the option. Versions and kinds
-// of clients differ; what one accepts, it lists.
+// hasOption reports whether a command's help names the option. Clients differ,
+// and list what they accept.
 func hasOption(help []byte, name string) bool {
 	return regexp.MustCompile(`(?m)^\s+(-\w, )?--` + name + `\b`).Match(help)
 }
 
-// errPodmanService: Docker's client speaks to a service of Podman's.
+// errPodmanService: Docker's client is connected to a Podman service.
 var errPodmanService = errors.New("docker's client is connected to Podman")
 
-// refusePodmanService refuses a Podman that Docker's client speaks to: its API
-// for Docker has no words for some of what keeps a container closed.
+// refusePodmanService rejects a Podman service behind Docker's client: its Docker
+// API lacks options that a container's isolation needs.
 func (c *client) refusePodmanService(ctx context.Context) error {
 	out, err := c.output(ctx, "version", "--format", "{{json .Server}}")
 	if err != nil {
@@ -191,7 +191,7 @@ func parsePodman(data []byte) (*facts, error) {
 	if f.Rootless {
 		f.UIDs, f.GIDs = ids(h.IDMappings.UIDMap), ids(h.IDMappings.GIDMap)
 	}
-	// A rootless Podman on cgroup v1 lists controllers, and uses none.
+	// A rootless Podman on cgroup v1 lists controllers but uses none.
 	if !f.Rootless || f.CgroupV2 {
 		f.Memory = slices.Contains(h.CgroupControllers, "memory")
 		f.Pids = slices.Contains(h.CgroupControllers, "pids")
@@ -206,7 +206,7 @@ type idRange struct {
 	Size int `json:"size"`
 }
 
-// ids is how many users or groups a map has.
+// ids returns the number of users or groups in a map.
 func ids(ranges []idRange) int {
 	sum := 0
 	for _, r := range ranges {
@@ -274,17 +274,17 @@ func parseDocker(data []byte) (*facts, error) {
 	return f, nil
 }
 
-// image is what an engine says of an image that it has.
+// image is what an engine reports about an image.
 type image struct {
 	ID      string
 	Volumes []string
-	Env     []string // names of the variables that it sets
+	Env     []string // the names of the variables it sets
 	Arch    string
 
-	trial *trial // nil until one was made
+	inspection *inspection // nil until one was made
 }
 
-// inspectImage asks for an image; errNoImage where the engine has none.
+// inspectImage returns an image, or errNoImage if the engine does not have it.
 func (c *client) inspectImage(ctx context.Context, reference string) (*image, error) {
 	if err := checkReference(reference); err != nil {
 		return nil, err
@@ -299,7 +299,7 @@ func (c *client) inspectImage(ctx context.Context, reference string) (*image, er
 	return parseImage(out)
 }
 
-// IDs are arguments of later commands.
+// IDs become arguments of later commands.
 var (
 	imageID     = regexp.MustCompile(`^(sha256:)?[0-9a-f]{1,64}$`)
 	containerID = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -324,10 +324,10 @@ func parseImage(data []byte) (*image, error) {
 	}
 	i := images[0]
 	if !imageID.MatchString(i.ID) {
-		return nil, fmt.Errorf("image inspect: %q is no ID of an image", i.ID)
+		return nil, fmt.Errorf("image inspect: %q is not an image ID", i.ID)
 	}
 	if i.Os != "" && i.Os != "linux" {
-		return nil, fmt.Errorf("the image is for %s; one for Linux is needed", i.Os)
+		return nil, fmt.Errorf("the image is for %s; use one for Linux", i.Os)
 	}
 	out := &image{ID: i.ID, Arch: i.Architecture}
 	for path := range i.Config.Volumes {
@@ -342,7 +342,7 @@ func parseImage(data []byte) (*image, error) {
 	return out, err
 }
 
-// checkReference refuses what a client would take for an argument.
+// checkReference rejects a name that a client would read as an option.
 func checkReference(reference string) error {
 	if reference == "" || len(reference) > 512 || strings.HasPrefix(reference, "-") || strings.ContainsAny(reference, " \t\n\x00") {
 		return fmt.Errorf("%q is not the name of an image", reference)
@@ -350,7 +350,7 @@ func checkReference(reference string) error {
 	return nil
 }
 
-// condition is how the engine says that a container is.
+// condition is the state of a container, as the engine reports it.
 type condition struct {
 	Status    string
 	Running   bool
@@ -361,7 +361,7 @@ type condition struct {
 	ID        string
 }
 
-// inspectContainer asks for a container's condition.
+// inspectContainer returns a container's state.
 func (c *client) inspectContainer(ctx context.Context, name string) (*condition, error) {
 	out, err := c.output(ctx, "container", "inspect", name)
 	if err != nil {

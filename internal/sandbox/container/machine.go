@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// machine is Podman's virtual machine, on systems that have no containers of
-// their own. It is never made and never changed, and started only if that was
+// machine is Podman's virtual machine, on systems without containers of their
+// own. This program never creates or changes it, and starts it only if that is
 // allowed.
 type machine struct {
-	b    *Backend
+	b    *Engine
 	goos string
 
 	mu      sync.Mutex
@@ -24,16 +24,16 @@ type machine struct {
 	inUse   int
 }
 
-func newMachine(b *Backend) *machine { return &machine{b: b, goos: runtime.GOOS} }
+func newMachine(b *Engine) *machine { return &machine{b: b, goos: runtime.GOOS} }
 
-// virtual says whether this engine needs a machine here: not where the
+// virtual reports whether this engine needs a machine here: not if the
 // environment names a service.
 func (m *machine) virtual() bool {
 	named := slices.ContainsFunc(m.b.opts.Environ, func(kv string) bool { return strings.HasPrefix(kv, "CONTAINER_HOST=") && kv != "CONTAINER_HOST=" })
 	return m.b.opts.Engine == Podman && !named && (m.goos == "darwin" || m.goos == "windows")
 }
 
-// listed is a machine, as `podman machine list` has it.
+// listed is a machine in the output of `podman machine list`.
 type listed struct {
 	Name     string
 	Default  bool
@@ -49,7 +49,7 @@ func parseMachines(data []byte) ([]listed, error) {
 	return found, nil
 }
 
-// chosen is the machine that podman uses: the default one, or the only one.
+// chosen returns the machine that podman uses: the default one, or else the first.
 func chosen(machines []listed) (listed, bool) {
 	for _, m := range machines {
 		if m.Default {
@@ -70,7 +70,7 @@ func (m *machine) list(ctx context.Context) ([]listed, error) {
 	return parseMachines(out)
 }
 
-// remedy says what to do when there is none that answers.
+// remedy returns what to do when no machine answers.
 func (m *machine) remedy(ctx context.Context) string {
 	if !m.virtual() {
 		return ""
@@ -101,7 +101,7 @@ func machineRemedy(machines []listed, err error, goos string) string {
 	return "podman machine start " + found.Name + " (with container.startMachine: true, Sallyport starts it itself)"
 }
 
-// ready starts the machine where that is needed and allowed.
+// ready starts the machine if that is needed and allowed.
 func (m *machine) ready(ctx context.Context) error {
 	if !m.virtual() || !m.b.opts.StartMachine {
 		return nil
@@ -114,10 +114,10 @@ func (m *machine) ready(ctx context.Context) error {
 	}
 	found, ok := chosen(machines)
 	if !ok || found.Running {
-		return nil // none is made here, and one that runs is somebody's
+		return nil // there is none to start
 	}
 	m.b.log.Info("starting the podman machine", "machine", found.Name)
-	// Not ctx: half a start leaves a machine that hangs.
+	// Not ctx: a machine hangs after an interrupted start.
 	start, cancel := context.WithTimeout(context.WithoutCancel(ctx), machineTime)
 	defer cancel()
 	if _, err := m.b.cli.output(start, "machine", "start", found.Name); err != nil {
@@ -130,22 +130,19 @@ func (m *machine) ready(ctx context.Context) error {
 // machineTime bounds the start and the stop of a machine.
 const machineTime = 3 * time.Minute
 
-// busy says that a sandbox is wanted.
-func (m *machine) busy() {
+// use takes the number of sandboxes. When it is 0, the machine that this program
+// started is stopped after the idle timeout.
+func (m *machine) use(runs int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.inUse++
-	if m.timer != nil {
-		m.timer.Stop()
-		m.timer = nil
+	m.inUse = runs
+	if runs > 0 {
+		if m.timer != nil {
+			m.timer.Stop()
+			m.timer = nil
+		}
+		return
 	}
-}
-
-// idle says that the last sandbox is gone.
-func (m *machine) idle() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.inUse = 0
 	if m.started == "" || m.b.opts.IdleTimeout <= 0 || m.timer != nil {
 		return
 	}
@@ -156,8 +153,8 @@ func (m *machine) idle() {
 	})
 }
 
-// stop ends the machine that this program started, unless something runs in
-// it: a machine is never taken from under another's containers.
+// stop stops the machine that this program started, unless other containers run
+// in it.
 func (m *machine) stop(ctx context.Context) {
 	if !m.stopped(ctx) {
 		return
@@ -188,7 +185,7 @@ func (m *machine) stopped(ctx context.Context) bool {
 	return true
 }
 
-// close ends the machine with the program that started it.
+// close stops the machine when the program that started it ends.
 func (m *machine) close(ctx context.Context) {
 	m.mu.Lock()
 	m.inUse = 0

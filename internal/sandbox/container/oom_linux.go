@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchMemory says with hit that the kernel ended a process of the control
+// watchMemory calls hit when the kernel has killed a process of the control
 // groups for its memory. It returns when ctx is done or the groups are gone. A
-// control group goes with its container, so it must be watched while that
-// lives; and not every engine tells what ended a container.
+// control group is removed with its container, so it must be watched before that;
+// and not every engine reports what ended a container.
 func watchMemory(ctx context.Context, dirs map[string]string, hit func()) error {
 	if dir, ok := dirs[""]; ok {
 		return watchEvents(ctx, dir, hit)
@@ -24,7 +24,7 @@ func watchMemory(ctx context.Context, dirs map[string]string, hit func()) error 
 	return errors.New("no control group for memory")
 }
 
-// watchEvents watches a group of cgroup v2: its file of events is modified.
+// watchEvents watches the events file of a cgroup v2 group.
 func watchEvents(ctx context.Context, dir string, hit func()) error {
 	path := filepath.Join(dir, "memory.events")
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
@@ -53,8 +53,8 @@ func watchEvents(ctx context.Context, dir string, hit func()) error {
 	}
 }
 
-// watchControl watches a group of cgroup v1: the kernel counts up a descriptor
-// that was registered with it, when memory ends and when the group goes.
+// watchControl watches a group of cgroup v1: the kernel signals a registered
+// descriptor when the group runs out of memory and when it is removed.
 func watchControl(ctx context.Context, dir string, hit func()) error {
 	control, err := os.Open(filepath.Join(dir, "memory.oom_control"))
 	if err != nil {

@@ -2,39 +2,23 @@ package container
 
 import (
 	"bytes"
-	_ "embed"
 	"fmt"
 	"io/fs"
 	"maps"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-//go:embed bootstrap.py
-var bootstrap string
-
-//go:embed trial.py
-var trialProgram string
-
-// opening is the program of the interpreter's command line: it reads the
-// bootstrap from standard input, as many bytes as its argument says. Its own
-// names stay few, because they are those of the main module.
-const opening = `import sys,posix
-data=b""
-while len(data)<int(sys.argv[1]):data+=posix.read(0,int(sys.argv[1])-len(data))or posix._exit(0)
-exec(compile(data,"` + guest.Dir + `/sallyport_guest/__main__.py","exec"),{"__name__":"sallyport"})`
-
-// command is what a container runs, after the interpreter's name.
-func command() []string {
-	return []string{"-I", "-S", "-X", "utf8", "-c", opening, strconv.Itoa(len(bootstrap))}
+// command returns what a container runs: the loader of the program.
+func command(p *sandbox.Program, interpreter string) []string {
+	argv := sandbox.Command(p.Loader.Argv, interpreter, sandbox.ProgramDir)
+	return append(argv, strconv.Itoa(len(p.Loader.Script)))
 }
 
-// A payload is what a container reads before frames.
+// A payload is what a container reads before the frames.
 type payload struct{ bytes.Buffer }
 
 func (p *payload) add(kind byte, name string, data []byte) {
@@ -43,42 +27,24 @@ func (p *payload) add(kind byte, name string, data []byte) {
 	p.Write(data)
 }
 
-// sources adds the guest's.
-func (p *payload) sources() error {
-	fsys := guest.Files()
-	return fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+// sources adds the files of a program.
+func (p *payload) sources(program *sandbox.Program) error {
+	return fs.WalkDir(program.Files, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		text, err := fs.ReadFile(fsys, name)
-		if err != nil {
-			return err
+		data, err := fs.ReadFile(program.Files, name)
+		if err == nil {
+			p.add('m', name, data)
 		}
-		if module := moduleOf(name); module != "" {
-			p.add('m', module, text)
-		}
-		return nil
+		return err
 	})
 }
 
-// moduleOf is the module's name, or "" for what is none.
-func moduleOf(file string) string {
-	dir, base := path.Split(file)
-	name, isPython := strings.CutSuffix(base, ".py")
-	pkg := strings.ReplaceAll(strings.Trim(dir, "/"), "/", ".")
-	switch {
-	case !isPython, name == "__main__":
-		return ""
-	case name == "__init__":
-		return pkg
-	}
-	return pkg + "." + name
-}
-
-// environment is that of a sandbox. The search path is the image's own.
+// environment returns the variables of a sandbox. The search path is the image's.
 func environment(spec *sandbox.Spec) map[string]string {
 	env := map[string]string{}
-	for _, kv := range guest.Environ() {
+	for _, kv := range spec.Program.Env {
 		if k, v, ok := strings.Cut(kv, "="); ok && k != "PATH" {
 			env[k] = v
 		}
@@ -87,15 +53,15 @@ func environment(spec *sandbox.Spec) map[string]string {
 	return env
 }
 
-// newPayload is what starts a guest: byte code where the image's interpreter
-// has made some, else sources. marker is what the container answers on its
-// standard error when it has read all.
+// newPayload returns what starts a program: what the image's interpreter compiled
+// from it, or else its files. The container writes marker to its standard error
+// when it has read everything.
 func newPayload(spec *sandbox.Spec, bundle []byte, marker string) (*payload, error) {
 	p := &payload{}
-	p.WriteString(bootstrap)
+	p.Write(spec.Program.Loader.Script)
 	if len(bundle) > 0 {
 		p.add('b', "", bundle)
-	} else if err := p.sources(); err != nil {
+	} else if err := p.sources(spec.Program); err != nil {
 		return nil, err
 	}
 	for _, f := range spec.Files {
@@ -113,14 +79,14 @@ func newPayload(spec *sandbox.Spec, bundle []byte, marker string) (*payload, err
 	return p, nil
 }
 
-// newTrialPayload is what has a container describe itself.
-func newTrialPayload(marker string) (*payload, error) {
+// newInspectionPayload returns what makes a container describe itself.
+func newInspectionPayload(program *sandbox.Program, marker string) (*payload, error) {
 	p := &payload{}
-	p.WriteString(bootstrap)
-	if err := p.sources(); err != nil {
+	p.Write(program.Loader.Script)
+	if err := p.sources(program); err != nil {
 		return nil, err
 	}
-	p.add('t', "", []byte(trialProgram))
+	p.add('t', "", program.Loader.Inspect)
 	p.add('.', "", []byte(marker))
 	return p, nil
 }

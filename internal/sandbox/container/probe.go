@@ -8,16 +8,16 @@ import (
 	"strings"
 	"time"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// probeTime bounds what a probe may take of an engine that does not answer.
+// probeTime bounds a probe of an engine that does not answer.
 const probeTime = 20 * time.Second
 
-// Probe implements sandbox.Backend. Where the image is here it starts a
-// container of it, looks at it from inside and outside, and removes it; it
-// fetches no image and starts no machine.
-func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
+// Probe implements sandbox.Engine. If the image is present, it starts a container
+// of it, inspects that from inside and outside, and removes it. It does not pull
+// images or start machines.
+func (b *Engine) Probe(ctx context.Context) (*sandbox.Report, error) {
 	rep := &sandbox.Report{
 		Backend:   b.Name(),
 		Isolation: sandbox.ContainerIsolation,
@@ -25,7 +25,7 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 		Limits:    map[sandbox.Resource]sandbox.LimitReport{},
 	}
 	for _, r := range []sandbox.Resource{sandbox.Memory, sandbox.Processes, sandbox.CPU, sandbox.Disk, sandbox.OpenFiles} {
-		rep.Limits[r] = sandbox.LimitReport{By: "not known: the engine cannot be used"}
+		rep.Limits[r] = sandbox.LimitReport{By: "unknown: the engine cannot be used"}
 	}
 	probe, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -35,20 +35,20 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 	}
 	switch {
 	case err == nil:
-		b.describe(rep, f, img.trial)
+		b.describe(rep, f, img.inspection)
 		b.promise(rep.Limits)
 	case errors.Is(err, errNoImage) && b.opts.Pull != PullNever:
-		// What the engine says of itself, until there is something to try.
-		b.describe(rep, f, &trial{})
+		// What the engine reports about itself, until an image can be inspected.
+		b.describe(rep, f, &inspection{})
 		rep.Limits, rep.Provisional = f.claimed(), true
 		rep.Measure = "get the image with `" + b.opts.Engine + " pull " + b.opts.Image + "`"
-		if rep.Possible = sandbox.KernelIsolation; (&trial{runtime: b.runtime(f)}).shares() {
+		if rep.Possible = sandbox.KernelIsolation; (&inspection{runtime: b.runtime(f)}).shares() {
 			rep.Possible = sandbox.ContainerIsolation
 		}
 		b.promise(rep.Limits)
 		rep.Findings = append(rep.Findings, sandbox.Finding{
 			Title:  "the image " + b.opts.Image + " is not here",
-			Detail: "the first sandbox fetches it, which may take longer than a call may; limits and isolation are measured then",
+			Detail: "the first sandbox pulls it, which may take longer than a call may; limits and isolation are measured then",
 			Remedy: b.opts.Engine + " pull " + b.opts.Image,
 		})
 	default:
@@ -64,19 +64,19 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 	return rep, nil
 }
 
-// promise remembers what a probe said of limits.
-func (b *Backend) promise(limits map[sandbox.Resource]sandbox.LimitReport) {
+// promise remembers the limits that a probe reported.
+func (b *Engine) promise(limits map[sandbox.Resource]sandbox.LimitReport) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.promised = limits
 }
 
-// errLess: an engine does less than it was said to do.
-var errLess = errors.New("the engine is not as it was")
+// errLess: an engine enforces less than a probe reported.
+var errLess = errors.New("the engine enforces less than before")
 
-// honest refuses a start where what was measured is less than what the last
-// probe said: a policy has judged that.
-func (b *Backend) honest(measured map[sandbox.Resource]sandbox.LimitReport) error {
+// honest rejects a start if less was measured than the last probe reported: that
+// report is what the policy accepted.
+func (b *Engine) honest(measured map[sandbox.Resource]sandbox.LimitReport) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var less []string
@@ -89,12 +89,12 @@ func (b *Backend) honest(measured map[sandbox.Resource]sandbox.LimitReport) erro
 		return nil
 	}
 	slices.Sort(less)
-	return fmt.Errorf("%w: %s; try again, and the policy judges what %s was measured to do now (`sallyport doctor` shows it)",
+	return fmt.Errorf("%w: %s; try again: the policy then judges what was measured now (`sallyport doctor` shows what %s enforces)",
 		errLess, strings.Join(less, ", "), b.opts.Engine)
 }
 
 // imageFinding explains an image that cannot be used, or an engine.
-func (b *Backend) imageFinding(ctx context.Context, err error) sandbox.Finding {
+func (b *Engine) imageFinding(ctx context.Context, err error) sandbox.Finding {
 	var unsafe *unsafeError
 	switch {
 	case errors.Is(err, errNoImage):
@@ -104,18 +104,18 @@ func (b *Backend) imageFinding(ctx context.Context, err error) sandbox.Finding {
 		}
 	case errors.As(err, &unsafe):
 		return sandbox.Finding{
-			Fatal: true, Title: "containers of " + b.opts.Engine + " are not closed as they are asked to be", Detail: err.Error(),
-			Remedy: "look at what ~/.config/containers/containers.conf, /etc/containers/containers.conf and mounts.conf, or Docker's daemon.json, add to every container",
+			Fatal: true, Title: "containers of " + b.opts.Engine + " are less isolated than requested", Detail: err.Error(),
+			Remedy: "check what ~/.config/containers/containers.conf, /etc/containers/containers.conf and mounts.conf, or Docker's daemon.json, add to every container",
 		}
 	}
 	return b.finding(ctx, err)
 }
 
-// describe fills the report of an engine that works.
-func (b *Backend) describe(rep *sandbox.Report, f *facts, t *trial) {
+// describe completes the report of a working engine.
+func (b *Engine) describe(rep *sandbox.Report, f *facts, t *inspection) {
 	rep.Limits = t.limits(f)
 	if t.inside.Python != "" {
-		rep.Python = fmt.Sprintf("%s (%s) in %s", t.inside.Executable, t.inside.Python, b.opts.Image)
+		rep.Runtime = fmt.Sprintf("%s (%s) in %s", t.inside.Executable, t.inside.Python, b.opts.Image)
 	}
 	if kernel, own := t.ownKernel(f); own {
 		rep.Isolation = sandbox.KernelIsolation
@@ -157,9 +157,9 @@ func (b *Backend) describe(rep *sandbox.Report, f *facts, t *trial) {
 	}
 }
 
-// claimed is how limits are enforced by what the engine says of itself.
+// claimed returns how limits are enforced according to the engine.
 func (f *facts) claimed() map[sandbox.Resource]sandbox.LimitReport {
-	by := "what the engine says; not tried yet"
+	by := "according to the engine; not measured yet"
 	report := map[sandbox.Resource]sandbox.LimitReport{
 		sandbox.Disk:      {Enforcement: sandbox.Hard, By: "tmpfs size"},
 		sandbox.OpenFiles: {Enforcement: sandbox.Hard, By: "RLIMIT_NOFILE"},

@@ -10,70 +10,51 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/sandbox/supervise"
 )
 
-// process is a client that has a container's streams.
+// process is a client process that carries a container's streams.
 type process struct {
+	*supervise.Streams
 	cmd    *exec.Cmd
-	stdin  *os.File
-	stdout *os.File
 	stderr *errorStream
 
 	ended chan struct{} // closed when the client is gone
 	code  int           // its exit status
 }
 
-// patience is how long a client whose start was given up may take to end by
-// itself. A client that is killed may leave half a container.
+// patience is how long a client whose start was cancelled may take to end by
+// itself. Killing it may leave a half-made container.
 const patience = 5 * time.Second
 
-// launch starts a client, sends the payload and waits for the marker, which
-// the container writes to its standard error when it has read all. On error
-// the client has ended; the container may be left.
+// launch starts a client, sends the payload and waits for the marker, which the
+// container writes to its standard error when it has read everything. On error
+// the client has ended; the container may still exist.
 func (c *client) launch(ctx context.Context, args []string, p *payload, marker string) (*process, error) {
-	// Not ctx: it bounds the start only.
+	// Not ctx: it bounds only the start.
 	cmd, err := c.build(context.WithoutCancel(ctx), args...)
 	if err != nil {
 		return nil, err
 	}
-	var files []*os.File
-	closeAll := func() {
-		for _, f := range files {
-			f.Close()
-		}
-	}
-	pipe := func() (rd, wr *os.File) {
-		if err != nil {
-			return nil, nil
-		}
-		if rd, wr, err = os.Pipe(); err == nil {
-			files = append(files, rd, wr)
-			growPipe(wr)
-		}
-		return rd, wr
-	}
-	inR, inW := pipe()
-	outR, outW := pipe()
-	errR, errW := pipe()
+	streams, err := supervise.NewStreams()
 	if err != nil {
-		closeAll()
 		return nil, err
 	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
-	if err := cmd.Start(); err != nil {
-		closeAll()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.Child[0], streams.Child[1], streams.Child[2]
+	err = cmd.Start()
+	streams.CloseChild() // at once: the streams end with the client
+	if err != nil {
+		streams.Close()
 		return nil, err
 	}
-	for _, f := range []*os.File{inR, outW, errW} {
-		f.Close()
-	}
-	x := &process{cmd: cmd, stdin: inW, stdout: outR, stderr: &errorStream{file: errR}, ended: make(chan struct{})}
+	x := &process{Streams: streams, cmd: cmd, stderr: &errorStream{file: streams.Stderr}, ended: make(chan struct{})}
 	go func() {
 		_ = cmd.Wait()
 		x.code = cmd.ProcessState.ExitCode()
 		close(x.ended)
 	}()
-	go func() { _, _ = inW.Write(p.Bytes()) }() // an error shows on the other streams
+	go func() { _, _ = streams.Stdin.Write(p.Bytes()) }() // an error shows on the other streams
 
 	marked := make(chan error, 1)
 	go func() { marked <- x.stderr.skipTo(marker) }()
@@ -92,9 +73,9 @@ func (c *client) launch(ctx context.Context, args []string, p *payload, marker s
 	return nil, err
 }
 
-// abandon ends the client, by itself if it will.
+// abandon ends the client, gently if possible.
 func (x *process) abandon() {
-	x.stdin.Close() // a container that reads its payload then ends
+	x.Stdin.Close() // a container that still reads its payload ends
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -102,35 +83,29 @@ func (x *process) abandon() {
 	case <-timer.C:
 		x.kill()
 	}
-	x.close()
+	x.Close()
 }
 
-// kill ends the client. What it started is not its child and stays.
+// kill kills the client. The container is not its child and stays.
 func (x *process) kill() {
 	_ = x.cmd.Process.Kill()
 	<-x.ended
 }
 
-func (x *process) close() {
-	x.stdin.Close()
-	x.stdout.Close()
-	x.stderr.Close()
-}
-
-// maxNotes bounds what a client may say before the container begins.
+// maxNotes bounds what a client may print before the container starts.
 const maxNotes = 64 << 10
 
-// maxTail is how much is kept of the end of a container's standard error,
-// where a client puts its own last words.
+// maxTail bounds what is kept of the end of a container's standard error, where
+// a client prints its own last messages.
 const maxTail = 2 << 10
 
-// errorStream is a client's standard error: its own warnings, then a marker,
-// then what the container writes, and perhaps last words of the client's.
+// errorStream is a client's standard error: its own warnings, then a marker, then
+// what the container writes, and possibly the client's last messages.
 type errorStream struct {
 	file *os.File
 
 	mu     sync.Mutex
-	before []byte // the client's words before the marker
+	before []byte // the client's output before the marker
 	unread []byte // read with the marker
 	tail   []byte
 }
@@ -159,15 +134,15 @@ func (s *errorStream) skipTo(marker string) error {
 	}
 }
 
-// notes is what the client said before the container began.
+// notes returns what the client printed before the container started.
 func (s *errorStream) notes() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.ToValidUTF8(string(s.before), "\ufffd")
 }
 
-// lastWords is the end of what was read, where it is text of the client's: it
-// follows the last frame, and so begins anywhere in the tail.
+// lastWords returns the client's last messages. They follow the last frame, and
+// so begin anywhere in the tail.
 func (s *errorStream) lastWords() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

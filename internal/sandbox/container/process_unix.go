@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// detach keeps a terminal's signals from a client: Ctrl-C is ours to handle.
+// detach keeps a terminal's signals from a client: this program handles Ctrl-C.
 func detach(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 }

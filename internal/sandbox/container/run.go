@@ -7,23 +7,23 @@ import (
 	"sync"
 	"time"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/supervise"
 )
 
 // run is one container, seen from the program that started it.
 type run struct {
-	b       *Backend
+	b       *Engine
 	handle  sandbox.Handle
 	name    string
 	process *process
 	limits  sandbox.Limits
-	gauge   *gauge
+	meter   *meter
 
 	mu        sync.Mutex
 	destroyed bool
 
-	ended chan struct{} // closed when the client is gone and exit is set
-	exit  sandbox.Exit
+	ending *supervise.Ending // set when the client is gone
 
 	releasing  sync.Mutex
 	released   bool
@@ -39,13 +39,16 @@ var (
 	_ sandbox.Logger      = (*run)(nil)
 )
 
-// inspectTime bounds the question how a container ended.
+// killed is the exit status of a program that SIGKILL ended.
+const killed = 128 + 9
+
+// inspectTime bounds inspecting how a container ended.
 const inspectTime = 10 * time.Second
 
 // watch waits for the client's end and asks how the container ended.
 func (r *run) watch() {
 	<-r.process.ended
-	r.gauge.stop()
+	defer r.meter.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), inspectTime)
 	defer cancel()
 	r.mu.Lock()
@@ -53,17 +56,27 @@ func (r *run) watch() {
 	r.mu.Unlock()
 	var state *condition
 	var err error
-	if !destroyed { // else it is gone already, and the reason is known
+	if !destroyed { // otherwise it is gone already, and the reason is known
 		state, err = r.settled(ctx)
+		// The engine and the kernel may report a kill for memory only after the end.
+		for range 20 {
+			if state == nil || state.Running || state.OOMKilled || state.ExitCode != killed || r.meter.outOfMemory() {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+			if later, err := r.b.cli.inspectContainer(ctx, r.name); err == nil {
+				state = later
+			}
+		}
 	}
 	r.mu.Lock()
-	r.exit = r.reason(state, err)
+	exit := r.reason(state, err)
 	r.mu.Unlock()
-	close(r.ended)
+	r.ending.Set(exit)
 }
 
-// settled is the container's condition once it has ended: the client may be
-// quicker than the engine's own book-keeping.
+// settled returns the container's state once the engine has noticed its end,
+// which the client may have seen earlier.
 func (r *run) settled(ctx context.Context) (*condition, error) {
 	for wait := 20 * time.Millisecond; ; wait *= 2 {
 		r.mu.Lock()
@@ -81,26 +94,25 @@ func (r *run) settled(ctx context.Context) (*condition, error) {
 	}
 }
 
-// reason says why the run ended. Callers hold mu.
+// reason returns why the run ended. Callers hold mu.
 func (r *run) reason(state *condition, err error) sandbox.Exit {
-	const killed = 128 + 9
 	out := sandbox.Exit{Code: r.process.code, Detail: r.process.stderr.lastWords()}
 	oom := false
 	if state != nil && !state.Running {
 		out.Code = state.ExitCode
-		// Something else of it may have been ended long before.
-		oom = (state.OOMKilled || r.gauge.outOfMemory()) && state.ExitCode == killed
+		// Another process of it may have been killed long before.
+		oom = (state.OOMKilled || r.meter.outOfMemory()) && state.ExitCode == killed
 	}
 	failure := asFailure(err)
 	switch {
-	case oom, (r.destroyed || state == nil) && r.gauge.outOfMemory():
+	case oom, (r.destroyed || state == nil) && r.meter.outOfMemory():
 		out.Reason, out.Detail = sandbox.OutOfMemory, ""
 	case r.destroyed:
 		out.Reason, out.Detail = sandbox.Destroyed, ""
 	case state != nil && !state.Running:
 		out.Reason, out.Detail = sandbox.Exited, state.Error
 	case failure == errNoContainer:
-		out.Reason, out.Detail = sandbox.EngineDied, "somebody removed the container"
+		out.Reason, out.Detail = sandbox.EngineDied, "the container was removed from outside"
 	case failure == errNotRunning:
 		f := r.b.finding(context.Background(), err)
 		out.Reason, out.Detail = sandbox.EngineDied, f.Title+"; to fix it: "+f.Remedy
@@ -109,7 +121,7 @@ func (r *run) reason(state *condition, err error) sandbox.Exit {
 	default:
 		out.Reason = sandbox.EngineDied
 		if out.Detail == "" {
-			out.Detail = fmt.Sprintf("the %s client ended (status %d), which had the container's streams", r.b.opts.Engine, r.process.code)
+			out.Detail = fmt.Sprintf("the %s client that carried the container's streams ended with status %d", r.b.opts.Engine, r.process.code)
 		}
 	}
 	if out.Reason != sandbox.Exited && out.Code <= 0 {
@@ -123,23 +135,11 @@ func (r *run) Handle() sandbox.Handle { return r.handle }
 
 // Channel implements sandbox.Duplexer.
 func (r *run) Channel() sandbox.Channel {
-	return sandbox.Channel{Stdin: r.process.stdin, Stdout: r.process.stdout, Stderr: r.process.stderr}
+	return sandbox.Channel{Stdin: r.process.Stdin, Stdout: r.process.Stdout, Stderr: r.process.stderr}
 }
 
 // Wait implements sandbox.Run.
-func (r *run) Wait(ctx context.Context) (sandbox.Exit, error) {
-	select {
-	case <-r.ended:
-		return r.exit, nil
-	default:
-	}
-	select {
-	case <-r.ended:
-		return r.exit, nil
-	case <-ctx.Done():
-		return sandbox.Exit{}, ctx.Err()
-	}
-}
+func (r *run) Wait(ctx context.Context) (sandbox.Exit, error) { return r.ending.Wait(ctx) }
 
 // Destroy implements sandbox.Run.
 func (r *run) Destroy(context.Context) error {
@@ -151,7 +151,7 @@ func (r *run) Destroy(context.Context) error {
 	r.mu.Lock()
 	r.destroyed = true
 	r.mu.Unlock()
-	r.process.stdin.Close()
+	r.process.Stdin.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), removeTime)
 	defer cancel()
 	err := r.b.remove(ctx, r.name)
@@ -163,14 +163,14 @@ func (r *run) Destroy(context.Context) error {
 	case <-timer.C:
 		r.process.kill()
 	}
-	<-r.ended
-	r.process.close()
-	r.b.leave(r.handle.ID)
+	<-r.ending.Done()
+	r.process.Close()
+	r.b.runs.Drop(r.handle.ID)
 	r.released = true
 	if err != nil && asFailure(err) == errNotRunning {
-		// An engine that is gone has no containers that run, as a rule; what
-		// it has when it comes back, a sweep finds.
-		r.b.log.Warn("the engine is gone; its container is removed later", "container", r.name, "error", err)
+		// An engine that is gone usually has no running containers. A later sweep
+		// finds what it has when it comes back.
+		r.b.log.Warn("the engine is gone; the container will be removed later", "container", r.name, "error", err)
 		r.b.orphaned()
 		err = nil
 	}
@@ -180,10 +180,10 @@ func (r *run) Destroy(context.Context) error {
 	return r.releaseErr
 }
 
-// command has the engine do something with the container.
+// command runs a command of the engine on the container.
 func (r *run) command(ctx context.Context, op string, args ...string) error {
 	select {
-	case <-r.ended:
+	case <-r.ending.Done():
 		return &sandbox.Error{Op: op, Backend: r.b.Name(), Kind: sandbox.ErrGone}
 	default:
 	}
@@ -200,7 +200,7 @@ func (r *run) command(ctx context.Context, op string, args ...string) error {
 	return out
 }
 
-// over says whether the container has ended, though its client may not.
+// over reports whether the container has ended, even if its client has not.
 func (r *run) over(ctx context.Context) bool {
 	select {
 	case <-r.process.ended:
@@ -231,7 +231,7 @@ func (r *run) pause(ctx context.Context, on bool) error {
 	if on {
 		op, command = "pause", "pause"
 	}
-	if done, err := r.gauge.pause(on); !done {
+	if done, err := r.meter.pause(on); !done {
 		return r.command(ctx, op, command)
 	} else if err != nil {
 		return &sandbox.Error{Op: op, Backend: r.b.Name(), Kind: sandbox.ErrGone, Err: err}
@@ -241,7 +241,7 @@ func (r *run) pause(ctx context.Context, on bool) error {
 
 // Usage implements sandbox.Meter.
 func (r *run) Usage(ctx context.Context) (sandbox.Usage, error) {
-	u, err := r.gauge.usage(ctx)
+	u, err := r.meter.usage(ctx)
 	if err != nil {
 		return sandbox.Usage{CPU: -1, MemoryBytes: -1, PeakBytes: -1}, &sandbox.Error{Op: "usage", Backend: r.b.Name(), Err: err}
 	}

@@ -6,19 +6,20 @@ import (
 )
 
 // profile lists the system calls that code in a container may make: those that
-// the default profiles of Docker and Podman both let through without
-// capabilities, less what ordinary programs have no use for. No user
-// namespaces, whose owner has every capability over the kernel's less tried
-// parts; no sockets but of Unix, IP and routing; no looking into other
-// processes; nothing of another architecture.
+// the default profiles of Docker and Podman both allow without capabilities,
+// except what ordinary programs do not need. It forbids user namespaces, whose
+// owner has every capability over less tested parts of the kernel; sockets other
+// than Unix, IP and routing ones; inspecting other processes; and calls of other
+// architectures.
 //
 //go:embed seccomp.json
 var profile []byte
 
-// seccomp is the profile's file, or "" where the engine's own has to do. Docker's
-// client sends the file along. A Podman service opens the path itself, which
-// works on the same machine, and in a virtual machine that shows the user's home.
-func (b *Backend) seccomp(f *facts) string {
+// seccomp returns the profile's path, or "" to use the engine's own profile.
+// Docker's client sends the file to the daemon. A Podman service opens the path
+// itself, which works on the same machine and in a virtual machine that shares the
+// user's home.
+func (b *Engine) seccomp(f *facts) string {
 	if f.NoProfile || !f.Seccomp {
 		return ""
 	}
@@ -33,8 +34,8 @@ func (b *Backend) seccomp(f *facts) string {
 	return dir.Path(name)
 }
 
-// filtered says whether a seccomp filter was seen.
-func (t *trial) filtered() bool {
+// filtered reports whether the container has a seccomp filter.
+func (t *inspection) filtered() bool {
 	v := t.inside.Status["Seccomp"]
 	return len(v) > 0 && v[0] == "2"
 }

@@ -11,16 +11,16 @@ import (
 	"sync"
 	"time"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// statsAge is how old an engine's figures may be: asking costs it a process
-// and, for Docker, two seconds.
+// statsAge is how old an engine's figures may be: asking costs a process and, for
+// Docker, two seconds.
 const statsAge = 2 * time.Second
 
-// remoteGauge asks the engine what a container uses. Between two answers it
-// repeats the last.
-type remoteGauge struct {
+// remoteMeter asks the engine for a container's usage. Between two answers it
+// repeats the last one.
+type remoteMeter struct {
 	mu     sync.Mutex
 	asking chan struct{} // closed when the question under way is answered
 	at     time.Time
@@ -29,7 +29,7 @@ type remoteGauge struct {
 	peak   int64
 }
 
-func (g *remoteGauge) usage(ctx context.Context, r *run) (sandbox.Usage, error) {
+func (g *remoteMeter) usage(ctx context.Context, r *run) (sandbox.Usage, error) {
 	g.mu.Lock()
 	if !g.at.IsZero() && time.Since(g.at) < statsAge {
 		defer g.mu.Unlock()
@@ -40,7 +40,7 @@ func (g *remoteGauge) usage(ctx context.Context, r *run) (sandbox.Usage, error) 
 		r.b.all.Go(func() { g.ask(r) })
 	}
 	asking, known := g.asking, !g.at.IsZero()
-	if known { // the last answer is better than to wait
+	if known { // the last answer is better than waiting
 		defer g.mu.Unlock()
 		return g.last, g.err
 	}
@@ -55,7 +55,7 @@ func (g *remoteGauge) usage(ctx context.Context, r *run) (sandbox.Usage, error) 
 	return g.last, g.err
 }
 
-func (g *remoteGauge) ask(r *run) {
+func (g *remoteMeter) ask(r *run) {
 	ctx, cancel := context.WithTimeout(r.b.life, inspectTime)
 	defer cancel()
 	out, err := r.b.cli.output(ctx, "stats", "--no-stream", "--format", "{{json .}}", r.name)
@@ -72,7 +72,7 @@ func (g *remoteGauge) ask(r *run) {
 		case s.cpu >= 0:
 			g.last.CPU = s.cpu
 		case !g.at.IsZero():
-			// A share is all that Docker's client tells.
+			// Docker's client reports only a share.
 			g.last.CPU += time.Duration(s.share * float64(now.Sub(g.at)))
 		}
 		g.peak = max(g.peak, s.memory)
@@ -83,15 +83,15 @@ func (g *remoteGauge) ask(r *run) {
 	g.asking = nil
 }
 
-// stats is what an engine says of a container's use.
+// stats is a container's usage, as the engine reports it.
 type stats struct {
-	cpu    time.Duration // in all; negative where it is not said
-	share  float64       // of one core, at the moment
+	cpu    time.Duration // in total; negative if not reported
+	share  float64       // of one core, currently
 	memory int64
 }
 
-// parseStats reads `stats --no-stream --format '{{json .}}'` of either engine:
-// an object of Docker's, a list of Podman's.
+// parseStats reads the output of `stats --no-stream --format '{{json .}}'`: an
+// object from Docker, a list from Podman.
 func parseStats(data []byte) (stats, error) {
 	var s struct {
 		CPUPerc  string // Docker's
@@ -120,7 +120,7 @@ func parseStats(data []byte) (stats, error) {
 	} else if share, err := strconv.ParseFloat(strings.TrimSuffix(s.CPUPerc, "%"), 64); err == nil && share >= 0 && share < 1e6 {
 		out.share = share / 100
 	} else {
-		return stats{}, errors.New("stats: no use of the processors")
+		return stats{}, errors.New("stats: the answer has no CPU usage")
 	}
 	used, _, _ := strings.Cut(cmp.Or(s.MemUsage, s.Memory), "/")
 	var err error

@@ -6,11 +6,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// Run is a run of the duplex personality.
+// Run is a run of the fake engine.
 type Run struct {
 	*process
 	channel sandbox.Channel
@@ -27,18 +26,18 @@ var (
 // Channel implements sandbox.Duplexer.
 func (r *Run) Channel() sandbox.Channel { return r.channel }
 
-// startDuplex runs the guest. On error no process is left.
-func startDuplex(p *process, python string, spec *sandbox.Spec, faults Faults) (*Run, error) {
+// start runs the guest. On error no process is left.
+func start(p *process, interpreter string, spec *sandbox.Spec, faults Faults) (*Run, error) {
 	sources, files := filepath.Join(p.dir, "guest"), filepath.Join(p.dir, "files")
-	if err := guest.Write(sources); err != nil {
+	if err := os.CopyFS(sources, spec.Program.Files); err != nil {
 		return nil, err
 	}
 	if err := place(files, spec.Files); err != nil {
 		return nil, err
 	}
 	var workspace string
-	p.cmd, workspace = p.command(spec, argv(python, sources)...)
-	p.cmd.Env = append(p.cmd.Env, guest.WorkspaceEnv+"="+workspace, guest.FilesEnv+"="+files)
+	p.cmd, workspace = p.command(spec, sandbox.Command(spec.Program.Argv, interpreter, sources)...)
+	p.cmd.Env = append(p.cmd.Env, sandbox.WorkspaceEnv+"="+workspace, sandbox.FilesEnv+"="+files)
 	var ours, theirs []*os.File
 	for i := range 3 {
 		r, w, err := os.Pipe()
@@ -67,6 +66,6 @@ func startDuplex(p *process, python string, spec *sandbox.Spec, faults Faults) (
 	if faults.Output != nil {
 		r.channel.Stderr = faulty(ours[2], r, faults.Output)
 	}
-	go p.watch(func() {})
+	go p.watch()
 	return r, nil
 }

@@ -11,20 +11,16 @@ import (
 	"path/filepath"
 	"sync"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// Names of the two personalities.
-const (
-	Name      = "fake"
-	BatchName = "fake-batch"
-)
+// Name is the engine's name.
+const Name = "fake"
 
 // Options of a fake engine. The zero value is usable.
 type Options struct {
-	// Python is the interpreter: a path, or a name to look up. Empty: python3.
-	Python string
+	// Interpreter is a path, or a name to look up. Empty: python3.
+	Interpreter string
 	// Dir holds a directory for each run while it lives. Empty: a temporary
 	// directory that Close removes.
 	Dir string
@@ -32,14 +28,12 @@ type Options struct {
 	// contract has it, on a Linux that lets the caller make namespaces. Without
 	// it a run has the host's root, and another directory as its workspace.
 	OwnRoot bool
-	// Batch selects the batch personality.
-	Batch bool
 	// Faults says what goes wrong with the run of a spec. Nil: nothing.
 	Faults func(*sandbox.Spec) Faults
 }
 
-// Backend is a fake engine.
-type Backend struct {
+// Engine is a fake engine.
+type Engine struct {
 	opts Options
 
 	mu     sync.Mutex
@@ -53,26 +47,21 @@ type destroyer interface {
 	Destroy(context.Context) error
 }
 
-var _ sandbox.Backend = (*Backend)(nil)
+var _ sandbox.Engine = (*Engine)(nil)
 
 // New returns a fake engine. It starts nothing.
-func New(opts Options) *Backend {
-	if opts.Python == "" {
-		opts.Python = "python3"
+func New(opts Options) *Engine {
+	if opts.Interpreter == "" {
+		opts.Interpreter = "python3"
 	}
-	return &Backend{opts: opts, runs: make(map[string]destroyer)}
+	return &Engine{opts: opts, runs: make(map[string]destroyer)}
 }
 
-// Name implements sandbox.Backend.
-func (b *Backend) Name() string {
-	if b.opts.Batch {
-		return BatchName
-	}
-	return Name
-}
+// Name implements sandbox.Engine.
+func (b *Engine) Name() string { return Name }
 
-// Probe implements sandbox.Backend.
-func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
+// Probe implements sandbox.Engine.
+func (b *Engine) Probe(ctx context.Context) (*sandbox.Report, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, b.fail("probe", nil, err)
 	}
@@ -80,14 +69,14 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 		Backend:   b.Name(),
 		Usable:    true,
 		Isolation: sandbox.NoIsolation,
-		Duplex:    !b.opts.Batch,
+		Duplex:    true,
 		Limits:    map[sandbox.Resource]sandbox.LimitReport{},
 		Findings:  []sandbox.Finding{{Title: "nothing is isolated", Detail: "this engine is for tests"}},
 	}
 	for _, l := range []sandbox.Resource{sandbox.Memory, sandbox.Processes, sandbox.CPU, sandbox.Disk, sandbox.OpenFiles} {
 		r.Limits[l] = sandbox.LimitReport{Enforcement: sandbox.Absent, By: "nothing"}
 	}
-	path, err := exec.LookPath(b.opts.Python)
+	path, err := exec.LookPath(b.opts.Interpreter)
 	if err != nil {
 		r.Usable = false
 		r.Findings = append(r.Findings, sandbox.Finding{
@@ -95,13 +84,13 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 		})
 		return r, nil
 	}
-	r.Python = path
+	r.Runtime = path
 	return r, nil
 }
 
-// Start implements sandbox.Backend.
-func (b *Backend) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, error) {
-	if err := check(spec, b.opts.Batch); err != nil {
+// Start implements sandbox.Engine.
+func (b *Engine) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, error) {
+	if err := check(spec); err != nil {
 		kind := sandbox.ErrInvalidSpec
 		if errors.Is(err, sandbox.ErrUnsupported) {
 			kind = sandbox.ErrUnsupported
@@ -118,11 +107,11 @@ func (b *Backend) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, e
 	if err := ctx.Err(); err != nil {
 		return nil, b.fail("start", sandbox.ErrStart, err)
 	}
-	python := b.opts.Python
-	if spec.Root.Python != "" {
-		python = spec.Root.Python
+	interpreter := b.opts.Interpreter
+	if spec.Root.Interpreter != "" {
+		interpreter = spec.Root.Interpreter
 	}
-	python, err := exec.LookPath(python)
+	interpreter, err := exec.LookPath(interpreter)
 	if err != nil {
 		return nil, b.fail("start", sandbox.ErrUnavailable, err)
 	}
@@ -136,12 +125,7 @@ func (b *Backend) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, e
 		dir:     dir,
 		ended:   make(chan struct{}),
 	}
-	var run sandbox.Run
-	if b.opts.Batch {
-		run, err = startBatch(p, python, spec)
-	} else {
-		run, err = startDuplex(p, python, spec, faults)
-	}
+	run, err := start(p, interpreter, spec, faults)
 	if err != nil {
 		b.forget(spec.ID)
 		return nil, b.fail("start", sandbox.ErrStart, errors.Join(err, os.RemoveAll(dir)))
@@ -160,7 +144,7 @@ func (b *Backend) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, e
 var errClosed = errors.New("the engine is closed")
 
 // reserve takes an ID and makes its directory.
-func (b *Backend) reserve(id string) (string, error) {
+func (b *Engine) reserve(id string) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -189,23 +173,23 @@ func (b *Backend) reserve(id string) (string, error) {
 	return dir, nil
 }
 
-func (b *Backend) forget(id string) {
+func (b *Engine) forget(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.runs, id)
 }
 
-// Attach implements sandbox.Backend. The processes of a fake engine do not
+// Attach implements sandbox.Engine. The processes of a fake engine do not
 // outlive the program, so there is nothing to attach to.
-func (b *Backend) Attach(_ context.Context, h sandbox.Handle) (sandbox.Run, error) {
+func (b *Engine) Attach(_ context.Context, h sandbox.Handle) (sandbox.Run, error) {
 	if h.Backend != b.Name() || h.Version != 1 {
 		return nil, b.fail("attach", sandbox.ErrUnsupported, fmt.Errorf("a handle of %q, version %d", h.Backend, h.Version))
 	}
 	return nil, b.fail("attach", sandbox.ErrGone, nil)
 }
 
-// Close implements sandbox.Backend.
-func (b *Backend) Close() error {
+// Close implements sandbox.Engine.
+func (b *Engine) Close() error {
 	b.mu.Lock()
 	b.closed = true
 	var runs []destroyer
@@ -225,17 +209,6 @@ func (b *Backend) Close() error {
 	return errors.Join(errs...)
 }
 
-func (b *Backend) fail(op string, kind, err error) error {
+func (b *Engine) fail(op string, kind, err error) error {
 	return &sandbox.Error{Op: op, Backend: b.Name(), Kind: kind, Err: err}
-}
-
-// argv is the guest's command line with the sources in dir.
-func argv(python, dir string) []string {
-	args := guest.Argv(python)
-	for i, a := range args {
-		if rel, err := filepath.Rel(guest.Dir, a); err == nil && filepath.IsLocal(rel) {
-			args[i] = filepath.Join(dir, rel)
-		}
-	}
-	return args
 }

@@ -16,10 +16,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/sandboxtest"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/guest"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/sandboxtest"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,38 +40,36 @@ func TestSuite(t *testing.T) {
 	if err := ownRootWorks(t); err != nil {
 		sandboxtest.Skip(t, "fake", "no root of its own for a process here: "+err.Error())
 	}
-	for name, batch := range map[string]bool{"duplex": false, "batch": true} {
-		t.Run(name, func(t *testing.T) {
-			python := hostPython(t)
-			sandboxtest.Run(t, sandboxtest.Config{
-				Engine:     "fake." + name,
-				New:        func(t testing.TB) sandbox.Backend { return New(Options{Python: python, Batch: batch, OwnRoot: true}) },
-				HostPython: python,
-			})
+	t.Run("fake", func(t *testing.T) {
+		python := hostPython(t)
+		sandboxtest.Run(t, sandboxtest.Config{
+			Engine:     "fake",
+			New:        func(t testing.TB) sandbox.Engine { return New(Options{Interpreter: python, OwnRoot: true}) },
+			HostPython: python,
 		})
-	}
+	})
 }
 
 // ownRootWorks tries whether a process can have a root of its own here.
 func ownRootWorks(t *testing.T) error {
-	b := New(Options{Python: hostPython(t), Batch: true, OwnRoot: true})
+	b := New(Options{Interpreter: hostPython(t), OwnRoot: true})
 	defer b.Close()
-	run, err := b.Start(t.Context(), &sandbox.Spec{ID: "try", Code: "pass"})
+	run, err := b.Start(t.Context(), &sandbox.Spec{ID: "try", Program: python.Program()})
 	if err != nil {
 		return err
 	}
-	r, err := run.(*BatchRun).Result(t.Context())
-	if err == nil && len(r.Stderr) > 0 {
-		err = errors.New(strings.TrimSpace(string(r.Stderr)))
-	}
+	ch := run.(*Run).Channel()
+	c := guest.Open(ch.Stdin, ch.Stdout, ch.Stderr, guest.Options{})
+	defer c.Close()
+	_, err = c.Ready(t.Context())
 	return err
 }
 
 // conversation starts a run with faults and opens its channel.
 func conversation(t *testing.T, f Faults) (*Run, *guest.Conn) {
 	t.Helper()
-	b := New(Options{Python: hostPython(t), Faults: func(*sandbox.Spec) Faults { return f }})
-	run, err := b.Start(t.Context(), &sandbox.Spec{ID: "faulty"})
+	b := New(Options{Interpreter: hostPython(t), Faults: func(*sandbox.Spec) Faults { return f }})
+	run, err := b.Start(t.Context(), &sandbox.Spec{ID: "faulty", Program: python.Program()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +90,7 @@ type collector struct {
 	out strings.Builder
 }
 
-func (c *collector) Output(_ guest.Stream, b []byte) {
+func (c *collector) Output(_ wire.Stream, b []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.out.Write(b)
@@ -146,7 +145,7 @@ func TestFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, c := conversation(t, tt.faults)
 			h := &collector{}
-			x, err := c.Start(guest.Exec{Code: "import sys\nprint('x')\nprint('y', file=sys.stderr)"}, h)
+			x, err := c.Start(wire.Exec{Code: "import sys\nprint('x')\nprint('y', file=sys.stderr)"}, h)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -171,20 +170,20 @@ func TestRefusesToStart(t *testing.T) {
 	reason := errors.New("no room")
 	b := New(Options{Faults: func(*sandbox.Spec) Faults { return Faults{Start: reason} }})
 	defer b.Close()
-	_, err := b.Start(t.Context(), &sandbox.Spec{ID: "x"})
+	_, err := b.Start(t.Context(), &sandbox.Spec{ID: "x", Program: python.Program()})
 	if !errors.Is(err, sandbox.ErrStart) || !errors.Is(err, reason) {
 		t.Error(err)
 	}
 }
 
 func TestNoPython(t *testing.T) {
-	b := New(Options{Python: "/nonexistent/python3"})
+	b := New(Options{Interpreter: "/nonexistent/python3"})
 	defer b.Close()
 	r, err := b.Probe(t.Context())
 	if err != nil || r.Usable || !r.Findings[1].Fatal {
 		t.Error(r, err)
 	}
-	if _, err := b.Start(t.Context(), &sandbox.Spec{ID: "x"}); !errors.Is(err, sandbox.ErrUnavailable) {
+	if _, err := b.Start(t.Context(), &sandbox.Spec{ID: "x", Program: python.Program()}); !errors.Is(err, sandbox.ErrUnavailable) {
 		t.Error(err)
 	}
 }
@@ -204,7 +203,7 @@ func TestFilesAndUsage(t *testing.T) {
 	if err := r.Put(ctx, "short", strings.NewReader("x"), 2); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}
-	x, err := c.Start(guest.Exec{Code: "open('back', 'w').write(open('d/in.txt').read().upper())\nsum(range(10_000_000));"}, &collector{})
+	x, err := c.Start(wire.Exec{Code: "open('back', 'w').write(open('d/in.txt').read().upper())\nsum(range(10_000_000));"}, &collector{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +238,7 @@ func TestPause(t *testing.T) {
 	if err := r.Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	x, err := c.Start(guest.Exec{Code: "1"}, &collector{})
+	x, err := c.Start(wire.Exec{Code: "1"}, &collector{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"os"
 	"syscall"
 
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // Faults is what goes wrong with one run.

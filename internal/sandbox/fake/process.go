@@ -15,13 +15,12 @@ import (
 	"syscall"
 	"time"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// process is what both personalities are: a process group of its own.
+// process is a process group of its own.
 type process struct {
-	backend *Backend
+	backend *Engine
 	handle  sandbox.Handle
 	dir     string
 	cmd     *exec.Cmd
@@ -44,7 +43,10 @@ func (p *process) command(spec *sandbox.Spec, args ...string) (cmd *exec.Cmd, wo
 		inOwnRoot(cmd, p.dir)
 		workspace = "/workspace"
 	}
-	cmd.Env = append(guest.Environ(), "HOME="+workspace, "TMPDIR="+filepath.Join(p.dir, "tmp"))
+	if spec.Program != nil {
+		cmd.Env = slices.Clone(spec.Program.Env)
+	}
+	cmd.Env = append(cmd.Env, "HOME="+workspace, "TMPDIR="+filepath.Join(p.dir, "tmp"))
 	for k, v := range spec.Env {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}
@@ -52,8 +54,8 @@ func (p *process) command(spec *sandbox.Spec, args ...string) (cmd *exec.Cmd, wo
 }
 
 // watch waits for the leader's end, ends the rest of the group and releases
-// what the run held. before is called when no process of it is left.
-func (p *process) watch(before func()) {
+// what the run held.
+func (p *process) watch() {
 	err := p.cmd.Wait()
 	p.mu.Lock()
 	p.over = true
@@ -63,7 +65,6 @@ func (p *process) watch(before func()) {
 		p.exit.Reason = sandbox.Destroyed
 	}
 	p.mu.Unlock()
-	before()
 	_ = os.RemoveAll(p.dir)
 	p.backend.forget(p.handle.ID)
 	close(p.ended)

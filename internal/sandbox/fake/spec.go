@@ -7,26 +7,23 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 // check says what is wrong with a spec. The error has ErrUnsupported in its
 // chain where the spec is good and the engine cannot do it.
-func check(spec *sandbox.Spec, batch bool) error {
+func check(spec *sandbox.Spec) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
 	switch {
 	case spec.Root.Image != "":
 		return fmt.Errorf("%w: an image as root", sandbox.ErrUnsupported)
-	case spec.Network != sandbox.NetworkNone:
-		return fmt.Errorf("%w: network %d", sandbox.ErrUnsupported, spec.Network)
-	case !batch && (spec.Code != "" || !reflect.ValueOf(spec.Batch).IsZero()):
-		return fmt.Errorf("%w: code goes through the channel", sandbox.ErrUnsupported)
-	case spec.Code == "" && batch:
-		return errors.New("a batch run without code")
+	case spec.Network.Internet:
+		return fmt.Errorf("%w: a network", sandbox.ErrUnsupported)
+	case spec.Program == nil:
+		return errors.New("no program")
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 // groupUsage adds up what the living processes of a group use. What those that

@@ -2,7 +2,7 @@
 
 package fake
 
-import "sallyport/internal/sandbox"
+import "github.com/sallyport/sallyport/internal/sandbox"
 
 // groupUsage does not know.
 func groupUsage(int) (sandbox.Usage, error) {

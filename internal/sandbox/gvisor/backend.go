@@ -9,44 +9,40 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"reflect"
-	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/hostroot"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/hostroot"
+	"github.com/sallyport/sallyport/internal/sandbox/instancedir"
+	"github.com/sallyport/sallyport/internal/sandbox/programdir"
+	"github.com/sallyport/sallyport/internal/sandbox/supervise"
 )
 
-// Backend is the gVisor engine. Make one with New.
-type Backend struct {
-	opts      Options
-	log       *slog.Logger
-	groups    hierarchy
-	scopes    scopes
-	interpret sync.Mutex
-	python    *hostroot.Interpreter // found, guarded by interpret
-	images    images
+// Engine is the gVisor engine. Make one with New.
+type Engine struct {
+	opts   Options
+	log    *slog.Logger
+	groups hierarchy
+	scopes scopes
+	host   hostroot.Finder
+	images images
 
 	trying sync.Mutex
-	works  *bool // the way that works, once it is known; guarded by trying
+	works  *bool // whether sandboxes need a user namespace, once known; guarded by trying
 
-	mu     sync.Mutex
-	place  *instance // nil until the first start
-	runs   map[string]*run
-	closed bool
+	runs *supervise.Runs
+	dir  *instancedir.Dir // opened by the first start
 }
 
 // New returns the engine. It starts nothing and touches nothing on the host.
-func New(opts Options) (*Backend, error) {
+func New(opts Options) (*Engine, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	if opts.RuntimeDir == "" || opts.CacheDir == "" {
-		return nil, errors.New("gvisor: RuntimeDir and CacheDir are needed")
+	if opts.RuntimeDir == "" || opts.CacheDir == "" || opts.Program == nil {
+		return nil, errors.New("gvisor: RuntimeDir, CacheDir and Program are needed")
 	}
 	if opts.Executable == "" {
 		exe, err := os.Executable()
@@ -55,154 +51,110 @@ func New(opts Options) (*Backend, error) {
 		}
 		opts.Executable = exe
 	}
-	if opts.Python == "" {
-		opts.Python = "python3"
-	}
 	if opts.Path == "" {
 		opts.Path = "/usr/local/bin:/usr/bin:/bin"
 	}
 	groups := findHierarchy("/")
-	return &Backend{
+	return &Engine{
 		opts:   opts,
 		log:    opts.Log,
+		host:   hostroot.Finder{Name: opts.Interpreter, Path: opts.Path},
 		groups: groups,
 		scopes: scopes{address: opts.UserBus, v2: groups.v2, proc: "/proc"},
-		runs:   map[string]*run{},
+		runs:   supervise.NewRuns(Name, nil),
+		dir:    instancedir.New(opts.RuntimeDir, mountName, removeRecorded, opts.Log),
 	}, nil
 }
 
-// Name implements sandbox.Backend.
-func (b *Backend) Name() string { return Name }
+// Name implements sandbox.Engine.
+func (b *Engine) Name() string { return Name }
 
-// Start implements sandbox.Backend.
-func (b *Backend) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, error) {
+// Start implements sandbox.Engine.
+func (b *Engine) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, error) {
 	return b.begin(ctx, spec, nil)
 }
 
-// begin starts a sandbox: anew, or from an image.
-func (b *Backend) begin(ctx context.Context, spec *sandbox.Spec, image *sandbox.Image) (sandbox.Run, error) {
-	fail := func(kind, err error) (sandbox.Run, error) {
-		return nil, &sandbox.Error{Op: "start", Backend: Name, Kind: kind, Err: err}
-	}
-	if err := checkSpec(spec); err != nil {
-		if errors.Is(err, sandbox.ErrUnsupported) {
-			return fail(sandbox.ErrUnsupported, err)
+// begin starts a new sandbox, or restores one if image is not nil.
+func (b *Engine) begin(ctx context.Context, spec *sandbox.Spec, image *sandbox.Image) (sandbox.Run, error) {
+	check := func(spec *sandbox.Spec) error {
+		if err := checkSpec(spec); err != nil {
+			return err
 		}
-		return fail(sandbox.ErrInvalidSpec, err)
-	}
-	if spec.Root.Image != "" && b.opts.Images == nil {
-		return fail(sandbox.ErrUnsupported, fmt.Errorf("%w: %s: there is no place for images", errNoImage, spec.Root.Image))
-	}
-	if err := ctx.Err(); err != nil {
-		return fail(sandbox.ErrStart, err)
-	}
-	place, err := b.enter(spec.ID)
-	if err != nil {
-		return fail(sandbox.ErrStart, err)
-	}
-	r, err := b.start(ctx, place, spec, image)
-	if err != nil {
-		b.leave(spec.ID)
-		kind := sandbox.ErrStart
-		if errors.Is(err, errNoImage) {
-			kind = sandbox.ErrUnsupported
-		} else if ctx.Err() == nil {
-			failed := err
-			if !errors.As(err, new(*unusable)) {
-				failed = b.retry(ctx) // what worked once may have been forbidden since
-			}
-			if errors.As(failed, new(*unusable)) {
-				kind = sandbox.ErrUnavailable
-				err = unavailable(b.obstacle(failed))
-			}
+		if spec.Root.Image != "" && b.opts.Images == nil {
+			return startError(sandbox.ErrUnsupported, fmt.Errorf("%w: %s: images cannot be stored: set stateDir", errNoImage, spec.Root.Image))
 		}
-		return fail(kind, err)
+		return nil
 	}
-	b.mu.Lock()
-	closed := b.closed
-	b.runs[spec.ID] = r
-	b.mu.Unlock()
-	if closed {
-		_ = r.Destroy(context.Background())
-		return fail(sandbox.ErrStart, errors.New("the engine was closed"))
-	}
-	return r, nil
+	return b.runs.Start(ctx, spec, check, func() (sandbox.Run, error) {
+		r, err := b.start(ctx, spec, image)
+		if err != nil {
+			return nil, b.explainStart(ctx, err)
+		}
+		return r, nil
+	})
 }
 
-// enter reserves the run's name and makes sure that this program has its
-// place among the runtime files.
-func (b *Backend) enter(id string) (*instance, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil, errors.New("the engine is closed")
+// explainStart finds the kind and the cause of a failed start.
+func (b *Engine) explainStart(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, errNoImage):
+		return startError(sandbox.ErrUnsupported, err)
+	case ctx.Err() != nil:
+		return startError(sandbox.ErrStart, err)
 	}
-	if _, taken := b.runs[id]; taken {
-		return nil, fmt.Errorf("a run with the ID %q exists", id)
+	failed := err
+	if !errors.As(err, new(*unusable)) {
+		failed = b.retry(ctx) // what worked before may have been forbidden since
 	}
-	if err := b.open(); err != nil {
-		return nil, err
+	if errors.As(failed, new(*unusable)) {
+		return startError(sandbox.ErrUnavailable, unavailable(b.obstacle(failed)))
 	}
-	b.runs[id] = nil
-	return b.place, nil
+	return startError(sandbox.ErrStart, err)
 }
 
-// home is this program's place among the runtime files.
-func (b *Backend) home() (*instance, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil, errors.New("the engine is closed")
-	}
-	err := b.open()
-	return b.place, err
+func startError(kind, err error) error {
+	return &sandbox.Error{Op: "start", Backend: Name, Kind: kind, Err: err}
 }
 
-// open makes sure of b.place. Callers hold b.mu.
-func (b *Backend) open() (err error) {
-	if b.place == nil {
-		b.place, err = openInstance(b.opts.RuntimeDir, b.log)
-	}
-	return err
-}
-
-func (b *Backend) leave(id string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.runs, id)
-}
-
-// start makes everything that the run needs, in an order that leaves a record
-// of each thing before the thing itself, and undoes it all on error.
-func (b *Backend) start(ctx context.Context, place *instance, spec *sandbox.Spec, image *sandbox.Image) (*run, error) {
+// start makes what the run needs and starts it. On error it undoes everything.
+func (b *Engine) start(ctx context.Context, spec *sandbox.Spec, image *sandbox.Image) (*run, error) {
 	planned, err := b.root(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	return b.startCell(ctx, place, spec.ID, spec.Limits.WithDefaults(), CellConfig{
+	return b.startSandbox(ctx, spec.ID, spec.Limits.WithDefaults(), SupervisorConfig{
 		Rootfs: planned.fsys,
-		Args:   guest.Argv(planned.python),
-		Env:    environment(guest.Environ(), planned.env, environ(spec.Env)),
+		Args:   sandbox.Command(spec.Program.Argv, planned.interpreter, sandbox.ProgramDir),
+		Env:    supervise.Environment(spec.Program.Env, planned.env, supervise.Variables(spec.Env)),
 	}, image)
 }
 
-// startCell starts a cell with this root and program: anew, or from an image.
-func (b *Backend) startCell(ctx context.Context, place *instance, id string, limits sandbox.Limits, what CellConfig, image *sandbox.Image) (*run, error) {
+// startSandbox starts a new sandbox with this root and program, or restores one
+// if image is not nil. It records what lies outside the run's namespaces before
+// it makes it.
+func (b *Engine) startSandbox(ctx context.Context, id string, limits sandbox.Limits, what SupervisorConfig, image *sandbox.Image) (*run, error) {
+	if err := b.dir.Open(); err != nil {
+		return nil, err
+	}
 	userns, err := b.way(ctx)
 	if err != nil {
 		return nil, err
 	}
-	group := b.groups.group(cgroupPrefix + place.ID + "-" + id)
-	if err := place.record(id, group.paths()); err != nil {
+	// The run's control group: its own, a systemd scope, or nil. The scope is
+	// made while the supervisor, which may end meanwhile, exists.
+	var group atomic.Pointer[cgroup]
+	own := b.groups.group(cgroupPrefix + b.dir.ID + "-" + id)
+	if err := b.dir.Record(id, record{own.paths()}); err != nil {
 		return nil, err
 	}
-	if err := group.create(limits); err != nil {
-		b.log.Debug("no control group of our own for this sandbox", "run", id, "reason", err)
-		group = nil
+	if err := own.create(limits); err != nil {
+		b.log.Debug("cannot make a control group for this sandbox", "run", id, "reason", err)
+	} else {
+		group.Store(own)
 	}
-	cfg := CellConfig{
+	cfg := &SupervisorConfig{
 		ID:               id,
-		Mountpoint:       place.mountpoint(),
+		Mountpoint:       b.dir.Mountpoint(),
 		Rootfs:           what.Rootfs,
 		Args:             what.Args,
 		Env:              what.Env,
@@ -214,38 +166,17 @@ func (b *Backend) startCell(ctx context.Context, place *instance, id string, lim
 		DebugLog:         b.opts.DebugDir,
 		OwnUserNamespace: userns,
 	}
-	r := &run{
-		handle: sandbox.Handle{Backend: Name, Version: 1, ID: id},
-		log:    b.log,
-		group:  group,
-		ended:  make(chan struct{}),
-	}
-	r.release = func() error {
-		var err error
-		if r.group != nil {
-			err = r.group.remove()
-		}
-		if err == nil {
-			// Only then: the record is what finds the group again.
-			place.forget(id)
-		}
-		b.leave(id)
-		return err
-	}
-	// confine runs when the cell exists and before it does anything.
 	confine := func(pid int) error {
-		if r.group != nil {
-			return r.group.add(pid)
+		if own := group.Load(); own != nil {
+			return own.add(pid)
 		}
 		if userns {
-			scope, err := b.scopes.create(ctx, cgroupPrefix+place.ID+"-"+id, pid, limits)
+			scope, err := b.scopes.create(ctx, cgroupPrefix+b.dir.ID+"-"+id, pid, limits)
 			if err == nil {
-				r.mu.Lock()
-				r.group = scope
-				r.mu.Unlock()
+				group.Store(scope)
 				return nil
 			}
-			b.log.Debug("no systemd scope for this sandbox", "run", id, "reason", err)
+			b.log.Debug("cannot make a systemd scope for this sandbox", "run", id, "reason", err)
 		}
 		if limits.CPUs > 0 {
 			return errors.New("a CPU limit needs a control group, and none can be made here")
@@ -253,173 +184,92 @@ func (b *Backend) startCell(ctx context.Context, place *instance, id string, lim
 		cfg.WatchMemory = true
 		return nil
 	}
-	if err := r.launch(ctx, b.opts.Executable, userns, confine, &cfg, image); err != nil {
-		_ = r.release()
-		return nil, err
-	}
-	return r, nil
-}
-
-func environ(m map[string]string) []string {
-	var out []string
-	for k, v := range m {
-		out = append(out, k+"="+v)
-	}
-	return out
-}
-
-// environment is one of several lists of variables, of which the last counts.
-func environment(lists ...[]string) []string {
-	var out []string
-	at := map[string]int{}
-	for _, kv := range slices.Concat(lists...) {
-		name, _, _ := strings.Cut(kv, "=")
-		if i, ok := at[name]; ok {
-			out[i] = kv
-			continue
-		}
-		at[name] = len(out)
-		out = append(out, kv)
-	}
-	return out
+	return b.launch(ctx, supervise.Config{
+		OutOfMemory: func() bool {
+			g := group.Load()
+			return g != nil && g.outOfMemory()
+		},
+		Release: func() error {
+			var err error
+			if g := group.Load(); g != nil {
+				err = g.remove()
+			}
+			if err == nil {
+				// Not before: a sweeper finds the group by its record.
+				_ = b.dir.Forget(id)
+			}
+			b.runs.Drop(id)
+			return err
+		},
+	}, cfg, image, confine)
 }
 
 // planned is a sandbox's file system.
 type planned struct {
-	fsys   hostroot.Rootfs
-	python string   // in the sandbox
-	env    []string // that it needs
-	image  string   // its ID, if it is one
-	// marks change with what is in it.
+	fsys        hostroot.Rootfs
+	interpreter string   // its path in the sandbox
+	env         []string // the variables that the interpreter needs
+	image       string   // the image's ID, if the root is one
+	// marks returns lines that change with the root's content.
 	marks func() []string
 }
 
 // root plans the sandbox's file system.
-func (b *Backend) root(ctx context.Context, spec *sandbox.Spec) (*planned, error) {
+func (b *Engine) root(ctx context.Context, spec *sandbox.Spec) (*planned, error) {
 	var out *planned
 	var err error
 	if name := b.imageOf(spec); name != "" {
-		out, err = b.imageRoot(ctx, name)
+		out, err = b.imageRoot(ctx, name, spec.Program)
 	} else {
-		out, err = b.hostRoot(ctx, spec.Root.Python)
+		out, err = b.hostRoot(ctx, spec.Root.Interpreter, spec.Program)
 	}
 	if err != nil {
 		return nil, err
 	}
-	// The guest copies them, as nobody: here all can be read, and the modes
-	// that they are to have lie beside them.
-	var modes []byte
-	for _, f := range spec.Files {
-		out.fsys.Files[filepath.Join(guest.FilesDir, f.Path)] = hostroot.File{Data: f.Data, Mode: 0o644}
-		if mode := f.Mode & 0o777; mode != 0 {
-			modes = fmt.Appendf(modes, "%o %s\x00", mode, f.Path)
-		}
-	}
-	if modes != nil {
-		out.fsys.Files[guest.ModesFile] = hostroot.File{Data: modes, Mode: 0o644}
-	}
+	out.fsys.AddFiles(spec.Files)
 	return out, nil
 }
 
-// hostRoot plans a root of the host's own Python.
-func (b *Backend) hostRoot(ctx context.Context, name string) (*planned, error) {
-	p, err := b.interpreter(ctx, name)
+// hostRoot plans a root of the host's own files.
+func (b *Engine) hostRoot(ctx context.Context, name string, program *sandbox.Program) (*planned, error) {
+	p, err := b.host.Find(ctx, program, name)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := guest.Install(ctx, b.opts.CacheDir, p.Executable)
+	dir, err := programdir.Install(ctx, b.opts.CacheDir, program, p.Executable)
 	if err != nil {
 		return nil, err
 	}
 	out := &planned{}
-	if out.fsys, out.python, out.env, err = hostroot.Plan(p, b.opts.Home, dir, guest.Dir); err != nil {
+	if out.fsys, out.interpreter, out.env, err = hostroot.Plan(p, b.opts.Home, dir); err != nil {
 		return nil, err
 	}
 	out.marks = func() []string { return fingerprint(out.fsys, p) }
 	return out, nil
 }
 
-// interpreter finds the Python to run; the default one is looked for once.
-func (b *Backend) interpreter(ctx context.Context, name string) (*hostroot.Interpreter, error) {
-	if name != "" {
-		return hostroot.FindInterpreter(ctx, name, b.opts.Path)
-	}
-	b.interpret.Lock()
-	defer b.interpret.Unlock()
-	if b.python == nil {
-		p, err := hostroot.FindInterpreter(ctx, b.opts.Python, b.opts.Path)
-		if err != nil {
-			return nil, err
-		}
-		b.python = p
-	}
-	return b.python, nil
-}
-
-// maxFiles bounds what Spec.Files may weigh: it passes through the cell's
-// memory.
-const maxFiles = 16 << 20
-
 func checkSpec(spec *sandbox.Spec) error {
-	if err := spec.Check(); err != nil {
+	if err := supervise.CheckSpec(spec); err != nil {
 		return err
 	}
-	if total := spec.FileBytes(); total > maxFiles {
-		return fmt.Errorf("files of %d bytes together; at most %d", total, maxFiles)
-	}
-	switch {
-	case spec.Code != "" || !reflect.ValueOf(spec.Batch).IsZero():
-		return fmt.Errorf("batch code is %w: send it over the channel", sandbox.ErrUnsupported)
-	case spec.Network != sandbox.NetworkNone:
+	if spec.Network.Internet {
 		return fmt.Errorf("a network is %w", sandbox.ErrUnsupported)
 	}
 	return nil
 }
 
-// Attach implements sandbox.Backend: a sandbox never outlives its program, so
-// there is nothing to attach to, and what a crash left is removed here.
-func (b *Backend) Attach(_ context.Context, h sandbox.Handle) (sandbox.Run, error) {
-	if h.Backend != Name {
-		return nil, &sandbox.Error{Op: "attach", Backend: Name, Kind: sandbox.ErrInvalidSpec, Err: fmt.Errorf("the handle is of engine %q", h.Backend)}
-	}
-	b.mu.Lock()
-	r := b.runs[h.ID]
-	b.mu.Unlock()
-	if r != nil {
-		return r, nil
-	}
-	if err := sweep(b.opts.RuntimeDir, b.log); err != nil {
-		b.log.Warn("sweeping", "error", err)
-	}
-	return nil, &sandbox.Error{Op: "attach", Backend: Name, Kind: sandbox.ErrGone}
+// Attach implements sandbox.Engine. It finds only this program's runs, because
+// no other outlives its program, and removes what dead programs left.
+func (b *Engine) Attach(_ context.Context, h sandbox.Handle) (sandbox.Run, error) {
+	return b.runs.Attach(h, b.dir.Sweep, b.log)
 }
 
-// Close implements sandbox.Backend.
-func (b *Backend) Close() error {
-	b.mu.Lock()
-	b.closed = true
-	var runs []*run
-	for _, r := range b.runs {
-		if r != nil {
-			runs = append(runs, r)
-		}
-	}
-	place := b.place
-	b.place = nil
-	b.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	var (
-		wg   sync.WaitGroup
-		errs = make([]error, len(runs))
-	)
-	for i, r := range runs {
-		wg.Go(func() { errs[i] = r.Destroy(ctx) })
-	}
-	wg.Wait()
-	if place != nil {
-		errs = append(errs, place.close())
-	}
+// closeTime bounds Close.
+const closeTime = 10 * time.Second
+
+// Close implements sandbox.Engine.
+func (b *Engine) Close() error {
+	err := errors.Join(b.runs.Close(closeTime), b.dir.Close())
 	b.images.release()
-	return errors.Join(errs...)
+	return err
 }

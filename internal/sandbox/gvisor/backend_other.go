@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"runtime"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// Backend stands in for the engine where it does not exist.
-type Backend struct{}
+// Engine stands in for the engine where it does not exist.
+type Engine struct{}
 
 // New returns a backend that can only say why it cannot run.
-func New(Options) (*Backend, error) { return &Backend{}, nil }
+func New(Options) (*Engine, error) { return &Engine{}, nil }
 
 func unavailable(op string) error {
 	return &sandbox.Error{Op: op, Backend: Name, Kind: sandbox.ErrUnavailable, Err: fmt.Errorf("%s: %s", finding().Title, finding().Remedy)}
@@ -29,23 +29,23 @@ func finding() sandbox.Finding {
 	}
 }
 
-// Name implements sandbox.Backend.
-func (*Backend) Name() string { return Name }
+// Name implements sandbox.Engine.
+func (*Engine) Name() string { return Name }
 
-// Probe implements sandbox.Backend.
-func (*Backend) Probe(context.Context) (*sandbox.Report, error) {
+// Probe implements sandbox.Engine.
+func (*Engine) Probe(context.Context) (*sandbox.Report, error) {
 	return &sandbox.Report{Backend: Name, Findings: []sandbox.Finding{finding()}}, nil
 }
 
-// Start implements sandbox.Backend.
-func (*Backend) Start(context.Context, *sandbox.Spec) (sandbox.Run, error) {
+// Start implements sandbox.Engine.
+func (*Engine) Start(context.Context, *sandbox.Spec) (sandbox.Run, error) {
 	return nil, unavailable("start")
 }
 
-// Attach implements sandbox.Backend.
-func (*Backend) Attach(context.Context, sandbox.Handle) (sandbox.Run, error) {
+// Attach implements sandbox.Engine.
+func (*Engine) Attach(context.Context, sandbox.Handle) (sandbox.Run, error) {
 	return nil, &sandbox.Error{Op: "attach", Backend: Name, Kind: sandbox.ErrGone}
 }
 
-// Close implements sandbox.Backend.
-func (*Backend) Close() error { return nil }
+// Close implements sandbox.Engine.
+func (*Engine) Close() error { return nil }

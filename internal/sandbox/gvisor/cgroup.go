@@ -13,14 +13,15 @@ import (
 	"strings"
 	"time"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 // cgroupPrefix begins the name of every control group that this engine makes.
 const cgroupPrefix = "sallyport-"
 
-// hierarchy is where on this host control groups can be made: for version 2
-// one directory, for version 1 one for each controller. The zero value has none.
+// hierarchy holds the directories of this host in which control groups can be
+// made: one for version 2, or one for each controller for version 1. The zero
+// value has none.
 type hierarchy struct {
 	v2          string
 	controllers map[string]string // version 1: controller -> our own group's directory
@@ -33,8 +34,8 @@ type cgroup struct {
 	foreign bool              // systemd removes it
 }
 
-// findHierarchy finds the groups under which this process may make groups.
-// root is "/" but in tests.
+// findHierarchy finds the groups under which this process may make groups. root is
+// "/" except in tests.
 func findHierarchy(root string) hierarchy {
 	own := ownGroups(filepath.Join(root, "proc/self/cgroup"))
 	h := hierarchy{controllers: map[string]string{}}
@@ -93,8 +94,8 @@ func ownGroups(file string) map[string]string {
 	return own
 }
 
-// limitsOn says how the limits that need a control group are enforced here,
-// given whether a user's systemd makes them.
+// limitsOn reports how the limits that need a control group are enforced here,
+// given whether a user's systemd makes groups.
 func (h hierarchy) limitsOn(scopes bool) map[sandbox.Resource]sandbox.LimitReport {
 	out := map[sandbox.Resource]sandbox.LimitReport{
 		sandbox.Memory: {Enforcement: sandbox.Soft, By: "a watcher of the sandbox's memory"},
@@ -123,7 +124,7 @@ func (h hierarchy) limitsOn(scopes bool) map[sandbox.Resource]sandbox.LimitRepor
 	return out
 }
 
-// group names a group without making it.
+// group returns a group without making it.
 func (h hierarchy) group(name string) *cgroup {
 	g := &cgroup{dirs: map[string]string{}}
 	if _, memory := h.controllers["memory"]; !memory && h.v2 != "" {
@@ -150,13 +151,13 @@ func (g *cgroup) paths() []string {
 	return out
 }
 
-// hostThreads allows for what gVisor's kernel needs on the host: a stub
-// for each of the guest's processes and threads, and its own threads. The
-// guest's own processes are counted by gVisor.
+// hostThreads returns how many threads gVisor's kernel may have on the host: a
+// stub for each of the guest's processes and threads, and its own. gVisor counts
+// the guest's own processes.
 func hostThreads(l sandbox.Limits) int { return 4*l.Processes + 512 }
 
-// create makes the group and sets its limits. Where a limit cannot be set the
-// group is unusable and an error says so; what was made is removed.
+// create makes the group and sets its limits. If a limit cannot be set, it removes
+// what it made and returns an error.
 func (g *cgroup) create(l sandbox.Limits) (err error) {
 	defer func() {
 		if err != nil {
@@ -181,7 +182,7 @@ func (g *cgroup) create(l sandbox.Limits) (err error) {
 			if err = writeFile(dir, "memory.limit_in_bytes", l.MemoryBytes); err != nil {
 				return err
 			}
-			// Only there where the kernel accounts swap.
+			// It exists only if the kernel accounts swap.
 			if e := writeFile(dir, "memory.memsw.limit_in_bytes", l.MemoryBytes); e != nil && !errors.Is(e, fs.ErrNotExist) {
 				return e
 			}
@@ -210,7 +211,7 @@ func (g *cgroup) createV2(l sandbox.Limits) error {
 	}
 	for _, dir := range []string{top, parent} {
 		for _, c := range []string{"+memory", "+pids", "+cpu"} {
-			// Already enabled, or refused: the limits below tell.
+			// Already enabled, or refused: setting the limits shows which.
 			_ = writeFile(dir, "cgroup.subtree_control", c)
 		}
 	}
@@ -223,7 +224,7 @@ func (g *cgroup) createV2(l sandbox.Limits) error {
 	if err := writeFile(g.v2, "memory.swap.max", 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// A sandbox lives and dies as one.
+	// A sandbox lives and dies as a whole.
 	_ = writeFile(g.v2, "memory.oom.group", 1)
 	if err := writeFile(g.v2, "pids.max", hostThreads(l)); err != nil {
 		return err
@@ -264,8 +265,8 @@ func (g *cgroup) outOfMemory() bool {
 	return false
 }
 
-// remove removes the group, waiting a little for its last processes to be
-// gone. It is idempotent.
+// remove removes the group, waiting a little for its last processes to end. It is
+// idempotent.
 func (g *cgroup) remove() error {
 	if g.foreign {
 		return nil

@@ -18,19 +18,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/image"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/hostroot"
+	"github.com/sallyport/sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/hostroot"
+	"github.com/sallyport/sallyport/internal/sandbox/programdir"
+	"github.com/sallyport/sallyport/internal/sandbox/supervise"
 )
 
-// images are the roots that this engine has used. It holds them until it ends:
-// a session that sleeps wakes in the root that it knew, whatever the image's
-// name leads to by then.
+// images are the roots that this engine has used. It holds them until it ends: a
+// suspended session resumes in its own root, even if the image's name refers to
+// another one by then.
 type images struct {
-	mu    sync.Mutex
-	roots map[string]*image.Root // by name
-	guest sync.Mutex             // one guest is compiled at a time
+	mu        sync.Mutex
+	roots     map[string]*image.Root // by name
+	compiling sync.Mutex             // one program is compiled at a time
 }
 
 func (i *images) release() {
@@ -42,24 +43,24 @@ func (i *images) release() {
 	i.roots = nil
 }
 
-// imageOf is the image that a spec's sandbox has, or "" for the host's Python.
-func (b *Backend) imageOf(spec *sandbox.Spec) string {
+// imageOf returns the image of a spec's sandbox, or "" for the host's files.
+func (b *Engine) imageOf(spec *sandbox.Spec) string {
 	switch {
 	case spec.Root.Image != "":
 		return spec.Root.Image
-	case spec.Root.Python != "":
+	case spec.Root.Interpreter != "":
 		return ""
 	}
 	return b.opts.Image
 }
 
-// errNoImage: what was asked for is not to be had.
+// errNoImage: the image is not here and cannot be pulled.
 var errNoImage = image.ErrMissing
 
-// openImage is the root of an image, which is looked for once.
-func (b *Backend) openImage(ctx context.Context, name string) (*image.Root, error) {
+// openImage returns the root of an image, which is opened once.
+func (b *Engine) openImage(ctx context.Context, name string) (*image.Root, error) {
 	if b.opts.Images == nil {
-		return nil, fmt.Errorf("%w: %s: there is no place for images", errNoImage, name)
+		return nil, fmt.Errorf("%w: %s: images cannot be stored: set stateDir", errNoImage, name)
 	}
 	b.images.mu.Lock()
 	have := b.images.roots[name]
@@ -67,19 +68,17 @@ func (b *Backend) openImage(ctx context.Context, name string) (*image.Root, erro
 	if have != nil {
 		return have, nil
 	}
-	root, err := b.opts.Images.Open(ctx, name) // without the lock: it may take long
+	root, err := b.opts.Images.Open(ctx, name) // without the lock, because it may take long
 	if err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	closed := b.closed
-	b.mu.Unlock()
+	closed := b.runs.Closed()
 	b.images.mu.Lock()
 	defer b.images.mu.Unlock()
 	if have := b.images.roots[name]; have != nil || closed {
 		root.Release()
 		if closed {
-			return nil, errors.New("the engine is closed")
+			return nil, supervise.ErrClosed
 		}
 		return have, nil
 	}
@@ -90,9 +89,9 @@ func (b *Backend) openImage(ctx context.Context, name string) (*image.Root, erro
 	return root, nil
 }
 
-// imageRoot plans a root of an image: its files, the guest, and who the sandbox
-// is.
-func (b *Backend) imageRoot(ctx context.Context, name string) (*planned, error) {
+// imageRoot plans a root of an image: its files, the program, and who the
+// sandbox is.
+func (b *Engine) imageRoot(ctx context.Context, name string, program *sandbox.Program) (*planned, error) {
 	root, err := b.openImage(ctx, name)
 	if err != nil {
 		return nil, err
@@ -104,14 +103,14 @@ func (b *Backend) imageRoot(ctx context.Context, name string) (*planned, error) 
 	if err != nil {
 		return nil, fmt.Errorf("the image %s: %w", name, err)
 	}
-	dir, err := b.imageGuest(ctx, root, fsys)
+	dir, err := b.imageProgram(ctx, root, fsys, program)
 	if err != nil {
 		return nil, err
 	}
-	fsys.Binds = append(fsys.Binds, hostroot.Bind{Source: dir, Target: guest.Dir})
-	out := &planned{fsys: fsys, python: root.Python.Path, env: root.Env, image: root.ID}
+	fsys.Binds = append(fsys.Binds, hostroot.Bind{Source: dir, Target: sandbox.ProgramDir})
+	out := &planned{fsys: fsys, interpreter: root.Python.Path, env: root.Env, image: root.ID}
 	out.marks = func() []string {
-		// What is in a root is what its ID says.
+		// An image's ID determines its content.
 		marks := []string{root.ID}
 		var st unix.Stat_t
 		if err := unix.Stat(dir, &st); err == nil {
@@ -126,22 +125,23 @@ func (b *Backend) imageRoot(ctx context.Context, name string) (*planned, error) 
 	return out, nil
 }
 
-// Directories of an image that a sandbox has of its own, and those into which
-// something of ours goes: their members are shown one by one, beside it.
+// Directories of an image that the sandbox replaces, and those in which we add
+// files: their entries are mounted one by one.
 var (
 	ownDirs    = map[string]bool{"proc": true, "sys": true, "dev": true, "tmp": true, "workspace": true}
 	sharedDirs = map[string]bool{"etc": true, "opt": true}
 )
 
-// maxBinds bounds what is shown one by one. Real images have some hundred.
+// maxBinds bounds the entries that are mounted one by one. Real images have some
+// hundred.
 const maxBinds = 2000
 
-// planImage shows the file system in dir. It is a stranger's: a symbolic link
-// in it becomes one in the sandbox and is never followed here, and nothing of
-// ours is put below one.
+// planImage plans a root from the file system in dir, which is not trusted: a
+// symbolic link in it becomes one in the sandbox and is never followed here, and
+// none of our files is put below one.
 func planImage(dir string) (hostroot.Rootfs, error) {
 	fsys := hostroot.Rootfs{Links: map[string]string{}, Files: hostroot.Identity()}
-	ours := map[string]bool{guest.Dir: true, guest.FilesDir: true, guest.ModesFile: true}
+	ours := map[string]bool{sandbox.ProgramDir: true, sandbox.FilesDir: true, sandbox.ModesFile: true}
 	for path := range fsys.Files {
 		ours[path] = true
 	}
@@ -157,7 +157,7 @@ func planImage(dir string) (hostroot.Rootfs, error) {
 			switch {
 			case ownDirs[name], ours[target]:
 			case sharedDirs[name]:
-				if e.IsDir() { // else it gives way to ours
+				if e.IsDir() { // otherwise our directory replaces it
 					if err := show(name); err != nil {
 						return err
 					}
@@ -181,57 +181,57 @@ func planImage(dir string) (hostroot.Rootfs, error) {
 	return fsys, err
 }
 
-// imageGuest is the guest for an image's interpreter: the first time, its byte
-// code is made in a sandbox. What that writes is hostile and loaded by the same
-// interpreter alone.
-func (b *Backend) imageGuest(ctx context.Context, root *image.Root, fsys hostroot.Rootfs) (string, error) {
-	b.images.guest.Lock()
-	defer b.images.guest.Unlock()
+// imageProgram returns the directory with the program for an image's
+// interpreter: the first time, it is compiled in a sandbox. What that writes is
+// hostile and loaded by the same interpreter alone.
+func (b *Engine) imageProgram(ctx context.Context, root *image.Root, fsys hostroot.Rootfs, program *sandbox.Program) (string, error) {
+	b.images.compiling.Lock()
+	defer b.images.compiling.Unlock()
 	interpreter := root.ID + " " + root.Python.Path
-	return guest.InstallFor(ctx, b.opts.CacheDir, interpreter, func(dir string) ([]byte, error) {
-		out, err := b.compileGuest(ctx, root, fsys, dir)
+	return programdir.InstallFor(ctx, b.opts.CacheDir, program, interpreter, func(dir string) ([]byte, error) {
+		out, err := b.compile(ctx, root, fsys, program, dir)
 		if err != nil && ctx.Err() == nil {
-			b.log.Warn("the guest could not be compiled for an image; sandboxes start more slowly", "image", root.ID, "error", err)
+			b.log.Warn("the program could not be compiled for an image; sandboxes start more slowly", "image", root.ID, "error", err)
 		}
 		return out, err
 	})
 }
 
-// maxBundle bounds a guest's byte code.
-const maxBundle = 8 << 20
+// maxCompiled bounds what a program's Compile writes.
+const maxCompiled = 8 << 20
 
 // compileTime bounds the making of it: an image's interpreter may never end, and
 // others wait for it.
 const compileTime = 2 * time.Minute
 
-func (b *Backend) compileGuest(ctx context.Context, root *image.Root, fsys hostroot.Rootfs, dir string) ([]byte, error) {
+func (b *Engine) compile(ctx context.Context, root *image.Root, fsys hostroot.Rootfs, program *sandbox.Program, dir string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, compileTime)
 	defer cancel()
 	id := "guest-" + strings.TrimPrefix(root.ID, "sha256:")[:16]
-	place, err := b.enter(id)
+	fsys.Binds = append(fsys.Binds[:len(fsys.Binds):len(fsys.Binds)], hostroot.Bind{Source: dir, Target: sandbox.ProgramDir})
+	var r *run
+	_, err := b.runs.Register(id, func() (_ sandbox.Run, err error) {
+		r, err = b.startSandbox(ctx, id, sandbox.DefaultLimits, SupervisorConfig{
+			Rootfs: fsys,
+			Args:   sandbox.Command(program.Compile, root.Python.Path, sandbox.ProgramDir),
+			Env:    supervise.Environment(program.Env, root.Env),
+		}, nil)
+		return r, err
+	})
 	if err != nil {
-		return nil, err
-	}
-	fsys.Binds = append(fsys.Binds[:len(fsys.Binds):len(fsys.Binds)], hostroot.Bind{Source: dir, Target: guest.Dir})
-	r, err := b.startCell(ctx, place, id, sandbox.DefaultLimits, CellConfig{
-		Rootfs: fsys,
-		Args:   guest.CompileArgv(root.Python.Path),
-		Env:    environment(guest.Environ(), root.Env),
-	}, nil)
-	if err != nil {
-		b.leave(id)
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = r.Destroy(context.Background()) })
 	defer stop()
 	defer func() { _ = r.Destroy(context.Background()) }()
+	channel := r.Channel()
 	said := make(chan string, 1)
 	go func() {
-		text, _ := io.ReadAll(io.LimitReader(r.channel.Stderr, 4<<10))
+		text, _ := io.ReadAll(io.LimitReader(channel.Stderr, 4<<10))
 		said <- string(text)
-		_, _ = io.Copy(io.Discard, r.channel.Stderr)
+		_, _ = io.Copy(io.Discard, channel.Stderr)
 	}()
-	out, err := io.ReadAll(io.LimitReader(r.channel.Stdout, maxBundle))
+	out, err := io.ReadAll(io.LimitReader(channel.Stdout, maxCompiled))
 	if err != nil {
 		return nil, errors.Join(err, context.Cause(ctx))
 	}
@@ -245,18 +245,18 @@ func (b *Backend) compileGuest(ctx context.Context, root *image.Root, fsys hostr
 	return out, nil
 }
 
-// probeImage says what Python the image has, as far as that can be told without
-// getting it.
-func (b *Backend) probeImage(rep *sandbox.Report) {
+// probeImage reports which Python the image has, as far as that is known without
+// pulling it.
+func (b *Engine) probeImage(rep *sandbox.Report) {
 	name := b.opts.Image
 	var info image.Info
-	later, err := false, fmt.Errorf("there is no place for images: set stateDir")
+	later, err := false, errors.New("images cannot be stored: set stateDir")
 	if b.opts.Images != nil {
 		info, later, err = b.opts.Images.Look(name)
 	}
 	switch {
 	case err == nil && info.Python != nil:
-		rep.Python = fmt.Sprintf("%s (%s) of the image %s", info.Python.Path, info.Python, name)
+		rep.Runtime = fmt.Sprintf("%s (%s) of the image %s", info.Python.Path, info.Python, name)
 	case err == nil:
 		rep.Findings = append(rep.Findings, sandbox.Finding{
 			Fatal: true, Title: "the image " + name + " cannot run code", Detail: info.Trouble,

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/hostroot"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/hostroot"
 )
 
 // TestPlanImage: nothing of ours is put below a link of an image, and nothing of
@@ -77,7 +76,7 @@ func TestPlanImage(t *testing.T) {
 // below checks that no file and no directory of a root lies below a link of it.
 func below(t *testing.T, fsys hostroot.Rootfs) {
 	t.Helper()
-	paths := []string{guest.Dir, guest.FilesDir + "/x", guest.ModesFile, "/proc", "/dev", "/sys", "/tmp", "/workspace"}
+	paths := []string{sandbox.ProgramDir, sandbox.FilesDir + "/x", sandbox.ModesFile, "/proc", "/dev", "/sys", "/tmp", "/workspace"}
 	for p := range fsys.Files {
 		paths = append(paths, p)
 	}
@@ -109,20 +108,13 @@ func TestPlanImageBounded(t *testing.T) {
 }
 
 func TestImageOf(t *testing.T) {
-	b := &Backend{opts: Options{Image: "default"}}
-	for want, root := range map[string]sandbox.Root{"default": {}, "own": {Image: "own"}, "": {Python: "/usr/bin/python3"}} {
+	b := &Engine{opts: Options{Image: "default"}}
+	for want, root := range map[string]sandbox.Root{"default": {}, "own": {Image: "own"}, "": {Interpreter: "/usr/bin/python3"}} {
 		if got := b.imageOf(&sandbox.Spec{Root: root}); got != want {
 			t.Errorf("%+v: %q, want %q", root, got, want)
 		}
 	}
 	if _, err := b.openImage(t.Context(), "x"); err == nil {
 		t.Error("an image from nowhere")
-	}
-}
-
-func TestEnvironment(t *testing.T) {
-	got := environment([]string{"PATH=/bin", "A=1"}, []string{"LANG=x", "PATH=/usr/bin"}, []string{"A=2"})
-	if strings.Join(got, " ") != "PATH=/usr/bin A=2 LANG=x" {
-		t.Errorf("%q", got)
 	}
 }

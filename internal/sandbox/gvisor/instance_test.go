@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/sallyport/sallyport/internal/sandbox/instancedir"
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -34,24 +36,24 @@ func exists(path string) bool {
 
 func TestSweepRemovesOnlyTheDead(t *testing.T) {
 	runtimeDir := filepath.Join(t.TempDir(), "run")
-	dead, err := openInstance(runtimeDir, quiet)
-	if err != nil {
+	dead := instancedir.New(runtimeDir, mountName, removeRecorded, quiet)
+	if err := dead.Open(); err != nil {
 		t.Fatal(err)
 	}
-	alive, err := openInstance(runtimeDir, quiet)
-	if err != nil {
+	alive := instancedir.New(runtimeDir, mountName, removeRecorded, quiet)
+	if err := alive.Open(); err != nil {
 		t.Fatal(err)
 	}
-	defer alive.close()
+	defer alive.Close()
 	groups := groupDirs(t, "sallyport-dead-r1", "sallyport-alive-r1", "of-somebody-else")
-	if err := dead.record("r1", []string{groups[0], groups[2]}); err != nil {
+	if err := dead.Record("r1", record{[]string{groups[0], groups[2]}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := alive.record("r1", groups[1:2]); err != nil {
+	if err := alive.Record("r1", record{groups[1:2]}); err != nil {
 		t.Fatal(err)
 	}
 	// Half a record, as a crash leaves it.
-	if err := dead.Root.WriteFile(recordFile("r2"), []byte(`{"cgr`), 0o600); err != nil {
+	if err := dead.Root.WriteFile("r2.json", []byte(`{"cgr`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := dead.Abandon(); err != nil { // as if the program had died
@@ -59,15 +61,15 @@ func TestSweepRemovesOnlyTheDead(t *testing.T) {
 	}
 
 	for range 2 { // idempotent
-		if err := sweep(runtimeDir, quiet); err != nil {
+		if err := alive.Sweep(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if exists(dead.Dir) || exists(groups[0]) {
+	if exists(dead.Path) || exists(groups[0]) {
 		t.Error("the dead program's leftovers are still there")
 	}
-	if !exists(alive.mountpoint()) || !exists(groups[1]) {
-		t.Error("the living program's place was removed")
+	if !exists(alive.Mountpoint()) || !exists(groups[1]) {
+		t.Error("the living program's directory was removed")
 	}
 	if !exists(groups[2]) {
 		t.Error("a record made the sweeper remove a group that is not ours")

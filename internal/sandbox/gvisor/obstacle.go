@@ -3,6 +3,7 @@
 package gvisor
 
 import (
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 // Settings of the kernel that forbid user namespaces.
@@ -24,7 +25,7 @@ const (
 
 var settings = []string{maxUserNamespaces, usernsClone, apparmorUserns}
 
-// A host is what is known of the place in which no sandbox starts.
+// A host is what is known about a host on which no sandbox starts.
 type host struct {
 	container string // "docker", "podman", or "" for another or none
 	root      bool
@@ -37,12 +38,13 @@ type host struct {
 	apparmor  string            // the profile that confines this process, if one does
 	settings  map[string]string // those of the kernel that exist
 	limits    []string          // resource limits that are too low
-	bare      error             // of making a user namespace
-	mapped    error             // of making one in which this user is mapped
+	dynamic   bool              // the executable needs a dynamic linker
+	bare      error             // from making a user namespace
+	mapped    error             // from making one in which this user is mapped
 }
 
-// look finds out what there is to know.
-func (b *Backend) look() host {
+// look examines the host.
+func (b *Engine) look() host {
 	h := host{
 		root: os.Geteuid() == 0, admin: hasCapability(unix.CAP_SYS_ADMIN), setfcap: hasCapability(unix.CAP_SETFCAP),
 		settings: map[string]string{},
@@ -59,7 +61,7 @@ func (b *Backend) look() host {
 	for _, line := range mounts {
 		switch point := mountPoint(line); {
 		case point == "/":
-			h.chroot = false // or its root is a mount point
+			h.chroot = false // unless the chroot is a mount point
 		case strings.HasPrefix(point, "/proc/") && point != "/proc/sys/fs/binfmt_misc":
 			h.masked = append(h.masked, point)
 		}
@@ -69,7 +71,7 @@ func (b *Backend) look() host {
 			h.filtered = strings.TrimSpace(value) == "2"
 		}
 	}
-	// A machine made from an image may have these files too.
+	// A virtual machine made from a container image may have these files, too.
 	if restricted := h.filtered || len(h.masked) > 0; !restricted {
 	} else if _, err := os.Lstat("/.dockerenv"); err == nil {
 		h.container = "docker"
@@ -83,19 +85,20 @@ func (b *Backend) look() host {
 		}
 	}
 	h.limits = lowLimits()
+	h.dynamic = dynamic(b.opts.Executable)
 	h.bare = inUserNamespace(b.opts.Executable, false)
 	h.mapped = inUserNamespace(b.opts.Executable, true)
 	return h
 }
 
-// inUserNamespace starts a process in a user namespace that ends at once.
+// inUserNamespace starts a process that ends at once in a user namespace.
 func inUserNamespace(executable string, mapped bool) error {
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER}
 	if mapped {
 		attr.UidMappings, attr.GidMappings = ownIDs()
 	}
-	// Not exec.Cmd, which needs a /dev/null. A cell without a lifeline ends.
-	p, err := os.StartProcess(executable, []string{CellName}, &os.ProcAttr{Env: []string{}, Sys: attr})
+	// Not exec.Cmd, which needs a /dev/null. A supervisor without a lifeline ends.
+	p, err := os.StartProcess(executable, []string{SupervisorName}, &os.ProcAttr{Env: []string{}, Sys: attr})
 	if err != nil {
 		return err
 	}
@@ -103,7 +106,18 @@ func inUserNamespace(executable string, mapped bool) error {
 	return err
 }
 
-// ownIDs map this user, and nobody else, to root of a user namespace.
+// dynamic reports whether an executable names a dynamic linker, which is not there
+// in the empty root that gVisor's processes run in.
+func dynamic(executable string) bool {
+	f, err := elf.Open(executable)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+}
+
+// ownIDs returns the maps of this user, and no other, to root of a user namespace.
 func ownIDs() (users, groups []syscall.SysProcIDMap) {
 	return []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
 		[]syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
@@ -131,18 +145,18 @@ func lowLimits() []string {
 	return low
 }
 
-// obstacle says why no sandbox starts here and what would let one start.
-func (b *Backend) obstacle(err error) *sandbox.Finding {
+// obstacle explains why no sandbox starts here, and how to change that.
+func (b *Engine) obstacle(err error) *sandbox.Finding {
 	var failed *unusable
 	if !errors.As(err, &failed) {
-		return &sandbox.Finding{Fatal: true, Title: "a sandbox cannot be tried out", Detail: err.Error()}
+		return &sandbox.Finding{Fatal: true, Title: "a sandbox could not be tried", Detail: err.Error()}
 	}
 	f := b.look().explain(failed.attempts)
 	f.Fatal = true
 	return f
 }
 
-// unavailable is an error that says what a finding says.
+// unavailable returns a finding as an error.
 func unavailable(f *sandbox.Finding) error {
 	text := f.Title
 	if f.Remedy != "" {
@@ -154,13 +168,13 @@ func unavailable(f *sandbox.Finding) error {
 	return errors.New(text)
 }
 
-// explain finds the cause. What the attempts say comes last: it is gVisor's
-// words, or the kernel's.
+// explain finds the cause. The errors of the attempts come last: they are gVisor's
+// or the kernel's.
 func (h host) explain(attempts []attempt) *sandbox.Finding {
 	said := make([]string, len(attempts))
 	for i, a := range attempts {
 		said[i] = strings.Join(strings.Fields(a.err.Error()), " ")
-		if long := 240; len(said[i]) > long { // a stack trace of gVisor's
+		if long := 240; len(said[i]) > long { // a stack trace from gVisor
 			said[i] = strings.ToValidUTF8(said[i][:long], "") + "…"
 		}
 		if len(attempts) > 1 {
@@ -172,27 +186,29 @@ func (h host) explain(attempts []attempt) *sandbox.Finding {
 		if detail != "" {
 			detail += ". "
 		}
-		return &sandbox.Finding{Title: title, Detail: detail + "The trial said: " + words, Remedy: remedy}
+		return &sandbox.Finding{Title: title, Detail: detail + "The trial failed with: " + words, Remedy: remedy}
 	}
 	mentions := func(what string) bool { return strings.Contains(words, what) }
 	_, restricted := h.settings[apparmorUserns]
 	restricted = restricted && h.settings[apparmorUserns] != "0"
 	switch {
+	case h.dynamic:
+		return f("this executable is linked dynamically, and gVisor's processes must be static", "it was built with cgo", "build it with CGO_ENABLED=0 go build ./cmd/sallyport")
 	case h.settings[maxUserNamespaces] == "0" && h.bare != nil:
 		return f("user namespaces are switched off", "user.max_user_namespaces is 0", h.outside("sudo sysctl -w user.max_user_namespaces=15000"))
 	case errors.Is(h.bare, unix.ENOSPC):
-		return f("no further user namespace can be made", "user.max_user_namespaces, here or further out, is reached", h.outside("sudo sysctl -w user.max_user_namespaces=15000"))
+		return f("no more user namespaces can be made", "the limit user.max_user_namespaces, here or in an outer namespace, is reached", h.outside("sudo sysctl -w user.max_user_namespaces=15000"))
 	case h.settings[usernsClone] == "0" && !h.admin:
 		return f("user namespaces are switched off for ordinary users", "kernel.unprivileged_userns_clone is 0", h.outside("sudo sysctl -w kernel.unprivileged_userns_clone=1"))
 	case h.chroot && errors.Is(h.bare, unix.EPERM), errors.Is(h.bare, unix.EPERM) && !h.filtered && h.apparmor == "" && !restricted:
-		// Of what makes the kernel itself refuse, a chroot is what is left.
+		// The kernel itself refuses, and only a chroot is left as the reason.
 		return f("this process runs in a chroot", "the kernel forbids user namespaces there",
 			"enter the directory as a container instead, such as with podman run --rootfs DIR, or systemd-nspawn -D DIR")
 	case errors.Is(h.bare, unix.EINVAL):
 		return f("this kernel has no user namespaces", "", "run as root, with CAP_SYS_ADMIN")
 	case h.bare == nil && h.mapped != nil && h.root && !h.setfcap && !h.filtered && len(h.masked) == 0:
-		return f("root without CAP_SYS_ADMIN and CAP_SETFCAP can start no sandbox",
-			"a user namespace that maps root takes CAP_SETFCAP", "run as an ordinary user, or as root with either capability")
+		return f("root without CAP_SYS_ADMIN and CAP_SETFCAP cannot start a sandbox",
+			"mapping root into a user namespace requires CAP_SETFCAP", "run as an ordinary user, or as root with either capability")
 	case len(h.limits) > 0 && h.bare == nil && len(h.masked) == 0:
 		return f("a resource limit is too low", strings.Join(h.limits, ", "), "raise it, with ulimit or docker run --ulimit")
 	case restricted && !h.admin && !h.filtered && len(h.masked) == 0:
@@ -202,13 +218,14 @@ func (h host) explain(attempts []attempt) *sandbox.Finding {
 	return h.explainContainer(f, mentions)
 }
 
-// explainContainer is explain for what containers restrict.
+// explainContainer is explain for restrictions of containers.
 func (h host) explainContainer(f func(title, detail, remedy string) *sandbox.Finding, mentions func(string) bool) *sandbox.Finding {
-	// Docker's filter lets CAP_SYS_ADMIN make namespaces and mounts, but not
-	// pivot_root; without it, no namespaces. Podman's lets everybody, but forbids
-	// chroot to a container without CAP_SYS_CHROOT, also in a user namespace.
+	// With CAP_SYS_ADMIN, Docker's filter allows namespaces and mounts, but not
+	// pivot_root; without it, no namespaces. Podman's allows them to everyone, but
+	// forbids chroot in a container without CAP_SYS_CHROOT, even in a user
+	// namespace.
 	filter := h.filtered && (h.bare != nil || !h.sysChroot || mentions("pivot_root") || len(h.masked) == 0)
-	// With CAP_SYS_ADMIN nothing of /proc is in the way.
+	// With CAP_SYS_ADMIN, masked parts of /proc do not matter.
 	masked := len(h.masked) > 0 && !(h.admin && filter)
 	var why, flags []string
 	if filter {
@@ -253,7 +270,7 @@ func (h host) explainContainer(f func(title, detail, remedy string) *sandbox.Fin
 	return f("this container keeps gVisor from starting a sandbox", strings.Join(why, "; "), strings.Join(remedies, "; or "))
 }
 
-// outside is a remedy that a container can only have from its host.
+// outside returns a remedy that must be applied on a container's host.
 func (h host) outside(remedy string) string {
 	if h.filtered || len(h.masked) > 0 {
 		return remedy + ", on the container's host"

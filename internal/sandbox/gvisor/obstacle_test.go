@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"debug/elf"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -53,12 +55,13 @@ func TestExplain(t *testing.T) {
 		{"chroot at a mount point", host{bare: unix.EPERM}, "starting", "chroot", []string{"podman run --rootfs"}, nil},
 		{"no user namespaces left", host{bare: unix.ENOSPC, settings: map[string]string{maxUserNamespaces: "0"}}, "no space left", "switched off", []string{"user.max_user_namespaces=15000"}, []string{"container"}},
 		{"no user namespaces left, in a container", host{filtered: true, bare: unix.ENOSPC, settings: map[string]string{maxUserNamespaces: "0"}}, "no space left", "switched off", []string{"user.max_user_namespaces=15000, on the container's host"}, nil},
-		{"many user namespaces", host{bare: unix.ENOSPC, settings: map[string]string{maxUserNamespaces: "100"}}, "no space left", "no further", []string{"user.max_user_namespaces"}, nil},
+		{"many user namespaces", host{bare: unix.ENOSPC, settings: map[string]string{maxUserNamespaces: "100"}}, "no space left", "no more", []string{"user.max_user_namespaces"}, nil},
 		{"Debian's setting", host{bare: unix.EPERM, settings: map[string]string{usernsClone: "0"}}, "starting", "ordinary users", []string{"unprivileged_userns_clone=1"}, nil},
 		{"Ubuntu's setting", host{settings: map[string]string{apparmorUserns: "1"}}, "making mounts private", "AppArmor", []string{"apparmor_restrict_unprivileged_userns=0"}, nil},
 		{"no such kernel feature", host{bare: unix.EINVAL}, "starting", "no user namespaces", []string{"CAP_SYS_ADMIN"}, nil},
 		{"root without capabilities", host{root: true, mapped: unix.EPERM}, "starting", "CAP_SETFCAP", []string{"ordinary user"}, []string{"docker"}},
 		{"a limit", host{limits: []string{"RLIMIT_AS is 1 (ulimit -v)"}}, "panic", "limit", []string{"ulimit"}, nil},
+		{"built with cgo", host{dynamic: true, settings: map[string]string{maxUserNamespaces: "0"}, bare: unix.ENOSPC}, "EOF", "static", []string{"CGO_ENABLED=0"}, []string{"sysctl"}},
 		{"unknown", host{}, "something", "no sandbox starts here", []string{"SALLYPORT_DEBUG_GVISOR"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -90,5 +93,21 @@ func TestExitProgram(t *testing.T) {
 	}
 	if len(f.Progs) != 1 || f.Progs[0].Flags != elf.PF_R|elf.PF_X || f.Entry <= f.Progs[0].Vaddr || f.Entry >= f.Progs[0].Vaddr+f.Progs[0].Filesz {
 		t.Errorf("got %+v, entry %#x: want one segment that can be read and executed, and an entry in it", f.Progs, f.Entry)
+	}
+}
+
+func TestDynamic(t *testing.T) {
+	const shell = "/bin/sh" // linked dynamically on Debian
+	if _, err := os.Stat(shell); err != nil {
+		t.Skip(err)
+	}
+	program := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(program, exitProgram(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{shell: true, program: false, "/none": false} {
+		if got := dynamic(path); got != want {
+			t.Errorf("%s: got %v, want %v", path, got, want)
+		}
 	}
 }

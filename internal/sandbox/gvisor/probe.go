@@ -4,15 +4,13 @@ package gvisor
 
 import (
 	"context"
-	"fmt"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/hostroot"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// Probe implements sandbox.Backend. It starts a sandbox that exits at once, or
+// Probe implements sandbox.Engine. It starts a sandbox that exits at once, or
 // finds that one did in the same surroundings before.
-func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
+func (b *Engine) Probe(ctx context.Context) (*sandbox.Report, error) {
 	userns, obstacle := b.way(ctx)
 	if err := ctx.Err(); err != nil {
 		return nil, &sandbox.Error{Op: "probe", Backend: Name, Err: err}
@@ -31,15 +29,8 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 
 	if b.opts.Image != "" {
 		b.probeImage(rep)
-	} else if p, err := b.interpreter(ctx, ""); err != nil {
-		rep.Findings = append(rep.Findings, sandbox.Finding{
-			Fatal:  true,
-			Title:  "no usable Python on this host",
-			Detail: err.Error(),
-			Remedy: fmt.Sprintf("install Python %s or newer (Debian, Ubuntu: apt-get install python3), or name one with --python", hostroot.MinPython),
-		})
 	} else {
-		rep.Python = fmt.Sprintf("%s (%s)", p.Executable, p.Version)
+		b.host.Describe(ctx, b.opts.Program, rep)
 	}
 	if obstacle != nil {
 		rep.Findings = append(rep.Findings, *b.obstacle(obstacle))

@@ -16,16 +16,16 @@ import (
 
 	"github.com/godbus/dbus/v5"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// scopes asks a user's own systemd for control groups: an ordinary user may
-// not make one, but the user's service manager has a part of the hierarchy
-// delegated to it. Protocol: org.freedesktop.systemd1(5), StartTransientUnit.
+// scopes asks a user's systemd for control groups: an ordinary user may not make
+// one, but a part of the hierarchy is delegated to the user's service manager.
+// Protocol: org.freedesktop.systemd1(5), StartTransientUnit.
 type scopes struct {
-	address string // of the user's bus; empty: there is none
+	address string // of the user's bus; empty if there is none
 	v2      string // where version 2 is mounted
-	proc    string // "/proc" but in tests
+	proc    string // "/proc" except in tests
 }
 
 const (
@@ -74,7 +74,7 @@ type auxiliary struct {
 // removes the scope when its last process has ended.
 func (s scopes) create(ctx context.Context, name string, pid int, l sandbox.Limits) (*cgroup, error) {
 	if s.address == "" || s.v2 == "" {
-		return nil, errors.New("no systemd of the user's here")
+		return nil, errors.New("this user has no systemd here")
 	}
 	ctx, cancel := context.WithTimeout(ctx, scopeTimeout)
 	defer cancel()

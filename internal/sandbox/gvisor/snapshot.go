@@ -17,22 +17,24 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/hostroot"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/hostroot"
+	"github.com/sallyport/sallyport/internal/sandbox/supervise"
 )
 
 var (
 	_ sandbox.Snapshotter = (*run)(nil)
-	_ sandbox.Restorer    = (*Backend)(nil)
+	_ sandbox.Restorer    = (*Engine)(nil)
 )
 
 // Snapshot implements sandbox.Snapshotter.
 func (r *run) Snapshot(ctx context.Context, dir string, keep bool) error {
+	const op = supervise.OpSnapshot
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return &sandbox.Error{Op: OpSnapshot, Backend: Name, Err: err}
+		return &sandbox.Error{Op: op, Backend: Name, Err: err}
 	}
-	if _, err := r.command(ctx, Command{Op: OpSnapshot, Dir: dir, Keep: keep}); err != nil {
+	if _, err := r.Do(ctx, supervise.Command{Op: op, Dir: dir, Keep: keep}); err != nil {
 		return err
 	}
 	if !keep {
@@ -42,27 +44,30 @@ func (r *run) Snapshot(ctx context.Context, dir string, keep bool) error {
 }
 
 // Restore implements sandbox.Restorer.
-func (b *Backend) Restore(ctx context.Context, spec *sandbox.Spec, image sandbox.Image) (sandbox.Run, error) {
+func (b *Engine) Restore(ctx context.Context, spec *sandbox.Spec, image sandbox.Image) (sandbox.Run, error) {
 	if len(image.Files) == 0 {
 		return nil, &sandbox.Error{Op: "restore", Backend: Name, Kind: sandbox.ErrInvalidSpec, Err: errors.New("an image without files")}
 	}
 	return b.begin(ctx, spec, &image)
 }
 
-// Binding implements sandbox.Restorer. A snapshot holds memory of this very
-// program (gVisor's own check of versions passes for whatever is built as a Go
-// module), and of the files that its processes have mapped: what is in the
-// root must be what it was. Files are told apart by what changes with them,
-// and package managers by their own records, because reading all of it would
-// take longer than a start.
-func (b *Backend) Binding(ctx context.Context, spec *sandbox.Spec) (string, error) {
+// Binding implements sandbox.Restorer. A snapshot holds memory of exactly this
+// program (gVisor's own version check passes for anything built as a Go module)
+// and of the files that its processes have mapped, so the root's content must be
+// unchanged. Changes are detected by files' metadata and by package managers'
+// records, because reading everything would take longer than a start.
+func (b *Engine) Binding(ctx context.Context, spec *sandbox.Spec) (string, error) {
 	fail := func(err error) (string, error) {
 		return "", &sandbox.Error{Op: "binding", Backend: Name, Err: err}
 	}
 	if err := checkSpec(spec); err != nil {
 		return fail(err)
 	}
-	program, err := programID(b.opts.Executable)
+	executable, err := executableID(b.opts.Executable)
+	if err != nil {
+		return fail(err)
+	}
+	program, err := spec.Program.Digest()
 	if err != nil {
 		return fail(err)
 	}
@@ -74,20 +79,21 @@ func (b *Backend) Binding(ctx context.Context, spec *sandbox.Spec) (string, erro
 	if err != nil {
 		return fail(err)
 	}
-	environment := append(slices.Clone(planned.env), environ(spec.Env)...)
+	environment := append(slices.Clone(planned.env), supervise.Variables(spec.Env)...)
 	slices.Sort(environment)
 	lines := []string{
 		"engine: " + Name,
+		"executable: " + executable,
 		"program: " + program,
 		fmt.Sprintf("user: %d", os.Geteuid()),
 		"processor: " + processor(),
-		"python: " + planned.python,
+		"interpreter: " + planned.interpreter,
 		"environment: " + digestOf(environment...),
 		"limits: " + string(limits),
 		"root: " + digestOf(planned.marks()...),
 	}
 	if planned.image != "" {
-		// In full: what is bound to an image is found by it.
+		// In full, because what is bound to an image is found by it.
 		lines = append(lines, "image: "+planned.image)
 	}
 	return strings.Join(lines, "\n"), nil
@@ -101,9 +107,9 @@ func digestOf(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// programID tells builds of this program apart: the build ID that the linker
-// made of all that is in it.
-func programID(path string) (string, error) {
+// executableID identifies the build of this program by the linker's build ID, which
+// covers all of its content.
+func executableID(path string) (string, error) {
 	f, err := elf.Open(path)
 	if err != nil {
 		return "", err
@@ -117,7 +123,7 @@ func programID(path string) (string, error) {
 	return "", errors.New("the program has no build ID: build it without -ldflags=-buildid=")
 }
 
-// processor names the instructions that the processor offers.
+// processor returns a digest of the processor's model and features.
 func processor() string {
 	data, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -143,8 +149,8 @@ var packageRecords = []string{
 	"/usr/lib/sysimage/rpm/rpmdb.sqlite", "/lib/apk/db/installed", "/var/lib/pacman/local",
 }
 
-// fingerprint describes the root file system by what changes with it.
-func fingerprint(rootfs hostroot.Rootfs, p *hostroot.Interpreter) []string {
+// fingerprint returns metadata that changes with the root file system.
+func fingerprint(rootfs hostroot.Rootfs, p *sandbox.Runtime) []string {
 	var out []string
 	stat := func(path string) {
 		var st unix.Stat_t
@@ -161,17 +167,10 @@ func fingerprint(rootfs hostroot.Rootfs, p *hostroot.Interpreter) []string {
 		out = append(out, b.Target)
 		stat(b.Source)
 	}
-	// The interpreter's own files, wherever it lies.
+	// The interpreter's own files, wherever they are.
 	stat(p.Executable)
-	stat(p.Packages)
-	version := "python" + p.Version.String()
-	for _, lib := range []string{filepath.Join(p.Prefix, "lib"), filepath.Join(p.Prefix, "lib64"), "/usr/lib", "/usr/local/lib"} {
-		for _, path := range []string{
-			version, version + "/lib-dynload", version + "/site-packages", version + "/dist-packages",
-			"python3/dist-packages", "lib" + version + ".so.1.0",
-		} {
-			stat(filepath.Join(lib, path))
-		}
+	for _, path := range p.Depends {
+		stat(path)
 	}
 	for path, target := range rootfs.Links {
 		out = append(out, "link "+path+" "+target)

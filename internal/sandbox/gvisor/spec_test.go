@@ -9,12 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 func TestSpecIsChecked(t *testing.T) {
 	dir := t.TempDir()
-	b, err := New(Options{RuntimeDir: filepath.Join(dir, "run"), CacheDir: filepath.Join(dir, "cache")})
+	b, err := New(Options{Program: python.Program(), RuntimeDir: filepath.Join(dir, "run"), CacheDir: filepath.Join(dir, "cache")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,11 +30,11 @@ func TestSpecIsChecked(t *testing.T) {
 		{"no ID", &sandbox.Spec{}, sandbox.ErrInvalidSpec},
 		{"ID with a slash", &sandbox.Spec{ID: "a/b"}, sandbox.ErrInvalidSpec},
 		{"ID too long", &sandbox.Spec{ID: strings.Repeat("a", 64)}, sandbox.ErrInvalidSpec},
-		{"two roots", &sandbox.Spec{ID: "a", Root: sandbox.Root{Python: "/usr/bin/python3", Image: "x"}}, sandbox.ErrInvalidSpec},
-		{"image", &sandbox.Spec{ID: "a", Root: sandbox.Root{Image: "x"}}, sandbox.ErrUnsupported},
-		{"relative interpreter", &sandbox.Spec{ID: "a", Root: sandbox.Root{Python: "python3"}}, sandbox.ErrInvalidSpec},
-		{"code", &sandbox.Spec{ID: "a", Code: "1"}, sandbox.ErrUnsupported},
-		{"network", &sandbox.Spec{ID: "a", Network: 1}, sandbox.ErrUnsupported},
+		{"two roots", &sandbox.Spec{ID: "a", Root: sandbox.Root{Interpreter: "/usr/bin/python3", Image: "x"}}, sandbox.ErrInvalidSpec},
+		{"no program", &sandbox.Spec{ID: "a"}, sandbox.ErrInvalidSpec},
+		{"image", &sandbox.Spec{ID: "a", Program: python.Program(), Root: sandbox.Root{Image: "x"}}, sandbox.ErrUnsupported},
+		{"relative interpreter", &sandbox.Spec{ID: "a", Root: sandbox.Root{Interpreter: "python3"}}, sandbox.ErrInvalidSpec},
+		{"network", &sandbox.Spec{ID: "a", Program: python.Program(), Network: sandbox.Network{Internet: true}}, sandbox.ErrUnsupported},
 		{"negative limit", &sandbox.Spec{ID: "a", Limits: sandbox.Limits{Processes: -1}}, sandbox.ErrInvalidSpec},
 		{"environment", &sandbox.Spec{ID: "a", Env: map[string]string{"A=B": "c"}}, sandbox.ErrInvalidSpec},
 		{"file above", &sandbox.Spec{ID: "a", Files: file("../x")}, sandbox.ErrInvalidSpec},

@@ -18,20 +18,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sallyport/internal/private"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/hostroot"
+	"github.com/sallyport/sallyport/internal/private"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/hostroot"
+	"github.com/sallyport/sallyport/internal/sandbox/supervise"
 )
 
-// A cell runs either with root's rights over its namespaces or in a user
-// namespace of its own. Root without CAP_SYS_ADMIN, as in a container, can only
-// do the latter, and so can root in a user namespace that lacks other users.
+// A supervisor runs either with root's rights over its namespaces or in a user
+// namespace of its own. The second is the only way for root without CAP_SYS_ADMIN,
+// as in a container, and for root of a user namespace without other users.
 const (
 	rootWay   = false
 	usernsWay = true
 )
 
-// ways lists the ways that this process may try, best first.
+// ways returns the ways that this process may try, best first.
 func ways() []bool {
 	if os.Geteuid() == 0 && hasCapability(unix.CAP_SYS_ADMIN) {
 		return []bool{rootWay, usernsWay}
@@ -39,7 +40,7 @@ func ways() []bool {
 	return []bool{usernsWay}
 }
 
-// attempt is one way that a trial went, and why it failed.
+// attempt is one way that was tried, and why it failed.
 type attempt struct {
 	userns bool
 	err    error
@@ -50,12 +51,11 @@ type unusable struct{ attempts []attempt }
 
 func (u *unusable) Error() string { return u.attempts[len(u.attempts)-1].err.Error() }
 
-// way finds out how sandboxes start here: whether in a user namespace of their
-// own. It starts one that runs nothing but an exit, because only that tries all
-// that gVisor needs. A success is remembered for this process, and in a file for
-// later ones in the same surroundings; a failure never is. Its error is an
-// *unusable where no way works.
-func (b *Backend) way(ctx context.Context) (userns bool, err error) {
+// way finds out whether sandboxes need a user namespace of their own here. It
+// starts one that exits at once, because only that tests everything gVisor needs.
+// A success is remembered for this process, and in a file for later ones in the
+// same surroundings; a failure never is. The error is an *unusable if no way works.
+func (b *Engine) way(ctx context.Context) (userns bool, err error) {
 	b.trying.Lock()
 	defer b.trying.Unlock()
 	if b.works != nil {
@@ -64,7 +64,7 @@ func (b *Backend) way(ctx context.Context) (userns bool, err error) {
 	surroundings := b.surroundings()
 	var known []byte
 	if dir, err := private.Existing(b.opts.CacheDir); err == nil {
-		known, _ = dir.ReadFile(worksFile) // none: nothing is known
+		known, _ = dir.ReadFile(worksFile) // without it, nothing is known
 		dir.Close()
 	}
 	if known != nil {
@@ -78,8 +78,8 @@ func (b *Backend) way(ctx context.Context) (userns bool, err error) {
 	return b.tryAll(ctx, surroundings)
 }
 
-// retry does what way does, and forgets first what was remembered.
-func (b *Backend) retry(ctx context.Context) error {
+// retry is way without what was remembered.
+func (b *Engine) retry(ctx context.Context) error {
 	b.trying.Lock()
 	defer b.trying.Unlock()
 	b.works = nil
@@ -92,14 +92,13 @@ func (b *Backend) retry(ctx context.Context) error {
 }
 
 // tryAll tries each way. Callers hold b.trying.
-func (b *Backend) tryAll(ctx context.Context, surroundings string) (userns bool, err error) {
-	place, err := b.home()
-	if err != nil {
+func (b *Engine) tryAll(ctx context.Context, surroundings string) (userns bool, err error) {
+	if err := b.dir.Open(); err != nil {
 		return false, err
 	}
 	failed := &unusable{}
 	for _, w := range ways() {
-		err := b.try(ctx, place, w)
+		err := b.try(ctx, w)
 		if err == nil {
 			b.works = &w
 			if err := b.remember(worksText(surroundings, w)); err != nil {
@@ -119,27 +118,21 @@ func (b *Backend) tryAll(ctx context.Context, surroundings string) (userns bool,
 const trialTime = 20 * time.Second
 
 // try starts a sandbox that exits at once.
-func (b *Backend) try(ctx context.Context, place *instance, userns bool) error {
+func (b *Engine) try(ctx context.Context, userns bool) error {
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
-	r := &run{
-		handle:  sandbox.Handle{Backend: Name, Version: 1, ID: "trial"},
-		log:     b.log,
-		ended:   make(chan struct{}),
-		release: func() error { return nil },
-	}
-	cfg := &CellConfig{
+	cfg := &SupervisorConfig{
 		ID:         "trial",
-		Mountpoint: place.mountpoint(),
+		Mountpoint: b.dir.Mountpoint(),
 		Rootfs:     hostroot.Rootfs{Files: map[string]hostroot.File{"/exit": {Data: exitProgram(), Mode: 0o755}}},
 		Args:       []string{"/exit"},
-		// What a sandbox gets by default, where this process's own limits could
-		// keep it from that.
+		// The defaults of a sandbox, for what this process's own limits could forbid.
 		MemoryBytes: 64 << 20, Processes: 128, OpenFiles: 256, WorkspaceBytes: 1 << 20, TmpBytes: 1 << 20,
 		DebugLog:         b.opts.DebugDir,
 		OwnUserNamespace: userns,
 	}
-	if err := r.launch(ctx, b.opts.Executable, userns, func(int) error { return nil }, cfg, nil); err != nil {
+	r, err := b.launch(ctx, supervise.Config{}, cfg, nil, func(int) error { return nil })
+	if err != nil {
 		return err
 	}
 	exit, err := r.Wait(ctx)
@@ -150,7 +143,7 @@ func (b *Backend) try(ctx context.Context, place *instance, userns bool) error {
 		return err
 	}
 	if exit.Reason != sandbox.Exited || exit.Code != exitProgramCode {
-		return fmt.Errorf("a program that exits with %d ended with %d (%s) %s", exitProgramCode, exit.Code, exit.Reason, exit.Detail)
+		return fmt.Errorf("a test program ended with status %d (%s), want %d: %s", exit.Code, exit.Reason, exitProgramCode, exit.Detail)
 	}
 	return nil
 }
@@ -158,7 +151,7 @@ func (b *Backend) try(ctx context.Context, place *instance, userns bool) error {
 // worksFile, in the cache, remembers a trial that succeeded.
 const worksFile = "gvisor-works"
 
-func (b *Backend) remember(text string) error {
+func (b *Engine) remember(text string) error {
 	dir, err := private.Open(b.opts.CacheDir)
 	if err != nil {
 		return err
@@ -171,10 +164,10 @@ func worksText(surroundings string, userns bool) string {
 	return fmt.Sprintf("%s userns=%t\n", surroundings, userns)
 }
 
-// surroundings identifies what decides whether a sandbox can start, as far as
-// that can be read: the program, the boot, this process's rights, limits and
-// namespaces, the mounts that hide parts of /proc, and the kernel's settings.
-func (b *Backend) surroundings() string {
+// surroundings returns a digest of what decides whether a sandbox can start, as
+// far as that can be read: the program, the boot, this process's rights, limits
+// and namespaces, the mounts that hide parts of /proc, and the kernel's settings.
+func (b *Engine) surroundings() string {
 	h := sha256.New()
 	if fi, err := os.Stat(b.opts.Executable); err == nil {
 		fmt.Fprintln(h, b.opts.Executable, fi.Size(), fi.ModTime().UnixNano())
@@ -211,7 +204,7 @@ func procLines(file string) []string {
 	return strings.Split(string(content), "\n")
 }
 
-// mountPoint is the mount point of a line of mountinfo.
+// mountPoint returns the mount point in a line of mountinfo.
 func mountPoint(line string) string {
 	fields := strings.Fields(line)
 	if len(fields) < 5 {
@@ -229,11 +222,10 @@ func hasCapability(number uint) bool {
 	return data[number/32].Effective&(1<<(number%32)) != 0
 }
 
-// exitProgramCode is the exit status of exitProgram: none that a failure has.
+// exitProgramCode is the exit status of exitProgram, which no failure has.
 const exitProgramCode = 42
 
-// exitProgram is an executable that does nothing but exit. It needs no file
-// of the host.
+// exitProgram returns an executable that only exits. It needs no file of the host.
 func exitProgram() []byte {
 	machine, code := elf.EM_X86_64, []byte{
 		0xbf, exitProgramCode, 0, 0, 0, // mov edi, 42
@@ -266,7 +258,7 @@ func exitProgram() []byte {
 		Vaddr: address, Paddr: address, Filesz: size, Memsz: size, Align: 0x1000,
 	}
 	var out bytes.Buffer
-	// Writing these to memory cannot fail.
+	// Writing to memory cannot fail.
 	err := errors.Join(binary.Write(&out, binary.LittleEndian, header), binary.Write(&out, binary.LittleEndian, segment))
 	if err != nil {
 		panic(err)

@@ -82,7 +82,7 @@ func (s *Sources) Assemble(dir string) error {
 }
 
 // bind mounts what source refers to on target, with everything mounted below
-// it (in a user namespace a part of a locked mount tree cannot be had alone),
+// it (in a user namespace a part of a locked mount tree is not available alone),
 // and makes all of it read-only.
 func bind(source *os.File, target string) error {
 	fi, err := source.Stat()

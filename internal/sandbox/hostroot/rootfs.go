@@ -1,18 +1,17 @@
-// Package hostroot is a sandbox's root made of the host's own Python: which
-// interpreter, what of the host it needs, and the read-only file system that
+// Package hostroot builds a sandbox's root from files on the host: it finds the
+// interpreter and what it needs, and describes the read-only file system that
 // shows that and nothing else.
 package hostroot
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-)
 
-// Where things are in the sandbox.
-const (
-	sandboxPython = "/opt/python" // an interpreter from a home directory
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 // Rootfs describes a read-only root file system, put together in a mount
@@ -30,7 +29,7 @@ type File struct {
 	Mode uint32 `json:"mode"` // permission bits
 }
 
-// Bind shows a file or directory of the host in the sandbox, read-only.
+// Bind makes a file or directory of the host visible in the sandbox, read-only.
 type Bind struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
@@ -45,7 +44,7 @@ var systemDirs = []string{
 }
 
 // systemData are further files and directories that programs need to run and
-// that hold nothing of the user's.
+// that hold no data of the user.
 var systemData = []string{
 	"/usr/share/zoneinfo", "/usr/share/mime", "/usr/share/misc", "/usr/share/file",
 	"/usr/share/ca-certificates", "/usr/share/fonts", "/usr/share/fontconfig",
@@ -78,61 +77,72 @@ func Identity() map[string]File {
 }
 
 // Plan plans the default root: the host's programs and libraries, the
-// interpreter wherever it lives, and the guest. It returns the interpreter's
-// path in the sandbox, and variables for its environment.
-func Plan(p *Interpreter, home, guestDir, guestTarget string) (fsys Rootfs, python string, env []string, err error) {
-	fsys = Rootfs{Links: map[string]string{}, Files: map[string]File{}}
-	for path, content := range identity {
-		fsys.Files[path] = File{Data: []byte(content), Mode: 0o644}
-	}
-	for _, dir := range systemDirs {
-		if err := fsys.Show(dir); err != nil {
-			return fsys, "", nil, err
-		}
-	}
-	for _, path := range systemData {
+// interpreter wherever it lies, and the program's files, which are in
+// programDir. It returns the interpreter's path in the sandbox, and variables
+// for its environment.
+func Plan(r *sandbox.Runtime, home, programDir string) (fsys Rootfs, interpreter string, env []string, err error) {
+	fsys = Rootfs{Links: map[string]string{}, Files: Identity()}
+	for _, path := range slices.Concat(systemDirs, systemData) {
 		if err := fsys.Show(path); err != nil {
 			return fsys, "", nil, err
 		}
 	}
-	python = p.Executable
-	packages := filepath.Join(p.Library(), "site-packages") // where the sandbox looks for them
+	prefix := r.Prefix // in the sandbox
 	switch {
-	case p.Prefix == "/" || p.Prefix == "/usr":
-		// Debian's interpreter looks for packages here first: what pip
-		// installed for all, or a virtual environment's.
-		installed := filepath.Join("/usr/local/lib/python"+p.Version.String(), "dist-packages")
-		switch fi, statErr := os.Stat("/usr/lib/python3/dist-packages"); {
-		case p.Packages == "":
-			err = fsys.Show(installed)
-		case statErr == nil && fi.IsDir():
-			packages = installed
-		}
-	case filepath.Clean(home) == p.Prefix:
-		return fsys, "", nil, fmt.Errorf("the interpreter %s has the home directory itself as its prefix; choose another with --python", p.Executable)
-	case private(p.Prefix, home):
+	case prefix == "/" || prefix == "/usr":
+	case filepath.Clean(home) == prefix:
+		return fsys, "", nil, fmt.Errorf("the interpreter %s has the home directory itself as its prefix; choose another with --python", r.Executable)
+	case private(prefix, home) && r.Private == "":
+		return fsys, "", nil, fmt.Errorf("the interpreter %s lies among a user's own files", r.Executable)
+	case private(prefix, home):
 		// Its own prefix alone, and of that only programs and libraries:
 		// ~/.local may be a prefix, and holds much else.
-		rel, err := filepath.Rel(p.Prefix, p.Executable)
-		if err != nil || strings.HasPrefix(rel, "..") {
-			return fsys, "", nil, fmt.Errorf("the interpreter %s lies outside its prefix %s", p.Executable, p.Prefix)
-		}
-		fsys.addPrefix(p.Prefix, sandboxPython)
-		python = filepath.Join(sandboxPython, rel)
-		packages = filepath.Join(sandboxPython, "lib", "python"+p.Version.String(), "site-packages")
-		env = append(env, "LD_LIBRARY_PATH="+sandboxPython+"/lib")
+		prefix = r.Private
+		fsys.addPrefix(r.Prefix, prefix)
+		env = append(env, "LD_LIBRARY_PATH="+prefix+"/lib")
 	default:
-		fsys.addPrefix(p.Prefix, p.Prefix)
+		fsys.addPrefix(prefix, prefix)
 	}
-	if err != nil {
+	for _, path := range r.Show {
+		if err := fsys.Show(path); err != nil {
+			return fsys, "", nil, err
+		}
+	}
+	moved := func(path string) (string, error) {
+		if prefix == r.Prefix {
+			return path, nil
+		}
+		rel, err := filepath.Rel(r.Prefix, path)
+		if err != nil || !filepath.IsLocal(rel) {
+			return "", fmt.Errorf("%s of the interpreter %s lies outside its prefix %s", path, r.Executable, r.Prefix)
+		}
+		return filepath.Join(prefix, rel), nil
+	}
+	// After what they may lie in.
+	for _, at := range slices.Sorted(maps.Keys(r.Replace)) {
+		target, err := moved(at)
+		if err != nil {
+			return fsys, "", nil, err
+		}
+		fsys.Binds = append(fsys.Binds, Bind{Source: r.Replace[at], Target: target})
+	}
+	if interpreter, err = moved(r.Executable); err != nil {
 		return fsys, "", nil, err
 	}
-	if p.Packages != "" {
-		// After what it may lie in.
-		fsys.Binds = append(fsys.Binds, Bind{Source: p.Packages, Target: packages})
+	fsys.Binds = append(fsys.Binds, Bind{Source: programDir, Target: sandbox.ProgramDir})
+	return fsys, interpreter, env, nil
+}
+
+// AddFiles adds the caller's files for the program to copy. It does that
+// without privileges: all can read them here, and their modes are in a file of
+// their own.
+func (r *Rootfs) AddFiles(files []sandbox.File) {
+	for _, f := range files {
+		r.Files[filepath.Join(sandbox.FilesDir, f.Path)] = File{Data: f.Data, Mode: 0o644}
 	}
-	fsys.Binds = append(fsys.Binds, Bind{Source: guestDir, Target: guestTarget})
-	return fsys, python, env, nil
+	if modes := sandbox.Modes(files); modes != nil {
+		r.Files[sandbox.ModesFile] = File{Data: modes, Mode: 0o644}
+	}
 }
 
 // Show shows path as it is on the host: a symbolic link as a link, a

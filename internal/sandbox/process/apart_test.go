@@ -16,7 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 // TestKiller: the thread that ends a user's processes is none that they could
@@ -91,7 +92,7 @@ for f in (lambda: socket.socket(socket.AF_UNIX).connect(%q), lambda: socket.sock
     except OSError as e:
         print(type(e).__name__)
 `, path, os.Getpid())
-	got := start(t, b, &sandbox.Spec{ID: "shared"}).exec(t, code)
+	got := start(t, b, &sandbox.Spec{Program: python.Program(), ID: "shared"}).exec(t, code)
 	if want := "OSError\nOSError\nPermissionError\nNone\nb'x'\n"; got != want {
 		t.Errorf("got\n%s", got)
 	}
@@ -109,13 +110,13 @@ func TestSharedDirs(t *testing.T) {
 	for i := range runs {
 		wg.Go(func() {
 			var err error
-			if runs[i], err = b.Start(t.Context(), &sandbox.Spec{ID: "run" + strconv.Itoa(i)}); err != nil {
+			if runs[i], err = b.Start(t.Context(), &sandbox.Spec{Program: python.Program(), ID: "run" + strconv.Itoa(i)}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	made, err := filepath.Glob(filepath.Join(b.place.sharedDir(), "run*"))
+	made, err := filepath.Glob(filepath.Join(b.dir.sharedDir(), "run*"))
 	if err != nil || len(made) != len(runs) {
 		t.Errorf("%v, %v", made, err)
 	}
@@ -126,7 +127,7 @@ func TestSharedDirs(t *testing.T) {
 			}
 		}
 	}
-	one, two := start(t, b, &sandbox.Spec{ID: "one"}), start(t, b, &sandbox.Spec{ID: "two"})
+	one, two := start(t, b, &sandbox.Spec{Program: python.Program(), ID: "one"}), start(t, b, &sandbox.Spec{Program: python.Program(), ID: "two"})
 	name := "/tmp/sallyport-test-" + strconv.Itoa(os.Getpid())
 	if got := one.exec(t, fmt.Sprintf("open(%q, 'w').write('mine')", name)); got != "4\n" {
 		t.Fatalf("got %s", got)

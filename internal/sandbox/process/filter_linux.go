@@ -23,8 +23,8 @@ const (
 	setModeFilter = 1
 )
 
-// deniedCalls are those that code has no use for and that a kernel's faults are
-// found in, or that reach beyond the run. They fail as if the privilege lacked.
+// deniedCalls are calls that code does not need, and in which kernels often have
+// faults or that reach beyond the run. They fail as if a privilege were missing.
 var deniedCalls = []uint32{
 	// The view of the file system.
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT,
@@ -46,9 +46,9 @@ var deniedCalls = []uint32{
 	unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME,
 }
 
-// absentCalls do not exist for the code, so that it takes another way: memory
-// that belongs to no process could not be counted, and the flags of clone3
-// cannot be read by a filter.
+// absentCalls fail as if they did not exist, so that code falls back to others:
+// memory that belongs to no process could not be counted, and a filter cannot read
+// the flags of clone3.
 var absentCalls = []uint32{
 	unix.SYS_CLONE3, unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET,
 	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SHMDT,
@@ -58,8 +58,7 @@ var absentCalls = []uint32{
 const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// program puts a filter together. Every jump is over the one instruction that
-// follows.
+// program assembles a filter. Every jump skips exactly the next instruction.
 type program []unix.SockFilter
 
 func (p *program) load(offset uint32) {
@@ -74,14 +73,14 @@ func (p *program) ret(verdict uint32) {
 	*p = append(*p, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: verdict})
 }
 
-// on returns verdict where what is loaded equals k.
+// on adds: return verdict if the loaded value equals k.
 func (p *program) on(k, verdict uint32) {
 	*p = append(*p, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: k})
 	p.ret(verdict)
 }
 
-// within runs body for the system call nr alone. body ends with a verdict on
-// every way through it.
+// within adds body for the system call nr only. Every path through body must end
+// with a verdict.
 func (p *program) within(nr uint32, body func(*program)) {
 	var inner program
 	body(&inner)
@@ -89,10 +88,10 @@ func (p *program) within(nr uint32, body func(*program)) {
 	*p = append(*p, inner...)
 }
 
-// filter is the program for code that may have sockets of the Internet's
-// families or not. Where its user is shared with the program, it gets no
-// sockets but pairs: Landlock does not keep it from those of services that do
-// what that user says, such as the bus of a desktop.
+// filter returns the program for code with or without Internet sockets. If the code
+// shares this program's user, it gets no sockets except pairs: Landlock does not
+// keep it from the sockets of services that trust that user, such as a desktop's
+// bus.
 func filter(sockets, sharedUser bool) []unix.SockFilter {
 	var p program
 	p.load(dataArch)
@@ -147,8 +146,8 @@ func filter(sockets, sharedUser bool) []unix.SockFilter {
 	return p
 }
 
-// families allows sockets between processes of the place, and those of the
-// Internet, where they are asked for.
+// families allows sockets between processes of the place, and Internet sockets if
+// they are requested.
 func families(p *program, local, internet bool) {
 	p.load(dataArg0)
 	if local {
@@ -167,7 +166,7 @@ func families(p *program, local, internet bool) {
 	p.ret(retErrno | uint32(unix.EAFNOSUPPORT))
 }
 
-// install filters every call of the calling thread and of what it becomes.
+// install applies the filter to the calling thread and to what it executes.
 func install(p []unix.SockFilter) error {
 	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
 	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, setModeFilter, 0, uintptr(unsafe.Pointer(&prog)))

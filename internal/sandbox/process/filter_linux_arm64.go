@@ -7,5 +7,5 @@ const (
 	otherABI  = 0
 )
 
-// deniedHere are calls of this machine alone.
+// deniedHere are calls that exist only on this architecture.
 var deniedHere []uint32

@@ -13,51 +13,35 @@ import (
 	"sync"
 	"syscall"
 
-	"sallyport/internal/private"
-	"sallyport/internal/sandbox/place"
+	"github.com/sallyport/sallyport/internal/private"
+	"github.com/sallyport/sallyport/internal/sandbox/instancedir"
 )
 
-// instance is one program's place among the runtime files: a directory with a
-// lock that the program holds for as long as it lives, an empty directory for
-// stages to mount on, and a record of each run. Runs without a file system of
-// their own have their directories elsewhere, where other users can pass. A
-// place whose lock can be had belongs to a program that is dead, and is swept.
+// instance is this program's directory among the runtime files, in which
+// supervisors mount and each run has a record. Runs without a file system of
+// their own have their directories elsewhere, where other users can pass.
 type instance struct {
-	*place.Place
+	*instancedir.Dir
 	workDir string     // where shared is made
-	making  sync.Mutex // guards the making of shared
+	making  sync.Mutex // held while shared is made
 	shared  string     // for runs without a file system of their own; "" until needed
 }
 
-// record is what of a run may outlive its program.
+// record describes what may outlive the program of a run.
 type record struct {
 	UID int `json:"uid,omitempty"` // a user of the run's own
 }
 
 const (
 	sharedPrefix = "sallyport-process-"
-	sharedNote   = "shared" // a file that says where shared is
+	sharedNote   = "shared" // a file with the path of shared
 )
 
-// sharedDirs are where every user may write. What runs leave there is removed.
+// sharedDirs are writable by every user. What runs leave there is removed.
 var sharedDirs = []string{"/tmp", "/dev/shm"}
 
-func openInstance(runtimeDir, workDir string, log *slog.Logger) (*instance, error) {
-	p, err := place.Open(runtimeDir, "root", removePlace, log)
-	if err != nil {
-		return nil, err
-	}
-	return &instance{Place: p, workDir: workDir}, nil
-}
-
-func (in *instance) mountpoint() string { return filepath.Join(in.Dir, "root") }
-
-func (in *instance) record(run string, r record) error {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return in.Root.WriteFile(run+".json", b, 0o600)
+func newInstance(runtimeDir, workDir string, log *slog.Logger) *instance {
+	return &instance{Dir: instancedir.New(runtimeDir, "root", removeRecorded, log), workDir: workDir}
 }
 
 // work makes the directories of a run without a file system of its own.
@@ -92,7 +76,7 @@ func (in *instance) share() error {
 	if err != nil {
 		return err
 	}
-	// Others pass, and see nothing.
+	// Others can traverse it but not list it.
 	if err := errors.Join(os.Chmod(dir, 0o711), in.Root.WriteFile(sharedNote, []byte(dir), 0o600)); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
@@ -100,27 +84,28 @@ func (in *instance) share() error {
 	return nil
 }
 
-// sharedDir is that directory; empty where there is none.
+// sharedDir returns that directory, or "" if there is none.
 func (in *instance) sharedDir() string {
 	in.making.Lock()
 	defer in.making.Unlock()
 	return in.shared
 }
 
-// forget removes what a run had. Its processes have ended.
+// forget removes what a run left. Its processes have ended.
 func (in *instance) forget(run string) error {
 	shared, err := openShared(in.sharedDir())
 	if err != nil {
 		return err
 	}
 	defer shared.Close()
-	if err = removeRun(in.Root, shared, run); err == nil {
-		err = in.Root.Remove(run + ".json")
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
+	var r record
+	if b, err := in.Root.ReadFile(run + ".json"); err == nil {
+		_ = json.Unmarshal(b, &r) // half a record: nothing was made
 	}
-	return err
+	if err := removeRun(shared, run, r); err != nil {
+		return err
+	}
+	return in.Forget(run)
 }
 
 // sharing is an open shared directory; a nil root has nothing in it.
@@ -132,9 +117,9 @@ func (s sharing) Close() {
 	}
 }
 
-// openShared opens the directory for runs without a file system of their own.
-// It lies where everybody can make files: once it was removed, another user may
-// have put something in its place, which is not touched.
+// openShared opens the directory for runs without a file system of their own. Every
+// user can make files in its parent: after it was removed, another user may have
+// made something in its place, which must not be touched.
 func openShared(dir string) (sharing, error) {
 	if dir == "" {
 		return sharing{}, nil
@@ -147,12 +132,8 @@ func openShared(dir string) (sharing, error) {
 	return sharing{root}, err
 }
 
-// removeRun ends what may be left of a run's user and removes its files.
-func removeRun(place *os.Root, shared sharing, run string) error {
-	var r record
-	if b, err := place.ReadFile(run + ".json"); err == nil {
-		_ = json.Unmarshal(b, &r) // half a record: nothing was made
-	}
+// removeRun kills what may be left of a run's user and removes the run's files.
+func removeRun(shared sharing, run string, r record) error {
 	if r.UID > firstUser && os.Geteuid() == 0 {
 		killUser(r.UID)
 		for _, d := range sharedDirs {
@@ -187,21 +168,10 @@ func removeOf(dir string, uid int) {
 	}
 }
 
-func (in *instance) close() error { return in.Place.Close(removePlace) }
-
-// sweep removes what programs left that are dead now.
-func sweep(runtimeDir string, log *slog.Logger) error {
-	return place.Sweep(runtimeDir, removePlace, log)
-}
-
-// removePlace removes what the records in a place tell of.
-func removePlace(place *os.Root) error {
-	records, err := fs.Glob(place.FS(), "*.json")
-	if err != nil {
-		return err
-	}
+// removeRecorded removes what the records in an instance directory describe.
+func removeRecorded(in *os.Root) error {
 	dir := ""
-	if b, err := place.ReadFile(sharedNote); err == nil && strings.HasPrefix(filepath.Base(string(b)), sharedPrefix) {
+	if b, err := in.ReadFile(sharedNote); err == nil && strings.HasPrefix(filepath.Base(string(b)), sharedPrefix) {
 		dir = string(b)
 	}
 	shared, err := openShared(dir)
@@ -209,17 +179,15 @@ func removePlace(place *os.Root) error {
 		return err
 	}
 	defer shared.Close()
-	var errs []error
-	for _, file := range records {
-		errs = append(errs, removeRun(place, shared, strings.TrimSuffix(file, ".json")))
+	err = instancedir.Records(in, func(run string, r record) error { return removeRun(shared, run, r) })
+	if shared.root == nil {
+		return err
 	}
-	if shared.root != nil {
-		// What is in it first, through the handle: then nothing but an empty
-		// directory can be at its path.
-		errs = append(errs, private.Empty(shared.root))
-		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
+	// Its contents first, through the handle: then nothing but an empty directory
+	// can be at its path.
+	err = errors.Join(err, private.Empty(shared.root))
+	if e := os.Remove(dir); !errors.Is(e, fs.ErrNotExist) {
+		err = errors.Join(err, e)
 	}
-	return errors.Join(errs...)
+	return err
 }

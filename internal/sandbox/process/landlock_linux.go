@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What Landlock can decide on (linux/landlock.h), and since which of its
-// versions.
+// Access rights of Landlock (linux/landlock.h), and the versions that added them.
 const (
 	fileRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_READ_FILE |
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | accessIoctlDev
@@ -28,7 +27,7 @@ const (
 	scopeSignals   = 1 << 1
 )
 
-// landlockVersion is 0 where the kernel has no Landlock.
+// landlockVersion returns the kernel's version of Landlock, 0 if it has none.
 func landlockVersion() int {
 	v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -37,8 +36,8 @@ func landlockVersion() int {
 	return int(v)
 }
 
-// landlock leaves the calling thread, and what it becomes, the paths alone.
-// no_new_privs is set.
+// landlock restricts the calling thread, and what it executes, to the paths.
+// no_new_privs must be set.
 func landlock(p *paths) error {
 	version := landlockVersion()
 	if version == 0 {
@@ -87,7 +86,7 @@ func landlock(p *paths) error {
 	return nil
 }
 
-// allow grants rights beneath path, and nothing where there is none.
+// allow grants rights beneath path. It ignores a path that does not exist.
 func allow(ruleset int, path string, rights uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT {

@@ -12,35 +12,34 @@ import (
 	"slices"
 	"strings"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/hostroot"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/hostroot"
+	"github.com/sallyport/sallyport/internal/sandbox/programdir"
+	"github.com/sallyport/sallyport/internal/sandbox/supervise"
 )
 
 const (
 	nobody = 65534
-	// firstUser begins the users that runs get, one each, that nobody else has:
-	// beyond what systems give out, and below what is a sign in 32 bits.
+	// firstUser is the first of the users that runs get, one each. They are above
+	// the users that systems assign, and below the sign bit of 32 bits.
 	firstUser = 0x70000000
-	// firstKiller begins as many users that never have a process.
+	// firstKiller is the first of as many users that never have a process.
 	firstKiller = 0x60000000
 )
 
 // launch is a run that is ready to be started.
 type launch struct {
-	executable string
-	userns     bool // the stage gets a user namespace
-	cfg        stageConfig
-	// prepare is called when the stage exists, with its process number.
-	prepare func(pid int, cfg *stageConfig) error
+	cfg supervisorConfig
+	// prepare is called with the supervisor's process number when it exists.
+	prepare func(pid int, cfg *supervisorConfig) error
 }
 
-// base is what both ways of running code have in common.
-func (b *Backend) base(spec *sandbox.Spec) stageConfig {
+// base returns what the configurations of both plans have in common.
+func (b *Engine) base(spec *sandbox.Spec) supervisorConfig {
 	l := spec.Limits.WithDefaults()
-	cfg := stageConfig{
+	cfg := supervisorConfig{
 		MemoryBytes: l.MemoryBytes, WorkspaceBytes: l.WorkspaceBytes, TmpBytes: l.TmpBytes,
-		Entry: entryConfig{
+		Init: initConfig{
 			UID: -1, GID: -1,
 			Processes: l.Processes, OpenFiles: l.OpenFiles,
 			// Only a backstop: programs reserve far more than they use.
@@ -52,34 +51,14 @@ func (b *Backend) base(spec *sandbox.Spec) stageConfig {
 		cfg.Devices = gpuDevices()
 	}
 	if len(cfg.Devices) > 0 {
-		// Its driver maps all of its memory, and locks what it copies from.
-		cfg.Entry.AddressSpace, cfg.Entry.MemoryLocked = 0, 0
+		// A GPU's driver maps all of its memory, and locks what it copies from.
+		cfg.Init.AddressSpace, cfg.Init.MemoryLocked = 0, 0
 		cfg.Sys = true
 	}
 	return cfg
 }
 
-// env is the guest's environment: each variable once, the last of its name.
-func env(spec *sandbox.Spec, more ...string) []string {
-	all := append(guest.Environ(), more...)
-	for k, v := range spec.Env {
-		all = append(all, k+"="+v)
-	}
-	place := map[string]int{}
-	var out []string
-	for _, entry := range all {
-		name, _, _ := strings.Cut(entry, "=")
-		if i, there := place[name]; there {
-			out[i] = entry
-			continue
-		}
-		place[name] = len(out)
-		out = append(out, entry)
-	}
-	return out
-}
-
-// gpuDevices are the devices of GPUs that the place has.
+// gpuDevices returns the devices of the place's GPUs.
 func gpuDevices() []string {
 	var found []string
 	for _, pattern := range []string{"/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
@@ -94,7 +73,7 @@ func gpuDevices() []string {
 	return found
 }
 
-// gpuDirs hold the libraries of GPUs, beside those of the system.
+// gpuDirs returns the directories with libraries for GPUs, besides the system's.
 func gpuDirs() (dirs, libraries []string) {
 	for _, pattern := range []string{"/usr/local/nvidia", "/usr/local/cuda", "/usr/local/cuda-*", "/opt/rocm*"} {
 		names, _ := filepath.Glob(pattern)
@@ -109,35 +88,26 @@ func gpuDirs() (dirs, libraries []string) {
 }
 
 // planNamespaces plans a run in namespaces of its own, with a root of its own.
-func (b *Backend) planNamespaces(ctx context.Context, place *instance, spec *sandbox.Spec) (*launch, error) {
-	p, err := b.interpreter(ctx, spec.Root.Python)
+func (b *Engine) planNamespaces(ctx context.Context, spec *sandbox.Spec) (*launch, error) {
+	p, err := b.host.Find(ctx, spec.Program, spec.Root.Interpreter)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := guest.Install(ctx, b.opts.CacheDir, p.Executable)
+	dir, err := programdir.Install(ctx, b.opts.CacheDir, spec.Program, p.Executable)
 	if err != nil {
 		return nil, err
 	}
-	fsys, python, vars, err := hostroot.Plan(p, b.opts.Home, dir, guest.Dir)
+	fsys, interpreter, vars, err := hostroot.Plan(p, b.opts.Home, dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := copyIn(&fsys, dir, guest.Dir); err != nil {
+	if err := copyIn(&fsys, dir, sandbox.ProgramDir); err != nil {
 		return nil, err
 	}
-	var modes []byte
-	for _, f := range spec.Files {
-		fsys.Files[filepath.Join(guest.FilesDir, f.Path)] = hostroot.File{Data: f.Data, Mode: 0o644}
-		if mode := f.Mode & 0o777; mode != 0 {
-			modes = fmt.Appendf(modes, "%o %s\x00", mode, f.Path)
-		}
-	}
-	if modes != nil {
-		fsys.Files[guest.ModesFile] = hostroot.File{Data: modes, Mode: 0o644}
-	}
+	fsys.AddFiles(spec.Files)
 	cfg := b.base(spec)
 	cfg.Namespaces, cfg.UserNamespace = true, !b.root
-	cfg.OwnNetwork = spec.Network == sandbox.NetworkNone
+	cfg.OwnNetwork = !spec.Network.Internet
 	if len(cfg.Devices) > 0 {
 		dirs, libraries := gpuDirs()
 		for _, d := range dirs {
@@ -149,7 +119,7 @@ func (b *Backend) planNamespaces(ctx context.Context, place *instance, spec *san
 			vars = append(vars, "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
 		}
 	}
-	if spec.Network == sandbox.NetworkInternet {
+	if spec.Network.Internet {
 		fsys.Files["/etc/nsswitch.conf"] = hostroot.File{Data: []byte("passwd: files\ngroup: files\nhosts: files dns\n"), Mode: 0o644}
 		resolvers, err := os.ReadFile("/etc/resolv.conf")
 		if err == nil {
@@ -157,29 +127,29 @@ func (b *Backend) planNamespaces(ctx context.Context, place *instance, spec *san
 		}
 	}
 	cfg.Rootfs = fsys
-	cfg.Mountpoint = place.mountpoint()
-	cfg.Entry.Dir = "/workspace"
-	cfg.Entry.Args, cfg.Entry.Env = guest.Argv(python), env(spec, vars...)
-	cfg.Entry.Sockets = true // of a network namespace in which there is nobody, or of the place's where that is asked for
-	if err := place.record(spec.ID, record{}); err != nil {
+	cfg.Mountpoint = b.dir.Mountpoint()
+	cfg.Init.Dir = "/workspace"
+	cfg.Init.Args, cfg.Init.Env = sandbox.Command(spec.Program.Argv, interpreter, sandbox.ProgramDir), supervise.Environment(spec.Program.Env, vars, supervise.Variables(spec.Env))
+	cfg.Init.Sockets = true // in an empty network namespace, or in the place's if that is requested
+	if err := b.dir.Record(spec.ID, record{}); err != nil {
 		return nil, err
 	}
-	return &launch{executable: b.opts.Executable, userns: !b.root, cfg: cfg, prepare: func(pid int, cfg *stageConfig) error {
+	return &launch{cfg: cfg, prepare: func(pid int, cfg *supervisorConfig) error {
 		if b.root {
-			cfg.Entry.UID, cfg.Entry.GID = firstUser+pid, firstUser+pid
+			cfg.Init.UID, cfg.Init.GID = firstUser+pid, firstUser+pid
 			for path, format := range map[string]string{
 				"/etc/passwd": "root:x:0:0:root:/:/usr/sbin/nologin\nsandbox:x:%d:%[1]d:sandbox:/workspace:/bin/sh\n",
 				"/etc/group":  "root:x:0:\nsandbox:x:%d:\n",
 			} {
-				cfg.Rootfs.Files[path] = hostroot.File{Data: fmt.Appendf(nil, format, cfg.Entry.UID), Mode: 0o644}
+				cfg.Rootfs.Files[path] = hostroot.File{Data: fmt.Appendf(nil, format, cfg.Init.UID), Mode: 0o644}
 			}
 		}
 		return nil
 	}}, nil
 }
 
-// copyIn has the root hold the files of dir instead of showing dir itself: a
-// mount tells code where on the host it comes from.
+// copyIn makes the root hold copies of dir's files instead of a bind mount of dir:
+// a mount reveals to code where on the host it comes from.
 func copyIn(fsys *hostroot.Rootfs, dir, target string) error {
 	fsys.Binds = slices.DeleteFunc(fsys.Binds, func(b hostroot.Bind) bool { return b.Target == target })
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -197,19 +167,19 @@ func copyIn(fsys *hostroot.Rootfs, dir, target string) error {
 }
 
 // planPlain plans a run in the place's own file system.
-func (b *Backend) planPlain(ctx context.Context, place *instance, spec *sandbox.Spec) (*launch, error) {
-	p, err := b.interpreter(ctx, spec.Root.Python)
+func (b *Engine) planPlain(ctx context.Context, spec *sandbox.Spec) (*launch, error) {
+	p, err := b.host.Find(ctx, spec.Program, spec.Root.Interpreter)
 	if err != nil {
 		return nil, err
 	}
-	if p.Packages != "" {
-		return nil, errors.New("the packages of a virtual environment need a root of a run's own, which needs namespaces: name the interpreter itself, with its packages installed")
+	if len(p.Replace) > 0 {
+		return nil, errors.New("a virtual environment works only with a root of its own, which requires namespaces: name the base interpreter, with the packages installed there")
 	}
-	dir, err := place.work(spec.ID, b.root)
+	dir, err := b.dir.work(spec.ID, b.root)
 	if err != nil {
 		return nil, err
 	}
-	source, err := guest.Install(ctx, place.sharedDir(), p.Executable)
+	source, err := programdir.Install(ctx, b.dir.sharedDir(), spec.Program, p.Executable)
 	if err != nil {
 		return nil, err
 	}
@@ -218,57 +188,51 @@ func (b *Backend) planPlain(ctx context.Context, place *instance, spec *sandbox.
 		return nil, err
 	}
 	cfg := b.base(spec)
-	args := guest.Argv(p.Executable)
-	for i, a := range args {
-		if rest, ok := strings.CutPrefix(a, guest.Dir); ok {
-			args[i] = source + rest
-		}
-	}
 	vars := []string{
 		"HOME=" + workspace, "TMPDIR=" + tmp, "MPLCONFIGDIR=" + filepath.Join(tmp, "matplotlib"),
-		guest.WorkspaceEnv + "=" + workspace, guest.FilesEnv + "=" + files,
+		sandbox.WorkspaceEnv + "=" + workspace, sandbox.FilesEnv + "=" + files,
 	}
 	if len(cfg.Devices) > 0 {
 		if _, libraries := gpuDirs(); len(libraries) > 0 {
 			vars = append(vars, "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
 		}
 	}
-	cfg.Entry.Args, cfg.Entry.Env, cfg.Entry.Dir = args, env(spec, vars...), workspace
-	cfg.Entry.FileBytes = cfg.WorkspaceBytes
-	cfg.Entry.Sockets = spec.Network == sandbox.NetworkInternet
+	cfg.Init.Args, cfg.Init.Env, cfg.Init.Dir = sandbox.Command(spec.Program.Argv, p.Executable, source), supervise.Environment(spec.Program.Env, vars, supervise.Variables(spec.Env)), workspace
+	cfg.Init.FileBytes = cfg.WorkspaceBytes
+	cfg.Init.Sockets = spec.Network.Internet
 	if !b.root {
-		cfg.Entry.Processes = 0 // the limit would be on all that this user has
-		cfg.Entry.SharedUser = true
+		cfg.Init.Processes = 0 // the limit would count all processes of this user
+		cfg.Init.SharedUser = true
 	} else {
-		cfg.Entry.Umask = 0o077 // runs share /tmp and /dev/shm
+		cfg.Init.Umask = 0o077 // runs share /tmp and /dev/shm
 	}
 	if landlockVersion() > 0 {
-		cfg.Entry.Paths = b.paths(p, spec, &cfg, dir, source)
+		cfg.Init.Paths = b.paths(p, spec, &cfg, dir, source)
 	}
-	return &launch{executable: b.opts.Executable, cfg: cfg, prepare: func(pid int, cfg *stageConfig) error {
+	return &launch{cfg: cfg, prepare: func(pid int, cfg *supervisorConfig) error {
 		if !b.root {
-			return place.record(spec.ID, record{})
+			return b.dir.Record(spec.ID, record{})
 		}
-		cfg.Entry.UID, cfg.Entry.GID = firstUser+pid, firstUser+pid
-		if err := place.record(spec.ID, record{UID: cfg.Entry.UID}); err != nil {
+		cfg.Init.UID, cfg.Init.GID = firstUser+pid, firstUser+pid
+		if err := b.dir.Record(spec.ID, record{UID: cfg.Init.UID}); err != nil {
 			return err
 		}
 		for _, d := range []string{workspace, tmp} {
-			if err := os.Chown(d, cfg.Entry.UID, cfg.Entry.GID); err != nil {
+			if err := os.Chown(d, cfg.Init.UID, cfg.Init.GID); err != nil {
 				return err
 			}
 		}
 		if b.opts.Link != "" {
 			if err := link(workspace, b.opts.Link); err != nil {
-				b.log.Debug("the working directory has its own path alone", "run", spec.ID, "reason", err)
+				b.log.Debug("cannot link the working directory", "run", spec.ID, "reason", err)
 			}
 		}
 		return nil
 	}}, nil
 }
 
-// link makes path a way to the workspace, unless there is something: another
-// run's link, too, but neither one whose run is gone nor an empty directory.
+// link makes path a symbolic link to the workspace. It replaces an empty directory
+// and the link of a run that is gone, and fails if there is anything else.
 func link(workspace, path string) error {
 	if target, err := os.Readlink(path); err == nil && isOurs(target) {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -280,7 +244,7 @@ func link(workspace, path string) error {
 	return os.Symlink(workspace, path)
 }
 
-// isOurs says whether a link leads to a run's workspace.
+// isOurs reports whether a link leads to a run's workspace.
 func isOurs(target string) bool {
 	return filepath.Base(target) == "workspace" && strings.HasPrefix(filepath.Base(filepath.Dir(filepath.Dir(target))), sharedPrefix)
 }
@@ -292,23 +256,24 @@ func unlink(workspace, path string) {
 	}
 }
 
-// paths are what Landlock leaves a run of the place's file system.
-func (b *Backend) paths(p *hostroot.Interpreter, spec *sandbox.Spec, cfg *stageConfig, dir, source string) *paths {
+// paths returns the parts of the place's file system that Landlock lets a run use.
+func (b *Engine) paths(p *sandbox.Runtime, spec *sandbox.Spec, cfg *supervisorConfig, dir, source string) *paths {
 	out := &paths{
 		Run: []string{filepath.Join(p.Prefix, "bin"), filepath.Join(p.Prefix, "lib"), filepath.Join(p.Prefix, "lib64")},
 		Read: []string{source, filepath.Join(dir, "files"), filepath.Join(dir, "files.modes"), "/proc",
 			"/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/sys/devices/system/cpu"},
 		Write:   []string{filepath.Join(dir, "workspace"), filepath.Join(dir, "tmp")},
 		Devices: append(plainDevices, cfg.Devices...),
-		Connect: spec.Network == sandbox.NetworkInternet,
+		Connect: spec.Network.Internet,
 	}
-	if fsys, _, _, err := hostroot.Plan(p, b.opts.Home, source, guest.Dir); err == nil {
+	if fsys, _, _, err := hostroot.Plan(p, b.opts.Home, source); err == nil {
 		for _, bind := range fsys.Binds {
 			out.Run = append(out.Run, bind.Source)
 		}
 	}
 	if b.root {
-		// Others' files there are others'; the run's own go with its user.
+		// Other users' files there are protected by their modes. The run's own are
+		// removed with its user.
 		out.Write = append(out.Write, sticky(sharedDirs)...)
 	}
 	if len(cfg.Devices) > 0 {
@@ -316,14 +281,14 @@ func (b *Backend) paths(p *hostroot.Interpreter, spec *sandbox.Spec, cfg *stageC
 		out.Run = append(out.Run, dirs...)
 		out.Read = append(out.Read, "/sys")
 	}
-	if spec.Network == sandbox.NetworkInternet {
+	if spec.Network.Internet {
 		out.Read = append(out.Read, "/etc/resolv.conf", "/etc/hosts")
 	}
 	return out
 }
 
-// sticky are those of the directories where nobody may rename what is others':
-// elsewhere a run could put its own directory in the place of later runs'.
+// sticky returns the directories in which users cannot rename the files of others:
+// elsewhere a run could replace the directories of later runs.
 func sticky(dirs []string) (out []string) {
 	for _, dir := range dirs {
 		if fi, err := os.Stat(dir); err == nil && fi.Mode()&os.ModeSticky != 0 {
@@ -333,9 +298,8 @@ func sticky(dirs []string) (out []string) {
 	return out
 }
 
-// putFiles writes the spec's files where the guest copies them from.
+// putFiles writes the spec's files where the program copies them from.
 func putFiles(dir string, files []sandbox.File) error {
-	var modes []byte
 	for _, f := range files {
 		path := filepath.Join(dir, f.Path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -344,10 +308,8 @@ func putFiles(dir string, files []sandbox.File) error {
 		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
 			return err
 		}
-		if mode := f.Mode & 0o777; mode != 0 {
-			modes = fmt.Appendf(modes, "%o %s\x00", mode, f.Path)
-		}
 	}
+	modes := sandbox.Modes(files)
 	if modes == nil {
 		return nil
 	}

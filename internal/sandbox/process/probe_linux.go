@@ -9,12 +9,12 @@ import (
 	"os"
 	"time"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/sandbox/hostroot"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/hostroot"
 )
 
-// Probe implements sandbox.Backend.
-func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
+// Probe implements sandbox.Engine.
+func (b *Engine) Probe(ctx context.Context) (*sandbox.Report, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &sandbox.Error{Op: "probe", Backend: Name, Err: err}
 	}
@@ -31,7 +31,7 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 		},
 		Findings: []sandbox.Finding{{
 			Title:  "code runs on this place's own kernel",
-			Detail: "this engine is for places that are a sandbox themselves, such as the container of a worker; whoever breaks out of it is in the place, with what that holds",
+			Detail: "this engine is for places that are a sandbox themselves, such as a worker's container; code that breaks out has access to everything in that place",
 		}},
 	}
 	if !own {
@@ -41,25 +41,16 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 		}
 		if b.root && landlockVersion() == 0 {
 			rep.Findings = append(rep.Findings, sandbox.Finding{
-				Title:  "code sees the place's files as any user of it does",
-				Detail: "there are neither namespaces nor Landlock here; files that only root may read stay closed",
+				Title:  "code can read the place's files like any other user",
+				Detail: "there are neither namespaces nor Landlock here; only files that others may not read are protected",
 			})
 		}
 	}
-	if p, err := b.interpreter(ctx, ""); err != nil {
-		rep.Findings = append(rep.Findings, sandbox.Finding{
-			Fatal:  true,
-			Title:  "no usable Python on this host",
-			Detail: err.Error(),
-			Remedy: fmt.Sprintf("install Python %s or newer (Debian, Ubuntu: apt-get install python3), or name one with --python", hostroot.MinPython),
-		})
-	} else {
-		rep.Python = fmt.Sprintf("%s (%s)", p.Executable, p.Version)
-	}
+	b.host.Describe(ctx, b.opts.Program, rep)
 	if err := b.obstacle(ctx); err != nil {
 		rep.Findings = append(rep.Findings, sandbox.Finding{
 			Fatal:  true,
-			Title:  "code could not be kept apart from this program",
+			Title:  "code could not be isolated from this program",
 			Detail: err.Error(),
 			Remedy: "run as root, whose runs get users of their own, or allow user namespaces",
 		})
@@ -70,13 +61,13 @@ func (b *Backend) Probe(ctx context.Context) (*sandbox.Report, error) {
 	return rep, nil
 }
 
-// landlockSignals is the version of Landlock that also keeps signals inside.
+// landlockSignals is the version of Landlock that also confines signals.
 const landlockSignals = 6
 
-// obstacle says why runs cannot be told apart from the program here: without a
-// user or namespaces of their own, Landlock has to keep them from its memory
-// and from killing it.
-func (b *Backend) obstacle(context.Context) error {
+// obstacle returns why runs cannot be isolated from this program here: without a
+// user or namespaces of their own, only Landlock can keep them from its memory and
+// from killing it.
+func (b *Engine) obstacle(context.Context) error {
 	if b.root {
 		return nil
 	}
@@ -84,14 +75,14 @@ func (b *Backend) obstacle(context.Context) error {
 	if err == nil || landlockVersion() >= landlockSignals {
 		return nil
 	}
-	return fmt.Errorf("this user may not have namespaces (%w), and the kernel's Landlock is of version %d where %d is needed", err, landlockVersion(), landlockSignals)
+	return fmt.Errorf("this user may not make namespaces (%w), and the kernel has Landlock version %d, not %d", err, landlockVersion(), landlockSignals)
 }
 
-// tryNamespaces says why a run cannot have namespaces and a root of its own, by
-// making both once.
-func (b *Backend) tryNamespaces() error {
+// tryNamespaces returns why a run cannot have namespaces and a root of its own. It
+// tries to make both once.
+func (b *Engine) tryNamespaces() error {
 	if b.opts.NoNamespaces {
-		return errors.New("the configuration does without")
+		return errors.New("namespaces are disabled by configuration")
 	}
 	b.trial.Lock()
 	defer b.trial.Unlock()
@@ -105,12 +96,11 @@ func (b *Backend) tryNamespaces() error {
 	defer os.RemoveAll(dir)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	r := &run{ended: make(chan struct{}), release: func() error { return nil }}
-	err = r.launch(ctx, &launch{executable: b.opts.Executable, userns: !b.root, cfg: stageConfig{
+	r, err := b.launch(ctx, "trial", &launch{cfg: supervisorConfig{
 		Try: true, Namespaces: true, UserNamespace: !b.root, OwnNetwork: true, Mountpoint: dir,
 		WorkspaceBytes: 1 << 20, TmpBytes: 1 << 20,
 		Rootfs: hostroot.Rootfs{Binds: []hostroot.Bind{{Source: "/usr", Target: "/usr"}}},
-	}, prepare: func(int, *stageConfig) error { return nil }})
+	}, prepare: func(int, *supervisorConfig) error { return nil }}, nil)
 	if err == nil {
 		err = r.Destroy(ctx)
 	}

@@ -20,12 +20,14 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/guest"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/supervise"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
-// The test's own executable is the stage and the entry, too.
+// The test's own executable is the supervisor and the child init, too.
 func TestMain(m *testing.M) {
 	if code, ok := Main(os.Args); ok {
 		os.Exit(code)
@@ -34,12 +36,12 @@ func TestMain(m *testing.M) {
 }
 
 // engine makes one; plain is without namespaces, even where there are some.
-func engine(t *testing.T, opts Options) *Backend {
+func engine(t *testing.T, opts Options) *Engine {
 	t.Helper()
 	if _, err := exec.LookPath("/usr/bin/python3"); err != nil {
 		t.Skip(err)
 	}
-	opts.Python = "/usr/bin/python3"
+	opts.Program, opts.Interpreter = python.Program(), "/usr/bin/python3"
 	opts.RuntimeDir, opts.CacheDir = t.TempDir(), t.TempDir()
 	b, err := New(opts)
 	if err != nil {
@@ -65,7 +67,7 @@ func engine(t *testing.T, opts Options) *Backend {
 }
 
 // ways are the two ways of running code.
-func ways(t *testing.T, opts Options, test func(*testing.T, *Backend)) {
+func ways(t *testing.T, opts Options, test func(*testing.T, *Engine)) {
 	t.Run("plain", func(t *testing.T) {
 		opts := opts
 		opts.NoNamespaces = true
@@ -85,7 +87,7 @@ type session struct {
 	conn *guest.Conn
 }
 
-func start(t *testing.T, b *Backend, spec *sandbox.Spec) *session {
+func start(t *testing.T, b *Engine, spec *sandbox.Spec) *session {
 	t.Helper()
 	run, err := b.Start(t.Context(), spec)
 	if err != nil {
@@ -108,7 +110,7 @@ type handler struct {
 	out strings.Builder
 }
 
-func (c *handler) Output(_ guest.Stream, b []byte) {
+func (c *handler) Output(_ wire.Stream, b []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.out.Write(b)
@@ -121,7 +123,7 @@ func (*handler) Call(context.Context, wire.Call) (json.RawMessage, error) {
 func (s *session) exec(t *testing.T, code string) string {
 	t.Helper()
 	c := &handler{}
-	x, err := s.conn.Start(guest.Exec{Code: code}, c)
+	x, err := s.conn.Start(wire.Exec{Code: code}, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,8 +141,8 @@ func (s *session) exec(t *testing.T, code string) string {
 }
 
 func TestCode(t *testing.T) {
-	ways(t, Options{}, func(t *testing.T, b *Backend) {
-		s := start(t, b, &sandbox.Spec{ID: "code", Env: map[string]string{"GIVEN": "yes"}, Files: []sandbox.File{{Path: "d/in.txt", Data: []byte("content"), Mode: 0o600}}})
+	ways(t, Options{}, func(t *testing.T, b *Engine) {
+		s := start(t, b, &sandbox.Spec{Program: python.Program(), ID: "code", Env: map[string]string{"GIVEN": "yes"}, Files: []sandbox.File{{Path: "d/in.txt", Data: []byte("content"), Mode: 0o600}}})
 		t.Setenv("SALLYPORT_TEST_SECRET", "hunter2")
 		sets := `"CapEff", "CapPrm", "CapInh", "CapAmb"`
 		if !b.opts.NoNamespaces || os.Geteuid() == 0 {
@@ -239,11 +241,11 @@ for name, f in {
 			t.Errorf("natively %s is not reached: what follows proves nothing\n%s", name, out)
 		}
 	}
-	ways(t, Options{}, func(t *testing.T, b *Backend) {
+	ways(t, Options{}, func(t *testing.T, b *Engine) {
 		if b.opts.NoNamespaces && landlockVersion() < landlockSignals {
 			t.Skip("no Landlock")
 		}
-		got := start(t, b, &sandbox.Spec{ID: "apart"}).exec(t, program)
+		got := start(t, b, &sandbox.Spec{Program: python.Program(), ID: "apart"}).exec(t, program)
 		if strings.Count(got, "blocked ") != 12 || strings.Contains(got, "reached") {
 			t.Errorf("got\n%s", got)
 		}
@@ -276,24 +278,48 @@ for i in range(3):
 print("left")
 `
 
+// killSupervisors kills the supervising processes that the test has started.
+func killSupervisors(t *testing.T) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := 0
+	for _, stat := range stats {
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		args, _ := os.ReadFile(filepath.Join(filepath.Dir(stat), "cmdline"))
+		if stat, err := supervise.ReadProcessStat(pid); err == nil && string(args) == SupervisorName+"\x00" && stat.Parent == os.Getpid() {
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			killed++
+		}
+	}
+	if killed == 0 {
+		t.Fatal("no supervising process was found")
+	}
+}
+
 func TestEveryProcessEnds(t *testing.T) {
-	ways(t, Options{}, func(t *testing.T, b *Backend) {
-		for _, how := range []string{"destroyed", "stage killed"} {
-			if how == "stage killed" && b.opts.NoNamespaces && os.Geteuid() != 0 {
+	ways(t, Options{}, func(t *testing.T, b *Engine) {
+		for _, how := range []string{"destroyed", "supervisor killed"} {
+			if how == "supervisor killed" && b.opts.NoNamespaces && os.Geteuid() != 0 {
 				continue // nobody else finds them then, as the documentation says
 			}
 			mark := "MARK=" + strings.ReplaceAll(t.Name()+how, " ", "-") + strconv.Itoa(os.Getpid())
-			s := start(t, b, &sandbox.Spec{ID: "daemons", Env: map[string]string{"MARK": strings.TrimPrefix(mark, "MARK=")}})
+			s := start(t, b, &sandbox.Spec{Program: python.Program(), ID: "daemons", Env: map[string]string{"MARK": strings.TrimPrefix(mark, "MARK=")}})
 			if got := s.exec(t, daemons); got != "left\n" {
 				t.Fatal(got)
 			}
 			if n := len(marked(mark)); os.Geteuid() == 0 && n < 5 {
 				t.Errorf("%d processes, and there are to be 5", n)
 			}
-			if how == "stage killed" {
-				if err := s.run.(*run).cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
+			if how == "supervisor killed" {
+				killSupervisors(t)
 				if e, err := s.run.Wait(t.Context()); err != nil || e.Reason != sandbox.EngineDied {
 					t.Errorf("%+v, %v", e, err)
 				}
@@ -315,9 +341,9 @@ func TestEveryProcessEnds(t *testing.T) {
 
 // TestMemory: what is had alone counts, what is shared counts once.
 func TestMemory(t *testing.T) {
-	ways(t, Options{}, func(t *testing.T, b *Backend) {
+	ways(t, Options{}, func(t *testing.T, b *Engine) {
 		limits := sandbox.Limits{MemoryBytes: 160 << 20}
-		s := start(t, b, &sandbox.Spec{ID: "shared", Limits: limits})
+		s := start(t, b, &sandbox.Spec{Program: python.Program(), ID: "shared", Limits: limits})
 		got := s.exec(t, `
 import os, time
 kept = bytearray(b"x") * (60 << 20)
@@ -335,7 +361,7 @@ print("shared")
 		if got != "shared\n" {
 			t.Errorf("got %q", got)
 		}
-		s = start(t, b, &sandbox.Spec{ID: "alone", Limits: limits})
+		s = start(t, b, &sandbox.Spec{Program: python.Program(), ID: "alone", Limits: limits})
 		s.exec(t, `kept = [bytearray(b"x") * (16 << 20) for i in range(64)]`)
 		if e, err := s.run.Wait(t.Context()); err != nil || e.Reason != sandbox.OutOfMemory {
 			t.Errorf("%+v, %v", e, err)
@@ -344,14 +370,14 @@ print("shared")
 }
 
 func TestInterruptAndPause(t *testing.T) {
-	ways(t, Options{}, func(t *testing.T, b *Backend) {
-		s := start(t, b, &sandbox.Spec{ID: "paused"})
+	ways(t, Options{}, func(t *testing.T, b *Engine) {
+		s := start(t, b, &sandbox.Spec{Program: python.Program(), ID: "paused"})
 		s.exec(t, "x = 1")
 		p := s.run.(sandbox.Pauser)
 		if err := p.Pause(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		x, err := s.conn.Start(guest.Exec{Code: "while True: pass"}, &handler{})
+		x, err := s.conn.Start(wire.Exec{Code: "while True: pass"}, &handler{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -402,7 +428,7 @@ func TestLink(t *testing.T) {
 	if err := os.Symlink(stale, path); err != nil {
 		t.Fatal(err)
 	}
-	one, two := start(t, b, &sandbox.Spec{ID: "one"}), start(t, b, &sandbox.Spec{ID: "two"})
+	one, two := start(t, b, &sandbox.Spec{Program: python.Program(), ID: "one"}), start(t, b, &sandbox.Spec{Program: python.Program(), ID: "two"})
 	code := fmt.Sprintf("open(%q, 'w').write('x'); import os; print(os.listdir('.'))", path+"/f")
 	if got := one.exec(t, code); got != "['f']\n" {
 		t.Errorf("got %s", got)
@@ -422,33 +448,33 @@ func TestLink(t *testing.T) {
 func TestSweep(t *testing.T) {
 	dir, work := t.TempDir(), t.TempDir()
 	log := slog.New(slog.DiscardHandler)
-	dead, err := openInstance(dir, work, log)
-	if err != nil {
+	dead := newInstance(dir, work, log)
+	if err := dead.Open(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := dead.work("left", os.Geteuid() == 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := dead.record("left", record{}); err != nil {
+	if err := dead.Record("left", record{}); err != nil {
 		t.Fatal(err)
 	}
-	live, err := openInstance(dir, work, log)
-	if err != nil {
+	live := newInstance(dir, work, log)
+	if err := live.Open(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(dead.Dir); err != nil {
-		t.Error("what a program has that lives was swept")
+	if _, err := os.Stat(dead.Path); err != nil {
+		t.Error("the living program's directory was swept")
 	}
 	if err := dead.Abandon(); err != nil {
 		t.Fatal(err)
 	}
-	if err := sweep(dir, log); err != nil {
+	if err := live.Sweep(); err != nil {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(work); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v", left, err)
 	}
-	if err := live.close(); err != nil {
+	if err := live.Close(); err != nil {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

@@ -1,23 +1,20 @@
 package process
 
-import "sallyport/internal/sandbox/hostroot"
+import "github.com/sallyport/sallyport/internal/sandbox/hostroot"
 
-// lifelineFD is where a stage finds its end of the lifeline, a stream socket
-// with one JSON value a line: a stageConfig, then commands to the stage and
-// events from it. entryFD is where an entry reads its entryConfig, and reportFD
-// where it says why it did not become the guest.
+// initFD is where the child init reads its initConfig, and reportFD where it
+// reports why it did not become the guest.
 const (
-	lifelineFD = 3
-	entryFD    = 3
-	reportFD   = 4
+	initFD   = 3
+	reportFD = 4
 )
 
-// stageConfig is all that a stage needs to know.
-type stageConfig struct {
-	// Try asks for the namespaces and the root only, to see whether they can be
-	// had: the stage answers started, and ends.
+// supervisorConfig is the configuration of a supervisor.
+type supervisorConfig struct {
+	// Try tests only whether the namespaces and the root can be made: the
+	// supervisor then reports started, and ends.
 	Try bool `json:"try,omitempty"`
-	// Namespaces: the stage is the first process of namespaces of its own, and
+	// Namespaces: the supervisor is the first process of namespaces of its own, and
 	// makes the root in the empty directory Mountpoint.
 	Namespaces     bool            `json:"namespaces"`
 	UserNamespace  bool            `json:"userNamespace"`
@@ -29,78 +26,40 @@ type stageConfig struct {
 	WorkspaceBytes int64           `json:"workspaceBytes"`
 	TmpBytes       int64           `json:"tmpBytes"`
 	MemoryBytes    int64           `json:"memoryBytes"`
-	Entry          entryConfig     `json:"entry"`
+	Init           initConfig      `json:"init"`
 }
 
-// entryConfig is how an entry confines itself, and what it becomes.
-type entryConfig struct {
+// initConfig tells the child init how to confine itself, and what to become.
+type initConfig struct {
 	Args []string `json:"args"`
 	Env  []string `json:"env"`
 	Dir  string   `json:"dir"`
-	// UID and GID to become; -1 keeps them.
+	// UID and GID to change to; -1 keeps them.
 	UID int `json:"uid"`
 	GID int `json:"gid"`
-	// Limits; 0 is none of ours.
+	// Limits; 0 sets none.
 	Processes    int   `json:"processes"`
 	OpenFiles    int   `json:"openFiles"`
 	FileBytes    int64 `json:"fileBytes"`
 	AddressSpace int64 `json:"addressSpace"`
 	MemoryLocked int64 `json:"memoryLocked"`
-	// SharedUser: the user is the program's own, which others' services trust
-	// and whose other processes it may set limits to.
+	// SharedUser: the code runs as this program's own user, whom services trust
+	// and whose other processes' limits could be changed.
 	SharedUser bool `json:"sharedUser,omitempty"`
-	// Umask of the code; 0 is the place's.
+	// Umask of the code; 0 keeps the place's.
 	Umask int `json:"umask,omitempty"`
-	// Sockets the code may have besides its own pairs and AF_UNIX.
+	// Sockets allows sockets other than pairs and AF_UNIX.
 	Sockets bool `json:"sockets"`
-	// Paths are what Landlock leaves it. Nil: it is not asked.
+	// Paths are what Landlock allows. Nil: do not use Landlock.
 	Paths *paths `json:"paths,omitempty"`
 }
 
-// paths are parts of the file system by what code may do there.
+// paths lists parts of the file system by what code may do there.
 type paths struct {
 	Run     []string `json:"run"`  // read files and run programs
 	Read    []string `json:"read"` // read
 	Write   []string `json:"write"`
 	Devices []string `json:"devices"` // read, write and control
-	// Connect: TCP is free.
+	// Connect allows TCP.
 	Connect bool `json:"connect"`
-}
-
-// Operations of a command.
-const (
-	opInterrupt = "interrupt"
-	opUsage     = "usage"
-	opPause     = "pause"
-	opResume    = "resume"
-)
-
-type command struct {
-	ID int64  `json:"id"`
-	Op string `json:"op"`
-}
-
-// Kinds of event.
-const (
-	eventStarted = "started"
-	eventFailed  = "failed"
-	eventExited  = "exited"
-	eventReply   = "reply"
-)
-
-type event struct {
-	Kind  string `json:"kind"`
-	ID    int64  `json:"id,omitempty"`
-	Error string `json:"error,omitempty"`
-	// Of exited.
-	Code     int  `json:"code,omitempty"`
-	OverUsed bool `json:"overUsed,omitempty"`
-	// Of a reply to usage.
-	Usage *usage `json:"usage,omitempty"`
-}
-
-type usage struct {
-	CPUMillis   int64 `json:"cpuMillis"`
-	MemoryBytes int64 `json:"memoryBytes"`
-	PeakBytes   int64 `json:"peakBytes"`
 }

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// canaryProgram waits to be hit. It has its mark in its arguments, its
-// environment and its memory, holds /tmp open, and tells every signal that reaches it.
+// canaryProgram waits for signals and prints each one that reaches it. It has
+// its mark in its arguments, its environment and its memory, and holds /tmp
+// open.
 const canaryProgram = `
 import ctypes, os, signal, sys
 buf = ctypes.create_string_buffer(sys.argv[1].encode(), 64)
@@ -26,7 +27,7 @@ while True:
     print("hit by a signal from process %d of user %d, code %d" % (info.si_pid, info.si_uid, info.si_code), flush=True)
 `
 
-// A canary is a process of the host that no sandbox may see or touch.
+// A canary is a host process that no sandbox may see or touch.
 type canary struct {
 	cmd     *exec.Cmd
 	mark    string

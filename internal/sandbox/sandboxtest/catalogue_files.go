@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"strings"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// canaryDirs are the places on the host where the test plants a file. Those
-// that only root can write to stay unproven when nobody planted anything.
+// canaryDirs are the host directories where the test plants a file. Those that
+// only root can write to stay unproven unless root planted a file there.
 var canaryDirs = []string{"/tmp", "/var/tmp", "/dev/shm", "/root", "/home", "/run", "/srv", "/opt", "/mnt", "/media", "/var/lib"}
 
-// hostFileAttempts read what belongs to the host.
+// hostFileAttempts read the host's files.
 func hostFileAttempts() []Attempt {
 	const c = "host-files"
 	list := []Attempt{
@@ -150,7 +150,8 @@ if read_some(P["files"][%[1]q]).decode() == P["token"]:
 	return list
 }
 
-// kernelFileAttempts read or write what the host's kernel shows as files.
+// kernelFileAttempts read or write the host kernel's files in /proc, /sys and
+// /dev.
 func kernelFileAttempts() []Attempt {
 	const c = "kernel-files"
 	return []Attempt{

@@ -2,7 +2,7 @@
 
 package sandboxtest
 
-import "sallyport/internal/sandbox"
+import "github.com/sallyport/sallyport/internal/sandbox"
 
 // privilegeAttempts gain a user, a group or a capability.
 func privilegeAttempts() []Attempt {

@@ -2,10 +2,10 @@
 
 package sandboxtest
 
-import "sallyport/internal/sandbox"
+import "github.com/sallyport/sallyport/internal/sandbox"
 
-// runtimeAttempts follow known escapes from container runtimes: what got out
-// was a program, a directory or a file that the runtime had left within reach.
+// runtimeAttempts follow known escapes from container runtimes, through a
+// program, directory or file that the runtime had left within reach.
 func runtimeAttempts() []Attempt {
 	const c = "runtime"
 	root := Control{Root: true}
@@ -54,7 +54,7 @@ syscall("getcwd", where, 4096)
 if where.value.startswith(b"(unreachable)"):
     return "it is in " + where.value.decode()
 `, Why: "no process of the host is outside of its root: the control puts itself there"}},
-		{Name: "exec-script", Category: c, Tries: "has the kernel start a script from a place that it can write to", Probe: `
+		{Name: "exec-script", Category: c, Tries: "makes the kernel start a script from a place that it can write to", Probe: `
 def attempt(d):
     def go():
         p = "%s/script-%d" % (d, os.getpid())
@@ -182,7 +182,7 @@ with open(p, "r+b") as f:
     m.flush()
 if b"b" in read_some(p):
     return "changed it"
-`, Why: "the fault is mended everywhere: the control shows that a change made by a mapping is seen"}},
+`, Why: "the fault is fixed everywhere: the control shows that a change made by a mapping is seen"}},
 		{Name: "dirty-pipe", Category: c, Tries: "writes to a file that it may only read, by splicing its page into a pipe", Probe: `
 # As CVE-2022-0847, on a file of its own.
 p = tempfile.mkdtemp() + "/f"
@@ -210,7 +210,7 @@ fd = os.open(p, os.O_RDWR)
 syscall("splice", r, None, fd, None, 8, 0)
 if b"b" in read_some(p):
     return "changed it"
-`, Why: "the fault is mended everywhere: the control shows that a change made by a splice is seen"}},
+`, Why: "the fault is fixed everywhere: the control shows that a change made by a splice is seen"}},
 		{Name: "resolv-conf", Category: c, Tries: "learns the host's name servers", Probe: `
 text = open("/etc/resolv.conf").read().split()
 for r in P["resolvers"]:
@@ -226,8 +226,8 @@ for a in P["addresses"] + [P["hostname"]]:
 	}
 }
 
-// confinementAttempts look at what confines the code: each piece of it that is
-// missing would make another attempt worth its while.
+// confinementAttempts check what confines the code: each missing piece would
+// make another attempt worthwhile.
 func confinementAttempts() []Attempt {
 	const c = "confinement"
 	field := `
@@ -269,7 +269,7 @@ with open(p, "w") as f:
 if int(open(p).read()) < old or old == -1000:
     return "from %d to %s" % (old, open(p).read().strip())
 `, OwnKernel: "gVisor keeps the number and kills nothing by it", Control: Control{Root: true, Unproven: "a root without CAP_SYS_RESOURCE cannot lower it either"}},
-		{Name: "file-flags", Category: c, Tries: "makes a file that nobody can remove", Probe: `
+		{Name: "file-flags", Category: c, Tries: "makes a file that cannot be removed", Probe: `
 p = tempfile.mkdtemp() + "/f"
 fd = os.open(p, os.O_RDONLY | os.O_CREAT, 0o600)
 flags = array.array("i", [0])

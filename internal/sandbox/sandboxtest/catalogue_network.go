@@ -2,7 +2,7 @@
 
 package sandboxtest
 
-import "sallyport/internal/sandbox"
+import "github.com/sallyport/sallyport/internal/sandbox"
 
 // networkAttempts reach for what listens on the host.
 func networkAttempts() []Attempt {

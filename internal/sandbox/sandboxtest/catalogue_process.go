@@ -2,7 +2,7 @@
 
 package sandboxtest
 
-import "sallyport/internal/sandbox"
+import "github.com/sallyport/sallyport/internal/sandbox"
 
 // processAttempts act on the host's processes.
 func processAttempts() []Attempt {
@@ -67,8 +67,9 @@ return "took %d" % syscall("pidfd_getfd", fd, 0, 0)
 syscall("ptrace", 0x4206, P["canary"]["pid"], 0, 0)
 return "traced"
 `, Control: Control{Root: true}},
-		// Process 1 is the guest's own, and on a shared kernel one of the same user
-		// like any other: it holds the output's channel and nothing else.
+		// Process 1 belongs to the guest. On a shared kernel it is a process of
+		// the same user like any other: it holds the output channel and nothing
+		// else.
 		{Name: "ptrace-init", Category: c, Tries: "traces the sandbox's own process 1", Probe: `
 syscall("ptrace", 0x4206, P["init"], 0, 0)
 return "traced"
@@ -124,9 +125,9 @@ if low <= pid <= high + 5000:
 	}
 }
 
-// neighbourAttempts reach for another sandbox, which runs beside with a secret
-// in each place that two sandboxes might share. Natively the host's own
-// stand-in holds the same secrets.
+// neighbourAttempts try to reach another sandbox that runs at the same time,
+// with a secret in each place that two sandboxes might share. Natively a
+// stand-in on the host holds the same secrets.
 func neighbourAttempts() []Attempt {
 	const c = "neighbours"
 	return []Attempt{
@@ -179,7 +180,7 @@ return "opened %d" % syscall("mq_open", P["neighbour"], os.O_RDONLY, 0, None)
 	}
 }
 
-// channelAttempts reach for the descriptors that carry the frames.
+// channelAttempts try to reach the descriptors that carry the frames.
 func channelAttempts() []Attempt {
 	const c = "channel"
 	return []Attempt{

@@ -2,10 +2,11 @@
 
 package sandboxtest
 
-import "sallyport/internal/sandbox"
+import "github.com/sallyport/sallyport/internal/sandbox"
 
-// surfaceAttempts reach parts of the host's kernel that faults were found in:
-// nothing is gained yet, but a fault there would be within reach.
+// surfaceAttempts reach parts of the host's kernel in which vulnerabilities
+// have been found. They gain nothing, but a vulnerability there would be
+// exposed.
 func surfaceAttempts() []Attempt {
 	const c = "kernel-surface"
 	root := Control{Root: true}
@@ -190,7 +191,8 @@ for mount in struct.unpack_from("%dQ" % n, buf):
 	}
 }
 
-// egressAttempts look for a way out that ends neither at the host nor beside it.
+// egressAttempts look for a way out to anything but the host and other
+// sandboxes.
 func egressAttempts() []Attempt {
 	const c = "network"
 	return []Attempt{
@@ -271,7 +273,8 @@ return first([lambda: "semaphore %d" % syscall("semget", P["neighbourkey"], 0, 0
 	}
 }
 
-// passingAttempts reach the host by what a channel can carry besides bytes.
+// passingAttempts reach the host through what a channel can carry besides
+// bytes.
 func passingAttempts() []Attempt {
 	return []Attempt{
 		{Name: "channel-socket", Category: "channel", Tries: "finds a Unix socket, its own or another process's, over which descriptors could be passed to the host", Probe: `

@@ -1,8 +1,8 @@
-// Package sandboxtest is the one conformance suite of the sandbox engines:
-// every implementation of the contract in package sandbox passes it, the fake
-// included. What an engine cannot do is skipped by the capability that it
-// declares, never by its name, and the environment variable [MustRunEnv] turns
-// a skip into a failure.
+// Package sandboxtest is the conformance suite for sandbox engines: every
+// implementation of the contract in package sandbox passes it, including the
+// fake. Tests of something an engine cannot do are skipped according to the
+// capabilities it declares, never by its name; the environment variable
+// [MustRunEnv] turns a skip into a failure.
 //
 // The isolation part is a catalogue of attempts ([Catalogue]), each with a
 // positive control: the same probe must succeed on the host, outside the
@@ -12,7 +12,7 @@ package sandboxtest
 import (
 	"testing"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 // Config says what to test.
@@ -21,21 +21,21 @@ type Config struct {
 	// [MustRunEnv]: "gvisor.root".
 	Engine string
 	// New makes a fresh backend. The suite closes it.
-	New func(t testing.TB) sandbox.Backend
-	// Root is the file system of the sandboxes, where not the default one.
+	New func(t testing.TB) sandbox.Engine
+	// Root is the sandboxes' file system, if not the default one.
 	Root sandbox.Root
 	// StateDir is where the engine keeps its own files on the host, which no
-	// sandbox may see. Empty where it keeps none.
+	// sandbox may see. It is empty if there are none.
 	StateDir string
-	// HostPython runs the positive controls. It must be one that every user of
-	// the host may run.
+	// HostPython runs the positive controls. Every user of the host must be
+	// able to run it.
 	HostPython string
-	// ProofsFile, if not empty, is where a suite that runs as root leaves its
-	// proofs. Another as root takes them for its own, and one that runs as an
-	// ordinary user those that only root can give.
+	// ProofsFile, if not empty, is where a suite run by root saves its proofs.
+	// Later runs by root reuse them; a run by an ordinary user takes from it
+	// the proofs that only root can produce.
 	ProofsFile string
-	// Leftovers, if not nil, lists what of the engine's is on the host:
-	// processes, mounts, files, and cgroups that have mark in their names, as
-	// the IDs of all runs have. After the suite it must be empty.
+	// Leftovers, if not nil, lists what the engine has on the host: processes,
+	// mounts, files, and cgroups with mark in their names, as the IDs of all
+	// runs have. After the suite it must be empty.
 	Leftovers func(mark string) []string
 }

@@ -20,9 +20,9 @@ type proof struct {
 	Allowed string `json:"allowed,omitempty"`
 }
 
-// proveAll runs every attempt's positive control on the host. An ordinary
-// user's run takes the proofs of the attempts that only root can prove from
-// the file that root's run wrote.
+// proveAll runs every attempt's positive control on the host. A run as an
+// ordinary user reads the proofs that only root can produce from the file that
+// root's run wrote.
 func proveAll(ctx context.Context, t *testing.T, h *host, cfg *Config, neighbour neighbourParams) map[string]proof {
 	t.Helper()
 	root := os.Geteuid() == 0
@@ -40,19 +40,20 @@ func proveAll(ctx context.Context, t *testing.T, h *host, cfg *Config, neighbour
 			}
 		}
 		if !p.Proved && p.Allowed == "" && !root && a.Control.Root && len(byRoot) == 0 {
-			p.Allowed = "only root can prove it, and root's run left no proofs"
+			p.Allowed = "only root can prove it, and no run by root has saved proofs"
 		}
 		proofs[a.Name] = p
 	}
 	if root && cfg.ProofsFile != "" {
 		if err := keepProofs(cfg.ProofsFile, proofs); err != nil {
-			t.Errorf("keep the proofs: %v", err)
+			t.Errorf("saving the proofs: %v", err)
 		}
 	}
 	return proofs
 }
 
-// keepProofs writes the file whole: another run may read it at the same time.
+// keepProofs writes the file atomically: another run may read it at the same
+// time.
 func keepProofs(file string, proofs map[string]proof) error {
 	b, err := json.Marshal(proofs)
 	if err != nil {
@@ -69,8 +70,8 @@ func keepProofs(file string, proofs map[string]proof) error {
 	return os.Rename(f.Name(), file)
 }
 
-// proofsLeft are the proofs that another run as root has left, where this is one
-// too: what root can reach here does not depend on the engine.
+// proofsLeft returns the proofs that another run by root has saved, if this run
+// is by root too: what root can reach here does not depend on the engine.
 func proofsLeft(t *testing.T, cfg *Config) map[string]proof {
 	if os.Geteuid() != 0 {
 		return nil
@@ -78,7 +79,8 @@ func proofsLeft(t *testing.T, cfg *Config) map[string]proof {
 	return readProofs(t, cfg.ProofsFile)
 }
 
-// readProofs are the proofs in a file, nil where it is not there.
+// readProofs reads the proofs in a file. It returns nil if there is no such
+// file.
 func readProofs(t *testing.T, file string) map[string]proof {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -87,7 +89,7 @@ func readProofs(t *testing.T, file string) map[string]proof {
 	}
 	var left map[string]proof
 	if err := json.Unmarshal(b, &left); err != nil {
-		t.Errorf("the proofs of another run: %v", err)
+		t.Errorf("reading the proofs of another run: %v", err)
 	}
 	return left
 }

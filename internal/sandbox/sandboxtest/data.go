@@ -3,7 +3,6 @@
 package sandboxtest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 func (s *suite) data(t *testing.T) {
@@ -79,19 +78,19 @@ func every() []byte {
 	return b
 }
 
-// large moves 10 MB each way, by every way that there is.
+// large moves 10 MB in each direction, in every possible way.
 func large(t *testing.T, sess *session) {
 	const size = 10 << 20
 	t.Run("out", func(t *testing.T) {
 		got := sess.must(t, fmt.Sprintf("for i in range(%d): print('%%01023d' %% i)", size/1024))
 		if len(got) != size || !strings.HasPrefix(got, "000000") || !strings.HasSuffix(got, fmt.Sprintf("%d\n", size/1024-1)) {
-			t.Errorf("%d bytes of %d came", len(got), size)
+			t.Errorf("got %d bytes, want %d", len(got), size)
 		}
 	})
 	t.Run("out in one write", func(t *testing.T) {
 		got := sess.must(t, fmt.Sprintf("import sys\nsys.stdout.write('é' * %d) and None", size/2))
 		if got != strings.Repeat("é", size/2) {
-			t.Errorf("%d bytes of %d came, or others", len(got), size)
+			t.Errorf("got %d bytes, want %d of the same", len(got), size)
 		}
 	})
 	t.Run("in as code", func(t *testing.T) {
@@ -102,10 +101,10 @@ func large(t *testing.T, sess *session) {
 	})
 	t.Run("call and reply", func(t *testing.T) {
 		blob := strings.Repeat("x", size)
-		e := sess.beginWith(t, guest.Exec{
+		e := sess.beginWith(t, wire.Exec{
 			Code:   fmt.Sprintf("from mcp import runtime\nr = await runtime.call_tool('big', 'echo', {'text': 'y' * %d})\nprint(len(str(r)) >= %d)", size, size),
 			Grants: []string{"big"},
-			Define: []wire.Server{{Name: "big", Alias: "big", Tools: []wire.Tool{{Name: "echo", Alias: "echo"}}}},
+			Define: []wire.Server{{Name: "big", Alias: "big", Tools: []tool.Tool{{Name: "echo", Alias: "echo"}}}},
 		}, func(_ context.Context, c wire.Call) (json.RawMessage, error) {
 			if c.Method != wire.MethodCallTool || len(c.Params) < size {
 				return nil, fmt.Errorf("call %s with %d bytes", c.Method, len(c.Params))
@@ -119,7 +118,7 @@ func large(t *testing.T, sess *session) {
 }
 
 // files puts files into /workspace before the start.
-func (s *suite) files(t *testing.T, b sandbox.Backend) {
+func (s *suite) files(t *testing.T, b sandbox.Engine) {
 	spec := s.spec()
 	noise := make([]byte, 4<<20)
 	rng := mathrand.NewChaCha8([32]byte{1})
@@ -150,8 +149,9 @@ print(sorted(os.listdir('/workspace')))
 	}
 }
 
-// environment: what is declared, and nothing of the host's.
-func (s *suite) environment(t *testing.T, _ sandbox.Backend) {
+// environment tests that code sees the declared variables and none of the
+// host's.
+func (s *suite) environment(t *testing.T, _ sandbox.Engine) {
 	secret := randomToken()
 	t.Setenv("SALLYPORT_SUITE_SECRET", secret)
 	t.Setenv("PYTHONSTARTUP", "/tmp/"+secret)
@@ -179,7 +179,7 @@ func (s *suite) environment(t *testing.T, _ sandbox.Backend) {
 			t.Errorf("unexpected variable %s=%q", k, env[k])
 		}
 	}
-	// What a variable of the host says must not show under another name.
+	// The value of a host variable must not appear under another name.
 	for _, kv := range os.Environ() {
 		k, v, _ := strings.Cut(kv, "=")
 		if got, ok := env[k]; ok && got == v && !slices.Contains([]string{"PATH", "LANG", "LC_ALL", "TERM", "TZ", "SHELL", "PWD", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "TMPDIR"}, k) && v != "" {
@@ -191,7 +191,7 @@ func (s *suite) environment(t *testing.T, _ sandbox.Backend) {
 	}
 }
 
-// place: where code starts and what it can write to.
+// place tests where code starts and where it can write.
 func (s *suite) place(t *testing.T, sess *session) {
 	got := sess.must(t, `
 import os
@@ -230,7 +230,7 @@ print(json.dumps(sorted(found)))
 		t.Fatal(err)
 	}
 	for _, d := range writable {
-		// Message queues are files of a namespace of their own, and bounded.
+		// /dev/mqueue is mounted in a namespace of its own, and bounded.
 		if d != "/workspace" && d != "/tmp" && d != "/dev/shm" && d != "/dev/mqueue" && !strings.HasPrefix(d, "/workspace/") && !strings.HasPrefix(d, "/tmp/") {
 			t.Errorf("%s is writable", d)
 		}
@@ -242,7 +242,7 @@ print(json.dumps(sorted(found)))
 	}
 }
 
-// identity: an ordinary user without any privilege.
+// identity tests that code runs as an ordinary user without any privilege.
 func identity(t *testing.T, sess *session) {
 	out := sess.must(t, `
 import os, json
@@ -272,7 +272,7 @@ print(json.dumps(dict(uids=os.getresuid(), gids=os.getresgid(), groups=os.getgro
 		}
 	}
 	if _, ok := id.Status["CapEff"]; !ok {
-		t.Error("/proc/self/status tells no capabilities")
+		t.Error("/proc/self/status shows no capabilities")
 	}
 	out = sess.must(t, "import ctypes; print(ctypes.CDLL(None).prctl(39, 0, 0, 0, 0))")
 	if strings.TrimSpace(out) != "1" {
@@ -284,7 +284,7 @@ print(json.dumps(dict(uids=os.getresuid(), gids=os.getresgid(), groups=os.getgro
 }
 
 // beginWith starts an execution that may make calls.
-func (sess *session) beginWith(t testing.TB, e guest.Exec, answer func(context.Context, wire.Call) (json.RawMessage, error)) *execution {
+func (sess *session) beginWith(t testing.TB, e wire.Exec, answer func(context.Context, wire.Call) (json.RawMessage, error)) *execution {
 	t.Helper()
 	h := &collector{limit: 64 << 20, wrote: make(chan struct{}, 1), answer: answer}
 	x, err := sess.conn.Start(e, h)
@@ -293,63 +293,4 @@ func (sess *session) beginWith(t testing.TB, e guest.Exec, answer func(context.C
 		return &execution{h: h}
 	}
 	return &execution{x: x, h: h}
-}
-
-// batch is the data part for engines without a channel.
-func (s *suite) batch(t *testing.T) {
-	b := s.backend(t)
-	for _, tt := range []struct {
-		name, code, stdout string
-		exit               int
-	}{
-		{"text", "print('hello')", "hello\n", 0},
-		{"exit status", "import sys; print('x'); sys.exit(3)", "x\n", 3},
-		{"exception", "1 / 0", "", 1},
-		{"unicode", "print('ü🐍')", "ü🐍\n", 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			spec := s.spec()
-			spec.Code = tt.code
-			ctx, cancel := context.WithTimeout(t.Context(), execTimeout)
-			defer cancel()
-			run, err := b.Start(ctx, spec)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := run.Destroy(context.Background()); err != nil {
-					t.Error(err)
-				}
-			}()
-			if _, ok := sandbox.As[sandbox.Duplexer](run); ok {
-				t.Error("a batch run has a channel")
-			}
-			r, ok := sandbox.As[sandbox.BatchResulter](run)
-			if !ok {
-				t.Fatal("a batch run has no result")
-			}
-			for range 2 { // the same at every call
-				got, err := r.Result(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if string(got.Stdout) != tt.stdout || got.ExitCode != tt.exit {
-					t.Errorf("%q, exit status %d; stderr %q", got.Stdout, got.ExitCode, got.Stderr)
-				}
-				if tt.exit == 1 && !bytes.Contains(got.Stderr, []byte("ZeroDivisionError")) {
-					t.Errorf("stderr %q", got.Stderr)
-				}
-			}
-		})
-	}
-	t.Run("no code", func(t *testing.T) {
-		run, err := b.Start(t.Context(), s.spec())
-		if err == nil {
-			_ = run.Destroy(context.Background())
-			t.Fatal("a batch run without code started")
-		}
-		if !isKind(err, sandbox.ErrInvalidSpec, sandbox.ErrUnsupported) {
-			t.Error(err)
-		}
-	})
 }

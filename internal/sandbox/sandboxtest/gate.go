@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// MustRunEnv names the environment variable that lists what must not skip:
-// names or prefixes of names, separated by commas. A test that would skip
-// fails where one of them matches, so that a machine on which an engine
-// quietly does not work is not taken for one on which it passed.
+// MustRunEnv names the environment variable that lists the tests that must not
+// be skipped: names or prefixes of names, separated by commas. A test that
+// would skip fails if one of them matches. Otherwise a machine on which an
+// engine silently does not work would look like one on which it passed.
 const MustRunEnv = "SALLYPORT_MUST_RUN"
 
-// Skip skips the test, or fails it where [MustRunEnv] lists name. Names are
-// dotted, from the general to the particular: "gvisor.user.limits.memory".
+// Skip skips the test, or fails it if [MustRunEnv] lists name. Names are
+// dotted, from general to specific: "gvisor.user.limits.memory".
 func Skip(t testing.TB, name, reason string) {
 	t.Helper()
 	if mustRun(os.Getenv(MustRunEnv), name) {

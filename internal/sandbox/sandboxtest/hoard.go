@@ -8,24 +8,25 @@ import (
 	"testing"
 	"time"
 
-	sessions "sallyport/internal/session"
-	"sallyport/internal/wire"
+	sessions "github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
-// hoardLimit is the workspace of a sandbox that abuses the fetching of its files.
+// hoardLimit is the workspace limit of a sandbox that abuses the fetching of
+// its files.
 const hoardLimit = 8 << 20
 
-// A hoard is what hostile code does when the files that it left are fetched: it
-// replaces the guest's own part in that.
+// A hoard is what hostile code does while its files are fetched: it replaces
+// the guest's part of the protocol.
 type hoard struct {
 	name string
 	code string
-	// late: the call's time is up.
+	// late means that the call runs into its timeout.
 	late bool
 }
 
-// hoardPrelude is before the code of each: swap(f) has f(session, path) run in
-// place of what sends the files, and claim tells of one file.
+// hoardPrelude comes before each program: swap(f) runs f(session, path) instead
+// of the function that sends the files, and claim announces a file.
 const hoardPrelude = `
 import base64, gc, time, sallyport_guest.tasks as tasks
 def swap(f):
@@ -48,7 +49,7 @@ claim("a.bin", 1 << 60)
 
 func hoards() []hoard {
 	return []hoard{
-		{name: "more than there is", code: `
+		{name: "more than the file has", code: `
 def send(session, path):
     while True:
         tasks.tell(session, part(path, b"x" * (700 << 10), True))
@@ -76,7 +77,7 @@ def send(session, path):
         except KeyboardInterrupt:
             pass
 swap(send)`},
-		{name: "asks for ever", late: true, code: `
+		{name: "asks forever", late: true, code: `
 def send(session, path):
     while True:
         try:
@@ -94,21 +95,22 @@ swap(lambda session, path: os._exit(7))`},
 	}
 }
 
-// hoarding fetches files of sandboxes whose code is hostile to that. It costs the
-// host no more than a workspace on disk, and the call ends.
+// hoarding fetches files from sandboxes with hostile code. It must cost the
+// host no more disk than one workspace, and the call must end.
 func (s *suite) hoarding(t *testing.T) {
 	b := s.backend(t)
 	fetch := func(t *testing.T, code string) (*sessions.Outcome, int64, int64) {
 		spec := *s.spec()
 		spec.Limits.WorkspaceBytes = hoardLimit
-		sess, err := sessions.New("hoard", sessions.Config{Backend: b, Spec: spec, Logger: slog.New(slog.DiscardHandler)})
+		sess, err := sessions.New(sessions.Key{Name: "hoard"}, sessions.Options{Logger: slog.New(slog.DiscardHandler)},
+			&sessions.Template{Engine: b, Program: spec.Program, Root: spec.Root, Env: spec.Env, Limits: spec.Limits, Network: spec.Network})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer sess.Close()
 		var written, whole int64
 		out, err := sess.Exec(t.Context(), sess.Enter(), sessions.Request{
-			Code: code, Timeout: 2 * time.Second,
+			Submission: sessions.Submission{Code: code, Timeout: 2 * time.Second},
 			Collect: &sessions.Collect{
 				Choose: func(a []wire.Artifact) []wire.Artifact { return a },
 				Create: func(string) (io.Writer, func(bool) error, error) {
@@ -147,7 +149,8 @@ func (s *suite) hoarding(t *testing.T) {
 			if h.late != (out.End == sessions.TimedOut) {
 				t.Errorf("it ended as %v, with time up: want %v", out.End, h.late)
 			}
-			// Two seconds and what a fetch is given beyond; else it hangs.
+			// Two seconds plus the time a fetch is allowed; beyond that it
+			// hangs.
 			if took > execTimeout/2 {
 				t.Errorf("the call took %v", took)
 			}

@@ -20,7 +20,7 @@ import (
 )
 
 // A host is what the test puts on the host for attempts to reach: listeners,
-// files, secrets, a process. All of it ends with the test.
+// files, secrets, a process. All of it is removed when the test ends.
 type host struct {
 	token  string
 	python string
@@ -29,8 +29,8 @@ type host struct {
 	params map[string]any
 }
 
-// tokenEnv carries the host's secret in the test's own environment, where an
-// engine would find it if it passed its environment on.
+// tokenEnv carries the host's secret in the test's own environment. An engine
+// that passed its environment on would expose it.
 const tokenEnv = "SALLYPORT_TEST_SECRET"
 
 func randomToken() string {
@@ -39,8 +39,8 @@ func randomToken() string {
 	return hex.EncodeToString(b[:])
 }
 
-// newHost plants everything. It must be called before the engine is made, so
-// that the engine's process has the secret in its environment.
+// newHost plants everything. Call it before making the engine, so that the
+// engine's process has the secret in its environment.
 func newHost(t *testing.T, cfg *Config) *host {
 	t.Helper()
 	h := &host{token: randomToken(), python: cfg.HostPython}
@@ -68,8 +68,9 @@ func newHost(t *testing.T, cfg *Config) *host {
 	h.params["hostwords"] = append([]string{state, h.token}, rootDevice()...)
 	h.perm = newCanary(t, h.python, h.token)
 	h.params["canary"] = h.perm.params()
-	// When numbers wrap around, the kernel goes on at 300 (RESERVED_PIDS): what
-	// is below then is not among the newest, but may be a sandbox's own.
+	// When process numbers wrap around, the kernel continues at 300
+	// (RESERVED_PIDS): a number below is not recent, but may be one in the
+	// sandbox.
 	newest := h.perm.cmd.Process.Pid
 	h.params["pids"] = []int{min(newest, max(newest-3000, 300)), newest}
 	return h
@@ -130,7 +131,7 @@ func (h *host) listenUDP(t *testing.T) int {
 	return c.LocalAddr().(*net.UDPAddr).Port
 }
 
-// dial keeps connecting to a port on which nothing of the host listens.
+// dial keeps connecting to a port on which nothing listens on the host.
 func (h *host) dial(t *testing.T) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -185,7 +186,8 @@ func (h *host) listenUnix(t *testing.T) {
 	h.params["unix"], h.params["abstract"] = path, abstract
 }
 
-// plantFiles puts a world-readable secret into each place that it may write.
+// plantFiles puts a world-readable secret into each directory that it can write
+// to.
 func (h *host) plantFiles(t *testing.T) {
 	files := map[string]string{}
 	plant := func(dir string) string {
@@ -245,8 +247,8 @@ func resolvers() []string {
 	return list
 }
 
-// rootDevice is what the host's root is mounted from: where the sandbox's
-// mount table names it, that table is the host's.
+// rootDevice returns what the host's root is mounted from. If the sandbox's
+// mount table names it, it is the host's table.
 func rootDevice() []string {
 	for line := range strings.Lines(readString("/proc/self/mounts")) {
 		if f := strings.Fields(line); len(f) > 1 && f[1] == "/" && strings.HasPrefix(f[0], "/dev/") {
@@ -275,7 +277,7 @@ func hostUptime() float64 {
 	return v
 }
 
-// readString reads a small file of the host; "" where there is none.
+// readString reads a small file of the host. It returns "" if there is none.
 func readString(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -3,19 +3,20 @@
 package sandboxtest
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"runtime"
 	"runtime/debug"
-	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"sallyport/internal/budget"
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/budget"
+	"github.com/sallyport/sallyport/internal/guest"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 //go:embed hostile.py
@@ -25,11 +26,12 @@ var hostileProgram string
 type assault struct {
 	name string
 	code string
-	// dies: the conversation must end by itself, within a bound, because what
-	// came is no frame.
+	// dies means that the conversation must end by itself, within a bound,
+	// because the guest sent an invalid frame.
 	dies bool
-	// grows: without a budget it makes the host's memory grow beyond the bound,
-	// which is tried first: otherwise that it does not would mean nothing.
+	// grows means that without a budget the host's memory grows beyond the
+	// bound. The suite tries that first: otherwise staying below it would prove
+	// nothing.
 	grows bool
 	// answer serves the guest's calls.
 	answer func(context.Context, wire.Call) (json.RawMessage, error)
@@ -38,19 +40,33 @@ type assault struct {
 // growth bounds what an assault may cost the host's memory.
 const growth = 256 << 20
 
-func never(ctx context.Context, _ wire.Call) (json.RawMessage, error) {
+// never holds a call's arguments and does not answer, like a slow server.
+func never(ctx context.Context, call wire.Call) (json.RawMessage, error) {
 	<-ctx.Done()
+	runtime.KeepAlive(call.Params)
 	return nil, ctx.Err()
 }
 
-// tenMegabytes answers with a result of its own for each call, as servers do: it
-// is charged when it arrives, or given up.
-func tenMegabytes(ctx context.Context, _ wire.Call) (json.RawMessage, error) {
-	const size = 10 << 20
-	if err := budget.From(ctx).Acquire(ctx, size); err != nil {
-		return nil, err
+// results answers each call with a result of the given size, as servers do: it
+// is charged when it arrives, or the call fails.
+func results(size int64) func(context.Context, wire.Call) (json.RawMessage, error) {
+	return func(ctx context.Context, _ wire.Call) (json.RawMessage, error) {
+		if err := budget.From(ctx).Acquire(ctx, size); err != nil {
+			return nil, err
+		}
+		b := bytes.Repeat([]byte("x"), int(size))
+		b[0], b[size-1] = '"', '"'
+		return b, nil
 	}
-	return json.RawMessage(`"` + strings.Repeat("x", size-2) + `"`), nil
+}
+
+// listing answers with 30 MB that the host made itself, for which the
+// conversation has reserved room.
+func listing(context.Context, wire.Call) (json.RawMessage, error) {
+	const size = 30 << 20
+	b := bytes.Repeat([]byte("x"), size)
+	b[0], b[size-1] = '"', '"'
+	return b, nil
 }
 
 var small = json.RawMessage(`{"content":[]}`)
@@ -82,10 +98,10 @@ forever()`},
 		{name: "deep", dies: true, code: `everywhere(frame(b'{"type":"call","id":1,"run":1,"method":"x","params":' + b"[" * 5000000)); forever()`},
 		{name: "huge number", dies: true, code: `everywhere(frame(b'{"type":"done","id":1' + b"0" * 1000000 + b"}")); forever()`},
 		{name: "unknown type", dies: true, code: `everywhere(frame({"type": "sudo"})); forever()`},
-		{name: "wrong protocol", dies: true, code: `everywhere(frame({"type": "ready", "protocol": 99, "python": "x"})); forever()`},
+		{name: "wrong protocol", dies: true, code: `everywhere(frame({"type": "ready", "protocol": 99, "runtime": "x"})); forever()`},
 		{name: "ready again", code: `
 for i in range(1000):
-    everywhere(frame({"type": "ready", "protocol": 1, "python": "9.9.9"}))`},
+    everywhere(frame({"type": "ready", "protocol": 1, "runtime": "9.9.9"}))`},
 		{name: "many artifacts", code: `
 everywhere(frame(b'{"type":"done","id":1,"status":"ok","exitCode":0,"artifacts":[' + b"{}," * 10000000 + b"{}]}"))
 forever()`},
@@ -96,20 +112,27 @@ data = b"".join(frame({"type": "call", "id": i, "run": 1, "method": "call_tool",
 everywhere(data)
 forever()`, answer: never},
 		{name: "large calls", grows: true, code: `calls(500, b"y" * (4 << 20)); forever()`, answer: never},
+		{name: "large calls of other numbers", grows: true, code: `calls(100, b"y" * (31 << 20)); forever()`, answer: never},
 		{name: "large calls of one number", code: `
 data = frame({"type": "call", "id": 1, "run": 1, "method": "call_tool", "params": {"x": "y" * (16 << 20)}})
 for run in range(64):
     everywhere(data)
 forever()`, answer: never},
-		{name: "answers that nobody reads", grows: true, code: `
+		{name: "unread answers", grows: true, code: `
 calls(2000, b"")
-forever()`, answer: tenMegabytes},
+forever()`, answer: results(10 << 20)},
+		{name: "large results side by side", grows: true, code: `
+calls(127, b"")
+forever()`, answer: results(50 << 20)},
+		{name: "unread listings", grows: true, code: `
+calls(100, b"", b"memory_list")
+forever()`, answer: listing},
 		{name: "calls of no execution", code: `
 for run in (0, 2, 1 << 60):
     everywhere(b"".join(frame({"type": "call", "id": i, "run": run, "method": "call_tool", "params": {}}) for i in range(20000)))
 forever()`, answer: never},
 		{name: "a byte at a time", code: `
-data = frame({"type": "ready", "protocol": 1, "python": "3"})
+data = frame({"type": "ready", "protocol": 1, "runtime": "3"})
 end = time.monotonic() + 3
 while time.monotonic() < end:
     for i in range(len(data)):
@@ -171,7 +194,7 @@ for i in range(1000):
 }
 
 // hostile lets code inside a guest abuse its channel. Only its own sandbox may
-// suffer.
+// be affected.
 func (s *suite) hostile(t *testing.T) {
 	b := s.backend(t)
 	bystander := s.start(t, b, s.spec())
@@ -184,35 +207,51 @@ func (s *suite) hostile(t *testing.T) {
 			s.assault(t, b, &a, bystander)
 		})
 	}
+	t.Run("left over thread", s.leftOver)
+	t.Run("flood while idle", s.idleFlood)
 }
 
-// control proves that an assault makes the host's memory grow where its budget is
+// control proves that an assault makes the host's memory grow if the budget is
 // a hundred times as large.
-func (s *suite) control(t *testing.T, b sandbox.Backend, a *assault) {
+func (s *suite) control(t *testing.T, b sandbox.Engine, a *assault) {
 	sess := s.startWith(t, b, s.spec(), guest.Options{Budget: budget.NewHost(100).NewSandbox()})
 	runtime.GC()
 	before := heap()
-	sess.beginWith(t, guest.Exec{Code: hostileProgram + a.code}, a.answer)
+	var answering atomic.Int64
+	sess.beginWith(t, wire.Exec{Code: hostileProgram + a.code}, func(ctx context.Context, call wire.Call) (json.RawMessage, error) {
+		answering.Add(1)
+		defer answering.Add(-1)
+		return a.answer(ctx, call)
+	})
 	grown := int64(0)
-	for end := time.Now().Add(15 * settleTime); grown <= growth && sess.conn.Err() == nil && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		grown = max(grown, heap()-before)
+	// A busy machine may take long, as long as it makes progress.
+	for end := time.Now().Add(5 * settleTime); grown <= growth && sess.conn.Err() == nil && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if now := heap() - before; now > grown {
+			grown, end = now, time.Now().Add(5*settleTime)
+		}
 	}
 	ended := sess.conn.Err()
 	sess.destroy(t)
+	// Outstanding answers would otherwise count as memory that the assault
+	// uses.
+	for end := time.Now().Add(settleTime); answering.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(20 * time.Millisecond)
+	}
 	if grown <= growth {
 		t.Errorf("without a budget the host's heap grew by %d MB only, want more than %d (%v)", grown>>20, int64(growth)>>20, ended)
 	}
 	debug.FreeOSMemory()
 }
 
-func (s *suite) assault(t *testing.T, b sandbox.Backend, a *assault, bystander *session) {
+func (s *suite) assault(t *testing.T, b sandbox.Engine, a *assault, bystander *session) {
 	goroutines := runtime.NumGoroutine()
 	sess := s.start(t, b, s.spec())
 	runtime.GC()
 	before := heap()
-	e := sess.beginWith(t, guest.Exec{Code: hostileProgram + a.code}, a.answer)
+	e := sess.beginWith(t, wire.Exec{Code: hostileProgram + a.code}, a.answer)
 
-	// While it goes on, the host's memory is watched and the neighbour works.
+	// Meanwhile the host's memory is watched and the neighbour must keep
+	// working.
 	var worst int64
 	watch := func(d time.Duration, until <-chan struct{}) bool {
 		for end := time.Now().Add(d); time.Now().Before(end); {
@@ -220,20 +259,20 @@ func (s *suite) assault(t *testing.T, b sandbox.Backend, a *assault, bystander *
 			case <-until:
 				return true
 			case <-time.After(20 * time.Millisecond):
-				worst = max(worst, heap()-before)
+				worst = max(worst, heapSince(before))
 			}
 		}
 		return false
 	}
 	if a.dies {
 		if !watch(settleTime, sess.conn.Dead()) {
-			t.Errorf("the conversation goes on after what is no frame")
+			t.Errorf("the conversation goes on after an invalid frame")
 		}
 	} else {
 		watch(2*time.Second, sess.conn.Dead())
 	}
 	if got := bystander.must(t, "print(kept)"); got != "42\n" {
-		t.Errorf("the sandbox beside it answers %q", got)
+		t.Errorf("the neighbouring sandbox answers %q", got)
 	}
 	// Whatever state the conversation is in, the session's next execution
 	// neither hangs its caller nor breaks the host.
@@ -247,13 +286,13 @@ func (s *suite) assault(t *testing.T, b sandbox.Backend, a *assault, bystander *
 		default:
 		}
 	}
-	// What is said of it reaches logs and the agent: the guest must not choose
-	// how much that is.
+	// The reason ends up in logs and reaches the agent: the guest must not
+	// control its size.
 	state := "alive"
 	if err := sess.conn.Err(); err != nil {
 		state = err.Error()
 		if len(state) > 16<<10 {
-			t.Errorf("the conversation's end is told in %d bytes", len(state))
+			t.Errorf("the reason for the conversation's end takes %d bytes", len(state))
 		}
 	}
 	t.Logf("the conversation is %.200s; the host's heap grew by at most %d MB", state, worst>>20)
@@ -276,7 +315,7 @@ func (s *suite) assault(t *testing.T, b sandbox.Backend, a *assault, bystander *
 	if x := sess.exit(t); x.Reason == sandbox.EngineDied {
 		t.Errorf("exit %+v", x)
 	}
-	// A frame of the largest size may still be on its way through a decoder.
+	// A frame of the largest size may still be in a decoder.
 	deadline := time.Now().Add(3 * settleTime)
 	for runtime.NumGoroutine() > goroutines {
 		if time.Now().After(deadline) {
@@ -286,6 +325,6 @@ func (s *suite) assault(t *testing.T, b sandbox.Backend, a *assault, bystander *
 		time.Sleep(20 * time.Millisecond)
 	}
 	if got := bystander.must(t, "print(kept)"); got != "42\n" {
-		t.Errorf("afterwards the sandbox beside it answers %q", got)
+		t.Errorf("afterwards the neighbouring sandbox answers %q", got)
 	}
 }

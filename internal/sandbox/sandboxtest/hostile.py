@@ -1,6 +1,6 @@
 # What hostile code inside a guest does to the channel. It shares a process
 # with the guest's interpreter, so it can write on the guest's own descriptors.
-import fcntl, json, os, socket, stat, struct, sys, threading, time
+import fcntl, json, os, select, socket, stat, struct, sys, threading, time
 
 
 def _writable(fd):
@@ -33,12 +33,12 @@ def control_fds():
     return list(one.values())
 
 
-def calls(count, params):
+def calls(count, params, method=b"call_tool"):
     """Makes calls with numbers of their own, on every descriptor at once: one
     that is no channel blocks."""
     def send(fd):
         for i in range(count):
-            head = b'{"type":"call","id":%d,"run":1,"method":"call_tool","params":"' % i
+            head = b'{"type":"call","id":%d,"run":1,"method":"%s","params":"' % (i, method)
             try:
                 put(fd, struct.pack(">I", len(head) + len(params) + 2) + head)
                 put(fd, params)
@@ -50,7 +50,7 @@ def calls(count, params):
 
 
 def init_fds():
-    """The same of the guest's init, which is our parent, opened anew, where it
+    """The same descriptors of the guest's init, our parent, opened anew if it
     lets us."""
     out, place = [], "/proc/%d/fd/" % os.getppid()
     for f in os.listdir(place):
@@ -67,7 +67,7 @@ def put(fd, data):
         try:
             view = view[os.write(fd, view):]
         except BlockingIOError:
-            time.sleep(0.001)
+            select.select([], [fd], [], 1)
 
 
 def everywhere(data):

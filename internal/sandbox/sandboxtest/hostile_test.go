@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/guest"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // streams is a guest that says whatever a test says.

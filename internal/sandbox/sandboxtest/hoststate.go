@@ -12,19 +12,19 @@ import (
 	"strings"
 )
 
-// A HostState knows how to recognise what an engine has on the host.
+// A HostState recognizes what an engine has on the host.
 type HostState struct {
 	// Executable is a copy of the engine's program that nothing else runs:
-	// every process that runs it is the engine's.
+	// every process that runs it belongs to the engine.
 	Executable string
-	// Dirs are the engine's directories for what must not outlive its runs.
-	// The directories themselves may stay, empty.
+	// Dirs are the engine's directories whose contents must not outlive its
+	// runs. The directories themselves may stay, empty.
 	Dirs []string
-	// Mark is in the names of the engine's cgroups.
+	// Mark is part of the names of the engine's cgroups.
 	Mark string
 }
 
-// A Process is one of the host's.
+// A Process is a process of the host.
 type Process struct {
 	PID, Parent int
 	Name        string // argv[0], without its directory
@@ -73,8 +73,8 @@ func programName(pid int) string {
 	return filepath.Base(string(name))
 }
 
-// Left lists everything of the engine's that is on the host now: processes,
-// mounts, cgroups, files.
+// Left lists everything that the engine has on the host now: processes, mounts,
+// cgroups, files.
 func (h *HostState) Left() []string {
 	var left []string
 	for _, p := range h.Processes() {

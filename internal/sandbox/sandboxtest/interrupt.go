@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
-// outputFlood: endless output costs the host no memory and ends when the code
-// is interrupted.
+// outputFlood tests that endless output costs the host no memory and ends when
+// the code is interrupted.
 func (s *suite) outputFlood(t *testing.T, sess *session) {
 	i, ok := sandbox.As[sandbox.Interrupter](sess.run)
 	if !ok {
@@ -40,7 +40,7 @@ func (s *suite) outputFlood(t *testing.T, sess *session) {
 	sess.usable(t, "the session after a flood")
 }
 
-// interrupt makes a test that a real SIGINT ends code and nothing else.
+// interrupt returns a test that a real SIGINT ends code and nothing else.
 func (s *suite) interrupt(code string) func(*testing.T, *session) {
 	return func(t *testing.T, sess *session) {
 		i, ok := sandbox.As[sandbox.Interrupter](sess.run)
@@ -61,7 +61,7 @@ func (s *suite) interrupt(code string) func(*testing.T, *session) {
 				t.Errorf("after the interrupt: %q", got)
 			}
 		}
-		// With nothing under way it must not hurt what comes next.
+		// If nothing is running it must not disturb the next execution.
 		if err := i.Interrupt(t.Context()); err != nil {
 			t.Errorf("Interrupt between executions: %v", err)
 		}
@@ -70,9 +70,9 @@ func (s *suite) interrupt(code string) func(*testing.T, *session) {
 	}
 }
 
-// interruptAtOnce: an interrupt that arrives at any moment of an execution ends
-// it, also while the guest's own code runs. Only one that comes before the
-// guest has begun may have no effect.
+// interruptAtOnce tests that an interrupt ends an execution at any moment,
+// including while the guest's own code runs. Only an interrupt that arrives
+// before the guest has begun may have no effect.
 func (s *suite) interruptAtOnce(t *testing.T, sess *session) {
 	i, ok := sandbox.As[sandbox.Interrupter](sess.run)
 	if !ok {
@@ -112,7 +112,8 @@ func (s *suite) interruptAtOnce(t *testing.T, sess *session) {
 	sess.usable(t, "the session after many interrupts")
 }
 
-// ignoredInterrupt: code that will not stop is destroyed within a bound.
+// ignoredInterrupt tests that code that does not stop is destroyed within a
+// bound.
 func (s *suite) ignoredInterrupt(t *testing.T, sess *session) {
 	e := sess.begin(t, `
 import signal, time

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"text/tabwriter"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 // A finding is the outcome of one attempt.
@@ -66,14 +66,14 @@ func (s *suite) isolation(t *testing.T) {
 		if a.Wrecks {
 			sess.destroy(t)
 		} else if sess.conn.Err() != nil {
-			t.Errorf("%s: it ended its sandbox: mark it as one that wrecks", a.Name)
+			t.Errorf("%s: it ended its sandbox: set Wrecks", a.Name)
 			shared = s.start(t, b, s.spec())
 			shared.must(t, prelude)
 		}
 		f.outcome = s.judge(&f)
 		findings = append(findings, f)
 	}
-	// Where nothing isolates it, its secrets are the host's.
+	// Without isolation, the neighbour's secrets are on the host.
 	neighbour.must(t, "neighbour_remove()")
 	neighbour.usable(t, "the neighbour")
 	if h.perm.struck() != "" {
@@ -86,13 +86,14 @@ func (s *suite) isolation(t *testing.T) {
 	s.reportFindings(t, findings)
 }
 
-// harmless says that an attempt can run where nothing isolates it.
+// harmless reports whether an attempt can run without isolation.
 func (a *Attempt) harmless() bool {
 	return !a.Wrecks && !a.Control.Private && a.Control.Probe == ""
 }
 
-// attempt runs one probe inside. Where the host's canary was struck it tries
-// again, since the controls of another test on the same machine strike it, too.
+// attempt runs one probe inside. If the host's canary was struck it tries
+// again, because the controls of another test on the same machine may strike it
+// too.
 func (s *suite) attempt(t *testing.T, h *host, a *Attempt, sess *session, n neighbourParams) verdict {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -152,7 +153,8 @@ func (s *suite) judge(f *finding) outcome {
 	}
 }
 
-// reportFindings prints the table and fails for what must not be.
+// reportFindings prints the table and fails the test for findings that are not
+// allowed.
 func (s *suite) reportFindings(t *testing.T, findings []finding) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -181,8 +183,8 @@ func (s *suite) reportFindings(t *testing.T, findings []finding) {
 	}
 }
 
-// reportFinding makes one attempt a test of its own, which says why it counts
-// as what it counts.
+// reportFinding makes one attempt a subtest, which gives the reason for its
+// outcome.
 func (s *suite) reportFinding(t *testing.T, f *finding) {
 	switch {
 	case f.outcome == isEscape:
@@ -192,7 +194,7 @@ func (s *suite) reportFinding(t *testing.T, f *finding) {
 	case !f.proof.Proved && f.proof.Allowed == "":
 		t.Errorf("blocked, but unproven: its control does not reach what it tries: %s", f.proof.Detail)
 	case f.outcome == isBelow:
-		t.Skipf("reached, which isolation of the kind %q does not prevent: %s: %s", s.report.Isolation, f.attempt.Tries, oneLine(f.inside.Detail))
+		t.Skipf("reached; isolation of the kind %q does not prevent it: %s: %s", s.report.Isolation, f.attempt.Tries, oneLine(f.inside.Detail))
 	}
 	if f.outcome == isTolerated {
 		t.Logf("tolerated: %s", f.attempt.OwnKernel)
@@ -200,12 +202,12 @@ func (s *suite) reportFinding(t *testing.T, f *finding) {
 	if !f.proof.Proved {
 		t.Logf("unproven: %s (%s)", f.proof.Allowed, oneLine(f.proof.Detail))
 	} else if f.attempt.Control.Why != "" {
-		t.Logf("proved another way: %s", f.attempt.Control.Why)
+		t.Logf("proved in another way: %s", f.attempt.Control.Why)
 	}
 }
 
-// reportControls judges an engine that isolates nothing: there the attempts
-// have to succeed, which shows that the suite would see an escape.
+// reportControls judges an engine that does not isolate: there the attempts
+// must succeed, which shows that the suite would see an escape.
 func (s *suite) reportControls(t *testing.T, findings []finding) {
 	hits, tried := 0, 0
 	for _, f := range findings {

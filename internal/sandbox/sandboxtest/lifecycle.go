@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/sandbox"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 func (s *suite) lifecycle(t *testing.T) {
@@ -145,7 +145,7 @@ func (s *suite) wait(t *testing.T) {
 	}
 }
 
-// guestEnds: a run also ends by itself.
+// guestEnds tests that a run can also end by itself.
 func (s *suite) guestEnds(t *testing.T) {
 	b := s.backend(t)
 	t.Run("closed input", func(t *testing.T) {
@@ -176,7 +176,7 @@ func (s *suite) guestEnds(t *testing.T) {
 	})
 }
 
-// gone: every method answers after the end.
+// gone tests that every method still returns after the end.
 func (s *suite) gone(t *testing.T) {
 	sess := s.start(t, s.backend(t), s.spec())
 	sess.destroy(t)
@@ -202,7 +202,7 @@ func (s *suite) gone(t *testing.T) {
 	}
 }
 
-// startCancelled: a start that is given up leaves nothing.
+// startCancelled tests that a cancelled start leaves nothing.
 func (s *suite) startCancelled(t *testing.T) {
 	b := s.backend(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -219,7 +219,7 @@ func (s *suite) startCancelled(t *testing.T) {
 		run, err := b.Start(ctx, s.spec())
 		cancel()
 		switch {
-		case err == nil: // it was quicker; the run must not mind the context
+		case err == nil: // it was quicker; the context must not affect the run
 			if e, err := run.Wait(expired()); err == nil {
 				t.Errorf("start %d: the run ended with its start's context: %+v", i, e)
 			}
@@ -233,7 +233,7 @@ func (s *suite) startCancelled(t *testing.T) {
 	s.start(t, b, s.spec()).usable(t, "a sandbox after starts that were given up")
 }
 
-// expired is a context that is nearly over.
+// expired returns a context that is about to expire.
 func expired() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	_ = cancel // it ends by itself
@@ -256,9 +256,9 @@ func (s *suite) twoAtOnce(t *testing.T) {
 	}
 	e := one.begin(t, "import time\nprint('go', flush=True)\ntime.sleep(30)")
 	e.saw(t, "go", execTimeout)
-	two.usable(t, "a sandbox beside a busy one")
+	two.usable(t, "a sandbox next to a busy one")
 	one.destroy(t)
-	two.usable(t, "a sandbox beside a destroyed one")
+	two.usable(t, "a sandbox next to a destroyed one")
 }
 
 func (s *suite) sameID(t *testing.T) {
@@ -274,8 +274,8 @@ func (s *suite) sameID(t *testing.T) {
 	s.start(t, b, spec).usable(t, "a run with the ID of one that is gone")
 }
 
-// manyPrograms: backends that share their directories, as the processes of
-// several clients do, start and end at the same time.
+// manyPrograms tests backends that share their directories, like the processes
+// of several clients, and that start and end at the same time.
 func (s *suite) manyPrograms(t *testing.T) {
 	const programs, rounds = 4, 4
 	var wg sync.WaitGroup
@@ -322,11 +322,10 @@ func (s *suite) badSpecs(t *testing.T) {
 		{"ID with a path", func(p *sandbox.Spec) { p.ID = "../x" }, sandbox.ErrInvalidSpec},
 		{"ID with capitals", func(p *sandbox.Spec) { p.ID = "Abc" }, sandbox.ErrInvalidSpec},
 		{"ID with a newline", func(p *sandbox.Spec) { p.ID = "abc\n" }, sandbox.ErrInvalidSpec},
-		{"two roots", func(p *sandbox.Spec) { p.Root = sandbox.Root{Python: "/usr/bin/python3", Image: "x"} }, sandbox.ErrInvalidSpec},
-		{"relative interpreter", func(p *sandbox.Spec) { p.Root = sandbox.Root{Python: "python3"} }, sandbox.ErrInvalidSpec},
+		{"two roots", func(p *sandbox.Spec) { p.Root = sandbox.Root{Interpreter: "/usr/bin/python3", Image: "x"} }, sandbox.ErrInvalidSpec},
+		{"relative interpreter", func(p *sandbox.Spec) { p.Root = sandbox.Root{Interpreter: "python3"} }, sandbox.ErrInvalidSpec},
 		{"unknown image", func(p *sandbox.Spec) { p.Root = sandbox.Root{Image: "sallyport.invalid/no/such:image"} }, sandbox.ErrUnsupported},
-		{"unknown network", func(p *sandbox.Spec) { p.Network = 99 }, sandbox.ErrUnsupported},
-		{"code on a channel", func(p *sandbox.Spec) { p.Code = "print(1)" }, sandbox.ErrUnsupported},
+		{"the internet", func(p *sandbox.Spec) { p.Network.Internet = true }, sandbox.ErrUnsupported},
 		{"negative memory", func(p *sandbox.Spec) { p.Limits.MemoryBytes = -1 }, sandbox.ErrInvalidSpec},
 		{"negative processes", func(p *sandbox.Spec) { p.Limits.Processes = -1 }, sandbox.ErrInvalidSpec},
 		{"negative processors", func(p *sandbox.Spec) { p.Limits.CPUs = -1 }, sandbox.ErrInvalidSpec},

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// Limits that the suite sets, small enough to be reached soon.
+// Limits that the suite sets, small enough to be reached quickly.
 const (
 	memoryLimit    = 256 << 20
 	processLimit   = 64
@@ -25,7 +25,7 @@ const (
 func (s *suite) limits(t *testing.T) {
 	b := s.backend(t)
 	spec := s.spec()
-	bystander := s.start(t, b, spec) // what happens beside it must not hurt it
+	bystander := s.start(t, b, spec) // what its neighbour does must not hurt it
 	bystander.must(t, "kept = 42")
 	limited := func(t *testing.T, memory int64) *session {
 		t.Helper()
@@ -68,7 +68,7 @@ func (s *suite) limits(t *testing.T) {
 			sess := limited(t, memory)
 			tt.test(t, sess)
 			if got := bystander.must(t, "print(kept)"); got != "42\n" {
-				t.Errorf("the sandbox beside it answers %q", got)
+				t.Errorf("the neighbouring sandbox answers %q", got)
 			}
 		})
 	}
@@ -76,7 +76,8 @@ func (s *suite) limits(t *testing.T) {
 	t.Run("few descriptors", s.fewDescriptors)
 }
 
-// fewDescriptors: a small limit is held or refused, and no riddle.
+// fewDescriptors tests that a small limit is either enforced or clearly
+// refused.
 func (s *suite) fewDescriptors(t *testing.T) {
 	s.needLimit(t, sandbox.OpenFiles)
 	b := s.backend(t)
@@ -95,8 +96,8 @@ func (s *suite) fewDescriptors(t *testing.T) {
 	s.start(t, b, spec).usable(t, "a sandbox with 64 descriptors")
 }
 
-// survivedOrDied checks what a limit may do: the execution fails and the
-// session goes on, or the run ends and says why.
+// survivedOrDied checks the effect of a limit: either the execution fails and
+// the session goes on, or the run ends and says why.
 func (s *suite) survivedOrDied(t *testing.T, sess *session, r result, reasons ...sandbox.Reason) {
 	t.Helper()
 	if r.alive() {
@@ -114,8 +115,8 @@ func (s *suite) survivedOrDied(t *testing.T, sess *session, r result, reasons ..
 	t.Errorf("the run ended without a clear reason: %+v (%v)", e, r.Err)
 }
 
-// lastNumber is the number in the last line of the output that starts with
-// word, 0 where there is none.
+// lastNumber returns the number in the last line of the output that starts with
+// word, or 0 if there is none.
 func lastNumber(out, word string) int64 {
 	var last int64
 	for line := range strings.Lines(out) {
@@ -131,7 +132,7 @@ func lastLine(s string) string {
 	return s[strings.LastIndexByte(s, '\n')+1:]
 }
 
-// overshoot is how far beyond the limit memory may be when it is stopped.
+// overshoot returns how far beyond the limit memory may be when it is stopped.
 func (s *suite) overshoot() int64 {
 	if s.report.Limits[sandbox.Memory].Enforcement == sandbox.Hard {
 		return memoryLimit * 5 / 4
@@ -148,18 +149,18 @@ for i in range(1, 129):
 del kept
 `)
 	have := lastNumber(r.Stdout, "have")
-	t.Logf("%d MB were had of %d", have>>20, memoryLimit>>20)
+	t.Logf("allocated %d MB of %d", have>>20, memoryLimit>>20)
 	if have > s.overshoot() {
-		t.Errorf("%d MB were had where %d are allowed", have>>20, memoryLimit>>20)
+		t.Errorf("allocated %d MB where %d are allowed", have>>20, memoryLimit>>20)
 	}
 	if have < memoryLimit/4 {
-		t.Errorf("only %d MB were had where %d are allowed", have>>20, memoryLimit>>20)
+		t.Errorf("allocated only %d MB where %d are allowed", have>>20, memoryLimit>>20)
 	}
 	s.survivedOrDied(t, sess, r, sandbox.OutOfMemory)
 }
 
-// memoryAtOnce: one allocation far over the limit, as fast as memory is
-// written, from which a watcher has the least time to notice.
+// memoryAtOnce makes one allocation far over the limit, as fast as memory can
+// be written. It leaves a watcher the least time to notice.
 func (s *suite) memoryAtOnce(t *testing.T, sess *session) {
 	m, metered := sandbox.As[sandbox.Meter](sess.run)
 	e := sess.begin(t, "kept = b'x' * (3 << 30)")
@@ -179,17 +180,18 @@ func (s *suite) memoryAtOnce(t *testing.T, sess *session) {
 	r := e.wait(t, execTimeout)
 	t.Logf("at most %d MB of %d", peak>>20, memoryLimit>>20)
 	if peak > s.overshoot() {
-		t.Errorf("%d MB were had where %d are allowed", peak>>20, memoryLimit>>20)
+		t.Errorf("allocated %d MB where %d are allowed", peak>>20, memoryLimit>>20)
 	}
 	if r.alive() && !strings.Contains(r.Stderr, "MemoryError") {
-		t.Errorf("3 GB were had: %s", r.Status)
+		t.Errorf("3 GB were allocated: %s", r.Status)
 	}
 	s.survivedOrDied(t, sess, r, sandbox.OutOfMemory)
 }
 
-// memoryForty: no process alone is over the limit, all together are. Each says
-// itself what it has, since nobody may live to add it up. A kernel may end one
-// process after another: what those had is free again, and does not count.
+// memoryForty starts processes of which none alone exceeds the limit, but all
+// together do. Each reports its own use, since no process may survive to add it
+// up. A kernel may kill one process after another: their memory is free again
+// and does not count.
 func (s *suite) memoryForty(t *testing.T, sess *session) {
 	r := sess.exec(t, `
 import os, time, signal
@@ -229,14 +231,14 @@ for pid in children:
 			have -= had[pid] << 20
 		}
 	}
-	t.Logf("%d MB were had of %d", have>>20, memoryLimit>>20)
+	t.Logf("allocated %d MB of %d", have>>20, memoryLimit>>20)
 	if have > s.overshoot() {
-		t.Errorf("%d MB were had where %d are allowed", have>>20, memoryLimit>>20)
+		t.Errorf("allocated %d MB where %d are allowed", have>>20, memoryLimit>>20)
 	}
 	s.survivedOrDied(t, sess, r, sandbox.OutOfMemory)
 }
 
-// memoryFiles: what shared and anonymous files hold counts, too.
+// memoryFiles tests that the contents of shared and anonymous files count, too.
 func (s *suite) memoryFiles(t *testing.T, sess *session) {
 	r := sess.exec(t, `
 import os, mmap
@@ -260,9 +262,9 @@ for k in kept:
     k.close() if hasattr(k, "close") else os.close(k)
 `)
 	have := lastNumber(r.Stdout, "have")
-	t.Logf("%d MB were had of %d", have>>20, memoryLimit>>20)
+	t.Logf("allocated %d MB of %d", have>>20, memoryLimit>>20)
 	if have > s.overshoot() {
-		t.Errorf("%d MB were had where %d are allowed", have>>20, memoryLimit>>20)
+		t.Errorf("allocated %d MB where %d are allowed", have>>20, memoryLimit>>20)
 	}
 	s.survivedOrDied(t, sess, r, sandbox.OutOfMemory)
 }
@@ -300,7 +302,7 @@ while True:
 print("born", count)
 print("refused", refused)
 `)
-	// One process of the sandbox may be a few on the host, not thousands.
+	// One process in the sandbox may be a few on the host, not thousands.
 	worst := 0
 	for done := false; !done; {
 		select {
@@ -312,7 +314,7 @@ print("refused", refused)
 	}
 	r := e.wait(t, execTimeout)
 	t.Logf("%d processes were born, %d refused to one; the host had at most %d more", lastNumber(r.Stdout, "born"), lastNumber(r.Stdout, "refused"), worst)
-	// On a busy machine some are born so late that others have ended.
+	// On a busy machine some start so late that others have already ended.
 	if born := lastNumber(r.Stdout, "born"); born > processLimit*5/4 {
 		t.Errorf("%d processes where %d are allowed", born, processLimit)
 	}
@@ -381,8 +383,8 @@ os.unlink(path)
 	}
 }
 
-// smallFiles: what many small files take is bounded, by the disk's limit or
-// the memory's.
+// smallFiles tests that many small files are bounded by the disk or memory
+// limit.
 func (s *suite) smallFiles(t *testing.T, sess *session) {
 	m, metered := sandbox.As[sandbox.Meter](sess.run)
 	e := sess.begin(t, `
@@ -436,7 +438,7 @@ for fd in fds:
 	if had > fileLimit || had < fileLimit/2 || !strings.Contains(out, "EMFILE") {
 		t.Errorf("%d descriptors where %d are allowed: %s", had, fileLimit, out)
 	}
-	// A leak that is kept must not cut the guest off.
+	// A leak in user code must not cut off the guest.
 	sess.must(t, `
 leak = []
 try:
@@ -450,7 +452,7 @@ except OSError:
 	sess.usable(t, "the session after a leak")
 }
 
-// processors: half a core is half a core, whatever is started.
+// processors tests that half a core stays half a core, whatever is started.
 func (s *suite) processors(t *testing.T) {
 	s.needLimit(t, sandbox.CPU)
 	spec := s.spec()

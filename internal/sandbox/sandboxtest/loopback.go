@@ -8,7 +8,7 @@ import (
 )
 
 // loopbackTalk is a server and its client in one sandbox, over each loopback
-// address that there is.
+// address.
 const loopbackTalk = `
 import socket
 for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
@@ -24,7 +24,7 @@ for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
     print(address, server.accept()[0].recv(64).decode())
 `
 
-// loopback: a sandbox has no network but its own loopback, and that it has.
+// loopback tests that a sandbox has its own loopback and no other network.
 func (s *suite) loopback(t *testing.T) {
 	out := s.start(t, s.backend(t), s.spec()).must(t, loopbackTalk)
 	if !strings.HasPrefix(out, "127.0.0.1 through it\n") {
@@ -32,7 +32,7 @@ func (s *suite) loopback(t *testing.T) {
 	}
 }
 
-// restoredLoopback: a restored sandbox has what a fresh one has.
+// restoredLoopback tests that a restored sandbox has the same as a fresh one.
 func (s *suite) restoredLoopback(t *testing.T) {
 	b := s.backend(t)
 	spec := s.spec()

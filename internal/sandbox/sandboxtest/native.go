@@ -25,8 +25,8 @@ var prelude string
 //go:embed neighbour.py
 var neighbourProgram string
 
-// A verdict is what a probe found: "reached", "blocked", or "broken" where
-// the probe itself has a bug.
+// A verdict is the outcome of a probe: "reached", "blocked", or "broken" if the
+// probe itself has a bug.
 type verdict struct {
 	Verdict string `json:"verdict"`
 	Errno   string `json:"errno,omitempty"`
@@ -46,7 +46,7 @@ const (
 	broken  = "broken"
 )
 
-// probeCall is the Python statement that runs one probe after the prelude.
+// probeCall returns the Python statement that runs one probe after the prelude.
 func probeCall(name, source string, params map[string]any) (string, error) {
 	spec, err := json.Marshal(map[string]any{"name": name, "probe": source, "params": params})
 	if err != nil {
@@ -59,8 +59,8 @@ func probeCall(name, source string, params map[string]any) (string, error) {
 	return "run_attempt(json.loads(" + string(literal) + "))\n", nil
 }
 
-// findVerdict takes the verdict out of a probe's output. An output without
-// one means that the probe did not live to give it.
+// findVerdict extracts the verdict from a probe's output. An output without one
+// means that the probe died first.
 func findVerdict(output string) (verdict, bool) {
 	for line := range strings.Lines(output) {
 		if rest, ok := strings.CutPrefix(line, "PROBE "); ok {
@@ -109,7 +109,7 @@ func runNatively(ctx context.Context, h *host, a *Attempt, params map[string]any
 	return v, nil
 }
 
-// neighbourParams describe one neighbour: a sandbox or its native stand-in.
+// neighbourParams describes one neighbour: a sandbox or its native stand-in.
 type neighbourParams struct {
 	Token string `json:"neighbour"`
 	Port  int    `json:"neighbourport"`
@@ -120,7 +120,7 @@ func (n neighbourParams) params() map[string]any {
 	return map[string]any{"neighbour": n.Token, "neighbourport": n.Port, "neighbourkey": n.Key}
 }
 
-// program is the Python that plants the neighbour's secrets.
+// program returns the Python that plants the neighbour's secrets.
 func (n neighbourParams) program() string {
 	b, _ := json.Marshal(n)
 	return prelude + "\n" + neighbourProgram + "\nneighbour_plant(json.loads('" + string(b) + "'))\n"

@@ -1,5 +1,5 @@
 # A neighbour keeps a secret in each place that two sandboxes might share. It
-# runs in a sandbox beside the one under test, and natively as its stand-in.
+# runs in a sandbox next to the one under test, and natively as its stand-in.
 _kept = []
 
 

@@ -13,34 +13,35 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/guest"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
-// startTimeout bounds a start, execTimeout one execution: far more than either
-// takes, so that only a hang is told.
+// startTimeout bounds a start, execTimeout one execution. Both are far longer
+// than needed, so that only a hang reaches them.
 const (
 	startTimeout = 60 * time.Second
 	execTimeout  = 90 * time.Second
 	settleTime   = 10 * time.Second
 )
 
-// suite is what all parts of one run of the suite share.
+// suite is the state shared by all parts of one run of the suite.
 type suite struct {
 	cfg    *Config
 	report *sandbox.Report
 	mark   string // begins the ID of every run
-	// restores has start give out sandboxes that were restored from a
-	// snapshot of the one that it started.
+	// restores makes start return sandboxes that were restored from a snapshot
+	// of the one that it started.
 	restores bool
-	// proofs are those of the positive controls, which one run of the
-	// catalogue leaves to the next.
+	// proofs are those of the positive controls. One run of the catalogue
+	// passes them to the next.
 	proofs map[string]proof
 }
 
 // backend makes a backend that is closed when t ends.
-func (s *suite) backend(t *testing.T) sandbox.Backend {
+func (s *suite) backend(t *testing.T) sandbox.Engine {
 	t.Helper()
 	b := s.cfg.New(t)
 	t.Cleanup(func() {
@@ -54,18 +55,19 @@ func (s *suite) backend(t *testing.T) sandbox.Backend {
 // spec returns a spec with an ID of its own.
 func (s *suite) spec() *sandbox.Spec {
 	return &sandbox.Spec{
-		ID:    s.mark + "-" + strings.ToLower(rand.Text()[:8]),
-		Owner: "sandboxtest",
-		Root:  s.cfg.Root,
+		ID:      s.mark + "-" + strings.ToLower(rand.Text()[:8]),
+		Owner:   "sandboxtest",
+		Program: python.Program(),
+		Root:    s.cfg.Root,
 	}
 }
 
-// enforced says whether the engine claims any limit on r here.
+// enforced reports whether the engine claims any limit on r here.
 func (s *suite) enforced(r sandbox.Resource) bool {
 	return s.report.Limits[r].Enforcement != sandbox.Absent
 }
 
-// needLimit skips t where the engine claims no limit on r.
+// needLimit skips t if the engine claims no limit on r.
 func (s *suite) needLimit(t *testing.T, r sandbox.Resource) {
 	t.Helper()
 	if !s.enforced(r) {
@@ -73,20 +75,20 @@ func (s *suite) needLimit(t *testing.T, r sandbox.Resource) {
 	}
 }
 
-// A session is a run with the conversation to its guest.
+// A session is a run together with the conversation with its guest.
 type session struct {
 	run  sandbox.Run
 	conn *guest.Conn
 }
 
-// start starts a sandbox and waits until its guest is ready. It is destroyed
-// when t ends.
-func (s *suite) start(t *testing.T, b sandbox.Backend, spec *sandbox.Spec) *session {
+// start starts a sandbox and waits until its guest is ready. The sandbox is
+// destroyed when t ends.
+func (s *suite) start(t *testing.T, b sandbox.Engine, spec *sandbox.Spec) *session {
 	t.Helper()
 	return s.startWith(t, b, spec, guest.Options{})
 }
 
-func (s *suite) startWith(t *testing.T, b sandbox.Backend, spec *sandbox.Spec, opts guest.Options) *session {
+func (s *suite) startWith(t *testing.T, b sandbox.Engine, spec *sandbox.Spec, opts guest.Options) *session {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
@@ -115,7 +117,7 @@ func (s *suite) startWith(t *testing.T, b sandbox.Backend, spec *sandbox.Spec, o
 	return sess
 }
 
-// destroy ends the session; a second time does nothing.
+// destroy ends the session. It is idempotent.
 func (sess *session) destroy(t testing.TB) {
 	t.Helper()
 	if sess.conn != nil {
@@ -150,7 +152,7 @@ type result struct {
 	Err       error // the conversation ended first
 }
 
-// alive says that the interpreter went on after the execution.
+// alive reports whether the interpreter survived the execution.
 func (r result) alive() bool { return r.Err == nil }
 
 // An execution is code under way in a session.
@@ -163,7 +165,7 @@ type execution struct {
 func (sess *session) begin(t testing.TB, code string) *execution {
 	t.Helper()
 	h := &collector{limit: 64 << 20, wrote: make(chan struct{}, 1)}
-	x, err := sess.conn.Start(guest.Exec{Code: code}, h)
+	x, err := sess.conn.Start(wire.Exec{Code: code}, h)
 	if err != nil {
 		h.failed = err
 		return &execution{h: h}
@@ -171,7 +173,7 @@ func (sess *session) begin(t testing.TB, code string) *execution {
 	return &execution{x: x, h: h}
 }
 
-// wait waits for the end of an execution, at most limit.
+// wait waits up to limit for an execution to end.
 func (e *execution) wait(t testing.TB, limit time.Duration) result {
 	t.Helper()
 	if e.x == nil {
@@ -191,7 +193,7 @@ func (e *execution) wait(t testing.TB, limit time.Duration) result {
 	return r
 }
 
-// run executes code and waits for its end, however that is.
+// exec executes code and waits until it ends in whatever way.
 func (sess *session) exec(t testing.TB, code string) result {
 	t.Helper()
 	return sess.begin(t, code).wait(t, execTimeout)
@@ -207,7 +209,7 @@ func (sess *session) must(t testing.TB, code string) string {
 	return r.Stdout
 }
 
-// usable fails t where the session does not answer correctly.
+// usable fails t if the session does not answer correctly.
 func (sess *session) usable(t testing.TB, who string) {
 	t.Helper()
 	r := sess.exec(t, "print(6 * 7)")
@@ -229,11 +231,11 @@ type collector struct {
 }
 
 // Output implements guest.Handler.
-func (c *collector) Output(s guest.Stream, b []byte) {
+func (c *collector) Output(s wire.Stream, b []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	buf := &c.stdout
-	if s == guest.Stderr {
+	if s == wire.Stderr {
 		buf = &c.stderr
 	}
 	if room := max(0, c.limit-buf.Len()); len(b) > room {
@@ -287,7 +289,7 @@ func (e *execution) saw(t testing.TB, text string, limit time.Duration) {
 	}
 }
 
-// isKind says whether err is one of the contract's errors.
+// isKind reports whether err is one of the contract's errors.
 func isKind(err error, kinds ...error) bool {
 	for _, k := range kinds {
 		if errors.Is(err, k) {

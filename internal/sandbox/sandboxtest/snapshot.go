@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/guest"
-	"sallyport/internal/sandbox"
-	"sallyport/internal/wire"
+	"github.com/sallyport/sallyport/internal/guest"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
-// snapshots takes snapshots and goes on from them.
+// snapshots takes snapshots and resumes from them.
 func (s *suite) snapshots(t *testing.T) {
 	b := s.backend(t)
 	if _, ok := sandbox.As[sandbox.Restorer](b); !ok || !s.report.Snapshots {
@@ -36,7 +36,7 @@ func (s *suite) snapshots(t *testing.T) {
 	t.Run("background", s.restoredBackground)
 }
 
-// taken is a snapshot and what is needed to go on from it.
+// taken is a snapshot and what is needed to resume from it.
 type taken struct {
 	spec  *sandbox.Spec
 	dir   string
@@ -44,7 +44,7 @@ type taken struct {
 	done  uint64
 }
 
-// take takes a snapshot of a session, which is at rest.
+// take takes a snapshot of an idle session.
 func (s *suite) take(t *testing.T, sess *session, spec *sandbox.Spec, keep bool) taken {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -83,8 +83,8 @@ func image(t *testing.T, dir string) sandbox.Image {
 	return image
 }
 
-// restore goes on from a snapshot, in a sandbox that is destroyed when t ends.
-func (s *suite) restore(t *testing.T, b sandbox.Backend, k taken) *session {
+// restore resumes from a snapshot, in a sandbox that is destroyed when t ends.
+func (s *suite) restore(t *testing.T, b sandbox.Engine, k taken) *session {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
@@ -161,7 +161,7 @@ slept b'child\n'
 	if got != want {
 		t.Errorf("after the restore:\n%swant:\n%s", got, want)
 	}
-	// Also once more.
+	// It also works a second time.
 	third := s.restore(t, b, s.take(t, second, spec, false))
 	if got := third.must(t, "print(variable['a'][0], hash(big) == digest)"); got != "1 True\n" {
 		t.Errorf("after a second one: %q", got)
@@ -181,8 +181,8 @@ func (s *suite) keptRunning(t *testing.T) {
 	}
 }
 
-// manyFromOne: copies know nothing of each other, and what is random differs
-// when they are told to make it so.
+// manyFromOne tests that copies know nothing of each other, and that their
+// random values differ once they have been reseeded.
 func (s *suite) manyFromOne(t *testing.T) {
 	const n = 4
 	b := s.backend(t)
@@ -196,7 +196,7 @@ func (s *suite) manyFromOne(t *testing.T) {
 		sess := s.restore(t, b, k)
 		all.Go(func() {
 			h := &collector{limit: 1 << 20, wrote: make(chan struct{}, 1)}
-			x, err := sess.conn.Start(guest.Exec{Reseed: strings.Repeat(string(rune('a'+i)), 64), Code: `
+			x, err := sess.conn.Start(wire.Exec{Reseed: strings.Repeat(string(rune('a'+i)), 64), Code: `
 import os, secrets, sys
 open("mine", "x").write("")
 print(random.random(), random.getrandbits(64), uuid.uuid1(), uuid.uuid4(), tempfile.mktemp(), ssl.RAND_bytes(8).hex(), os.urandom(8).hex(), secrets.token_hex(8), multiprocessing.process.current_process().authkey.hex())
@@ -257,7 +257,8 @@ func (s *suite) bindings(t *testing.T) {
 	}
 }
 
-// snapshotRefused: what cannot be restored is an error, and leaves nothing.
+// snapshotRefused tests that a snapshot that cannot be restored is an error and
+// leaves nothing.
 func (s *suite) snapshotRefused(t *testing.T) {
 	b := s.backend(t)
 	restorer, _ := sandbox.As[sandbox.Restorer](b)
@@ -309,8 +310,8 @@ func (s *suite) snapshotRefused(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 		run, err := restorer.Restore(ctx, s.spec(), image(t, dir))
 		if err == nil {
-			// Pages may be missing unnoticed until they are needed; then the
-			// sandbox dies, and nothing but it.
+			// Missing pages may go unnoticed until they are needed. Then only
+			// that sandbox dies.
 			_ = run.Destroy(ctx)
 			if what != "truncated" {
 				t.Errorf("an %s snapshot was restored", what)
@@ -327,7 +328,7 @@ func (s *suite) snapshotRefused(t *testing.T) {
 	s.restore(t, b, good).usable(t, "the good one")
 }
 
-// restoredLimits: the limits bind a sandbox that was restored, too.
+// restoredLimits tests that the limits also apply to a restored sandbox.
 func (s *suite) restoredLimits(t *testing.T) {
 	b := s.backend(t)
 	spec := s.spec()
@@ -389,7 +390,8 @@ for path in ("/x", "/etc/x", "/usr/x", "/opt/x"):
 	}
 }
 
-// restoredBackground: the host can still measure, interrupt and pause.
+// restoredBackground tests that the host can still measure, interrupt and
+// pause.
 func (s *suite) restoredBackground(t *testing.T) {
 	b := s.backend(t)
 	spec := s.spec()

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 // Run runs the suite.
@@ -37,8 +37,7 @@ func Run(t *testing.T, cfg Config) {
 		t.Errorf("Close: %v", err)
 	}
 	if !report.Duplex {
-		t.Run("batch", s.batch)
-		return
+		t.Fatal("the engine has no channel to running code: that is a batch service, see batchtest")
 	}
 	t.Run("lifecycle", s.lifecycle)
 	t.Run("data", s.data)
@@ -49,7 +48,7 @@ func Run(t *testing.T, cfg Config) {
 	t.Run("hostile", s.hostile)
 	t.Run("hoarding", s.hoarding)
 	t.Run("isolation", s.isolation)
-	// What a snapshot brings back does not depend on who restores it: once is
+	// What a snapshot restores does not depend on who restores it: once is
 	// enough.
 	if report.Snapshots && os.Geteuid() == 0 {
 		t.Run("isolation of restored ones", func(t *testing.T) {
@@ -73,8 +72,8 @@ func findings(r *sandbox.Report) string {
 	return b.String()
 }
 
-// probe: a report says something, and says the same again.
-func (s *suite) probe(t *testing.T, b sandbox.Backend) {
+// probe tests that a report is complete and the same every time.
+func (s *suite) probe(t *testing.T, b sandbox.Engine) {
 	if s.report.Backend != b.Name() || b.Name() == "" {
 		t.Errorf("the report is of %q, the backend is %q", s.report.Backend, b.Name())
 	}
@@ -89,9 +88,9 @@ func (s *suite) probe(t *testing.T, b sandbox.Backend) {
 	for _, r := range []sandbox.Resource{sandbox.Memory, sandbox.Processes, sandbox.CPU, sandbox.Disk, sandbox.OpenFiles} {
 		l, ok := s.report.Limits[r]
 		if !ok {
-			t.Errorf("the report says nothing of %s", r)
+			t.Errorf("the report does not mention %s", r)
 		} else if l.Enforcement != sandbox.Absent && l.By == "" {
-			t.Errorf("what enforces the limit on %s is not said", r)
+			t.Errorf("the report does not say what enforces the limit on %s", r)
 		}
 		t.Logf("%s: %s, %s", r, l.Enforcement, l.By)
 	}

@@ -4,7 +4,7 @@ package sandboxtest
 
 import "testing"
 
-// Run skips: the suite's attempts and what it plants on the host are Linux's.
+// Run skips: the suite's attempts, and what it plants on the host, need Linux.
 func Run(t *testing.T, cfg Config) {
 	t.Helper()
 	Skip(t, cfg.Engine, "the suite runs on Linux only")

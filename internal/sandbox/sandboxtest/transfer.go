@@ -11,11 +11,11 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// transfer puts files into a live run and gets them out, without the guest's
-// help, and against a guest that plants links where the host's files would go.
+// transfer copies files into and out of a live run without the guest's help,
+// and against a guest that plants links where the host's files would go.
 func (s *suite) transfer(t *testing.T) {
 	sess := s.start(t, s.backend(t), s.spec())
 	f, ok := sandbox.As[sandbox.FileTransferer](sess.run)
@@ -53,7 +53,7 @@ func (s *suite) transfer(t *testing.T) {
 			t.Errorf("what the guest made: %q, %v", got, err)
 		}
 		if _, err := get("no such file"); err == nil {
-			t.Error("a file that is not there was got")
+			t.Error("read a file that does not exist")
 		}
 	})
 	t.Run("bad paths", func(t *testing.T) {
@@ -65,7 +65,7 @@ func (s *suite) transfer(t *testing.T) {
 				t.Errorf("get %q succeeded: %.40q", path, got)
 			}
 		}
-		// A size that is not the data's must not be believed.
+		// A size that differs from the data's must not be trusted.
 		if err := f.Put(t.Context(), "short", strings.NewReader("abc"), 10); err == nil {
 			t.Error("3 bytes were put as 10")
 		}
@@ -94,10 +94,10 @@ for name, target in (("file", `+quote(host)+`), ("dir", `+quote(dir)+`), ("etc",
 	sess.usable(t, "the session after transfers")
 }
 
-// quote makes a Python literal of a path.
+// quote returns a path as a Python literal.
 func quote(s string) string { return strconv.QuoteToASCII(s) }
 
-// hostFile writes a file of the host that no guest may touch.
+// hostFile writes a file on the host that no guest may touch.
 func hostFile(t *testing.T, dir, data string) string {
 	t.Helper()
 	path := filepath.Join(dir, "canary")

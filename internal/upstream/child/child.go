@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sallyport/internal/upstream/tail"
+	"github.com/sallyport/sallyport/internal/upstream/tail"
 )
 
 const (
@@ -70,7 +70,7 @@ type Process struct {
 	state  *os.ProcessState
 	hurry  chan struct{} // closed: no more waiting, kill
 	once   sync.Once
-	asked  atomic.Bool // it was told to end by a signal
+	asked  atomic.Bool // a signal asked it to end
 }
 
 // Start starts a program.

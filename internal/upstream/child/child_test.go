@@ -163,7 +163,7 @@ func TestStopEndsTheWholeGroup(t *testing.T) {
 			if err := p.Stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			waitDead(t, time.Second, group...)
+			waitDead(t, time.Minute, group...)
 		})
 	}
 }
@@ -179,10 +179,10 @@ func TestStopInAHurry(t *testing.T) {
 	if err := p.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took >= spec.Grace {
 		t.Errorf("took %v", took)
 	}
-	waitDead(t, time.Second, group...)
+	waitDead(t, time.Minute, group...)
 	if p.ExitStatus() != "" || p.state.String() != "signal: killed" {
 		t.Error(p.ExitStatus(), p.state)
 	}
@@ -207,12 +207,12 @@ func TestAnEscapedProcessHoldsThePipes(t *testing.T) {
 	if _, err := Find("setsid", "", []string{"PATH=" + os.Getenv("PATH")}); err != nil {
 		t.Skip("needs setsid(1)")
 	}
-	p := start(t, shell(`setsid sleep 5 & exit 0`))
+	p := start(t, shell(`setsid sleep 60 & exit 0`))
 	began := time.Now()
 	if err := p.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("took %v", took)
 	}
 }
@@ -249,7 +249,7 @@ func TestLifeline(t *testing.T) {
 			if err := syscall.Kill(outer.PID(), syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			waitDead(t, 10*time.Second, group...)
+			waitDead(t, time.Minute, group...)
 		})
 	}
 }

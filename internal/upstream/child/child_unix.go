@@ -29,7 +29,7 @@ func (p *Process) kill()      { _ = p.signal(syscall.SIGKILL) }
 // endRest ends what the program left behind in its group.
 func (p *Process) endRest() {
 	if p.signal(syscall.SIGTERM) != nil {
-		return // the usual case: there is nobody
+		return // the usual case: there is none
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

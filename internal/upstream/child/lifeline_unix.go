@@ -76,7 +76,7 @@ func (k *keeperOS) ended(p *Process) {
 	}
 }
 
-// tell does not wait for a lifeline that somebody has stopped, and leaves one
+// tell does not wait for a lifeline that has been stopped, and leaves one
 // that has died to be replaced when its end is noticed.
 func tell(pipe *os.File, op string, group int) {
 	_ = pipe.SetWriteDeadline(time.Now().Add(time.Second))

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Only large files are worth being remembered, and only those that were not
-// changed just now.
+// Only large files are worth caching, and only those that have not just been
+// changed.
 const (
 	cacheFrom = 64 << 10
 	cacheAge  = 2 * time.Second
 )
 
-// Cache remembers what stood in files that did not change since. Nil remembers
-// nothing.
+// Cache keeps the contents of files that have not changed since they were read.
+// A nil Cache keeps nothing.
 type Cache struct {
 	mu    sync.Mutex
 	files map[string]cached
@@ -30,7 +30,7 @@ type cached struct {
 // NewCache returns an empty Cache.
 func NewCache() *Cache { return &Cache{files: make(map[string]cached)} }
 
-// tree reads a file of a dialect, if there is room for it.
+// tree parses a file in a dialect, if there is room for it.
 func (c *Cache) tree(path string, d *dialect, room *int64) (*node, error) {
 	if c == nil {
 		root, _, err := readTree(path, d, room)

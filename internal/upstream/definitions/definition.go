@@ -19,23 +19,23 @@ const (
 	Stdio Transport = "stdio" // a program on this machine; also the zero value
 	HTTP  Transport = "http"  // streamable HTTP
 	SSE   Transport = "sse"   // HTTP with server-sent events, of 2024-11-05
-	// Auto is a URL that the definition says no more of: streamable HTTP, and
-	// SSE where the server does not know that.
+	// Auto is for a URL without a type: streamable HTTP, or SSE if the server does
+	// not know that.
 	Auto Transport = "auto"
 )
 
-// Offer says that a definition waits for the user's word.
+// Offer says why a definition waits for the user's approval.
 type Offer string
 
-// The offers; a definition with none may be used.
+// The offers. A definition with none may be used.
 const (
-	Offered Offer = "offered" // of a project that the user has not trusted
-	Changed Offer = "changed" // trusted once, and different since
+	Offered Offer = "offered" // from a project that the user has not trusted
+	Changed Offer = "changed" // trusted once, but changed since
 )
 
-// Definition is one server that the user has. Its exported fields are fit to
-// be shown; see the package comment about secrets. It is not changed after it
-// was made and may be copied.
+// Definition is one of the user's servers. Its exported fields are fit to be
+// shown; see the package comment about secrets. It is not modified after its
+// creation, and may be copied.
 type Definition struct {
 	Name        string    `json:"name"`
 	Alias       string    `json:"alias,omitempty"` // filled by upstream.NewManager
@@ -49,26 +49,27 @@ type Definition struct {
 	HeaderNames []string  `json:"headers,omitempty"`
 	Disabled    bool      `json:"disabled,omitempty"`
 	Offer       Offer     `json:"offer,omitempty"`
-	// AllowTools, when not nil, names the only tools that may be used;
-	// DenyTools names tools that may not, "*" all of them.
+	// AllowTools, if not nil, lists the only tools that may be used. DenyTools
+	// lists tools that may not be used; "*" means all.
 	AllowTools []string `json:"allowTools,omitempty"`
 	DenyTools  []string `json:"denyTools,omitempty"`
-	// How long a start and a call may take, where the definition says so; 0:
-	// as the settings say.
+	// How long a start and a call may take, if the definition says so; 0 means the
+	// limit of the settings.
 	StartTimeout time.Duration `json:"startTimeout,omitempty"`
 	CallTimeout  time.Duration `json:"callTimeout,omitempty"`
-	// Source is the kind of place, such as "cursor"; File and Line say where
-	// the definition was read.
+	// Source is the kind of place, such as "cursor". File and Line are where the
+	// definition was read.
 	Source string `json:"source,omitempty"`
 	File   string `json:"file,omitempty"`
 	Line   int    `json:"line,omitempty"`
-	// Uses names the variables, files and keyring entries whose values it gets.
+	// Uses names the variables, files and keyring entries whose values the server
+	// gets.
 	Uses []string `json:"uses,omitempty"`
 	// Shadowed are definitions of the same name that this one hides.
 	Shadowed []Origin `json:"shadowed,omitempty"`
 
-	// A pointer, so that printing a structure that contains a Definition
-	// does not reach what it points to.
+	// A pointer, so that printing a structure that contains a Definition does not
+	// print what it points to.
 	launch *launch
 }
 
@@ -85,21 +86,21 @@ type launch struct {
 	// secrets are what redact hides; a copy is extended by Resolve.
 	secrets *secrets
 	redact  *strings.Replacer
-	// digest is of all that was written, secrets included.
+	// digest covers everything that was written, secrets included.
 	digest [32]byte
-	// written is the entry's text, of a project only: it holds no secret of the
-	// user's.
+	// written is the entry as it was written, for projects only: it holds none of
+	// the user's secrets.
 	written string
-	// beside are lines on what the entry names and does not hold, of a project
-	// only.
-	beside []string
-	// references: Resolve has something to do. What looks like a reference in
-	// a definition of a form that has none is none.
+	// also describes, line by line, what the entry refers to but does not
+	// contain, for projects only.
+	also []string
+	// references means that Resolve has something to do. In a format without
+	// references, nothing counts as one.
 	references bool
 }
 
-// Launch is what a server is really started with, secrets included. It does
-// not show when it is printed or logged.
+// Launch is what a server is actually started with, secrets included. It shows
+// nothing when it is printed or logged.
 type Launch struct {
 	Command string
 	Args    []string
@@ -107,8 +108,8 @@ type Launch struct {
 	Dir     string            // absolute, or empty
 }
 
-// Remote is how a remote server is really reached, secrets included. It does
-// not show when it is printed or logged.
+// Remote is how a remote server is actually reached, secrets included. It shows
+// nothing when it is printed or logged.
 type Remote struct {
 	Transport Transport // HTTP, SSE or Auto
 	URL       string
@@ -116,7 +117,8 @@ type Remote struct {
 	TLS       TLS
 }
 
-// TLS are options of a connection; the zero value is what everybody wants.
+// TLS holds the options of a connection. The zero value is right for almost
+// everyone.
 type TLS struct {
 	CAFile            string // certificates to trust in addition to the system's
 	CertFile, KeyFile string // what we show to the server
@@ -136,7 +138,7 @@ func (Remote) GoString() string             { return redacted }
 func (Remote) LogValue() slog.Value         { return slog.StringValue(redacted) }
 func (Remote) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// New makes a Definition of what a program says itself, without expansion.
+// New makes a Definition from what the program itself says, without expansion.
 func New(name, description string, l Launch) Definition {
 	d := Definition{Name: name, Description: description}
 	d.setLaunch(l, Launch{Command: l.Command, Args: l.Args, Dir: l.Dir}, nil)
@@ -151,7 +153,7 @@ func NewRemote(name, description string, r Remote) Definition {
 }
 
 // setLaunch sets what is started and, from what was written, what is shown.
-// expanded are the values of the variables that were put in.
+// expanded has the values of the variables that were expanded.
 func (d *Definition) setLaunch(l, written Launch, expanded map[string]string) {
 	l.Args, l.Env = slices.Clone(l.Args), maps.Clone(l.Env)
 	secrets := newSecrets()
@@ -164,7 +166,7 @@ func (d *Definition) setLaunch(l, written Launch, expanded map[string]string) {
 	d.Dir = written.Dir
 	d.Args = maskArgs(written.Args, secrets)
 	d.EnvNames = slices.Sorted(maps.Keys(l.Env))
-	// Two passes of masking find the same secret whether it was expanded or not.
+	// Masking both finds the same secret whether it was expanded or not.
 	maskArgs(l.Args, secrets)
 	d.launch = &launch{Launch: l, secrets: secrets, redact: secrets.replacer()}
 	for i, arg := range d.Args {
@@ -188,9 +190,9 @@ func (d *Definition) setRemote(r Remote, written string, expanded map[string]str
 	d.URL = d.launch.redact.Replace(d.URL)
 }
 
-// Launch returns what the server is started with, for reading. It is a pointer
-// so that printing a structure that keeps it shows nothing. Of a remote server
-// it is empty.
+// Launch returns what the server is started with. The caller must not modify
+// it. It is a pointer, so that printing a structure that holds it shows
+// nothing. It is empty for a remote server.
 func (d Definition) Launch() *Launch {
 	if d.launch == nil {
 		return new(Launch)
@@ -198,8 +200,8 @@ func (d Definition) Launch() *Launch {
 	return &d.launch.Launch
 }
 
-// Remote returns how the server is reached, for reading, or nil when it is a
-// program on this machine.
+// Remote returns how the server is reached, or nil if it is a program on this
+// machine. The caller must not modify it.
 func (d Definition) Remote() *Remote {
 	if d.launch == nil {
 		return nil
@@ -207,8 +209,8 @@ func (d Definition) Remote() *Remote {
 	return d.launch.remote
 }
 
-// Written is the whole entry as it stands in a project's file, for the eyes of
-// whoever is to trust it; of other definitions it is empty.
+// Written returns the whole entry as it stands in a project's file, for whoever
+// decides whether to trust it. It is empty for other definitions.
 func (d Definition) Written() string {
 	if d.launch == nil {
 		return ""
@@ -216,19 +218,19 @@ func (d Definition) Written() string {
 	return d.launch.written
 }
 
-// Beside says, a line each, what else of a project's files is put into the
-// entry: the variables of its file of variables, the values that its inputs have
-// where nobody gives one.
-func (d Definition) Beside() []string {
+// Also describes, line by line, what else from a project's files goes into
+// the entry: the variables of its env file, and the defaults of its inputs.
+func (d Definition) Also() []string {
 	if d.launch == nil {
 		return nil
 	}
-	return slices.Clone(d.launch.beside)
+	return slices.Clone(d.launch.also)
 }
 
-// Redact replaces every secret of the definition in a text by the name of the
-// variable that holds it: values of env, of headers and of expanded variables
-// of four bytes and more, and what is masked in the arguments and the URL.
+// Redact replaces every secret of the definition in a string by the name of the
+// variable that holds it. Secrets are the values of env, of headers and of
+// expanded variables, if they have at least four bytes, and what is masked in
+// the arguments and the URL.
 func (d Definition) Redact(text string) string {
 	if d.launch == nil {
 		return text
@@ -236,7 +238,7 @@ func (d Definition) Redact(text string) string {
 	return d.launch.redact.Replace(text)
 }
 
-// CommandLine is the command and its arguments, or the URL, as they may be
+// CommandLine returns the command with its arguments, or the URL, fit to be
 // shown.
 func (d Definition) CommandLine() string {
 	if d.Command == "" && d.URL != "" {
@@ -259,7 +261,7 @@ func (d Definition) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("name", d.Name), slog.String("command", d.CommandLine()))
 }
 
-// State is one word for what can be done with the server: ready, disabled,
+// State returns one word for what can be done with the server: ready, disabled,
 // offered or changed.
 func (d Definition) State() string {
 	switch {
@@ -271,7 +273,7 @@ func (d Definition) State() string {
 	return "ready"
 }
 
-// ToolAllowed reports whether the definition lets this tool be used.
+// ToolAllowed reports whether the definition allows the use of a tool.
 func (d Definition) ToolAllowed(name string) bool {
 	denied := slices.Contains(d.DenyTools, "*") || slices.Contains(d.DenyTools, name)
 	return !denied && (d.AllowTools == nil || slices.Contains(d.AllowTools, name))
@@ -291,7 +293,7 @@ type Problem struct {
 	Line   int    `json:"line,omitempty"` // 0: the file as a whole
 	Server string `json:"server,omitempty"`
 	Reason string `json:"reason"`
-	// Warning: the entry is used all the same.
+	// Warning means that the entry is used anyway.
 	Warning bool `json:"warning,omitempty"`
 }
 
@@ -313,8 +315,8 @@ func (p Problem) String() string {
 	return printable(b.String())
 }
 
-// printable escapes what does more to a terminal than letters do: names of
-// files and servers may be a stranger's.
+// printable escapes everything that could control a terminal: names of files
+// and servers may come from a stranger.
 func printable(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return s

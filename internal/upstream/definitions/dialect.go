@@ -7,40 +7,40 @@ import (
 	"time"
 )
 
-// A dialect is how one client writes definitions down. The keys of an entry
-// have one meaning in all clients, except for what is said here.
+// A dialect is how one client writes definitions. A key of an entry means the
+// same in all clients, except for what is listed here.
 type dialect struct {
 	format format
-	// path leads to the object of servers. Several are tried; all count.
+	// paths lead to the object of servers. All that exist are read.
 	paths [][]string
 	vars  syntax
-	// plainURL is what a URL means of which nothing more is said.
+	// plainURL is the transport of a URL without a type.
 	plainURL Transport
-	// timeout is the unit of the key "timeout", 0 where it is ignored, and
-	// startTimeout says that it bounds the start, not a call.
+	// timeout is the unit of the key "timeout", or 0 if it is ignored. startTimeout
+	// means that it bounds the start, not a call.
 	timeout      time.Duration
 	startTimeout bool
-	// emptyAllows: an empty list of tools allows all, as the client has it.
+	// emptyAllows means that an empty list of tools allows all, as in the client.
 	emptyAllows bool
-	// skip names entries that are no MCP servers of their own.
+	// skip reports entries that are not MCP servers of their own.
 	skip func(*node) bool
 	// after applies what the rest of the file says about servers.
 	after func(l *loader, root *node, defs []*Definition)
-	// prune says which members of a large file are looked at at all.
+	// prune reports which members of a large file need to be read.
 	prune func(path []string) bool
 }
 
-// format is how a file is written.
+// format is the syntax of a file.
 type format int
 
 const (
 	formatJSON  format = iota // strict
-	formatJSONC               // with comments and commas at the end
+	formatJSONC               // with comments and trailing commas
 	formatTOML
 	formatYAML
 )
 
-// own is the form of ~/MCPs.
+// own is the format of ~/MCPs.
 var own = &dialect{
 	paths: [][]string{{"mcpServers"}}, plainURL: Auto,
 	vars: syntax{braces: true, tilde: true, references: true},
@@ -75,7 +75,7 @@ var (
 	}
 
 	vscodeSettings = &dialect{
-		// The last one is none of VS Code's; people have it all the same.
+		// The last one is not VS Code's own, but people use it anyway.
 		format: formatJSONC, paths: [][]string{{"mcp", "servers"}, {"mcpServers"}}, plainURL: Auto,
 		vars:  syntax{editor: true, inputs: true},
 		prune: func(path []string) bool { return path[0] == "mcp" || path[0] == "mcpServers" },
@@ -89,7 +89,7 @@ var (
 	zed = &dialect{
 		format: formatJSONC, paths: [][]string{{"context_servers"}}, plainURL: Auto,
 		skip: func(n *node) bool {
-			// The command of an extension's server is in the extension.
+			// The command of an extension's server is inside the extension.
 			_, command := n.get("command")
 			_, url := n.get("url")
 			return n.kind == '{' && !command && !url
@@ -117,7 +117,8 @@ var (
 		format: formatJSONC, paths: [][]string{{"mcp", "servers"}, {"mcp"}, {"mcpServers"}}, plainURL: Auto,
 		timeout: time.Millisecond, startTimeout: true,
 		vars: syntax{opencode: true},
-		// "servers" is where the second version keeps them, not one of the first.
+		// The second version keeps its servers in "servers"; it is not a server of the
+		// first.
 		skip:  func(n *node) bool { return n.kind == '{' && len(n.members) > 0 && !looksLikeEntry(n) },
 		after: afterOpenCode,
 	}
@@ -137,7 +138,7 @@ var (
 	}
 )
 
-// clients are the dialects by the name of the client, for an import.
+// clients maps the names of clients to their dialects, for imports.
 var clients = map[string]*dialect{
 	"claude-desktop": claudeDesktop, "claude-code": claudeCode, "cursor": cursor, "vscode": vscode, "windsurf": windsurf,
 	"zed": zed, "cline": cline, "codex": codex, "gemini": gemini, "antigravity": windsurf, "opencode": opencode,
@@ -169,7 +170,7 @@ func looksLikeEntry(n *node) bool {
 	return false
 }
 
-// strings are the texts of a list; anything else counts for none.
+// strings returns the strings of a list, and ignores its other elements.
 func (n *node) strings() []string {
 	var out []string
 	if n.kind == '[' {
@@ -194,7 +195,7 @@ func (n *node) at(path ...string) *node {
 	return n
 }
 
-// afterClaudeCode honours what a person switched off for this project.
+// afterClaudeCode honours what the user switched off for this project.
 func afterClaudeCode(l *loader, root *node, defs []*Definition) {
 	for _, dir := range l.folders() {
 		for _, name := range root.at("projects", dir, "disabledMcpServers").strings() {
@@ -206,7 +207,7 @@ func afterClaudeCode(l *loader, root *node, defs []*Definition) {
 	}
 }
 
-// folders are the names under which clients may know the working directory.
+// folders returns the names by which clients may know the working directory.
 func (l *loader) folders() []string {
 	dir := l.opts.Dir
 	if dir == "" {
@@ -220,7 +221,7 @@ func (l *loader) folders() []string {
 	return slices.Compact(names)
 }
 
-// afterGemini honours the lists of servers beside mcpServers.
+// afterGemini honours the lists of servers next to mcpServers.
 func afterGemini(_ *loader, root *node, defs []*Definition) {
 	off := slices.Concat(root.at("mcp", "excluded").strings(), root.at("excludeMCPServers").strings())
 	for _, only := range []*node{root.at("mcp", "allowed"), root.at("allowMCPServers")} {
@@ -252,8 +253,8 @@ func afterOpenCode(_ *loader, root *node, defs []*Definition) {
 	}
 }
 
-// afterZed honours the tools that are off in the profile that Zed's agent begins
-// with.
+// afterZed honours the tools that are off in the default profile of Zed's
+// agent.
 func afterZed(_ *loader, root *node, defs []*Definition) {
 	profile := root.at("agent", "default_profile").text
 	if profile == "" {
@@ -269,7 +270,7 @@ func afterZed(_ *loader, root *node, defs []*Definition) {
 	}
 }
 
-// claudeSettings are files of Claude Code that can forbid tools.
+// claudeSettings returns Claude Code's files that can forbid tools.
 func (p Places) claudeSettings() []string {
 	var out []string
 	dir := p.variable("CLAUDE_CONFIG_DIR", p.under(p.Home, ".claude"))

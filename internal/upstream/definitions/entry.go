@@ -19,7 +19,7 @@ const (
 	maxTimeout = 24 * time.Hour
 )
 
-// entryParser reads one member of mcpServers.
+// entryParser parses one member of mcpServers.
 type entryParser struct {
 	source   Source
 	dialect  *dialect
@@ -27,19 +27,20 @@ type entryParser struct {
 	line     int
 	expand   *expander
 	room     *int64 // as of loader.room
-	strict   bool   // keys that nobody knows are named
+	strict   bool   // unknown keys are reported
 	problems []Problem
 	failed   bool
 
 	real, written Launch
 	remote        Remote
-	url           string // as it is written
+	url           string // as it was written
 	kind          Transport
 	def           Definition
-	fileEnv       map[string]string // what envFile said: part of the content
-	read          []string          // files beside the one of the entry
+	fileEnv       map[string]string // the contents of envFile
+	read          []string          // files that were read for the entry
 	envFilePath   string            // for Translate
-	// blind: whoever wrote the entry must learn nothing of this machine.
+	// blind means that whoever wrote the entry must learn nothing about this
+	// machine.
 	blind bool
 }
 
@@ -52,7 +53,7 @@ func (p *entryParser) fail(line int, format string, args ...any) {
 	p.problems = append(p.problems, Problem{File: p.source.File, Line: line, Server: clip(p.name), Reason: fmt.Sprintf(format, args...)})
 }
 
-// Keys of other clients that concern only how that client behaves.
+// Keys of other clients that only affect the client itself.
 var ignoredKeys = []string{
 	"timeouts", "trust", "alwaysAllow", "autoApprove", "autoStart", "autostart", "required", "source", "settings", "name", "display_name", "bundled",
 	"initTimeout", "requestTimeout", "oauth", "authProviderType", "scopes", "default_tools_approval_mode", "supports_parallel_tool_calls",
@@ -65,7 +66,8 @@ var knownKeys = []string{
 	"includeTools", "excludeTools", "enabledTools", "disabledTools", "enabled_tools", "disabled_tools", "allowedTools", "tools",
 }
 
-// transports are the words for them, without case, dashes and underscores.
+// transports maps the words for transports, without case, dashes and
+// underscores.
 var transports = map[string]Transport{
 	"": "", "stdio": Stdio, "local": Stdio, "http": HTTP, "streamablehttp": HTTP, "sse": SSE, "remote": Auto,
 }
@@ -133,13 +135,13 @@ func (p *entryParser) member(key string, line int, v *node) {
 	}
 }
 
-// finish puts together what the members said.
+// finish combines what the members said.
 func (p *entryParser) finish(n *node) {
 	command := strings.TrimSpace(p.real.Command) != ""
 	switch {
 	case p.failed:
 	case command && p.url != "" && p.kind == "":
-		p.fail(p.line, "has both a command and a url: say which with type")
+		p.fail(p.line, "has both a command and a url: choose one with type")
 	case !command && p.url == "":
 		if _, ok := n.get("command"); ok || p.kind != HTTP && p.kind != SSE && p.kind != Auto {
 			p.fail(p.line, "has no command and no url")
@@ -176,7 +178,7 @@ func (p *entryParser) finish(n *node) {
 	p.def.launch.digest = p.digest(n)
 	if p.source.Project != "" {
 		p.def.launch.written = n.json()
-		p.def.launch.beside = p.beside(n)
+		p.def.launch.also = p.also(n)
 	}
 	uses := slices.Clone(p.expand.uses)
 	for name := range used {
@@ -184,14 +186,15 @@ func (p *entryParser) finish(n *node) {
 			uses = append(uses, name)
 		}
 	}
-	for name := range p.expand.miss { // one day it may be set
+	for name := range p.expand.miss { // it may be set later
 		uses = append(uses, name)
 	}
 	slices.Sort(uses)
 	p.def.Uses = slices.Compact(uses)
 }
 
-// command is a text, a list with the arguments (OpenCode), or an object (Zed).
+// command is a string, a list that includes the arguments (OpenCode), or an
+// object (Zed).
 func (p *entryParser) command(key string, v *node) {
 	switch v.kind {
 	case '[':
@@ -237,7 +240,7 @@ func (p *entryParser) merge(into *map[string]string, more map[string]string) {
 	maps.Copy(*into, more)
 }
 
-// passOn gives variables of our environment to the server, by name.
+// passOn passes variables of our environment to the server, by name.
 func (p *entryParser) passOn(key string, v *node) {
 	if v.kind != '[' || len(v.items) > maxArgs {
 		if v.kind != 'n' {
@@ -262,11 +265,11 @@ func (p *entryParser) passOn(key string, v *node) {
 			p.expand.used[name] = value
 			env[name] = value
 		} else if key == "env_keys" {
-			p.expand.miss[name] = struct{}{} // Goose keeps them where only Goose reads
+			p.expand.miss[name] = struct{}{} // Goose keeps them where only Goose can read
 		}
 	}
 	for name, value := range p.real.Env {
-		env[name] = value // what is written out counts
+		env[name] = value // an explicit value wins
 	}
 	p.real.Env = env
 }
@@ -280,8 +283,8 @@ func (p *entryParser) transport(key string, v *node) {
 	p.kind = kind
 }
 
-// timeout reads how long a start or a call may take; what makes no sense is
-// left out, because it is for the client that it was written for.
+// timeout reads how long a start or a call may take. An invalid value is left
+// out, because it was meant for another client.
 func (p *entryParser) timeout(key string, v *node) {
 	unit, start := time.Second, strings.HasPrefix(key, "start")
 	switch key {
@@ -304,7 +307,7 @@ func (p *entryParser) timeout(key string, v *node) {
 		err = strconv.ErrSyntax
 	}
 	if err != nil || !(d > 0) {
-		p.warn(v.line, "%s is no time, and ignored: write seconds, or a number with a unit such as 90s", key)
+		p.warn(v.line, "%s is not a duration and is ignored: write seconds, or a number with a unit such as 90s", key)
 		return
 	}
 	d = min(d, maxTimeout)

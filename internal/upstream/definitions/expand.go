@@ -10,8 +10,8 @@ import (
 // Environment looks a variable up; ok is false when it is not set.
 type Environment func(name string) (value string, ok bool)
 
-// syntax says which of the clients' ways to write variables an entry knows.
-// What it does not know stays as it is written.
+// syntax is the set of variable notations that an entry knows. Others stay as
+// they are written.
 type syntax struct {
 	braces     bool // ${NAME} and ${NAME:-default}
 	dollar     bool // $NAME
@@ -27,31 +27,33 @@ type expander struct {
 	syntax
 	env    Environment
 	home   string
-	folder string           // the project's, for editors
-	base   string           // what relative paths of secrets start from
+	folder string           // the project's folder, for editors
+	base   string           // where relative paths of secrets start
 	asked  map[string]input // the file's inputs, for VS Code
-	asks   map[string]bool  // those of them that the entry uses
+	asks   map[string]bool  // those that the entry uses
 
-	used map[string]string   // variables that were put in
+	used map[string]string   // variables that were expanded
 	miss map[string]struct{} // variables that are not set
-	// translate: variables are not put in but written in our own way.
+	// translate means that variables are rewritten in our own notation instead of
+	// expanded.
 	translate bool
-	// literal: something was left as it is that our own form would not leave.
+	// literal means that something was left as it is that our own format would
+	// expand.
 	literal bool
-	// refers: something is left for Resolve.
+	// refers means that something is left for Resolve.
 	refers bool
 	uses   []string // what Resolve will read
 }
 
-// input is a value that VS Code asks a person for.
+// input is a value that VS Code asks the user for.
 type input struct{ description, fallback string }
 
 func newExpander(env Environment, home string, s syntax) *expander {
 	return &expander{syntax: s, env: env, home: home, used: make(map[string]string), miss: make(map[string]struct{}), asks: make(map[string]bool)}
 }
 
-// variables replaces what the syntax knows. What is put in is not looked at
-// again.
+// variables expands the notations that the syntax knows. Expanded values are
+// not expanded again.
 func (e *expander) variables(s string) string {
 	if !strings.ContainsAny(s, "${") {
 		return s
@@ -95,8 +97,8 @@ func (e *expander) variables(s string) string {
 	return b.String()
 }
 
-// ours reports whether our own form would put something in place of what the
-// text begins with.
+// ours reports whether s begins with something that our own format would
+// expand.
 func ours(s string) bool {
 	inner, ok := strings.CutPrefix(s, "${")
 	inner, _, closed := strings.Cut(inner, "}")
@@ -104,7 +106,7 @@ func ours(s string) bool {
 	return ok && closed && (isName(name) || strings.HasPrefix(inner, "file:") || strings.HasPrefix(inner, "keyring:"))
 }
 
-// lookup is a variable's value, or what was written.
+// lookup returns a variable's value, or what was written if it is not set.
 func (e *expander) lookup(name, written string) string {
 	if e.translate {
 		return "${" + name + "}"
@@ -118,8 +120,8 @@ func (e *expander) lookup(name, written string) string {
 	return value
 }
 
-// orNothing is a variable's value where nothing is put in for one that is not
-// set, as editors do it.
+// orNothing returns a variable's value, or an empty string if it is not set, as
+// editors do.
 func (e *expander) orNothing(name string) string {
 	if e.translate {
 		return "${" + name + ":-}"
@@ -132,7 +134,7 @@ func (e *expander) orNothing(name string) string {
 	return value
 }
 
-// braced is what ${inner} stands for.
+// braced returns what ${inner} stands for.
 func (e *expander) braced(inner string) (string, bool) {
 	if kind, name, ok := strings.Cut(inner, ":"); ok && !strings.HasPrefix(name, "-") {
 		switch {
@@ -173,7 +175,7 @@ func (e *expander) braced(inner string) (string, bool) {
 	return e.lookup(name, "${"+inner+"}"), true
 }
 
-// curly is what OpenCode's {inner} stands for.
+// curly returns what OpenCode's {inner} stands for.
 func (e *expander) curly(inner string) (string, bool) {
 	if name, ok := strings.CutPrefix(inner, "env:"); ok && isName(name) {
 		return e.orNothing(name), true
@@ -184,7 +186,7 @@ func (e *expander) curly(inner string) (string, bool) {
 	return "", false
 }
 
-// reference leaves a secret to Resolve.
+// reference leaves a secret for Resolve.
 func (e *expander) reference(kind, name string) string {
 	if kind == "file" {
 		if e.home != "" && (name == "~" || strings.HasPrefix(name, "~/")) {
@@ -199,8 +201,9 @@ func (e *expander) reference(kind, name string) string {
 	return "${" + kind + ":" + name + "}"
 }
 
-// InputVariable is the environment variable that answers the input of that id
-// where VS Code would ask a person: input and the id, as a variable is spelt.
+// InputVariable returns the environment variable that answers the input with
+// that id, which VS Code would ask the user for: "input" and the id, spelt as a
+// variable.
 func InputVariable(id string) string {
 	return "INPUT_" + strings.Map(func(r rune) rune {
 		switch {
@@ -213,9 +216,9 @@ func InputVariable(id string) string {
 	}, id)
 }
 
-// input is a value that VS Code would ask for: from the environment, else the
-// input's own default, else from the keyring when the server is started, whose
-// failure then says what is missing.
+// input returns a value that VS Code would ask for: from the environment, else
+// the input's own default, else from the keyring when the server is started. If
+// that fails, its error says what is missing.
 func (e *expander) input(id string) string {
 	name := InputVariable(id)
 	e.asks[id] = true
@@ -235,7 +238,7 @@ func (e *expander) input(id string) string {
 	return e.reference("keyring", "input/"+id)
 }
 
-// path is variables with a leading ~ for the home directory.
+// path expands variables and a leading ~ for the home directory.
 func (e *expander) path(s string) string {
 	if e.tilde && e.home != "" && (s == "~" || strings.HasPrefix(s, "~/") || runtime.GOOS == "windows" && strings.HasPrefix(s, `~\`)) {
 		return e.home + e.variables(s[1:])
@@ -253,7 +256,7 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// workDir makes dir absolute, and reports whether there is such a directory.
+// workDir makes dir absolute, and reports whether that directory exists.
 func workDir(dir, base string) (string, bool) {
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(base, dir)

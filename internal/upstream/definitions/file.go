@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// fileReader takes what one file says of servers.
+// fileReader reads the servers of one file.
 type fileReader struct {
 	loader  *loader
 	source  Source
@@ -23,8 +23,8 @@ func (f *fileReader) read() {
 	f.inputs = f.readInputs()
 	groups := 0
 	if f.dialect == claudeCode && f.loader.opts.Dir != "" && f.source.Project == "" {
-		// What Claude Code keeps for this folder comes before what it has for
-		// all, as it does there.
+		// As in Claude Code, what it keeps for this folder comes before what it has for
+		// all.
 		for _, dir := range f.loader.folders() {
 			if servers := f.root.at("projects", dir, "mcpServers"); servers.kind == '{' {
 				f.group(servers)
@@ -53,7 +53,7 @@ func (f *fileReader) read() {
 		f.loader.problem(f.source.File, 0, "has no member mcpServers%s", hint)
 	}
 	if f.dialect.after != nil {
-		// Only now: pointers into a slice that grows would be lost.
+		// Only now: the slice grew until here, which would invalidate pointers into it.
 		var defs []*Definition
 		for i := range f.loader.defs {
 			if d := &f.loader.defs[i]; d.File == f.source.File {
@@ -64,7 +64,7 @@ func (f *fileReader) read() {
 	}
 }
 
-// header reads what stands beside mcpServers in our own form.
+// header reads the members next to mcpServers in our own format.
 func (f *fileReader) header() {
 	for i := range f.root.members {
 		m := &f.root.members[i]
@@ -89,7 +89,7 @@ func (f *fileReader) header() {
 	}
 }
 
-// readInputs reads VS Code's list of what it asks for.
+// readInputs reads VS Code's list of inputs.
 func (f *fileReader) readInputs() map[string]input {
 	list := f.root.at("inputs")
 	if !f.dialect.vars.inputs || list.kind != '[' {
@@ -113,7 +113,7 @@ func (f *fileReader) readInputs() map[string]input {
 	return out
 }
 
-// group takes the servers of one object.
+// group reads the servers of one object.
 func (f *fileReader) group(servers *node) {
 	l := f.loader
 	for i := range servers.members {
@@ -135,7 +135,7 @@ func (f *fileReader) group(servers *node) {
 	}
 }
 
-// entry takes one server, unless its name is taken.
+// entry reads one server, unless its name is taken.
 func (f *fileReader) entry(m *member) {
 	l := f.loader
 	e := newExpander(l.opts.Env, l.opts.Home, f.dialect.vars)
@@ -175,11 +175,17 @@ func (f *fileReader) entry(m *member) {
 	}
 	if why := l.opts.Self.why(d.Name, d.Launch()); why != "" && !l.opts.AllowSelf {
 		p.problems = nil
-		// That Sallyport is one of a client's servers is how it is used.
+		// A client is expected to have Sallyport among its servers.
 		if f.dialect == own {
 			p.fail(m.line, "left out, because %s (MCP_BRIDGE_ALLOW_SELF_SERVER=1 allows it)", why)
 		}
 		return
+	}
+	if l.opts.Check != nil {
+		if err := l.opts.Check(d); err != nil {
+			p.fail(m.line, "%v", err)
+			return
+		}
 	}
 	if f.source.Project != "" {
 		d.Offer = Offered

@@ -19,14 +19,14 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// Bounds of what is not JSON, whose readers are slower.
+// Bounds of formats other than JSON, whose parsers are slower.
 const (
 	maxOtherSize = 2 << 20
 	maxNodes     = 200_000
 )
 
-// decode reads a file of any form into a tree. An empty file is an empty
-// object where the client leaves such files behind.
+// decode parses a file of any format into a tree. An empty file is an empty
+// object if the client leaves such files behind.
 func decode(data []byte, d *dialect) (node, error) {
 	if d != own && len(bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))) == 0 {
 		return node{line: 1, kind: '{'}, nil
@@ -44,11 +44,11 @@ func decode(data []byte, d *dialect) (node, error) {
 
 var hujsonLine = regexp.MustCompile(`line (\d+), column \d+: `)
 
-// parseJSONC reads JSON with comments and commas at the end. Both become
-// blanks, so that lines stay what they are.
+// parseJSONC reads JSON with comments and trailing commas. Both become blanks,
+// so that line numbers stay the same.
 func parseJSONC(data []byte, prune func([]string) bool) (node, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	// Most files have neither, and the strict reader says best what is wrong.
+	// Most files have neither, and the strict parser has the best errors.
 	root, strictErr := parseTree(data, prune)
 	if strictErr == nil {
 		return root, nil
@@ -56,7 +56,7 @@ func parseJSONC(data []byte, prune func([]string) bool) (node, error) {
 	if depth(data) > maxDepth {
 		return node{}, strictErr
 	}
-	// A comment on the last line wants an end.
+	// A comment on the last line needs a line feed.
 	plain, err := hujson.Standardize(append(bytes.Clone(data), '\n'))
 	if err != nil {
 		line, reason := 1, err.Error()
@@ -69,8 +69,8 @@ func parseJSONC(data []byte, prune func([]string) bool) (node, error) {
 	return parseTree(plain, prune)
 }
 
-// depth is at least the nesting of a text, whatever stands in strings: the
-// reader of comments follows any.
+// depth returns at least the nesting of a document, even counting brackets in
+// strings: the parser of comments recurses without limit.
 func depth(data []byte) int {
 	n, most := 0, 0
 	for _, c := range data {
@@ -85,8 +85,8 @@ func depth(data []byte) int {
 	return most
 }
 
-// dotted is at least how many tables one key of a TOML document goes down: dots
-// nest as brackets do.
+// dotted returns at least how deep one key of a TOML document nests: dots nest
+// as brackets do.
 func dotted(data []byte) (most int) {
 	for line := range bytes.Lines(data) {
 		key, _, _ := bytes.Cut(line, []byte("="))
@@ -95,8 +95,8 @@ func dotted(data []byte) (most int) {
 	return most
 }
 
-// parseTOML reads a document. Tables stand where their headers do; what is
-// inside of one has its line.
+// parseTOML parses a document. Tables have the line of their header, and so has
+// everything in them.
 func parseTOML(data []byte) (n node, err error) {
 	defer recovered(&err)
 	if len(data) > maxOtherSize {
@@ -115,7 +115,7 @@ func parseTOML(data []byte) (n node, err error) {
 	if err != nil {
 		return node{}, &parseError{1, clip(err.Error())}
 	}
-	// The order of the file, which the map has lost.
+	// Restore the order of the file, which the map has lost.
 	order := make(map[string]int)
 	for i, key := range meta.Keys() {
 		if text := strings.Join(key, "\x00"); order[text] == 0 {
@@ -255,8 +255,8 @@ func number(n node, v float64) node {
 	return n
 }
 
-// parseYAML reads one document. Anchors and tags are refused: nobody's list of
-// servers needs them, and they are what makes YAML large.
+// parseYAML parses one document. It refuses anchors and tags: no list of
+// servers needs them, and they can make a small file expand enormously.
 func parseYAML(data []byte) (n node, err error) {
 	defer recovered(&err)
 	if len(data) > maxOtherSize {
@@ -297,7 +297,8 @@ func parseYAML(data []byte) (n node, err error) {
 	return root, nil
 }
 
-// indent is the deepest indentation of a text, and of lists on one line.
+// indent returns the deepest indentation of a document, and the deepest nesting
+// of lists on one line.
 func indent(data []byte) int {
 	most := 0
 	for line := range bytes.Lines(data) {
@@ -373,7 +374,7 @@ func (y *yamlTree) mapping(n node, pairs []*ast.MappingValueNode, depth int) (no
 			return n, err
 		}
 		if key.kind == '{' || key.kind == '[' {
-			return n, &parseError{key.line, "a key must be a text"}
+			return n, &parseError{key.line, "a key must be a string"}
 		}
 		if seen[key.text] {
 			return n, &parseError{key.line, fmt.Sprintf("the key %q occurs twice", clip(key.text))}
@@ -388,8 +389,8 @@ func (y *yamlTree) mapping(n node, pairs []*ast.MappingValueNode, depth int) (no
 	return n, nil
 }
 
-// recovered turns a panic of a reader that is not ours into an error: a file of
-// another program must not end this one.
+// recovered turns a panic of a third-party parser into an error: another
+// program's file must not end this one.
 func recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = &parseError{1, "cannot be read: " + clip(fmt.Sprint(r))}

@@ -19,8 +19,8 @@ const (
 	maxShadowed = 20
 )
 
-// Bounds of what is read of a project's folder, which may be anybody's: of all
-// its files together, with those that its definitions name.
+// Bounds of what is read from a project's folder, which may be anyone's: of all
+// its files together, including those that its definitions name.
 const (
 	maxProjectBytes    = 1 << 20
 	maxProjectFiles    = 100
@@ -30,16 +30,18 @@ const (
 
 // Options of Load.
 type Options struct {
-	Env  Environment // for variables; nil: none is set
+	Env  Environment // for variables; nil: none are set
 	Home string      // for ~
-	Dir  string      // the working directory, for what clients say of a folder
+	Dir  string      // the working directory, for what clients keep for a folder
 	Self Self
 	// AllowSelf takes definitions that start this program, too.
 	AllowSelf bool
-	// Offer says what a definition of a project waits for; nil: all are
-	// offered.
+	// Check returns why a definition can never be started, which is then a
+	// problem; nil: nothing is checked.
+	Check func(Definition) error
+	// Offer returns why a definition of a project waits; nil: all are offered.
 	Offer func(project string, d Definition) Offer
-	// Places are asked for restrictions that stand beside the definitions.
+	// Places leads to restrictions that are kept in other files.
 	Places Places
 	Cache  *Cache // nil: every file is read
 
@@ -50,14 +52,16 @@ type Options struct {
 type Result struct {
 	Definitions []Definition
 	Problems    []Problem
-	// Paths is every file and directory that had a say, there or not.
+	// Paths lists every file and directory that could have an effect, whether it
+	// exists or not.
 	Paths []string
 }
 
-// Load reads all sources. Of several definitions of one name the first counts:
-// sources in the order given, files of a directory in the order of their names,
-// entries in the order of their file; but one that is only offered counts after
-// all others. Definitions come sorted by name, each with those that it hides.
+// Load reads all sources. If a name is defined more than once, the first
+// definition counts: sources in the order given, files of a directory in the
+// order of their names, entries in the order of their file. Definitions that
+// are only offered come after all others. The result is sorted by name; each
+// definition lists those that it hides.
 //
 // What cannot be used is a Problem; Load itself does not fail.
 func Load(sources []Source, opts Options) ([]Definition, []Problem) {
@@ -65,7 +69,7 @@ func Load(sources []Source, opts Options) ([]Definition, []Problem) {
 	return r.Definitions, r.Problems
 }
 
-// Read is Load, and says where it looked.
+// Read is like Load, but also returns where it looked.
 func Read(sources []Source, opts Options) Result {
 	l := newLoader(opts)
 	for _, source := range sources {
@@ -92,13 +96,13 @@ type loader struct {
 	defs     []Definition
 	byName   map[string]int // index into defs
 	problems []Problem
-	// notOfProject are servers of a project that the user switched off.
+	// notOfProject lists servers of a project that the user switched off.
 	notOfProject []string
 	translated   []Translated
 	project      int64 // bytes that may still be read of a project
-	servers      int   // of a project, seen so far
-	complaints   int   // about a project
-	// paths is what was looked at, in the order of looking.
+	servers      int   // servers of a project, so far
+	complaints   int   // problems of a project
+	// paths lists what was looked at, in order.
 	paths []string
 }
 
@@ -118,7 +122,7 @@ func (l *loader) dir(source Source) {
 	}
 	n := 0
 	for _, name := range names {
-		// Hidden files are editors' and file systems' own.
+		// Hidden files belong to editors and file systems.
 		if !strings.EqualFold(filepath.Ext(name), ".json") || strings.HasPrefix(name, ".") {
 			continue
 		}
@@ -136,8 +140,8 @@ func (l *loader) dir(source Source) {
 	}
 }
 
-// room is what may be read, from which readers take what they read; nil: there
-// is no bound beside that of one file.
+// room returns how much may still be read, which readers subtract from. It is
+// nil if only the bound of each file applies.
 func (l *loader) room(project bool) *int64 {
 	if !project {
 		return nil
@@ -145,7 +149,7 @@ func (l *loader) room(project bool) *int64 {
 	return &l.project
 }
 
-// readFrom is readFile of what there is room for.
+// readFrom is readFile with a limit on what may still be read.
 func readFrom(path string, limit int64, room *int64) ([]byte, os.FileInfo, error) {
 	if room == nil {
 		return readFile(path, limit)
@@ -157,20 +161,20 @@ func readFrom(path string, limit int64, room *int64) ([]byte, os.FileInfo, error
 	*room -= int64(len(data))
 	var large tooLarge
 	if errors.As(err, &large) {
-		*room, err = 0, errProjectTooLarge // it is not tried again for every definition
+		*room, err = 0, errProjectTooLarge // do not try it again for every definition
 	}
 	return data, info, err
 }
 
 var errProjectTooLarge = fmt.Errorf("the files of the project are larger than %d KiB together; this one and what follows is not read", maxProjectBytes>>10)
 
-// tooLarge is of a file that is larger than so many bytes.
+// tooLarge is the error for a file that is larger than this many bytes.
 type tooLarge int64
 
 func (t tooLarge) Error() string { return fmt.Sprintf("larger than %d MB", int64(t)>>20) }
 
-// readDir returns the names in a directory, sorted, a bounded number of them.
-// It does not wait for anything, whatever the path leads to.
+// readDir returns the names in a directory, sorted and bounded in number. It
+// does not block, whatever the path leads to.
 func readDir(path string) ([]string, error) {
 	f, err := openFile(path)
 	if err != nil {
@@ -207,8 +211,8 @@ func (l *loader) file(source Source) {
 	}
 }
 
-// ReadFile reads a regular file of bounded size. It does not wait for anything,
-// whatever the path leads to.
+// ReadFile reads a regular file of bounded size. It does not block, whatever
+// the path leads to.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	data, _, err := readFile(path, limit)
 	return data, err
@@ -237,7 +241,7 @@ func readFile(path string, limit int64) ([]byte, os.FileInfo, error) {
 	return data, info, nil
 }
 
-// reason leaves out the path, which a Problem names already.
+// reason strips the path from an error, which a Problem already names.
 func reason(err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
@@ -246,7 +250,7 @@ func reason(err error) error {
 	return err
 }
 
-// take takes the definitions of one file.
+// take reads the definitions of one file.
 func (l *loader) take(source Source, d *dialect, root *node) {
 	if root.kind != '{' {
 		l.problem(source.File, root.line, "must be an object with a member %s, not %s", d.paths[0][0], root.what())
@@ -256,7 +260,7 @@ func (l *loader) take(source Source, d *dialect, root *node) {
 	f.read()
 }
 
-// finish puts everything into order.
+// finish sorts everything.
 func (l *loader) finish() {
 	l.claudeRules()
 	for i := range l.defs {
@@ -264,7 +268,7 @@ func (l *loader) finish() {
 		if d.Source == NameProject && slices.Contains(l.notOfProject, d.Name) {
 			d.Disabled = true
 		}
-		// One order, so that two loads of the same files are alike.
+		// A fixed order makes two loads of the same files equal.
 		slices.Sort(d.DenyTools)
 		d.DenyTools = slices.Compact(d.DenyTools)
 	}
@@ -272,8 +276,8 @@ func (l *loader) finish() {
 }
 
 // claudeRules applies what Claude Code's settings forbid to the servers that
-// are defined for it. Such a file never allows anything here, so that it makes
-// no difference who wrote it.
+// are defined for it. Such a file never allows anything here, so it does not
+// matter who wrote it.
 func (l *loader) claudeRules() {
 	var concerned []*Definition
 	for i := range l.defs {
@@ -307,7 +311,7 @@ func (l *loader) claudeRules() {
 
 var claudeRulesFile = &dialect{format: formatJSONC, prune: func(path []string) bool { return path[0] == "permissions" }}
 
-// claudeName is a server's name as Claude Code's rules spell it.
+// claudeName returns a server's name as Claude Code's rules spell it.
 func claudeName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {

@@ -164,7 +164,7 @@ f.json:13: server bool: disabled must be true or false, not a string
 			"k": {"url": "https:///x"}
 		}}`, "a c", `f.json:3: server b: has no url
 f.json:5: server d: unknown type "pigeon": stdio, http and sse are supported
-f.json:6: server e: has both a command and a url: say which with type
+f.json:6: server e: has both a command and a url: choose one with type
 f.json:7: server f: the url must begin with https:// or http://
 f.json:8: server g: the url is not valid
 f.json:9: server h: headers: "Host" cannot be the name of a header
@@ -388,6 +388,40 @@ func TestSecretsDoNotShow(t *testing.T) {
 	var none Definition
 	if none.Redact("x") != "x" || none.Launch().Command != "" {
 		t.Error("the zero value")
+	}
+}
+
+// TestPathsAreMasked: a key in the path of an address is not shown, and taken
+// out of what others say; names are shown.
+func TestPathsAreMasked(t *testing.T) {
+	shown := []string{
+		"https://mcp.example.com/mcp", "http://127.0.0.1:3000/", "https://h.example/v1/api/MCP/sse.json", "https://h.example/api/v2.1/2025-06-18/my-server_2/",
+		"https://github.com/modelcontextprotocol/servers", "https://h.example/mcpServer/${TENANT}/team-${TEAM}", "https://h.example",
+	}
+	for _, u := range shown {
+		if got := NewRemote("x", "", Remote{URL: u}).URL; got != u {
+			t.Errorf("got %s, want %s", got, u)
+		}
+	}
+	for _, key := range []string{
+		"hK3nQ8xZp2LmVt7w", "550e8400-e29b-41d4-a716-446655440000", "s3cr3t", "0123456789", "SECRETTOKEN", "sk-abcdefghijkl", "a%20b%2Fc=", "dGhlIGtleQ==",
+		"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz", "T00000000", "xoxb.1.a2b3",
+	} {
+		u := "https://h.example/api/" + key + "/mcp?page=1"
+		d := NewRemote("x", "", Remote{URL: u})
+		if want := "https://h.example/api/***/mcp?page=1"; d.URL != want {
+			t.Errorf("got %s, want %s", d.URL, want)
+		}
+		if got, want := d.Redact("Post \""+u+"\": refused; "+key), "Post \"https://h.example/api/***/mcp?page=1\": refused; ***"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		d = New("x", "", Launch{Command: "npx", Args: []string{"mcp-remote", u, `{"url": "` + u + `"}`}})
+		if got := d.CommandLine(); strings.Contains(got, key) {
+			t.Errorf("got %s, with %s", got, key)
+		}
+		if got := d.Remote(); got != nil || d.Launch().Args[1] != u {
+			t.Errorf("got %v, want the address for the start", d.Launch().Args[1] == u)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ const maxURL = 16 << 10
 
 func (p *entryParser) setURL(key string, v *node) {
 	if p.url != "" {
-		// Gemini has two keys; the newer transport counts.
+		// Gemini has two keys; the one for the newer transport wins.
 		if key == "httpUrl" {
 			p.url = ""
 		} else {
@@ -32,7 +32,8 @@ func (p *entryParser) setURL(key string, v *node) {
 	}
 }
 
-// checkURL wants an absolute http or https URL. References are not known yet.
+// checkURL requires an absolute http or https URL. References are not resolved
+// yet.
 func (p *entryParser) checkURL(n *node) {
 	line := n.line
 	for _, key := range []string{"url", "serverUrl", "httpUrl", "uri"} {
@@ -55,7 +56,8 @@ func (p *entryParser) checkURL(n *node) {
 	}
 }
 
-// isHeader: a token of HTTP, and none of those that make up the connection.
+// isHeader reports whether s is an HTTP token and not the name of a header that
+// controls the connection.
 func isHeader(name string) bool {
 	if name == "" || slices.Contains([]string{"host", "content-length", "transfer-encoding", "connection", "upgrade"}, strings.ToLower(name)) {
 		return false
@@ -79,8 +81,8 @@ func (p *entryParser) headers(key string, v *node) map[string]string {
 	return headers
 }
 
-// headersFromEnvironment are Codex's: headers whose values are variables, and a
-// bearer token.
+// headersFromEnvironment reads Codex's headers, whose values are variables, and
+// its bearer token.
 func (p *entryParser) headersFromEnvironment(key string, v *node) {
 	names := map[string]string{}
 	prefix := ""
@@ -146,9 +148,9 @@ func (p *entryParser) tls(v *node) {
 	}
 }
 
-// Same reports whether a server that runs may go on running when its
-// definition is replaced by another one: nothing that it was started with, nor
-// what may be called, nor how long it may take, differs.
+// Same reports whether a running server may keep running when its definition is
+// replaced by another: nothing differs in what it was started with, in what may
+// be called, and in how long that may take.
 func (d Definition) Same(other Definition) bool {
 	if d.Name != other.Name || d.Disabled != other.Disabled || d.Offer != other.Offer ||
 		d.StartTimeout != other.StartTimeout || d.CallTimeout != other.CallTimeout ||
@@ -163,8 +165,8 @@ func (d Definition) Same(other Definition) bool {
 	return reflect.DeepEqual(a.Launch, b.Launch) && reflect.DeepEqual(a.remote, b.remote) && a.references == b.references
 }
 
-// Digest is a digest of what was written: the entry, secrets included, and the
-// file of variables that it names, but not of what variables stand for.
+// Digest returns a digest of what was written: the entry, secrets included, and
+// the env file that it names, but not the values of variables.
 func (d Definition) Digest() [sha256.Size]byte {
 	if d.launch == nil {
 		return [sha256.Size]byte{}
@@ -172,8 +174,8 @@ func (d Definition) Digest() [sha256.Size]byte {
 	return d.launch.digest
 }
 
-// digest covers the entry and its form, so that nothing that is started goes by
-// unseen.
+// digest covers the entry and its format, so that nothing that is started
+// escapes it.
 func (p *entryParser) digest(n *node) [sha256.Size]byte {
 	h := sha256.New()
 	n.hash(h)
@@ -189,8 +191,8 @@ func (p *entryParser) digest(n *node) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// beside is what the digest covers, the entry uses, and does not show.
-func (p *entryParser) beside(n *node) []string {
+// also returns what the digest covers and the entry uses but does not show.
+func (p *entryParser) also(n *node) []string {
 	var lines []string
 	if _, ok := n.get("description"); !ok && p.def.Description != "" {
 		lines = append(lines, "the file's description: "+p.def.Description)

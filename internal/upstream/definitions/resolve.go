@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Secrets reads what a definition names but does not hold. kind is "file" (name
-// is an absolute path) or "keyring" (name is the entry's).
+// Secrets reads what a definition names but does not contain. kind is "file"
+// (name is an absolute path) or "keyring" (name is the entry's).
 type Secrets func(ctx context.Context, kind, name string) (string, error)
 
 // Resolve returns the definition with every ${file:…} and ${keyring:…} in args,
-// env, the URL and headers replaced by what secrets says, and hidden by Redact
-// from then on. It is called right before a start, so that a key that was
-// changed counts at the next one. Without such references the definition is
-// returned as it is, and secrets may be nil.
+// env, the URL and headers replaced by its secret, which Redact hides from then
+// on. It is called right before a start, so that a changed key takes effect at
+// the next one. Without such references it returns the definition unchanged,
+// and secrets may be nil.
 func (d Definition) Resolve(ctx context.Context, secrets Secrets) (Definition, error) {
 	if d.launch == nil || !d.launch.references {
 		return d, nil
@@ -53,8 +53,8 @@ func (d Definition) Resolve(ctx context.Context, secrets Secrets) (Definition, e
 type resolver struct {
 	ctx   context.Context
 	read  Secrets
-	uses  []string // what the definition says that it reads
-	asks  bool     // of a file in which ${input:ID} stands for a question
+	uses  []string // what the definition declares that it reads
+	asks  bool     // from a file in which ${input:ID} asks the user
 	found *secrets
 	err   error // the first
 }
@@ -69,8 +69,8 @@ func (r *resolver) replace(s string) string {
 		}
 		inner, after, closed := strings.Cut(rest, "}")
 		kind, name, colon := strings.Cut(inner, ":")
-		// A value that was put in may look like a reference. It is none: nobody
-		// was told of it.
+		// An expanded value may look like a reference. It is not one: the user has not
+		// seen and approved it.
 		if !closed || !colon || kind != "file" && kind != "keyring" || !slices.Contains(r.uses, inner) {
 			b.WriteString("${")
 			s = rest

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// shortestSecret is the shortest value that Redact looks for: replacing every
-// "1" or "on" would spoil a text and hide nothing.
+// shortestSecret is the length of the shortest value that Redact looks for:
+// replacing every "1" or "on" would garble the output and hide nothing.
 const shortestSecret = 4
 
 const mask = "***"
 
-// secrets collects values and what to show in their place.
+// secrets maps secret values to what is shown instead.
 type secrets struct{ shown map[string]string }
 
 func newSecrets() *secrets { return &secrets{shown: make(map[string]string)} }
@@ -28,7 +28,7 @@ func (s *secrets) add(shown, value string) {
 	if _, ok := s.shown[value]; !ok {
 		s.shown[value] = shown
 	}
-	// Programs print parts of a key of several lines, one by one.
+	// Programs print the lines of a key one by one.
 	if strings.Contains(value, "\n") {
 		for _, line := range strings.Split(value, "\n") {
 			if line = strings.TrimSpace(line); len(line) >= 2*shortestSecret {
@@ -40,7 +40,7 @@ func (s *secrets) add(shown, value string) {
 
 func (s *secrets) clone() *secrets { return &secrets{shown: maps.Clone(s.shown)} }
 
-// expanded adds the values of variables that were put in.
+// expanded adds the values of expanded variables.
 func (s *secrets) expanded(values map[string]string) {
 	for name, value := range values {
 		if !slices.Contains(everyday, name) {
@@ -49,10 +49,10 @@ func (s *secrets) expanded(values map[string]string) {
 	}
 }
 
-// plainHeaders hold no secrets that would have to be hidden.
+// plainHeaders lists headers that hold no secrets.
 var plainHeaders = []string{"accept", "accept-encoding", "accept-language", "cache-control", "content-type", "user-agent"}
 
-// header adds a header's value, and what stands behind the name of its scheme.
+// header adds a header's value, and the part after the name of its scheme.
 func (s *secrets) header(name, value string) {
 	if slices.Contains(plainHeaders, strings.ToLower(name)) {
 		return
@@ -63,7 +63,7 @@ func (s *secrets) header(name, value string) {
 	}
 }
 
-// replacer prefers the longest of several values that start alike.
+// replacer prefers the longest of several values with the same beginning.
 func (s *secrets) replacer() *strings.Replacer {
 	values := make([]string, 0, len(s.shown))
 	for value := range s.shown {
@@ -88,18 +88,18 @@ var (
 	// assigned matches --name=value, NAME=value and a header "Name: value".
 	assigned = regexp.MustCompile(`^(-{0,2}[A-Za-z][A-Za-z0-9_-]*)(=|:\s*)((?:(?i:bearer|basic|token)\s+)?)(.+)$`)
 	variable = regexp.MustCompile(`^\$\{[^}]*\}$`)
-	// knownToken matches what services put in front of their tokens.
+	// knownToken matches the prefixes that services give their tokens.
 	knownToken = regexp.MustCompile(`^(gh[pousr]_|github_pat_|glpat-|sk-|xox[abeprs]-|AKIA|ya29\.|npm_|hf_|rpa_)[A-Za-z0-9_-]{8,}`)
 )
 
-// everyday variables are expanded often and hide nothing.
+// everyday lists variables that are expanded often and hold no secrets.
 var everyday = []string{"HOME", "USER", "LOGNAME", "USERNAME", "USERPROFILE", "PATH", "PWD", "SHELL", "TERM", "LANG", "TMPDIR", "TEMP", "TMP", "HOSTNAME"}
 
 // maskArgs returns args with what looks like a secret masked, and adds what it
 // masked to the secrets.
 func maskArgs(args []string, found *secrets) []string {
 	out := make([]string, len(args))
-	next := false // the argument before announced a secret
+	next := false // the previous argument announced a secret
 	for i, arg := range args {
 		out[i] = arg
 		announced := next
@@ -128,7 +128,7 @@ func maskArgs(args []string, found *secrets) []string {
 
 func maskValue(value string, found *secrets) string {
 	if variable.MatchString(value) {
-		return value // the name of a variable is no secret
+		return value // the name of a variable is not a secret
 	}
 	found.add(mask, value)
 	return mask
@@ -139,8 +139,37 @@ var (
 	tokenAt  = regexp.MustCompile(`://([^/?#@:\s]{16,})@`)
 )
 
-// maskURL masks the password of a URL, and values of its query whose names
-// sound secret.
+var (
+	// webPath matches the host and the path of each web address in a string.
+	webPath = regexp.MustCompile(`(https?://[^/?#\s"'<>]*/)([^?#\s"'<>]+)`)
+	// plainSegment matches a part of a path that consists of words, with a few
+	// digits behind them, versions and variables.
+	plainSegment = regexp.MustCompile(`^` + word + `([-_.~@+:]` + word + `){0,5}$`)
+)
+
+const word = `(([A-Z]?[a-z]{1,24}){1,3}[0-9]{0,3}|[A-Z]{1,5}[0-9]{0,3}|[0-9]{1,4}|\$\{[^{}]*\})?`
+
+// maskPaths masks the parts of the paths of web addresses that are no plain
+// words: some services have a key there.
+func maskPaths(arg string, found *secrets) string {
+	return webPath.ReplaceAllStringFunc(arg, func(s string) string {
+		m := webPath.FindStringSubmatch(s)
+		parts := strings.Split(m[2], "/")
+		for i, part := range parts {
+			if plainSegment.MatchString(part) && !knownToken.MatchString(part) {
+				continue
+			}
+			if plain, err := url.PathUnescape(part); err == nil && plain != part {
+				found.add(mask, plain)
+			}
+			parts[i] = maskValue(part, found)
+		}
+		return m[1] + strings.Join(parts, "/")
+	})
+}
+
+// maskURL masks the password of a URL, the values of query parameters whose
+// names sound secret, and the parts of a path that look like a key.
 func maskURL(arg string, found *secrets) string {
 	arg = userinfo.ReplaceAllStringFunc(arg, func(s string) string {
 		m := userinfo.FindStringSubmatch(s)
@@ -152,6 +181,7 @@ func maskURL(arg string, found *secrets) string {
 	arg = tokenAt.ReplaceAllStringFunc(arg, func(s string) string {
 		return "://" + maskValue(s[len("://"):len(s)-1], found) + "@"
 	})
+	arg = maskPaths(arg, found)
 	before, query, ok := strings.Cut(arg, "?")
 	if !ok {
 		return arg

@@ -12,11 +12,11 @@ import (
 )
 
 // DepthVariable tells a program how many Sallyports are above it. Every server
-// gets it, so that a Sallyport that is started in a way that no rule here
-// recognises still notices.
+// gets it, so that a nested Sallyport notices even if no rule here recognises
+// how it was started.
 const DepthVariable = "SALLYPORT_DEPTH"
 
-// Depth is how many Sallyports are above this process.
+// Depth returns how many Sallyports are above this process.
 func Depth(env Environment) int {
 	text, _ := env(DepthVariable)
 	n, err := strconv.Atoi(text)
@@ -26,11 +26,11 @@ func Depth(env Environment) int {
 	return n
 }
 
-// CheckDepth is an error when this process was started, directly or not, as a
-// server of another Sallyport and nested ones are not wanted: each would start
+// CheckDepth returns an error if this process was started, directly or not, as
+// a server of another Sallyport and nesting is not allowed: each would start
 // all servers again, itself included.
 func CheckDepth(env Environment, allowSelf bool) error {
-	// Even a wanted nest ends somewhere.
+	// Even an allowed nest ends somewhere.
 	most := 0
 	if allowSelf {
 		most = 3
@@ -41,11 +41,10 @@ func CheckDepth(env Environment, allowSelf bool) error {
 	return nil
 }
 
-// ownNames are the names under which this program, and the one whose place it
-// takes, are known.
+// ownNames lists the names of this program, and of the one that it replaces.
 var ownNames = []string{"sallyport", "mcp-server-code-execution-mode", "mcp_server_code_execution_mode"}
 
-// launchers run what an argument names.
+// launchers lists programs that run what an argument names.
 var launchers = []string{
 	"npx", "npm", "pnpx", "pnpm", "yarn", "bun", "bunx", "deno", "node", "uvx", "uv", "pipx", "pip", "python", "python3", "go",
 	"docker", "podman", "nerdctl", "docker-compose", "kubectl", "nix", "mise", "asdf", "brew", "flatpak", "snap", "wsl", "ssh",
@@ -55,11 +54,11 @@ var launchers = []string{
 
 // Self recognises definitions that would start this program again.
 type Self struct {
-	// Executable is the path of this program, empty if unknown.
+	// Executable is the path of this program, or empty if it is unknown.
 	Executable string
 }
 
-// why says why a server would be this program, or nothing.
+// why returns why a server would be this program, or an empty string.
 func (s Self) why(name string, l *Launch) string {
 	if isOwnName(name) {
 		return "it is named like Sallyport itself"
@@ -72,8 +71,8 @@ func (s Self) why(name string, l *Launch) string {
 	}
 	launcher := slices.Contains(launchers, program(l.Command))
 	for _, arg := range l.Args {
-		// The seed's name says enough wherever it stands. Our own name may be
-		// just a folder, unless something that runs programs is given it.
+		// The seed's name is enough wherever it appears. Our own name may be just a
+		// folder, unless it is passed to something that runs programs.
 		base := program(arg)
 		if strings.HasPrefix(base, "mcp-server-code-execution-mode") && !isDir(arg) || base == "mcp_server_code_execution_mode" {
 			return "its arguments start Sallyport itself"
@@ -90,8 +89,8 @@ func (s Self) why(name string, l *Launch) string {
 	return ""
 }
 
-// words are what an argument of a launcher may name: a command line of a shell,
-// or the value of a flag.
+// words returns what an argument of a launcher may name: the words of a shell's
+// command line, or the value of a flag.
 func words(arg string) []string {
 	return strings.FieldsFunc(arg, func(r rune) bool {
 		return r == ' ' || r == '\t' || r == '\n' || r == ';' || r == '&' || r == '|' ||
@@ -100,7 +99,7 @@ func words(arg string) []string {
 }
 
 // wraps reports whether command is a shell script with a line that runs this
-// program. What such a line hides well, [CheckDepth] finds.
+// program. [CheckDepth] catches what such a line hides too well.
 func (s Self) wraps(command string) bool {
 	path, err := exec.LookPath(command)
 	if err != nil {
@@ -136,7 +135,7 @@ func isOwnName(name string) bool {
 	return slices.Contains(ownNames, strings.ToLower(strings.TrimSpace(name)))
 }
 
-// program is the name of a program without folder, version and suffix.
+// program returns the name of a program without folder, version and suffix.
 func program(path string) string {
 	path = strings.ToLower(path)
 	if i := strings.LastIndexAny(path, `/\`); i >= 0 {
@@ -157,7 +156,7 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// same reports whether command runs our own file.
+// same reports whether command is our own executable.
 func (s Self) same(command string) bool {
 	if s.Executable == "" || command == "" {
 		return false

@@ -11,38 +11,38 @@ type Source struct {
 	Name string
 	File string
 	Dir  string
-	// Optional: it need not exist, and need not say anything of servers.
-	// Directories need not exist in any case.
+	// Optional means that the file need not exist, and need not have any servers.
+	// Directories need never exist.
 	Optional bool
-	// Project is the folder that a file belongs to that did not come from the
-	// user: its definitions are offered. Empty: the user's own.
+	// Project is the folder of a file that did not come from the user: its
+	// definitions are offered. It is empty for the user's own files.
 	Project string
 
-	dialect *dialect // nil: our own form
+	dialect *dialect // nil: our own format
 }
 
-// Places is what the places of definitions depend on.
+// Places determines where definitions are looked for.
 type Places struct {
 	OS   string // as runtime.GOOS
 	Home string
-	// Dir is the working directory: the project that other clients' own files
-	// may have something for, and whose files are offered. Empty: none.
+	// Dir is the working directory: other clients' files may have settings for it,
+	// and its own files are offered. It may be empty.
 	Dir string
 	Env Environment
 }
 
-// Names of sources that have no client.
+// Names of sources that are not clients.
 const (
 	NameConfig   = "config"   // files that the user names, before all others
 	NameMCPs     = "mcps"     // ~/MCPs
 	NameProject  = "project"  // files in the working directory
-	NameFallback = "fallback" // the file that counts last
-	// NameRequested is that of servers that code asked for and was granted.
+	NameFallback = "fallback" // the file that comes last
+	// NameRequested is the source of servers that code asked for and was granted.
 	NameRequested = "requested"
 )
 
-// SourceNames are the sources that can be chosen from, in the order in which
-// they count. What the user names as a file is read in any case.
+// SourceNames returns the sources that can be chosen, in order of precedence. A
+// file that the user names is always read.
 func SourceNames() []string {
 	return []string{
 		NameMCPs, "mcp", "claude-desktop", "claude-code", "cursor", "vscode", "windsurf", "zed", "cline",
@@ -50,10 +50,11 @@ func SourceNames() []string {
 	}
 }
 
-// MCPs is the user's own folder of definitions, or empty without a home.
+// MCPs returns the user's own folder of definitions, or an empty string without
+// a home directory.
 func (p Places) MCPs() string { return p.under(p.Home, "MCPs") }
 
-// under joins, unless there is nothing to join to.
+// under joins paths, unless base is empty.
 func (p Places) under(base string, parts ...string) string {
 	if base == "" {
 		return ""
@@ -61,7 +62,7 @@ func (p Places) under(base string, parts ...string) string {
 	return filepath.Join(append([]string{base}, parts...)...)
 }
 
-// variable is a directory that a variable names, or the usual one.
+// variable returns a directory that a variable names, or the usual one.
 func (p Places) variable(name, usual string) string {
 	if p.Env != nil {
 		if v, ok := p.Env(name); ok && filepath.IsAbs(v) {
@@ -71,7 +72,7 @@ func (p Places) variable(name, usual string) string {
 	return usual
 }
 
-// config is where desktop programs keep their settings.
+// config returns where desktop programs keep their settings.
 func (p Places) config() string {
 	switch p.OS {
 	case "windows":
@@ -82,14 +83,14 @@ func (p Places) config() string {
 	return p.xdg()
 }
 
-// xdg is where command line programs keep their settings, also on a Mac.
+// xdg returns where command line programs keep their settings, on a Mac, too.
 func (p Places) xdg() string {
 	return p.variable("XDG_CONFIG_HOME", p.under(p.Home, ".config"))
 }
 
-// Sources are the user's sources and the project's, in the order in which they
-// count: the first definition of a name wins. names chooses among SourceNames;
-// "*" stands for all.
+// Sources returns the user's sources and the project's, in order of precedence:
+// the first definition of a name wins. names chooses among SourceNames; "*"
+// means all.
 func (p Places) Sources(names []string) []Source {
 	var out []Source
 	add := func(name string, d *dialect, path string) {
@@ -148,8 +149,8 @@ func (p Places) Sources(names []string) []Source {
 	})
 }
 
-// project are the files that a folder can bring along. In the home directory
-// there is none: what lies there is the user's own.
+// project returns the files that a folder can bring along. There are none for
+// the home directory: what is there is the user's own.
 func (p Places) project() []Source {
 	if p.Dir == "" || p.Dir == p.Home || !filepath.IsAbs(p.Dir) || filepath.Dir(p.Dir) == p.Dir {
 		return nil

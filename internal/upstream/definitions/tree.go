@@ -13,12 +13,12 @@ import (
 // maxDepth bounds the nesting of a file.
 const maxDepth = 100
 
-// node is one JSON value with the line on which it starts.
+// node is one JSON value and the line where it starts.
 type node struct {
 	line    int
 	kind    byte // '{' '[' '"' '0' 't' 'f' 'n'
 	text    string
-	members []member // of an object, in the file's order
+	members []member // of an object, in file order
 	items   []node   // of an array
 }
 
@@ -38,7 +38,7 @@ func (n *node) get(key string) (*node, bool) {
 	return nil, false
 }
 
-// what names the kind of a node for people.
+// what returns the kind of a node, for people.
 func (n *node) what() string {
 	switch n.kind {
 	case '{':
@@ -55,7 +55,7 @@ func (n *node) what() string {
 	return "true or false"
 }
 
-// parseError is a fault of the file's form.
+// parseError is a syntax error.
 type parseError struct {
 	line   int
 	reason string
@@ -70,14 +70,14 @@ type treeParser struct {
 	counted int64
 	line    int
 
-	// prune, if not nil, says which members are looked at; the others are
-	// left out. path is that of the keys.
+	// prune, if not nil, reports which members are kept; the others are left out.
+	// path has their keys.
 	prune func(path []string) bool
 	path  []string
 }
 
-// parseTree reads one strict JSON document. Keys that occur twice in one
-// object are an error: which one counts differs from program to program.
+// parseTree parses one strict JSON document. Keys that occur twice in one
+// object are an error: programs differ in which one counts.
 func parseTree(data []byte, prune func([]string) bool) (node, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	p := &treeParser{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1, prune: prune}
@@ -99,7 +99,7 @@ func parseTree(data []byte, prune func([]string) bool) (node, error) {
 	return root, nil
 }
 
-// here is the line of the next token.
+// here returns the line of the next token.
 func (p *treeParser) here() int {
 	offset := p.dec.InputOffset()
 	for offset < int64(len(p.data)) && strings.IndexByte(" \t\r\n,:", p.data[offset]) >= 0 {
@@ -126,7 +126,7 @@ func (p *treeParser) token() (json.Token, int, error) {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &syntax):
-		// Offset is that of the byte after the fault.
+		// Offset is that of the byte after the error.
 		return nil, 0, &parseError{p.lineAt(max(syntax.Offset-1, 0)), syntax.Error()}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, 0, &parseError{p.lineAt(int64(len(p.data))), "the file ends in the middle of a value"}
@@ -216,7 +216,7 @@ func (p *treeParser) object(n *node, depth int) error {
 	return err
 }
 
-// skip reads one value and forgets it: only its form is checked.
+// skip reads one value and discards it: only its syntax is checked.
 func (p *treeParser) skip() error {
 	start := p.here()
 	var raw json.RawMessage
@@ -233,7 +233,7 @@ func (p *treeParser) skip() error {
 	return &parseError{start, err.Error()}
 }
 
-// json is the node as JSON, in the file's order.
+// json formats the node as JSON, in file order.
 func (n *node) json() string {
 	var b strings.Builder
 	n.write(&b)
@@ -243,7 +243,7 @@ func (n *node) json() string {
 func (n *node) write(b *strings.Builder) {
 	quote := func(s string) {
 		text, err := encode(s)
-		if err == nil { // a string always can be
+		if err == nil { // a string can always be encoded
 			b.Write(text)
 		}
 	}
@@ -275,7 +275,7 @@ func (n *node) write(b *strings.Builder) {
 	}
 }
 
-// hash writes all that a node says, without its lines.
+// hash writes the contents of a node, without its lines.
 func (n *node) hash(h io.Writer) {
 	hashText(h, n.kind, n.text)
 	for i := range n.members {
@@ -288,7 +288,8 @@ func (n *node) hash(h io.Writer) {
 	hashText(h, ')', "")
 }
 
-// hashText writes a text so that what follows cannot be taken for a part of it.
+// hashText writes a string with its length, so that what follows cannot be
+// taken for a part of it.
 func hashText(h io.Writer, kind byte, text string) {
 	// A hash never fails to be written to.
 	_, _ = fmt.Fprintf(h, "%c%d:%s", kind, len(text), text)

@@ -22,7 +22,7 @@ func (p *entryParser) string(key string, v *node) string {
 	return ""
 }
 
-// scalar also takes numbers and truth values as they are written: people write
+// scalar also accepts numbers and booleans as they are written: people write
 // "PORT": 3000.
 func (p *entryParser) scalar(key string, v *node) string {
 	if v.kind == '0' || v.kind == 't' || v.kind == 'f' {
@@ -73,8 +73,8 @@ func (p *entryParser) allow(key string, v *node) {
 	}
 }
 
-// toolTable reads what Codex and others say of single tools: one that is
-// switched off is denied, the rest is for that client.
+// toolTable reads the settings of single tools, as Codex and others have them:
+// a disabled tool is denied, and the rest is for that client.
 func (p *entryParser) toolTable(v *node) {
 	for i := range v.members {
 		m := &v.members[i]
@@ -84,7 +84,7 @@ func (p *entryParser) toolTable(v *node) {
 	}
 }
 
-// pairs are the members of an object of texts.
+// pairs returns the members of an object whose values are strings.
 func (p *entryParser) pairs(key string, v *node, check func(string) bool, what string) map[string]string {
 	switch {
 	case v.kind == 'n':
@@ -122,7 +122,7 @@ func (p *entryParser) workDir(v *node) string {
 	if text == "" {
 		return ""
 	}
-	if p.blind { // whether a directory exists is nobody's business
+	if p.blind { // whether a directory exists must not leak
 		return text
 	}
 	base := filepath.Dir(p.source.File)
@@ -182,7 +182,7 @@ func (p *entryParser) envFile(key string, v *node) {
 	p.real.Env = env
 }
 
-// didYouMean names the known key nearest to an unknown one.
+// didYouMean suggests the known key nearest to an unknown one.
 func didYouMean(key string, known []string) string {
 	best, distance := "", 3
 	for _, k := range known {
@@ -196,7 +196,7 @@ func didYouMean(key string, known []string) string {
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
-// Near returns the names that are most like a wrong one, at most n.
+// Near returns at most n of the names, those most like a wrong one.
 func Near(name string, names []string, n int) []string {
 	wrong := strings.ToLower(clip(name))
 	distance := func(s string) int {
@@ -212,7 +212,7 @@ func Near(name string, names []string, n int) []string {
 	return out[:min(n, len(out))]
 }
 
-// editDistance counts insertions, deletions, replacements; it stops caring
+// editDistance counts insertions, deletions and replacements. It is not exact
 // beyond short words.
 func editDistance(a, b string) int {
 	if len(a) > 40 || len(b) > 40 {

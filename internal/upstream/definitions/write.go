@@ -11,17 +11,17 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// Translated is a server of another client in our own form, variables of the
-// user's not put in.
+// Translated is a server of another client in our own format, with the user's
+// variables unexpanded.
 type Translated struct {
 	Name  string
 	Entry json.RawMessage
-	// From is what it was made of.
+	// From is the original definition.
 	From Definition
 }
 
-// Translate reads sources as Load does and says their servers in our own form,
-// for a file in ~/MCPs.
+// Translate reads sources as Load does and returns their servers in our own
+// format, for a file in ~/MCPs.
 func Translate(sources []Source, opts Options) ([]Translated, []Problem) {
 	opts.translate = true
 	l := newLoader(opts)
@@ -34,7 +34,7 @@ func Translate(sources []Source, opts Options) ([]Translated, []Problem) {
 		}
 	}
 	l.finish()
-	// What the rest of a file says of its servers is known only now.
+	// What the rest of a file says about its servers is known only now.
 	var out []Translated
 	for _, t := range l.translated {
 		for _, d := range l.defs {
@@ -58,8 +58,8 @@ func Translate(sources []Source, opts Options) ([]Translated, []Problem) {
 	return out, l.problems
 }
 
-// entryText is an entry in our own form. Lists that are there and empty say
-// something.
+// entryText is an entry in our own format. An empty list differs from a missing
+// one.
 type entryText struct {
 	Type          Transport         `json:"type,omitempty"`
 	Description   string            `json:"description,omitempty"`
@@ -78,7 +78,7 @@ type entryText struct {
 	CallTimeout   string            `json:"callTimeout,omitempty"`
 }
 
-// translate writes an entry down that was read without putting anything in.
+// translate writes an entry that was read without expansion.
 func (f *fileReader) translate(p *entryParser, d Definition) {
 	e := entryText{
 		Description: d.Description, Disabled: d.Disabled, EnabledTools: d.AllowTools, DisabledTools: d.DenyTools,
@@ -94,7 +94,7 @@ func (f *fileReader) translate(p *entryParser, d Definition) {
 		e.Command, e.Args, e.Env, e.Cwd, e.EnvFile = d.Launch().Command, d.Launch().Args, d.Launch().Env, d.Launch().Dir, p.envFilePath
 	}
 	if p.expand.literal {
-		p.warn(p.line, "it has ${…} as a text, which would be a variable in our own form: left out")
+		p.warn(p.line, "it contains a literal ${…}, which would be a variable in our own format: left out")
 		return
 	}
 	text, err := encode(e)
@@ -125,7 +125,7 @@ func tlsText(t TLS) map[string]any {
 	return out
 }
 
-// encode writes JSON as people do, without escapes for the sake of HTML.
+// encode writes JSON without escaping it for HTML.
 func encode(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -134,10 +134,10 @@ func encode(v any) (json.RawMessage, error) {
 	return bytes.TrimSpace(b.Bytes()), err
 }
 
-// Parse reads one entry in our own form. With variables it is what a file in
-// ~/MCPs would be. Without, nothing is put in, nothing of this machine is
-// looked at, and what nobody knows is an error: the text comes from somebody
-// who may know nothing of this machine.
+// Parse reads one entry in our own format. With variables, it means what it
+// would in a file in ~/MCPs. Without, nothing is expanded, nothing on this
+// machine is looked at, and an unknown key is an error: the entry may come from
+// sandboxed code, which must learn nothing about this machine.
 func Parse(name string, entry json.RawMessage, opts Options, variables bool) (Definition, error) {
 	if err := checkName(name); err != nil {
 		return Definition{}, err
@@ -173,7 +173,7 @@ func Parse(name string, entry json.RawMessage, opts Options, variables bool) (De
 	return d, nil
 }
 
-// File is the text of a file in ~/MCPs with one server.
+// File returns the contents of a file in ~/MCPs with one server.
 func File(name string, entry json.RawMessage) ([]byte, error) {
 	var b bytes.Buffer
 	quoted, err := encode(name)
@@ -189,8 +189,9 @@ func File(name string, entry json.RawMessage) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Without returns the text of a file of our own form without one server, and
-// whether another one is left in it. Everything else stays as it was written.
+// Without returns the contents of a file in our own format without one server,
+// and reports whether it still has another. Everything else stays as it was
+// written.
 func Without(text []byte, name string) (rest []byte, more bool, err error) {
 	root, err := parseTree(text, nil)
 	if err != nil {
@@ -217,19 +218,19 @@ func Without(text []byte, name string) (rest []byte, more bool, err error) {
 	return value.Pack(), true, nil
 }
 
-// Entry is what New needs, in our own form.
+// Entry is the input of New, in our own format.
 type Entry struct {
 	Command     string
 	Args        []string
 	Env         map[string]string
 	Dir         string
 	URL         string
-	Transport   Transport // of the URL; empty: not said
+	Transport   Transport // of the URL; empty: unspecified
 	Headers     map[string]string
 	Description string
 }
 
-// Text is the entry as it is written.
+// Text encodes the entry as JSON.
 func (e Entry) Text() (json.RawMessage, error) {
 	return encode(entryText{
 		Type: e.Transport, Description: e.Description, Command: e.Command, Args: e.Args, Env: e.Env,
@@ -237,8 +238,8 @@ func (e Entry) Text() (json.RawMessage, error) {
 	})
 }
 
-// ClientSources are the places of one client's own definitions, by its name, or
-// none.
+// ClientSources returns where one client, by its name, keeps its own
+// definitions.
 func (p Places) ClientSources(client string) []Source {
 	if clients[client] == nil {
 		return nil
@@ -246,7 +247,7 @@ func (p Places) ClientSources(client string) []Source {
 	return p.Sources([]string{client})
 }
 
-// FileSource is a file of any client, whose form its name tells.
+// FileSource is a file of any client, whose format is guessed from its name.
 func FileSource(path string) Source {
 	return Source{Name: NameConfig, File: path, dialect: formOf(path)}
 }

@@ -12,8 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sallyport/internal/budget"
-	"sallyport/internal/upstream/tail"
+	"github.com/sallyport/sallyport/internal/budget"
+	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/pipe"
+	"github.com/sallyport/sallyport/internal/upstream/tail"
 )
 
 // Defaults of Options.
@@ -23,24 +25,25 @@ const (
 	DefaultKeepJunk = 64 << 10
 )
 
-// lastAnswers is how long a peer that reads no more may still write.
+// lastAnswers is how long a peer that no longer reads may still write.
 const lastAnswers = 500 * time.Millisecond
 
 // queued is how many messages may wait for a peer that does not read.
 const queued = 64
 
 var (
-	// ErrClosed: the connection has ended; what ended it is wrapped too.
+	// ErrClosed reports that the connection has ended. It is wrapped together with the cause.
 	ErrClosed = errors.New("connection closed")
-	// ErrTooLarge: the answer was longer or deeper than allowed and was
-	// thrown away.
+	// ErrTooLarge reports that the answer was longer or deeper than allowed and
+	// was discarded.
 	ErrTooLarge = errors.New("answer exceeds the limit")
-	// ErrMalformed: the answer was no JSON-RPC response.
+	// ErrMalformed reports that the answer was not a JSON-RPC response.
 	ErrMalformed = errors.New("malformed answer")
-	// ErrNotJSON: the answer was no JSON, though it could be told which call
-	// it was for.
+	// ErrNotJSON reports that the answer was not JSON, though the call that it
+	// answers is known.
 	ErrNotJSON = errors.New("not valid JSON")
-	// ErrInvalidParams: the parameters given to Call or Notify are no JSON.
+	// ErrInvalidParams reports that the parameters given to Call or Notify are
+	// not JSON.
 	ErrInvalidParams = errors.New("parameters are not valid JSON")
 )
 
@@ -49,18 +52,18 @@ type Options struct {
 	Log *slog.Logger
 	// MaxLine bounds a line in bytes, MaxDepth the nesting of a message.
 	MaxLine, MaxDepth int
-	// OnRequest answers a request of the peer. It runs on the reading
-	// goroutine and must not block; nil answers "method not found". The
-	// bytes it gets are valid during the call only.
+	// OnRequest answers a request of the peer. It runs on the reading goroutine
+	// and must not block; nil answers "method not found". The bytes it gets are
+	// valid only during the call.
 	OnRequest func(method string, params json.RawMessage) (json.RawMessage, *Error)
 	// OnNotify receives the peer's notifications, under the same conditions.
 	OnNotify func(method string, params json.RawMessage)
-	// Redact removes secrets from a text. Errors show a part of an answer that
-	// is no JSON only where it has nothing to remove; nil removes nothing.
+	// Redact removes secrets from a string. Errors show a part of an answer
+	// that is not JSON only if Redact leaves it unchanged; nil removes nothing.
 	Redact func(text string) string
 	// Budget bounds the lines that are being read, and the files of those that
-	// find no room in memory; nil is the program's. SpoolDir is where the files
-	// are; empty is the system's directory for temporary files.
+	// do not fit in memory; nil is the program's. SpoolDir is the directory of
+	// these files; empty is the system's directory for temporary files.
 	Budget   *budget.Host
 	SpoolDir string
 }
@@ -71,8 +74,8 @@ type Stats struct {
 	Requests      int64 // requests of the peer
 	Notifications int64 // notifications of the peer
 	Unknown       int64 // answers that belong to no pending call: late, repeated or made up
-	Junk          int64 // lines that were no message
-	Overlong      int64 // lines thrown away for their length
+	Junk          int64 // lines that were not messages
+	Overlong      int64 // lines discarded because of their length
 	Dropped       int64 // answers and cancellations not sent because the peer does not read
 }
 
@@ -84,6 +87,10 @@ type Conn struct {
 	junk  *tail.Buffer
 	queue chan []byte
 
+	sending sync.Mutex
+	now     *pipe.Writer // nil where a write may block
+	unsent  int          // messages in the queue, on their way to it, or being written
+
 	nextID  atomic.Int64
 	mu      sync.Mutex
 	pending map[int64]pending
@@ -93,7 +100,7 @@ type Conn struct {
 	readerDone chan struct{}
 	writerDone chan struct{}
 	closeWrite sync.Once
-	warned     bool  // of a line that is no JSON; the reader's
+	warned     bool  // about a line that is not JSON; the reader's
 	held       int64 // memory of the line that is being handled; the reader's
 
 	calls, requests, notifications, unknown, junkLines, overlong, dropped atomic.Int64
@@ -102,19 +109,18 @@ type Conn struct {
 // pending is a call that waits for its answer.
 type pending struct {
 	answer chan reply
-	lease  *budget.Lease // of the sandbox that called; nil: none did
+	lease  *budget.Lease // of the calling sandbox; nil if there is none
 }
 
-// reply is an answer. One that is not in memory is the whole message.
+// reply is an answer. If it is not in memory, it is the whole message.
 type reply struct {
 	result  json.RawMessage
 	err     error
 	spooled *spooled
 }
 
-// NewConn speaks over r and w until r ends. It closes w when the connection
-// has ended; r is the caller's to close, and closing it is what ends the
-// reading goroutine for certain.
+// NewConn speaks over r and w until r ends. It closes w when the connection has
+// ended. The caller closes r, which reliably ends the reading goroutine.
 func NewConn(r io.Reader, w io.WriteCloser, opts Options) *Conn {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -136,6 +142,7 @@ func NewConn(r io.Reader, w io.WriteCloser, opts Options) *Conn {
 		lines:      lines,
 		junk:       tail.New(DefaultKeepJunk),
 		queue:      make(chan []byte, queued),
+		now:        pipe.NewWriter(w),
 		pending:    make(map[int64]pending),
 		done:       make(chan struct{}),
 		readerDone: make(chan struct{}),
@@ -146,14 +153,14 @@ func NewConn(r io.Reader, w io.WriteCloser, opts Options) *Conn {
 	return c
 }
 
-// Call sends a request and waits for its answer, whose bytes are the caller's.
-// They are charged to the lease of ctx. Where that has no room the call waits,
-// and the connection does not.
+// Call sends a request and waits for its answer, whose bytes the caller owns.
+// They are charged to the lease of ctx. If it has no room, the call waits, but the
+// connection does not.
 //
-// An error is *Error when the peer answered with one; it is ErrClosed,
-// ErrTooLarge, ErrMalformed, ErrNotJSON, ErrInvalidParams or the context's cause
-// otherwise. When the context ends first, the peer is told with
-// notifications/cancelled, except for initialize, which must not be cancelled.
+// The error is an *Error if the peer answered with one. Otherwise it is ErrClosed,
+// ErrTooLarge, ErrMalformed, ErrNotJSON, ErrInvalidParams or the context's cause.
+// If the context ends first, Call sends the peer notifications/cancelled, except
+// for initialize, which must not be cancelled.
 func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -173,14 +180,14 @@ func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage) 
 	c.pending[id] = pending{answer, budget.From(ctx)}
 	c.mu.Unlock()
 
-	select {
-	case c.queue <- request:
+	switch err := c.send(ctx, request); {
+	case err == nil:
 		c.calls.Add(1)
-	case <-ctx.Done():
-		c.forget(id)
-		return nil, context.Cause(ctx)
-	case <-c.done:
+	case errors.Is(err, ErrClosed):
 		return c.ended(ctx, id, answer)
+	default:
+		c.forget(id)
+		return nil, err
 	}
 	select {
 	case r := <-answer:
@@ -195,7 +202,8 @@ func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage) 
 	}
 }
 
-// open returns what an answer holds, which may have to be read from its file.
+// open returns the contents of an answer, which it may have to read from a
+// file.
 func (c *Conn) open(ctx context.Context, id int64, r reply) (json.RawMessage, error) {
 	if r.spooled == nil {
 		return r.result, r.err
@@ -213,7 +221,7 @@ func (c *Conn) open(ctx context.Context, id int64, r reply) (json.RawMessage, er
 	data = validUTF8(data)
 	m, err := parseMessage(data)
 	switch got, ok := callID(m.id); {
-	case errors.Is(err, errNesting):
+	case errors.Is(err, jsonscan.ErrNesting):
 		return nil, fmt.Errorf("%w: %w", ErrTooLarge, err)
 	case err != nil:
 		return nil, fmt.Errorf("%w%s", ErrNotJSON, place(data, c.opts.Redact))
@@ -246,44 +254,37 @@ func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage
 		return c.Err()
 	default:
 	}
-	select {
-	case c.queue <- note:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-c.done:
-		return c.Err()
-	}
+	return c.send(ctx, note)
 }
 
 // Done is closed when no further call can succeed.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Err says why Done is closed, nil before. It wraps ErrClosed.
+// Err returns why Done is closed, or nil before. It wraps ErrClosed.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// CloseWrite ends the connection for us: pending calls fail, and the peer sees
-// the end of its input. What the peer still writes is read, so that it does not
-// block on its way out.
+// CloseWrite ends the connection on our side: pending calls fail, and the peer
+// sees the end of its input. The peer's remaining output is read, so that it
+// does not block while it exits.
 func (c *Conn) CloseWrite() {
 	c.fail(errors.New("closed by us"))
 }
 
-// Wait returns when both goroutines have ended, which needs the end of the
-// peer's stream.
+// Wait waits until both goroutines have ended, which requires the peer's stream
+// to end.
 func (c *Conn) Wait() {
 	<-c.readerDone
 	<-c.writerDone
 }
 
-// Drained is closed when all that the peer wrote has been read.
+// Drained is closed once everything that the peer wrote has been read.
 func (c *Conn) Drained() <-chan struct{} { return c.readerDone }
 
-// Junk returns the last of the lines that were no messages.
+// Junk returns the last of the lines that were not messages.
 func (c *Conn) Junk() []byte { return c.junk.Bytes() }
 
 // Stats returns the counters.
@@ -320,69 +321,6 @@ func (c *Conn) forget(id int64) bool {
 	return ok
 }
 
-func (c *Conn) cancel(id int64, cause error) {
-	reason, err := json.Marshal(cause.Error())
-	if err != nil {
-		return
-	}
-	params := fmt.Appendf(nil, `{"requestId":%d,"reason":%s}`, id, reason)
-	note, err := appendRequest(nil, 0, "notifications/cancelled", params)
-	if err != nil {
-		return
-	}
-	c.sendOrDrop(note)
-}
-
-// sendOrDrop queues a message nobody waits for. It never blocks: it is called
-// by the reader, and a peer that asks and does not listen gets no answer.
-func (c *Conn) sendOrDrop(message []byte) {
-	select {
-	case c.queue <- message:
-	default:
-		c.dropped.Add(1)
-	}
-}
-
-func (c *Conn) write() {
-	defer close(c.writerDone)
-	var batch []byte
-	for {
-		var message []byte
-		select {
-		case message = <-c.queue:
-		case <-c.done:
-			return
-		}
-		// Whatever else is waiting goes out with the same system call.
-		if len(c.queue) > 0 && len(message) < handOver {
-			batch = append(batch[:0], message...)
-			for more := true; more && len(batch) < handOver; {
-				select {
-				case message = <-c.queue:
-					batch = append(batch, message...)
-				default:
-					more = false
-				}
-			}
-			message = batch
-		}
-		_, err := c.w.Write(message)
-		if cap(batch) > 4*handOver {
-			batch = nil
-		}
-		if err != nil {
-			// A peer that ends closes its input first or last; let what it
-			// still said arrive.
-			select {
-			case <-c.readerDone:
-			case <-time.After(lastAnswers):
-			}
-			c.fail(fmt.Errorf("write: %w", err))
-			return
-		}
-	}
-}
-
 func (c *Conn) read() {
 	defer close(c.readerDone)
 	for {
@@ -413,13 +351,13 @@ func (c *Conn) handleLine(l line) {
 		return
 	}
 	if data[0] == '[' {
-		// A batch, which nobody uses for large results: validating it once
-		// more as a whole is cheap.
-		if !Valid(data) {
+		// A batch, which peers do not use for large results: validating it
+		// again as a whole is cheap.
+		if !jsonscan.Valid(data) {
 			c.keepJunk(data)
 			return
 		}
-		_ = Elements(data, func(value json.RawMessage) bool {
+		_ = jsonscan.Elements(data, func(value json.RawMessage) bool {
 			c.handleMessage(value, l.owned, false)
 			return true
 		})
@@ -435,7 +373,7 @@ func (c *Conn) handleMessage(data []byte, owned, unended bool) {
 	m, err := parseMessage(data)
 	switch {
 	case err != nil:
-		// A message cut off by the end of its sender is told by that end.
+		// The end of the stream already explains a message that it cut off.
 		if data[0] == '{' && !unended {
 			c.notJSON(data, err)
 		} else {
@@ -471,7 +409,7 @@ func (c *Conn) incoming(m message) {
 		return
 	}
 	c.requests.Add(1)
-	if kind := Kind(m.id); len(m.id) > 1024 || kind == '{' || kind == '[' {
+	if kind := jsonscan.Kind(m.id); len(m.id) > 1024 || kind == '{' || kind == '[' {
 		c.opts.Log.Debug("request with an unusable id dropped", "method", clip(method, 128))
 		return
 	}
@@ -493,7 +431,7 @@ func (c *Conn) answer(m message, owned bool) {
 	waiting, ok := c.waiting(m.id)
 	if !ok {
 		c.unknown.Add(1)
-		if Kind(m.id) == 'n' && m.err != nil {
+		if jsonscan.Kind(m.id) == 'n' && m.err != nil {
 			c.opts.Log.Debug("server reports an error for no request", "err", decodeError(m.err).Error())
 		}
 		return
@@ -510,10 +448,10 @@ func (c *Conn) answer(m message, owned bool) {
 	waiting.answer <- r
 }
 
-// decode reads the result or the error of an answer.
+// decode decodes the result or the error of an answer.
 func (c *Conn) decode(m message) reply {
 	switch {
-	case m.err != nil && Kind(m.err) != 'n':
+	case m.err != nil && jsonscan.Kind(m.err) != 'n':
 		return reply{err: decodeError(m.err)}
 	case m.result == nil:
 		return reply{err: ErrMalformed}
@@ -523,7 +461,7 @@ func (c *Conn) decode(m message) reply {
 	return reply{result: m.result}
 }
 
-// putAside writes an answer for which its sandbox has no memory now into a file.
+// putAside writes an answer to a file if its sandbox has no memory for it now.
 func (c *Conn) putAside(m message, lease *budget.Lease) reply {
 	size := int64(len(m.id) + len(m.result) + 32)
 	if !lease.TryDisk(size) {
@@ -531,18 +469,18 @@ func (c *Conn) putAside(m message, lease *budget.Lease) reply {
 	}
 	out, err := newSpool(c.opts.SpoolDir)
 	if err != nil {
-		return reply{err: fmt.Errorf("%w: there is no room for it now: %w", ErrTooLarge, err)}
+		return reply{err: fmt.Errorf("%w: there is no room for it: %w", ErrTooLarge, err)}
 	}
 	for _, part := range [][]byte{[]byte(`{"id":`), m.id, []byte(`,"result":`), m.result, []byte("}")} {
 		if _, err := out.Write(part); err != nil {
 			out.Close()
-			return reply{err: fmt.Errorf("%w: there is no room for it now: %w", ErrTooLarge, err)}
+			return reply{err: fmt.Errorf("%w: there is no room for it: %w", ErrTooLarge, err)}
 		}
 	}
 	return reply{spooled: out}
 }
 
-// errBacklog: too many results wait for their sandbox.
+// errBacklog reports that too many results wait for their sandbox.
 var errBacklog = fmt.Errorf("%w: the results of other calls, which the code has not taken yet, leave no room for it; make fewer large calls at a time", ErrTooLarge)
 
 // waiting removes and returns the call with this id.

@@ -456,7 +456,7 @@ func TestManyCallersAtOnce(t *testing.T) {
 // FuzzConn feeds a connection that has calls open: whatever arrives, it
 // neither panics nor hangs, and what it hands out is valid JSON.
 func FuzzConn(f *testing.F) {
-	for _, s := range scanSeeds {
+	for _, s := range messageSeeds {
 		f.Add([]byte(s + "\n"))
 	}
 	f.Add([]byte("{\"id\":1,\"result\":{\"a\":\"\xff\"}}\n{\"id\":1,\"result\":2}\n{\"id\":2,\"error\":{}}\n"))

@@ -6,29 +6,29 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"sallyport/internal/budget"
+	"github.com/sallyport/sallyport/internal/budget"
 )
 
 const (
 	// firstBuffer is the buffer that an idle connection holds.
 	firstBuffer = 8 << 10
-	// handOver is the length from which a line is given away together with
-	// its memory instead of being copied.
+	// handOver is the length from which a line is handed over together with its
+	// memory instead of being copied.
 	handOver = 32 << 10
-	// keptHead and keptTail are what is kept of a line that is too long.
+	// keptHead and keptTail are how much is kept of a line that is too long.
 	keptHead, keptTail = 512, 512
 )
 
-// lineReader cuts a stream into lines of at most max bytes.
+// lineReader splits a stream into lines of at most max bytes.
 type lineReader struct {
 	r          io.Reader
 	max        int
 	buf        []byte
-	start, end int // buf[start:end] is read and not yet handed out
+	start, end int // buf[start:end] is read but not yet returned
 	searched   int // no newline in buf[start:searched]
 
-	// What the buffer takes beyond uncharged is charged to lines; a line for
-	// which there is no room goes to a file in spoolDir, charged to disk.
+	// Buffer space beyond uncharged is charged to lines. A line that does not
+	// fit goes to a file in spoolDir, charged to disk.
 	lines, disk *budget.Budget
 	charged     int64
 	spoolDir    string
@@ -37,24 +37,24 @@ type lineReader struct {
 // line is one line without its end.
 type line struct {
 	data []byte
-	// owned: data is the reader's to keep. Otherwise it is valid until the
-	// next call.
+	// owned is set if the receiver may keep data. Otherwise it is valid until
+	// the next call.
 	owned bool
-	// overlong: the line was longer than allowed; data is its beginning and
-	// tail its end, and what was between is gone.
+	// overlong is set if the line was longer than allowed; data is its
+	// beginning and tail its end, and the rest is gone.
 	overlong bool
 	tail     []byte
 	length   int64
-	// spooled holds the line where it is not in memory: data is its beginning
-	// and tail its end.
+	// spooled holds the line if it is not in memory: data is its beginning and
+	// tail its end.
 	spooled *spooled
-	// charged is what of the budget the line holds, for the caller to release.
+	// charged is the budget that the line holds, for the caller to release.
 	charged int64
-	// unended: the stream ended before the line did.
+	// unended is set if the stream ended before the line did.
 	unended bool
 }
 
-// errNoRoom: the line being read must not take more memory.
+// errNoRoom reports that the line being read must not take more memory.
 var errNoRoom = errors.New("no room in memory")
 
 func newLineReader(r io.Reader, max int) *lineReader {
@@ -87,11 +87,11 @@ func (l *lineReader) next() (line, error) {
 	}
 }
 
-// take hands out buf[start:at] and passes over the newline after it.
+// take returns buf[start:at] and skips the newline after it.
 func (l *lineReader) take(at, newline int) line {
 	data := l.buf[l.start:at:at]
 	next := at + newline
-	if len(data) > l.max { // a bound smaller than the buffer
+	if len(data) > l.max { // the limit is smaller than the buffer
 		l.start, l.searched = next, next
 		return line{
 			data: data[:min(len(data), keptHead)], tail: data[max(0, len(data)-keptTail):],
@@ -150,7 +150,7 @@ func (l *lineReader) read() error {
 	return io.ErrNoProgress
 }
 
-// skip throws away the rest of a line that is too long.
+// skip discards the rest of a line that is too long.
 func (l *lineReader) skip() (line, error) {
 	head := bytes.Clone(l.buf[l.start:min(l.end, l.start+keptHead)])
 	length := int64(l.end - l.start)

@@ -3,9 +3,12 @@ package jsonrpc
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
+
+	"github.com/sallyport/sallyport/internal/jsonscan"
 )
 
 // Codes of errors that this package sends or that callers look for.
@@ -17,7 +20,7 @@ const (
 	CodeInternal       = -32603
 )
 
-// maxErrorText bounds what is kept of a peer's error message.
+// maxErrorText bounds how much of a peer's error message is kept.
 const maxErrorText = 64 << 10
 
 // Error is an error that the peer answered with.
@@ -34,22 +37,22 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (error %d)", e.Message, e.Code)
 }
 
-// message is one message cut into its members. The slices are parts of the
-// line; a nil slice is a member that is not there.
+// message is one message split into its members. The slices are parts of the
+// line; a nil slice means that the member is missing.
 type message struct {
 	id, method, params, result, err []byte
 	depth                           int
 }
 
-// parseMessage validates the object in line and cuts it into its members. Of
-// a member that occurs twice the last one counts, as with encoding/json.
+// parseMessage validates the object in line and splits it into its members. If
+// a member occurs twice, the last one counts, as with encoding/json.
 func parseMessage(line []byte) (message, error) {
 	var m message
-	depth, err := eachMember(line, func(key, value []byte) bool {
+	depth, err := jsonscan.RawMembers(line, func(key, value []byte) bool {
 		name := key[1 : len(key)-1]
 		if bytes.IndexByte(name, '\\') >= 0 {
-			// An escaped key is legal and never seen; decode it.
-			decoded, ok := decodeKey(key)
+			// An escaped key is legal, though it never occurs; decode it.
+			decoded, ok := jsonscan.Unquote(key)
 			if !ok {
 				return true
 			}
@@ -73,8 +76,8 @@ func parseMessage(line []byte) (message, error) {
 	return m, err
 }
 
-// callID reads an id as one of ours: an integer. Some peers send our integer
-// back as 7.0.
+// callID parses an id as one of ours: an integer. Some peers return our integer
+// as 7.0.
 func callID(raw []byte) (int64, bool) {
 	if id, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
 		return id, true
@@ -89,8 +92,8 @@ func callID(raw []byte) (int64, bool) {
 	return int64(f), true
 }
 
-// decodeError reads the error member of an answer. It never returns nil: a
-// member that is not an error object still is a failure.
+// decodeError decodes the error member of an answer. It never returns nil: a
+// member that is not an error object is still a failure.
 func decodeError(raw []byte) *Error {
 	e := new(Error)
 	var wire struct {
@@ -165,11 +168,13 @@ func appendAnswer(dst, id []byte, result json.RawMessage, failure *Error) ([]byt
 	return append(dst, "}\n"...), nil
 }
 
-// appendOneLine appends a JSON value as it is, but for line breaks between its
-// tokens and bytes that are not UTF-8: neither may reach the stream.
+var errNotOneValue = errors.New("not valid JSON")
+
+// appendOneLine appends a JSON value unchanged, except for line breaks between
+// its tokens and bytes that are not UTF-8: neither may reach the stream.
 func appendOneLine(dst []byte, value json.RawMessage) ([]byte, error) {
-	if _, err := scanDocument(value); err != nil {
-		return nil, err
+	if !jsonscan.Valid(value) {
+		return nil, errNotOneValue
 	}
 	value = validUTF8(value)
 	if bytes.IndexByte(value, '\n') < 0 && bytes.IndexByte(value, '\r') < 0 {

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"os"
 
-	"sallyport/internal/budget"
+	"github.com/sallyport/sallyport/internal/budget"
 )
 
 const (
-	// uncharged is the buffer that every connection may have.
+	// uncharged is the buffer size that every connection may have.
 	uncharged = 256 << 10
 	// inMemory bounds the lines that are read into memory. It also bounds what
 	// growing the buffer copies: of a longer line, the size is known before its
@@ -19,13 +19,13 @@ const (
 	inMemory = 16 << 20
 )
 
-// spooled is a line in a file that has no name.
+// spooled is a line in an unnamed file.
 type spooled struct {
 	file *os.File
 	size int64
 }
 
-// newSpool creates the file. Where it cannot be removed while it is open, Close
+// newSpool creates the file. If it cannot be removed while it is open, Close
 // removes it.
 func newSpool(dir string) (*spooled, error) {
 	if dir != "" {
@@ -65,13 +65,13 @@ func (s *spooled) load(ctx context.Context, lease *budget.Lease) ([]byte, error)
 	}
 	data := make([]byte, s.size)
 	if _, err := s.file.ReadAt(data, 0); err != nil {
-		return nil, fmt.Errorf("read the answer back from its temporary file: %w", err)
+		return nil, fmt.Errorf("reading the answer from its temporary file: %w", err)
 	}
 	return data, nil
 }
 
 // spill moves the line that is being read into a file and reads it to its end.
-// A line that is too long, or for which there is no disk, is overlong.
+// A line that is too long, or for which there is no disk space, is overlong.
 func (l *lineReader) spill() (line, error) {
 	out, err := newSpool(l.spoolDir)
 	if err != nil {

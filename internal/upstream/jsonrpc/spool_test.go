@@ -2,14 +2,13 @@ package jsonrpc
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"sallyport/internal/budget"
+	"github.com/sallyport/sallyport/internal/budget"
 )
 
 // A result for which its sandbox has no room waits in a file. It arrives whole
@@ -136,7 +135,7 @@ func TestResultsWithoutRoom(t *testing.T) {
 			failed <- err
 		}()
 		m := peer.recv()
-		peer.send(`{"jsonrpc":"2.0","id":%s,"result":%s}`, json.RawMessage(m.ID), result)
+		peer.send(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 		return <-failed
 	}
 	if err := ask(`"` + strings.Repeat("x", 100<<20) + `"`); !errors.Is(err, ErrTooLarge) || !errors.Is(err, budget.ErrTooLarge) {

@@ -10,21 +10,24 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/sallyport/sallyport/internal/jsonscan"
 )
 
-// Where servers put the id of an answer: in front of the result or behind it.
+// Where servers put the id of an answer: before or after the result.
 var (
 	idInFront = regexp.MustCompile(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?[0-9]{1,18})\s*,`)
 	idBehind  = regexp.MustCompile(`"id"\s*:\s*(-?[0-9]{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 )
 
-// notInMemory gives a line that is in a file to the call that it answers, if its
-// beginning or its end says which, and fails that call where the line was thrown
-// away. A wrong guess can only hurt a call on the server that sent the line.
+// notInMemory gives a line in a file to the call that it answers, if its
+// beginning or its end shows which one, and fails that call if the line was
+// discarded. A wrong guess can only hurt a call to the server that sent the
+// line.
 func (c *Conn) notInMemory(l line) {
 	if l.overlong {
 		c.overlong.Add(1)
-		c.opts.Log.Warn("line over the limit thrown away", "bytes", l.length, "limit", c.opts.MaxLine)
+		c.opts.Log.Warn("line over the limit discarded", "bytes", l.length, "limit", c.opts.MaxLine)
 	}
 	id := idInFront.FindSubmatch(l.data)
 	if id == nil {
@@ -55,13 +58,13 @@ func (c *Conn) notInMemory(l line) {
 	waiting.answer <- r
 }
 
-// notJSON fails the call that a line was to answer which is no JSON, as with
-// the NaN that some libraries write. Otherwise the call would wait for an
-// answer that has come already.
+// notJSON fails the call that a line was meant to answer but that is not JSON,
+// such as one with the NaN that some libraries write. Otherwise the call would
+// wait for an answer that has already arrived.
 func (c *Conn) notJSON(data []byte, cause error) {
 	if id, ok := guessID(data); ok {
 		if waiting, ok := c.waiting(id); ok {
-			if errors.Is(cause, errNesting) {
+			if errors.Is(cause, jsonscan.ErrNesting) {
 				waiting.answer <- reply{err: fmt.Errorf("%w: %w", ErrTooLarge, cause)}
 				return
 			}
@@ -74,11 +77,12 @@ func (c *Conn) notJSON(data []byte, cause error) {
 	if !c.warned {
 		c.warned, level = true, slog.LevelWarn
 	}
-	c.opts.Log.Log(context.Background(), level, "line that is not valid JSON passed over", "bytes", len(data))
+	c.opts.Log.Log(context.Background(), level, "line that is not valid JSON skipped", "bytes", len(data))
 }
 
-// guessID returns the id of an answer that is no JSON. What looks like no
-// answer has none: a request that a server logs must not fail its own call.
+// guessID returns the id of an answer that is not JSON. It returns none if the
+// data does not look like an answer: a request that a server logs must not fail
+// its own call.
 func guessID(data []byte) ([]byte, bool) {
 	id, answers := looseMembers(data)
 	if !answers {
@@ -96,9 +100,9 @@ func guessID(data []byte) ([]byte, bool) {
 	return nil, false
 }
 
-// looseMembers looks at the keys of the object in data, minding nothing but
-// strings and brackets. It returns the value of the one "id", nil when there
-// are more or none, and whether the first member but these is one of an answer.
+// looseMembers looks at the keys of the object in data, regarding only strings
+// and brackets. It returns the value of the one "id", or nil if there is none
+// or more than one, and whether the first other member is one of an answer.
 func looseMembers(data []byte) (id []byte, answers bool) {
 	ids, level := 0, 0
 	for i := 0; i < len(data); i++ {
@@ -117,7 +121,7 @@ func looseMembers(data []byte) (id []byte, answers bool) {
 			if level != 1 || i >= len(data) {
 				continue
 			}
-			colon := skipSpace(data, i+1)
+			colon := afterSpace(data, i+1)
 			if colon >= len(data) || data[colon] != ':' {
 				continue
 			}
@@ -130,7 +134,7 @@ func looseMembers(data []byte) (id []byte, answers bool) {
 				answers = true
 			case "id":
 				ids++
-				from := skipSpace(data, colon+1)
+				from := afterSpace(data, colon+1)
 				id = data[from:min(len(data), from+32)]
 				if end := bytes.IndexAny(id, ",} \t\r"); end >= 0 {
 					id = id[:end]
@@ -144,15 +148,21 @@ func looseMembers(data []byte) (id []byte, answers bool) {
 	return id, answers
 }
 
+// afterSpace returns the index of the first byte from i on that is not white space.
+func afterSpace(data []byte, i int) int {
+	return len(data) - len(bytes.TrimLeft(data[i:], " \t\r\n"))
+}
+
 const (
-	// shownFault bounds what is shown of the place where an answer is wrong.
+	// shownFault bounds how much is shown of the place where an answer is
+	// wrong.
 	shownFault = 40
-	// searchedForSecrets is how much before and behind the place is looked at
-	// for a secret of which the place might show a part.
+	// searchedForSecrets is how much around that place is searched for a secret
+	// of which the place might show a part.
 	searchedForSecrets = 64 << 10
 )
 
-// place says where data stops to be JSON.
+// place says where data stops being JSON.
 func place(data []byte, redact func(string) string) string {
 	var fault *json.SyntaxError
 	if !errors.As(json.Unmarshal(data, new(struct{})), &fault) || fault.Offset < 1 || fault.Offset > int64(len(data)) {

@@ -67,7 +67,7 @@ func TestNoJSONThatAnswersNothing(t *testing.T) {
 func TestNestedBeyondTheScanner(t *testing.T) {
 	c, p := connect(t, Options{})
 	ch := goCall(t.Context(), c, "m", "")
-	p.send(`{"id":%s,"result":%s}`, p.recv().ID, deep("[", "", "]", maxNesting+1))
+	p.send(`{"id":%s,"result":%s}`, p.recv().ID, deep("[", "", "]", 10_001))
 	if got := <-ch; !errors.Is(got.err, ErrTooLarge) {
 		t.Errorf("%v", got.err)
 	}

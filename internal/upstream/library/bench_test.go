@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/state"
-	"sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
 // BenchmarkCurrent is what an execution pays for definitions that are live:
@@ -23,7 +23,7 @@ func BenchmarkCurrent(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	l := New(Config{Places: definitions.Places{OS: "linux", Home: home, Dir: b.TempDir()}, Names: []string{"*"}, State: state.At(b.TempDir())})
+	l := New(Config{Places: definitions.Places{OS: "linux", Home: home, Dir: b.TempDir()}, Names: []string{"*"}, State: store.At(b.TempDir())})
 	defer l.Close()
 	for deadline := time.Now().Add(10 * settles); time.Now().Before(deadline); {
 		l.Current(true) // until the files are old enough to be relied on

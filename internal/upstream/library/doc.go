@@ -1,23 +1,21 @@
-// Package library is what a user's MCP servers are at any moment: the
-// definitions that all files say, as package definitions reads them, with what
-// the user decided beside them. It notices when a file changes; it remembers
-// which projects are trusted, which servers are switched on and off, and what
-// code asked for.
+// Package library holds a user's MCP servers: the definitions in all files, as
+// package definitions reads them, and the user's decisions about them. It notices
+// when a file changes, and remembers which projects are trusted, which servers
+// are switched on and off, and which servers code requested.
 //
 // # Trust
 //
-// A definition that lies in a project's folder came with the project, perhaps
-// from a stranger. It is offered, and starts nothing, until the user has
-// trusted that definition: in that folder (by its real path), in that file,
-// under that name, and in those words. When a word changes it waits again.
-// Programs that such a definition names by a path inside of the project are not
-// part of what is trusted.
+// A definition in a project's folder came with the project, perhaps from a
+// stranger. It is offered, but not started, until the user has trusted exactly
+// that definition: in that folder (by its real path), in that file, under that
+// name, and with that content. If any of it changes, the user must trust it
+// again. If the definition names a program by a path inside the project, the
+// program's content is not part of what is trusted.
 //
 // # Requests
 //
-// Code in a sandbox may ask for a server. It gets it at once only where a
-// pattern of the operator's allows exactly that command line or URL, without
-// variables of any kind; for the life of this process, and never in the place
-// of a server that there is. Otherwise the wish is written down, bounded in
-// number and size, and a person decides.
+// Code in a sandbox may request a server. If the gate allows it (see package
+// authz), the server is added for the life of this process; it never replaces a
+// configured one. Otherwise the request is stored, bounded in number and size,
+// for a person to decide.
 package library

@@ -8,14 +8,15 @@ import (
 	"path/filepath"
 	"strings"
 
-	"sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
-// ErrExists: there is a definition of that name in the user's own folder.
+// ErrExists reports that a definition of that name is already in the user's own
+// folder.
 var ErrExists = errors.New("already there")
 
 // Add writes a definition into a file of its own in ~/MCPs and returns the
-// file. It takes the place of nothing.
+// file. It never replaces a definition.
 func (l *Library) Add(name string, entry json.RawMessage) (string, error) {
 	dir := l.config.Places.MCPs()
 	if dir == "" {
@@ -42,14 +43,14 @@ func (l *Library) Add(name string, entry json.RawMessage) (string, error) {
 		path := filepath.Join(dir, fileName(name, n))
 		err := create(path, text)
 		if errors.Is(err, os.ErrExist) {
-			continue // with other servers in it
+			continue // it contains other servers
 		}
 		return path, err
 	}
 	return "", fmt.Errorf("%s has no room for a file for %q", dir, name)
 }
 
-// fileName is the name of a file for a server.
+// fileName returns the name of the file for a server.
 func fileName(name string, n int) string {
 	base := strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -67,20 +68,20 @@ func fileName(name string, n int) string {
 	return base + ".json"
 }
 
-// reserved are names that Windows does not let files have.
+// reserved are names that Windows does not allow for files.
 var reserved = map[string]bool{"con": true, "prn": true, "aux": true, "nul": true, "com1": true, "com2": true, "com3": true, "lpt1": true, "lpt2": true}
 
-// create writes a whole file that must not be there.
+// create writes a whole file, which must not exist.
 func create(path string, text []byte) error {
 	temporary, err := temporaryFile(path, text)
 	if err != nil {
 		return err
 	}
-	// A link, unlike a rename, takes the place of nothing.
+	// Unlike a rename, a link never replaces a file.
 	return errors.Join(os.Link(temporary, path), os.Remove(temporary))
 }
 
-// temporaryFile writes a file that nobody reads yet: its name is a hidden one.
+// temporaryFile writes a file with a hidden name, which other programs ignore.
 func temporaryFile(path string, text []byte) (string, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".sallyport-*") // 0600: it may hold keys
 	if err != nil {
@@ -96,15 +97,15 @@ func temporaryFile(path string, text []byte) (string, error) {
 	return f.Name(), nil
 }
 
-// Remove takes a definition out of ~/MCPs, and the file with it when nothing is
-// left in it, and returns the file. What other programs' files define is theirs.
+// Remove removes a definition from ~/MCPs, and its file if no other is left in
+// it, and returns the file. Files of other programs are not changed.
 func (l *Library) Remove(name string) (string, error) {
 	d, ok := l.Current(true).Get(name)
 	switch {
 	case !ok:
 		return "", fmt.Errorf("there is no server %q", name)
 	case d.Source != definitions.NameMCPs:
-		return "", fmt.Errorf("server %q is defined in %s, line %d, which is not ours to change: take it out there, or switch it off with: sallyport servers disable %s", name, d.File, d.Line, name)
+		return "", fmt.Errorf("server %q is defined in %s, line %d, which belongs to another program: remove it there, or switch it off with: sallyport servers disable %s", name, d.File, d.Line, name)
 	}
 	text, err := definitions.ReadFile(d.File, definitions.MaxFileSize)
 	if err != nil {
@@ -122,7 +123,7 @@ func (l *Library) Remove(name string) (string, error) {
 	return d.File, errors.Join(err, l.Unswitch(name))
 }
 
-// rewrite replaces a file, keeping its mode; a link stays a link.
+// rewrite replaces a file and keeps its mode; a link stays a link.
 func (l *Library) rewrite(path string, text []byte) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -142,9 +143,9 @@ func (l *Library) rewrite(path string, text []byte) error {
 	return nil
 }
 
-// Translate says the servers of a client, by its name, or of a file in our own
-// form. Servers of a project's file are whatever their project is: who imports
-// them has chosen to.
+// Translate returns the servers of a client, by its name, or of a file, in our
+// own form. Servers of a project's file need no trust: the user chose to import
+// them.
 func (l *Library) Translate(from string) ([]definitions.Translated, []string, error) {
 	sources := l.config.Places.ClientSources(from)
 	if sources == nil {
@@ -158,7 +159,7 @@ func (l *Library) Translate(from string) ([]definitions.Translated, []string, er
 		}
 		if _, err := os.Stat(path); err != nil {
 			names := definitions.SourceNames()
-			return nil, nil, fmt.Errorf("%q is neither a file nor a client that is known; the nearest client: %s", from, strings.Join(definitions.Near(from, names, 3), ", "))
+			return nil, nil, fmt.Errorf("%q is neither a file nor a known client; the nearest client: %s", from, strings.Join(definitions.Near(from, names, 3), ", "))
 		}
 		sources = []definitions.Source{definitions.FileSource(path)}
 	}

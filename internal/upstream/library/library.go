@@ -9,40 +9,35 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sallyport/internal/state"
-	"sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
-// Definition is one server that the user has.
+// Definition is one of the user's servers.
 type Definition = definitions.Definition
 
 // Config of a Library.
 type Config struct {
 	Places definitions.Places
-	// Names choose among the sources, as definitions.Places knows them; "*"
-	// stands for all.
+	// Names selects among the sources, as definitions.Places knows them; "*"
+	// selects all.
 	Names []string
-	// Files count before all sources, Fallback after them.
+	// Files take precedence over all sources; Fallback comes after them.
 	Files     []string
 	Fallback  string
 	Self      definitions.Self
 	AllowSelf bool
-	// State is where decisions and requests are kept.
-	State state.Dir
-	// Grant are patterns of what code may add by itself; see Grants.
-	Grant []string
-	// Check says whether a definition could be started at all; Add refuses what
-	// could not. Nil: everything could.
+	// State is where decisions and requests are stored.
+	State store.Dir
+	// Check returns why a definition can never be started. Such a definition is a
+	// problem, and Add refuses it. Nil: every definition can be started.
 	Check func(Definition) error
 	Log   *slog.Logger // nil: nothing is logged
-	// Changed is called when other definitions are in force than before, one
-	// call after another; nil: nobody wants to know.
-	Changed func(*Snapshot)
 }
 
-// Snapshot is what is in force at one time. It is not changed.
+// Snapshot is the set of servers in force at one time. It is immutable.
 type Snapshot struct {
-	// Version differs from that of every other Snapshot of the Library.
+	// Version differs from those of all other Snapshots of the Library.
 	Version     uint64
 	Definitions []Definition // sorted by name
 	Problems    []definitions.Problem
@@ -60,19 +55,20 @@ func (s *Snapshot) Get(name string) (Definition, bool) {
 }
 
 const (
-	// calm is how long nobody looks at the files again: code that is run in a
-	// loop does not pay for every look.
+	// calm is how long the files are not checked again: code that runs in a
+	// loop does not pay for a check each time.
 	calm = 50 * time.Millisecond
-	// large is the size of a changed file from which on it is read beside what
-	// goes on, and counts when it has been read: other clients keep their
-	// servers among megabytes of what else they remember.
+	// large is the size from which a changed file is read in the background,
+	// and counts once it has been read: other clients keep their servers among
+	// megabytes of other data.
 	large = 256 << 10
 )
 
 // Library knows the user's servers. Its methods are safe for concurrent use.
 type Library struct {
 	config  Config
-	folder  string // the real path of the working directory
+	changed func(*Snapshot) // see OnChange
+	folder  string          // the real path of the working directory
 	sources []definitions.Source
 	cache   *definitions.Cache
 
@@ -80,13 +76,13 @@ type Library struct {
 	looked  atomic.Int64 // nanoseconds since start, of the last look
 	start   time.Time
 
-	loading sync.Mutex // held by who reads files
+	loading sync.Mutex // held while reading files
 	aside   sync.WaitGroup
-	reading atomic.Bool // somebody reads beside what goes on
+	reading atomic.Bool // files are being read in the background
 
 	mu        sync.Mutex
 	closed    bool
-	requested []Definition // that code was granted, in order
+	requested []Definition // granted to code, in order
 }
 
 // New reads all files and returns the library.
@@ -94,7 +90,7 @@ func New(config Config) *Library {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Library{config: config, cache: definitions.NewCache(), start: time.Now()}
+	l := &Library{config: config, changed: func(*Snapshot) {}, cache: definitions.NewCache(), start: time.Now()}
 	for _, file := range config.Files {
 		l.sources = append(l.sources, definitions.Source{Name: definitions.NameConfig, File: file})
 	}
@@ -110,10 +106,15 @@ func New(config Config) *Library {
 	return l
 }
 
-// Current returns what is in force. It looks at the files when it has not done
-// so for a moment, which costs a few system calls, and reads them when one has
-// changed. again says that a moment ago is not good enough, and that what is
-// being read is to be waited for.
+// OnChange sets a function that is called whenever other definitions come into
+// force, one call at a time and before Current returns them. It must be called
+// before the Library is shared.
+func (l *Library) OnChange(changed func(*Snapshot)) { l.changed = changed }
+
+// Current returns the definitions in force. It checks the files if it has not
+// done so a moment ago, which costs a few system calls, and reads them if one
+// has changed. With again it always checks, and waits for files that are being
+// read.
 func (l *Library) Current(again bool) *Snapshot {
 	now := int64(time.Since(l.start))
 	if last := l.looked.Load(); !again && (now-last < int64(calm) || !l.looked.CompareAndSwap(last, now)) {
@@ -138,11 +139,11 @@ func (l *Library) Current(again bool) *Snapshot {
 	return l.reload()
 }
 
-// Snapshot is what was in force when somebody last looked.
+// Snapshot returns the definitions in force at the last check.
 func (l *Library) Snapshot() *Snapshot { return l.current.Load() }
 
-// changed reports whether a file is not what it was, and whether one of those
-// is large.
+// changed reports whether a file has changed, and whether a changed one is
+// large.
 func (s *Snapshot) changed() (changed, big bool) {
 	for i := range s.watched {
 		w := &s.watched[i]
@@ -154,7 +155,7 @@ func (s *Snapshot) changed() (changed, big bool) {
 	return changed, big
 }
 
-// reloadAside reads the files beside what goes on, once at a time.
+// reloadAside reads the files in the background, one reload at a time.
 func (l *Library) reloadAside() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,7 +170,7 @@ func (l *Library) reloadAside() {
 	})
 }
 
-// Close waits for what is being read.
+// Close waits for a reload to end.
 func (l *Library) Close() {
 	l.mu.Lock()
 	l.closed = true
@@ -177,14 +178,14 @@ func (l *Library) Close() {
 	l.aside.Wait()
 }
 
-// reload reads everything. Nobody else does meanwhile.
+// reload reads everything. The caller holds loading.
 func (l *Library) reload() *Snapshot {
 	read := time.Now()
 	before := l.current.Load()
 	trust := l.trust()
 	result := definitions.Read(l.sources, definitions.Options{
 		Env: l.config.Places.Env, Home: l.config.Places.Home, Dir: l.config.Places.Dir, Places: l.config.Places,
-		Self: l.config.Self, AllowSelf: l.config.AllowSelf, Cache: l.cache, Offer: trust.offer,
+		Self: l.config.Self, AllowSelf: l.config.AllowSelf, Cache: l.cache, Check: l.config.Check, Offer: trust.offer,
 	})
 	s := &Snapshot{Definitions: result.Definitions, Problems: result.Problems}
 	if trust.problem != "" {
@@ -208,21 +209,21 @@ func (l *Library) reload() *Snapshot {
 		s.Version = before.Version + 1
 		l.report(before, s)
 	}
-	// Whoever sees the new version finds that it is in force.
-	if l.config.Changed != nil && before != nil {
-		l.config.Changed(s)
+	// A caller that sees the new version must find it in force.
+	if before != nil {
+		l.changed(s)
 	}
 	l.current.Store(s)
 	return s
 }
 
-// alike reports whether nobody could tell two definitions apart.
+// alike reports whether two definitions are indistinguishable.
 func alike(a, b Definition) bool {
 	return a.Same(b) && a.Description == b.Description && a.File == b.File && a.Line == b.Line && a.Source == b.Source &&
 		slices.Equal(a.Shadowed, b.Shadowed) && slices.Equal(a.Uses, b.Uses) && a.Digest() == b.Digest() && a.CommandLine() == b.CommandLine()
 }
 
-// report logs what was not wrong before.
+// report logs the problems that are new.
 func (l *Library) report(before, now *Snapshot) {
 	for _, p := range now.Problems {
 		if !slices.Contains(before.Problems, p) {

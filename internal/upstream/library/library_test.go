@@ -15,8 +15,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"sallyport/internal/state"
-	"sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,7 +45,7 @@ func newPlace(t *testing.T) *place {
 			return v, ok
 		}},
 		Names: []string{"*"},
-		State: state.At(filepath.Join(dir, "state")),
+		State: store.At(filepath.Join(dir, "state")),
 	}
 	return p
 }
@@ -103,8 +103,8 @@ const (
 func TestChangesAreSeen(t *testing.T) {
 	p := newPlace(t)
 	var versions []uint64
-	p.config.Changed = func(s *Snapshot) { versions = append(versions, s.Version) }
 	l := p.open()
+	l.OnChange(func(s *Snapshot) { versions = append(versions, s.Version) })
 	check(t, l.Current(true), "")
 	// A folder that was not there, a file in it, a change in place, another
 	// file in its place, a client's first file, and all gone again.
@@ -226,7 +226,7 @@ const project = `{"mcpServers": {"x": {"command": "run", "args": ["${TOKEN}"]}, 
 
 // What an entry names and does not hold is shown, and asks again when it
 // changes.
-func TestTrustOfWhatIsBeside(t *testing.T) {
+func TestTrustOfAdditions(t *testing.T) {
 	p := newPlace(t)
 	settings := `{"inputs": [{"id": "a", "default": "${file:/etc/secret}"}, {"id": "b"}, {"id": "c", "default": "unused"}],
 		"servers": {"v": {"command": "run", "args": ["${input:a}", "${input:b}"], "env": {"A": "1", "T": "${env:TOKEN}"}, "envFile": "vars"}}}`
@@ -237,11 +237,11 @@ func TestTrustOfWhatIsBeside(t *testing.T) {
 	check(t, l.Current(true), "o:offered v:offered")
 	v, _ := l.Snapshot().Get("v")
 	want := []string{"from the file of variables: A=2", "from the file of variables: NODE_OPTIONS=--require ./evil.js", "for the input a: ${file:/etc/secret}"}
-	if !slices.Equal(v.Beside(), want) {
-		t.Errorf("%q", v.Beside())
+	if !slices.Equal(v.Also(), want) {
+		t.Errorf("%q", v.Also())
 	}
-	if o, _ := l.Snapshot().Get("o"); !slices.Equal(o.Beside(), []string{"the file's description: one"}) {
-		t.Errorf("%q", o.Beside())
+	if o, _ := l.Snapshot().Get("o"); !slices.Equal(o.Also(), []string{"the file's description: one"}) {
+		t.Errorf("%q", o.Also())
 	}
 	if err := l.Trust(l.Snapshot().Offered()); err != nil {
 		t.Fatal(err)

@@ -11,56 +11,63 @@ import (
 	"strings"
 	"time"
 
-	"sallyport/internal/state"
-	"sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
-// Bounds of what code can have written down, and of what it is granted.
+// Bounds of the requests that code can make, and of what it is granted.
 const (
 	maxRequests = 32
 	maxRequest  = 16 << 10
 	maxGranted  = 32
 )
 
-// Request is a server that code asked for.
+// Request is a server that code requested.
 type Request struct {
 	Name       string          `json:"name"`
 	Definition json.RawMessage `json:"definition"`
 	Time       time.Time       `json:"time"`
 	Folder     string          `json:"folder,omitempty"` // where Sallyport ran
 
-	// Parsed is what would be started, variables of the user's put in.
+	// Parsed is what would be started, with the user's variables inserted.
 	Parsed Definition `json:"-"`
 }
 
-func (l *Library) requestState() state.Dir { return l.config.State.Sub("requests") }
+func (l *Library) requestState() store.Dir { return l.config.State.Area(store.Requests) }
 
 func requestName(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:16]) + ".json"
 }
 
-// Request asks for a server on behalf of code. Granted: it is in force from now
-// on, for the life of this process. Otherwise the wish was written down.
-func (l *Library) Request(name string, definition json.RawMessage) (granted bool, err error) {
+// ParseRequest parses the definition of a server that code requests. It inserts
+// no variables and reads no files. Errors of this method and of the next two
+// may be shown to code.
+func (l *Library) ParseRequest(name string, definition json.RawMessage) (Definition, error) {
 	if len(definition) > maxRequest {
-		return false, fmt.Errorf("the definition is larger than %d bytes", maxRequest)
+		return Definition{}, fmt.Errorf("the definition is larger than %d bytes", maxRequest)
 	}
 	d, err := definitions.Parse(name, definition, definitions.Options{Self: l.config.Self, AllowSelf: l.config.AllowSelf}, false)
 	if err != nil {
-		return false, err
+		return Definition{}, err
 	}
-	if _, taken := l.Current(true).Get(name); taken {
-		return false, errors.New("a server of this name is configured")
-	}
-	if Grants(l.config.Grant, d) {
-		return true, l.grant(d)
-	}
-	return false, l.note(Request{Name: name, Definition: definition, Time: time.Now().UTC().Truncate(time.Second), Folder: l.folder})
+	return d, l.free(name)
 }
 
-// grant puts a server into force that code asked for.
-func (l *Library) grant(d Definition) error {
+// free returns an error if a server of that name is configured.
+func (l *Library) free(name string) error {
+	if _, taken := l.Current(true).Get(name); taken {
+		return errors.New("a server of this name is configured")
+	}
+	return nil
+}
+
+// AddRequested adds a definition that ParseRequest returned, for the life of
+// this process. The caller has decided that code may add it.
+func (l *Library) AddRequested(d Definition) error {
+	if err := l.free(d.Name); err != nil {
+		return err
+	}
 	d.Source = definitions.NameRequested
 	l.mu.Lock()
 	if len(l.requested) >= maxGranted {
@@ -75,7 +82,13 @@ func (l *Library) grant(d Definition) error {
 	return nil
 }
 
-// addRequested adds what code was granted, after everything else.
+// NoteRequest stores a request, which ParseRequest accepted, for the user to
+// decide. It replaces an older request of the same name.
+func (l *Library) NoteRequest(name string, definition json.RawMessage) error {
+	return l.note(Request{Name: name, Definition: definition, Time: time.Now().UTC().Truncate(time.Second), Folder: l.folder})
+}
+
+// addRequested adds the servers granted to code, after everything else.
 func (l *Library) addRequested(s *Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,8 +100,6 @@ func (l *Library) addRequested(s *Snapshot) {
 	}
 }
 
-// note writes a request down. A newer one of the same name takes the place of
-// an older one.
 func (l *Library) note(r Request) error {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -106,25 +117,25 @@ func (l *Library) note(r Request) error {
 	}
 	file := requestName(r.Name)
 	if len(files) >= maxRequests && !slices.Contains(files, file) {
-		return fmt.Errorf("%d requests wait for the user already", len(files))
+		return fmt.Errorf("%d requests are already waiting for the user", len(files))
 	}
 	if err := dir.Write(file, data); err != nil {
 		return noPlace(err)
 	}
-	l.config.Log.Warn("code asks for an MCP server", "name", r.Name, "decide", "sallyport servers approve")
+	l.config.Log.Warn("code requested an MCP server", "name", r.Name, "decide", "sallyport servers approve")
 	return nil
 }
 
-// noPlace hides from code where the state lies.
+// noPlace hides the state directory from code.
 func noPlace(err error) error {
-	if errors.Is(err, state.ErrNoPlace) {
-		return errors.New("there is no place to note it")
+	if errors.Is(err, store.ErrNoPlace) {
+		return errors.New("there is no state directory to record it in")
 	}
-	return errors.New("it cannot be noted")
+	return errors.New("it cannot be recorded")
 }
 
-// Requests are those that wait, sorted by name. What cannot be read is left
-// out.
+// Requests returns the waiting requests, sorted by name, without those that
+// cannot be read.
 func (l *Library) Requests() []Request {
 	dir := l.requestState()
 	files, err := dir.List()
@@ -154,7 +165,7 @@ func (l *Library) parseOptions() definitions.Options {
 	return definitions.Options{Env: l.config.Places.Env, Home: l.config.Places.Home, Self: l.config.Self, AllowSelf: l.config.AllowSelf}
 }
 
-// Requested names what waits.
+// Requested returns the names of the waiting requests.
 func (l *Library) Requested() []string {
 	var names []string
 	for _, r := range l.Requests() {
@@ -173,7 +184,7 @@ func (l *Library) Approve(r Request) (string, error) {
 	return path, l.Refuse(r.Name)
 }
 
-// Refuse forgets a request.
+// Refuse deletes a request.
 func (l *Library) Refuse(name string) error {
 	err := l.requestState().Remove(requestName(name))
 	if errors.Is(err, fs.ErrNotExist) {

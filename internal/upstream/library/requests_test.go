@@ -7,93 +7,31 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport/internal/state"
-	"sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
-func parse(t *testing.T, entry string) Definition {
-	t.Helper()
-	d, err := definitions.Parse("x", json.RawMessage(entry), definitions.Options{}, false)
-	if err != nil {
-		t.Fatalf("%s: %v", entry, err)
+// request does what a caller does with a request that may be added or not.
+func (l *Library) request(name string, definition json.RawMessage, allowed bool) error {
+	d, err := l.ParseRequest(name, definition)
+	switch {
+	case err != nil:
+		return err
+	case allowed:
+		return l.AddRequested(d)
+	default:
+		return l.NoteRequest(name, definition)
 	}
-	return d
-}
-
-func TestGrants(t *testing.T) {
-	const npx = "npx -y @modelcontextprotocol/server-*"
-	for _, tt := range []struct {
-		pattern, entry string
-		want           bool
-	}{
-		{npx, `{"command":"npx","args":["-y","@modelcontextprotocol/server-memory"]}`, true},
-		{npx, `{"command":"npx","args":["-y","@modelcontextprotocol/server-"]}`, false},
-		{npx, `{"command":"npx","args":["-y","@modelcontextprotocol/server-x","evil"]}`, false},
-		{npx, `{"command":"npx","args":["-y","@modelcontextprotocol/server-x evil"]}`, false},
-		{npx, `{"command":"npx","args":["-y","@modelcontextprotocol/server-x@npm:evil"]}`, false},
-		{npx, `{"command":"npx","args":["-y","@modelcontextprotocol/server-x/../../evil"]}`, false},
-		{npx, `{"command":"npx -y","args":["@modelcontextprotocol/server-x"]}`, false},
-		{npx, `{"command":"npx","args":["-y","@modelcontextprotocol/server-x"],"env":{"NODE_OPTIONS":"--require ./evil"}}`, false},
-		{npx, `{"command":"npx","args":["-y","@modelcontextprotocol/server-x"],"cwd":"/tmp"}`, false},
-		{npx + " ...", `{"command":"npx","args":["-y","@modelcontextprotocol/server-x","/data","--flag"]}`, true},
-		{npx + " ...", `{"command":"npx","args":["-y","@modelcontextprotocol/server-x"]}`, true},
-		{npx + " ...", `{"command":"npx","args":["-y","evil"]}`, false},
-		{"...", `{"command":"evil"}`, false},
-		{"*", `{"command":"/bin/sh"}`, false},
-		{"uvx mcp-*-server", `{"command":"uvx","args":["mcp-git-server"]}`, true},
-		{"uvx mcp-*-server", `{"command":"uvx","args":["mcp--server"]}`, false},
-		{"https://*.example.com/mcp", `{"url":"https://a.example.com/mcp"}`, true},
-		{"https://*.example.com/mcp", `{"url":"https://a.b.example.com/mcp","headers":{"X":"y"}}`, true},
-		{"https://*.example.com/mcp", `{"url":"https://evil.com/.example.com/mcp"}`, false},
-		{"https://*.example.com/mcp", `{"url":"https://evil.com:1/.example.com/mcp"}`, false},
-		{"https://*.example.com/mcp", `{"url":"https://u@a.example.com/mcp"}`, false},
-		{"https://*.example.com/mcp", `{"url":"http://a.example.com/mcp"}`, false},
-		{"https://*.example.com/mcp", `{"url":"https://a.example.com/mcp?x=1"}`, false},
-		{"https://*.example.com/mcp", `{"url":"https://a.example.com/mcp","tls":{"insecure":true}}`, false},
-		{"https://x/*", `{"url":"https://x/a"}`, true},
-		{"https://x/*", `{"url":"https://x/a/b"}`, false},
-		{"https://x/*", `{"command":"https://x/a"}`, true},
-	} {
-		if got := Grants([]string{"no such thing", tt.pattern}, parse(t, tt.entry)); got != tt.want {
-			t.Errorf("%s grants %s: %v", tt.pattern, tt.entry, got)
-		}
-	}
-	if Grants(nil, parse(t, `{"command":"x"}`)) {
-		t.Error("nothing grants something")
-	}
-}
-
-func FuzzMatches(f *testing.F) {
-	f.Add("npx*", "npx-1")
-	f.Add("a*b*c", "aXbXbXc")
-	f.Add("**", "x")
-	f.Fuzz(func(t *testing.T, pattern, word string) {
-		if len(pattern) > 100 || len(word) > 1000 || !matches(pattern, word) {
-			return
-		}
-		// What an asterisk stands for has none of what separates.
-		for _, c := range []string{" ", "/", ":", "@", "\x00"} {
-			if strings.Count(word, c) != strings.Count(pattern, c) {
-				t.Fatalf("%q matches %q", pattern, word)
-			}
-		}
-		if len(word) < len(pattern) {
-			t.Fatalf("%q matches %q", pattern, word)
-		}
-	})
 }
 
 func TestRequests(t *testing.T) {
 	p := newPlace(t)
 	p.write("MCPs/a.json", serverA)
-	p.config.Grant = []string{"good-server *"}
 	l := p.open()
 	var changes int
-	l.config.Changed = func(*Snapshot) { changes++ }
+	l.OnChange(func(*Snapshot) { changes++ })
 
-	granted, err := l.Request("g", json.RawMessage(`{"command":"good-server","args":["1"]}`))
-	if !granted || err != nil || changes != 1 {
-		t.Fatal(granted, err, changes)
+	if err := l.request("g", json.RawMessage(`{"command":"good-server","args":["1"]}`), true); err != nil || changes != 1 {
+		t.Fatalf("got %v and %d changes, want one change", err, changes)
 	}
 	check(t, l.Snapshot(), "a g")
 	if g, _ := l.Snapshot().Get("g"); g.Source != "requested" {
@@ -102,9 +40,8 @@ func TestRequests(t *testing.T) {
 	// It goes with the process.
 	check(t, p.open().Snapshot(), "a")
 
-	granted, err = l.Request("w", json.RawMessage(`{"command":"sh","args":["-c","id"],"env":{"K":"${TOKEN}"},"description":"\u001b[2Jnice"}`))
-	if granted || err != nil {
-		t.Fatal(granted, err)
+	if err := l.request("w", json.RawMessage(`{"command":"sh","args":["-c","id"],"env":{"K":"${TOKEN}"},"description":"\u001b[2Jnice"}`), false); err != nil {
+		t.Fatal(err)
 	}
 	check(t, l.Current(true), "a g")
 	for _, bad := range []string{
@@ -112,16 +49,16 @@ func TestRequests(t *testing.T) {
 		`{"url":"https://x","bearer_token_env_var":"TOKEN"}`, `{"url":"file:///x"}`, `{"command":"sallyport"}`, ``,
 		`{"command":"` + strings.Repeat("x", maxRequest) + `"}`,
 	} {
-		if _, err := l.Request("bad", json.RawMessage(bad)); err == nil {
+		if err := l.request("bad", json.RawMessage(bad), false); err == nil {
 			t.Errorf("%.80s was taken", bad)
 		} else if strings.Contains(err.Error(), "s3cr3t") || strings.Contains(err.Error(), p.home) {
 			t.Errorf("%v says too much", err)
 		}
 	}
-	if _, err := l.Request("a", json.RawMessage(`{"command":"x"}`)); err == nil {
+	if err := l.request("a", json.RawMessage(`{"command":"x"}`), false); err == nil {
 		t.Error("a configured server was asked for")
 	}
-	if _, err := l.Request("bad\nname", json.RawMessage(`{"command":"x"}`)); err == nil {
+	if err := l.request("bad\nname", json.RawMessage(`{"command":"x"}`), false); err == nil {
 		t.Error("a name with a line break was taken")
 	}
 
@@ -147,15 +84,15 @@ func TestRequestsAreBounded(t *testing.T) {
 	l := p.open()
 	entry := json.RawMessage(`{"command":"x"}`)
 	for i := range maxRequests {
-		if _, err := l.Request(fmt.Sprint(i), entry); err != nil {
+		if err := l.request(fmt.Sprint(i), entry, false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := l.Request("one more", entry); err == nil {
+	if err := l.request("one more", entry, false); err == nil {
 		t.Error("there is no bound")
 	}
 	// A newer wish takes the place of an older one.
-	if _, err := l.Request("0", json.RawMessage(`{"command":"y"}`)); err != nil {
+	if err := l.request("0", json.RawMessage(`{"command":"y"}`), false); err != nil {
 		t.Error(err)
 	}
 	if got := l.Requests(); len(got) != maxRequests || got[0].Parsed.Command != "y" {
@@ -177,28 +114,27 @@ func TestRequestsAreBounded(t *testing.T) {
 	if got := len(l.Requests()); got != maxRequests-1 {
 		t.Errorf("%d requests", got)
 	}
-	p.config.Grant = []string{"x"}
 	l = p.open()
 	for i := range maxGranted {
-		if granted, err := l.Request(fmt.Sprint("g", i), entry); !granted || err != nil {
-			t.Fatal(granted, err)
+		if err := l.request(fmt.Sprint("g", i), entry, true); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if _, err := l.Request("one more", entry); err == nil {
+	if err := l.request("one more", entry, true); err == nil {
 		t.Error("there is no bound")
 	}
 }
 
 func TestWithoutAPlaceForState(t *testing.T) {
 	p := newPlace(t)
-	p.config.State = state.At("")
+	p.config.State = store.At("")
 	p.write("/.mcp.json", project)
 	l := p.open()
 	check(t, l.Snapshot(), "x:offered y:offered")
 	if err := l.Trust(l.Snapshot().Offered()); err == nil {
 		t.Error("trusted nowhere")
 	}
-	if _, err := l.Request("w", json.RawMessage(`{"command":"x"}`)); err == nil || !strings.Contains(err.Error(), "no place") {
+	if err := l.request("w", json.RawMessage(`{"command":"x"}`), false); err == nil || !strings.Contains(err.Error(), "no state directory") {
 		t.Error(err)
 	}
 }

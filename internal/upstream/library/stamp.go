@@ -6,34 +6,35 @@ import (
 	"time"
 )
 
-// stamp tells one state of a file from another without reading it. The zero
-// value: there is none.
+// stamp identifies one state of a file without its content. The zero value
+// means that there is no file.
 type stamp struct {
 	size         int64
 	inode        uint64
 	mtime, ctime int64
 }
 
-// settles is the age at which a file's times can be relied on: two changes
-// within one tick of the file system's clock have the same time.
+// settles is the age from which a file's times are reliable: two changes within
+// one tick of the file system's clock have the same time.
 const settles = 100 * time.Millisecond
 
-// settled reports whether a file that was read at that time cannot have been
-// changed after it with the same stamp. A time in the future says nothing.
+// settled reports whether a file that was read at that time cannot have changed
+// since without its stamp changing. A time in the future proves nothing.
 func (s stamp) settled(read time.Time) bool {
 	age := read.Sub(time.Unix(0, s.ctime))
 	return s == (stamp{}) || age > settles || age < -time.Second
 }
 
-// watched is a path whose state decides whether anything has changed.
+// watched is a path whose state shows whether anything has changed.
 type watched struct {
 	path    string
 	stamp   stamp
 	settled bool
 }
 
-// watch takes the stamps of paths whose files were read at that time. Of a file in a folder that is not there, it
-// looks for the topmost folder that is missing, which many files share.
+// watch takes the stamps of paths whose files were read at that time. For a
+// file in a missing folder, it watches the topmost missing folder, which many
+// files share.
 func watch(paths []string, read time.Time) []watched {
 	seen := make(map[string]bool, len(paths))
 	var out []watched

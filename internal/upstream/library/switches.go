@@ -7,24 +7,24 @@ import (
 	"io/fs"
 	"slices"
 
-	"sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
-// switchFile is where it is kept which servers the user switched on and off,
-// so that no file of another program has to be changed for it.
+// switchFile records which servers the user switched on and off, so that no
+// other program's file has to change.
 const (
 	switchFile  = "switches.json"
 	maxSwitches = 1 << 20
 )
 
-func (l *Library) switchState() state.Dir { return l.config.State.Sub("servers") }
+func (l *Library) switchState() store.Dir { return l.config.State.Area(store.Servers) }
 
-// switches says of servers, by name, whether they are on.
+// switches says which servers are on, by name.
 type switches map[string]bool
 
 func (l *Library) switches() (switches, string) {
 	data, err := l.switchState().Read(switchFile, maxSwitches)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, state.ErrNoPlace) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrNoPlace) {
 		return nil, ""
 	}
 	var s switches
@@ -32,7 +32,7 @@ func (l *Library) switches() (switches, string) {
 		err = json.Unmarshal(data, &s)
 	}
 	if err != nil {
-		return nil, fmt.Sprintf("cannot be read, so that servers are on and off as their files say: %v", err)
+		return nil, fmt.Sprintf("cannot be read, so servers are on or off as their files say: %v", err)
 	}
 	return s, ""
 }
@@ -53,7 +53,7 @@ func (l *Library) Switch(name string, on bool) error {
 	return l.editSwitches(func(s switches) { s[name] = on })
 }
 
-// Unswitch lets a server's file decide again.
+// Unswitch makes servers' files decide again.
 func (l *Library) Unswitch(names ...string) error {
 	s, problem := l.switches()
 	if problem == "" && !slices.ContainsFunc(names, func(name string) bool { _, ok := s[name]; return ok }) {

@@ -10,19 +10,19 @@ import (
 	"path/filepath"
 	"slices"
 
-	"sallyport/internal/state"
-	"sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
-// Bounds of what is kept.
+// Bounds of what is stored.
 const (
 	maxTrust   = 1 << 20
 	maxTrusted = 1000
 )
 
-func (l *Library) trustState() state.Dir { return l.config.State.Sub("trust") }
+func (l *Library) trustState() store.Dir { return l.config.State.Area(store.Trust) }
 
-// trustName is the name of the file of a folder's record.
+// trustName returns the name of the file with a folder's record.
 func trustName(folder string) string {
 	sum := sha256.Sum256([]byte(folder))
 	return hex.EncodeToString(sum[:16]) + ".json"
@@ -36,19 +36,19 @@ type trustRecord struct {
 	path, problem string
 }
 
-// trustedEntry is one definition that the user looked at.
+// trustedEntry is a definition that the user has reviewed.
 type trustedEntry struct {
 	File   string `json:"file"` // below the folder
 	Name   string `json:"name"`
 	Digest string `json:"digest"`
 }
 
-// trust reads the record of the working directory. Where it cannot be read,
+// trust reads the record of the working directory. If it cannot be read,
 // nothing is trusted.
 func (l *Library) trust() *trustRecord {
 	r := &trustRecord{Folder: l.folder, path: l.trustState().Path(trustName(l.folder))}
 	data, err := l.trustState().Read(trustName(l.folder), maxTrust)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, state.ErrNoPlace) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrNoPlace) {
 		return r
 	}
 	var read trustRecord
@@ -57,14 +57,14 @@ func (l *Library) trust() *trustRecord {
 	}
 	switch {
 	case err != nil:
-		r.problem = fmt.Sprintf("cannot be read, so that nothing of the project is trusted: %v", err)
+		r.problem = fmt.Sprintf("cannot be read, so nothing in the project is trusted: %v", err)
 	case read.Folder == l.folder:
 		r.Trusted = read.Trusted
 	}
 	return r
 }
 
-// offer says whether a definition of the project waits for the user.
+// offer reports whether a project's definition waits for the user's decision.
 func (r *trustRecord) offer(project string, d Definition) definitions.Offer {
 	entry := r.entryOf(project, d)
 	known := false
@@ -89,16 +89,15 @@ func (r *trustRecord) entryOf(project string, d Definition) trustedEntry {
 	return trustedEntry{File: file, Name: d.Name, Digest: hex.EncodeToString(digest[:])}
 }
 
-// Folder is the real path of the folder whose definitions are offered.
+// Folder returns the real path of the folder whose definitions are offered.
 func (l *Library) Folder() string { return l.folder }
 
-// Offered are the definitions that wait for the user's word.
+// Offered returns the definitions that wait for the user's decision.
 func (s *Snapshot) Offered() []Definition {
 	return slices.DeleteFunc(slices.Clone(s.Definitions), func(d Definition) bool { return d.Offer == "" })
 }
 
-// Trust remembers definitions of the working directory, as they were when the
-// user saw them.
+// Trust records definitions of the working directory as the user saw them.
 func (l *Library) Trust(defs []Definition) error {
 	return l.editTrust(func(r *trustRecord) error {
 		for _, d := range defs {
@@ -114,7 +113,7 @@ func (l *Library) Trust(defs []Definition) error {
 }
 
 // Distrust forgets what was trusted in the working directory, and returns how
-// many servers that were. Without names it forgets all.
+// many servers that were. Without names it forgets all of them.
 func (l *Library) Distrust(names ...string) (int, error) {
 	n := 0
 	err := l.editTrust(func(r *trustRecord) error {

@@ -13,26 +13,26 @@ import (
 	"strings"
 )
 
-// Kinds of failure. What the server answered is a *jsonrpc.Error; the kinds of
-// package jsonrpc stand for what was wrong with an answer.
+// Kinds of failure. An error answer of the server is a *jsonrpc.Error; the
+// kinds of package jsonrpc describe invalid answers.
 var (
-	// ErrUnreachable: no connection could be made, so that nothing was sent.
+	// ErrUnreachable means that no connection was made, so that nothing was sent.
 	ErrUnreachable = errors.New("the server cannot be reached")
-	// ErrRefused: our own rules forbid the connection.
+	// ErrRefused means that our own rules forbid the connection.
 	ErrRefused = errors.New("refused")
-	// ErrLost: the answer did not come; whether the request had an effect is
-	// not known.
+	// ErrLost means that the answer did not arrive; whether the request had an
+	// effect is unknown.
 	ErrLost = errors.New("the connection was lost before the answer came")
 )
 
 // StatusError is an HTTP status without a JSON-RPC message.
 type StatusError struct {
 	Status int
-	// Text is the beginning of the body, where it is plain text.
+	// Text is the beginning of the body, if that is plain text.
 	Text string
 	// Challenge is the WWW-Authenticate header.
 	Challenge string
-	// RetryAfter is the header of that name.
+	// RetryAfter is the header Retry-After.
 	RetryAfter string
 }
 
@@ -51,13 +51,13 @@ func (e *StatusError) Error() string {
 	return b.String()
 }
 
-// Unauthorized reports whether the server wants another identity.
+// Unauthorized reports whether the server did not accept our credentials.
 func (e *StatusError) Unauthorized() bool {
 	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
 }
 
-// clean makes an error of net/http one that may be shown: without the URL, whose
-// query may be a secret, and with the kind that callers look for. sent is
+// clean makes an error of net/http fit to be shown: without the URL, whose
+// query may be a secret, and with the kind that callers look for. sent reports
 // whether the request may have reached the server.
 func clean(ctx context.Context, err error, sent bool) error {
 	if ctx.Err() != nil {
@@ -80,7 +80,7 @@ func clean(ctx context.Context, err error, sent bool) error {
 	case errors.As(err, &refused):
 		return refused
 	case errors.As(err, &unknown):
-		return fmt.Errorf("%w: %w (a certificate of your own is trusted where the definition names its caFile)", ErrUnreachable, unknown)
+		return fmt.Errorf("%w: %w (to trust a certificate of your own, name it as caFile in the definition)", ErrUnreachable, unknown)
 	case errors.As(err, &hostname):
 		return fmt.Errorf("%w: %w", ErrUnreachable, hostname)
 	case errors.As(err, &invalid):

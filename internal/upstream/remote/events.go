@@ -10,41 +10,41 @@ import (
 	"strconv"
 	"time"
 
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
 const (
 	// maxField bounds an event's name and identifier.
 	maxField = 4 << 10
-	// noRetry is an event that says nothing of it.
+	// noRetry is the delay of an event that sets none.
 	noRetry = time.Duration(-1)
-	// keptHead is what is kept of a line that is too long.
+	// keptHead is how much of a line that is too long is kept.
 	keptHead = 512
 )
 
-// event is one server-sent event. Its data is the caller's to keep.
+// event is one server-sent event. The caller owns its data.
 type event struct {
 	name  string
 	data  []byte
 	id    string
 	hasID bool
-	retry time.Duration // noRetry: not said
-	// overlong: the data was longer than allowed; only its beginning is here.
+	retry time.Duration // noRetry: not set
+	// overlong means that the data exceeded the limit; only its beginning is here.
 	overlong bool
 }
 
-// eventReader cuts a stream into server-sent events, as the HTML standard says
-// it, with bounds.
+// eventReader splits a stream into server-sent events, as the HTML standard
+// specifies, with bounds.
 type eventReader struct {
 	r     *bufio.Reader
 	max   int
 	line  []byte
 	begun bool
-	// fits, if not nil, is asked before an event takes n bytes. With an error
-	// the event is overlong, and refusal says why.
+	// fits, if not nil, is called before an event takes n bytes. If it returns an
+	// error, the event is overlong, and refusal has the error.
 	fits    func(n int) error
 	refusal error
-	// lf: the last line ended with a CR, so that a LF now belongs to it.
+	// lf means that the last line ended with a CR, so that a LF now belongs to it.
 	lf bool
 }
 
@@ -91,7 +91,7 @@ func (e *eventReader) next() (event, error) {
 					out.data = bytes.Clone(value[:min(len(value), keptHead)])
 				}
 			case out.data == nil:
-				// The line is given away.
+				// The caller gets the line.
 				out.data, e.line = value[:len(value):len(value)], nil
 				if out.data == nil {
 					out.data = []byte{}
@@ -115,7 +115,7 @@ func (e *eventReader) next() (event, error) {
 	}
 }
 
-// isHeaderText says whether an identifier can be sent back in a header.
+// isHeaderText reports whether an identifier can be sent back in a header.
 func isHeaderText(value []byte) bool {
 	for _, c := range value {
 		if c < ' ' || c == 0x7f {
@@ -130,7 +130,7 @@ var (
 	errCutOff     = errors.New("the stream ended in the middle of a line")
 )
 
-// room says whether an event may take n bytes.
+// room reports whether an event may take n bytes.
 func (e *eventReader) room(n int) bool {
 	if e.fits == nil {
 		return true
@@ -139,7 +139,7 @@ func (e *eventReader) room(n int) bool {
 	return e.refusal == nil
 }
 
-// refused is why an event is overlong that is not longer than allowed, or nil.
+// refused returns why an event within the size limit is overlong, or nil.
 func (e *eventReader) refused() error {
 	if e.refusal == nil {
 		return nil
@@ -147,8 +147,8 @@ func (e *eventReader) refused() error {
 	return fmt.Errorf("%w: %w", jsonrpc.ErrTooLarge, e.refusal)
 }
 
-// readLine reads a line into e.line, without its end: CR, LF or both. What is
-// longer than allowed is passed over and reported.
+// readLine reads a line into e.line, without its end: CR, LF or both. It skips
+// what exceeds the limit, and reports that.
 func (e *eventReader) readLine() (overlong bool, err error) {
 	e.line = e.line[:0]
 	if !e.begun {
@@ -182,7 +182,7 @@ func (e *eventReader) readLine() (overlong bool, err error) {
 		}
 		switch {
 		case overlong:
-			// What it answers may be told by how it begins.
+			// The beginning of the line may tell which call it answers.
 			e.line = append(e.line, chunk[:min(len(chunk), keptHead-len(e.line))]...)
 		case len(e.line)+len(chunk) > max(e.max, maxField)+len("data: "), !e.room(len(e.line) + len(chunk)):
 			overlong = true

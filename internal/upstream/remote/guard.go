@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// refusal is an ErrRefused that says why.
+// refusal is an ErrRefused with its reason.
 type refusal struct{ why string }
 
 func (r *refusal) Error() string { return ErrRefused.Error() + ": " + r.why }
@@ -14,13 +14,14 @@ func (r *refusal) Unwrap() error { return ErrRefused }
 
 func refuse(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
 
-// metadataNames are what clouds call the services that hand out credentials to
-// whoever asks from within a machine. Their addresses are refused as well.
+// metadataNames are the names of clouds' metadata services, which give
+// credentials to every program on a machine. Their addresses are refused as
+// well.
 var metadataNames = []string{
 	"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal",
 }
 
-// metadataAddresses are such services that are not link-local.
+// metadataAddresses are the metadata services that are not link-local.
 var metadataAddresses = []netip.Prefix{
 	netip.MustParsePrefix("fd00:ec2::/32"),      // AWS: 254 the instance's, 23 EKS Pod Identity
 	netip.MustParsePrefix("fd20:ce::254/128"),   // Google
@@ -29,18 +30,18 @@ var metadataAddresses = []netip.Prefix{
 	netip.MustParsePrefix("192.0.0.192/32"),     // Oracle
 }
 
-// nowhere are addresses that no server has.
+// nowhere lists addresses that no server has.
 var nowhere = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),   // this host, on some systems
 	netip.MustParsePrefix("240.0.0.0/4"), // reserved, with broadcast
 	netip.MustParsePrefix("100::/64"),    // discarded
 }
 
-// Prefixes of IPv6 addresses that hold an IPv4 address, and where.
+// Prefixes of IPv6 addresses that contain an IPv4 address, and where.
 var embedding = []struct {
 	prefix netip.Prefix
 	at     int
-	mask   byte // the bytes are xored with it
+	mask   byte // XORed with the bytes
 }{
 	{netip.MustParsePrefix("::/96"), 12, 0},           // IPv4-compatible
 	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12, 0}, // IPv4-translated
@@ -50,7 +51,7 @@ var embedding = []struct {
 	{netip.MustParsePrefix("2001::/32"), 12, 0xff},    // Teredo
 }
 
-// checkAddress says whether a server may be at an address.
+// checkAddress returns an error if no server may have this address.
 func checkAddress(ip netip.Addr) error {
 	ip = ip.WithZone("").Unmap()
 	what := ""
@@ -60,7 +61,7 @@ func checkAddress(ip netip.Addr) error {
 	case ip.IsLoopback():
 		return nil
 	case ip.IsUnspecified():
-		what = "it stands for no host"
+		what = "it is the unspecified address"
 	case ip.IsLinkLocalUnicast():
 		what = "it is link-local, where clouds have their metadata services"
 	case ip.IsMulticast():
@@ -97,7 +98,7 @@ func checkAddress(ip netip.Addr) error {
 	return nil
 }
 
-// checkHost is what can be said of a URL's host before it is resolved.
+// checkHost checks a URL's host as far as possible before it is resolved.
 func checkHost(host string) error {
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
 	for _, n := range metadataNames {
@@ -111,7 +112,7 @@ func checkHost(host string) error {
 	return nil
 }
 
-// isLoopback says whether a host is this machine by its name alone.
+// isLoopback reports whether a host is this machine by its name alone.
 func isLoopback(host string) bool {
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") {

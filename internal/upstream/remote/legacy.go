@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"sallyport/internal/budget"
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/budget"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
 // Legacy is a connection over HTTP with server-sent events, as revision
@@ -33,8 +33,8 @@ type waiting struct {
 	lease  *budget.Lease
 }
 
-// DialLegacy opens the stream and waits until the server has said where
-// messages go. ctx bounds that.
+// DialLegacy opens the stream and waits until the server has announced its
+// endpoint for messages. ctx bounds the wait.
 func (n *Network) DialLegacy(ctx context.Context, target Target, opts Options) (*Legacy, error) {
 	p, err := newPeer(n, target, opts)
 	if err != nil {
@@ -78,9 +78,9 @@ func (c *Legacy) open(ctx context.Context) error {
 		to, err := c.url.Parse(text)
 		switch {
 		case err != nil:
-			return fmt.Errorf("%w: the endpoint that it names is no URL", jsonrpc.ErrMalformed)
+			return fmt.Errorf("%w: its endpoint for messages is not a URL", jsonrpc.ErrMalformed)
 		case origin(to) != origin(c.url):
-			return refuse("the server wants messages at %s, another place than it is at", origin(to))
+			return refuse("the server's endpoint for messages is at another address, %s", origin(to))
 		}
 		to.User = nil
 		c.endpoint = to
@@ -92,10 +92,10 @@ func (c *Legacy) open(ctx context.Context) error {
 	}
 }
 
-// read handles the stream until it ends, and the connection with it.
+// read handles the stream until it ends, then ends the connection.
 func (c *Legacy) read(ctx context.Context, body io.Reader, endpoint chan<- string) {
 	reader := newEventReader(body, c.opts.MaxMessage)
-	// The stream is everybody's: what finds no room at once is not waited for.
+	// All calls share the stream, so it never waits for memory.
 	var charged int64
 	reader.fits = func(n int) error {
 		more := int64(n) - charged
@@ -134,7 +134,7 @@ func (c *Legacy) read(ctx context.Context, body io.Reader, endpoint chan<- strin
 		case e.name == "endpoint":
 			select {
 			case endpoint <- string(e.data):
-			default: // it was told already
+			default: // it already has its answer
 			}
 		case len(e.data) > 0 && (e.name == "" || e.name == "message"):
 			c.receive(e.data, c, c.answer)
@@ -142,8 +142,8 @@ func (c *Legacy) read(ctx context.Context, body io.Reader, endpoint chan<- strin
 	}
 }
 
-// errNoRoom fails an answer for which there is no memory.
-var errNoRoom = errors.New("the answers of other calls, which were not taken yet, leave no room for it; make fewer large calls at a time")
+// errNoRoom fails a call if there is no memory for its answer.
+var errNoRoom = errors.New("unread answers of other calls leave no memory for it; make fewer large calls at a time")
 
 // wanted implements inbox.
 func (c *Legacy) wanted(id int64, null bool) (func(reply), bool) {
@@ -162,8 +162,8 @@ func (c *Legacy) wanted(id int64, null bool) (func(reply), bool) {
 	}, true
 }
 
-// Call sends a request and waits for its answer, as [Streamable.Call] does it.
-// There is no session to replace: what was lost ends the connection.
+// Call sends a request and waits for its answer, like [Streamable.Call]. There
+// is no session to replace: a lost stream ends the connection.
 func (c *Legacy) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -183,9 +183,9 @@ func (c *Legacy) Call(ctx context.Context, method string, params json.RawMessage
 		c.pendingMu.Unlock()
 	}()
 	c.calls.Add(1)
-	// A server may take the message for as long as it works on it, and may
-	// answer before it has said that it took it. What is under way then is
-	// not interrupted: the next message may be on the same connection.
+	// A server may hold the request open while it works on the message, and may
+	// answer before it acknowledges it. A request under way is not interrupted
+	// then: the next message may use the same connection.
 	sending, giveUp := context.WithCancelCause(c.ctx)
 	failed := make(chan error, 1)
 	if !c.begin(func() {
@@ -223,7 +223,7 @@ func (c *Legacy) Call(ctx context.Context, method string, params json.RawMessage
 	return nil, context.Cause(ctx)
 }
 
-// Notify sends a notification and waits until it has arrived.
+// Notify sends a notification and waits until it has been delivered.
 func (c *Legacy) Notify(ctx context.Context, method string, params json.RawMessage) error {
 	note, err := jsonrpc.AppendRequest(nil, 0, method, params)
 	if err != nil {
@@ -252,7 +252,7 @@ func (c *Legacy) post(ctx context.Context, message []byte) error {
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		err = c.statusError(response)
 		if response.StatusCode == http.StatusNotFound || response.StatusCode == http.StatusGone {
-			// The stream is there and leads nowhere.
+			// The stream is open but belongs to no session.
 			c.fail(fmt.Errorf("%w: %w", errSessionLost, err))
 			err = c.Err()
 		}
@@ -262,7 +262,7 @@ func (c *Legacy) post(ctx context.Context, message []byte) error {
 	return err
 }
 
-// Stop ends the connection and returns when nothing is left.
+// Stop ends the connection, and returns when nothing of it is left.
 func (c *Legacy) Stop(context.Context) error {
 	c.fail(errors.New("closed by us"))
 	c.work.Wait()

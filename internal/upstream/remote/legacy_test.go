@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
 // eventsServer is a server of 2024-11-05: what is sent to events goes to its
@@ -162,13 +162,13 @@ func TestLegacyStartsThatFail(t *testing.T) {
 		kind   error
 		text   string
 	}{
-		"another place": {func(w http.ResponseWriter, _ *http.Request) {
+		"another address": {func(w http.ResponseWriter, _ *http.Request) {
 			stream(w, "event: endpoint\ndata: https://evil.example/s3cret\n\n")
 		}, ErrRefused, "https://evil.example:443"},
 		"another port": {func(w http.ResponseWriter, _ *http.Request) {
 			stream(w, "event: endpoint\ndata: http://127.0.0.1:1/\n\n")
 		}, ErrRefused, "127.0.0.1:1"},
-		"no URL":          {func(w http.ResponseWriter, _ *http.Request) { stream(w, "event: endpoint\ndata: http://[::s3cret\n\n") }, jsonrpc.ErrMalformed, "no URL"},
+		"no URL":          {func(w http.ResponseWriter, _ *http.Request) { stream(w, "event: endpoint\ndata: http://[::s3cret\n\n") }, jsonrpc.ErrMalformed, "not a URL"},
 		"it ends":         {func(w http.ResponseWriter, _ *http.Request) { stream(w, "data: x\n\n") }, jsonrpc.ErrClosed, "ended the stream"},
 		"another type":    {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }, jsonrpc.ErrMalformed, "text/plain"},
 		"not there":       {http.NotFound, nil, "HTTP status 404"},

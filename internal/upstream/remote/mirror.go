@@ -8,25 +8,25 @@ import (
 	"strconv"
 	"strings"
 
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/jsonscan"
 )
 
 // A Mirrored argument of a tool is repeated in a header, since 2026-07-28, so
-// that what lies between can route by it.
+// that intermediaries can route by it.
 type Mirrored struct {
-	Path   []string // names of properties, from the outside in
+	Path   []string // names of properties, outermost first
 	Header string   // after Mcp-Param-
 }
 
-// maxMirrorDepth bounds how deep properties are looked for, and maxMirrored how
-// many a tool has: each call looks for all of them.
+// maxMirrorDepth bounds how deep properties are searched, and maxMirrored how
+// many a tool has: each call searches for all of them.
 const (
 	maxMirrorDepth = 32
 	maxMirrored    = 64
 )
 
 // MirroredArguments reads the x-mcp-header members of a tool's input schema. A
-// tool whose schema is an error must not be used over HTTP.
+// tool whose schema gives an error must not be used over HTTP.
 func MirroredArguments(schema json.RawMessage) ([]Mirrored, error) {
 	m := mirrors{seen: map[string]bool{}}
 	m.walk(schema, nil)
@@ -40,20 +40,20 @@ type mirrors struct {
 }
 
 func (m *mirrors) walk(schema json.RawMessage, path []string) {
-	if len(path) >= maxMirrorDepth || jsonrpc.Kind(schema) != '{' {
+	if len(path) >= maxMirrorDepth || jsonscan.Kind(schema) != '{' {
 		return
 	}
 	var properties json.RawMessage
-	_ = jsonrpc.Members(schema, func(key string, value json.RawMessage) bool { // valid since it arrived
+	_ = jsonscan.Members(schema, func(key string, value json.RawMessage) bool { // validated on arrival
 		if key == "properties" {
 			properties = value
 		}
 		return true
 	})
-	if jsonrpc.Kind(properties) != '{' {
+	if jsonscan.Kind(properties) != '{' {
 		return
 	}
-	_ = jsonrpc.Members(properties, func(name string, property json.RawMessage) bool {
+	_ = jsonscan.Members(properties, func(name string, property json.RawMessage) bool {
 		inner := append(path[:len(path):len(path)], name)
 		m.property(property, inner)
 		m.walk(property, inner)
@@ -62,17 +62,17 @@ func (m *mirrors) walk(schema json.RawMessage, path []string) {
 }
 
 func (m *mirrors) property(property json.RawMessage, path []string) {
-	if jsonrpc.Kind(property) != '{' {
+	if jsonscan.Kind(property) != '{' {
 		return
 	}
 	var header json.RawMessage
 	var kind string
-	_ = jsonrpc.Members(property, func(key string, value json.RawMessage) bool {
+	_ = jsonscan.Members(property, func(key string, value json.RawMessage) bool {
 		switch key {
 		case "x-mcp-header":
 			header = value
 		case "type":
-			_ = json.Unmarshal(value, &kind) // several types are none of those below
+			_ = json.Unmarshal(value, &kind) // a list of types leaves kind empty
 		}
 		return true
 	})
@@ -83,9 +83,9 @@ func (m *mirrors) property(property json.RawMessage, path []string) {
 	where := strings.Join(path, ".")
 	switch {
 	case json.Unmarshal(header, &name) != nil || name == "":
-		m.err = fmt.Errorf("argument %.60q: x-mcp-header is no name", where)
+		m.err = fmt.Errorf("argument %.60q: x-mcp-header must be a non-empty string", where)
 	case !isToken(name):
-		m.err = fmt.Errorf("argument %.60q: x-mcp-header is no name of a header", where)
+		m.err = fmt.Errorf("argument %.60q: x-mcp-header is not the name of a header", where)
 	case kind != "string" && kind != "integer" && kind != "boolean":
 		m.err = fmt.Errorf("argument %.60q: x-mcp-header with the type %.20q", where, kind)
 	case len(m.found) >= maxMirrored:
@@ -111,8 +111,8 @@ func isToken(name string) bool {
 	return true
 }
 
-// ArgumentHeaders are the headers that repeat arguments. One that is not there,
-// null or of another type has none.
+// ArgumentHeaders returns the headers that repeat arguments. An argument that
+// is missing, null or of another type has none.
 func ArgumentHeaders(mirrored []Mirrored, arguments json.RawMessage) map[string]string {
 	var out map[string]string
 	for _, m := range mirrored {
@@ -131,10 +131,10 @@ func ArgumentHeaders(mirrored []Mirrored, arguments json.RawMessage) map[string]
 }
 
 func member(object json.RawMessage, name string) (found json.RawMessage) {
-	if jsonrpc.Kind(object) != '{' {
+	if jsonscan.Kind(object) != '{' {
 		return nil
 	}
-	_ = jsonrpc.Members(object, func(key string, value json.RawMessage) bool {
+	_ = jsonscan.Members(object, func(key string, value json.RawMessage) bool {
 		if key == name {
 			found = value
 		}
@@ -143,9 +143,10 @@ func member(object json.RawMessage, name string) (found json.RawMessage) {
 	return found
 }
 
-// scalar is a string, a boolean or an integer that every side can hold.
+// scalar formats a string, a boolean, or an integer that every implementation
+// can represent.
 func scalar(value json.RawMessage) (string, bool) {
-	switch kind := jsonrpc.Kind(value); kind {
+	switch kind := jsonscan.Kind(value); kind {
 	case '"':
 		var s string
 		err := json.Unmarshal(value, &s)
@@ -165,7 +166,7 @@ func scalar(value json.RawMessage) (string, bool) {
 
 const encodedBegin, encodedEnd = "=?base64?", "?="
 
-// EncodeHeader writes a text so that it can stand in a header.
+// EncodeHeader encodes a string for use as the value of a header.
 func EncodeHeader(text string) string {
 	plain := text == strings.Trim(text, " \t") && !(strings.HasPrefix(text, encodedBegin) && strings.HasSuffix(text, encodedEnd))
 	for i := range len(text) {

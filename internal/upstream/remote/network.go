@@ -30,8 +30,8 @@ const (
 	handshakeTimeout = 30 * time.Second
 )
 
-// TLS are options of a definition. The zero value checks a server's certificate
-// against the system's authorities.
+// TLS holds the TLS options of a definition. The zero value checks a server's
+// certificate against the system's authorities.
 type TLS struct {
 	CAFile            string // authorities to trust besides the system's
 	CertFile, KeyFile string // what we show to the server
@@ -46,10 +46,10 @@ type Network struct {
 	resolver  *net.Resolver // nil: the system's
 
 	mu      sync.Mutex
-	proxies map[string]bool // host:port of proxies that were used
+	proxies map[string]bool // host:port of proxies in use
 }
 
-// NewNetwork takes proxies from environ ("NAME=value"). plainHTTP are patterns
+// NewNetwork reads proxies from environ ("NAME=value"). plainHTTP has patterns
 // of hosts to which plain HTTP is allowed besides loopback.
 func NewNetwork(environ, plainHTTP []string) *Network {
 	get := func(names ...string) string {
@@ -75,11 +75,11 @@ func NewNetwork(environ, plainHTTP []string) *Network {
 	return &Network{proxy: config.ProxyFunc(), plainHTTP: plainHTTP, proxies: map[string]bool{}}
 }
 
-// parse takes a server's URL apart and refuses what cannot or must not be used.
+// parse parses a server's URL and refuses what cannot or must not be used.
 func (n *Network) parse(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
-	case err != nil: // its text is the URL
+	case err != nil: // the error contains the URL
 		return nil, refuse("the URL cannot be read")
 	case u.Scheme != "https" && u.Scheme != "http":
 		return nil, refuse("the URL must begin with https:// or http://")
@@ -92,7 +92,8 @@ func (n *Network) parse(text string) (*url.URL, error) {
 	return u, n.permits(u)
 }
 
-// permits refuses hosts that no server may have, and plain HTTP to others.
+// permits refuses hosts that no server may have, and plain HTTP except to
+// allowed hosts.
 func (n *Network) permits(u *url.URL) error {
 	if err := checkHost(u.Hostname()); err != nil {
 		return err
@@ -103,12 +104,12 @@ func (n *Network) permits(u *url.URL) error {
 	return nil
 }
 
-// CheckURL says of a definition's URL what a connection would say, as far as that
-// is known before the host is resolved. A host that is still a variable is not
-// judged.
+// CheckURL returns the error that a connection to a definition's URL would
+// return, as far as it is known before the host is resolved. It does not check
+// a host that is still a variable.
 func CheckURL(text string, plainHTTP []string) error {
 	u, err := url.Parse(text)
-	if err != nil { // its text is the URL
+	if err != nil { // the error contains the URL
 		return refuse("the URL cannot be read")
 	}
 	if strings.Contains(u.Host, "${") {
@@ -127,14 +128,14 @@ func (n *Network) allowsPlain(host string) bool {
 	return false
 }
 
-// client makes the HTTP client of one server. The caller closes its idle
+// client returns an HTTP client for one server. The caller closes its idle
 // connections.
 func (n *Network) client(endpoint *url.URL, options TLS) (*http.Client, error) {
 	config, err := options.config()
 	if err != nil {
 		return nil, err
 	}
-	// A name such as localhost could lead anywhere.
+	// A name such as localhost could resolve to anything.
 	onlyLoopback := endpoint.Scheme == "http" && !n.allowsPlain(endpoint.Hostname())
 	guarded := &net.Dialer{Timeout: dialTimeout, Resolver: n.resolver, Control: func(_, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
@@ -166,10 +167,10 @@ func (n *Network) client(endpoint *url.URL, options TLS) (*http.Client, error) {
 	return &http.Client{Transport: transport, CheckRedirect: sameOrigin}, nil
 }
 
-// proxyFor chooses a proxy and remembers its address, which the user chose and
-// the guard does not look at.
+// proxyFor chooses a proxy and remembers its address. The user chose it, so the
+// guard does not check it.
 func (n *Network) proxyFor(r *http.Request) (*url.URL, error) {
-	// What is this machine's stays on it, whatever its name is.
+	// Requests to this machine never go through a proxy, whatever the name.
 	if isLoopback(r.URL.Hostname()) {
 		return nil, nil
 	}
@@ -204,13 +205,13 @@ func hostPort(u *url.URL) string {
 
 func origin(u *url.URL) string { return u.Scheme + "://" + hostPort(u) }
 
-// sameOrigin follows redirects only to where the request went already, and only
-// those that repeat it as it was.
+// sameOrigin follows a redirect only within the origin of the request, and only
+// if it repeats the request unchanged.
 func sameOrigin(next *http.Request, before []*http.Request) error {
 	first := before[0]
 	switch {
 	case origin(next.URL) != origin(first.URL):
-		return refuse("the server redirects to %s, another place: put that address into the definition if it is right", origin(next.URL))
+		return refuse("the server redirects to another address, %s: put that into the definition if it is right", origin(next.URL))
 	case next.Method != first.Method:
 		return refuse("the server redirects in a way that loses the request")
 	case len(before) > maxRedirects:

@@ -16,12 +16,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sallyport/internal/budget"
-	"sallyport/internal/upstream/jsonrpc"
-	"sallyport/internal/upstream/tail"
+	"github.com/sallyport/sallyport/internal/budget"
+	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/tail"
 )
 
-// Target is where a server is and what it is shown, secrets included.
+// Target is the address of a server and what is sent to it, secrets included.
 type Target struct {
 	URL     string
 	Headers map[string]string
@@ -33,53 +34,52 @@ type Options struct {
 	Log *slog.Logger
 	// MaxMessage bounds a message in bytes, decompressed; MaxDepth its nesting.
 	MaxMessage, MaxDepth int
-	// OnRequest answers a request of the server; nil answers "method not
-	// found". OnNotify receives notifications. Both may be called by several
-	// goroutines at a time, must not block, and may use the bytes that they
-	// get during the call only.
+	// OnRequest answers a request of the server; nil answers "method not found".
+	// OnNotify receives notifications. Both may be called by several goroutines at
+	// once, must not block, and must not keep the bytes that they get.
 	OnRequest func(method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error)
 	OnNotify  func(method string, params json.RawMessage)
-	// OnGap is told that notifications may have been missed.
+	// OnGap is called when notifications may have been missed.
 	OnGap func()
-	// Redact removes secrets from a text; nil removes nothing.
+	// Redact removes secrets from a string; nil removes nothing.
 	Redact func(string) string
-	// Budget bounds what is read for calls that no sandbox made, and streams
-	// that belong to no call; nil is the program's.
+	// Budget bounds what is read for calls without a sandbox, and for streams that
+	// belong to no call; nil is the program's budget.
 	Budget *budget.Host
 }
 
 const (
-	// answersAtOnce bounds the requests of a server that are answered at a
-	// time; what is more gets no answer.
+	// answersAtOnce bounds the requests of a server that are answered at once.
+	// Further requests get no answer.
 	answersAtOnce = 8
-	// aside bounds what is sent beside calls: answers, cancellations, the end
-	// of a session.
+	// aside bounds the time for messages other than calls: answers, cancellations,
+	// the end of a session.
 	aside = 5 * time.Second
-	// maxErrorBody is what is read of an answer that is an HTTP error.
+	// maxErrorBody bounds what is read of the body of an HTTP error.
 	maxErrorBody = 64 << 10
-	// maxErrorText is what is shown of it.
+	// maxErrorText bounds what is shown of it.
 	maxErrorText = 300
-	// lingering is how long an HTTP answer may take to end after what was
-	// waited for.
+	// lingering is how long an HTTP response may take to end after the awaited
+	// answer.
 	lingering = 500 * time.Millisecond
 )
 
-// ownHeaders are ours to set, or the transport's.
+// ownHeaders are set by us or by the transport.
 var ownHeaders = []string{
 	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Host", "Last-Event-Id",
 	"Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Mcp-Session-Id", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// peer is what both transports have in common.
+// peer has what both transports share.
 type peer struct {
 	opts    Options
 	client  *http.Client
 	url     *url.URL
 	headers http.Header
-	version atomic.Value // string: what MCP-Protocol-Version says; empty: nothing
+	version atomic.Value // string: MCP-Protocol-Version; empty: none
 	nextID  atomic.Int64
 	junk    *tail.Buffer
-	answers chan struct{} // a token for each answer under way
+	answers chan struct{} // a token for each answer in progress
 
 	ctx    context.Context // ends with the connection
 	cancel context.CancelCauseFunc
@@ -115,7 +115,7 @@ func newPeer(n *Network, target Target, opts Options) (*peer, error) {
 		headers.Del(name)
 	}
 	if password, ok := u.User.Password(); ok || u.User.Username() != "" {
-		// As a header it does not appear in any text that shows the URL.
+		// As a header, it does not appear wherever the URL is shown.
 		r := http.Request{Header: headers}
 		if headers.Get("Authorization") == "" {
 			r.SetBasicAuth(u.User.Username(), password)
@@ -132,21 +132,21 @@ func newPeer(n *Network, target Target, opts Options) (*peer, error) {
 	return p, nil
 }
 
-// Speaks sets the revision of the protocol that everything says from now on,
-// empty while it is not agreed on.
+// Speaks sets the protocol revision of everything sent from now on. It is empty
+// until it has been agreed on.
 func (p *peer) Speaks(version string) { p.version.Store(version) }
 
 // Done is closed when no further call can succeed.
 func (p *peer) Done() <-chan struct{} { return p.ctx.Done() }
 
-// Err says why Done is closed, nil before. It wraps jsonrpc.ErrClosed.
+// Err returns why Done is closed, or nil before. It wraps jsonrpc.ErrClosed.
 func (p *peer) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// Junk returns the last of what was no message.
+// Junk returns the last data that was not a message.
 func (p *peer) Junk() []byte { return p.junk.Bytes() }
 
 // Stats returns the counters.
@@ -157,7 +157,7 @@ func (p *peer) Stats() jsonrpc.Stats {
 	}
 }
 
-// fail ends the connection; the first reason stays.
+// fail ends the connection. Only the first reason is kept.
 func (p *peer) fail(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,8 +167,8 @@ func (p *peer) fail(reason error) {
 	}
 }
 
-// hide is an error as it may be logged: what a server says may repeat what it
-// was sent.
+// hide formats an error for the log, without secrets: a server may repeat what
+// it was sent.
 func (p *peer) hide(err error) string {
 	if p.opts.Redact == nil {
 		return err.Error()
@@ -176,7 +176,8 @@ func (p *peer) hide(err error) string {
 	return p.opts.Redact(err.Error())
 }
 
-// begin starts work that ends with the connection, if that has not ended.
+// begin runs f in a goroutine that the end of the connection waits for. It
+// reports false if the connection has ended.
 func (p *peer) begin(f func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,7 +188,7 @@ func (p *peer) begin(f func()) bool {
 	return true
 }
 
-// within is a context that ends with ctx and with the connection.
+// within returns a context that ends with ctx and with the connection.
 func (p *peer) within(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })
@@ -197,7 +198,7 @@ func (p *peer) within(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// pause waits, and reports whether ctx still goes on.
+// pause waits, and reports whether ctx is still active.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -209,7 +210,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// send makes one HTTP request. The error is fit to be shown.
+// send makes one HTTP request. Its error is fit to be shown.
 func (p *peer) send(ctx context.Context, method string, to *url.URL, body []byte, accept string, more http.Header) (*http.Response, error) {
 	var reader io.Reader
 	if body != nil {
@@ -244,9 +245,9 @@ func (p *peer) send(ctx context.Context, method string, to *url.URL, body []byte
 	return response, nil
 }
 
-// leave ends an answer and its request. A little of the rest is waited for
-// beside, so that the connection can be used again: streams end right after
-// what one waits for.
+// leave ends a response and its request. It reads a little of the rest in the
+// background, so that the connection can be reused: streams usually end right
+// after the awaited answer.
 func (p *peer) leave(response *http.Response, end context.CancelCauseFunc) {
 	if !p.begin(func() {
 		timer := time.AfterFunc(lingering, func() { end(context.Canceled) })
@@ -260,8 +261,8 @@ func (p *peer) leave(response *http.Response, end context.CancelCauseFunc) {
 	}
 }
 
-// request is the context of an HTTP request, which ends with ctx until it is
-// detached, and with the connection.
+// request returns the context of an HTTP request. It ends with the connection,
+// and with ctx until it is detached.
 func (p *peer) request(ctx context.Context) (request context.Context, detach func() bool, end context.CancelCauseFunc) {
 	request, end = context.WithCancelCause(budget.With(p.ctx, budget.From(ctx)))
 	return request, context.AfterFunc(ctx, func() { end(context.Cause(ctx)) }), end
@@ -275,7 +276,7 @@ func mediaType(response *http.Response) string {
 	return strings.ToLower(kind)
 }
 
-// body reads the whole of an answer. What is longer than allowed is
+// body reads a whole response. One that exceeds the limit is
 // jsonrpc.ErrTooLarge.
 func (p *peer) body(ctx context.Context, response *http.Response) ([]byte, error) {
 	room := &room{ctx: ctx, lease: budget.From(ctx)}
@@ -301,7 +302,7 @@ func (p *peer) tooLarge() error {
 	return fmt.Errorf("%w: %d bytes are allowed", jsonrpc.ErrTooLarge, p.opts.MaxMessage)
 }
 
-// statusError makes an error of an answer whose status is one: the JSON-RPC
+// statusError makes an error of a response with an error status: the JSON-RPC
 // error in it, or a *StatusError.
 func (p *peer) statusError(response *http.Response) error {
 	data, _ := io.ReadAll(io.LimitReader(response.Body, maxErrorBody))
@@ -311,7 +312,7 @@ func (p *peer) statusError(response *http.Response) error {
 		RetryAfter: clip(response.Header.Get("Retry-After"), 64),
 	}
 	if !e.Unauthorized() {
-		if m, err := jsonrpc.Parse(jsonrpc.ValidUTF8(bytes.TrimSpace(data))); err == nil && m.Method == nil && jsonrpc.Kind(m.Failure) == '{' {
+		if m, err := jsonrpc.Parse(jsonrpc.ValidUTF8(bytes.TrimSpace(data))); err == nil && m.Method == nil && jsonscan.Kind(m.Failure) == '{' {
 			return jsonrpc.DecodeError(m.Failure)
 		}
 	}
@@ -321,7 +322,7 @@ func (p *peer) statusError(response *http.Response) error {
 	return e
 }
 
-// printable is one line without anything that controls a terminal.
+// printable returns s as one line without anything that controls a terminal.
 func printable(s string) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {
@@ -347,22 +348,22 @@ type reply struct {
 	err    error
 }
 
-// inbox says what to do with answers. wanted is asked with an answer's id, and
-// takes the reply if that is one it waits for; null stands for an error that
-// names no request.
+// inbox handles answers. wanted is called with an answer's id, and returns the
+// reply function if the answer is expected. null means an error that names no
+// request.
 type inbox interface {
 	wanted(id int64, null bool) (take func(reply), ok bool)
 }
 
-// receive handles one message, or a batch of them, whose bytes it may keep.
+// receive handles one message, or a batch of them, and may keep the bytes.
 // answer sends answers to the server's requests, in a goroutine of its own.
 func (p *peer) receive(data []byte, in inbox, answer func([]byte)) {
 	data = bytes.TrimPrefix(bytes.TrimSpace(data), byteOrderMark)
 	if len(data) == 0 {
 		return
 	}
-	if data[0] == '[' && jsonrpc.Valid(data) {
-		_ = jsonrpc.Elements(data, func(value json.RawMessage) bool {
+	if data[0] == '[' && jsonscan.Valid(data) {
+		_ = jsonscan.Elements(data, func(value json.RawMessage) bool {
 			p.receiveOne(value, in, answer)
 			return true
 		})
@@ -392,7 +393,7 @@ func (p *peer) receiveOne(data []byte, in inbox, answer func([]byte)) {
 		p.asked(m, answer)
 	case m.ID != nil && (m.Result != nil || m.Failure != nil):
 		id, ok := m.CallID()
-		null := jsonrpc.Kind(m.ID) == 'n' && m.Failure != nil
+		null := jsonscan.Kind(m.ID) == 'n' && m.Failure != nil
 		if ok || null {
 			if take, ok := in.wanted(id, null); ok {
 				take(p.decode(m))
@@ -414,7 +415,7 @@ func notJSON(data []byte, redact func(string) string) error {
 
 func (p *peer) decode(m jsonrpc.Message) reply {
 	switch {
-	case m.Failure != nil && jsonrpc.Kind(m.Failure) != 'n':
+	case m.Failure != nil && jsonscan.Kind(m.Failure) != 'n':
 		return reply{err: jsonrpc.DecodeError(m.Failure)}
 	case m.Result == nil:
 		return reply{err: jsonrpc.ErrMalformed}
@@ -433,7 +434,7 @@ func (p *peer) keepJunk(data []byte) {
 // asked answers a request of the server.
 func (p *peer) asked(m jsonrpc.Message, answer func([]byte)) {
 	p.requests.Add(1)
-	if kind := jsonrpc.Kind(m.ID); len(m.ID) > 1024 || kind == '{' || kind == '[' {
+	if kind := jsonscan.Kind(m.ID); len(m.ID) > 1024 || kind == '{' || kind == '[' {
 		return
 	}
 	method := m.MethodName()
@@ -461,7 +462,7 @@ func (p *peer) asked(m jsonrpc.Message, answer func([]byte)) {
 	}
 }
 
-// cancelled is the notification that gives a call up.
+// cancelled returns the notification that cancels a call.
 func cancelled(id int64, cause error) []byte {
 	reason, err := json.Marshal(cause.Error())
 	if err != nil {
@@ -474,7 +475,7 @@ func cancelled(id int64, cause error) []byte {
 	return note
 }
 
-// isTransient reports whether a stream may be asked for once more.
+// isTransient reports whether a stream may be requested again.
 func isTransient(err error) bool {
 	var status *StatusError
 	if errors.As(err, &status) {

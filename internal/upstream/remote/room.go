@@ -4,19 +4,20 @@ import (
 	"context"
 	"io"
 
-	"sallyport/internal/budget"
+	"github.com/sallyport/sallyport/internal/budget"
 )
 
 const (
-	// uncharged is what every HTTP answer may take while it is read.
+	// uncharged is what every HTTP response may take while it is read.
 	uncharged = 256 << 10
-	// fine is the size from which room is asked for in steps of this size,
-	// and not doubled.
+	// fine is the size from which memory is requested in steps of this size,
+	// instead of doubling.
 	fine = 16 << 20
 )
 
-// room charges an answer to the lease of its call while it is read. It waits
-// where there is none: the answer has a connection, or a stream, of its own.
+// room charges a response to the lease of its call while it is read. It waits
+// for memory if there is none: the response has a connection or a stream of its
+// own.
 type room struct {
 	ctx     context.Context
 	lease   *budget.Lease
@@ -43,20 +44,21 @@ func (r *room) fits(n int) error {
 	return nil
 }
 
-// reset gives back what was charged, for what follows in the same answer.
+// reset releases what was charged, for the rest of the same response.
 func (r *room) reset() {
 	r.lease.Reduce(r.lease.Held() - r.charged)
 	r.charged = 0
 }
 
-// close lets other answers wait for room. What is charged stays with the lease.
+// close lets other responses wait for memory. What is charged stays with the
+// lease.
 func (r *room) close() {
 	if r.share != nil {
 		r.share()
 	}
 }
 
-// roomyReader asks for room for everything that it reads.
+// roomyReader requests memory for everything that it reads.
 type roomyReader struct {
 	r    io.Reader
 	room *room

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
 // sessions is a server that knows one session at a time.

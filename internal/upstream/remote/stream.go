@@ -10,28 +10,28 @@ import (
 	"net/http"
 	"time"
 
-	"sallyport/internal/budget"
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/budget"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
-// Waits before a stream is asked for again, where the server does not say.
+// Delays before a stream is requested again, if the server does not set one.
 const (
 	firstDelay = time.Second
 	maxDelay   = 30 * time.Second
-	// leastDelay is the shortest that a server may say.
+	// leastDelay is the shortest delay that a server can set.
 	leastDelay = 50 * time.Millisecond
-	// maxResumptions in a row that bring nothing new.
+	// maxResumptions bounds the consecutive resumptions that bring nothing new.
 	maxResumptions = 5
 )
 
 // place is how far a stream has been read.
 type place struct {
 	last  string        // the identifier of the last event that had one
-	delay time.Duration // that the server wants before it is asked again
+	delay time.Duration // the delay that the server wants before the next request
 }
 
-// events reads a stream until in has what it waits for, or the stream ends.
-// It reports whether there was any event.
+// events reads a stream until in has what it waits for, or the stream ends. It
+// reports whether there was any event.
 func (c *Streamable) events(ctx context.Context, body io.Reader, at *place, in inbox, enough func() bool) (some bool, err error) {
 	room := &room{ctx: ctx, lease: budget.From(ctx)}
 	defer room.close()
@@ -69,7 +69,7 @@ func (c *Streamable) events(ctx context.Context, body io.Reader, at *place, in i
 	}
 }
 
-// follow reads the stream of a call, and resumes it when it breaks.
+// follow reads the stream of a call, and resumes it if it breaks.
 func (c *Streamable) follow(ctx context.Context, id int64, response **http.Response, session string) (json.RawMessage, error) {
 	at := place{delay: noRetry}
 	in := one{id: id}
@@ -108,8 +108,8 @@ func (c *Streamable) follow(ctx context.Context, id int64, response **http.Respo
 	}
 }
 
-// resume asks for the rest of a stream, until it is there or has been asked for
-// too often.
+// resume requests the rest of a stream, until it gets it or has tried too
+// often.
 func (c *Streamable) resume(ctx context.Context, at *place, idle *int, session string) (*http.Response, error) {
 	var err error
 	for *idle < maxResumptions {
@@ -135,7 +135,7 @@ func (c *Streamable) resume(ctx context.Context, at *place, idle *int, session s
 	return nil, err
 }
 
-// get asks for a stream of events.
+// get requests a stream of events.
 func (c *Streamable) get(ctx context.Context, last, session string) (*http.Response, error) {
 	more := http.Header{}
 	if session != "" {
@@ -160,13 +160,13 @@ func (c *Streamable) get(ctx context.Context, last, session string) (*http.Respo
 	return nil, err
 }
 
-// nobody waits for no answer.
+// nobody is the inbox of a stream on which no answer is expected.
 type nobody struct{}
 
 func (nobody) wanted(int64, bool) (func(reply), bool) { return nil, false }
 
-// stream reads what the server says unasked until ctx ends or the server does
-// not offer it.
+// stream reads the server's unsolicited messages until ctx ends or the server
+// turns out not to offer them.
 func (c *Streamable) stream(ctx context.Context) {
 	lease := c.opts.Budget.Own.Lease()
 	defer lease.Release()

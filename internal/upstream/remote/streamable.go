@@ -10,22 +10,23 @@ import (
 	"strings"
 	"sync"
 
-	"sallyport/internal/budget"
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/budget"
+	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
 const (
 	bothTypes  = "application/json, text/event-stream"
 	onlyEvents = "text/event-stream"
 
-	// standardHeaders is the revision since which requests name their method
-	// in headers, and since which there are no sessions.
+	// standardHeaders is the revision from which on requests name their method in
+	// headers, and there are no sessions.
 	standardHeaders = "2026-07-28"
 	maxSessionID    = 1 << 10
 )
 
-// errSessionLost: the server does not know our session any more, and did not
-// look at the request.
+// errSessionLost means that the server does not know our session any more, and
+// did not process the request.
 var errSessionLost = errors.New("the server has forgotten the session")
 
 // Streamable is a connection over streamable HTTP. Its methods are safe for
@@ -41,12 +42,12 @@ type Streamable struct {
 		hello   []byte // the initialize request, to send it again
 		helloID int64
 		version string // that was agreed on
-		listen  bool   // a stream for what the server says unasked is wanted
+		listen  bool   // keep a stream for unsolicited messages open
 		stop    context.CancelFunc
 	}
 }
 
-// NewStreamable makes no connection yet.
+// NewStreamable does not connect yet.
 func (n *Network) NewStreamable(target Target, opts Options) (*Streamable, error) {
 	p, err := newPeer(n, target, opts)
 	if err != nil {
@@ -55,17 +56,19 @@ func (n *Network) NewStreamable(target Target, opts Options) (*Streamable, error
 	return &Streamable{peer: p}, nil
 }
 
-// Call sends a request and waits for its answer, whose bytes are the caller's.
+// Call sends a request and waits for its answer, whose bytes the caller owns.
 //
-// An error is a *jsonrpc.Error when the server answered with one, and otherwise
-// ErrUnreachable, ErrRefused, ErrLost, a *StatusError, one of package jsonrpc
-// or the context's cause. Ending the context tells the server to stop. A
-// session that the server has lost is replaced, and the request sent again.
+// An error is a *jsonrpc.Error if the server answered with one, and otherwise
+// ErrUnreachable, ErrRefused, ErrLost, a *StatusError, an error of package
+// jsonrpc or the context's cause. Ending the context tells the server to stop.
+// If the server has lost the session, Call opens a new one and sends the
+// request again.
 func (c *Streamable) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	return c.CallWith(ctx, method, params, nil)
 }
 
-// CallWith is Call with more headers, which are part of the request's meaning.
+// CallWith is Call with additional headers, which are part of the request's
+// meaning.
 func (c *Streamable) CallWith(ctx context.Context, method string, params json.RawMessage, headers map[string]string) (json.RawMessage, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -111,7 +114,7 @@ func (c *Streamable) CallWith(ctx context.Context, method string, params json.Ra
 	return result, err
 }
 
-// tell sends a cancellation, which nobody waits for. Since 2026-07-28 closing
+// tell sends a cancellation without waiting for it. Since 2026-07-28, closing
 // the request is what cancels it.
 func (c *Streamable) tell(method string, note []byte) {
 	if method == "initialize" || note == nil {
@@ -126,7 +129,7 @@ func (c *Streamable) tell(method string, note []byte) {
 	})
 }
 
-// Notify sends a notification and waits until it has arrived.
+// Notify sends a notification and waits until it has been delivered.
 func (c *Streamable) Notify(ctx context.Context, method string, params json.RawMessage) error {
 	note, err := jsonrpc.AppendRequest(nil, 0, method, params)
 	if err != nil {
@@ -140,8 +143,8 @@ func (c *Streamable) Notify(ctx context.Context, method string, params json.RawM
 	return c.post(ctx, method, note)
 }
 
-// Listen opens a stream for what the server says unasked, in revisions that
-// have one, and keeps it open.
+// Listen opens a stream for the server's unsolicited messages, in revisions
+// that have one, and keeps it open.
 func (c *Streamable) Listen() {
 	c.session.Lock()
 	defer c.session.Unlock()
@@ -149,7 +152,7 @@ func (c *Streamable) Listen() {
 	c.openStream()
 }
 
-// openStream is called with the session locked.
+// openStream opens the stream. The session must be locked.
 func (c *Streamable) openStream() {
 	if c.session.stop != nil {
 		c.session.stop()
@@ -161,8 +164,8 @@ func (c *Streamable) openStream() {
 	}
 }
 
-// Stop ends the connection: calls fail, and a session is given back. It returns
-// when nothing is left; ctx bounds what the server is told.
+// Stop ends the connection: calls fail, and the session is ended. It returns
+// when nothing is left. ctx bounds the messages to the server.
 func (c *Streamable) Stop(ctx context.Context) error {
 	session := c.sessionID()
 	first := c.Err() == nil
@@ -193,7 +196,7 @@ func (c *Streamable) sessionID() string {
 	return c.session.id
 }
 
-// headersOf are the headers that a request has since 2026-07-28.
+// headersOf returns the headers that a request has since 2026-07-28.
 func (c *Streamable) headersOf(method string, params json.RawMessage) http.Header {
 	h := http.Header{}
 	if c.speaks() < standardHeaders {
@@ -209,7 +212,7 @@ func (c *Streamable) headersOf(method string, params json.RawMessage) http.Heade
 	default:
 		return h
 	}
-	_ = jsonrpc.Members(params, func(name string, value json.RawMessage) bool {
+	_ = jsonscan.Members(params, func(name string, value json.RawMessage) bool {
 		var text string
 		if name != key || json.Unmarshal(value, &text) != nil {
 			return true
@@ -258,8 +261,8 @@ func (c *Streamable) exchange(ctx context.Context, id int64, method string, mess
 	}
 }
 
-// refusedBy makes an error of a status. A session that the server does not know
-// is to be answered with 404; some servers say 400.
+// refusedBy makes an error of a status. A server should answer an unknown
+// session with 404; some use 400.
 func (c *Streamable) refusedBy(response *http.Response, session string) error {
 	err := c.statusError(response)
 	if session == "" {
@@ -272,7 +275,7 @@ func (c *Streamable) refusedBy(response *http.Response, session string) error {
 	return err
 }
 
-// takeSession keeps the session that an answer to initialize names.
+// takeSession keeps the session that the answer to initialize names.
 func (c *Streamable) takeSession(response *http.Response) error {
 	id := response.Header.Get("Mcp-Session-Id")
 	if len(id) > maxSessionID {
@@ -289,8 +292,8 @@ func (c *Streamable) takeSession(response *http.Response) error {
 	return nil
 }
 
-// one waits for the answer to a call in an HTTP answer of its own, where an
-// error that names no request can only mean this one.
+// one waits for the answer to a call in an HTTP response of its own, where an
+// error without an id can only belong to this call.
 type one struct {
 	id    int64
 	got   bool
@@ -304,13 +307,13 @@ func (o *one) wanted(id int64, null bool) (func(reply), bool) {
 	return func(r reply) { o.got, o.reply = true, r }, true
 }
 
-// whole reads an answer that came in one piece.
+// whole reads an answer that is not a stream.
 func (c *Streamable) whole(data []byte, id int64) (json.RawMessage, error) {
 	data = bytes.TrimPrefix(bytes.TrimSpace(data), byteOrderMark)
 	in := one{id: id}
 	c.receive(data, &in, c.answer)
 	if !in.got {
-		if !jsonrpc.Valid(data) {
+		if !jsonscan.Valid(data) {
 			return nil, notJSON(data, c.opts.Redact)
 		}
 		return nil, fmt.Errorf("%w: it is not the answer to this request", jsonrpc.ErrMalformed)
@@ -328,7 +331,7 @@ func (c *Streamable) answer(message []byte) {
 	}
 }
 
-// post sends what has no answer.
+// post sends a message that has no answer.
 func (c *Streamable) post(ctx context.Context, method string, message []byte) error {
 	more := http.Header{}
 	if method != "" {
@@ -356,12 +359,12 @@ func protocolVersion(result json.RawMessage) string {
 	var r struct {
 		ProtocolVersion string `json:"protocolVersion"`
 	}
-	_ = json.Unmarshal(result, &r) // what is none is empty
+	_ = json.Unmarshal(result, &r) // an invalid result leaves it empty
 	return r.ProtocolVersion
 }
 
 // renew replaces a session that the server has lost. Callers that lost the same
-// one share it.
+// session share the new one.
 func (c *Streamable) renew(ctx context.Context, lost string) error {
 	c.renewing.Lock()
 	defer c.renewing.Unlock()
@@ -369,17 +372,17 @@ func (c *Streamable) renew(ctx context.Context, lost string) error {
 	now, hello, id, version := c.session.id, c.session.hello, c.session.helloID, c.session.version
 	c.session.Unlock()
 	if now != lost {
-		return nil // somebody was faster
+		return nil // another caller was faster
 	}
 	if hello == nil {
 		return errSessionLost
 	}
 	result, err := c.exchange(ctx, id, "initialize", hello, http.Header{}, "")
 	if err != nil {
-		return fmt.Errorf("%w, and a new one cannot be had: %w", errSessionLost, err)
+		return fmt.Errorf("%w, and a new one could not be opened: %w", errSessionLost, err)
 	}
 	if got := protocolVersion(result); got != version {
-		// What was agreed on does not hold any more: a fresh start.
+		// What was agreed on no longer holds: start over.
 		err := fmt.Errorf("%w, and speaks %.40q now instead of %s", errSessionLost, got, version)
 		c.fail(err)
 		return c.Err()
@@ -389,7 +392,7 @@ func (c *Streamable) renew(ctx context.Context, lost string) error {
 		err = c.post(ctx, "notifications/initialized", note)
 	}
 	if err != nil {
-		return fmt.Errorf("%w, and a new one cannot be had: %w", errSessionLost, err)
+		return fmt.Errorf("%w, and a new one could not be opened: %w", errSessionLost, err)
 	}
 	c.session.Lock()
 	if c.session.listen {
@@ -399,6 +402,6 @@ func (c *Streamable) renew(ctx context.Context, lost string) error {
 	if c.opts.OnGap != nil {
 		c.opts.OnGap()
 	}
-	c.opts.Log.Info("the server had forgotten the session; a new one was begun")
+	c.opts.Log.Info("the server had forgotten the session; a new one was opened")
 	return nil
 }

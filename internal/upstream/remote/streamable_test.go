@@ -15,7 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
 // serve starts a server of a test, on this machine.
@@ -271,7 +272,7 @@ func TestRedirects(t *testing.T) {
 		t.Errorf("%s %v", got, err)
 	}
 	for path, want := range map[string]string{
-		"/other": "redirects to " + elsewhere.URL + ", another place", "/scheme": "redirects to https://", "/metadata": "another place",
+		"/other": "redirects to another address, " + elsewhere.URL, "/scheme": "redirects to another address, https://", "/metadata": "another address",
 		"/found": "loses the request", "/circle": "in circles",
 	} {
 		_, err := call(t, n, target(path))
@@ -280,7 +281,7 @@ func TestRedirects(t *testing.T) {
 		}
 	}
 	if reached.Load() != 0 {
-		t.Error("another place was asked")
+		t.Error("another address was asked")
 	}
 }
 
@@ -391,7 +392,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		c.fail(errors.New("nothing is sent"))
 		result, err := c.whole(data, 1)
-		if err == nil && !jsonrpc.Valid(result) {
+		if err == nil && !jsonscan.Valid(result) {
 			t.Errorf("%q: %q", data, result)
 		}
 	})

@@ -66,7 +66,7 @@ func readFile(name string) (string, error) {
 	if !filepath.IsAbs(name) {
 		return "", errors.New("the path is not absolute")
 	}
-	// Opened after a look, so that a named pipe blocks nobody.
+	// Check before opening, so that a named pipe cannot block.
 	info, err := os.Stat(name)
 	if err != nil {
 		return "", err

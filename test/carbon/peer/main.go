@@ -3,7 +3,7 @@
 //	peer api      serves the dashboard of the tests on 127.0.0.1, prints its
 //	              URL, and, when standard input ends, what was posted, as JSON
 //	peer tables   reads JSON {"cpus": [names], "places": [places], "memory": [GB]}
-//	              and answers with what internal/carbon says of each
+//	              and answers with what internal/usage/carbon says of each
 package main
 
 import (
@@ -15,8 +15,8 @@ import (
 	"os"
 	"time"
 
-	"sallyport/internal/carbon"
-	"sallyport/internal/carbon/codecarbon/codecarbontest"
+	"github.com/sallyport/sallyport/internal/usage/carbon"
+	"github.com/sallyport/sallyport/internal/usage/carbon/codecarbon/codecarbontest"
 )
 
 func main() {

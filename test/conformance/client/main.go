@@ -14,8 +14,8 @@ import (
 	"os"
 	"time"
 
-	"sallyport/internal/upstream"
-	"sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
 // scenarios are those that want more than a connection and a list of tools.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"sallyport/internal/sandbox/kaggle/kaggletest"
+	"github.com/sallyport/sallyport/internal/batch/kaggle/kaggletest"
 )
 
 func main() {

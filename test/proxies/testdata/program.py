@@ -47,7 +47,7 @@ for server in dict.fromkeys(case["server"] for case in cases):
         with contextlib.redirect_stdout(page):
             help(tool)
         for key in schema["properties"]:
-            assert "\n      %s" % key in page.getvalue(), (what, key, page.getvalue())
+            assert "\n  %s" % key in page.getvalue(), (what, key, page.getvalue())
 
         if number % 4 == 0:
             result = await tool(**arguments)

@@ -14,7 +14,7 @@ import (
 	"os"
 	"time"
 
-	"sallyport/internal/sandbox/runpod/runpodtest"
+	"github.com/sallyport/sallyport/internal/batch/runpod/runpodtest"
 )
 
 func main() {

@@ -1,0 +1,9 @@
+import os
+
+
+def main():
+    print("hello")
+
+
+def helper(x):
+    return x * 2

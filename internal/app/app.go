@@ -1,0 +1,37 @@
+// Package app is the composition root. It constructs from the settings and the
+// environment everything that runs code, once for every frontend: a frontend
+// parses its flags, prints and asks.
+package app
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/sallyport/sallyport/internal/settings"
+)
+
+// App is what everything is constructed from. A frontend sets all fields.
+type App struct {
+	Env      Environment
+	Settings *settings.Settings
+	Log      *slog.Logger
+	Version  string          // the program's
+	Life     context.Context // ends the program's work in the background
+
+	images *imageLibrary // nil until an engine needs it
+}
+
+// LoadSettings loads the settings: from the configuration file of that name, or
+// the user's where it is empty, the environment, and flags.
+func (e Environment) LoadSettings(file string, flags []settings.Flag) (*settings.Settings, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = "" // relative paths stay relative
+	}
+	home := e.Home()
+	if fi, err := os.Stat(home); err != nil || !fi.IsDir() {
+		home = "" // nothing is read there, and nothing is kept
+	}
+	return settings.Load(settings.Sources{Environ: e, Home: home, Dir: dir, ConfigFile: file, Flags: flags})
+}

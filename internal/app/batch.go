@@ -1,0 +1,154 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"github.com/sallyport/sallyport/internal/store"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/accounting"
+	"github.com/sallyport/sallyport/internal/batch"
+	"github.com/sallyport/sallyport/internal/batch/runpod"
+	"github.com/sallyport/sallyport/internal/batch/runs"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/settings"
+)
+
+// batchServices constructs the batch services that the settings allow.
+func (a *App) batchServices() (map[string]batch.Service, error) {
+	services := map[string]batch.Service{}
+	for _, name := range a.Settings.BatchServices {
+		make, ok := a.batchMakers()[name]
+		if !ok {
+			return nil, fmt.Errorf("batch.services: this version cannot run code on %s", name)
+		}
+		service, err := make()
+		if err != nil {
+			return nil, fmt.Errorf("batch.services: %s: %w", name, err)
+		}
+		services[name] = service
+	}
+	return services, nil
+}
+
+// batchMakers returns the constructors by the services' names.
+func (a *App) batchMakers() map[string]func() (batch.Service, error) {
+	return map[string]func() (batch.Service, error){
+		settings.ServiceKaggle: a.kaggle,
+		settings.ServiceRunPod: a.runpod,
+	}
+}
+
+// runStore opens the runs on batch services. Those that end are entered into
+// the books, which may be nil.
+func (a *App) runStore(services map[string]batch.Service, books *accounting.Books) *runs.Store {
+	out := runs.NewStore(a.state(store.Runs), services, a.Settings.Runs.Keep, runs.Limits{
+		Disk: a.Settings.Runs.MaxDisk,
+		Files: map[string]int64{
+			settings.ServiceKaggle: 2 * a.kaggleOutput(), // the archive, and what is in it
+			settings.ServiceRunPod: runpod.MaxFiles,
+		},
+	}, a.Log)
+	if books != nil {
+		out.OnEnd(func(r *runs.Record) { books.Ran(r) })
+	}
+	return out
+}
+
+// kaggleOutput bounds the files of one run, so that runs.maxDisk has room for it.
+func (a *App) kaggleOutput() int64 {
+	return min(a.Settings.Kaggle.MaxOutput, a.Settings.Runs.MaxDisk*2/5)
+}
+
+// ProbeBatch asks the batch services whether code can be sent to them.
+func (s *System) ProbeBatch(ctx context.Context) []*sandbox.Report {
+	var reports []*sandbox.Report
+	for _, name := range slices.Sorted(maps.Keys(s.Batch)) {
+		report, err := s.Batch[name].Probe(ctx)
+		if err != nil {
+			report = &sandbox.Report{Backend: name, Remote: true, Findings: []sandbox.Finding{{Fatal: true, Title: "it could not be asked", Detail: err.Error()}}}
+		}
+		reports = append(reports, report)
+	}
+	return reports
+}
+
+// Choices returns the engine and the batch services that an agent may choose
+// from. It is nil where there is no choice: naming the only one might mean
+// searching for it.
+func (s *System) Choices() []string {
+	if len(s.Batch) == 0 {
+		return nil
+	}
+	return s.Broker.Backends()
+}
+
+// Sweep looks in the background for runs that programs which died have left.
+// stop ends that and waits for its end.
+func (s *System) Sweep() (stop func()) {
+	if len(s.Batch) == 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(s.app.Life)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Runs.Sweep(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// Adopt cancels in the background the runs of programs that were killed. stop
+// waits for that, for at most adoptTime.
+func (s *System) Adopt() (stop func()) {
+	if len(s.Batch) == 0 || !s.Runs.Orphans() {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(s.app.Life)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Runs.Adopt(ctx)
+	}()
+	return func() {
+		defer cancel()
+		select {
+		case <-done:
+		case <-time.After(adoptTime):
+		}
+	}
+}
+
+// adoptTime is how long a command that has ended waits until runs that other
+// programs left are cancelled.
+const adoptTime = 10 * time.Second
+
+// OpenRuns opens the runs on batch services, with the services to ask. The
+// caller calls done.
+func (a *App) OpenRuns() (out *runs.Store, done func(), err error) {
+	books, err := a.books("")
+	if err != nil {
+		return nil, nil, err
+	}
+	services, err := a.batchServices()
+	done = func() {
+		if books != nil {
+			books.Close()
+		}
+		for _, s := range services {
+			if err := s.Close(); err != nil {
+				a.Log.Warn("cleaning up", "error", err)
+			}
+		}
+	}
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return a.runStore(services, books), done, nil
+}

@@ -1,0 +1,180 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"github.com/sallyport/sallyport/internal/guest"
+	"github.com/sallyport/sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/image/build"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/container"
+	"github.com/sallyport/sallyport/internal/sandbox/gvisor"
+	"github.com/sallyport/sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/wire"
+)
+
+// Engine constructs the engine that the settings ask for: one, or a Choice. An
+// engine that cannot do what they ask for is replaced by one that refuses to run
+// code and says why: the program starts, and no other engine takes its place.
+func (a *App) Engine() (sandbox.Engine, error) {
+	switch name := a.Settings.Engine; name {
+	case settings.EngineGVisor:
+		return a.gvisor()
+	case settings.EnginePodman, settings.EngineDocker:
+		return a.container(name)
+	}
+	gate, err := gateOf(a.Settings)
+	if err != nil {
+		return nil, err
+	}
+	embedded, err := a.gvisor()
+	if err != nil {
+		return nil, err
+	}
+	var first, installed, others []sandbox.Engine
+	if runtime.GOOS == "linux" {
+		first = append(first, embedded)
+	} else {
+		others = append(others, embedded) // it says that it cannot
+	}
+	for _, name := range []string{settings.EnginePodman, settings.EngineDocker} {
+		b, err := a.container(name)
+		if err != nil {
+			return nil, err
+		}
+		if b.Installed() {
+			installed = append(installed, b)
+		} else {
+			others = append([]sandbox.Engine{b}, others...)
+		}
+	}
+	return &Choice{candidates: slices.Concat(first, installed, others), gate: gate}, nil
+}
+
+// ImageBuilder constructs what builds images in a store. Its code runs in images
+// of the store, by their IDs, whatever engine and image the settings name. The
+// caller closes the engine.
+func (a *App) ImageBuilder(store *image.Store) (*build.Builder, sandbox.Engine, error) {
+	set := *a.Settings
+	set.Engine, set.Image = settings.EngineGVisor, ""
+	other := *a
+	other.Settings, other.images = &set, nil
+	engine, err := other.Engine()
+	if err != nil {
+		return nil, nil, err
+	}
+	run := func(ctx context.Context, spec *sandbox.Spec, code string, out io.Writer) error {
+		spec.Program = python.Program()
+		return guest.Once(ctx, engine, spec, wire.Exec{Code: code, Filename: "<build>"}, out)
+	}
+	return &build.Builder{Store: store, Run: run}, engine, nil
+}
+
+// container constructs the engine on Podman or Docker.
+func (a *App) container(name string) (*container.Engine, error) {
+	s := a.Settings
+	runtimeDir, err := a.Env.runtimeDir()
+	if err != nil {
+		return nil, err
+	}
+	cacheDir, err := a.Env.cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	opts := container.Options{
+		Engine:        name,
+		Path:          a.Env["PATH"],
+		Environ:       a.Env.List(),
+		Image:         s.Image,
+		Program:       python.Program(),
+		Interpreter:   s.Python,
+		User:          s.Container.User,
+		Runtime:       s.Container.Runtime,
+		UserNamespace: s.Container.UserNamespace,
+		Pull:          s.Images.Pull,
+		StartMachine:  s.Container.StartMachine,
+		IdleTimeout:   s.Container.IdleTimeout,
+		State:         store.At(filepath.Join(runtimeDir, "containers")),
+		Cache:         store.At(cacheDir).Sub("containers"),
+		Log:           a.Log,
+	}
+	if s.StateDir != "" {
+		opts.State = store.At(s.StateDir).Area(store.Containers)
+	}
+	return container.New(opts)
+}
+
+// gvisor constructs the embedded engine.
+func (a *App) gvisor() (sandbox.Engine, error) {
+	s := a.Settings
+	if s.Container.User != settings.DefaultUser {
+		from := s.Origin("container.user")
+		asks, remedy := from.String(), "remove "+from.String()
+		switch from.Layer {
+		case settings.LayerFile:
+			asks = "container.user in " + asks
+			remedy = "remove that line"
+		case settings.LayerEnvironment:
+			remedy += ` from the environment (in a client's configuration: from "env")`
+		}
+		return &lackingEngine{name: settings.EngineGVisor, findings: []sandbox.Finding{{
+			Fatal:  true,
+			Title:  fmt.Sprintf("the embedded gVisor runs code as %s only, and not as %s, as %s asks", settings.DefaultUser, s.Container.User, asks),
+			Remedy: remedy,
+		}}}, nil
+	}
+	runtimeDir, err := a.Env.runtimeDir()
+	if err != nil {
+		return nil, err
+	}
+	cacheDir, err := a.Env.cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	return gvisor.New(gvisor.Options{
+		RuntimeDir:  filepath.Join(runtimeDir, "gvisor"),
+		CacheDir:    cacheDir,
+		Program:     python.Program(),
+		Interpreter: s.Python,
+		Path:        a.Env["PATH"],
+		Home:        a.Env.Home(),
+		UserBus:     a.Env.userBus(),
+		DebugDir:    s.Debug.GVisor,
+		Image:       s.Image,
+		Images:      a.imageLibrary(),
+		Log:         a.Log,
+	})
+}
+
+// lackingEngine is an engine that cannot do what the settings ask for. It reports
+// why, and runs nothing.
+type lackingEngine struct {
+	name     string
+	findings []sandbox.Finding
+}
+
+var _ sandbox.Engine = (*lackingEngine)(nil)
+
+func (e *lackingEngine) Name() string { return e.name }
+
+func (e *lackingEngine) Probe(context.Context) (*sandbox.Report, error) {
+	return &sandbox.Report{Backend: e.name, Limits: map[sandbox.Resource]sandbox.LimitReport{}, Findings: e.findings}, nil
+}
+
+func (e *lackingEngine) Start(context.Context, *sandbox.Spec) (sandbox.Run, error) {
+	return nil, &sandbox.Error{Op: "start", Backend: e.name, Kind: sandbox.ErrUnavailable, Err: errors.New(e.findings[0].Title)}
+}
+
+func (e *lackingEngine) Attach(context.Context, sandbox.Handle) (sandbox.Run, error) {
+	return nil, &sandbox.Error{Op: "attach", Backend: e.name, Kind: sandbox.ErrGone}
+}
+
+func (e *lackingEngine) Close() error { return nil }

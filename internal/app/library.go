@@ -1,0 +1,80 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"github.com/sallyport/sallyport/internal/bridge"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/upstream"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/library"
+)
+
+// OpenLibrary reads which servers the user has, for commands that need no
+// System and print all problems themselves.
+func (a *App) OpenLibrary(serversConfig []string) (*library.Library, []string, error) {
+	return a.library(serversConfig, slog.New(slog.DiscardHandler))
+}
+
+// library reads which servers the user has, and returns the problems of the
+// definitions for people. It fails where one of serversConfig, which the user
+// named, cannot be read.
+func (a *App) library(serversConfig []string, log *slog.Logger) (*library.Library, []string, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = "" // a folder that is gone offers nothing
+	}
+	set := a.Settings
+	lib := library.New(library.Config{
+		Places:    definitions.Places{OS: runtime.GOOS, Home: a.Env.Home(), Dir: dir, Env: a.Env.Lookup},
+		Names:     set.Servers.Sources,
+		Files:     set.Servers.Config,
+		Fallback:  set.Servers.FallbackConfig,
+		Self:      definitions.Self{Executable: executable},
+		AllowSelf: set.Servers.AllowSelf,
+		State:     store.At(set.StateDir),
+		Check: func(d library.Definition) error {
+			return upstream.Check(d, upstream.Options{PlainHTTP: set.Servers.PlainHTTP})
+		},
+		Log: log,
+	})
+	var problems []string
+	for _, p := range lib.Snapshot().Problems {
+		if !p.Warning && p.Server == "" && slices.ContainsFunc(serversConfig, func(name string) bool { return sameFile(name, p.File) }) {
+			// The user named this file: going on without it is no answer.
+			return nil, nil, errors.New(p.String())
+		}
+		problems = append(problems, p.String())
+	}
+	return lib, problems, nil
+}
+
+func sameFile(a, b string) bool {
+	absA, errA := filepath.Abs(a)
+	absB, errB := filepath.Abs(b)
+	return errA == nil && errB == nil && absA == absB
+}
+
+// userServers is the bridge.Source of the servers that the user has.
+type userServers struct {
+	bridge.Source
+	*library.Library
+}
+
+// Version implements bridge.Live.
+func (u userServers) Version(again bool) uint64 { return u.Current(again).Version }
+
+// Borrow implements bridge.Lender.
+func (u userServers) Borrow(ctx context.Context, name string, use func(bridge.Server) error) error {
+	return u.Source.(bridge.Lender).Borrow(ctx, name, use)
+}

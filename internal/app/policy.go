@@ -1,0 +1,117 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/settings"
+)
+
+// limitsAsked returns only the limits that the user has set. A batch service
+// decides the others: what is right here may be wrong there.
+func (a *App) limitsAsked() sandbox.Limits {
+	l := limitsOf(a.Settings.Limits)
+	is := func(key string) bool { return a.Settings.Origin("limits."+key).Layer != settings.LayerDefault }
+	for key, limit := range map[string]*int64{
+		"memory": &l.MemoryBytes, "workspace": &l.WorkspaceBytes, "tmp": &l.TmpBytes, "output": &l.OutputBytes,
+	} {
+		if !is(key) {
+			*limit = 0
+		}
+	}
+	for key, limit := range map[string]*int{"processes": &l.Processes, "openFiles": &l.OpenFiles} {
+		if !is(key) {
+			*limit = 0
+		}
+	}
+	if !is("cpus") {
+		l.CPUs = 0
+	}
+	return l
+}
+
+// limitsOf returns the limits in the form of the sandbox contract.
+func limitsOf(l settings.Limits) sandbox.Limits {
+	return sandbox.Limits{
+		MemoryBytes:    l.Memory,
+		Processes:      l.Processes,
+		CPUs:           l.CPUs,
+		WorkspaceBytes: l.Workspace,
+		TmpBytes:       l.Tmp,
+		OpenFiles:      l.OpenFiles,
+		OutputBytes:    l.Output,
+	}
+}
+
+// gateOf returns the gate that the settings describe.
+func gateOf(set *settings.Settings) (*authz.Gate, error) {
+	policy, err := policyOf(set.Policy)
+	if err != nil {
+		return nil, err
+	}
+	return authz.New(authz.Config{
+		Policy: policy, Requests: set.Policy.Requests, RefuseChanged: set.Servers.ChangedTools == settings.ChangedRefuse,
+	}), nil
+}
+
+// policyOf returns the policy that the settings describe. A word that the
+// contract does not have is an error, so that no policy becomes a weaker one.
+func policyOf(p settings.Policy) (*authz.Policy, error) {
+	least, err := byName(isolations(), p.MinIsolation)
+	if err != nil {
+		return nil, fmt.Errorf("policy.minIsolation: %w", err)
+	}
+	out := &authz.Policy{MinIsolation: least, Servers: p.Servers, Require: map[sandbox.Resource]sandbox.Enforcement{}}
+	for resource, word := range map[sandbox.Resource]string{
+		sandbox.Memory:    p.Require.Memory,
+		sandbox.Processes: p.Require.Processes,
+		sandbox.Disk:      p.Require.Disk,
+		sandbox.OpenFiles: p.Require.OpenFiles,
+		sandbox.CPU:       p.Require.CPU,
+	} {
+		out.Require[resource], err = byName(enforcements(), word)
+		if err != nil {
+			return nil, fmt.Errorf("policy.require: %s: %w", resource, err)
+		}
+	}
+	out.Remote, err = remoteOf(p)
+	return out, err
+}
+
+// remoteOf returns what the settings demand of batch services.
+func remoteOf(p settings.Policy) (out authz.Remote, err error) {
+	out.MinIsolation, err = byName(isolations(), p.Remote.MinIsolation)
+	if err != nil {
+		return out, fmt.Errorf("policy.batchServices.minIsolation: %w", err)
+	}
+	out.Require = map[sandbox.Resource]sandbox.Enforcement{}
+	for resource, word := range map[sandbox.Resource]string{sandbox.Memory: p.Remote.Memory, sandbox.Processes: p.Remote.Processes} {
+		out.Require[resource], err = byName(enforcements(), word)
+		if err != nil {
+			return out, fmt.Errorf("policy.batchServices: %s: %w", resource, err)
+		}
+	}
+	return out, nil
+}
+
+func isolations() []sandbox.Isolation {
+	return []sandbox.Isolation{
+		sandbox.NoIsolation, sandbox.PlatformIsolation, sandbox.ContainerIsolation, sandbox.KernelIsolation,
+	}
+}
+
+func enforcements() []sandbox.Enforcement {
+	return []sandbox.Enforcement{sandbox.Absent, sandbox.Soft, sandbox.Hard}
+}
+
+// byName returns the value whose String method returns name.
+func byName[T fmt.Stringer](values []T, name string) (T, error) {
+	i := slices.IndexFunc(values, func(v T) bool { return v.String() == name })
+	if i < 0 {
+		var zero T
+		return zero, fmt.Errorf("unknown value %q", name)
+	}
+	return values[i], nil
+}

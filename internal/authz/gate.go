@@ -1,0 +1,210 @@
+// Package authz is the one gate: it decides whether code may run, whether it may
+// know of a server, and whether a call to a server may go out. Callers describe
+// what is about to happen as an [Action] with its facts, for a [Principal]; the
+// [Gate] applies its rules and answers with a [Permit] or an error. Nothing is
+// sent to a server without a Permit, and only a Gate makes one.
+//
+// The rules read facts and change nothing: what is decided does not depend on
+// when or where it is decided. The first rule that denies wins over every rule
+// that would ask, and asking wins over allowing.
+package authz
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Effect is what a rule, or all of them, decide.
+type Effect int
+
+// The effects. The zero value denies.
+const (
+	Deny Effect = iota
+	Ask
+	Allow
+)
+
+func (e Effect) String() string {
+	switch e {
+	case Allow:
+		return "allow"
+	case Ask:
+		return "ask"
+	default:
+		return "deny"
+	}
+}
+
+// Decision is what the rules say about an action.
+type Decision struct {
+	Effect Effect
+	// Rule is the name of the rule that denies or asks; empty when all allow.
+	Rule string
+	// Reason says why, and what the user can do about it; nil when all allow. It
+	// names servers and tools and holds no arguments.
+	Reason error
+}
+
+// An Asker asks someone who may answer for the principal's owner. Ask blocks
+// until there is an answer or ctx ends. An error means that there was no answer,
+// and denies.
+type Asker interface {
+	Ask(ctx context.Context, p Principal, a Action, why Decision) (allowed bool, err error)
+}
+
+// Config is what a Gate needs. The zero value denies everything.
+type Config struct {
+	Policy *Policy // nil denies everything
+	// Requests are patterns of servers that code may add by itself, see
+	// [RequestServer].
+	Requests []string
+	// RefuseChanged denies the use of a tool, resource or prompt that is not in
+	// the form that the user accepted.
+	RefuseChanged bool
+	Asker         Asker    // nil: no one can be asked
+	Observer      Observer // nil: nothing is reported
+}
+
+// A Gate decides. It is safe for concurrent use; a nil Gate denies everything.
+type Gate struct{ config Config }
+
+// New returns a gate. Config is not changed afterwards.
+func New(config Config) *Gate { return &Gate{config} }
+
+// RefusesChanged reports whether changed tools are denied.
+func (g *Gate) RefusesChanged() bool { return g == nil || g.config.RefuseChanged }
+
+// Remote returns what the policy demands of a batch service, which enforces it.
+func (g *Gate) Remote() Remote {
+	if g == nil || g.config.Policy == nil {
+		return Remote{}
+	}
+	return g.config.Policy.Remote
+}
+
+// Decide applies the rules. It asks no one and reports nothing, so that lists
+// can show what would be allowed. To act on a decision, use Admit.
+func (g *Gate) Decide(p Principal, a Action) Decision {
+	if g == nil || g.config.Policy == nil {
+		return Decision{Effect: Deny, Rule: "policy", Reason: ErrNil}
+	}
+	verdict := Decision{Effect: Allow}
+	for i := range rules {
+		switch effect, reason := rules[i].decide(&g.config, p, a); {
+		case effect == Allow:
+		case effect == Ask && verdict.Effect == Allow:
+			verdict = Decision{Ask, rules[i].name, reason}
+		case effect == Ask:
+		default:
+			return Decision{Deny, rules[i].name, reason}
+		}
+	}
+	return verdict
+}
+
+// Visible reports whether a list that the principal reads may show what the
+// action would use.
+func (g *Gate) Visible(p Principal, a Action) bool { return g.Decide(p, a).Effect == Allow }
+
+// Denied is the error for an action that was not allowed.
+type Denied struct{ Decision }
+
+func (d *Denied) Error() string { return d.Reason.Error() }
+
+// Unwrap returns the reason.
+func (d *Denied) Unwrap() error { return d.Reason }
+
+// errNoAsker is part of the reason when a rule asks and no one can be asked.
+var errNoAsker = errors.New("no one could be asked to allow it")
+
+// Admit decides, asks where a rule wants that, reports the decision, and returns
+// the permit to go on. An error is a [*Denied]; its Effect tells a rule's no
+// from a question without a yes.
+func (g *Gate) Admit(ctx context.Context, p Principal, a Action) (Permit, error) {
+	d := g.Decide(p, a)
+	allowed := d.Effect == Allow
+	if d.Effect == Ask {
+		var err error
+		allowed, err = g.ask(ctx, p, a, d)
+		if err != nil {
+			allowed = false
+			d.Reason = fmt.Errorf("%w (%w)", d.Reason, err)
+		}
+	}
+	permit := Permit{gate: g, principal: p, action: a}
+	if g != nil && g.config.Observer != nil {
+		permit.began = time.Now()
+		g.config.Observer.Decided(permit.event(), d, allowed)
+	}
+	if !allowed {
+		return Permit{}, &Denied{d}
+	}
+	return permit, nil
+}
+
+func (g *Gate) ask(ctx context.Context, p Principal, a Action, why Decision) (bool, error) {
+	if g.config.Asker == nil {
+		return false, errNoAsker
+	}
+	return g.config.Asker.Ask(ctx, p, a, why)
+}
+
+// A Permit allows one action, which it carries: what is done is what was
+// decided. Only [Gate.Admit] makes one; the zero Permit allows nothing.
+type Permit struct {
+	gate      *Gate
+	principal Principal
+	action    Action
+	began     time.Time // zero without an observer
+}
+
+// Action returns what is allowed; nil for the zero Permit.
+func (p *Permit) Action() Action { return p.action }
+
+// Done reports how the action ended: how many bytes it answered with, and the
+// kind of its failure, which is empty on success.
+func (p *Permit) Done(bytes int, failure string) {
+	if !p.began.IsZero() {
+		p.gate.config.Observer.Ended(p.event(), Outcome{Took: time.Since(p.began), Bytes: bytes, Failure: failure})
+	}
+}
+
+// Observed reports whether Done reports anything.
+func (p *Permit) Observed() bool { return !p.began.IsZero() }
+
+func (p *Permit) event() Event {
+	e := Event{Principal: p.principal}
+	if p.action != nil {
+		e.Action, e.Item = p.action.describe()
+		if s, _ := p.action.on(); s != nil {
+			e.Server = s.Name
+		}
+	}
+	return e
+}
+
+// An Observer sees each decision that Admit makes and how each allowed action
+// ended. Its methods must not block: a call waits for them.
+type Observer interface {
+	Decided(e Event, d Decision, allowed bool)
+	Ended(Event, Outcome)
+}
+
+// Event names an action. It holds no code, no arguments and no results.
+type Event struct {
+	Principal Principal
+	Action    string // "call_tool"
+	Server    string
+	// Item is the tool, the prompt, the engine or the service. The address of a
+	// resource can hold values and is left out.
+	Item string
+}
+
+// Outcome is how an allowed action ended.
+type Outcome struct {
+	Took    time.Duration // since the decision
+	Bytes   int           // of the answer
+	Failure string        // what kind of failure; empty on success
+}

@@ -1,0 +1,21 @@
+package authz
+
+// LocalOwner is the owner of everything in a process that serves one person:
+// the user whose account it runs under.
+const LocalOwner = "local"
+
+// Principal is who an action is for. Every request has one.
+type Principal struct {
+	// Owner is the user whose servers, sessions and memory the action uses. It
+	// is the only authority here: the frontend sets it and never takes it from
+	// what a client says. An empty owner is denied everything.
+	Owner string
+	// Client is what the client calls itself. It is a label for people: no rule
+	// may grant anything because of it.
+	Client string
+	// Session and Request name the execution, where there is one.
+	Session, Request string
+}
+
+// Local returns the principal of the local user. The client may be empty.
+func Local(client string) Principal { return Principal{Owner: LocalOwner, Client: client} }

@@ -1,0 +1,383 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode"
+
+	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/session/capture"
+)
+
+// Clients give up on a call after a minute or so. A call with Request.Within is
+// answered by then with what its code has written so far, and the code goes on
+// in the background. A call without code on the same session waits for the rest.
+
+// A place is where code runs in the background, as a later call names it.
+type place struct {
+	session session.Key
+	service string // the batch service; empty: the session's own engine
+}
+
+// place returns where the request's code runs.
+func (b *Broker) place(req *Request) place {
+	p := place{session: req.key()}
+	if _, ok := b.config.Batch.Services[req.Backend]; ok {
+		p.service = req.Backend
+	}
+	return p
+}
+
+// A task is code whose answer may come after that of the call that began it.
+type task struct {
+	place    place
+	label    string // of the session, as the agent names it
+	first    string // the first line of the code
+	began    time.Time
+	activity *Activity
+	partial  *session.Partial
+	cancel   context.CancelCauseFunc
+	done     chan struct{}
+	result   *Result // set before done is closed
+
+	// Guarded by tasks.mu.
+	kept  bool      // in tasks.list
+	ended time.Time // zero: it runs
+	read  time.Time // when a call first received result; zero: none has
+}
+
+// Results that no call has read are kept; those that one has read, for an hour,
+// because an answer may be lost on its way.
+const (
+	keptAfterRead = time.Hour
+	maxTasks      = 64       // of all sessions, ended ones included
+	maxTaskBytes  = 32 << 20 // of their results
+)
+
+// tasks holds those that calls were answered before the end of. It is
+// safe for concurrent use.
+type tasks struct {
+	log *slog.Logger
+	all sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	list   []*task // in the order in which they were kept
+}
+
+// run runs a task and returns its result, or what is known after within.
+func (g *tasks) run(ctx context.Context, t *task, within time.Duration, run func(context.Context) *Result) *Result {
+	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	t.cancel, t.done = cancel, make(chan struct{})
+	g.mu.Lock()
+	closed := g.closed
+	if !closed {
+		g.all.Add(1)
+	}
+	g.mu.Unlock()
+	if closed {
+		cancel(nil)
+		return run(ctx)
+	}
+	go func() {
+		defer g.all.Done()
+		defer cancel(nil)
+		t.result = run(own)
+		g.mu.Lock()
+		t.ended = time.Now()
+		g.mu.Unlock()
+		close(t.done)
+	}()
+	return g.wait(ctx, t, within)
+}
+
+// wait waits for the end of a task. The task is cancelled when ctx is.
+func (g *tasks) wait(ctx context.Context, t *task, within time.Duration) *Result {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	select {
+	case <-t.done:
+		return g.take(t)
+	default:
+	}
+	switch {
+	case ctx.Err() != nil: // even if the time is up as well: the code must not go on
+		t.cancel(context.Cause(ctx))
+	case g.keep(t):
+		return t.soFar()
+	} // otherwise the program ends, and so does the code
+	<-t.done
+	return g.take(t)
+}
+
+// keep lets later calls find a task. It reports whether they can.
+func (g *tasks) keep(t *task) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	if !t.kept {
+		t.kept = true
+		g.list = append(g.list, t)
+	}
+	g.expire()
+	return true
+}
+
+// take returns the result of a task that has ended, and notes that it was read. A
+// result that was read before says so, or it could be taken for a new one.
+func (g *tasks) take(t *task) *Result {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.read.IsZero() {
+		t.read = time.Now()
+		return t.result
+	}
+	c := *t.result
+	c.Notes = append(slices.Clone(c.Notes), fmt.Sprintf("this result was returned before, %s ago: no code has run in the background since", ago(t.read)))
+	return &c
+}
+
+// find returns the task at a place that a call without code waits for: the one
+// that ended first without being read, else the one that runs, else the last.
+// It returns nil if there is none.
+func (g *tasks) find(p place) *task {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.expire()
+	if t := g.first(p, (*task).isUnread); t != nil {
+		return t
+	}
+	if t := g.first(p, (*task).runs); t != nil {
+		return t
+	}
+	for _, t := range slices.Backward(g.list) {
+		if t.place == p {
+			return t
+		}
+	}
+	return nil
+}
+
+// running returns the task that runs at a place, or nil.
+func (g *tasks) running(p place) *task {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.first(p, (*task).runs)
+}
+
+// unread describes a task at a place whose result no call has read.
+func (g *tasks) unread(p place) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := g.first(p, (*task).isUnread)
+	if t == nil {
+		return ""
+	}
+	return fmt.Sprintf("the code that began %s ago has ended, and its result was not read: a call with empty code returns it", ago(t.began))
+}
+
+// first returns the task at a place that was kept first of those that are so, or
+// nil. The lock is held, also for runs, isUnread and size.
+func (g *tasks) first(p place, so func(*task) bool) *task {
+	for _, t := range g.list {
+		if t.place == p && so(t) {
+			return t
+		}
+	}
+	return nil
+}
+
+func (t *task) runs() bool     { return t.ended.IsZero() }
+func (t *task) isUnread() bool { return !t.runs() && t.read.IsZero() }
+
+// size returns about how many bytes the task's result holds.
+func (t *task) size() int {
+	if t.runs() {
+		return 0
+	}
+	return t.result.Size()
+}
+
+// expire forgets results that were read long ago, and the oldest ones where
+// there are too many: those that were read first. The lock is held.
+func (g *tasks) expire() {
+	g.list = slices.DeleteFunc(g.list, func(t *task) bool {
+		return !t.runs() && !t.isUnread() && time.Since(t.read) > keptAfterRead
+	})
+	size := 0
+	for _, t := range g.list {
+		size += t.size()
+	}
+	for len(g.list) > maxTasks || size > maxTaskBytes {
+		i := slices.IndexFunc(g.list, func(t *task) bool { return !t.runs() && !t.isUnread() })
+		if i < 0 {
+			if i = slices.IndexFunc(g.list, (*task).isUnread); i < 0 {
+				return // all run
+			}
+			g.log.Warn("a result that no call has read was dropped to make room", "session", g.list[i].label)
+		}
+		size -= g.list[i].size()
+		g.list = slices.Delete(g.list, i, i+1)
+	}
+}
+
+// cancel ends the tasks that choose accepts, and reports whether there was one.
+func (g *tasks) cancel(cause error, choose func(place) bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	found := false
+	for _, t := range g.list {
+		if choose(t.place) && t.runs() {
+			t.cancel(cause)
+			found = true
+		}
+	}
+	return found
+}
+
+// forget ends the tasks of a session whose client has gone, and drops their results.
+func (g *tasks) forget(key session.Key) {
+	g.cancel(session.ErrStop, func(p place) bool { return p.session == key })
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.list = slices.DeleteFunc(g.list, func(t *task) bool { return t.place.session == key })
+}
+
+// stop ends all tasks. None is kept after that.
+func (g *tasks) stop() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.cancel(session.ErrStop, func(place) bool { return true })
+}
+
+// soFar is the answer of a call whose code goes on: what the code has written
+// since the previous answer.
+func (t *task) soFar() *Result {
+	stdout, stderr := t.partial.Take()
+	r := &Result{Status: Running, Stdout: lines(stdout), Stderr: lines(stderr), Truncated: truncated(stdout, stderr)}
+	r.Summary = "Still running after " + ago(t.began)
+	if what := t.activity.String(); what != "" {
+		r.Summary += ": " + what
+	}
+	r.Notes = []string{"still running: " + t.state() + ". Call again with empty code to wait for the rest" + t.stopHint()}
+	return r
+}
+
+// busy is the answer to a call for a session whose code runs in the background.
+func (t *task) busy() *Result {
+	message := fmt.Sprintf("The session is busy: %s. Nothing was run. Call with empty code to wait for it%s", t.state(), t.stopHint())
+	return &Result{Status: Failed, Summary: message, Error: message}
+}
+
+// stopHint says how to end a task, where that is possible.
+func (t *task) stopHint() string {
+	if t.place.service != "" {
+		return ""
+	}
+	return fmt.Sprintf(", or run `runtime.cancel(%q)` in another session to stop it", t.label)
+}
+
+// state says what a task is and does.
+func (t *task) state() string {
+	s := fmt.Sprintf("the code that began %s ago", ago(t.began))
+	if t.first != "" {
+		s += fmt.Sprintf(" with %q", t.first)
+	}
+	if what := t.activity.String(); what != "" {
+		s += " (" + what + ")"
+	}
+	return s
+}
+
+// ago returns how long ago a moment was, in words.
+func ago(t time.Time) string { return time.Since(t).Round(time.Second).String() }
+
+// firstLine returns the first line of code that is not blank, shortened.
+func firstLine(code string) string {
+	const most = 60
+	for line := range strings.Lines(code) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		line = strings.Map(func(r rune) rune {
+			if !unicode.IsPrint(r) {
+				return ' '
+			}
+			return r
+		}, line[:min(len(line), 4*most)])
+		if len(line) > most {
+			line = strings.ToValidUTF8(line[:most], "") + "…"
+		}
+		return line
+	}
+	return ""
+}
+
+// truncated returns what was left out of a result's streams, or nil.
+func truncated(stdout, stderr capture.Output) *Truncated {
+	if stdout.Omitted == 0 && stderr.Omitted == 0 {
+		return nil
+	}
+	return &Truncated{Stdout: stdout.Omitted, Stderr: stderr.Omitted}
+}
+
+// Size returns about how many bytes a result holds.
+func (r *Result) Size() int {
+	if r == nil {
+		return 0
+	}
+	n := len(r.Error)
+	for _, note := range r.Notes {
+		n += len(note)
+	}
+	for _, lines := range [][]string{r.Stdout, r.Stderr} {
+		for _, line := range lines {
+			n += len(line) + 16 // its string
+		}
+	}
+	for _, a := range r.Artifacts {
+		n += len(a.Path) + 64 // what holds it
+	}
+	for _, i := range r.Images {
+		n += len(i.Data)
+	}
+	return n
+}
+
+// Activity says what an execution does right now, for whoever waits for it.
+// The zero value says nothing. It is safe for concurrent use.
+type Activity struct{ say atomic.Pointer[func() string] }
+
+// String returns a few words, such as "starting server github" or "calling
+// jira.search, 12 of 40 done", or nothing where nothing is known.
+func (a *Activity) String() string {
+	if a == nil {
+		return ""
+	}
+	if say := a.say.Load(); say != nil {
+		return (*say)()
+	}
+	return ""
+}
+
+// Follow has String return what say does.
+func (a *Activity) Follow(say func() string) {
+	if a != nil {
+		a.say.Store(&say)
+	}
+}

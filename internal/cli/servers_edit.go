@@ -1,0 +1,281 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/upstream"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
+)
+
+type serversAddCmd struct {
+	serversFlags
+	Name        string   `arg:"" help:"The server's name."`
+	Command     []string `arg:"" optional:"" help:"The server's program and its arguments, after --."`
+	URL         string   `help:"URL of a remote server, instead of a command." placeholder:"URL"`
+	Transport   string   `help:"Transport of the remote server: http or sse (default: http, then sse if the server does not support http)." placeholder:"KIND" enum:"http,sse," default:""`
+	Header      []string `help:"A header for a remote server. Can be repeated." sep:"none" placeholder:"NAME=VALUE"`
+	Env         []string `help:"A variable for the program. Can be repeated." sep:"none" placeholder:"NAME=VALUE"`
+	Cwd         string   `help:"The folder that the program runs in." placeholder:"FOLDER"`
+	Description string   `help:"What the server is for." placeholder:"TEXT"`
+}
+
+// Help implements kong's HelpProvider.
+func (*serversAddCmd) Help() string {
+	return `Writes the definition to ~/MCPs/NAME.json, which you can edit. In values, ${NAME} stands for an environment variable, ${file:PATH} for the contents of a file, and ${keyring:NAME} for an entry in the system's keyring, so that secrets need not be in the file.
+
+Examples:
+  sallyport servers add filesystem -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+  sallyport servers add github --env 'GITHUB_TOKEN=${GITHUB_TOKEN}' -- github-mcp-server stdio
+  sallyport servers add docs --url https://example.com/mcp --header 'Authorization=Bearer ${keyring:docs}'`
+}
+
+// Run implements the command.
+func (c *serversAddCmd) Run(u *ui) error {
+	entry := definitions.Entry{URL: c.URL, Transport: definitions.Transport(c.Transport), Dir: c.Cwd, Description: c.Description}
+	switch {
+	case len(c.Command) == 0 && c.URL == "":
+		return errors.New("give a command after --, or --url URL")
+	case len(c.Command) > 0 && c.URL != "":
+		return errors.New("give either a command or --url")
+	case c.URL == "" && (len(c.Header) > 0 || c.Transport != ""):
+		return errors.New("--header and --transport are for a remote server: give --url")
+	case c.URL != "" && (len(c.Env) > 0 || c.Cwd != ""):
+		return errors.New("--env and --cwd are for a program, not for a remote server")
+	case len(c.Command) > 0:
+		entry.Command, entry.Args = c.Command[0], c.Command[1:]
+	}
+	var err error
+	if entry.Env, err = pairs("--env", c.Env); err != nil {
+		return err
+	}
+	if entry.Headers, err = pairs("--header", c.Header); err != nil {
+		return err
+	}
+	lib, _, err := u.openLibrary(&c.serversFlags)
+	if err != nil {
+		return err
+	}
+	defer lib.Close()
+	text, err := entry.Text()
+	if err != nil {
+		return err
+	}
+	path, err := lib.Add(c.Name, text)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(u.stdio.Out, "%s is defined in %s. Try it with: sallyport servers test %s\n", printable(c.Name), path, printable(c.Name))
+	now := lib.Current(true)
+	d, ok := now.Get(c.Name)
+	switch {
+	case !ok: // another process has removed it
+		return nil
+	case d.File != path:
+		fmt.Fprintf(u.stdio.Err, "sallyport: warning: %s, line %d, also defines it, and takes precedence\n", printable(d.File), d.Line)
+		return nil
+	}
+	for _, p := range now.Problems {
+		if p.Server == c.Name && p.File == path {
+			u.warn([]string{p.Reason})
+		}
+	}
+	if err := upstream.Missing(d, upstream.Options{Environ: u.Env.List(), Inherit: u.Settings.Servers.Inherit}); err != nil {
+		u.warn([]string{"it cannot be started yet: " + invisible.Escape(err.Error())})
+	}
+	return nil
+}
+
+// pairs parses NAME=VALUE arguments. It does not show their values: they may be
+// keys.
+func pairs(flag string, texts []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("%s: write NAME=VALUE", flag)
+		}
+		out[strings.TrimSpace(name)] = value
+	}
+	return out, nil
+}
+
+type serversImportCmd struct {
+	serversFlags
+	From  string   `arg:"" help:"A client (claude-desktop, claude-code, cursor, vscode, windsurf, zed, cline, codex, gemini, antigravity, opencode, goose, copilot) or a file."`
+	Names []string `arg:"" optional:"" help:"The servers to copy (default: all)."`
+	JSON  bool     `help:"Print JSON." name:"json"`
+}
+
+// Help implements kong's HelpProvider.
+func (*serversImportCmd) Help() string {
+	return `Servers of other clients work without being copied; copy them to change them, or before you remove the client. References to variables are copied as references, not as values. Servers that are in ~/MCPs already are not changed.
+
+Examples:
+  sallyport servers import cursor
+  sallyport servers import ~/project/.mcp.json github`
+}
+
+// imported says what happened to one server.
+type imported struct {
+	Name string `json:"name"`
+	File string `json:"file,omitempty"`
+	Left string `json:"left,omitempty"` // why it was not copied
+}
+
+// Run implements the command.
+func (c *serversImportCmd) Run(u *ui) error {
+	lib, _, err := u.openLibrary(&c.serversFlags)
+	if err != nil {
+		return err
+	}
+	defer lib.Close()
+	found, problems, err := lib.Translate(c.From)
+	if err != nil {
+		return err
+	}
+	byName := map[string]definitions.Translated{}
+	var names []string
+	for _, t := range found {
+		byName[t.Name] = t
+		names = append(names, t.Name)
+	}
+	wanted := c.Names
+	if len(wanted) == 0 {
+		wanted = names
+	}
+	out := []imported{}
+	copied := 0
+	for _, name := range wanted {
+		t, ok := byName[name]
+		if !ok {
+			return fmt.Errorf("%s has no server %q; the nearest of %d: %s", c.From, name, len(names), printable(strings.Join(definitions.Near(name, names, 5), ", ")))
+		}
+		i := imported{Name: name}
+		if i.File, err = lib.Add(name, t.Entry); err != nil {
+			i.File, i.Left = "", err.Error()
+		} else {
+			copied++
+		}
+		out = append(out, i)
+	}
+	if c.JSON {
+		if err := u.printJSON(struct {
+			Servers  []imported `json:"servers"`
+			Problems []string   `json:"problems,omitempty"`
+		}{out, problems}); err != nil {
+			return err
+		}
+	} else {
+		for _, i := range out {
+			if i.Left != "" {
+				fmt.Fprintf(u.stdio.Err, "sallyport: %s is left out: %s\n", printable(i.Name), i.Left)
+			} else {
+				fmt.Fprintf(u.stdio.Out, "%s -> %s\n", printable(i.Name), i.File)
+			}
+		}
+		u.warn(problems)
+		if len(out) == 0 {
+			fmt.Fprintf(u.stdio.Out, "%s defines no servers.\n", c.From)
+		}
+	}
+	if len(out) > 0 && copied == 0 {
+		return exitError(exitFailed)
+	}
+	return nil
+}
+
+type serversRemoveCmd struct {
+	serversFlags
+	Name string `arg:"" help:"The server's name."`
+}
+
+// Help implements kong's HelpProvider.
+func (*serversRemoveCmd) Help() string {
+	return `Only what is defined in ~/MCPs can be removed. The servers of another client belong to that client; switch one off with 'sallyport servers disable'.
+
+Example:
+  sallyport servers remove filesystem`
+}
+
+// Run implements the command.
+func (c *serversRemoveCmd) Run(u *ui) error {
+	lib, _, err := u.openLibrary(&c.serversFlags)
+	if err != nil {
+		return err
+	}
+	defer lib.Close()
+	if _, err := find(lib, c.Name); err != nil {
+		return err
+	}
+	path, err := lib.Remove(c.Name)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(u.stdio.Out, "%s is removed from %s.\n", printable(c.Name), path)
+	if d, ok := lib.Current(true).Get(c.Name); ok {
+		fmt.Fprintf(u.stdio.Out, "The definition in %s, line %d (%s), now counts.\n", printable(d.File), d.Line, d.Source)
+	}
+	return nil
+}
+
+// switchFlags are the flags of enable and disable.
+type switchFlags struct {
+	serversFlags
+	Names []string `arg:"" help:"The servers' names."`
+}
+
+type serversEnableCmd struct{ switchFlags }
+
+// Help implements kong's HelpProvider.
+func (*serversEnableCmd) Help() string {
+	return `The choice is stored in the state directory; files of other programs are not changed.
+
+Example:
+  sallyport servers enable github`
+}
+
+// Run implements the command.
+func (c *serversEnableCmd) Run(u *ui) error { return c.turn(u, true) }
+
+type serversDisableCmd struct{ switchFlags }
+
+// Help implements kong's HelpProvider.
+func (*serversDisableCmd) Help() string {
+	return `The choice is stored in the state directory; files of other programs are not changed. A running server is stopped.
+
+Example:
+  sallyport servers disable github`
+}
+
+// Run implements the command.
+func (c *serversDisableCmd) Run(u *ui) error { return c.turn(u, false) }
+
+func (c *switchFlags) turn(u *ui, on bool) error {
+	lib, _, err := u.openLibrary(&c.serversFlags)
+	if err != nil {
+		return err
+	}
+	defer lib.Close()
+	for _, name := range c.Names {
+		if _, err := find(lib, name); err != nil {
+			return err
+		}
+	}
+	for _, name := range c.Names {
+		if err := lib.Switch(name, on); err != nil {
+			return err
+		}
+	}
+	for _, name := range c.Names {
+		d, err := find(lib, name)
+		if err != nil {
+			return err
+		}
+		l := serverLineOf(d, "")
+		fmt.Fprintf(u.stdio.Out, "%s is %s%s\n", printable(name), l.State, wayOut(l))
+	}
+	return nil
+}

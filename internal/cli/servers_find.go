@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/upstream"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/library"
+)
+
+// openLibrary opens the library for commands that need no sandbox.
+func (u *ui) openLibrary(f *serversFlags) (*library.Library, []string, error) {
+	if err := u.configure(f.flags()...); err != nil {
+		return nil, nil, err
+	}
+	return u.OpenLibrary(f.ServersConfig)
+}
+
+// aliases returns the names of modules, by server.
+func aliases(defs []upstream.Definition) map[string]string {
+	out := make(map[string]string, len(defs))
+	for i, alias := range upstream.ServerAliases(defs) {
+		out[defs[i].Name] = alias
+	}
+	return out
+}
+
+// unknownServer returns the error for a name that no server has.
+func unknownServer(name string, snapshot *library.Snapshot) error {
+	for _, p := range snapshot.Problems {
+		if p.Server == name && !p.Warning {
+			return fmt.Errorf("server %q was rejected and is not used: %s", name, p)
+		}
+	}
+	names := make([]string, 0, len(snapshot.Definitions))
+	for _, d := range snapshot.Definitions {
+		names = append(names, d.Name)
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("there is no server %q; none is defined", name)
+	}
+	near := definitions.Near(name, names, 5)
+	return fmt.Errorf("there is no server %q; the nearest of %d: %s", name, len(names), printable(strings.Join(near, ", ")))
+}
+
+// find returns the server of that name.
+func find(lib *library.Library, name string) (upstream.Definition, error) {
+	snapshot := lib.Current(true)
+	d, ok := snapshot.Get(name)
+	if !ok {
+		return d, unknownServer(name, snapshot)
+	}
+	return d, nil
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/upstream"
+)
+
+type serversTestCmd struct {
+	composeFlags
+	Name    string        `arg:"" help:"The server's name."`
+	Timeout time.Duration `help:"How long the server may take to start and to list its tools, instead of its startTimeout (${servers_startTimeout})." placeholder:"TIME" type:"seconds"`
+	JSON    bool          `help:"Print JSON." name:"json"`
+}
+
+// Help implements kong's HelpProvider.
+func (*serversTestCmd) Help() string {
+	return `Example:
+  sallyport servers test filesystem`
+}
+
+type serverTest struct {
+	Name     string     `json:"name"`
+	Protocol string     `json:"protocol,omitempty"`
+	Server   string     `json:"server,omitempty"`
+	StartMs  int64      `json:"startMs"`
+	ListMs   int64      `json:"listMs"`
+	Tools    []toolLine `json:"tools"`
+}
+
+type toolLine struct {
+	Name        string `json:"name"`
+	Function    string `json:"function"`
+	Description string `json:"description,omitempty"`
+}
+
+// Run implements the command.
+func (c *serversTestCmd) Run(u *ui) error {
+	c.waits = true
+	sys, err := u.compose(&c.composeFlags)
+	if err != nil {
+		return err
+	}
+	defer sys.Close()
+	u.warnOf(sys, c.Name)
+	d, err := find(sys.Library, c.Name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := upstream.WithTimeout(u.ctx, cmp.Or(c.Timeout, d.StartTimeout, u.Settings.Servers.StartTimeout))
+	defer cancel()
+	found, err := sys.Bridge.Try(ctx, authz.Local("sallyport"), c.Name)
+	if err != nil {
+		return err
+	}
+	t := &serverTest{
+		Name: c.Name, Protocol: found.Info.ProtocolVersion, Server: found.Info.Server.Name + " " + found.Info.Server.Version,
+		StartMs: found.Started.Milliseconds(), ListMs: found.Listed.Milliseconds(), Tools: []toolLine{},
+	}
+	for _, tool := range found.Tools {
+		t.Tools = append(t.Tools, toolLine{Name: tool.Name, Function: tool.Alias, Description: tool.Description})
+	}
+	if c.JSON {
+		return u.printJSON(t)
+	}
+	fmt.Fprintf(u.stdio.Out, "%s: %s, protocol %s; started in %d ms, listed %d tools in %d ms\n",
+		printable(t.Name), invisible.Line(t.Server), invisible.Line(t.Protocol), t.StartMs, len(t.Tools), t.ListMs)
+	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
+	for _, tool := range t.Tools {
+		fmt.Fprintf(w, "  %s\t%s\n", tool.Function, invisible.Escape(firstLine(tool.Description, 90)))
+	}
+	return w.Flush()
+}

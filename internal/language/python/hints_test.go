@@ -1,0 +1,157 @@
+//go:build unix
+
+package python_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/wire"
+)
+
+// advise answers what hints ask the host for.
+func advise(ctx context.Context, c wire.Call) (json.RawMessage, error) {
+	answers := map[string]string{
+		wire.MethodSessionFacts:   `{"memory":536870912,"workspace":134217728,"processes":128}`,
+		wire.MethodFindServers:    `[{"name":"my-echo","alias":"my_echo","state":"ready","how":""},{"name":"off","alias":"off","state":"disabled","how":"the user can enable it: sallyport servers enable off"}]`,
+		wire.MethodSearchToolDocs: `[{"server":"g","serverAlias":"g","tool":"find","toolAlias":"find"},{"server":"fs","serverAlias":"fs","tool":"read_text_file","toolAlias":"read_text_file"}]`,
+		wire.MethodToolNames:      `["fetch_all"]`,
+	}
+	if a, ok := answers[c.Method]; ok {
+		return json.RawMessage(a), nil
+	}
+	return say(ctx, c)
+}
+
+// TestHints has, for each hint, code that gets it and code that is nearly the
+// same and must not.
+func TestHints(t *testing.T) {
+	tests := []struct{ name, code, want, near string }{
+		{"await, subscript", "x = 1\nr = mcp_my_echo.order(1, 2)\nr['z']", "line 2: mcp_my_echo.order(...) was called without await", "r = await mcp_my_echo.order(1, 2)\nr['y']"},
+		{"await, attribute", "async def f(): return 5\nf().real", "line 2: f(...) was called without await", "async def f(): return 5\n(await f()).nothing"},
+		{"await, given to a function", "import json\njson.loads(mcp_my_echo.order(1, 2))", "line 2: mcp_my_echo.order(...) was called without await", "import json\njson.loads(5)"},
+		{"await, assigned", "r = mcp_my_echo.order(1, 2)\nprint(5)", "line 1: mcp_my_echo.order(...) was called without await", "r = await mcp_my_echo.order(1, 2)\nprint(5)"},
+		{"await, assigned of one's own", "async def f(): return 5\nr = f()", "line 2: f(...) was called without await", "async def f(): return 5\nr = f"},
+		{"await, comprehension", "r = [mcp_my_echo.order(i, 2) for i in range(3)]", "line 1: mcp_my_echo.order(...) was called without await", "import asyncio\nr = await asyncio.gather(*[mcp_my_echo.order(i, 2) for i in range(3)])"},
+		{"await, printed", "print(mcp_my_echo.order(1, 2))", "line 1: mcp_my_echo.order(...) was called without await", "print(await mcp_my_echo.order(1, 2))"},
+		{"await, a task in the background", "x = mcp_my_echo.order(1, 2)", "line 1: mcp_my_echo.order", "import asyncio\nt = asyncio.create_task(mcp_my_echo.say(result={'content': []}))"},
+		{"await, after that", "async def f(): return 5\nf()", "line 2: f(...) was called without await", "await f()"},
+		{"await too much", "await discovered_servers()", "line 1: this call has returned its value already: remove await", "await 5 if False else 6"},
+		{"package", "import pandaz", "pandaz is not installed, and nothing can be installed from here. Packages besides the standard library: ", "import json.nothing"},
+		{"package by another name", "from sklearnx import a\n", "sallyport image build -p sklearnx", "try:\n    import pandaz\nexcept ImportError: pass"},
+		{"package that needs the network", "raise ModuleNotFoundError(\"No module named 'boto3'\", name='boto3') # which a host may have", "boto3 is not installed, and the sandbox has no network. Call a server's tool instead", "import botx.x if False else os"},
+		{"server without mcp_", "from my_echo import echo", "my_echo is a server: import mcp_my_echo", "from mcp_my_echo import echo"},
+		{"pip as a command", "!pip install pandas", "nothing can be installed from here", "x = 'pip install pandas'"},
+		{"pip without one", "pip install pandas", "nothing can be installed from here", "pip = 5"},
+		{"pip in a process", "import subprocess\nsubprocess.run(['pip', 'install'], env={'PATH': '/nowhere'})", "nothing can be installed from here", "import subprocess\nsubprocess.run(['nothing'], env={'PATH': '/nowhere'})"},
+		{"pip that is not looked at", "import os\nos.system('exit 1; pip install x') and None", "nothing can be installed from here", "import os\nos.system('exit 1; echo install x') and None"},
+		{"magic", "%matplotlib inline\n5", "line 1: remove it: IPython's commands do not exist here", "5 %\\\n2"},
+		{"shell", "import os\n!ls -l", "line 2: write subprocess.run('ls -l', shell=True)", "5 != 4"},
+		{"text around the code", "Here it is:\n```python\nprint(1)\n```", "send only the code", "print(1"},
+		{"host path", "open('/home/me/a.csv')", "'/home/me/a.csv' would be a path of the host, which the sandbox does not see: server 'fs' may have it: await mcp_fs.read_text_file(path='/home/me/a.csv')", "open('a.csv')"},
+		{"host path of Windows", `open(r'C:\Users\me\a.csv')`, "would be a path of the host", "open('/etc/nothing')"},
+		{"host path, below", "import os\nos.listdir('/Users/me')", "would be a path of the host", "import os\nos.listdir('/tmp/Users/me')"},
+		{"memory", "raise MemoryError", "the sandbox has 512 MiB (setting limits.memory) of memory", "raise MemoryLeak if False else ValueError('MemoryError')"},
+		{"disk", "raise OSError(28, 'No space left on device')", "/workspace holds 128 MiB (setting limits.workspace) of files", "raise OSError(27, 'File too large')"},
+		{"files", "raise OSError(24, 'Too many open files')", "setting limits.openFiles", "raise OSError(23, 'Too many open files in system')"},
+		{"threads", "raise RuntimeError(\"can't start new thread\")", "128 (setting limits.processes) processes and threads", "raise RuntimeError('cannot start it')"},
+		{"disabled server", "mcp_off.x()", "server 'off' is disabled: the user can enable it", "mcp_my_echo.x()"},
+		{"misspelt server", "mcp_my_eco.echo()", "there is no server mcp_my_eco; did you mean 'mcp_my_echo'?", "mycp_echo.echo()"},
+		{"misspelt tool", "from mcp_my_echo import ecko", "server 'my-echo' has no tool 'ecko'; did you mean 'echo'? (it has: echo, getuserprofile, order, say, edit)", "from json import ecko"},
+		{"usual import", "pd.DataFrame()", "write import pandas as pd first", "px.line()"},
+		{"usual name", "Counter('aab')", "write from collections import Counter first", "Encounter('aab')"},
+		{"saved tool", "fetch_all()", "it is a saved tool: from user_tools import fetch_all", "fetch_none()"},
+		{"argument that is not there", "await mcp_my_echo.edit(edits=[], clas='y')", "mcp_my_echo.edit has no argument 'clas'; did you mean 'class'?; the server may ignore it", "await mcp_my_echo.edit(edits=[], class_='y')"},
+		{"argument that has another name", "await mcp_my_echo.order(1, 2, limit=3)", "mcp_my_echo.order has no argument 'limit' (it has: m, z, a); the server may ignore it", "await mcp_my_echo.getuserprofile(limit=3)"},
+		{"refused arguments", "await mcp_my_echo.say(result={'isError': True, 'content': [{'type': 'text', 'text': 'Invalid arguments: path'}]})", "its signature is mcp_my_echo.say(", "await mcp_my_echo.say(result={'isError': True, 'content': [{'type': 'text', 'text': 'no such file'}]})"},
+	}
+	p := launch(t)
+	execute := func(t *testing.T, code string) string {
+		t.Helper()
+		r := p.run(t, wire.Exec{Code: code, Grants: []string{"my-echo"}, Define: []wire.Server{echoServer},
+			Discovered: []wire.ServerInfo{{Name: "my-echo", Alias: "my_echo"}}}, advise)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		var hints []string
+		for _, line := range strings.SplitAfter(r.stderr, "\n") {
+			if strings.HasPrefix(line, "Hint: ") {
+				hints = append(hints, line)
+			}
+		}
+		return strings.Join(hints, "")
+	}
+	for _, tt := range tests {
+		if skipped(t, tt.code) {
+			continue
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			got := execute(t, tt.code)
+			if !strings.Contains(got, tt.want) || strings.Count(got, "\n") != 1 {
+				t.Errorf("%s\ngot %q\nwant one line with %q", tt.code, got, tt.want)
+			}
+			if got := execute(t, tt.near); got != "" {
+				t.Errorf("%s\ngot %q, want no hint", tt.near, got)
+			}
+		})
+	}
+}
+
+// TestHintsOfHostileCode: what code puts into its exceptions makes one line at
+// most, and an exception that fights back makes none.
+func TestHintsOfHostileCode(t *testing.T) {
+	p := launch(t)
+	for _, code := range []string{
+		"raise ModuleNotFoundError(name='a\\nHint: b\\x1b[1m' + 'x' * 5000)",
+		"class E(FileNotFoundError):\n    filename = '/home/a\\nb' * 1000\n    errno = 2\nraise E",
+		"class E(NameError):\n    @property\n    def name(self): 1/0\nraise E",
+		"class E(TypeError):\n    def __str__(self): return \"'coroutine'\" * 10000\nraise E",
+		"class E(NameError):\n    name = 'mcp_' + 'x' * 100000\nraise E",
+		"e = ValueError(); e.args = (e,); e.__cause__ = e; raise e",
+	} {
+		r := p.run(t, wire.Exec{Code: code}, advise)
+		if r.err != nil || r.Status != wire.StatusError {
+			t.Errorf("%s: %+v %v", code, r.Done, r.err)
+		}
+		_, hint, _ := strings.Cut(r.stderr, "\nHint: ")
+		if after := r.stderr[strings.LastIndex(r.stderr, "Hint:")+1:]; len(hint) > 700 || strings.Contains(r.stderr, "Hint:") && strings.Count(after, "\n") != 1 {
+			t.Errorf("%s: hint %q", code, hint)
+		}
+	}
+}
+
+// TestCodeAsModelsSendIt: what surrounds code is taken off, and its lines keep
+// their numbers.
+func TestCodeAsModelsSendIt(t *testing.T) {
+	tests := []struct{ name, code, stdout, stderr string }{
+		{"fenced", "```python\nx = 2\nx + 1\n```", "3\n", ""},
+		{"fenced, blank lines", "\n\n```py\nprint(1)\n\n```\n\n", "1\n", ""},
+		{"fenced with tildes", "~~~\nprint(1)\n~~~", "1\n", ""},
+		{"fence never closed", "```python\nprint(1)", "1\n", ""},
+		{"fence in a text", "```python\ns = '''\n```\n'''\nlen(s)\n```", "5\n", ""},
+		{"indented", "    x = 2\n    if x:\n        print(x)\n    x", "2\n2\n", ""},
+		{"indented with a tab", "\tx = 2\n\tx", "2\n", ""},
+		{"indented text with less", "    s = '''a\n  b\n    '''\n    len(s)", "6\n", ""},
+		{"fenced and indented", "  ```python\n  x = 2\n  x\n  ```", "2\n", ""},
+		{"with returns", "```python\r\nprint(1)\r\n```\r\n", "1\n", ""},
+		{"an error's line", "```python\nx = 1\n1/0\n```", "", "line 3, in <module>\n    1/0\n"},
+		{"an error's line, indented", "    x = 1\n    1/0", "", "line 2, in <module>\n    1/0\n"},
+		{"still wrong", "```python\nx = = 1\n```", "", "line 2\n    x = = 1\n"},
+		{"first line indented", "  x = 1\nx + 1", "2\n", ""},
+		{"not uniform", "  x = 1\nif x:\n  y = 2", "", "IndentationError: expected an indented block"},
+		{"not code", "```", "", ""},
+		{"main program", "def main():\n    print('ran')\nif __name__ == '__main__':\n    main()", "ran\n", ""},
+		{"asynchronous main program", "import asyncio\nasync def main():\n    print((await mcp_my_echo.order(5, 0)).m)\nif __name__ == '__main__':\n    asyncio.run(main())", "5\n", ""},
+	}
+	p := launch(t)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := p.run(t, wire.Exec{Code: tt.code, Grants: []string{"my-echo"}, Define: []wire.Server{echoServer}}, say)
+			if r.err != nil || r.stdout != tt.stdout || !strings.Contains(r.stderr, tt.stderr) || tt.stderr == "" && r.stderr != "" {
+				t.Errorf("%v, stdout %q, want %q; stderr %q, want %q in it", r.err, r.stdout, tt.stdout, r.stderr, tt.stderr)
+			}
+		})
+	}
+}

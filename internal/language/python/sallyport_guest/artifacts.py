@@ -1,0 +1,128 @@
+"""The new and changed files that an execution left in the workspace."""
+
+from . import BUILTINS as __builtins__
+
+from posix import chmod, fchmod, mkdir, scandir, stat
+
+from . import codec
+
+MAX_REPORTED = 1000  # as many as the host takes
+MAX_SEEN = 20000
+MAX_DEPTH = 32
+SKIPPED = {"__pycache__", ".cache", ".config", ".local"}
+
+# With more files than this, a directory whose own listing has not changed is
+# skipped: a file that was rewritten in place then goes unnoticed, but an
+# execution next to a large tree does not pay for the tree.
+LARGE = 500
+
+
+class Workspace:
+    def __init__(self, path):
+        self.path = path
+        self.directories = {}  # relative path -> (time of change, files, subdirectories)
+        self.count = 0  # of files
+
+    def seed(self, source):
+        """Copy the files that the host put into source, and record what is there now as
+        known."""
+        try:
+            stat(source)
+        except OSError:
+            pass
+        else:
+            copy(source, self.path, 0)
+            self.set_modes(source + ".modes")
+            self.scan()
+
+    def set_modes(self, file):
+        """Set the modes of files. In source they have to be readable, whatever their
+        modes."""
+        from io import open
+
+        try:
+            with open(file, "rb") as f:
+                records = f.read().split(b"\0")[:-1]
+        except FileNotFoundError:
+            return
+        for record in records:
+            mode, _, path = record.partition(b" ")
+            chmod(self.path.encode("utf-8", "surrogateescape") + b"/" + path, int(mode, 8))
+
+    def report(self):
+        """Return the members of a done frame that name the artifacts, or nothing."""
+        return artifacts_member(self.scan())
+
+    def scan(self):
+        """Look at every file. Return (path, size) of those that are new or changed."""
+        known, self.directories = self.directories, {}
+        large, self.count = self.count > LARGE, 0
+        found = []
+        pending = [("", 0)]
+        while pending and self.count + len(self.directories) < MAX_SEEN:
+            prefix, depth = pending.pop()
+            before = known.get(prefix)
+            try:
+                changed = stat(self.path + "/" + prefix).st_mtime_ns
+                if before is not None and before[0] == changed and (large or not before[1]):
+                    # Usually the workspace is empty: one call shows it.
+                    files, below = before[1:]
+                else:
+                    files, below = self.look(prefix, before[1] if before else {}, found)
+            except OSError:  # gone meanwhile
+                continue
+            self.directories[prefix] = (changed, files, below)
+            self.count += len(files)
+            if depth < MAX_DEPTH:
+                pending += [(prefix + name + "/", depth + 1) for name in below]
+        return found
+
+    def look(self, prefix, known, found):
+        """Return the files and subdirectories of one directory."""
+        files, below = {}, []
+        for entry in sorted(scandir(self.path + "/" + prefix), key=lambda e: e.name):
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in SKIPPED:
+                        below.append(entry.name)
+                elif entry.is_file(follow_symlinks=False):
+                    s = entry.stat(follow_symlinks=False)
+                    mark = files[entry.name] = (s.st_mtime_ns, s.st_size, s.st_ino)
+                    if known.get(entry.name) != mark:
+                        found.append((prefix + entry.name, s.st_size))
+            except OSError:
+                pass
+            if len(files) + len(below) >= MAX_SEEN:
+                break
+        return files, below
+
+
+def artifacts_member(found):
+    """Return the members of a done frame for a list of (path, size), or nothing."""
+    if not found:
+        return ""
+    items = ",".join('{"path":%s,"size":%d}' % (codec.quote(path), size) for path, size in found[:MAX_REPORTED])
+    more = ',"artifactsTruncated":true' if len(found) > MAX_REPORTED else ""
+    return ',"artifacts":[%s]%s' % (items, more)
+
+
+def copy(source, target, depth):
+    for entry in scandir(source):
+        path = target + "/" + entry.name
+        if entry.is_dir():
+            if depth < MAX_DEPTH:
+                try:
+                    mkdir(path)
+                except FileExistsError:
+                    pass
+                copy(entry.path, path, depth + 1)
+        else:
+            from io import open
+
+            with open(entry.path, "rb") as r, open(path, "wb") as w:
+                while True:
+                    data = r.read(1 << 20)
+                    if not data:
+                        break
+                    w.write(data)
+                fchmod(w.fileno(), entry.stat().st_mode & 0o777)

@@ -1,0 +1,291 @@
+"""One execution: compile, run, show the last value, report how it ended."""
+
+from . import BUILTINS as __builtins__
+
+import sys
+from posix import _exit
+
+from . import codec
+from .channel import Gone
+from .interrupt import PLACE
+from .output import with_a_descriptor
+from .slot import Slot
+
+AWAITS = 0x80  # inspect.CO_COROUTINE
+ONLY_AST, ALLOW_TOP_LEVEL_AWAIT = 0x400, 0x2000  # of module ast, which is slow to import
+
+
+async def _nothing():
+    pass
+
+
+_coroutine = _nothing()
+Coroutine = type(_coroutine)
+_coroutine.close()
+
+
+def compile_source(source, filename, echo):
+    """Compile the statements and, if echo is set, a last expression whose value is
+    shown."""
+    flags = ALLOW_TOP_LEVEL_AWAIT
+    if not echo:
+        return compile(source, filename, "exec", flags, True), None
+    if "\n" not in source and "\\" not in source:
+        # Perhaps it is a single expression, which is much faster this way. (A
+        # warning about a backslash would appear twice.)
+        try:
+            return None, compile(source, filename, "eval", flags, True)
+        except SyntaxError:
+            pass
+    tree = compile(source, filename, "exec", flags | ONLY_AST, True)
+    from _ast import Expr, Expression
+
+    body = tree.body
+    last = None
+    if body and isinstance(body[-1], Expr) and not ends_in_semicolon(source, body[-1]):
+        last = compile(Expression(body.pop().value), filename, "eval", flags, True)
+    code = compile(tree, filename, "exec", flags, True) if body else None
+    return code, last
+
+
+def ends_in_semicolon(source, node):
+    """Whether a semicolon after the last statement asks for silence."""
+    if ";" not in source:
+        return False
+    lines = source.encode("utf-8", "replace").splitlines()[node.end_lineno - 1 :]
+    lines[0] = lines[0][node.end_col_offset :]
+    return any(b";" in line.partition(b"#")[0] for line in lines)
+
+
+def run(session, source, filename, echo):
+    """Run source. Return the status and the exit code of the execution."""
+    interrupts = session.interrupts
+    del shown[:]
+    session.told = ()
+    try:
+        try:
+            code, last = compile_source(source, filename, echo)
+        except BaseException as e:
+            session.submitted = source
+            repaired = repair(source, filename, e) if echo else e
+            if isinstance(repaired, BaseException):
+                interrupts.disarm()
+                return failed(session, repaired, True)
+            source, code, last = repaired
+        session.sources.add(filename, source)
+        loop = session.asyncio
+        if loop is None and ("asyncio" in source or "asyncio" in sys.modules):
+            loop = session.use_asyncio()
+        awaits = (0 if code is None else code.co_flags) | (0 if last is None else last.co_flags)
+        try:
+            interrupts.arm()
+            if awaits & AWAITS:
+                steps = run_awaiting(code, last, session.namespace)
+                if loop is not None:
+                    loop.run(steps)
+                else:
+                    drive(session, steps)
+            else:
+                if loop is not None:
+                    loop.enter()
+                if code is not None:
+                    exec(code, session.namespace)
+                if last is not None:
+                    evaluate_and_show(last, session.namespace, eval, show)
+        finally:
+            # This comes before any other call of ours. The interpreter itself
+            # removes what raises; a profile function sees even this call.
+            try:
+                sys.settrace(None)
+                sys.setprofile(None)
+            except BaseException:
+                pass
+            interrupts.disarm()
+    except Gone:
+        raise
+    except SystemExit as e:
+        outcome = "exit", exit_code(e)
+    except BaseException as e:
+        outcome = failed(session, e, False)
+    else:
+        outcome = "ok", 0
+        if echo and (forgotten(session, code) or "install" in source):
+            from . import hints
+
+            hints.tell(session, source, forgotten(session, code))
+    if session.channel.closed:
+        # The code forked and this is the child: it ends where the code ends.
+        session.streams.flush()
+        _exit(outcome[1])
+    return outcome
+
+
+def repair(source, filename, error):
+    """Compile source without its Markdown fences or uniform indentation. Return
+    (source, code, last), or the error."""
+    if not isinstance(error, SyntaxError):
+        return error
+    from .bare import bare
+
+    source = bare(source)
+    if source is None:
+        return error
+    try:
+        return (source, *compile_source(source, filename, True))
+    except BaseException as e:
+        return e
+
+
+def forgotten(session, code):
+    """Report whether the code has called something that it did not await: a tool, or
+    an asynchronous function whose coroutine it still has."""
+    registry = session._registry
+    if shown or registry is not None and registry.unstarted > 0:
+        return True
+    get = session.namespace.get
+    for name in () if code is None else code.co_names:
+        if type(get(name)) is Coroutine:
+            return True
+    return False
+
+
+# A warning about a value that is dropped here (a coroutine that was not
+# awaited) names this frame, so it should not be a line of this file.
+evaluate_and_show = eval(compile("lambda code, namespace, eval, show: show(eval(code, namespace))", PLACE, "eval"))
+
+
+async def run_awaiting(code, last, namespace):
+    if code is not None:
+        result = eval(code, namespace)
+        if code.co_flags & AWAITS:
+            await result
+    if last is not None:
+        value = eval(last, namespace)
+        if last.co_flags & AWAITS:
+            value = await value
+        show(value)
+
+
+def drive(session, coroutine):
+    """Run a coroutine without an event loop: while it waits only for the host's replies
+    it needs none, and importing asyncio is slow."""
+    channel = session.channel
+    resume, argument = coroutine.send, None
+    session.driving = True
+    try:
+        while True:
+            awaited = resume(argument)
+            resume, argument = coroutine.send, None
+            if type(awaited) is Slot:
+                try:
+                    channel.wait(awaited)
+                except KeyboardInterrupt as e:
+                    resume, argument = coroutine.throw, e
+            elif session.asyncio is not None:
+                return session.asyncio.take_over(coroutine, awaited)
+            else:
+                resume = coroutine.throw
+                argument = RuntimeError("%r cannot be awaited without a running event loop" % (awaited,))
+    except StopIteration as e:
+        return e.value
+    finally:
+        session.driving = False
+        if session.asyncio is not None:
+            relay = session.asyncio.expected()
+            if relay is not None:
+                session.asyncio.loop.run_until_complete(relay.task)
+
+
+LONG = 1000  # characters of a repr that may be worth shortening
+
+
+def show(value):
+    """Print the value of a last expression, like an interactive Python."""
+    if value is not None:
+        sys.displayhook(value)
+
+
+shown = []  # the coroutines that displayhook was given in this execution
+
+
+def displayhook(value):
+    """sys.displayhook, unless user code has set its own."""
+    import builtins
+
+    if value is None:
+        return
+    text = repr(value)
+    if len(text) > LONG:
+        from .shorten import shortened
+
+        text = shortened(value, text)
+    sys.stdout.write(text + "\n")
+    if type(value) is not Coroutine:  # else nothing would say that it was not awaited
+        builtins._ = value
+    elif value.cr_frame is not None:  # it has not ended
+        shown.append(value.__name__)
+
+
+def exit_code(e):
+    """Convert sys.exit's argument to an exit code."""
+    code = e.code
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    try:
+        print(code, file=sys.stderr)
+    except BaseException:
+        pass
+    return 1
+
+
+def failed(session, e, compiling):
+    """Report an exception."""
+    try:
+        with_a_descriptor(import_report).report(session, e, compiling)
+    except Gone:
+        raise
+    except BaseException:  # whatever user code has done to what a report needs
+        session.streams.say("%s: %s\n" % described(e))
+    if isinstance(e, KeyboardInterrupt) and session.interrupts.happened:
+        return "interrupted", 130
+    session.error = described(e)
+    return "error", 1
+
+
+def import_report():
+    from . import report
+
+    return report
+
+
+MAX_TYPE = 200
+MAX_MESSAGE = 500
+
+
+def described(e):
+    """Return the type of an exception, and the first line of its message. Both come
+    from user code, which can make them raise or return anything."""
+    kind, message = "Exception", ""
+    try:
+        name, module = type(e).__qualname__, type(e).__module__
+        if isinstance(module, str) and module not in ("builtins", "__main__"):
+            name = module + "." + name
+        kind = str.strip(name)[:MAX_TYPE] or kind
+    except BaseException:
+        pass
+    try:
+        message = str.strip(str(e))
+        message = message.splitlines()[0][:MAX_MESSAGE] if message else ""
+    except BaseException:
+        pass
+    return kind, message
+
+
+def error_member(error):
+    """Return the member of a done frame that names an uncaught exception, or
+    nothing."""
+    if error is None:
+        return ""
+    return ',"error":{"type":%s,"message":%s}' % (codec.quote(error[0]), codec.quote(error[1]))

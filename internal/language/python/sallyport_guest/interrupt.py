@@ -1,0 +1,76 @@
+"""The host's SIGINT: it ends what user code does, and leaves our own state intact.
+
+The handler raises KeyboardInterrupt in user code, and in the one kind of place
+where our code waits on its behalf. Anywhere else in our code, and in the event
+loop's, the interrupt is deferred until user code continues or waits. So no frame is
+ever torn, and no lock stays locked.
+"""
+
+from . import BUILTINS as __builtins__
+
+import sys
+
+import _signal
+
+PACKAGE = __file__.rpartition("/")[0] + "/"
+PLACE = "<sallyport>"  # the file name of our code that tracebacks may show
+OURS = (PACKAGE, PLACE)
+
+
+class Interrupts:
+    def __init__(self):
+        self.begun = False  # an execution is under way
+        self.armed = False  # and user code runs
+        self.happened = False  # in this execution
+        self.waiting = False  # our code waits for user code: raise there
+        self.deferred = False
+        self.quiet = OURS  # the files of code that is never interrupted
+        self.handler = self.on_signal  # one object, so that it can be recognised
+
+    def on_signal(self, number, frame):
+        if not self.begun:
+            return
+        self.happened = True
+        if not self.armed:
+            self.deferred = True
+            return
+        if not self.waiting and frame is not None and frame.f_code.co_filename.startswith(self.quiet):
+            self.deferred = True
+            sys.setprofile(self.on_event)
+            return
+        self.waiting = self.deferred = False
+        raise KeyboardInterrupt
+
+    def on_event(self, frame, event, argument):
+        """A profile function: runs at the next call or return of anything."""
+        if not self.deferred or not self.armed:
+            sys.setprofile(None)
+        elif not frame.f_code.co_filename.startswith(self.quiet):
+            self.deferred = False
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    def install(self):
+        if _signal.getsignal(_signal.SIGINT) is not self.handler:
+            _signal.signal(_signal.SIGINT, self.handler)
+
+    def begin(self):
+        """An execution begins: from now on interrupts are meant for it."""
+        self.happened = self.deferred = False
+        self.begun = True
+
+    def arm(self):
+        """User code begins."""
+        self.armed = True
+        self.check()
+
+    def disarm(self):
+        self.armed = self.begun = False
+
+    def check(self):
+        """Raise a deferred interrupt. Called before waiting."""
+        if self.deferred:
+            self.deferred = False
+            sys.setprofile(None)
+            if self.armed:
+                raise KeyboardInterrupt

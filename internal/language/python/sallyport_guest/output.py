@@ -1,0 +1,326 @@
+"""The standard streams of user code, and their repair between executions."""
+
+from . import BUILTINS as __builtins__
+
+import sys
+from _io import TextIOWrapper, _BufferedIOBase
+from _thread import allocate_lock, start_new_thread
+from posix import O_CLOEXEC, O_RDWR, close, open as open_fd, write
+
+from .descriptors import ERR, NONCE, NULL, OUT, SINGLE, dup2
+
+PATIENT = 200  # lines that are written one by one
+FULL = 32 << 10
+DELAY = 0.01
+
+
+class Output(_BufferedIOBase):
+    """The bytes of sys.stdout or sys.stderr, over descriptor 1 or 2.
+
+    Flushed output is written at once: what a child process writes next comes after
+    it, and a person who watches sees it. A program that flushes line after line
+    without end would pay a system call for each, so after some number of lines its
+    output is gathered for a few milliseconds. The io module's own buffer is not
+    used, because it takes a lock for each write, and a lock reads the clock, which
+    is another system call in some sandboxes.
+    """
+
+    mode = "wb"
+
+    def __init__(self, fd, name):
+        self.fd = fd
+        self.name = name
+        self.writes = 0
+        self.gathering = False
+        self.chunks = []
+        self.size = 0
+        self.lock = None
+        self.helpers = 0  # our running threads
+        self.wanted = None  # released when there is something to write later
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return self.fd
+
+    def isatty(self):
+        return False
+
+    def close(self):
+        """Close nothing: a wrapper that user code put around this closes it when it is
+        discarded, and print would stop working."""
+        self.flush()
+
+    @property
+    def raw(self):
+        from io import FileIO
+
+        return FileIO(self.fd, "w", closefd=False)
+
+    def write(self, data):
+        if type(data) is not bytes:
+            data = memoryview(data).tobytes()
+        if not self.gathering:
+            self.writes += 1
+            if self.writes < PATIENT or not self.gather():
+                put(self.fd, data)
+                return len(data)
+        with self.lock:
+            first = not self.chunks
+            self.chunks.append(data)
+            self.size += len(data)
+            if self.size >= FULL:
+                self.drain_locked()
+            elif first and self.wanted.locked():
+                self.wanted.release()
+        return len(data)
+
+    def gather(self):
+        """Start writing later. Return whether that is possible."""
+        if SINGLE:  # there are no threads
+            self.writes = 0
+            return False
+        self.lock = allocate_lock()
+        self.wanted = allocate_lock()
+        self.wanted.acquire()
+        try:
+            start_new_thread(self.write_later, (self.wanted,))
+        except RuntimeError:  # there are too many threads
+            self.writes = 0
+            return False
+        self.gathering = True
+        return True
+
+    def write_later(self, wanted):
+        from time import sleep
+
+        self.helpers += 1
+        try:
+            while self.wanted is wanted:
+                wanted.acquire()
+                sleep(DELAY)
+                self.drain()
+        except OSError:  # the descriptor is closed
+            pass
+        finally:
+            self.helpers -= 1
+
+    def drain(self):
+        """Write what was gathered."""
+        if self.lock is not None:
+            with self.lock:
+                self.drain_locked()
+
+    def drain_locked(self):
+        chunks, self.chunks, self.size = self.chunks, [], 0
+        if chunks:
+            put(self.fd, b"".join(chunks))
+
+    def finish(self):
+        """The execution has ended: leave nothing for later."""
+        self.writes = 0
+        if self.gathering or self.chunks:
+            with self.lock:
+                try:
+                    self.drain_locked()
+                finally:
+                    self.gathering = False
+                    wanted, self.wanted = self.wanted, None
+                    if wanted is not None and wanted.locked():
+                        wanted.release()
+
+    def forget(self):
+        """In a forked child: the parent writes what was gathered, and the helper thread
+        does not exist here."""
+        self.chunks, self.size, self.gathering, self.lock, self.wanted = [], 0, False, None, None
+        self.helpers = 0
+
+
+def put(fd, data):
+    n = write(fd, data)
+    if n < len(data):
+        rest = memoryview(data)[n:]
+        while rest:
+            rest = rest[write(fd, rest) :]
+
+
+if SINGLE:
+    from . import frames
+
+    def put(fd, data):
+        kind, data = b"o" if fd == OUT else b"e", memoryview(data)
+        for start in range(0, len(data), frames.MAX):
+            frames.send(frames.frame(kind, data[start : start + frames.MAX].tobytes()))
+
+
+def with_a_descriptor(f):
+    """Call f, which needs one free descriptor: if user code has taken all of them,
+    closing the private copy of the null device makes room."""
+    try:
+        return f()
+    except OSError:
+        if SINGLE:
+            raise
+    close(NULL)
+    try:
+        return f()
+    finally:
+        fd = open_fd("/dev/null", O_RDWR | O_CLOEXEC)
+        if fd != NULL:
+            dup2(fd, NULL, False)
+            close(fd)
+
+
+class Streams:
+    """sys.stdin, sys.stdout and sys.stderr."""
+
+    def __init__(self):
+        if SINGLE:
+            self.make_input()
+        else:
+            self.stdin = sys.stdin
+        self.make_output()
+        self.make_error()
+        self.modules = 0
+        self.feeders = 0  # threads that fill standard input
+        self.foreign = False  # C code is loaded that may use C's own streams
+
+    def make_input(self):
+        from io import BytesIO, open
+
+        if SINGLE:  # descriptor 0 carries frames
+            self.stdin = TextIOWrapper(BytesIO(), encoding="utf-8")
+        else:
+            self.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
+
+    def make_output(self):
+        self.output = Output(1, "<stdout>")
+        self.stdout = sys.stdout = sys.__stdout__ = text(self.output)
+
+    def make_error(self):
+        self.error = Output(2, "<stderr>")
+        self.stderr = sys.stderr = sys.__stderr__ = text(self.error)
+
+    def restore(self):
+        """Undo what earlier code did to the streams."""
+        if unusable(self.stdin):
+            self.make_input()
+        sys.stdin = sys.__stdin__ = self.stdin
+        if unusable(self.stdout):
+            self.make_output()
+        sys.stdout = self.stdout
+        if unusable(self.stderr):
+            self.make_error()
+        sys.stderr = self.stderr
+
+    def reopen(self):
+        """Put descriptors 0, 1 and 2 in order. This is done when no caller waits: it
+        takes system calls, which are slow in some sandboxes."""
+        if SINGLE:
+            return
+        try:
+            dup2(NULL, 0)
+            dup2(OUT, 1)
+            dup2(ERR, 2)
+        except OSError:
+            # Without the private copies nothing can be put in order. If the
+            # channel itself is missing, that is noticed elsewhere.
+            pass
+
+    def say(self, message):
+        """Write to standard error, whatever user code has done to it."""
+        try:
+            sys.stderr.write(message)
+            return
+        except BaseException:  # closed, or replaced
+            self.restore()
+        try:
+            sys.stderr.write(message)
+        except BaseException:  # the descriptor is closed
+            try:
+                put(ERR, message.encode("utf-8", "backslashreplace"))
+            except OSError:
+                pass
+
+    def drain(self):
+        """Before a child process starts: its output comes after this."""
+        for stream in (self.stdout, self.stderr):
+            try:
+                stream.flush()
+                stream.buffer.drain()
+            except BaseException:  # closed, or replaced
+                pass
+
+    def mark(self, nonce):
+        """Report that everything that the execution wrote has been written."""
+        if SINGLE:
+            frames.send(frames.frame(b"n", nonce))
+        else:
+            write(NONCE, nonce + b"\n")
+
+    def helpers(self):
+        return self.output.helpers + self.error.helpers + self.feeders
+
+    def flush(self):
+        """Flush Python's and C's streams."""
+        current = getattr(sys, "stdout", None), getattr(sys, "stderr", None)
+        for stream in {id(s): s for s in (*current, self.stdout, self.stderr)}.values():
+            try:
+                stream.flush()
+            except BaseException:  # closed, or replaced by anything at all
+                pass
+        for stream in (self.output, self.error):
+            try:
+                stream.finish()
+            except OSError:
+                pass
+        if len(sys.modules) != self.modules:
+            self.modules = len(sys.modules)
+            self.foreign = self.foreign or uses_c_streams()
+        if self.foreign:
+            flush_c()
+
+
+def text(output):
+    stream = TextIOWrapper(output, encoding="utf-8", errors="backslashreplace", newline="\n", line_buffering=True)
+    stream.mode = "w"
+    return stream
+
+
+def unusable(stream):
+    try:
+        return stream.closed
+    except BaseException:  # detached
+        return True
+
+
+def uses_c_streams():
+    """Whether C code outside the standard library is loaded: it may have called
+    printf."""
+    if "_ctypes" in sys.modules:
+        return True
+    for module in list(sys.modules.values()):
+        try:
+            file = vars(module).get("__file__")
+        except TypeError:
+            continue
+        if type(file) is str and file.endswith(".so") and "/lib-dynload/" not in file:
+            return True
+    return False
+
+
+_fflush = None
+
+
+def flush_c():
+    """fflush(NULL)."""
+    global _fflush
+    try:
+        import _ctypes
+
+        if _fflush is None:
+            _fflush = _ctypes.dlsym(_ctypes.dlopen(None, 0), "fflush")
+        _ctypes.call_function(_fflush, (None,))
+    except Exception:  # an interpreter without ctypes
+        _fflush = None

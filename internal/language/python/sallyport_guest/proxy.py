@@ -1,0 +1,199 @@
+"""mcp_<alias>, and mcp_<alias>.<tool>: servers and tools as user code sees them.
+
+A Server is what the session knows. Its Proxy is what user code holds: every
+attribute is a tool, except list_tools and names that Python itself uses (__class__
+and the like), whose tools are available as proxy["name"].
+"""
+
+from . import BUILTINS as __builtins__
+
+from . import codec, values
+from .errors import MCPError, similar
+from .schema import LEARNED, Parameters
+
+
+MAX_WHOLE = 15  # tools of a server whose help shows whole signatures
+MAX_ABOUT = 80  # characters of a description in a list
+
+
+class Server:
+    def __init__(self, registry, definition):
+        self.registry = registry
+        self.definition = definition
+        self.name = definition["name"]
+        self.alias = definition["alias"]
+        self.description = definition.get("description") or ""
+        self.tools = tools = [Tool(self, d) for d in definition.get("tools") or ()]
+        # One tool's alias may be another tool's name.
+        self.by_name = {tool._name: tool for tool in tools}
+        self.by_alias = {tool._alias: tool for tool in tools}
+        self.proxy = Proxy(self)
+
+
+def is_pythons(name):
+    """Whether Python itself uses attributes with such a name."""
+    return name.startswith("__") and name.endswith("__")
+
+
+class Proxy:
+    """An MCP server. Its tools are its attributes: await server.tool(...)"""
+
+    def __init__(self, server):
+        # A name that Python itself uses: every other may be the name of a tool.
+        self.__server__ = server
+
+    @property
+    def __doc__(self):
+        server = self.__server__
+        called = "mcp_" + server.alias
+        whole = len(server.tools) <= MAX_WHOLE
+        lines = [server.description or "The MCP server %s." % server.name, "", "Tools (help(%s.NAME) describes one):" % called]
+        lines += ["  await %s" % tool._line(whole) for tool in server.tools]
+        return "\n".join(lines)
+
+    def __getattr__(self, name):
+        if is_pythons(name):
+            raise AttributeError(name)
+        server = self.__server__
+        tool = server.by_alias.get(name) or server.by_name.get(name)
+        if tool is None:
+            aliases = [t._alias for t in server.tools]
+            raise AttributeError(
+                "server %r has no tool %r%s (it has: %s)"
+                % (server.name, name, similar(name, aliases), ", ".join(aliases[:50]) or "none")
+            )
+        return tool
+
+    def __getitem__(self, name):
+        """Return a tool by its name, even one that is not an identifier."""
+        server = self.__server__
+        tool = server.by_name.get(name) or server.by_alias.get(name)
+        if tool is None:
+            raise KeyError("server %r has no tool %r" % (server.name, name))
+        return tool
+
+    def __dir__(self):
+        return ["list_tools", *(t._alias for t in self.__server__.tools if not is_pythons(t._alias))]
+
+    def __repr__(self):
+        server = self.__server__
+        return "<MCP server %s: %s>" % (server.name, ", ".join(tool._alias for tool in server.tools) or "no tools")
+
+    def __reduce__(self):
+        raise TypeError("a server cannot be pickled")
+
+    async def list_tools(self):
+        """The server's tools as it describes them itself."""
+        return await list_tools(self.__server__)
+
+
+def commented(text, about):
+    """A signature with a comment, behind the one that it may have."""
+    return text + (("; " if text.endswith(LEARNED) else "  # ") + about if about else "")
+
+
+Proxy.__module__ = "mcp.runtime"
+Proxy.__qualname__ = Proxy.__name__ = "Server"
+
+
+async def list_tools(server):
+    await server.registry.load(server.name)
+    try:
+        return await server.registry.channel.request("list_tools", codec.encode({"server": server.name}))
+    except MCPError as e:
+        if e.kind != "unsupported":
+            raise
+    return [tool._described() for tool in server.tools]
+
+
+class Tool:
+    """A tool of an MCP server."""
+
+    def __init__(self, server, definition):
+        self._server = server
+        self._definition = definition
+        self._name = definition["name"]
+        self._alias = definition["alias"]
+        self._description = definition.get("description") or ""
+        self._parameters = None
+        self._declared = definition.get("unwrap", "") if definition.get("outputSchema") else None
+        # This makes inspect and pydoc see a coroutine function.
+        self.__name__ = self._alias
+        by_item = is_pythons(self._alias) or self._alias == "list_tools"
+        called = "[%r]" % self._name if by_item else "." + self._alias
+        self.__qualname__ = "mcp_%s%s" % (server.alias, called)
+        self.__module__ = "mcp.servers." + server.alias
+
+    @property
+    def parameters(self):
+        if self._parameters is None:
+            d = self._definition
+            self._parameters = Parameters(d.get("inputSchema"), d.get("signature"), d.get("renamed"))
+        return self._parameters
+
+    def __call__(self, /, *args, **kwargs):
+        self._server.registry.unstarted += 1
+        call = self._call(args, kwargs)
+        # For the warning that it was not awaited.
+        call.__name__, call.__qualname__ = self.__name__, self.__qualname__
+        return call
+
+    async def _call(self, args, kwargs):
+        server = self._server
+        registry = server.registry
+        registry.unstarted -= 1
+        if server.name not in registry.granted:
+            await registry.load(server.name)
+        parameters = self.parameters
+        arguments = parameters.bind(self.__qualname__, args, kwargs)
+        if parameters.listed is not None and not parameters.listed.issuperset(arguments):
+            from . import advice
+
+            advice.tell_unlisted(registry.session, self.__qualname__, parameters, arguments)
+        text = values.encode(self.__qualname__, arguments)
+        params = '{"server":%s,"tool":%s,"arguments":%s}' % (codec.quote(server.name), codec.quote(self._name), text)
+        try:
+            result = await registry.channel.request("call_tool", params, values.decode)
+        except MCPError as e:
+            e.server, e.tool = server.name, self._name
+            raise
+        return values.unwrap(result, server.name, self._name, self._declared)
+
+    def _signature(self):
+        return self.parameters.signature(self.__qualname__)
+
+    def _line(self, whole):
+        """The tool in a list: its call, without optional arguments if not whole."""
+        text = self._signature() if whole else self.parameters.brief(self.__qualname__)
+        about = " ".join(self._description.split("\n", 1)[0].split()).partition(". ")[0].rstrip(".")
+        if len(about) > MAX_ABOUT:
+            about = about[: MAX_ABOUT - 1] + "…"
+        return commented(text, about)
+
+    def _described(self):
+        """Return the tool as MCP describes it."""
+        described = {"name": self._name}
+        for key in ("description", "inputSchema", "outputSchema"):
+            if self._definition.get(key):
+                described[key] = self._definition[key]
+        return described
+
+    @property
+    def __doc__(self):
+        text = "await %s" % self._signature()
+        if self._description:
+            text += "\n\n" + self._description
+        details = self.parameters.described()
+        return text + ("\n\nArguments:\n" + "\n".join(details) if details else "")
+
+    @property
+    def __signature__(self):
+        return self.parameters.inspected()
+
+    def __get__(self, instance, owner=None):
+        # With this method and without __set__, inspect.isroutine counts it as a
+        # routine.
+        return self
+
+    def __repr__(self):
+        return "<MCP tool %s>" % self._signature()

@@ -1,0 +1,275 @@
+"""The interpreter: waits for executions, runs them, reports how they ended."""
+
+from . import BUILTINS as __builtins__
+
+import builtins
+import sys
+from posix import _exit, chdir, environ, unsetenv
+
+from . import artifacts, belonging, channel, execute, hooks, output, sources
+from .channel import Gone
+from .descriptors import CONTROL_IN, CONTROL_OUT, ERR, NONCE, NULL, OUT, SINGLE
+from .interrupt import Interrupts
+
+NAME = "__main__"
+WORKSPACE = "/workspace"
+FILES = "/opt/sallyport-files"
+FAILED = 70
+PICTURES = {"matplotlib.figure": "figures_imported", "matplotlib.pyplot": "pyplot_imported", "PIL.Image": "images_imported"}
+
+
+class Session:
+    def __init__(self):
+        self.interrupts = Interrupts()
+        self.interrupts.install()
+        self.channel = channel.Channel(CONTROL_IN, CONTROL_OUT, self.interrupts)
+        self.streams = output.Streams()
+        self.sources = sources.Sources()
+        self.asyncio = None
+        self.forked = False
+        self.error = None  # what ended the execution: its type and message
+        self.submitted = ""  # the code that could not be compiled last
+        self.told = ()  # hints of this execution about arguments
+        self.driving = False  # execute.drive is at work
+        self.stdin = None  # the execution's, if it has one
+        workspace, files = setting(b"SALLYPORT_WORKSPACE", WORKSPACE), setting(b"SALLYPORT_FILES", FILES)
+        self.workspace = artifacts.Workspace(workspace)
+        try:
+            chdir(workspace)
+        except OSError:
+            pass
+        self.workspace.seed(files)
+
+        # User code's module is the main one, so pickle, dataclasses and typing find
+        # what is defined in it, and the last lines of a program run.
+        self.module = type(sys)(NAME)
+        self.namespace = vars(self.module)
+        self.original_main = sys.modules["__main__"]
+        self._registry = None
+        from . import package
+
+        self.package = package.Package(self)
+        self.paths = hooks.SitePaths(self.streams)
+        self.imports = hooks.Imports(self)
+        belonging.install(self.imports.after)
+        self.imports.after["asyncio"] = self.asyncio_imported
+        for module, then in PICTURES.items():
+            self.imports.after[module] = lambda then=then: self.picture(then)
+        self.imports.after["linecache"] = self.sources.publish
+        self.imports.after["inspect"] = self.sources.inspect_imported
+        sys.path.insert(0, "")
+        # If a file is written twice within a second, both versions must be compiled.
+        sys.dont_write_bytecode = True
+        sys.displayhook = execute.displayhook
+        self.imports.after["_posixsubprocess"] = self.subprocess_imported
+        if not SINGLE:
+            from posix import register_at_fork
+
+            register_at_fork(before=self.streams.drain, after_in_child=self.in_child, after_in_parent=self.in_parent)
+
+    @property
+    def registry(self):
+        """The servers; made on first use."""
+        if self._registry is None:
+            from .registry import Registry
+
+            self._registry = Registry(self)
+        return self._registry
+
+    # asyncio.
+
+    def use_asyncio(self):
+        if self.asyncio is None:
+            self.imports.after.pop("asyncio", None)
+            from .loop import Asyncio
+
+            self.asyncio = Asyncio(self.channel, self.interrupts)
+        return self.asyncio
+
+    def asyncio_imported(self):
+        """User code, or what it imports, has imported asyncio without naming it."""
+        if not self.interrupts.armed or channel.get_ident() != self.channel.main:
+            return  # used from the next execution on
+        asyncio = self.use_asyncio()
+        if self.driving:
+            asyncio.expect()
+        else:
+            asyncio.enter()
+
+    def picture(self, then):
+        """Show the pictures of a package that user code has imported."""
+        from . import plots
+
+        getattr(plots, then)(self.workspace.path)
+
+    # Children.
+
+    def subprocess_imported(self):
+        """Write gathered output before a child process starts."""
+        module = sys.modules["_posixsubprocess"]
+        fork_exec = module.fork_exec
+
+        def fork_exec_after_output(*args):
+            self.forked = True
+            if self.stdin is not None and (len(args) < 7 or args[6] == -1):  # it inherits ours
+                self.stdin.feed()
+            self.streams.drain()
+            return fork_exec(*args)
+
+        module.fork_exec = fork_exec_after_output
+
+    def in_child(self):
+        """Run in a forked child. It does not speak to the host any more, and ends where
+        the code that forked it ends."""
+        import _signal
+        from posix import close
+
+        self.channel.closed = True
+        self.streams.output.forget()
+        self.streams.error.forget()
+        if self.stdin is not None:
+            self.stdin.forget()
+        for fd in (CONTROL_IN, CONTROL_OUT, NONCE, OUT, ERR, NULL):
+            try:
+                close(fd)
+            except OSError:
+                pass
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+
+    def in_parent(self):
+        self.forked = True
+
+    # Executions.
+
+    def serve(self):
+        """Run what the host sends until it is gone."""
+        self.prepare()
+        self.channel.send(channel.ready_frame())
+        while True:
+            if self.asyncio is not None and not self.channel.execs and self.asyncio.busy():
+                self.asyncio.idle()
+            self.execute(self.channel.next_exec())
+            # From here on no caller waits.
+            if self.asyncio is not None and self.asyncio.loop.is_closed():
+                try:
+                    self.asyncio.reopen()
+                except OSError:  # no descriptors are left; perhaps after the next execution
+                    pass
+            self.streams.reopen()
+            self.paths.add()
+
+    def prepare(self):
+        """Undo what earlier code may have changed."""
+        self.interrupts.install()
+        sys.settrace(None)
+        sys.setprofile(None)
+        for hook in ("displayhook", "excepthook"):
+            if not hasattr(sys, hook):
+                setattr(sys, hook, execute.displayhook if hook == "displayhook" else sys.__excepthook__)
+        if sys.getrecursionlimit() < 500:
+            sys.setrecursionlimit(1000)
+        self.streams.restore()
+        self.imports.install()
+        modules = sys.modules
+        modules[NAME] = self.module
+        self.namespace["__builtins__"] = builtins  # otherwise it would be our copy
+        self.package.install()
+
+    def execute(self, frame):
+        self.interrupts.begin()
+        self.prepare()
+        run = frame["id"]
+        self.channel.begin_run(run)
+        self.error = None
+        if "reseed" in frame:
+            from .reseed import reseed
+
+            reseed(bytes.fromhex(frame["reseed"]))
+        if self._registry is not None or "grants" in frame or "define" in frame or "discovered" in frame:
+            self.registry.update(frame)
+        filename = frame.get("filename") or "<cell %d>" % run
+        if "stdin" in frame:
+            from .stdin import Input
+
+            self.stdin = Input(self)
+            self.stdin.begin()
+        if "task" in frame:
+            from . import tasks
+
+            status, code = tasks.run(self, frame["task"])
+        elif "script" in frame:
+            from . import script
+
+            status, code = script.run(self, frame["code"], filename, frame.get("args", []))
+        else:
+            arguments = getattr(sys, "argv", [])
+            if "args" in frame:
+                sys.argv = ["-c", *frame["args"]]
+            if self._registry is not None and "mcp_" in frame["code"]:
+                self._registry.mentioned(frame["code"])
+            status, code = execute.run(self, frame["code"], filename, True)
+            sys.argv = arguments
+        if self.stdin is not None:
+            self.stdin.finish()
+            self.stdin = None
+        given_up = self.channel.end_run()
+        if given_up:
+            self.streams.say("sallyport: %d tool calls of background tasks were given up: await them before the code ends\n" % given_up)
+        self.streams.flush()
+        # This comes first, because init takes longer to handle it than the rest.
+        try:
+            self.streams.mark(frame["nonce"].encode())
+        except OSError:
+            raise Gone from None
+        more = execute.error_member(self.error) + self.background()
+        if "task" not in frame:
+            more += self.workspace.report()
+        self.channel.send(channel.done_frame(run, status, code, more))
+
+    def background(self):
+        """Return the member of a done frame that counts what is still running, or
+        nothing."""
+        # If one of our threads starts or ends meanwhile, this is one too low.
+        threads = max(0, channel.thread_count() - self.channel.threaded - self.streams.helpers())
+        tasks = 0 if self.asyncio is None else self.asyncio.tasks()
+        children = 0
+        if self.forked:
+            from .children import count
+
+            children = count()
+        member = background_member(threads, tasks, children)
+        if member:
+            from . import children as running
+
+            member += running.member(self.asyncio)
+        return member
+
+
+def background_member(threads, tasks, children):
+    if not (threads or tasks or children):
+        return ""
+    return ',"background":{"threads":%d,"tasks":%d,"children":%d}' % (threads, tasks, children)
+
+
+def setting(name, usual):
+    """Take a setting out of the environment, where an engine without a root of its own
+    passes it."""
+    if name not in environ:
+        return usual
+    unsetenv(name)
+    return environ.pop(name).decode("utf-8", "surrogateescape")
+
+
+def main():
+    session = None
+    try:
+        session = Session()
+        session.serve()
+    except Gone:
+        _exit(0)
+    except BaseException:
+        # A bug of ours. Init reports the death, and this says why.
+        import traceback
+
+        output.put(ERR, traceback.format_exc().encode("utf-8", "backslashreplace"))
+    _exit(FAILED)

@@ -1,0 +1,148 @@
+"""What the host does with a session besides running code in it: taking files out of
+the workspace, and putting files in."""
+
+from . import BUILTINS as __builtins__
+
+from posix import O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close, fchmod, fstat, mkdir, open, read, scandir, stat, write
+
+from . import codec
+from .artifacts import MAX_DEPTH, MAX_SEEN
+from .channel import Gone
+from .execute import described
+
+CHUNK = 768 << 10
+SKIPPED = "__pycache__"
+
+
+def run(session, task):
+    """Do a task. Return the status and the exit code of its execution."""
+    interrupts = session.interrupts
+    try:
+        try:
+            interrupts.arm()
+            TASKS[task](session)
+        finally:
+            interrupts.disarm()
+    except Gone:
+        raise
+    except KeyboardInterrupt:
+        return "interrupted", 130
+    except BaseException as e:
+        session.error = described(e)
+        return "error", 1
+    return "ok", 0
+
+
+def take_out(session):
+    """Send every regular file and directory of the workspace."""
+    root = session.workspace.path
+    seen = 0
+    pending = [("", 0)]
+    while pending:
+        prefix, depth = pending.pop()
+        for entry in sorted(scandir(root + "/" + prefix), key=lambda e: e.name):
+            path = prefix + entry.name
+            seen += 1
+            if seen > MAX_SEEN:
+                leave(session, path, "there are more than %d files" % MAX_SEEN)
+                return
+            try:
+                path.encode("utf-8")
+            except UnicodeError:
+                leave(session, ascii(path), "its name is not valid text")
+                continue
+            try:
+                if entry.is_symlink():
+                    leave(session, path, "a symbolic link")
+                elif entry.is_dir():
+                    if entry.name == SKIPPED:
+                        continue
+                    if depth >= MAX_DEPTH:
+                        leave(session, path, "nested too deeply")
+                        continue
+                    tell(session, {"path": path, "mode": entry.stat().st_mode & 0o777, "directory": True})
+                    pending.append((path + "/", depth + 1))
+                elif entry.is_file():
+                    send(session, root, path, entry.stat().st_mode & 0o777)
+                else:
+                    leave(session, path, "not a file")
+            except OSError as e:
+                leave(session, path, e.strerror or "cannot be read")
+
+
+def take_named(session):
+    """Send the files that the host names, one after the other."""
+    root = session.workspace.path
+    while True:
+        part = session.channel.request_sync("task_next", "{}")
+        if part is None:
+            return
+        path = part["path"]
+        try:
+            mode = stat(root + "/" + path, follow_symlinks=False).st_mode
+            if mode & 0o170000 != 0o100000:
+                leave(session, path, "not a file")
+            else:
+                send(session, root, path, mode & 0o777)
+        except OSError as e:
+            leave(session, path, e.strerror or "cannot be read")
+
+
+def tell(session, params):
+    return session.channel.request_sync("task_file", codec.encode(params))
+
+
+def leave(session, path, why):
+    tell(session, {"path": path, "leftOut": why})
+
+
+def send(session, root, path, mode):
+    from binascii import b2a_base64
+
+    fd = open(root + "/" + path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
+    try:
+        rest = fstat(fd).st_size  # later writes are not included
+        more = True
+        while more:
+            data = read(fd, min(CHUNK, rest))
+            rest -= len(data)
+            more = len(data) == CHUNK and rest > 0
+            tell(session, {"path": path, "mode": mode, "data": b2a_base64(data, newline=False).decode(), "more": more})
+    finally:
+        close(fd)
+
+
+def put_in(session):
+    """Create the files that the host names."""
+    from binascii import a2b_base64
+
+    root = session.workspace.path
+    fd = -1
+    try:
+        while True:
+            part = session.channel.request_sync("task_next", "{}")
+            if part is None:
+                break
+            path = root + "/" + part["path"]
+            if part.get("directory"):
+                try:
+                    mkdir(path, part.get("mode", 0))
+                except FileExistsError:
+                    pass
+                continue
+            if fd < 0:
+                fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0o600)
+                fchmod(fd, part.get("mode", 0))
+            rest = memoryview(a2b_base64(part.get("data", "")))
+            while rest:
+                rest = rest[write(fd, rest) :]
+            if not part.get("more"):
+                fd, done = -1, fd
+                close(done)
+    finally:
+        if fd >= 0:
+            close(fd)
+    session.workspace.scan()  # these are not the next execution's artifacts
+
+
+TASKS = {"take_out": take_out, "put_in": put_in, "take_named": take_named}

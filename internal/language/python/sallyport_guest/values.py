@@ -1,0 +1,103 @@
+"""The value of a tool call: the tool's result, unwrapped."""
+
+from . import BUILTINS as __builtins__
+
+from . import codec
+from .errors import ArgumentError, MCPError
+from .objects import Object
+
+decode = codec.decoder(Object)
+
+
+def text_of(content):
+    """Return the text of a result, or None if it contains anything else."""
+    parts = []
+    for item in content:
+        if not isinstance(item, dict) or item.get("type") != "text":
+            return None
+        parts.append(str(item.get("text", "")))
+    return "\n".join(parts) if parts else None
+
+
+def unwrap(result, server, tool, declared=None):
+    """Return the value of a raw result. Raise MCPError if it reports a failure.
+
+    declared is the property that the tool's output schema makes the value, "" if
+    the schema makes it the object itself. It is None without a schema: then the
+    result itself decides. The host writes signatures by the same rule.
+    """
+    if not isinstance(result, dict):
+        return result
+    content = result.get("content")
+    if not isinstance(content, list):
+        content = []
+    text = text_of(content)
+    structured = result.get("structuredContent")
+    if result.get("isError"):
+        raise MCPError(failure(content, structured, server, tool), kind="tool", server=server, tool=tool, result=result)
+    if structured is not None:
+        if isinstance(structured, dict) and len(structured) == 1:
+            ((key, value),) = structured.items()
+            if key == declared if declared is not None else key == "result" or isinstance(value, str) and value == text:
+                return value
+        return structured
+    if text is None:
+        return objects(content, server)
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return decode(text.strip())
+        except ValueError:
+            pass
+    return text
+
+
+def objects(content, server):
+    """Return content, with objects for images and the like."""
+    for item in content:
+        if isinstance(item, dict) and item.get("type") != "text":
+            from .content import contents
+
+            return contents(content, server)
+    return content
+
+
+def raw(result, server):
+    """Return a raw result: the dict that the server sent, with objects in its content,
+    which are dicts too."""
+    if isinstance(result, dict) and isinstance(result.get("content"), list):
+        result["content"] = objects(result["content"], server)
+    return result
+
+
+def failure(content, structured, server, tool):
+    parts = [str(c.get("text", "")) for c in content if isinstance(c, dict) and c.get("type") == "text"]
+    message = "\n".join(t for t in parts if t)
+    if not message and structured is not None:
+        message = codec.encode(structured)
+    return message or "%s.%s failed and gave no reason" % (server, tool)
+
+
+def encode(label, arguments):
+    """Return a call's arguments as JSON. label is the call's name for people."""
+    try:
+        return codec.encode(arguments, sendable)
+    except (TypeError, ValueError, RecursionError) as e:
+        raise ArgumentError("%s: the arguments cannot be sent: %s" % (label, e), kind="invalid") from None
+
+
+def sendable(value):
+    """Return the nearest JSON value for one that JSON cannot represent."""
+    if hasattr(value, "__fspath__"):
+        path = value.__fspath__()
+        return path.decode("utf-8", "surrogateescape") if isinstance(path, bytes) else path
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if isinstance(value, (set, frozenset)):
+        return list(value)
+    if hasattr(value, "tolist"):  # numpy's arrays and scalars, pandas' series
+        return value.tolist()
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    raise TypeError("a value of type %s cannot be sent as JSON" % type(value).__name__)

@@ -1,0 +1,71 @@
+package mcpserver
+
+import (
+	"context"
+	"sync"
+)
+
+// mostUnread is how many bytes of results may wait for a client that does not
+// read before no more code runs for it.
+const mostUnread = 16 << 20
+
+// outlet bounds what waits for the client.
+type outlet struct {
+	// encoding holds a token while an answer is encoded and written: an encoded
+	// answer takes several times the memory of its result.
+	encoding chan struct{}
+
+	mu    sync.Mutex
+	bytes int
+	room  chan struct{} // closed when there is room; nil: nothing waits
+}
+
+func newOutlet() *outlet { return &outlet{encoding: make(chan struct{}, 1)} }
+
+// add counts n bytes until done is called.
+func (o *outlet) add(n int) (done func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.bytes += n
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.bytes -= n
+		if o.bytes <= mostUnread && o.room != nil {
+			close(o.room)
+			o.room = nil
+		}
+	}
+}
+
+// wait waits for room until ctx ends.
+func (o *outlet) wait(ctx context.Context) {
+	for {
+		o.mu.Lock()
+		if o.bytes <= mostUnread {
+			o.mu.Unlock()
+			return
+		}
+		if o.room == nil {
+			o.room = make(chan struct{})
+		}
+		room := o.room
+		o.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// enter waits for its turn to encode an answer. It stops waiting when stop is
+// done: what is encoded after that is not written.
+func (o *outlet) enter(stop context.Context) (leave func()) {
+	select {
+	case o.encoding <- struct{}{}:
+		return func() { <-o.encoding }
+	case <-stop.Done():
+		return func() {}
+	}
+}

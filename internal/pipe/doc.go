@@ -1,0 +1,2 @@
+// Package pipe writes to pipes without waiting for their readers.
+package pipe

@@ -1,0 +1,115 @@
+//go:build linux && (amd64 || arm64)
+
+package supervisor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/sallyport/sallyport/internal/sandbox/gvisor"
+	"github.com/sallyport/sallyport/internal/sandbox/hostroot"
+)
+
+// rootDirs are the directories in the supervisor's own tmpfs.
+type rootDirs struct {
+	base, root, state, bundle, image string
+}
+
+// buildRoot makes the mounts private, mounts a tmpfs and the process namespace's
+// own /proc, and assembles the sandbox's root in the tmpfs.
+func buildRoot(cfg *gvisor.SupervisorConfig) (rootDirs, error) {
+	var d rootDirs
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return d, fmt.Errorf("making mounts private: %w", err)
+	}
+	// Before the tmpfs covers anything.
+	sources, err := hostroot.Open(&cfg.Rootfs)
+	if err != nil {
+		return d, err
+	}
+	defer sources.Close()
+	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	if err := unix.Mount("proc", "/proc", "proc", flags, ""); err != nil {
+		return d, fmt.Errorf("mounting /proc (a container that masks parts of /proc forbids it): %w", err)
+	}
+	if err := unix.Mount("sallyport", cfg.Mountpoint, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=32m"); err != nil {
+		return d, fmt.Errorf("mounting a tmpfs on %s: %w", cfg.Mountpoint, err)
+	}
+	d = rootDirs{
+		base:   cfg.Mountpoint,
+		root:   filepath.Join(cfg.Mountpoint, "root"),
+		state:  filepath.Join(cfg.Mountpoint, "state"),
+		bundle: filepath.Join(cfg.Mountpoint, "bundle"),
+		image:  filepath.Join(cfg.Mountpoint, "image"),
+	}
+	for _, dir := range []string{d.root, d.state, d.bundle, d.image} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return d, err
+		}
+	}
+	for _, dir := range []string{"/proc", "/dev", "/sys", "/tmp", "/workspace"} {
+		if err := os.MkdirAll(filepath.Join(d.root, dir), 0o755); err != nil {
+			return d, err
+		}
+	}
+	return d, sources.Assemble(d.root)
+}
+
+// ociSpec returns the OCI specification of the sandbox. It grants no capability
+// and no network; the root is read-only, and only four tmpfs mounts are writable.
+func ociSpec(cfg *gvisor.SupervisorConfig, root string) *specs.Spec {
+	rlimit := func(typ string, n uint64) specs.POSIXRlimit {
+		return specs.POSIXRlimit{Type: typ, Hard: n, Soft: n}
+	}
+	tmpfs := func(path string, size int64, options ...string) specs.Mount {
+		return specs.Mount{
+			Destination: path,
+			Type:        "tmpfs",
+			Source:      "tmpfs",
+			Options:     append([]string{"nosuid", "nodev", "noexec", fmt.Sprintf("size=%d", size)}, options...),
+		}
+	}
+	return &specs.Spec{
+		Version: "1.0.2",
+		Process: &specs.Process{
+			User:            specs.User{UID: 65534, GID: 65534},
+			Args:            cfg.Args,
+			Env:             cfg.Env,
+			Cwd:             "/workspace",
+			Capabilities:    &specs.LinuxCapabilities{},
+			NoNewPrivileges: true,
+			Rlimits: []specs.POSIXRlimit{
+				rlimit("RLIMIT_NPROC", uint64(cfg.Processes)),
+				rlimit("RLIMIT_NOFILE", uint64(cfg.OpenFiles)),
+				rlimit("RLIMIT_CORE", 0),
+				rlimit("RLIMIT_MEMLOCK", 8<<20),
+				// Only a backstop: Node.js and OpenBLAS reserve far more than
+				// they use.
+				rlimit("RLIMIT_AS", uint64(max(4<<30, 8*cfg.MemoryBytes))),
+			},
+		},
+		Root:     &specs.Root{Path: root, Readonly: true},
+		Hostname: "sandbox",
+		Mounts: []specs.Mount{
+			{Destination: "/proc", Type: "proc", Source: "proc"},
+			{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "mode=755", "size=65536"}},
+			tmpfs("/dev/shm", cfg.TmpBytes, "mode=1777"),
+			tmpfs("/tmp", cfg.TmpBytes, "mode=1777"),
+			tmpfs("/workspace", cfg.WorkspaceBytes, "mode=0755", "uid=65534", "gid=65534"),
+		},
+		Linux: &specs.Linux{
+			Namespaces: []specs.LinuxNamespace{
+				{Type: specs.PIDNamespace},
+				{Type: specs.IPCNamespace},
+				{Type: specs.UTSNamespace},
+				{Type: specs.MountNamespace},
+				{Type: specs.NetworkNamespace},
+			},
+		},
+	}
+}

@@ -1,0 +1,272 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/session/hibernate"
+	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/wire"
+)
+
+const (
+	// keepPrepared is how many prepared snapshots are kept, for different
+	// interpreters, limits and versions of this program. The oldest are removed
+	// first.
+	keepPrepared = 4
+	// prepareDelay lets the first executions pass before a snapshot is
+	// prepared.
+	prepareDelay = time.Second
+	// preloadTimeout bounds the import of the modules in a prepared snapshot.
+	preloadTimeout = 2 * time.Minute
+)
+
+// preparedSnapshot is the snapshot of a sandbox that has just become ready:
+// interpreter, guest and preloaded modules. Restoring a fresh sandbox from it
+// is faster than starting one. If it does not exist, it is prepared in the
+// background for the next time.
+type preparedSnapshot struct {
+	config   config
+	restorer sandbox.Restorer
+	store    *snapshot.Store
+	log      *slog.Logger
+
+	life context.Context
+	end  context.CancelFunc
+	all  sync.WaitGroup
+
+	mu       sync.Mutex
+	prepared bool // or being prepared, or failed: once is enough
+}
+
+// preparedNote is what the host of a restored guest needs to know.
+type preparedNote struct {
+	Ready wire.Ready `json:"ready"`
+}
+
+// newPreparedSnapshot returns nil where fresh sandboxes cannot be restored.
+func newPreparedSnapshot(config config, restorer sandbox.Restorer) *preparedSnapshot {
+	if restorer == nil || !config.Restore {
+		return nil
+	}
+	b := &preparedSnapshot{config: config, restorer: restorer, store: config.Snapshots, log: config.Logger}
+	b.life, b.end = context.WithCancel(context.Background())
+	return b
+}
+
+func (b *preparedSnapshot) close() {
+	if b == nil {
+		return
+	}
+	b.end()
+	b.all.Wait()
+}
+
+// name returns the name of the snapshot for a binding.
+func (b *preparedSnapshot) name(binding string) string {
+	h := sha256.Sum256([]byte(binding))
+	return hibernate.PreparedPrefix + hex.EncodeToString(h[:12])
+}
+
+// binding returns the engine's binding and what this package adds.
+func (b *preparedSnapshot) binding(ctx context.Context, spec *sandbox.Spec) (string, error) {
+	text, err := b.restorer.Binding(ctx, spec)
+	if err != nil {
+		return "", err
+	}
+	return text + "\npreload: " + strings.Join(b.config.Preload, " "), nil
+}
+
+// restore starts a sandbox from the prepared snapshot. It returns nil if that
+// does not exist; the caller then starts a new sandbox.
+func (b *preparedSnapshot) restore(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, *preparedNote) {
+	if b == nil {
+		return nil, nil
+	}
+	binding, err := b.binding(ctx, spec)
+	if err != nil {
+		b.log.Debug("no snapshot to start from", "reason", err)
+		return nil, nil
+	}
+	name := b.name(binding)
+	found, err := b.store.Open(name, binding)
+	if err != nil {
+		if !errors.Is(err, snapshot.ErrNone) {
+			b.log.Warn("the prepared snapshot cannot be used; it is made anew", "reason", err)
+			_ = b.store.Remove(name)
+		}
+		return nil, nil
+	}
+	defer found.Close()
+	var note preparedNote
+	if err := json.Unmarshal(found.Note, &note); err != nil {
+		return nil, nil
+	}
+	within, cancel := context.WithTimeout(ctx, b.config.StartTimeout)
+	defer cancel()
+	run, err := b.restorer.Restore(within, spec, image(found))
+	if err != nil {
+		if ctx.Err() == nil {
+			b.log.Warn("restoring the prepared snapshot failed; it is made anew", "error", err)
+			_ = b.store.Remove(name)
+		}
+		return nil, nil
+	}
+	return run, &note
+}
+
+// image returns a snapshot in the form that engines take.
+func image(s *snapshot.Snapshot) sandbox.Image {
+	return sandbox.Image{Files: s.Files(), Check: s.Check}
+}
+
+// want requests the preparation of a snapshot after a sandbox had to be started
+// without one.
+func (b *preparedSnapshot) want() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.prepared || b.life.Err() != nil {
+		return
+	}
+	b.prepared = true
+	b.all.Go(func() {
+		select {
+		case <-time.After(prepareDelay):
+		case <-b.life.Done():
+			return
+		}
+		began := time.Now()
+		if err := b.prepare(b.life); err != nil {
+			if b.life.Err() == nil {
+				b.log.Warn("no snapshot could be prepared; sandboxes are started without", "error", err)
+			}
+			return
+		}
+		b.log.Debug("snapshot prepared", "duration", time.Since(began))
+	})
+}
+
+// prepare starts a sandbox, imports the preloaded modules in it, and keeps its
+// snapshot.
+func (b *preparedSnapshot) prepare(ctx context.Context) error {
+	spec := b.config.spec()
+	binding, err := b.binding(ctx, &spec)
+	if err != nil {
+		return err
+	}
+	if found, err := b.store.Open(b.name(binding), binding); err == nil {
+		defer found.Close()
+		if found.Check(ctx) == nil {
+			return nil // another process was faster
+		}
+	}
+	started, err := launch(ctx, b.config, b.log, ctx.Done())
+	if err != nil {
+		return err
+	}
+	defer started.destroy()
+	if err := started.warm(ctx, b.config.Preload); err != nil {
+		return err
+	}
+	snapshotter, ok := sandbox.As[sandbox.Snapshotter](started.run)
+	if !ok {
+		return errors.New("the engine restores snapshots and takes none")
+	}
+	ready, err := started.conn.Ready(ctx)
+	if err != nil {
+		return err
+	}
+	err = b.store.Write(b.name(binding), binding, snapshot.Plain, preparedNote{Ready: ready}, func(dir string) error {
+		return snapshotter.Snapshot(ctx, dir, false)
+	})
+	if err == nil {
+		b.tidy()
+	}
+	return err
+}
+
+// warm runs code in a fresh sandbox, so that the snapshot has what every first
+// execution needs, and imports the modules.
+func (b *instance) warm(ctx context.Context, modules []string) error {
+	ctx, cancel := context.WithTimeout(ctx, preloadTimeout)
+	defer cancel()
+	var code strings.Builder
+	for _, m := range modules {
+		fmt.Fprintf(&code, "__import__(%q) and None\n", m)
+	}
+	tail := &warmOutput{}
+	running, err := b.conn.Start(wire.Exec{Code: code.String(), Filename: "<preload>", Reseed: entropy()}, tail)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-running.Done():
+	case <-ctx.Done():
+		return fmt.Errorf("importing %s: %w", strings.Join(modules, ", "), context.Cause(ctx))
+	}
+	outcome, err := running.Result()
+	if err != nil {
+		return err
+	}
+	if outcome.Status != wire.StatusOK {
+		return fmt.Errorf("importing %s failed: %s", strings.Join(modules, ", "), strings.TrimSpace(tail.text))
+	}
+	return nil
+}
+
+// warmOutput keeps the end of the output of preloading.
+type warmOutput struct{ text string }
+
+func (w *warmOutput) Output(_ wire.Stream, p []byte) {
+	const most = 2 << 10
+	w.text += string(p)
+	w.text = w.text[max(0, len(w.text)-most):]
+}
+
+func (w *warmOutput) Call(context.Context, wire.Call) (json.RawMessage, error) {
+	return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: "no calls while modules are preloaded"}
+}
+
+// tidy removes the oldest prepared snapshots when there are too many.
+func (b *preparedSnapshot) tidy() {
+	list, err := b.store.List()
+	if err != nil {
+		return
+	}
+	var bases []snapshot.Entry
+	for _, e := range list {
+		if strings.HasPrefix(e.Name, hibernate.PreparedPrefix) {
+			bases = append(bases, e)
+		}
+	}
+	for len(bases) > keepPrepared {
+		oldest := 0
+		for i, e := range bases {
+			if e.Time.Before(bases[oldest].Time) {
+				oldest = i
+			}
+		}
+		_ = b.store.Remove(bases[oldest].Name)
+		bases = append(bases[:oldest], bases[oldest+1:]...)
+	}
+}
+
+// entropy returns the random bytes that a sandbox is reseeded with.
+func entropy() string {
+	var seed [32]byte
+	_, _ = rand.Read(seed[:]) // never fails
+	return hex.EncodeToString(seed[:])
+}

@@ -1,0 +1,133 @@
+package session
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/sandbox"
+)
+
+// ErrTemplate reports that a session exists and was made with another template.
+var ErrTemplate = errors.New("the session was made with another template")
+
+// errNoEngine reports a Template without an engine.
+var errNoEngine = errors.New("session: an engine is required")
+
+// A Template describes the sandboxes of a session. It must not be changed after
+// its first use.
+type Template struct {
+	Engine  sandbox.Engine   // required; owned by the caller
+	Program *sandbox.Program // the interpreter's; it determines the language
+	Root    sandbox.Root
+	Env     map[string]string
+	Limits  sandbox.Limits // zero limits take their defaults
+	Network sandbox.Network
+	// Preload are modules that the prepared snapshot has imported.
+	Preload []string
+}
+
+// binding identifies what the state of a session depends on, across processes
+// and versions of this program, except for its limits and what only the engine
+// knows.
+func (t *Template) binding() string {
+	data, err := json.Marshal(struct {
+		Root    sandbox.Root
+		Env     map[string]string
+		Network sandbox.Network
+	}{t.Root, t.Env, t.Network})
+	if err != nil {
+		panic(err) // of plain data
+	}
+	return t.Engine.Name() + "-" + digest(data)
+}
+
+// id identifies the template in this process: templates with the same id share
+// a prepared snapshot and a pool. Engines with the same name are the same.
+func (t *Template) id() string {
+	data, err := json.Marshal(struct {
+		Limits  sandbox.Limits
+		Preload []string
+	}{t.Limits.WithDefaults(), t.Preload})
+	if err != nil {
+		panic(err) // of plain data
+	}
+	return fmt.Sprintf("%s-%p-%s", t.binding(), t.Program, digest(data))
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:12])
+}
+
+// spec returns a new sandbox of the template.
+func (t *Template) spec() sandbox.Spec {
+	return sandbox.Spec{ID: newID(), Program: t.Program, Root: t.Root, Env: t.Env, Limits: t.Limits, Network: t.Network}
+}
+
+// config is the configuration of everything that starts sandboxes.
+type config struct {
+	Options
+	Template
+	label string // of the sandboxes, for the user
+}
+
+// spec returns a new sandbox.
+func (c *config) spec() sandbox.Spec {
+	spec := c.Template.spec()
+	spec.Owner = c.label
+	return spec
+}
+
+// shared is what the sessions of one template share.
+type shared struct {
+	config   config
+	id       string
+	used     time.Duration     // when a session was last made with it; belongs to the set
+	restorer sandbox.Restorer  // nil: sessions cannot be suspended
+	prepared *preparedSnapshot // nil: sandboxes are started anew
+	pool     *pool             // nil: none are kept ready
+}
+
+// newShared returns the shared parts of a template. It prepares nothing yet.
+func newShared(options Options, t *Template) (*shared, error) {
+	if t == nil || t.Engine == nil {
+		return nil, errNoEngine
+	}
+	if options.Logger == nil {
+		return nil, errors.New("session: a logger is required")
+	}
+	c := config{Options: options, Template: *t}
+	c.Limits = c.Limits.WithDefaults()
+	p := &shared{config: c, id: t.id()}
+	if options.Snapshots != nil {
+		p.restorer, _ = sandbox.As[sandbox.Restorer](t.Engine)
+	}
+	return p, nil
+}
+
+// open makes what is shared available to the sessions of a Set.
+func (p *shared) open(all *pools) {
+	p.prepared = newPreparedSnapshot(p.config, p.restorer)
+	p.pool = newPool(p.config, p.prepared, all)
+}
+
+func (p *shared) close() {
+	p.pool.close()
+	p.prepared.close()
+}
+
+// unkept tells why sessions of this template end with the process; nil: they
+// are kept.
+func (p *shared) unkept() error {
+	switch {
+	case p.restorer != nil:
+		return nil
+	case p.config.Snapshots == nil:
+		return errors.New("there is no directory to keep it in (set HOME, XDG_STATE_HOME or stateDir)")
+	}
+	return fmt.Errorf("engine %s cannot save sandboxes", p.config.Engine.Name())
+}

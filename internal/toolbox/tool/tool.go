@@ -1,0 +1,83 @@
+// Package tool has the one type for a tool of an MCP server. Upstream reads it,
+// the catalog stores it, pins compare it, the bridge turns it into what code may
+// read, and the sandbox receives it.
+package tool
+
+import (
+	"encoding/json"
+
+	"github.com/sallyport/sallyport/internal/jsonscan"
+)
+
+// Tool is one tool. Its raw members are the server's own bytes, are shared and
+// must not be changed.
+type Tool struct {
+	Name string `json:"name"`
+	// Alias is an identifier, unique among the server's tools.
+	Alias        string          `json:"alias"`
+	Title        string          `json:"title,omitempty"`
+	Description  string          `json:"description,omitempty"`
+	InputSchema  json.RawMessage `json:"inputSchema,omitempty"`  // an object
+	OutputSchema json.RawMessage `json:"outputSchema,omitempty"` // an object, or nil
+	// ReadOnly: the server says that the tool changes nothing.
+	ReadOnly bool `json:"readOnly,omitempty"`
+	// Signature and Renamed are what a sandbox shows and binds arguments by, and
+	// Unwrap is the property of a structured result whose value a call returns.
+	// Only the definition for a sandbox has them.
+	Signature string            `json:"signature,omitempty"`
+	Renamed   map[string]string `json:"renamed,omitempty"`
+	Unwrap    string            `json:"unwrap,omitempty"`
+	// Raw is the whole description, as MCP has it. It is neither stored nor
+	// sent: it has members that nothing here looks at.
+	Raw json.RawMessage `json:"-"`
+}
+
+// maxName bounds the bytes of a tool's name.
+const maxName = 512
+
+// AnyObject is the input schema of a tool that has none.
+var AnyObject = json.RawMessage(`{"type":"object"}`)
+
+// Parse cuts a tool's description into its members without copying them. It
+// reports false for one without a usable name. A member of an unexpected type is
+// ignored. The alias depends on the server's other tools and is left empty.
+func Parse(raw json.RawMessage) (Tool, bool) {
+	t := Tool{Raw: raw, InputSchema: AnyObject}
+	var annotations json.RawMessage
+	err := jsonscan.Members(raw, func(key string, value json.RawMessage) bool {
+		object := jsonscan.Kind(value) == '{'
+		switch {
+		case key == "name":
+			_ = json.Unmarshal(value, &t.Name) // checked below
+		case key == "title":
+			_ = json.Unmarshal(value, &t.Title)
+		case key == "description":
+			_ = json.Unmarshal(value, &t.Description)
+		case key == "inputSchema" && object:
+			t.InputSchema = value
+		case key == "outputSchema" && object:
+			t.OutputSchema = value
+		case key == "annotations" && object:
+			annotations = value
+		}
+		return true
+	})
+	_ = jsonscan.Members(annotations, func(key string, value json.RawMessage) bool {
+		switch {
+		case key == "title" && t.Title == "":
+			_ = json.Unmarshal(value, &t.Title)
+		case key == "readOnlyHint":
+			t.ReadOnly = jsonscan.Kind(value) == 't'
+		}
+		return true
+	})
+	return t, err == nil && t.Name != "" && len(t.Name) <= maxName
+}
+
+// Summary returns the description in one line.
+func (t *Tool) Summary() string {
+	if s := FirstSentence(t.Description); s != "" {
+		return s
+	}
+	return FirstSentence(t.Title)
+}
