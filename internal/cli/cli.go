@@ -41,9 +41,9 @@ type Stdio struct {
 // globals are the flags of every command.
 type globals struct {
 	ConfigFile string   `name:"config" help:"Configuration file to read instead of ~/.config/sallyport/config.yaml." placeholder:"FILE"`
-	Set        []string `help:"Change a setting, such as limits.memory=1g. Can be repeated. 'sallyport config' lists all settings." sep:"none" placeholder:"KEY=VALUE"`
-	LogLevel   *string  `help:"Lowest level of the log lines on standard error: debug, info, warn or error (${log_level})." placeholder:"LEVEL"`
-	LogFormat  *string  `help:"Format of log lines: auto, text or json (${log_format})." placeholder:"FORM"`
+	Set        []string `help:"Change a setting, such as limits.memory=1g. Can be repeated. 'sallyport config' lists all settings." sep:"none" placeholder:"KEY=VALUE" complete:"assignment"`
+	LogLevel   *string  `help:"Lowest level of the log lines on standard error: debug, info, warn or error (${log_level})." placeholder:"LEVEL" complete:"setting:log.level"`
+	LogFormat  *string  `help:"Format of log lines: auto, text or json (${log_format})." placeholder:"FORM" complete:"setting:log.format"`
 }
 
 // grammar is the command line.
@@ -65,6 +65,7 @@ type grammar struct {
 	Worker     workerCmd     `cmd:"" group:"Workers:" help:"Take jobs from a service's queue and run them in sandboxes."`
 	State      stateCmd      `cmd:"" group:"Settings and help:" help:"Show what the state directory holds, and check it."`
 	Config     configCmd     `cmd:"" group:"Settings and help:" help:"Print the effective settings and where each comes from."`
+	Completion completionCmd `cmd:"" group:"Settings and help:" help:"Print a script that completes commands and names in your shell."`
 	Version    versionCmd    `cmd:"" group:"Settings and help:" help:"Print the version, as --version does."`
 	Help       helpCmd       `cmd:"" group:"Settings and help:" help:"Print the help of a command."`
 }
@@ -114,6 +115,13 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 		}
 		// Errors and help need the whole grammar.
 	}
+	if len(args) > 0 && args[0] == completeCommand {
+		u := newUI(ctx, &globals{}, environ, Stdio{In: stdio.In, Out: stdio.Out, Err: io.Discard})
+		if u.complete(args[1:]) != nil {
+			return exitFailed
+		}
+		return exitOK
+	}
 	var g grammar
 	exited := -1
 	parser, err := newParser(&g, stdio, func(code int) { exited = code })
@@ -161,12 +169,16 @@ func withVersion(args []string, top *kong.Node) []string {
 	return args
 }
 
-// run runs the command that was parsed.
-func run(ctx context.Context, kctx *kong.Context, flags *globals, environ []string, stdio Stdio) int {
-	u := &ui{
+func newUI(ctx context.Context, flags *globals, environ []string, stdio Stdio) *ui {
+	return &ui{
 		App: &app.App{Env: app.NewEnvironment(environ), Version: readVersion().Version, Life: ctx},
 		ctx: ctx, stdio: stdio, grammar: flags,
 	}
+}
+
+// run runs the command that was parsed.
+func run(ctx context.Context, kctx *kong.Context, flags *globals, environ []string, stdio Stdio) int {
+	u := newUI(ctx, flags, environ, stdio)
 	command, _, _ := strings.Cut(kctx.Command(), " ")
 	u.daemon = command == "serve" || command == "worker"
 	err := kctx.Run(u)

@@ -28,7 +28,7 @@ type deployRunPodCmd struct {
 	MaxWorkers *string  `help:"Maximum number of workers (${deploy_runpod_maxWorkers})." placeholder:"N"`
 	Idle       *string  `help:"How long a worker without a job is kept (${deploy_runpod_idleTimeout})." name:"idle-timeout" placeholder:"TIME"`
 	Timeout    *string  `help:"Time limit of a job that sets none (${deploy_runpod_timeout})." placeholder:"TIME"`
-	FlashBoot  *string  `help:"off, flashboot or priority_flashboot (${deploy_runpod_flashboot})." name:"flashboot" placeholder:"MODE"`
+	FlashBoot  *string  `help:"off, flashboot or priority_flashboot (${deploy_runpod_flashboot})." name:"flashboot" placeholder:"MODE" complete:"setting:deploy.runpod.flashboot"`
 	Registry   *string  `help:"RunPod's ID of the image registry's credentials." placeholder:"ID"`
 	DataCenter []string `help:"Data center that workers may be in; can be repeated (${deploy_runpod_dataCenters})." placeholder:"ID"`
 	Env        []string `help:"Variable of the workers' environment; can be repeated. Put secrets into RunPod's own secrets instead." sep:"none" placeholder:"NAME=VALUE"`

@@ -66,7 +66,7 @@ func identical(a, b string) bool {
 }
 
 type helpCmd struct {
-	Command []string `arg:"" optional:"" help:"The command, and its subcommand."`
+	Command []string `arg:"" optional:"" help:"The command, and its subcommand." complete:"commands"`
 }
 
 // Help implements kong's HelpProvider.

@@ -94,7 +94,7 @@ func shortID(id string) string {
 }
 
 type imagePullCmd struct {
-	Names []string `arg:"" help:"Images, by tag or digest."`
+	Names []string `arg:"" help:"Images, by tag or digest." complete:"images"`
 	JSON  bool     `help:"Print the pulled images as JSON." name:"json"`
 }
 
@@ -307,7 +307,7 @@ func interrupted(u *ui, err error) error {
 }
 
 type imageRemoveCmd struct {
-	Names []string `arg:"" help:"Names or IDs of images."`
+	Names []string `arg:"" help:"Names or IDs of images." complete:"images"`
 	JSON  bool     `help:"Print the result as JSON." name:"json"`
 }
 

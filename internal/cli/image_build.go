@@ -21,7 +21,7 @@ import (
 const hostBase = "host"
 
 type imageBuildCmd struct {
-	Base         string   `help:"Image to add packages to; host is the host's own Python." default:"host" placeholder:"IMAGE"`
+	Base         string   `help:"Image to add packages to; host is the host's own Python." default:"host" placeholder:"IMAGE" complete:"images"`
 	Package      []string `help:"Package to install, optionally with a version: numpy, pandas>=2. Can be repeated." short:"p" placeholder:"NAME" sep:"none"`
 	Requirements []string `help:"Requirements file, which may only name packages. Can be repeated." short:"r" placeholder:"FILE" sep:"none"`
 	Wheels       string   `help:"Directory with all the wheels; nothing is downloaded." placeholder:"DIR"`

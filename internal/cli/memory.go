@@ -76,7 +76,7 @@ func (c *memoryListCmd) Run(u *ui) error {
 }
 
 type memoryGetCmd struct {
-	Key  string `arg:"" help:"The key."`
+	Key  string `arg:"" help:"The key." complete:"memories"`
 	JSON bool   `help:"Print the whole entry as JSON: key, value, metadata, times." name:"json"`
 }
 
@@ -124,7 +124,7 @@ func aboutKey(key string, err error) error {
 }
 
 type memorySetCmd struct {
-	Key      string  `arg:"" help:"The key."`
+	Key      string  `arg:"" help:"The key." complete:"memories"`
 	Value    string  `arg:"" help:"The value as JSON, or - to read it from standard input."`
 	Text     bool    `help:"The value is plain text, not JSON." short:"t"`
 	Metadata *string `help:"Metadata, as a JSON object; without it, the metadata is unchanged." placeholder:"JSON"`
@@ -187,7 +187,7 @@ func replace(kept *memory.Store, key string, value json.RawMessage) error {
 }
 
 type memoryRemoveCmd struct {
-	Keys []string `arg:"" help:"The keys."`
+	Keys []string `arg:"" help:"The keys." complete:"memories"`
 }
 
 // Help implements kong's HelpProvider.

@@ -25,7 +25,7 @@ const maxProgram = 8 << 20
 
 // batchFlags are the flags for batch services.
 type batchFlags struct {
-	Batch       string   `help:"Batch service to run the program on: kaggle or runpod, if the setting batch.services allows it." placeholder:"SERVICE" group:"Batch services (--batch kaggle, --batch runpod):"`
+	Batch       string   `help:"Batch service to run the program on: kaggle or runpod, if the setting batch.services allows it." placeholder:"SERVICE" group:"Batch services (--batch kaggle, --batch runpod):" complete:"services"`
 	GPU         bool     `help:"kaggle: run with a GPU." name:"gpu" group:"Batch services (--batch kaggle, --batch runpod):"`
 	TPU         bool     `help:"kaggle: run with a TPU." name:"tpu" group:"Batch services (--batch kaggle, --batch runpod):"`
 	Accelerator string   `help:"kaggle: the accelerator by its own name, such as NvidiaTeslaT4." placeholder:"NAME" group:"Batch services (--batch kaggle, --batch runpod):"`
@@ -59,15 +59,15 @@ func (f *batchFlags) options() (*broker.BatchOptions, error) {
 
 type runCmd struct {
 	composeFlags
-	Server  []string      `help:"MCP server that the program can use. Can be repeated." short:"s" placeholder:"NAME"`
+	Server  []string      `help:"MCP server that the program can use. Can be repeated." short:"s" placeholder:"NAME" complete:"servers"`
 	Timeout time.Duration `help:"Limit on the program's own time (a number is seconds); time spent waiting for tools and input does not count." placeholder:"DURATION" type:"seconds"`
 	JSON    bool          `help:"Print the whole result as JSON instead of the program's output." name:"json"`
 	Code    string        `help:"The program itself, instead of a file." short:"c" placeholder:"CODE"`
-	Session string        `help:"Run in the named session, which keeps its variables from call to call." placeholder:"NAME"`
+	Session string        `help:"Run in the named session, which keeps its variables from call to call." placeholder:"NAME" complete:"sessions"`
 	Files   []string      `help:"File or directory to copy into /workspace, under its own name or as SRC=DEST. Can be repeated." name:"file" placeholder:"PATH" sep:"none"`
 	Out     string        `help:"Directory for the files that the program leaves in /workspace." placeholder:"DIR"`
 	batchFlags
-	Program []string `arg:"" optional:"" passthrough:"partial" name:"program" help:"The program, a file or - for standard input, and its own arguments."`
+	Program []string `arg:"" optional:"" passthrough:"partial" name:"program" help:"The program, a file or - for standard input, and its own arguments." complete:"files"`
 }
 
 // Help implements kong's HelpProvider.

@@ -112,7 +112,7 @@ func filesOf(r *runs.Record) string {
 }
 
 type runsWaitCmd struct {
-	ID   string `arg:"" help:"The run."`
+	ID   string `arg:"" help:"The run." complete:"runs"`
 	Out  string `help:"Directory for the files that the run left." placeholder:"DIR"`
 	JSON bool   `help:"Print the run's record as JSON instead of its output." name:"json"`
 }
@@ -240,7 +240,7 @@ func (u *ui) follow(store *runs.Store, id string) (*runs.Record, error) {
 }
 
 type runsFetchCmd struct {
-	ID  string `arg:"" help:"The run, which must have ended."`
+	ID  string `arg:"" help:"The run, which must have ended." complete:"runs"`
 	Out string `help:"Directory for the files; created if it does not exist." default:"." placeholder:"DIR"`
 }
 
@@ -344,7 +344,7 @@ func (o *outDir) copy(name string, from io.Reader) error {
 }
 
 type runsCancelCmd struct {
-	IDs []string `arg:"" name:"id" help:"The runs."`
+	IDs []string `arg:"" name:"id" help:"The runs." complete:"runs"`
 }
 
 // Help implements kong's HelpProvider.
@@ -379,7 +379,7 @@ func (u *ui) eachRun(ids []string, do func(*runs.Store, string) error) error {
 }
 
 type runsRemoveCmd struct {
-	IDs []string `arg:"" name:"id" help:"The runs, which must have ended."`
+	IDs []string `arg:"" name:"id" help:"The runs, which must have ended." complete:"runs"`
 }
 
 // Help implements kong's HelpProvider.

@@ -120,7 +120,7 @@ func versions(all []int) string {
 }
 
 type savedToolsShowCmd struct {
-	Name    string `arg:"" help:"The tool's name."`
+	Name    string `arg:"" help:"The tool's name." complete:"saved-tools"`
 	Version int    `help:"An older version." placeholder:"N"`
 	JSON    bool   `help:"Print the whole entry of this version as JSON." name:"json"`
 }
@@ -176,7 +176,7 @@ func aboutTool(name string, err error) error {
 }
 
 type savedToolsRemoveCmd struct {
-	Names []string `arg:"" help:"The tools' names."`
+	Names []string `arg:"" help:"The tools' names." complete:"saved-tools"`
 }
 
 // Help implements kong's HelpProvider.
@@ -201,7 +201,7 @@ func (c *savedToolsRemoveCmd) Run(u *ui) error {
 }
 
 type savedToolsExportCmd struct {
-	Names []string `arg:"" optional:"" help:"The tools' names (default: all)."`
+	Names []string `arg:"" optional:"" help:"The tools' names (default: all)." complete:"saved-tools"`
 }
 
 // Help implements kong's HelpProvider.

@@ -237,7 +237,7 @@ func (u *ui) warnOf(sys *app.System, names ...string) {
 
 type serversShowCmd struct {
 	serversFlags
-	Name string `arg:"" help:"The server's name."`
+	Name string `arg:"" help:"The server's name." complete:"all-servers"`
 	JSON bool   `help:"Print JSON." name:"json"`
 }
 

@@ -104,7 +104,7 @@ func pairs(flag string, texts []string) (map[string]string, error) {
 
 type serversImportCmd struct {
 	serversFlags
-	From  string   `arg:"" help:"A client (claude-desktop, claude-code, cursor, vscode, windsurf, zed, cline, codex, gemini, antigravity, opencode, goose, copilot) or a file."`
+	From  string   `arg:"" help:"A client (claude-desktop, claude-code, cursor, vscode, windsurf, zed, cline, codex, gemini, antigravity, opencode, goose, copilot) or a file." complete:"clients|files"`
 	Names []string `arg:"" optional:"" help:"The servers to copy (default: all)."`
 	JSON  bool     `help:"Print JSON." name:"json"`
 }
@@ -189,7 +189,7 @@ func (c *serversImportCmd) Run(u *ui) error {
 
 type serversRemoveCmd struct {
 	serversFlags
-	Name string `arg:"" help:"The server's name."`
+	Name string `arg:"" help:"The server's name." complete:"own-servers"`
 }
 
 // Help implements kong's HelpProvider.
@@ -224,7 +224,7 @@ func (c *serversRemoveCmd) Run(u *ui) error {
 // switchFlags are the flags of enable and disable.
 type switchFlags struct {
 	serversFlags
-	Names []string `arg:"" help:"The servers' names."`
+	Names []string `arg:"" help:"The servers' names." complete:"all-servers"`
 }
 
 type serversEnableCmd struct{ switchFlags }

@@ -14,7 +14,7 @@ import (
 
 type serversTrustCmd struct {
 	serversFlags
-	Names  []string `arg:"" optional:"" help:"The servers to trust (default: all that are offered)."`
+	Names  []string `arg:"" optional:"" help:"The servers to trust (default: all that are offered)." complete:"offered"`
 	Yes    bool     `help:"Trust them without asking." short:"y"`
 	Forget bool     `help:"Stop trusting them."`
 	JSON   bool     `help:"Print the offered servers as JSON, and trust none." name:"json"`
@@ -137,7 +137,7 @@ func (u *ui) describe(d upstream.Definition, entry string) {
 
 type serversApproveCmd struct {
 	serversFlags
-	Name   string `arg:"" optional:"" help:"The server to grant, or whose changed tools to accept (default: list all requests)."`
+	Name   string `arg:"" optional:"" help:"The server to grant, or whose changed tools to accept (default: list all requests)." complete:"requested"`
 	Yes    bool   `help:"Grant it without asking." short:"y"`
 	Refuse bool   `help:"Delete the request instead."`
 	JSON   bool   `help:"Print the requests as JSON, and grant none." name:"json"`

@@ -13,7 +13,7 @@ import (
 
 type serversTestCmd struct {
 	composeFlags
-	Name    string        `arg:"" help:"The server's name."`
+	Name    string        `arg:"" help:"The server's name." complete:"servers"`
 	Timeout time.Duration `help:"How long the server may take to start and to list its tools, instead of its startTimeout (${servers_startTimeout})." placeholder:"TIME" type:"seconds"`
 	JSON    bool          `help:"Print JSON." name:"json"`
 }

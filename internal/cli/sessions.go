@@ -95,7 +95,7 @@ func (c *sessionsListCmd) Run(u *ui) error {
 }
 
 type sessionsShowCmd struct {
-	Name string `arg:"" help:"The session, as 'sallyport sessions' lists it."`
+	Name string `arg:"" help:"The session, as 'sallyport sessions' lists it." complete:"sessions"`
 	JSON bool   `help:"Print JSON." name:"json"`
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 type sessionsResetCmd struct {
-	Names []string `arg:"" help:"The sessions."`
+	Names []string `arg:"" help:"The sessions." complete:"sessions"`
 }
 
 // Help implements kong's HelpProvider.
@@ -26,7 +26,7 @@ func (c *sessionsResetCmd) Run(u *ui) error {
 }
 
 type sessionsRemoveCmd struct {
-	Names []string `arg:"" help:"The sessions."`
+	Names []string `arg:"" help:"The sessions." complete:"sessions"`
 }
 
 // Help implements kong's HelpProvider.
@@ -54,7 +54,7 @@ func (u *ui) saying(what string, do func(*app.Sessions, *app.KnownSession) error
 }
 
 type sessionsSuspendCmd struct {
-	Names []string `arg:"" help:"The sessions."`
+	Names []string `arg:"" help:"The sessions." complete:"sessions"`
 }
 
 // Help implements kong's HelpProvider.
@@ -85,7 +85,7 @@ func (c *sessionsSuspendCmd) Run(u *ui) error {
 
 type sessionsResumeCmd struct {
 	In    int      `help:"Process to resume them in (default: the one that was started last)." placeholder:"PID"`
-	Names []string `arg:"" help:"The sessions."`
+	Names []string `arg:"" help:"The sessions." complete:"sessions"`
 }
 
 // Help implements kong's HelpProvider.

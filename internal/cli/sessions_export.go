@@ -30,7 +30,7 @@ const (
 
 type sessionsExportCmd struct {
 	composeFlags
-	Name     string `arg:"" help:"The session."`
+	Name     string `arg:"" help:"The session." complete:"sessions"`
 	Output   string `help:"File to write (default: NAME.tar.gz); - is standard output." short:"o" placeholder:"FILE"`
 	Memories bool   `help:"Include the values that code has kept with save_memory, which all sessions share." default:"true" negatable:""`
 }

@@ -17,7 +17,7 @@ import (
 const lookAgain = 200 * time.Millisecond
 
 type sessionsLogsCmd struct {
-	Name   string `arg:"" help:"The session."`
+	Name   string `arg:"" help:"The session." complete:"sessions"`
 	Follow bool   `help:"Keep printing new output until the session is removed." short:"f"`
 	Tail   int    `help:"Only the last N executions." placeholder:"N"`
 	Code   bool   `help:"Print the source of the executions instead of their output."`

@@ -167,7 +167,7 @@ type toolsSearchCmd struct {
 	toolsFlags
 	Query    []string `arg:"" help:"What the tool should do, in plain words."`
 	Limit    int      `help:"How many tools to show." default:"5"`
-	Server   string   `help:"Only tools of this server." placeholder:"NAME"`
+	Server   string   `help:"Only tools of this server." placeholder:"NAME" complete:"servers"`
 	ReadOnly bool     `help:"Only tools that their server declares read-only."`
 	JSON     bool     `help:"Print JSON." name:"json"`
 }
@@ -231,7 +231,7 @@ func whyNot(f *catalog.Failure) string {
 
 type toolsListCmd struct {
 	toolsFlags
-	Server string `arg:"" optional:"" help:"Only this server, with its resources and prompts." placeholder:"NAME"`
+	Server string `arg:"" optional:"" help:"Only this server, with its resources and prompts." placeholder:"NAME" complete:"servers"`
 	JSON   bool   `help:"Print JSON." name:"json"`
 }
 
@@ -344,7 +344,7 @@ func toolsOf(sys *app.System, e *catalog.Entry) toolsOfServer {
 
 type toolsRefreshCmd struct {
 	composeFlags
-	Servers []string      `arg:"" optional:"" help:"Servers to ask (default: all)." placeholder:"NAME"`
+	Servers []string      `arg:"" optional:"" help:"Servers to ask (default: all)." placeholder:"NAME" complete:"servers"`
 	Timeout time.Duration `help:"How long the command may take." default:"5m" type:"seconds"`
 }
 
@@ -406,7 +406,7 @@ func (c *toolsRefreshCmd) Run(u *ui) error {
 
 type toolsApproveCmd struct {
 	composeFlags
-	Server string   `arg:"" help:"The server's name."`
+	Server string   `arg:"" help:"The server's name." complete:"servers"`
 	Tools  []string `arg:"" optional:"" help:"Only these tools, or \"prompt NAME\", \"resource URI\", \"template URI\", \"instructions\"." placeholder:"TOOL"`
 }
 

@@ -18,7 +18,7 @@ import (
 
 type toolsShowCmd struct {
 	toolsFlags
-	Server string `arg:"" help:"The server's name."`
+	Server string `arg:"" help:"The server's name." complete:"servers"`
 	Tool   string `arg:"" help:"The name of the tool, or of its function."`
 	JSON   bool   `help:"Print JSON." name:"json"`
 }

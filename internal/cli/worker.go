@@ -27,10 +27,10 @@ type workerRunPodCmd struct {
 	Host      string  `help:"Address to serve on." default:"127.0.0.1"`
 	Port      int     `help:"Port to serve on; 0 is any." default:"8000"`
 	KeyFile   string  `help:"File with a key that requests must contain; required to serve other machines." placeholder:"FILE" type:"existingfile"`
-	Engine    *string `help:"Engine: gvisor, process or auto (${worker_engine})." placeholder:"ENGINE"`
+	Engine    *string `help:"Engine: gvisor, process or auto (${worker_engine})." placeholder:"ENGINE" complete:"setting:worker.engine"`
 
 	Concurrency *string `help:"Jobs at a time (${worker_concurrency})." placeholder:"N"`
-	Python      *string `help:"Python interpreter for jobs (${python})." placeholder:"PYTHON"`
+	Python      *string `help:"Python interpreter for jobs (${python})." placeholder:"PYTHON" complete:"files"`
 }
 
 // Help implements kong's HelpProvider.

@@ -41,6 +41,28 @@ func (s *Settings) Entries() []Entry {
 	return out
 }
 
+// A Description is what a setting's declaration says.
+type Description struct {
+	Key, Help string
+	Kind      string   // "size", "list", …
+	Choices   []string // the values that are words, if there are few
+}
+
+// Describe describes all settings, in the order of the documentation.
+func Describe() []Description {
+	var s Settings
+	newLoader(&s, "", "")
+	out := make([]Description, 0, len(s.entries))
+	for _, e := range s.entries {
+		d := Description{Key: e.key, Help: e.help, Kind: e.value.kind()}
+		if few, ok := e.value.(interface{ all() []string }); ok {
+			d.Choices = few.all()
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
 // YAML formats the settings in force as a configuration file that would give
 // the same result, with a comment on where each came from.
 func (s *Settings) YAML() string {

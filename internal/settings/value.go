@@ -66,6 +66,7 @@ type scalar[T any] struct {
 	name, span string
 	word       string // another way to write wordValue
 	wordValue  T
+	choices    []string // all values, if there are few
 }
 
 // or adds a word for a value out of range.
@@ -103,6 +104,13 @@ func (v *scalar[T]) data() any {
 		return v.text()
 	}
 	return v.asJSON(*v.field)
+}
+
+func (v *scalar[T]) all() []string {
+	if v.word != "" {
+		return append(slices.Clone(v.choices), v.word)
+	}
+	return v.choices
 }
 
 func (v *scalar[T]) takes() form  { return v.forms }
@@ -178,7 +186,7 @@ func boolean(field *bool) *scalar[bool] {
 			return false, errors.New("neither true nor false (1 and 0, yes and no work, too)")
 		},
 		print: strconv.FormatBool, asJSON: func(b bool) any { return b },
-		forms: asTruth, name: "true or false",
+		forms: asTruth, name: "true or false", choices: []string{"true", "false"},
 	}
 }
 
@@ -193,7 +201,7 @@ func choice(field *string, words ...string) *scalar[string] {
 			return "", fmt.Errorf("not one of %s", strings.Join(words, ", "))
 		},
 		print: func(s string) string { return s },
-		forms: asText, name: "word", span: "`" + strings.Join(words, "`, `") + "`",
+		forms: asText, name: "word", span: "`" + strings.Join(words, "`, `") + "`", choices: words,
 	}
 }
 
@@ -214,7 +222,7 @@ func level(field *slog.Level) *scalar[slog.Level] {
 			return 0, errors.New("not one of debug, info, warn, error")
 		},
 		print: func(l slog.Level) string { return strings.ToLower(l.String()) },
-		forms: asText, name: "word", span: "`debug`, `info`, `warn`, `error`",
+		forms: asText, name: "word", span: "`debug`, `info`, `warn`, `error`", choices: []string{"debug", "info", "warn", "error"},
 	}
 }
 
