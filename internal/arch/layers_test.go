@@ -155,6 +155,7 @@ var programs = map[string][]string{
 	"scripts/crosscheck":      nil,
 	"scripts/notice":          nil,
 	"scripts/report":          nil,
+	"scripts/size":            nil,
 	"test/conformance/client": {"internal/upstream", "internal/upstream/definitions"},
 	"test/engines":            {"internal/language/python", "internal/image", "internal/image/archive", "internal/image/flatten", "internal/sandbox", "internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/process", "internal/sandbox/sandboxtest", "internal/store"},
 	"test/engines/matrix":     nil,
