@@ -19,18 +19,6 @@ import (
 	"github.com/sallyport/sallyport/internal/terminal"
 )
 
-// Sallyport's own exit statuses. A command that runs a program otherwise exits
-// with that program's status.
-const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitTimeout     = 124 // like timeout(1)
-	exitOurs        = 125 // Sallyport itself failed: like env(1) and docker run
-	exitInterrupted = 130
-	exitClosed      = 141 // like a program that SIGPIPE ends
-)
-
 // Stdio is what a command reads and writes.
 type Stdio struct {
 	In  io.Reader
@@ -67,7 +55,7 @@ type grammar struct {
 	Config     configCmd     `cmd:"" group:"Settings and help:" help:"Print the effective settings and where each comes from."`
 	Completion completionCmd `cmd:"" group:"Settings and help:" help:"Print a script that completes commands and names in your shell."`
 	Version    versionCmd    `cmd:"" group:"Settings and help:" help:"Print the version, as --version does."`
-	Help       helpCmd       `cmd:"" group:"Settings and help:" help:"Print the help of a command."`
+	Help       helpCmd       `cmd:"" group:"Settings and help:" help:"Print the help of a command, or the table of exit codes."`
 }
 
 // serveGrammar is the part of the grammar with which clients start Sallyport.
@@ -77,12 +65,6 @@ type serveGrammar struct {
 
 	Serve serveCmd `cmd:""`
 }
-
-// exitError makes a command exit with a status. A message, if any, has already
-// been printed.
-type exitError int
-
-func (e exitError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // ui is what every command gets: the terminal, the flags, and the App.
 // configure sets the App's settings and log.

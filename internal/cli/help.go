@@ -66,21 +66,26 @@ func identical(a, b string) bool {
 }
 
 type helpCmd struct {
-	Command []string `arg:"" optional:"" help:"The command, and its subcommand." complete:"commands"`
+	Command []string `arg:"" optional:"" help:"The command, and its subcommand, or exit-codes." complete:"commands"`
 }
 
 // Help implements kong's HelpProvider.
 func (*helpCmd) Help() string {
-	return `Prints the same as --help after the command. Without a command, lists all commands.
+	return `Prints the same as --help after the command. Without a command, lists all commands. 'help exit-codes' prints what the exit statuses of all commands mean.
 
 Examples:
   sallyport help
   sallyport help run
-  sallyport help servers add`
+  sallyport help servers add
+  sallyport help exit-codes`
 }
 
 // Run implements the command.
 func (c *helpCmd) Run(u *ui, kctx *kong.Context) error {
+	if len(c.Command) == 1 && c.Command[0] == exitTopic {
+		_, err := io.WriteString(u.stdio.Out, exitsText())
+		return err
+	}
 	node := kctx.Model.Node
 	var path []string
 	for _, word := range c.Command {

@@ -74,7 +74,7 @@ type runCmd struct {
 func (*runCmd) Help() string {
 	return `Flags of 'sallyport run' come before the program: what follows the program goes to it, in sys.argv.
 
-The program's output appears as it is written, and the program can read standard input. The exit status is the program's: n for sys.exit(n), 1 for an uncaught exception; 124 after a timeout, 137 if the memory limit ended it, 125 if Sallyport itself failed or files for --out are missing, 130 after Ctrl-C, and 128 plus its number after another signal.
+The program's output appears as it is written, and the program can read standard input. The exit status is the program's: n for sys.exit(n), 1 for an uncaught exception; 124 after a timeout, 137 if the memory limit ended it, 125 if Sallyport itself failed or files for --out are missing, 130 after Ctrl-C, and 128 plus its number after another signal ('sallyport help exit-codes').
 
 With --batch kaggle or --batch runpod the program runs on that service, with your own account and without standard input, if the setting batch.services allows it. Ctrl-C cancels the run if the service can do that; 'sallyport runs' shows one that goes on.
 

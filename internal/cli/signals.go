@@ -68,7 +68,7 @@ func (u *ui) interrupted() exitError {
 	var s signalled
 	switch cause := context.Cause(u.ctx); {
 	case errors.As(cause, &s):
-		return exitError(128 + int(s.Signal))
+		return exitError(exitSignal + int(s.Signal))
 	case errors.Is(cause, errOutputClosed):
 		return exitError(exitClosed)
 	}
