@@ -24,7 +24,12 @@ require (
 	gvisor.dev/gvisor v0.0.0-20260905035102-160fafc42237
 )
 
-require github.com/google/go-cmp v0.7.0
+require (
+	aead.dev/minisign v0.3.0
+	github.com/google/go-cmp v0.7.0
+)
+
+require golang.org/x/crypto v0.55.0 // indirect
 
 require (
 	github.com/cenkalti/backoff v2.2.1+incompatible // indirect
@@ -49,7 +54,7 @@ require (
 	github.com/vishvananda/netns v0.0.5 // indirect
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
 	golang.org/x/exp v0.0.0-20250711185948-6ae5c78190dc // indirect
-	golang.org/x/mod v0.39.0 // indirect
+	golang.org/x/mod v0.39.0
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/time v0.15.0 // indirect

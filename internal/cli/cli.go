@@ -55,6 +55,7 @@ type grammar struct {
 	Config     configCmd     `cmd:"" group:"Settings and help:" help:"Print the effective settings and where each comes from."`
 	Completion completionCmd `cmd:"" group:"Settings and help:" help:"Print a script that completes commands and names in your shell."`
 	Version    versionCmd    `cmd:"" group:"Settings and help:" help:"Print the version, as --version does."`
+	Upgrade    upgradeCmd    `cmd:"" group:"Settings and help:" help:"Replace this executable with the newest release, once its signature is verified."`
 	Help       helpCmd       `cmd:"" group:"Settings and help:" help:"Print the help of a command, or the table of exit codes."`
 }
 
