@@ -41,6 +41,7 @@ type grammar struct {
 	Doctor     doctorCmd     `cmd:"" group:"Getting started:" help:"Check whether sandboxes run here, how isolation and limits are enforced, and what to fix."`
 	Serve      serveCmd      `cmd:"" group:"Getting started:" help:"Serve run_python to an MCP client on standard input and output."`
 	Run        runCmd        `cmd:"" group:"Getting started:" help:"Run a Python program in a sandbox, without a client."`
+	Skill      skillCmd      `cmd:"" group:"Getting started:" help:"Teach the models of your clients to use run_python."`
 	Servers    serversCmd    `cmd:"" group:"What code can use:" help:"Show and test the MCP servers that code can use."`
 	Tools      toolsCmd      `cmd:"" group:"What code can use:" help:"Search, show and approve the tools of all servers."`
 	SavedTools savedToolsCmd `cmd:"" group:"What code can use:" help:"Show, export and import the functions that code has saved for later sessions."`

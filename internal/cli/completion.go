@@ -10,6 +10,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/completion"
 	"github.com/sallyport/sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/skill"
 	"github.com/sallyport/sallyport/internal/upstream"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
@@ -81,6 +82,11 @@ func (u *ui) names(kind string, line *completion.Line) []completion.Candidate {
 		return settingWords(kind, key, line)
 	case "clients":
 		for _, name := range definitions.SourceNames() {
+			add(name, "")
+		}
+		return out
+	case "skill-clients":
+		for _, name := range skill.Clients() {
 			add(name, "")
 		}
 		return out

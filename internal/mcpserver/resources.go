@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sallyport/sallyport/internal/manual"
 )
 
 // ErrNoResource is the error of a source for a resource that it does not have.
@@ -44,54 +46,18 @@ var capabilityURIs = []string{
 	"resource://mcp-server-code-execution-mode/capabilities",
 }
 
-const capabilityManual = `# Code Execution MCP Capabilities
-
-` + toolDescription + `
-
-One tool, run_python(code, servers, timeout, session). The code runs in a sandbox without
-network, with a writable /workspace, as an ordinary Python module's top level
-does; await works there. Variables, imports and files stay for the next call
-until a result says that state was lost. The value of a last expression is
-echoed.
-
-## Quick usage
-
-- Find: runtime.discovered_servers() names every configured server,
-  runtime.discovered_servers(detailed=True) describes them, and
-  await runtime.list_tools('x') lists one server's tools.
-- Grant: servers=['x'] in the call, or await runtime.load_server('x') in the code.
-- Call: await mcp_x.tool(arg=1), or await mcp_servers['x'].tool(arg=1), or
-  from mcp.servers.x import *. A call returns the tool's value and raises when
-  the tool fails. await asyncio.gather(...) runs calls side by side.
-- Keep: save_memory('key', value), load_memory('key'), list_memories() and
-  update_memory('key', function) for data of any later session;
-  save_tool(function), and from user_tools import function there.
-- Look up: print(runtime.capability_summary()) has every helper, and
-  runtime.describe_server('x')['cwd'] is where a server runs.
-
-## Limits
-
-Pictures that the code leaves in /workspace (PNG, JPEG, GIF, WebP) come back with
-the answer. Where the tool takes a backend, kaggle and runpod run the code on
-another machine, once: without servers, and nothing stays there for the next call.
-Such a run may take longer than a sandbox's, and what it leaves is a resource.
-
-The timeout counts the code's own time, not the time that it waits for tools.
-When it is reached the code is interrupted, and killed when it does not stop;
-the result says which. cwd of the code is /workspace.
-`
-
 func (s *Server) addResources(sdk *mcp.Server, c *conn) {
 	for _, uri := range capabilityURIs {
+		text := manual.Resource(toolDescription, uri)
 		sdk.AddResource(&mcp.Resource{
 			URI:      uri,
 			Name:     "code-execution-capabilities",
 			Title:    "Code Execution Sandbox Helpers",
 			MIMEType: "text/markdown",
-			Size:     int64(len(capabilityManual)) + int64(len("\nResource URI: ")+len(uri)),
+			Size:     int64(len(text)),
 		}, func(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{
-				URI: uri, MIMEType: "text/markdown", Text: capabilityManual + "\nResource URI: " + uri,
+				URI: uri, MIMEType: "text/markdown", Text: text,
 			}}}, nil
 		})
 	}

@@ -143,6 +143,7 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 		Capabilities: &mcp.ServerCapabilities{
 			Tools:     &mcp.ToolCapabilities{},
 			Resources: &mcp.ResourceCapabilities{},
+			Prompts:   &mcp.PromptCapabilities{},
 		},
 	})
 	c := newConn(s, stdin, stdout, stop, cancel)
@@ -150,6 +151,7 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 	s.addTool(sdk, c)
 	s.addRunPodTools(sdk, stop)
 	s.addResources(sdk, c)
+	addPrompt(sdk)
 
 	session, err := sdk.Connect(ctx, c, nil)
 	if err != nil {
