@@ -18,10 +18,11 @@ func (c *claims) claim(s *Server) bool {
 // Borrow is Server for a short look: a server that was started for it is ended
 // when use returns, unless another caller has got it meanwhile.
 func (m *Manager) Borrow(ctx context.Context, name string, use func(*Server) error) error {
-	e, ok := m.set.Load().entries[name]
-	if !ok {
-		return &Error{Server: name, Kind: ErrUnknownServer}
+	slot, err := m.usable(name)
+	if err != nil {
+		return err
 	}
+	e, p := slot.entry, m.pool
 	before := e.claims.n.Load()
 	running := false
 	for _, each := range e.all() {
@@ -29,22 +30,22 @@ func (m *Manager) Borrow(ctx context.Context, name string, use func(*Server) err
 		running = running || each.starting != nil || each.current != nil && each.current.Alive()
 		each.mu.Unlock()
 	}
-	s, err := m.serverOf(ctx, e)
+	s, err := p.serverOf(ctx, e)
 	if err != nil {
 		if !running && ctx.Err() != nil {
-			m.background(func(ctx context.Context) { m.giveUp(ctx, e, before) })
+			p.background(func(ctx context.Context) { p.giveUp(ctx, e, before) })
 		}
-		return err
+		return named(err, name)
 	}
-	err = use(s)
+	err = use(slot.view(s))
 	if !running {
-		m.giveBack(e, s, before)
+		p.giveBack(e, s, before)
 	}
 	return err
 }
 
 // giveUp ends the server of a start that no caller waits for any more.
-func (m *Manager) giveUp(ctx context.Context, e *entry, before int64) {
+func (p *Pool) giveUp(ctx context.Context, e *entry, before int64) {
 	e.mu.Lock()
 	a := e.starting
 	s := e.current
@@ -58,12 +59,12 @@ func (m *Manager) giveUp(ctx context.Context, e *entry, before int64) {
 		}
 	}
 	if s != nil {
-		m.giveBack(e, s, before)
+		p.giveBack(e, s, before)
 	}
 }
 
 // giveBack ends a server unless it was handed out since before.
-func (m *Manager) giveBack(e *entry, s *Server, before int64) {
+func (p *Pool) giveBack(e *entry, s *Server, before int64) {
 	e.mu.Lock()
 	if e.current != s { // it has ended, or another caller ends it
 		e.mu.Unlock()
@@ -79,7 +80,7 @@ func (m *Manager) giveBack(e *entry, s *Server, before int64) {
 	}
 	e.current = nil
 	e.mu.Unlock()
-	if err := s.stop(m.patience); err != nil {
+	if err := s.stop(p.patience); err != nil {
 		s.log.Error("MCP server cannot be ended", "err", err)
 	}
 }

@@ -55,7 +55,7 @@ func TestBorrowGivenUp(t *testing.T) {
 	if err := m.Borrow(ctx, "a", func(*Server) error { return nil }); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
-	e := m.set.Load().entries["a"]
+	e := m.set.Load().slots["a"].entry
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		e.mu.Lock()
 		over := e.starting == nil && e.current == nil

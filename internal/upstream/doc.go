@@ -6,7 +6,7 @@
 // parts are in packages of their own: jsonrpc (the wire), child (the
 // processes), remote (HTTP), definitions (what the user has), secret (what
 // definitions refer to). Here is what joins them: the handshake of both eras of
-// the protocol, the cache of tools, and the Manager, which owns everything that
+// the protocol, the cache of tools, and the Pool, which owns everything that
 // runs.
 //
 // # Two eras
@@ -35,6 +35,9 @@
 // session is begun anew.
 //
 // # Life cycle
+//
+// A Pool owns the servers; each client has a Manager, which is its definitions.
+// Servers that two Managers would start in the same way are one: see identity.
 //
 // A server is started on first use and shared; where the configuration says so,
 // it has several processes or connections, and a call goes to the least busy.

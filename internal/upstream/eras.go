@@ -25,12 +25,12 @@ func eraFile(def Definition) (file, prefix string) {
 }
 
 // recall returns what an earlier run found.
-func (m *Manager) recall(def Definition) era {
+func (p *Pool) recall(def Definition) era {
 	file, prefix := eraFile(def)
-	text, err := m.opts.Eras.Read(file, 1<<10)
+	text, err := p.opts.Eras.Read(file, 1<<10)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrNoPlace) {
-			m.opts.Log.Debug("the era of a server cannot be read", "server", def.Name, "err", err)
+			p.opts.Log.Debug("the era of a server cannot be read", "server", def.Name, "err", err)
 		}
 		return eraUnknown
 	}
@@ -44,10 +44,10 @@ func (m *Manager) recall(def Definition) era {
 }
 
 // remember writes down what worked.
-func (m *Manager) remember(def Definition, e era) {
+func (p *Pool) remember(def Definition, e era) {
 	file, prefix := eraFile(def)
-	err := m.opts.Eras.Write(file, []byte(prefix+eraNames[e]+"\n"))
+	err := p.opts.Eras.Write(file, []byte(prefix+eraNames[e]+"\n"))
 	if err != nil && !errors.Is(err, store.ErrNoPlace) {
-		m.opts.Log.Warn("the era of a server cannot be written down", "server", def.Name, "err", err)
+		p.opts.Log.Warn("the era of a server cannot be written down", "server", def.Name, "err", err)
 	}
 }

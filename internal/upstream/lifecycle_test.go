@@ -138,7 +138,7 @@ func TestLastWordsOfASlowStart(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	go func() {
-		e := m.set.Load().entries["slow"]
+		e := m.set.Load().slots["slow"].entry
 		waitFor(t, func() bool {
 			e.mu.Lock()
 			a := e.starting

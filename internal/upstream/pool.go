@@ -1,75 +1,240 @@
 package upstream
 
-import "context"
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
-// maxConnections bounds the connections of one server.
-const maxConnections = 64
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/upstream/child"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
+)
 
-// newEntry makes the entries of a definition: as many as it may have
-// connections.
-func (m *Manager) newEntry(def Definition) *entry {
-	e := &entry{def: def}
-	if m.opts.Connections != nil {
-		for range min(m.opts.Connections(def.Name), maxConnections) - 1 {
-			e.more = append(e.more, &entry{def: def})
-		}
+// Options of a Pool. Zero values mean the defaults.
+type Options struct {
+	Log *slog.Logger
+	// ClientName and ClientVersion are how we introduce ourselves to servers.
+	ClientName, ClientVersion string
+	// Environ is our environment ("NAME=value"), of which servers get a small part.
+	// Inherit names more of it, also as PREFIX*.
+	Environ, Inherit []string
+	// StartTimeout bounds a start, unless the definition has a limit of its own;
+	// npx and uvx may have to download (60 s). Negative: there is no limit, nor
+	// does the definition's apply, because the caller's context has one.
+	StartTimeout time.Duration
+	// CallTimeout bounds a call (10 min); negative: no bound.
+	CallTimeout time.Duration
+	// Ping is how long a server that let a call time out may take to answer a ping
+	// (10 s).
+	Ping time.Duration
+	// Probe is how long a remote server may take to answer the request that only
+	// the second era knows (5 s).
+	Probe time.Duration
+	// IdleStop ends a server that has not been used for this long; 0: never.
+	IdleStop time.Duration
+	// StopGrace is how long each step of ending a server waits (2 s).
+	StopGrace time.Duration
+	// MaxLine bounds a message of a server in bytes (256 MiB).
+	MaxLine int
+	// SpoolDir is where messages that do not fit in memory are kept, in unnamed
+	// files. Empty means the system's directory for temporary files.
+	SpoolDir string
+	// Connections returns how many processes or connections a server may have at
+	// once; nil, and results below 1, mean one.
+	Connections func(name string) int
+	// Secrets reads what definitions name but do not contain; nil: nothing.
+	Secrets definitions.Secrets
+	// PlainHTTP are patterns of hosts to which plain HTTP is allowed besides
+	// this machine.
+	PlainHTTP []string
+	// Eras is where the era of each server is remembered.
+	Eras store.Dir
+	// Alone reports whether each Manager has a server of this definition for itself,
+	// because what one client does in it would disturb another; nil: none has.
+	Alone func(Definition) bool
+	// Used receives what the processes of a server use, once a second and at their
+	// end. It must not block, and may be nil.
+	Used func(Used)
+}
+
+// Bounds of the pause between starts of a server that does not stay up.
+const (
+	firstBackoff = time.Second
+	maxBackoff   = 30 * time.Second
+	// stable means that a server that lived this long had started well.
+	stable = 30 * time.Second
+	// shortPause is a pause that a caller waits for instead of failing.
+	shortPause = 2 * time.Second
+)
+
+// Pool owns running servers. Its Managers share them: servers that would be
+// started in the same way (see identity) are started once.
+type Pool struct {
+	opts   Options
+	client Implementation
+	keeper *child.Keeper
+
+	// linger is how long a server keeps running when the last Manager that used it
+	// has been closed, for another one that may come soon.
+	linger time.Duration
+
+	base   context.Context // ends when the Pool is closed
+	cancel context.CancelCauseFunc
+	// patience ends when closing must not take any longer.
+	patience context.Context
+	hurry    context.CancelFunc
+	running  sync.WaitGroup // goroutines
+
+	managers atomic.Uint64 // counts them, for identities
+
+	mu      sync.Mutex
+	closed  bool
+	entries map[identity]*entry
+	// retiring are entries that no Manager uses any more but that have not ended.
+	retiring map[*entry]struct{}
+}
+
+// NewPool starts nothing.
+func NewPool(opts Options) *Pool {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
 	}
+	setDefault(&opts.StartTimeout, 60*time.Second)
+	setDefault(&opts.CallTimeout, 10*time.Minute)
+	setDefault(&opts.StopGrace, 2*time.Second)
+	setDefault(&opts.Ping, 10*time.Second)
+	setDefault(&opts.Probe, probeTimeout)
+	if opts.ClientName == "" {
+		opts.ClientName = "sallyport"
+	}
+	if opts.ClientVersion == "" {
+		opts.ClientVersion = "0"
+	}
+	p := &Pool{
+		opts:     opts,
+		client:   Implementation{Name: opts.ClientName, Version: opts.ClientVersion},
+		keeper:   child.NewKeeper(opts.Log),
+		linger:   time.Minute,
+		entries:  make(map[identity]*entry),
+		retiring: make(map[*entry]struct{}),
+	}
+	p.base, p.cancel = context.WithCancelCause(context.Background())
+	p.patience, p.hurry = context.WithCancel(context.Background())
+	if opts.IdleStop > 0 {
+		p.running.Go(p.stopIdle)
+	}
+	return p
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = value
+	}
+}
+
+// acquire returns the entry for a slot, which uses it until release.
+func (p *Pool) acquire(id identity, s *slot) *entry {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.entries[id]
+	if e == nil {
+		e = p.newEntry(id, s)
+		p.entries[id] = e
+	}
+	e.users[s] = struct{}{}
 	return e
 }
 
-// all returns the entry and the entries of its further connections.
-func (e *entry) all() []*entry {
-	if len(e.more) == 0 {
-		return []*entry{e}
+// release ends the use of an entry by a slot. After the last one, the server is
+// stopped, unless another slot uses it within linger. Its calls may take until
+// drain has passed.
+func (p *Pool) release(e *entry, s *slot, linger, drain time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(e.users, s)
+	if len(e.users) > 0 || p.closed {
+		return // Close ends everything anyway
 	}
-	return append([]*entry{e}, e.more...)
+	if linger <= 0 {
+		p.retire(e, drain)
+		return
+	}
+	p.running.Go(func() {
+		select {
+		case <-time.After(linger):
+		case <-p.base.Done():
+			return
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(e.users) == 0 && !p.closed && !e.retired.Load() {
+			p.retire(e, drain)
+		}
+	})
 }
 
-// alive returns the running server, or nil.
-func (e *entry) alive() *Server {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.current == nil || !e.current.Alive() {
-		return nil
+// retire has the server of an entry stopped. The caller holds p.mu.
+func (p *Pool) retire(e *entry, drain time.Duration) {
+	if p.entries[e.id] == e {
+		delete(p.entries, e.id)
 	}
-	return e.current
+	for _, each := range e.all() {
+		each.retired.Store(true)
+		p.retiring[each] = struct{}{}
+		p.running.Go(func() { p.end(each, drain) })
+	}
 }
 
-// leastBusy is Server for one definition. If all connections are busy, it
-// starts another one in the background for later callers. If that one fails,
-// the caller does not notice.
-func (m *Manager) leastBusy(ctx context.Context, first *entry) (*Server, error) {
-	if len(first.more) == 0 {
-		return m.serverOf(ctx, first)
-	}
-	best, least := (*entry)(nil), int64(0)
-	var idle *entry
-	for _, e := range first.all() {
-		s := e.alive()
-		switch {
-		case s == nil && idle == nil:
-			idle = e
-		case s != nil && (best == nil || s.inFlight.Load() < least):
-			best, least = e, s.inFlight.Load()
+// toolsChanged tells the Managers that use the entry.
+func (p *Pool) toolsChanged(e *entry) {
+	p.mu.Lock()
+	users := slices.Collect(maps.Keys(e.first.users))
+	p.mu.Unlock()
+	for _, s := range users {
+		if changed := s.manager.toolsChanged.Load(); changed != nil {
+			(*changed)(s.def.Name)
 		}
 	}
-	if best == nil {
-		return m.serverOf(ctx, first)
-	}
-	if least > 0 && idle != nil {
-		idle.mu.Lock()
-		_, _, _ = m.starting(idle) // too early, or shut down
-		idle.mu.Unlock()
-	}
-	return m.serverOf(ctx, best)
 }
 
-// background runs f until the Manager is closed. It does nothing if that has
-// happened already.
-func (m *Manager) background(f func(context.Context)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.closed {
-		m.running.Go(func() { f(m.base) })
+// Close ends all servers, gracefully until ctx ends. It returns when they are
+// gone, or with an error that names those that would not end. Calls in flight
+// fail. Close is idempotent.
+func (p *Pool) Close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	var all []*entry
+	for _, e := range p.entries {
+		all = append(all, e.all()...)
 	}
+	all = slices.AppendSeq(all, maps.Keys(p.retiring))
+	p.mu.Unlock()
+	p.cancel(ErrClosed)
+	defer context.AfterFunc(ctx, p.hurry)()
+	errs := make([]error, len(all))
+	var wait sync.WaitGroup
+	for i, e := range all {
+		e.mu.Lock()
+		s, a := e.current, e.starting
+		e.mu.Unlock()
+		wait.Go(func() {
+			if a != nil {
+				<-a.done
+				s = a.server
+			}
+			if s != nil {
+				errs[i] = s.stop(ctx)
+			}
+		})
+	}
+	wait.Wait()
+	p.running.Wait()
+	p.keeper.Close()
+	p.hurry()
+	return errors.Join(errs...)
 }

@@ -160,7 +160,7 @@ func TestAServerIsUpgraded(t *testing.T) {
 	defer web.Close()
 	for _, known := range []era{eraHandshake, eraEvents, eraStateless} {
 		m := manage(t, Options{}, over("x", web.URL, definitions.Auto))
-		m.set.Load().entries["x"].era = known
+		m.set.Load().slots["x"].entry.era = known
 		if s := running(t, m, "x"); s.Info().ProtocolVersion != stateless {
 			t.Errorf("%v: %+v", known, s.Info())
 		}

@@ -38,7 +38,7 @@ func TestPythonServer(t *testing.T) {
 	for _, known := range []era{eraUnknown, eraStateless} {
 		def := definitions.New("py", "", definitions.Launch{Command: python, Args: []string{"-c", pythonServer}})
 		m := manage(t, Options{}, def)
-		m.set.Load().entries["py"].era = known
+		m.set.Load().slots["py"].entry.era = known
 		s := running(t, m, "py")
 		if tools, err := s.Tools(t.Context()); err != nil || len(tools) != 2 || tools[0].OutputSchema == nil {
 			t.Fatal(tools, err)

@@ -20,25 +20,25 @@ import (
 const codeUnsupportedVersion = -32022
 
 // reach connects to a remote server and agrees on a session.
-func (m *Manager) reach(ctx context.Context, def Definition, known era, failed *Error) (*Server, error) {
+func (p *Pool) reach(ctx context.Context, e *entry, def Definition, known era, failed *Error) (*Server, error) {
 	began := time.Now()
-	patience := m.startTimeout(def)
+	patience := p.startTimeout(def)
 	bounded, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%w after %s", ErrTimeout, patience))
 	defer cancel()
-	s := m.newServer(def)
+	s := p.newServer(e, def)
 	r := def.Remote()
 	call := approach{
-		manager: m, server: s,
+		pool: p, network: e.from.network, server: s,
 		target: remote.Target{URL: r.URL, Headers: r.Headers, TLS: remote.TLS(r.TLS)},
 		options: remote.Options{
-			Log: s.log, MaxMessage: m.opts.MaxLine, OnRequest: answer, OnNotify: s.notified,
+			Log: s.log, MaxMessage: p.opts.MaxLine, OnRequest: answer, OnNotify: s.notified,
 			OnGap: s.tools.invalidate, Redact: def.Redact,
 		},
 	}
 	err := call.any(bounded, r.Transport, known)
 	switch {
 	case err == nil:
-		m.up(s, began)
+		p.up(s, began)
 		return s, nil
 	case ctx.Err() != nil:
 		failed.Err = context.Cause(ctx)
@@ -57,7 +57,8 @@ func (m *Manager) reach(ctx context.Context, def Definition, known era, failed *
 // approach tries the ways to connect to a remote server. It sets what worked in
 // the server.
 type approach struct {
-	manager *Manager
+	pool    *Pool
+	network *remote.Network
 	server  *Server
 	target  remote.Target
 	options remote.Options
@@ -110,13 +111,13 @@ func knowsNoPost(err error) bool {
 // first harms no server here: a request is a connection of its own, which ends
 // at its deadline.
 func (a *approach) streamable(ctx context.Context, known era) error {
-	c, err := a.manager.network.NewStreamable(a.target, a.options)
+	c, err := a.network.NewStreamable(a.target, a.options)
 	if err != nil {
 		return err
 	}
 	session, err := a.agree(ctx, c, known)
 	if err != nil {
-		_ = c.Stop(a.manager.patience)
+		_ = c.Stop(a.pool.patience)
 		return err
 	}
 	a.server.conn, a.server.session = c, session
@@ -127,11 +128,11 @@ func (a *approach) streamable(ctx context.Context, known era) error {
 }
 
 func (a *approach) agree(ctx context.Context, c *remote.Streamable, known era) (*session, error) {
-	client := a.manager.client
+	client := a.pool.client
 	if known != eraHandshake {
-		patience := a.manager.opts.Probe
+		patience := a.pool.opts.Probe
 		if known == eraStateless {
-			patience = a.manager.startTimeout(a.server.def)
+			patience = a.pool.startTimeout(a.server.def)
 		}
 		s, err := discover(ctx, c, client, patience)
 		if refusedVersion(err) {
@@ -143,11 +144,11 @@ func (a *approach) agree(ctx context.Context, c *remote.Streamable, known era) (
 		a.server.log.Debug("the server does not know server/discover", "err", redactError(a.server.def, err))
 	}
 	c.Speaks("")
-	s, err := initialize(ctx, c, client, a.manager.startTimeout(a.server.def))
+	s, err := initialize(ctx, c, client, a.pool.startTimeout(a.server.def))
 	var answered *jsonrpc.Error
 	if known == eraHandshake && (errors.As(err, &answered) || errors.Is(err, errSpeaksStateless)) {
 		// A different version of the server spoke like that.
-		if s, err := discover(ctx, c, client, a.manager.opts.Probe); err == nil {
+		if s, err := discover(ctx, c, client, a.pool.opts.Probe); err == nil {
 			return s, nil
 		}
 	}
@@ -170,13 +171,13 @@ func refusedVersion(err error) bool {
 
 // events agrees on a session over HTTP with server-sent events.
 func (a *approach) events(ctx context.Context) error {
-	c, err := a.manager.network.DialLegacy(ctx, a.target, a.options)
+	c, err := a.network.DialLegacy(ctx, a.target, a.options)
 	if err != nil {
 		return err
 	}
-	session, err := initialize(ctx, c, a.manager.client, a.manager.startTimeout(a.server.def))
+	session, err := initialize(ctx, c, a.pool.client, a.pool.startTimeout(a.server.def))
 	if err != nil {
-		_ = c.Stop(a.manager.patience)
+		_ = c.Stop(a.pool.patience)
 		return err
 	}
 	session.era = eraEvents

@@ -10,8 +10,8 @@ import (
 // configured holds the definitions in force at one time. It is immutable; a new
 // one replaces it.
 type configured struct {
-	entries map[string]*entry
-	defs    []Definition // sorted by name, with aliases
+	slots map[string]*slot
+	defs  []Definition // sorted by name, with aliases
 }
 
 // configure makes entries of definitions. It keeps those whose server may keep
@@ -20,7 +20,7 @@ func (m *Manager) configure(defs []Definition, before *configured) *configured {
 	sorted := slices.Clone(defs)
 	slices.SortStableFunc(sorted, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
 	sorted = slices.CompactFunc(sorted, func(a, b Definition) bool { return a.Name == b.Name })
-	c := &configured{entries: make(map[string]*entry, len(sorted)), defs: sorted}
+	c := &configured{slots: make(map[string]*slot, len(sorted)), defs: sorted}
 	var known map[string]string
 	if before != nil {
 		known = make(map[string]string, len(before.defs))
@@ -28,16 +28,30 @@ func (m *Manager) configure(defs []Definition, before *configured) *configured {
 			known[d.Name] = d.Alias
 		}
 	}
+	// Each definition of a Manager has a server of its own.
+	taken := make(map[identity]bool)
+	if before != nil {
+		for _, s := range before.slots {
+			taken[s.entry.id] = true
+		}
+	}
 	for i, alias := range serverAliases(sorted, known) {
 		sorted[i].Alias = alias
-		name := sorted[i].Name
+		def := sorted[i]
 		if before != nil {
-			if old := before.entries[name]; old != nil && old.def.Same(sorted[i]) {
-				c.entries[name] = old
+			if old := before.slots[def.Name]; old != nil && old.def.Same(def) {
+				c.slots[def.Name] = old
 				continue
 			}
 		}
-		c.entries[name] = m.newEntry(sorted[i])
+		id := m.identity(def, 0)
+		for twin := uint64(1); taken[id]; twin++ {
+			id = m.identity(def, twin)
+		}
+		taken[id] = true
+		s := &slot{manager: m, def: def}
+		s.entry = m.pool.acquire(id, s)
+		c.slots[def.Name] = s
 	}
 	return c
 }
@@ -49,60 +63,15 @@ func (m *Manager) configure(defs []Definition, before *configured) *configured {
 func (m *Manager) Replace(defs []Definition, drain time.Duration) {
 	m.replacing.Lock()
 	defer m.replacing.Unlock()
+	if m.ended.Load() {
+		return
+	}
 	before := m.set.Load()
 	after := m.configure(defs, before)
 	m.set.Store(after)
-	for _, name := range slices.Sorted(maps.Keys(before.entries)) {
-		old := before.entries[name]
-		if after.entries[name] == old {
-			continue
+	for _, name := range slices.Sorted(maps.Keys(before.slots)) {
+		if s := before.slots[name]; after.slots[name] != s {
+			m.pool.release(s.entry, s, 0, drain)
 		}
-		m.mu.Lock()
-		if !m.closed { // Close ends everything anyway
-			for _, e := range old.all() {
-				e.retired.Store(true)
-				m.retiring[e] = struct{}{}
-				m.running.Go(func() { m.retire(e, drain) })
-			}
-		}
-		m.mu.Unlock()
-	}
-}
-
-// retire ends the server of an entry that was replaced.
-func (m *Manager) retire(e *entry, drain time.Duration) {
-	defer func() {
-		m.mu.Lock()
-		delete(m.retiring, e)
-		m.mu.Unlock()
-	}()
-	e.mu.Lock()
-	a := e.starting
-	e.mu.Unlock()
-	if a != nil {
-		<-a.done // a start ends with the Manager, too
-	}
-	e.mu.Lock()
-	s := e.current
-	e.mu.Unlock()
-	if s == nil {
-		return
-	}
-	over := time.NewTimer(drain)
-	defer over.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for s.inFlight.Load() > 0 && s.Alive() {
-		select {
-		case <-tick.C:
-			continue
-		case <-over.C:
-		case <-m.base.Done():
-		}
-		break
-	}
-	s.log.Info("MCP server stopped: its definition changed")
-	if err := s.stop(m.patience); err != nil {
-		s.log.Error("MCP server cannot be ended", "err", err)
 	}
 }

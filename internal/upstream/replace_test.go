@@ -74,7 +74,7 @@ func TestReplaceEndsWhatStarts(t *testing.T) {
 		_, err := m.Server(t.Context(), "x")
 		failed <- err
 	}()
-	entry := m.set.Load().entries["x"]
+	entry := m.set.Load().slots["x"].entry
 	for starting := false; !starting; time.Sleep(time.Millisecond) {
 		entry.mu.Lock()
 		starting = entry.starting != nil

@@ -6,24 +6,35 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
 	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
-// Server is one running server. It is valid until the server ends; then the
-// Manager returns another one. Its methods are safe for concurrent use.
+// Server is one running server, as one definition shows it. It is valid until the
+// server ends; then the Manager returns another one. Its methods are safe for
+// concurrent use.
 type Server struct {
 	def         Definition
+	callTimeout time.Duration
+	*live
+
+	filtering sync.Mutex
+	filtered  struct{ from, to []tool.Tool } // see allowed
+}
+
+// live is a running server, which several definitions may share.
+type live struct {
 	log         *slog.Logger
 	conn        transport
 	session     *session
 	tools       *toolCache
-	changed     func(server string) // of its tools
-	callTimeout time.Duration
+	changed     func() // called when its tools have changed
 	pingTimeout time.Duration
 
 	started time.Time
@@ -34,7 +45,7 @@ type Server struct {
 	stopping, suspected     atomic.Bool
 
 	progress progressListeners
-	// background runs a function that ends with the Manager.
+	// background runs a function that ends with the Pool.
 	background func(func(context.Context))
 }
 
@@ -207,7 +218,7 @@ func (s *Server) notified(method string, params json.RawMessage) {
 	switch method {
 	case "notifications/tools/list_changed":
 		s.tools.invalidate()
-		s.changed(s.def.Name)
+		s.changed()
 	case "notifications/progress":
 		s.progress.tell(params)
 	case "notifications/message":

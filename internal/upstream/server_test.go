@@ -166,7 +166,7 @@ func TestEras(t *testing.T) {
 
 func TestModernServerOfTheSDK(t *testing.T) {
 	m := manage(t, Options{}, define(t, "x", "sdk"))
-	e := m.set.Load().entries["x"]
+	e := m.set.Load().slots["x"].entry
 	e.era = eraStateless
 	s := running(t, m, "x")
 	if s.Info().ProtocolVersion != "2026-07-28" || s.Info().Server.Name != "sdk" {

@@ -13,89 +13,94 @@ import (
 
 // start starts a server, or connects to it, and agrees on a session. While a
 // program starts, it is in underway.
-func (m *Manager) start(ctx context.Context, def Definition, known era, underway *atomic.Pointer[Server]) (*Server, error) {
+func (p *Pool) start(ctx context.Context, e *entry, known era, underway *atomic.Pointer[Server]) (*Server, error) {
+	def := e.def
 	failed := &Error{Server: def.Name, Op: "start", Kind: ErrStart, Command: def.CommandLine()}
-	def, err := def.Resolve(ctx, m.opts.Secrets)
+	def, err := def.Resolve(ctx, p.opts.Secrets)
 	if err != nil {
 		failed.Err = err // it names what could not be read, without its contents
 		return nil, failed
 	}
 	if def.Remote() != nil {
-		return m.reach(ctx, def, known, failed)
+		return p.reach(ctx, e, def, known, failed)
 	}
-	s, err := m.launch(ctx, def, known, underway)
+	s, err := p.launch(ctx, e, def, known, underway)
 	// The second attempt is for servers that exit on initialize.
 	if errors.Is(err, errFreshProcess) && ctx.Err() == nil {
-		if second, secondErr := m.launch(ctx, def, eraStateless, underway); secondErr == nil {
+		if second, secondErr := p.launch(ctx, e, def, eraStateless, underway); secondErr == nil {
 			return second, nil
 		}
 	}
 	return s, err
 }
 
-// newServer returns a Server without its transport.
-func (m *Manager) newServer(def Definition) *Server {
-	s := &Server{
-		def: def, log: m.opts.Log.With("server", def.Name),
-		tools: newToolCache(), changed: m.toolsChanged, callTimeout: m.opts.CallTimeout, pingTimeout: m.opts.Ping, background: m.background,
-	}
+// newServer returns a Server of an entry without its transport.
+func (p *Pool) newServer(e *entry, def Definition) *Server {
+	return &Server{def: def, callTimeout: p.callTimeout(def), live: &live{
+		log: p.opts.Log.With("server", def.Name), tools: newToolCache(), changed: func() { p.toolsChanged(e) },
+		pingTimeout: p.opts.Ping, background: p.background,
+	}}
+}
+
+// callTimeout bounds the calls of a definition's server.
+func (p *Pool) callTimeout(def Definition) time.Duration {
 	if def.CallTimeout > 0 {
-		s.callTimeout = def.CallTimeout
+		return def.CallTimeout
 	}
-	return s
+	return p.opts.CallTimeout
 }
 
 // noTimeout is longer than any caller waits for a start.
 const noTimeout = 24 * time.Hour
 
-func (m *Manager) startTimeout(def Definition) time.Duration {
-	if m.opts.StartTimeout < 0 {
+func (p *Pool) startTimeout(def Definition) time.Duration {
+	if p.opts.StartTimeout < 0 {
 		return noTimeout
 	}
 	if def.StartTimeout > 0 {
 		return def.StartTimeout
 	}
-	return m.opts.StartTimeout
+	return p.opts.StartTimeout
 }
 
 // launch acquires a process, a connection and a session, or nothing.
-func (m *Manager) launch(ctx context.Context, def Definition, known era, underway *atomic.Pointer[Server]) (*Server, error) {
+func (p *Pool) launch(ctx context.Context, e *entry, def Definition, known era, underway *atomic.Pointer[Server]) (*Server, error) {
 	began := time.Now()
 	failed := &Error{Server: def.Name, Op: "start", Kind: ErrStart, Command: def.CommandLine()}
 	spec := def.Launch()
-	env := childEnvironment(m.opts.Environ, m.opts.Inherit, spec.Env)
+	env := childEnvironment(e.from.environ, p.opts.Inherit, spec.Env)
 	path, err := child.Find(spec.Command, spec.Dir, env)
 	if err != nil {
 		failed.Err = redactError(def, err)
 		return nil, failed
 	}
-	proc, err := m.keeper.Start(child.Spec{Path: path, Args: spec.Args, Env: env, Dir: spec.Dir, Grace: m.opts.StopGrace})
+	proc, err := p.keeper.Start(child.Spec{Path: path, Args: spec.Args, Env: env, Dir: spec.Dir, Grace: p.opts.StopGrace})
 	if err != nil {
 		failed.Err = redactError(def, err)
 		return nil, failed
 	}
-	if m.opts.Used != nil {
-		m.running.Go(func() { m.meter(def.Name, proc) })
+	if p.opts.Used != nil {
+		p.running.Go(func() { p.meter(def.Name, proc) })
 	}
-	s := m.newServer(def)
+	s := p.newServer(e, def)
 	// Notifications may arrive before the session is agreed on; they do not need
 	// it.
-	p := &program{proc: proc, Conn: jsonrpc.NewConn(proc.Stdout, proc.Stdin, jsonrpc.Options{
-		Log: s.log, MaxLine: m.opts.MaxLine, OnRequest: answer, OnNotify: s.notified,
-		Redact: def.Redact, SpoolDir: m.opts.SpoolDir,
+	pr := &program{proc: proc, Conn: jsonrpc.NewConn(proc.Stdout, proc.Stdin, jsonrpc.Options{
+		Log: s.log, MaxLine: p.opts.MaxLine, OnRequest: answer, OnNotify: s.notified,
+		Redact: def.Redact, SpoolDir: p.opts.SpoolDir,
 	})}
-	s.conn = p
+	s.conn = pr
 	underway.Store(s)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := p.watch(); err != nil {
+		if err := pr.watch(); err != nil {
 			s.log.Error("MCP server cannot be ended", "err", err)
 		}
 	}()
 
-	patience := m.startTimeout(def)
-	s.session, err = negotiate(ctx, s.conn, m.client, known, patience)
+	patience := p.startTimeout(def)
+	s.session, err = negotiate(ctx, s.conn, p.client, known, patience)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			err = fmt.Errorf("no answer to initialize within %s", patience)
@@ -105,15 +110,15 @@ func (m *Manager) launch(ctx context.Context, def Definition, known era, underwa
 		} else {
 			failed.Err = context.Cause(ctx)
 		}
-		if err := s.stop(m.patience); err != nil {
+		if err := s.stop(p.patience); err != nil {
 			s.log.Error("a server that did not start cannot be ended", "err", err)
 		} else {
 			<-ended
 		}
 		return nil, failed
 	}
-	m.up(s, began)
-	m.running.Go(func() {
+	p.up(s, began)
+	p.running.Go(func() {
 		<-ended
 		if !s.stopping.Load() {
 			e := &Error{Server: def.Name, Kind: ErrGone}
@@ -125,10 +130,10 @@ func (m *Manager) launch(ctx context.Context, def Definition, known era, underwa
 }
 
 // up puts a server into service.
-func (m *Manager) up(s *Server, began time.Time) {
+func (p *Pool) up(s *Server, began time.Time) {
 	s.started, s.took = time.Now(), time.Since(began)
 	s.touch()
-	m.running.Go(func() { s.listen(m.base) })
+	p.running.Go(func() { s.listen(p.base) })
 	info := s.Info()
 	s.log.Info("MCP server started", "transport", info.Transport, "pid", info.PID, "protocol", s.session.version, "took", s.took.Round(time.Millisecond))
 }

@@ -92,7 +92,7 @@ func (c *toolCache) put(tools []tool.Tool, mirrored map[string][]remote.Mirrored
 // request.
 func (s *Server) Tools(ctx context.Context) ([]tool.Tool, error) {
 	if tools, _, ok := s.tools.get(); ok {
-		return tools, nil
+		return s.allowed(tools), nil
 	}
 	select {
 	case <-s.tools.fetching:
@@ -102,7 +102,7 @@ func (s *Server) Tools(ctx context.Context) ([]tool.Tool, error) {
 	}
 	tools, generation, ok := s.tools.get()
 	if ok {
-		return tools, nil
+		return s.allowed(tools), nil
 	}
 	done := s.begin()
 	list, ttl, err := s.fetchTools(ctx)
@@ -115,7 +115,7 @@ func (s *Server) Tools(ctx context.Context) ([]tool.Tool, error) {
 	}
 	tools = list.finish()
 	s.tools.put(tools, list.mirrored, generation, ttl)
-	return tools, nil
+	return s.allowed(tools), nil
 }
 
 // fetchTools requests page after page.
@@ -233,8 +233,7 @@ func (l *toolList) add(raw json.RawMessage) {
 	}
 }
 
-// finish assigns aliases, which depend on all tools, and then drops what the
-// definition does not allow.
+// finish assigns aliases, which depend on all tools.
 func (l *toolList) finish() []tool.Tool {
 	if l.odd > 0 {
 		l.server.log.Log(context.Background(), slog.LevelWarn, "tools without a usable name, or named twice, are left out", "tools", l.odd)
@@ -243,12 +242,8 @@ func (l *toolList) finish() []tool.Tool {
 	for i := range l.tools {
 		names[i] = l.tools[i].Name
 	}
-	allowed := make([]tool.Tool, 0, len(l.tools))
 	for i, alias := range ToolAliases(names) {
 		l.tools[i].Alias = alias
-		if l.server.def.ToolAllowed(names[i]) {
-			allowed = append(allowed, l.tools[i])
-		}
 	}
-	return allowed
+	return l.tools
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // meter reports what a program uses until it has ended.
-func (m *Manager) meter(server string, proc *child.Process) {
+func (p *Pool) meter(server string, proc *child.Process) {
 	tick := time.NewTicker(usedEvery / 10) // at first: it may not live for long
 	defer tick.Stop()
 	u := Used{Server: server, Began: time.Now()}
@@ -59,7 +59,7 @@ func (m *Manager) meter(server string, proc *child.Process) {
 		if blind {
 			told.ByteSeconds = -1
 		}
-		m.opts.Used(told)
+		p.opts.Used(told)
 		if !u.Open {
 			base, u = last, Used{Server: server, Began: now}
 		}

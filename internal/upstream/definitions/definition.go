@@ -38,7 +38,7 @@ const (
 // creation, and may be copied.
 type Definition struct {
 	Name        string    `json:"name"`
-	Alias       string    `json:"alias,omitempty"` // filled by upstream.NewManager
+	Alias       string    `json:"alias,omitempty"` // filled by upstream.Manager
 	Description string    `json:"description,omitempty"`
 	Transport   Transport `json:"transport,omitempty"`
 	Command     string    `json:"command,omitempty"`
@@ -188,6 +188,25 @@ func (d *Definition) setRemote(r Remote, written string, expanded map[string]str
 	maskURL(r.URL, secrets)
 	d.launch = &launch{remote: &r, secrets: secrets, redact: secrets.replacer()}
 	d.URL = d.launch.redact.Replace(d.URL)
+}
+
+// StartedAs returns the definition with the secrets of a server that was started
+// for another definition, so that Redact hides those too. Both are started in the
+// same way.
+func (d Definition) StartedAs(other Definition) Definition {
+	if d.launch == nil || other.launch == nil || !d.launch.references {
+		return d // it contains all that there is to hide
+	}
+	l := *d.launch
+	l.secrets = l.secrets.clone()
+	for value, shown := range other.launch.secrets.shown {
+		if _, ok := l.secrets.shown[value]; !ok {
+			l.secrets.shown[value] = shown
+		}
+	}
+	l.redact = l.secrets.replacer()
+	d.launch = &l
+	return d
 }
 
 // Launch returns what the server is started with. The caller must not modify
