@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
 
@@ -99,8 +98,8 @@ func (a *App) codecarbon(e *Emissions) error {
 	}
 	// Whoever wrote the working directory's file does not turn this on.
 	if mode == settings.DashboardOn {
-		if dir, err := os.Getwd(); err == nil && dir != a.Env.Home() {
-			errs = append(errs, read(filepath.Join(dir, codecarbon.FileName), true))
+		if a.Dir != "" && a.Dir != a.Env.Home() {
+			errs = append(errs, read(filepath.Join(a.Dir, codecarbon.FileName), true))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

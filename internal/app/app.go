@@ -14,6 +14,7 @@ import (
 // App is what everything is constructed from. A frontend sets all fields.
 type App struct {
 	Env      Environment
+	Dir      string // the working directory; empty where it is gone
 	Settings *settings.Settings
 	Log      *slog.Logger
 	Version  string          // the program's
@@ -23,12 +24,9 @@ type App struct {
 }
 
 // LoadSettings loads the settings: from the configuration file of that name, or
-// the user's where it is empty, the environment, and flags.
-func (e Environment) LoadSettings(file string, flags []settings.Flag) (*settings.Settings, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		dir = "" // relative paths stay relative
-	}
+// the user's where it is empty, the environment, and flags. Relative paths among
+// them begin at dir.
+func (e Environment) LoadSettings(dir, file string, flags []settings.Flag) (*settings.Settings, error) {
 	home := e.Home()
 	if fi, err := os.Stat(home); err != nil || !fi.IsDir() {
 		home = "" // nothing is read there, and nothing is kept

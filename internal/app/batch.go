@@ -63,10 +63,10 @@ func (a *App) kaggleOutput() int64 {
 }
 
 // ProbeBatch asks the batch services whether code can be sent to them.
-func (s *System) ProbeBatch(ctx context.Context) []*sandbox.Report {
+func (c *Core) ProbeBatch(ctx context.Context) []*sandbox.Report {
 	var reports []*sandbox.Report
-	for _, name := range slices.Sorted(maps.Keys(s.Batch)) {
-		report, err := s.Batch[name].Probe(ctx)
+	for _, name := range slices.Sorted(maps.Keys(c.Batch)) {
+		report, err := c.Batch[name].Probe(ctx)
 		if err != nil {
 			report = &sandbox.Report{Backend: name, Remote: true, Findings: []sandbox.Finding{{Fatal: true, Title: "it could not be asked", Detail: err.Error()}}}
 		}
@@ -78,24 +78,24 @@ func (s *System) ProbeBatch(ctx context.Context) []*sandbox.Report {
 // Choices returns the engine and the batch services that an agent may choose
 // from. It is nil where there is no choice: naming the only one might mean
 // searching for it.
-func (s *System) Choices() []string {
-	if len(s.Batch) == 0 {
+func (c *Client) Choices() []string {
+	if len(c.core.Batch) == 0 {
 		return nil
 	}
-	return s.Broker.Backends()
+	return c.Broker.Backends()
 }
 
 // Sweep looks in the background for runs that programs which died have left.
 // stop ends that and waits for its end.
-func (s *System) Sweep() (stop func()) {
-	if len(s.Batch) == 0 {
+func (c *Core) Sweep() (stop func()) {
+	if len(c.Batch) == 0 {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(s.app.Life)
+	ctx, cancel := context.WithCancel(c.app.Life)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.Runs.Sweep(ctx)
+		c.Runs.Sweep(ctx)
 	}()
 	return func() {
 		cancel()
@@ -105,15 +105,15 @@ func (s *System) Sweep() (stop func()) {
 
 // Adopt cancels in the background the runs of programs that were killed. stop
 // waits for that, for at most adoptTime.
-func (s *System) Adopt() (stop func()) {
-	if len(s.Batch) == 0 || !s.Runs.Orphans() {
+func (c *Core) Adopt() (stop func()) {
+	if len(c.Batch) == 0 || !c.Runs.Orphans() {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(s.app.Life)
+	ctx, cancel := context.WithCancel(c.app.Life)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.Runs.Adopt(ctx)
+		c.Runs.Adopt(ctx)
 	}()
 	return func() {
 		defer cancel()

@@ -30,11 +30,11 @@ func (a *App) catalog(source bridge.Source, gate *authz.Gate, accepted *pins.Boo
 
 // SavedEntries returns the saved tools in the form that the catalog has servers
 // in, if there are any.
-func (s *System) SavedEntries() []catalog.Entry {
-	if _, taken := s.Library.Snapshot().Get(bridge.SavedServer); taken || !s.app.Settings.Saved.Enabled {
+func (c *Client) SavedEntries() []catalog.Entry {
+	if _, taken := c.Library.Snapshot().Get(bridge.SavedServer); taken || !c.app.Settings.Saved.Enabled {
 		return nil
 	}
-	e, err := bridge.SavedEntry(s.app.SavedTools())
+	e, err := bridge.SavedEntry(c.app.SavedTools())
 	if err != nil || len(e.Listing.Tools) == 0 {
 		return nil // 'sallyport saved-tools' says what is wrong
 	}

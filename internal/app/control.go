@@ -15,12 +15,12 @@ const controlDir = "control"
 // Answer lets the user's other processes ask this one about its sessions, until
 // end is called. client returns the name of the client that is served. Serving
 // it does not depend on this.
-func (s *System) Answer(client func() string) (end func()) {
-	a, started := s.app, time.Now().UTC()
+func (c *Core) Answer(client func() string) (end func()) {
+	a, started := c.app, time.Now().UTC()
 	var server *control.Server
 	dir, err := a.Env.runtimeDir()
 	if err == nil {
-		server, err = control.Listen(filepath.Join(dir, controlDir), s.Broker, func() control.Process {
+		server, err = control.Listen(filepath.Join(dir, controlDir), c.broker, func() control.Process {
 			return control.Process{PID: os.Getpid(), Version: a.Version, Client: client(), Started: started, StateDir: a.Settings.StateDir}
 		}, a.Log)
 	}

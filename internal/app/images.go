@@ -240,15 +240,15 @@ func (l *imageLibrary) Look(name string) (image.Info, bool, error) {
 // PendingImage begins to pull the image of the settings and returns the pull. It
 // returns nil where there is nothing to wait for: the image is here, or another
 // engine runs code. What goes wrong the engine reports.
-func (s *System) PendingImage(ctx context.Context) *ImagePull {
-	set, l := s.app.Settings, s.app.images
+func (c *Core) PendingImage(ctx context.Context) *ImagePull {
+	set, l := c.app.Settings, c.app.images
 	if set.Image == "" || l == nil {
 		return nil
 	}
 	if _, later, err := l.Look(set.Image); err == nil && set.Images.Pull != settings.PullAlways || !later {
 		return nil
 	}
-	if rep, err := s.Engine.Probe(ctx); err != nil || rep.Backend != settings.EngineGVisor || !rep.Usable {
+	if rep, err := c.Engine.Probe(ctx); err != nil || rep.Backend != settings.EngineGVisor || !rep.Usable {
 		return nil
 	}
 	p, err := l.begin(set.Image)

@@ -30,13 +30,9 @@ func (a *App) library(serversConfig []string, log *slog.Logger) (*library.Librar
 	if err != nil {
 		return nil, nil, err
 	}
-	dir, err := os.Getwd()
-	if err != nil {
-		dir = "" // a folder that is gone offers nothing
-	}
 	set := a.Settings
 	lib := library.New(library.Config{
-		Places:    definitions.Places{OS: runtime.GOOS, Home: a.Env.Home(), Dir: dir, Env: a.Env.Lookup},
+		Places:    definitions.Places{OS: runtime.GOOS, Home: a.Env.Home(), Dir: a.Dir, Env: a.Env.Lookup},
 		Names:     set.Servers.Sources,
 		Files:     set.Servers.Config,
 		Fallback:  set.Servers.FallbackConfig,

@@ -51,11 +51,11 @@ func readSecret(ctx context.Context, setting, value string) (string, error) {
 
 // RunPodTools returns the tools of the first RunPod server, where the settings
 // ask for them.
-func (s *System) RunPodTools() *runpodtools.Tools {
-	set := s.app.Settings
-	pulse, ok := sandbox.As[runpodtools.Pulse](s.Batch[settings.ServiceRunPod])
+func (c *Client) RunPodTools() *runpodtools.Tools {
+	set := c.app.Settings
+	pulse, ok := sandbox.As[runpodtools.Pulse](c.core.Batch[settings.ServiceRunPod])
 	if !set.Tools.RunPod || !ok {
 		return nil
 	}
-	return &runpodtools.Tools{Executor: s.Broker, Pulse: pulse, Timeout: set.RunPod.MaxExecutionTime}
+	return &runpodtools.Tools{Executor: c.Broker, Pulse: pulse, Timeout: set.RunPod.MaxExecutionTime}
 }

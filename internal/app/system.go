@@ -29,29 +29,43 @@ import (
 // the calls that it has.
 const drainTime = 30 * time.Second
 
-// System is everything that runs code.
-type System struct {
-	Gate     *authz.Gate
-	Engine   sandbox.Engine
-	Batch    map[string]batch.Service // by name
-	Runs     *runs.Store
-	Books    *accounting.Books // nil: the settings ask for no accounts
-	Library  *library.Library
-	Servers  *upstream.Manager
-	Pins     *pins.Book
-	Catalog  *catalog.Catalog
-	Bridge   *bridge.Bridge // the Broker closes it
-	Broker   *broker.Broker
-	Problems []string // of the server definitions, for people
+// Core is what runs code for any number of clients.
+type Core struct {
+	Gate   *authz.Gate
+	Engine sandbox.Engine
+	Batch  map[string]batch.Service // by name
+	Runs   *runs.Store
+	Books  *accounting.Books // nil: the settings ask for no accounts
+	Pins   *pins.Book
 
-	app *App
+	app    *App
+	pool   *upstream.Pool
+	broker *broker.Broker
+	stores *stores
 }
 
-// Options are what a frontend decides about a System.
+// Client is what belongs to one client: its servers, as its working directory and
+// its environment define them.
+type Client struct {
+	Library  *library.Library
+	Servers  *upstream.Manager
+	Catalog  *catalog.Catalog
+	Bridge   *bridge.Bridge
+	Broker   *broker.Client
+	Problems []string // of the server definitions, for people
+
+	app  *App
+	core *Core
+}
+
+// System is everything that runs code for one client.
+type System struct {
+	*Core
+	*Client
+}
+
+// Options are what a frontend decides about a Core.
 type Options struct {
-	// ServersConfig are the files of server definitions that the user named: a
-	// file among them that cannot be read is an error.
-	ServersConfig []string
 	// Unsaved is session.Options.Unsaved.
 	Unsaved func(session string, err error)
 	// Waits means that the frontend bounds the start of a server itself, whatever
@@ -59,82 +73,122 @@ type Options struct {
 	Waits bool
 }
 
-// NewSystem constructs a System, which the caller closes. It starts nothing.
-func (a *App) NewSystem(options Options) (*System, error) {
-	s := &System{app: a}
-	if err := s.construct(options); err != nil {
-		s.Close()
+// NewSystem constructs a System, which the caller closes. It starts nothing. A
+// file of serversConfig, which the user named, that cannot be read is an error.
+func (a *App) NewSystem(options Options, serversConfig []string) (*System, error) {
+	core, err := a.NewCore(options)
+	if err != nil {
 		return nil, err
 	}
-	return s, nil
+	client, err := core.NewClient(a, serversConfig)
+	if err != nil {
+		core.Close()
+		return nil, err
+	}
+	return &System{core, client}, nil
 }
 
-func (s *System) construct(options Options) (err error) {
-	a, set := s.app, s.app.Settings
+// NewCore constructs a Core, which the caller closes. It starts nothing.
+func (a *App) NewCore(options Options) (*Core, error) {
+	c := &Core{app: a, stores: newStores(a)}
+	if err := c.construct(options); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Core) construct(options Options) (err error) {
+	a, set := c.app, c.app.Settings
 	if err := a.CheckDirectories(); err != nil {
 		return err
 	}
-	if err := definitions.CheckDepth(a.Env.Lookup, set.Servers.AllowSelf); err != nil {
+	if c.Gate, err = gateOf(set); err != nil {
 		return err
 	}
-	if s.Gate, err = gateOf(set); err != nil {
+	if c.Engine, err = a.Engine(); err != nil {
 		return err
 	}
-	if s.Engine, err = a.Engine(); err != nil {
+	if c.Batch, err = a.batchServices(); err != nil {
 		return err
 	}
-	if s.Batch, err = a.batchServices(); err != nil {
+	if c.Books, err = a.books(c.Engine.Name()); err != nil {
 		return err
 	}
-	if s.Books, err = a.books(s.Engine.Name()); err != nil {
-		return err
-	}
-	s.Runs = a.runStore(s.Batch, s.Books)
-
-	if s.Library, s.Problems, err = a.library(options.ServersConfig, a.Log); err != nil {
-		return err
-	}
-	s.Servers = a.servers(s.Library.Snapshot().Definitions, s.Books, options.Waits)
-	s.Library.OnChange(func(now *library.Snapshot) { s.Servers.Replace(now.Definitions, drainTime) })
-	source := userServers{bridge.Upstream(s.Servers), s.Library}
-	s.Pins = a.Pins()
-	s.Catalog = a.catalog(source, s.Gate, s.Pins)
-	s.Servers.OnToolsChanged(s.Catalog.Stale)
-
+	c.Runs = a.runStore(c.Batch, c.Books)
+	c.pool = a.servers(c.Books, options.Waits)
+	c.Pins = a.Pins()
 	config := broker.Config{
-		Gate:   s.Gate,
+		Gate:   c.Gate,
 		Logger: a.Log,
 		Template: &session.Template{
-			Engine: s.Engine, Program: python.Program(), Limits: limitsOf(set.Limits), Preload: set.Sessions.Preload,
+			Engine: c.Engine, Program: python.Program(), Limits: limitsOf(set.Limits), Preload: set.Sessions.Preload,
 		},
+		Sessions: c.sessions(options.Unsaved),
 		Batch: broker.BatchConfig{
-			Services: s.Batch, Runs: s.Runs, Limits: a.limitsAsked(),
+			Services: c.Batch, Runs: c.Runs, Limits: a.limitsAsked(),
 			Timeout: set.Runs.Timeout, MaxTimeout: set.Runs.MaxTimeout, Queue: set.Runs.Queue,
 		},
 		DefaultTimeout: set.Timeouts.Default,
 		MaxTimeout:     set.Timeouts.Max,
 		ShowUsage:      set.Output.Usage,
 	}
-	if s.Books != nil {
-		config.Accountant = s.Books
+	if c.Books != nil {
+		config.Accountant = c.Books
 	}
-	if config.Bridge, err = s.bridge(source); err != nil {
-		return err
-	}
-	s.Bridge = config.Bridge
-	config.Sessions = s.sessions(options.Unsaved)
-	s.Broker, err = broker.New(config)
+	c.broker, err = broker.New(config)
 	return err
 }
 
-// servers constructs what runs the servers of these definitions.
-func (a *App) servers(defs []upstream.Definition, books *accounting.Books, waits bool) *upstream.Manager {
+// NewClient constructs a Client, which the caller closes before the Core. It
+// starts nothing. The App is the client's: its environment and working directory
+// decide which servers there are. A file of serversConfig that cannot be read is
+// an error.
+func (c *Core) NewClient(a *App, serversConfig []string) (*Client, error) {
+	out := &Client{app: a, core: c}
+	if err := out.construct(serversConfig); err != nil {
+		out.Close()
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *Client) construct(serversConfig []string) (err error) {
+	a, core := c.app, c.core
+	if err := definitions.CheckDepth(a.Env.Lookup, a.Settings.Servers.AllowSelf); err != nil {
+		return err
+	}
+	if c.Library, c.Problems, err = a.library(serversConfig, a.Log); err != nil {
+		return err
+	}
+	c.Servers = core.pool.NewManager(c.Library.Snapshot().Definitions, a.Env.List())
+	c.Library.OnChange(func(now *library.Snapshot) { c.Servers.Replace(now.Definitions, drainTime) })
+	source := userServers{bridge.Upstream(c.Servers), c.Library}
+	c.Catalog = a.catalog(source, core.Gate, core.Pins)
+	c.Servers.OnToolsChanged(c.Catalog.Stale)
+	c.Bridge, err = bridge.New(bridge.Config{
+		Source:   source,
+		Gate:     core.Gate,
+		Stores:   core.stores,
+		MaxCalls: a.Settings.Servers.MaxCalls,
+		Catalog:  c.Catalog,
+		Pins:     core.Pins,
+		Log:      a.Log,
+	})
+	if err != nil {
+		return err
+	}
+	c.Broker = core.broker.Client(c.Bridge)
+	return nil
+}
+
+// servers constructs what runs the servers of all clients.
+func (a *App) servers(books *accounting.Books, waits bool) *upstream.Pool {
 	set := a.Settings.Servers
 	options := upstream.Options{
 		Log:           a.Log,
 		ClientName:    "sallyport",
 		ClientVersion: a.Version,
-		Environ:       a.Env.List(),
 		Inherit:       set.Inherit,
 		StartTimeout:  set.StartTimeout,
 		CallTimeout:   set.CallTimeout,
@@ -155,27 +209,12 @@ func (a *App) servers(defs []upstream.Definition, books *accounting.Books, waits
 			books.Served(u.Server, usage.Usage{Began: u.Began, Wall: u.Wall, CPU: u.CPU, ByteSeconds: u.ByteSeconds, PeakBytes: -1, Open: u.Open})
 		}
 	}
-	return upstream.NewManager(defs, options)
-}
-
-// bridge constructs the bridge from code to the servers.
-func (s *System) bridge(source bridge.Source) (*bridge.Bridge, error) {
-	set := s.app.Settings
-	out := bridge.Config{
-		Source:   source,
-		Gate:     s.Gate,
-		Stores:   newStores(s.app),
-		MaxCalls: set.Servers.MaxCalls,
-		Catalog:  s.Catalog,
-		Pins:     s.Pins,
-		Log:      s.app.Log,
-	}
-	return bridge.New(out)
+	return upstream.NewPool(options)
 }
 
 // sessions constructs the sessions.
-func (s *System) sessions(unsaved func(string, error)) *session.Set {
-	a, set := s.app, s.app.Settings
+func (c *Core) sessions(unsaved func(string, error)) *session.Set {
+	a, set := c.app, c.app.Settings
 	options := session.Options{
 		Logger:       a.Log,
 		WholeRun:     set.Timeouts.WholeRun,
@@ -196,51 +235,64 @@ func (s *System) sessions(unsaved func(string, error)) *session.Set {
 		Logs:         a.statePath(store.Logs),
 		LogBytes:     set.Sessions.Logs,
 	}
-	if s.Books != nil {
-		options.OnIdleUsage = s.Books.IdleUsage
+	if c.Books != nil {
+		options.OnIdleUsage = c.Books.IdleUsage
 	}
 	return session.NewSet(options)
 }
 
 // Close ends everything that was constructed, in the reverse order.
 func (s *System) Close() {
-	if s.Broker != nil {
-		s.Broker.Close()
+	s.broker.Close()
+	// Closing the catalog waits for a server that it lists.
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.Client.Close()
+	}()
+	s.Core.Close()
+	<-closed
+}
+
+// Close ends what belongs to the client. Servers that no other client uses end
+// soon after.
+func (c *Client) Close() {
+	if c.Bridge != nil {
+		c.Bridge.Close()
 	}
-	if s.Library != nil {
-		s.Library.Close()
+	if c.Library != nil {
+		c.Library.Close()
 	}
-	var ended []error
-	if s.Servers != nil {
-		ended = append(ended, s.closeServers())
+	if c.Catalog != nil {
+		c.Catalog.Close()
 	}
-	if s.Engine != nil {
-		ended = append(ended, s.Engine.Close())
-	}
-	for _, e := range s.Batch {
-		ended = append(ended, e.Close())
-	}
-	if err := errors.Join(ended...); err != nil {
-		s.app.Log.Warn("cleaning up", "error", err)
-	}
-	if s.Books != nil {
-		s.Books.Close() // when it is known what all that ran has used
+	if c.Servers != nil {
+		_ = c.Servers.Close(context.Background()) // the pool ends them
 	}
 }
 
-// closeServers ends the servers, and the catalog, which may be listing one.
-func (s *System) closeServers() error {
-	// Not the command's context: it may be what ended the command.
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	listed := make(chan struct{})
-	go func() {
-		defer close(listed)
-		if s.Catalog != nil {
-			s.Catalog.Close()
-		}
-	}()
-	err := s.Servers.Close(ctx)
-	<-listed
-	return err
+// Close ends everything that was constructed, in the reverse order.
+func (c *Core) Close() {
+	if c.broker != nil {
+		c.broker.Close()
+	}
+	var ended []error
+	if c.pool != nil {
+		// Not the command's context: it may be what ended the command.
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		ended = append(ended, c.pool.Close(ctx))
+	}
+	if c.Engine != nil {
+		ended = append(ended, c.Engine.Close())
+	}
+	for _, e := range c.Batch {
+		ended = append(ended, e.Close())
+	}
+	if err := errors.Join(ended...); err != nil {
+		c.app.Log.Warn("cleaning up", "error", err)
+	}
+	if c.Books != nil {
+		c.Books.Close() // when it is known what all that ran has used
+	}
 }

@@ -109,6 +109,7 @@ type Config struct {
 // A Bridge grants servers to executions. It is safe for concurrent use.
 type Bridge struct {
 	config  Config
+	id      string // tells it from the other Bridges of the process
 	catalog *catalog.Catalog
 	own     bool // no one else uses the catalog
 	log     *slog.Logger
@@ -153,6 +154,9 @@ type described struct {
 	definition wire.Server
 }
 
+// count is how many Bridges there have been.
+var count atomic.Uint64
+
 // New returns a bridge to the servers of a source.
 func New(config Config) (*Bridge, error) {
 	if config.Source == nil || config.Gate == nil {
@@ -171,7 +175,7 @@ func New(config Config) (*Bridge, error) {
 	if own {
 		config.Catalog = catalog.New(catalog.Config{Source: NewListable(config.Source, config.Gate, nil, config.Pins, config.Log), Log: config.Log})
 	}
-	b := &Bridge{config: config, catalog: config.Catalog, own: own, log: config.Log, cache: map[string]*described{}, saved: map[string]*catalog.Listing{}, failures: map[string]string{},
+	b := &Bridge{config: config, id: strconv.FormatUint(count.Add(1), 10), catalog: config.Catalog, own: own, log: config.Log, cache: map[string]*described{}, saved: map[string]*catalog.Listing{}, failures: map[string]string{},
 		unsure: map[string]error{}, hides: map[string][]string{}, hidesTold: map[string]string{}, looked: map[serverKind]Server{}}
 	b.current(false)
 	return b, nil
@@ -232,7 +236,7 @@ func (b *Bridge) current(again bool) *view {
 // that changes with the list.
 func (b *Bridge) Discovered() ([]wire.ServerInfo, string) {
 	v := b.current(false)
-	return v.discovered, strconv.FormatUint(v.version, 10)
+	return v.discovered, b.id + "." + strconv.FormatUint(v.version, 10)
 }
 
 // unknown returns the error for a name that is not configured.

@@ -31,9 +31,11 @@ const DefaultSession = session.DefaultName
 
 // Config is what a Broker needs. Zero durations take their defaults.
 type Config struct {
-	Gate   *authz.Gate    // required
-	Logger *slog.Logger   // required
-	Bridge *bridge.Bridge // required; the Broker closes it
+	Gate   *authz.Gate  // required
+	Logger *slog.Logger // required
+	// Bridge leads to the servers of requests that bring none of their own; the
+	// Broker closes it. Nil: every request brings one.
+	Bridge *bridge.Bridge
 	// Template is the one of sessions that choose none; nil: every request
 	// answers that there is no engine.
 	Template *session.Template
@@ -83,7 +85,6 @@ func (c Config) limits() sandbox.Limits {
 type Broker struct {
 	config   Config
 	log      *slog.Logger
-	bridge   *bridge.Bridge
 	sessions *session.Set // nil without an engine
 	batch    *batchRuns
 	tasks    *tasks
@@ -97,14 +98,14 @@ type Broker struct {
 // New returns a broker. It starts and probes nothing.
 func New(config Config) (*Broker, error) {
 	switch {
-	case config.Gate == nil || config.Logger == nil || config.Bridge == nil:
-		return nil, errors.New("broker: a gate, a logger and a bridge are required")
+	case config.Gate == nil || config.Logger == nil:
+		return nil, errors.New("broker: a gate and a logger are required")
 	case (config.Template == nil) != (config.Sessions == nil):
 		return nil, errors.New("broker: a template and sessions are given together")
 	}
 	config = config.withDefaults()
 	return &Broker{
-		config: config, log: config.Logger, bridge: config.Bridge, sessions: config.Sessions,
+		config: config, log: config.Logger, sessions: config.Sessions,
 		batch: newBatchRuns(config), tasks: &tasks{log: config.Logger}, engines: map[string]*sandbox.Report{}, unkept: map[session.Key]bool{},
 	}, nil
 }
@@ -118,7 +119,9 @@ func (b *Broker) Close() {
 		b.sessions.Close()
 	}
 	b.tasks.all.Wait()
-	b.bridge.Close()
+	if b.config.Bridge != nil {
+		b.config.Bridge.Close()
+	}
 }
 
 // Execute runs a request and returns its result, which is never nil. When ctx
@@ -189,6 +192,9 @@ func (b *Broker) submit(req Request) func(context.Context) *Result {
 		req.RequestID = strings.ToLower(rand.Text()[:12])
 	}
 	req.Principal.Request = req.RequestID
+	if req.Bridge == nil {
+		req.Bridge = b.config.Bridge
+	}
 	if invalid := req.validate(); invalid != nil {
 		return answer(invalid)
 	}
@@ -212,7 +218,7 @@ func (b *Broker) submit(req Request) func(context.Context) *Result {
 	}
 	req.bound(b.timeout(req.Timeout))
 	for _, name := range req.Servers {
-		if err := b.bridge.Check(context.Background(), req.Principal, name); err != nil {
+		if err := req.Bridge.Check(context.Background(), req.Principal, name); err != nil {
 			return answer(b.finish(req, failure(err)))
 		}
 	}
@@ -228,7 +234,7 @@ func (b *Broker) submit(req Request) func(context.Context) *Result {
 		}
 		return answer(invalid(err.Error()))
 	}
-	x := &execution{broker: b, req: req, session: sess, ticket: ticket, servers: b.bridge.Begin(req.Principal, req.Servers)}
+	x := &execution{broker: b, req: req, session: sess, ticket: ticket, servers: req.Bridge.Begin(req.Principal, req.Servers)}
 	req.Activity.Follow(x.activity)
 	return func(ctx context.Context) *Result {
 		r := x.run(ctx)

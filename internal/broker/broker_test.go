@@ -582,9 +582,8 @@ func TestNewWithoutAPart(t *testing.T) {
 		config  Config
 		want    string
 	}{
-		{"a gate", Config{Logger: log, Bridge: gate}, "a gate, a logger and a bridge are required"},
-		{"a logger", Config{Gate: lax(), Bridge: gate}, "a gate, a logger and a bridge are required"},
-		{"a bridge", Config{Gate: lax(), Logger: log}, "a gate, a logger and a bridge are required"},
+		{"a gate", Config{Logger: log, Bridge: gate}, "a gate and a logger are required"},
+		{"a logger", Config{Gate: lax(), Bridge: gate}, "a gate and a logger are required"},
 		{"sessions", Config{Gate: lax(), Logger: log, Bridge: gate, Template: &session.Template{Engine: engine}}, "a template and sessions"},
 	} {
 		if _, err := New(tt.config); err == nil || !strings.Contains(err.Error(), tt.want) {

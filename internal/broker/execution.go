@@ -61,7 +61,7 @@ func (x *execution) run(ctx context.Context) *Result {
 
 // permitted runs the code, which the gate has allowed.
 func (x *execution) permitted(ctx context.Context) *Result {
-	defer x.broker.bridge.Busy()()
+	defer x.req.Bridge.Busy()()
 	pending := x.pendingUsage()
 	what := x.req.Submission
 	what.Measure = what.Measure || x.broker.config.ShowUsage
@@ -180,7 +180,7 @@ func (x *execution) prepare(ctx context.Context) (*session.Preparation, error) {
 		return nil, err
 	}
 	p := &session.Preparation{Grants: x.servers.Names(), Define: definitions}
-	p.Discovered, p.DiscoveredVersion = x.broker.bridge.Discovered()
+	p.Discovered, p.DiscoveredVersion = x.req.Bridge.Discovered()
 	return p, nil
 }
 

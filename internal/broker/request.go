@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/bridge"
 	"github.com/sallyport/sallyport/internal/session"
 )
 
@@ -22,6 +23,8 @@ type Request struct {
 	// moves one that is out of bounds, and the result says so.
 	Submission
 	Servers []string // MCP servers that the code is granted
+	// Bridge leads to the servers of the client; nil: to the broker's own.
+	Bridge *bridge.Bridge
 	// ClientID identifies the connection that the request came from, as its
 	// frontend does: 1 to 64 letters, digits, dots, dashes and underscores, or
 	// nothing where there is one client.
@@ -101,6 +104,9 @@ func Invalid(message string) *Result { return invalid(message) }
 func (r *Request) validate() *Result {
 	if r.Principal.Owner == "" { // else it would be the local user's
 		return failure(errors.New("the request has no owner"))
+	}
+	if r.Bridge == nil {
+		return failure(errors.New("the request comes without its client's servers"))
 	}
 	if strings.TrimSpace(r.Code) == "" {
 		return invalid("Missing 'code' argument")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -154,8 +155,12 @@ func withVersion(args []string, top *kong.Node) []string {
 }
 
 func newUI(ctx context.Context, flags *globals, environ []string, stdio Stdio) *ui {
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = "" // gone: relative paths stay relative
+	}
 	return &ui{
-		App: &app.App{Env: app.NewEnvironment(environ), Version: readVersion().Version, Life: ctx},
+		App: &app.App{Env: app.NewEnvironment(environ), Dir: dir, Version: readVersion().Version, Life: ctx},
 		ctx: ctx, stdio: stdio, grammar: flags,
 	}
 }

@@ -32,5 +32,5 @@ func (u *ui) compose(f *composeFlags) (*app.System, error) {
 	if err := u.loadSettings(f.flags()...); err != nil {
 		return nil, err
 	}
-	return u.NewSystem(app.Options{ServersConfig: f.ServersConfig, Unsaved: f.unsaved, Waits: f.waits})
+	return u.NewSystem(app.Options{Unsaved: f.unsaved, Waits: f.waits}, f.ServersConfig)
 }

@@ -29,7 +29,7 @@ func (u *ui) loadSettings(own ...settings.Flag) error {
 	}
 	flags = appendFlag(flags, "--log-level", "log.level", u.grammar.LogLevel)
 	flags = appendFlag(flags, "--log-format", "log.format", u.grammar.LogFormat)
-	set, err := u.Env.LoadSettings(u.grammar.ConfigFile, append(flags, own...))
+	set, err := u.Env.LoadSettings(u.Dir, u.grammar.ConfigFile, append(flags, own...))
 	if err != nil {
 		return err
 	}

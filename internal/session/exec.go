@@ -118,6 +118,9 @@ func (b *instance) frame(req Request, prep *Preparation) wire.Exec {
 	}
 	if prep.DiscoveredVersion != b.discovered {
 		e.Discovered = prep.Discovered
+		if e.Discovered == nil && b.discovered != "" {
+			e.Discovered = []wire.ServerInfo{} // those of another client are not for this code
+		}
 	}
 	return e
 }

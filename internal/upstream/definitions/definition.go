@@ -195,7 +195,7 @@ func (d *Definition) setRemote(r Remote, written string, expanded map[string]str
 // same way.
 func (d Definition) StartedAs(other Definition) Definition {
 	if d.launch == nil || other.launch == nil || !d.launch.references {
-		return d // it contains all that there is to hide
+		return d // it contains everything to hide
 	}
 	l := *d.launch
 	l.secrets = l.secrets.clone()
