@@ -31,6 +31,8 @@ require (
 
 require golang.org/x/crypto v0.55.0 // indirect
 
+require golang.org/x/term v0.45.0
+
 require (
 	github.com/cenkalti/backoff v2.2.1+incompatible // indirect
 	github.com/cilium/ebpf v0.16.0 // indirect

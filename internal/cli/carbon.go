@@ -8,7 +8,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
@@ -149,8 +148,7 @@ func (c *carbonReportCmd) table(u *ui, groups []ledger.Sum, total ledger.Sum) er
 	for _, g := range groups {
 		most = max(most, value(g.Joules))
 	}
-	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(w, "%s\tRUNS\tCPU\tENERGY\t(RANGE)\tCO2E\t(RANGE)\t\n", strings.ToUpper(c.By))
+	t := u.table(strings.ToUpper(c.By), "RUNS", "CPU", "ENERGY", "(RANGE)", "CO2E", "(RANGE)", "")
 	for _, g := range append(groups, total) {
 		bar := ""
 		if g.Name != total.Name {
@@ -163,10 +161,13 @@ func (c *carbonReportCmd) table(u *ui, groups []ledger.Sum, total ledger.Sum) er
 				cpu += " + unknown"
 			}
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(g.Name), g.Runs, cpu,
+		t.Row(printable(g.Name), strconv.Itoa(g.Runs), cpu,
 			sumOf(g.Joules, g.Whole("joules"), "J"), between(g.Low, g.High, "J"), sumOf(g.Grams, g.Whole("grams"), "g"), between(g.GramsLow, g.GramsHigh, "g"), bar)
 	}
-	if err := w.Flush(); err != nil {
+	if !t.Fits() {
+		t.Drop() // the bars
+	}
+	if err := t.Write(u.stdio.Out); err != nil {
 		return err
 	}
 	if r := total.RestJoules; r == nil || *r > 0 || !total.Whole("restJoules") {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"text/tabwriter"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/accounting"
@@ -70,16 +69,15 @@ func (c *carbonEstimateCmd) Run(u *ui) error {
 		}{from, estimateOf{used.Wall.Seconds(), used.CPU.Seconds(), known, c.GPU}, list})
 	}
 	fmt.Fprintf(u.stdio.Out, "For %s, %s of processor time, %s of memory (%s):\n\n", used.Wall.Round(time.Millisecond), used.CPU.Round(time.Millisecond), memory, from)
-	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "ENGINE\tPLACE\tENERGY\t(RANGE)\tCO2E\t(RANGE)")
+	t := u.table("ENGINE", "PLACE", "ENERGY", "(RANGE)", "CO2E", "(RANGE)")
 	for _, one := range list {
 		energy, grams, span := one.Footprint.Energy, "unknown", ""
 		if m := one.Footprint.Emissions; m != nil {
 			grams, span = sumOf(&m.Grams, m.High != nil, "g"), between(&m.Low, m.High, "g")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", one.Engine, one.Place, sumOf(energy.Joules, len(energy.Missing) == 0, "J"), between(energy.Low, energy.High, "J"), grams, span)
+		t.Row(one.Engine, one.Place, sumOf(energy.Joules, len(energy.Missing) == 0, "J"), between(energy.Low, energy.High, "J"), grams, span)
 	}
-	return w.Flush()
+	return t.Write(u.stdio.Out)
 }
 
 // estimateOf is the usage that is estimated.

@@ -124,7 +124,8 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 		return exited
 	}
 	if err != nil {
-		fmt.Fprintf(stdio.Err, "sallyport: %v\nTry '%s --help'.\n", err, commandOf(err))
+		u := newUI(ctx, &g.globals, environ, stdio)
+		fmt.Fprintf(stdio.Err, "%s %v\nTry '%s --help'.\n", u.paint(stdio.Err, terminal.Red, "sallyport:"), err, commandOf(err))
 		if len(args) > 0 && args[0] == "run" {
 			return exitOurs
 		}
@@ -183,7 +184,7 @@ func run(ctx context.Context, kctx *kong.Context, flags *globals, environ []stri
 		return int(u.interrupted())
 	}
 	// The error may contain what a server sent.
-	fmt.Fprintf(stdio.Err, "sallyport: %s\n", invisible.Escape(err.Error()))
+	fmt.Fprintf(stdio.Err, "%s %s\n", u.paint(stdio.Err, terminal.Red, "sallyport:"), invisible.Escape(err.Error()))
 	switch {
 	case kctx.Selected() != nil && kctx.Selected().Name == "run":
 		return exitOurs

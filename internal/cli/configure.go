@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/terminal"
 )
 
 // configure is loadSettings for commands that use the state directory. It fails
@@ -33,7 +34,7 @@ func (u *ui) loadSettings(own ...settings.Flag) error {
 	if err != nil {
 		return err
 	}
-	u.Settings, u.Log = set, newLogger(u.stdio.Err, set.Log, u.daemon)
+	u.Settings, u.Log = set, newLogger(u.stdio.Err, set.Log, u.daemon, terminal.Colours(u.stdio.Err, u.variable))
 	return nil
 }
 

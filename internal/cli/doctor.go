@@ -14,6 +14,7 @@ import (
 	"github.com/sallyport/sallyport/internal/broker"
 	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/terminal"
 )
 
 type doctorCmd struct {
@@ -118,12 +119,29 @@ func (c *doctorCmd) report(u *ui, d *diagnosis) error {
 		// Some of this comes from engines and images.
 		var text strings.Builder
 		d.print(&text)
-		_, err = io.WriteString(u.stdio.Out, invisible.Escape(text.String()))
+		for line := range strings.Lines(invisible.Escape(text.String())) {
+			if _, err = io.WriteString(u.stdio.Out, u.paintMark(line)); err != nil {
+				break
+			}
+		}
 	}
 	if err == nil && !d.Usable {
 		err = exitError(exitFailed)
 	}
 	return err
+}
+
+// marks are the words that lines begin with, and how they look.
+var marks = map[string]terminal.Style{"ok": terminal.Green, "warn": terminal.Yellow, "FAIL": terminal.Red}
+
+// paintMark paints the word that a line begins with.
+func (u *ui) paintMark(line string) string {
+	word, rest, _ := strings.Cut(line, " ")
+	style, ok := marks[word]
+	if !ok {
+		return line
+	}
+	return u.paint(u.stdio.Out, style, word) + " " + rest
 }
 
 // tryOut runs code twice through everything that run_python uses.

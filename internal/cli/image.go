@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/sallyport/sallyport/internal/image"
 	"github.com/sallyport/sallyport/internal/image/archive"
@@ -78,13 +77,12 @@ func (c *imageListCmd) Run(u *ui) error {
 		}{list})
 		return errors.Join(err, problems)
 	}
-	w := tabwriter.NewWriter(u.stdio.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tID\tPYTHON\tSIZE\tFROM\tSINCE")
+	t := u.table("NAME", "ID", "PYTHON", "SIZE", "FROM", "SINCE")
 	for _, s := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%.0f MB\t%s\t%s\n", printable(s.Name), shortID(s.ID), cmp.Or(s.Python, "none"),
-			float64(s.Bytes)/1e6, s.Source, s.Time.Local().Format("2006-01-02 15:04"))
+		t.Row(printable(s.Name), shortID(s.ID), cmp.Or(s.Python, "none"), fmt.Sprintf("%.0f MB", float64(s.Bytes)/1e6), string(s.Source),
+			s.Time.Local().Format("2006-01-02 15:04"))
 	}
-	return errors.Join(w.Flush(), problems)
+	return errors.Join(t.Write(u.stdio.Out), problems)
 }
 
 // shortID shortens an ID for people.

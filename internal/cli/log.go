@@ -11,17 +11,18 @@ import (
 
 	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/terminal"
 )
 
 // newLogger returns a command's log. Programs read the log of a daemon; the
 // person who typed it reads that of every other command.
-func newLogger(w io.Writer, l settings.Log, daemon bool) *slog.Logger {
+func newLogger(w io.Writer, l settings.Log, daemon, colours bool) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: l.Level}
 	switch {
 	case l.Format == "json":
 		return slog.New(slog.NewJSONHandler(w, opts))
 	case l.Format == "auto" && !daemon:
-		return slog.New(&plainLog{mu: &sync.Mutex{}, w: w, level: l.Level})
+		return slog.New(&plainLog{mu: &sync.Mutex{}, w: w, level: l.Level, colours: colours})
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
 }
@@ -30,11 +31,12 @@ func newLogger(w io.Writer, l settings.Log, daemon bool) *slog.Logger {
 // other messages: "sallyport: warning: what (server x): why". A record is one
 // line without terminal control characters.
 type plainLog struct {
-	mu     *sync.Mutex
-	w      io.Writer
-	level  slog.Level
-	attrs  []slog.Attr
-	groups string
+	mu      *sync.Mutex
+	w       io.Writer
+	level   slog.Level
+	colours bool
+	attrs   []slog.Attr
+	groups  string
 }
 
 // Enabled implements slog.Handler.
@@ -81,7 +83,14 @@ func (m *plainLog) Handle(_ context.Context, r slog.Record) error {
 		add(m.groups+a.Key, a.Value)
 		return true
 	})
-	line := "sallyport: " + level + ": " + invisible.Line(r.Message)
+	level += ":"
+	switch {
+	case m.colours && r.Level >= slog.LevelError:
+		level = terminal.Red.Paint(level)
+	case m.colours && r.Level >= slog.LevelWarn:
+		level = terminal.Yellow.Paint(level)
+	}
+	line := "sallyport: " + level + " " + invisible.Line(r.Message)
 	if len(details) > 0 {
 		line += " (" + strings.Join(details, ", ") + ")"
 	}

@@ -11,7 +11,7 @@ import (
 
 func TestPlainLog(t *testing.T) {
 	var out bytes.Buffer
-	log := newLogger(&out, settings.Log{Level: slog.LevelInfo, Format: "auto"}, false)
+	log := newLogger(&out, settings.Log{Level: slog.LevelInfo, Format: "auto"}, false, false)
 	log.Debug("not shown")
 	log.Warn("a file is not usable", "error", errors.New("line 1\nsallyport: forged \x1b[2J\u202e"), "server", "x\r\n")
 	log.With("run", 7).WithGroup("g").Info("done", "took", "1s", "error", "of a group")
@@ -40,7 +40,7 @@ func TestLogForms(t *testing.T) {
 		{"json", true, `{"time":`},
 	} {
 		var out bytes.Buffer
-		newLogger(&out, settings.Log{Format: tt.format}, tt.daemon).Warn("x")
+		newLogger(&out, settings.Log{Format: tt.format}, tt.daemon, false).Warn("x")
 		if got := out.String(); !bytes.HasPrefix(out.Bytes(), []byte(tt.want)) {
 			t.Errorf("%s, daemon %v: got %q, want %q…", tt.format, tt.daemon, got, tt.want)
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/sallyport/sallyport/internal/memory"
 	"github.com/sallyport/sallyport/internal/store/keyed"
@@ -60,8 +59,7 @@ func (c *memoryListCmd) Run(u *ui) error {
 		fmt.Fprintln(u.stdio.Out, "No values are kept. Code keeps values with save_memory(key, value).")
 		return nil
 	}
-	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "KEY\tUPDATED\tMETADATA")
+	t := u.table("KEY", "UPDATED", "METADATA")
 	for _, i := range items {
 		updated, metadata := printable(i.UpdatedAt), string(i.Metadata)
 		if metadata == "{}" {
@@ -70,9 +68,9 @@ func (c *memoryListCmd) Run(u *ui) error {
 		if i.Error != "" {
 			updated, metadata = "-", "("+i.Error+")"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", printable(i.Key), updated, firstLine(printable(oneLine(metadata)), 60))
+		t.Row(printable(i.Key), updated, printable(oneLine(metadata)))
 	}
-	return w.Flush()
+	return t.Write(u.stdio.Out)
 }
 
 type memoryGetCmd struct {

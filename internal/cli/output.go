@@ -13,6 +13,8 @@ import (
 	"unicode/utf16"
 
 	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/table"
+	"github.com/sallyport/sallyport/internal/terminal"
 )
 
 func (u *ui) printJSON(v any) error {
@@ -130,18 +132,34 @@ func ago(t time.Time) string {
 	return fmt.Sprintf("%d days ago", int(d.Hours()/24))
 }
 
-// cut shortens s to n characters.
-func cut(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
+// firstLine returns the first line of s.
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
 	return s
 }
 
-// firstLine returns the first line of s, cut to n characters.
-func firstLine(s string, n int) string {
-	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
-	return cut(s, n)
+// table returns a table that fits standard output if that is a terminal.
+func (u *ui) table(head ...string) *table.Table {
+	return &table.Table{
+		Head: head, Width: terminal.Width(u.stdio.Out),
+		Heading: func(s string) string { return u.paint(u.stdio.Out, terminal.Bold, s) },
+	}
+}
+
+// paint returns the text in a style, if w has colours.
+func (u *ui) paint(w io.Writer, s terminal.Style, text string) string {
+	if !terminal.Colours(w, u.variable) {
+		return text
+	}
+	return s.Paint(text)
+}
+
+// variable returns an environment variable.
+func (u *ui) variable(name string) string {
+	if u.App == nil {
+		return ""
+	}
+	return u.Env[name]
 }
 
 // escaped escapes everything in text of several lines except printable

@@ -46,7 +46,7 @@ func (u *ui) meter(what string) *meter {
 // silentMeter is meter for work of which nothing is said before the first
 // stage.
 func (u *ui) silentMeter(what string) *meter {
-	return &meter{w: u.stdio.Err, what: what, terminal: terminal.Is(u.stdio.Err)}
+	return &meter{w: u.stdio.Err, what: what, terminal: terminal.Obeys(u.stdio.Err, u.variable)}
 }
 
 // show sets the line. Elsewhere than on a terminal it is repeated from now on.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/batch"
@@ -79,12 +78,11 @@ func (c *runsListCmd) Run(u *ui) error {
 		fmt.Fprintln(u.stdio.Out, "There are no runs. `sallyport run --batch kaggle FILE` starts one, if the setting batch.services allows it.")
 		return nil
 	}
-	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "RUN\tSERVICE\tSTATE\tSTARTED\tPROGRAM\tFILES")
+	t := u.table("RUN", "SERVICE", "STATE", "STARTED", "PROGRAM", "FILES")
 	for _, r := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Service, stateOf(r), r.Created.Local().Format("2006-01-02 15:04"), invisible.Escape(r.Program), filesOf(r))
+		t.Row(r.ID, r.Service, stateOf(r), r.Created.Local().Format("2006-01-02 15:04"), invisible.Line(r.Program), filesOf(r))
 	}
-	return errors.Join(w.Flush(), problems)
+	return errors.Join(t.Write(u.stdio.Out), problems)
 }
 
 // stateOf returns a run's state in a word or two.

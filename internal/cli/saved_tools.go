@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/savedtools"
@@ -79,17 +78,16 @@ func (c *savedToolsListCmd) Run(u *ui) error {
 	if len(lines) == 0 {
 		fmt.Fprintln(u.stdio.Out, "No tools are saved. Code saves a function with save_tool(function).")
 	} else {
-		w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(w, "TOOL\tVERSION\tSAVED\tDOES")
+		t := u.table("TOOL", "VERSION", "SAVED", "DOES")
 		for _, l := range lines {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", printable(firstLine(l.Name+l.Signature, 60)), versions(l.Versions), printable(l.SavedAt), printable(firstLine(l.Doc, 60)))
+			t.Row(printable(l.Name+l.Signature), versions(l.Versions), printable(l.SavedAt), printable(firstLine(l.Doc)))
 		}
-		if err := w.Flush(); err != nil {
+		if err := t.Write(u.stdio.Out); err != nil {
 			return err
 		}
 	}
 	for _, name := range broken {
-		fmt.Fprintf(u.stdio.Err, "sallyport: warning: the file of %s cannot be read\n", name)
+		u.warn([]string{"the file of " + name + " cannot be read"})
 	}
 	return nil
 }

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/sallyport/sallyport/internal/app"
 	"github.com/sallyport/sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/terminal"
 	"github.com/sallyport/sallyport/internal/upstream"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
 	"github.com/sallyport/sallyport/internal/upstream/library"
@@ -163,8 +163,7 @@ func (c *serversListCmd) Run(u *ui) error {
 
 // table prints one line for each server, and below it what waits for the user.
 func (c *serversListCmd) table(u *ui, lines []serverLine) error {
-	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tMODULE\tCOMMAND\tSTATE\tFROM")
+	t := u.table("NAME", "MODULE", "COMMAND", "STATE", "FROM")
 	waiting := map[string]int{}
 	for _, l := range lines {
 		waiting[l.State]++
@@ -178,9 +177,9 @@ func (c *serversListCmd) table(u *ui, lines []serverLine) error {
 		if n := len(l.Shadowed); n > 0 {
 			from += fmt.Sprintf(", hides %d more", n)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", printable(l.Name), l.Module, cut(l.commandLine(), 60), l.State+l.why(), printable(from))
+		t.Row(printable(l.Name), l.Module, l.commandLine(), l.State+l.why(), printable(from))
 	}
-	if err := w.Flush(); err != nil {
+	if err := t.Write(u.stdio.Out); err != nil {
 		return err
 	}
 	if n := waiting["offered"] + waiting["changed"]; n > 0 {
@@ -217,7 +216,7 @@ func (l *serverLine) commandLine() string {
 // warn prints the problems with the definitions.
 func (u *ui) warn(problems []string) {
 	for _, p := range problems {
-		fmt.Fprintln(u.stdio.Err, "sallyport: warning:", p)
+		fmt.Fprintln(u.stdio.Err, "sallyport:", u.paint(u.stdio.Err, terminal.Yellow, "warning:"), p)
 	}
 }
 
@@ -267,10 +266,10 @@ func (c *serversShowCmd) Run(u *ui) error {
 	if c.JSON {
 		return u.printJSON(l)
 	}
-	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
+	t := u.table()
 	say := func(what, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "%s\t%s\n", what, value)
+			t.Row(what, value)
 		}
 	}
 	list := func(values []string) string {
@@ -315,7 +314,7 @@ func (c *serversShowCmd) Run(u *ui) error {
 	for _, o := range l.Shadowed {
 		say("hides", fmt.Sprintf("%s, line %d (%s)", printable(o.File), o.Line, o.Source))
 	}
-	return w.Flush()
+	return t.Write(u.stdio.Out)
 }
 
 // wayOut returns how to make a server ready.

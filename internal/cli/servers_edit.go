@@ -74,7 +74,7 @@ func (c *serversAddCmd) Run(u *ui) error {
 	case !ok: // another process has removed it
 		return nil
 	case d.File != path:
-		fmt.Fprintf(u.stdio.Err, "sallyport: warning: %s, line %d, also defines it, and takes precedence\n", printable(d.File), d.Line)
+		u.warn([]string{fmt.Sprintf("%s, line %d, also defines it, and takes precedence", printable(d.File), d.Line)})
 		return nil
 	}
 	for _, p := range now.Problems {

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/authz"
@@ -70,9 +69,10 @@ func (c *serversTestCmd) Run(u *ui) error {
 	}
 	fmt.Fprintf(u.stdio.Out, "%s: %s, protocol %s; started in %d ms, listed %d tools in %d ms\n",
 		printable(t.Name), invisible.Line(t.Server), invisible.Line(t.Protocol), t.StartMs, len(t.Tools), t.ListMs)
-	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
+	table := u.table()
+	table.Indent = 2
 	for _, tool := range t.Tools {
-		fmt.Fprintf(w, "  %s\t%s\n", tool.Function, invisible.Escape(firstLine(tool.Description, 90)))
+		table.Row(tool.Function, invisible.Line(firstLine(tool.Description)))
 	}
-	return w.Flush()
+	return table.Write(u.stdio.Out)
 }

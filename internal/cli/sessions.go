@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/app"
@@ -71,8 +70,7 @@ func (c *sessionsListCmd) Run(u *ui) error {
 		fmt.Fprintln(u.stdio.Out, "There are no sessions: no Sallyport serves a client, and none is suspended.")
 		return nil
 	}
-	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "SESSION\tSTATUS\tPROCESS\tCLIENT\tUSED\tRUNS\tMEMORY\tDISK\tSTILL RUNNING")
+	t := u.table("SESSION", "STATUS", "PROCESS", "CLIENT", "USED", "RUNS", "MEMORY", "DISK", "STILL RUNNING")
 	for _, k := range s.All {
 		status := string(k.Status)
 		if k.Waiting > 0 {
@@ -80,12 +78,12 @@ func (c *sessionsListCmd) Run(u *ui) error {
 		}
 		client := "-"
 		if k.Client != "" {
-			client = firstLine(printable(k.Client), 24)
+			client = printable(k.Client)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", printable(k.Address), status, dash(k.Process), client,
-			ago(k.Used), k.Executions, memoryNow(k.Memory), bytesOrDash(k.Disk), counts(&k))
+		t.Row(printable(k.Address), status, dash(k.Process), client,
+			ago(k.Used), strconv.FormatUint(k.Executions, 10), memoryNow(k.Memory), bytesOrDash(k.Disk), counts(&k))
 	}
-	if err := w.Flush(); err != nil {
+	if err := t.Write(u.stdio.Out); err != nil {
 		return err
 	}
 	if total > 0 {
@@ -121,10 +119,10 @@ func (c *sessionsShowCmd) Run(u *ui) error {
 	if c.JSON {
 		return u.printJSON(k)
 	}
-	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
+	t := u.table()
 	row := func(what, text string) {
 		if text != "" && text != "-" {
-			fmt.Fprintf(w, "%s\t%s\n", what, text)
+			t.Row(what, text)
 		}
 	}
 	row("session", printable(k.Address))
@@ -151,7 +149,7 @@ func (c *sessionsShowCmd) Run(u *ui) error {
 		row("", printable(r))
 	}
 	row("log", k.Log)
-	return w.Flush()
+	return t.Write(u.stdio.Out)
 }
 
 // counts summarizes what is running in a session.

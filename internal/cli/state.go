@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"text/tabwriter"
 )
 
 type stateCmd struct {
@@ -45,11 +44,11 @@ func (c *stateCheckCmd) Run(u *ui) error {
 		}
 	} else {
 		fmt.Fprintf(u.stdio.Out, "%s, layout %d\n", printable(r.Path), r.Version)
-		w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
+		t := u.table()
 		for _, a := range r.Areas {
-			fmt.Fprintf(w, "%s\t%d files\t%.1f MB\t%s\n", a.Name, a.Files, float64(a.Bytes)/1e6, a.Holds)
+			t.Row(string(a.Name), plural(a.Files, "file", "files"), fmt.Sprintf("%.1f MB", float64(a.Bytes)/1e6), a.Holds)
 		}
-		if err := w.Flush(); err != nil {
+		if err := t.Write(u.stdio.Out); err != nil {
 			return err
 		}
 		for _, p := range r.Problems {

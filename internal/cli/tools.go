@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/app"
 	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/terminal"
 	"github.com/sallyport/sallyport/internal/toolbox/catalog"
 	"github.com/sallyport/sallyport/internal/toolbox/pins"
 	"github.com/sallyport/sallyport/internal/toolbox/signature"
@@ -285,7 +285,6 @@ func (c *toolsListCmd) Run(u *ui) error {
 			Servers []toolsOfServer `json:"servers"`
 		}{servers})
 	}
-	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
 	for _, s := range servers {
 		head := invisible.Line(s.Server)
 		if s.Version != "" {
@@ -303,21 +302,25 @@ func (c *toolsListCmd) Run(u *ui) error {
 				head += " (asked again after " + s.Retry.Local().Format("2006-01-02 15:04") + ")"
 			}
 		}
-		fmt.Fprintln(w, head)
+		fmt.Fprintln(u.stdio.Out, u.paint(u.stdio.Out, terminal.Bold, head))
+		table := u.table()
+		table.Indent = 2
 		for _, t := range s.Tools {
-			fmt.Fprintf(w, "  %s%s\t%s\n", invisible.Line(t.ToolAlias), t.mark(), t.Description)
+			table.Row(invisible.Line(t.ToolAlias)+t.mark(), t.Description)
 		}
-		if c.Server == "" {
-			continue
+		if c.Server != "" {
+			for _, r := range s.Resources {
+				table.Row("resource "+invisible.Line(r.URI), invisible.Line(r.Name))
+			}
+			for _, p := range s.Prompts {
+				table.Row("prompt "+invisible.Line(p.Name), invisible.Line(p.Description))
+			}
 		}
-		for _, r := range s.Resources {
-			fmt.Fprintf(w, "  resource %s\t%s\n", invisible.Line(r.URI), invisible.Line(r.Name))
-		}
-		for _, p := range s.Prompts {
-			fmt.Fprintf(w, "  prompt %s\t%s\n", invisible.Line(p.Name), invisible.Line(p.Description))
+		if err := table.Write(u.stdio.Out); err != nil {
+			return err
 		}
 	}
-	return w.Flush()
+	return nil
 }
 
 func toolsOf(sys *app.System, e *catalog.Entry) toolsOfServer {
