@@ -159,6 +159,7 @@ var programs = map[string][]string{
 
 	"scripts/carbontables":    nil,
 	"scripts/crosscheck":      nil,
+	"scripts/mcpb":            {"internal/settings"},
 	"scripts/notice":          nil,
 	"scripts/report":          nil,
 	"scripts/size":            nil,
