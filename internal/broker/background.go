@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -41,6 +42,7 @@ type task struct {
 	first    string // the first line of the code
 	began    time.Time
 	activity *Activity
+	whole    bool // its own call waits to the end: see Request.Whole
 	partial  *session.Partial
 	cancel   context.CancelCauseFunc
 	done     chan struct{}
@@ -48,7 +50,7 @@ type task struct {
 
 	// Guarded by tasks.mu.
 	kept  bool      // in tasks.list
-	ended time.Time // zero: it runs
+	end   time.Time // zero: it runs
 	read  time.Time // when a call first received result; zero: none has
 }
 
@@ -56,7 +58,7 @@ type task struct {
 // because an answer may be lost on its way.
 const (
 	keptAfterRead = time.Hour
-	maxTasks      = 64       // of all sessions, ended ones included
+	maxTasks      = 64       // of all sessions of an owner, ended ones included
 	maxTaskBytes  = 32 << 20 // of their results
 )
 
@@ -90,15 +92,17 @@ func (g *tasks) run(ctx context.Context, t *task, within time.Duration, run func
 		defer cancel(nil)
 		t.result = run(own)
 		g.mu.Lock()
-		t.ended = time.Now()
+		t.end = time.Now()
 		g.mu.Unlock()
 		close(t.done)
 	}()
-	return g.wait(ctx, t, within)
+	return g.wait(ctx, t, within, true)
 }
 
-// wait waits for the end of a task. The task is cancelled when ctx is.
-func (g *tasks) wait(ctx context.Context, t *task, within time.Duration) *Result {
+// wait waits for the end of a task, for the call that began it or for one
+// without code. The task is cancelled when ctx is, but not because a client that
+// only waited has gone.
+func (g *tasks) wait(ctx context.Context, t *task, within time.Duration, began bool) *Result {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
@@ -106,19 +110,34 @@ func (g *tasks) wait(ctx context.Context, t *task, within time.Duration) *Result
 	case <-ctx.Done():
 	case <-timer.C:
 	}
+	if ctx.Err() == nil && !t.ended() && g.keep(t) {
+		if !began || !t.whole {
+			return t.soFar()
+		}
+		select {
+		case <-t.done:
+		case <-ctx.Done():
+		}
+	}
+	switch { // even if the time is up as well: the code must not go on
+	case t.ended() || ctx.Err() == nil: // in the latter case the program ends, and so does the code
+	case !began && errors.Is(context.Cause(ctx), session.ErrStop):
+		return &Result{Status: Running, Summary: "The code goes on"} // nobody reads it
+	default:
+		t.cancel(context.Cause(ctx))
+	}
+	<-t.done
+	return g.take(t, began)
+}
+
+// ended reports whether the task's result is there.
+func (t *task) ended() bool {
 	select {
 	case <-t.done:
-		return g.take(t)
+		return true
 	default:
+		return false
 	}
-	switch {
-	case ctx.Err() != nil: // even if the time is up as well: the code must not go on
-		t.cancel(context.Cause(ctx))
-	case g.keep(t):
-		return t.soFar()
-	} // otherwise the program ends, and so does the code
-	<-t.done
-	return g.take(t)
 }
 
 // keep lets later calls find a task. It reports whether they can.
@@ -132,16 +151,17 @@ func (g *tasks) keep(t *task) bool {
 		t.kept = true
 		g.list = append(g.list, t)
 	}
-	g.expire()
+	g.expire(t.place.session.Owner)
 	return true
 }
 
-// take returns the result of a task that has ended, and notes that it was read. A
-// result that was read before says so, or it could be taken for a new one.
-func (g *tasks) take(t *task) *Result {
+// take returns the result of a task that has ended, and notes that it was read. To
+// others than the call that began the task, a result that was read before says so,
+// or it could be taken for a new one.
+func (g *tasks) take(t *task, began bool) *Result {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if t.read.IsZero() {
+	if began || t.read.IsZero() {
 		t.read = time.Now()
 		return t.result
 	}
@@ -156,7 +176,7 @@ func (g *tasks) take(t *task) *Result {
 func (g *tasks) find(p place) *task {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.expire()
+	g.expire(p.session.Owner)
 	if t := g.first(p, (*task).isUnread); t != nil {
 		return t
 	}
@@ -200,7 +220,7 @@ func (g *tasks) first(p place, so func(*task) bool) *task {
 	return nil
 }
 
-func (t *task) runs() bool     { return t.ended.IsZero() }
+func (t *task) runs() bool     { return t.end.IsZero() }
 func (t *task) isUnread() bool { return !t.runs() && t.read.IsZero() }
 
 // size returns about how many bytes the task's result holds.
@@ -211,20 +231,25 @@ func (t *task) size() int {
 	return t.result.Size()
 }
 
-// expire forgets results that were read long ago, and the oldest ones where
-// there are too many: those that were read first. The lock is held.
-func (g *tasks) expire() {
+// expire forgets results that were read long ago, and the oldest ones of an owner
+// who has too many: those that were read first. The lock is held.
+func (g *tasks) expire(owner string) {
 	g.list = slices.DeleteFunc(g.list, func(t *task) bool {
 		return !t.runs() && !t.isUnread() && time.Since(t.read) > keptAfterRead
 	})
-	size := 0
+	count, size := 0, 0
 	for _, t := range g.list {
-		size += t.size()
+		if t.place.session.Owner == owner {
+			count, size = count+1, size+t.size()
+		}
 	}
-	for len(g.list) > maxTasks || size > maxTaskBytes {
-		i := slices.IndexFunc(g.list, func(t *task) bool { return !t.runs() && !t.isUnread() })
+	for ; count > maxTasks || size > maxTaskBytes; count-- {
+		oldest := func(so func(*task) bool) int {
+			return slices.IndexFunc(g.list, func(t *task) bool { return t.place.session.Owner == owner && so(t) })
+		}
+		i := oldest(func(t *task) bool { return !t.runs() && !t.isUnread() })
 		if i < 0 {
-			if i = slices.IndexFunc(g.list, (*task).isUnread); i < 0 {
+			if i = oldest((*task).isUnread); i < 0 {
 				return // all run
 			}
 			g.log.Warn("a result that no call has read was dropped to make room", "session", g.list[i].label)
@@ -267,8 +292,11 @@ func (g *tasks) stop() {
 // soFar is the answer of a call whose code goes on: what the code has written
 // since the previous answer.
 func (t *task) soFar() *Result {
-	stdout, stderr := t.partial.Take()
-	r := &Result{Status: Running, Stdout: lines(stdout), Stderr: lines(stderr), Truncated: truncated(stdout, stderr)}
+	r := &Result{Status: Running}
+	if !t.whole { // else the call that began it gets it all
+		stdout, stderr := t.partial.Take()
+		r.Stdout, r.Stderr, r.Truncated = lines(stdout), lines(stderr), truncated(stdout, stderr)
+	}
 	r.Summary = "Still running after " + ago(t.began)
 	if what := t.activity.String(); what != "" {
 		r.Summary += ": " + what

@@ -191,9 +191,55 @@ func TestCancelledAsTimeIsUp(t *testing.T) {
 		ended.cancel = func(error) { close(ended.done) }
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if r := g.wait(ctx, ended, 0); r != ended.result || len(g.list) != 0 {
+		if r := g.wait(ctx, ended, 0, true); r != ended.result || len(g.list) != 0 {
 			t.Fatalf("got %+v, want the cancelled code's result; %d tasks are kept", r, len(g.list))
 		}
+	}
+}
+
+// A client that only waited ends nothing by going away.
+func TestWaitingClientLeaves(t *testing.T) {
+	t.Parallel()
+	b, open, ask := slow(t)
+	first := ask("shared", waits)
+	if first.Status != Running {
+		t.Fatalf("got %+v", first)
+	}
+	ctx, leave := context.WithCancelCause(t.Context())
+	leave(ErrStop)
+	if r := b.Execute(ctx, Request{Principal: user, ClientID: "d", Session: "shared", Within: time.Hour}); r.Status != Running {
+		t.Errorf("got %+v, want that the code goes on", r)
+	}
+	open()
+	if r, printed := finish(ask, "shared", first); r.Status != Success || !slices.Contains(printed, "after") {
+		t.Errorf("got %+v, printed %q, want the end of the code", r, printed)
+	}
+}
+
+// A call that waits to the end gets everything, although others found it meanwhile.
+func TestWholeResults(t *testing.T) {
+	t.Parallel()
+	b, open, ask := slow(t)
+	var partial *Result
+	whole := make(chan *Result)
+	go func() {
+		whole <- b.Execute(t.Context(), Request{
+			Principal: user, ClientID: "c", Servers: []string{"gate"}, Within: time.Nanosecond, Whole: true, Submission: Submission{Code: waits},
+		})
+	}()
+	for partial == nil || partial.Status == ValidationError { // until it is kept
+		partial = ask("", "")
+	}
+	if partial.Status != Running || len(partial.Stdout) != 0 {
+		t.Errorf("meanwhile: got %+v, want that it runs, and no output", partial)
+	}
+	if busy := ask("", "1"); busy.Status != Failed || !strings.Contains(busy.Error, "busy") {
+		t.Errorf("meanwhile: got %+v, want that the session is busy", busy)
+	}
+	open()
+	r := <-whole
+	if diff := cmp.Diff([]string{"before", "after"}, r.Stdout); r.Status != Success || len(r.Notes) != 0 || diff != "" {
+		t.Errorf("got %+v, printed (-want +got):\n%s", r, diff)
 	}
 }
 
@@ -204,7 +250,7 @@ func TestKeptResultsAreBounded(t *testing.T) {
 		for i, r := range results {
 			k := &task{place: place{service: string(rune('a' + i))}, label: "x", kept: true, result: r}
 			if r != nil {
-				k.ended = time.Now()
+				k.end = time.Now()
 			}
 			g.list = append(g.list, k)
 		}
@@ -221,20 +267,27 @@ func TestKeptResultsAreBounded(t *testing.T) {
 		g := list(small, small, nil)
 		g.list[0].read = time.Now().Add(-keptAfterRead - time.Minute)
 		g.list[1].read = time.Now()
-		if g.expire(); names(g) != "bc" {
+		if g.expire(""); names(g) != "bc" {
 			t.Errorf("got %s, want bc", names(g))
 		}
 	})
 	t.Run("too large, the read first", func(t *testing.T) {
 		g := list(large, nil, large, small)
 		g.list[2].read = time.Now()
-		if g.expire(); names(g) != "abd" || log.String() != "" {
+		if g.expire(""); names(g) != "abd" || log.String() != "" {
 			t.Errorf("got %s, want abd; log %s", names(g), log.String())
+		}
+	})
+	t.Run("of another owner", func(t *testing.T) {
+		g := list(large, large, small)
+		g.list[0].place.session.Owner = "other"
+		if g.expire(""); names(g) != "abc" || log.String() != "" {
+			t.Errorf("got %s, want abc; log %s", names(g), log.String())
 		}
 	})
 	t.Run("too large, unread", func(t *testing.T) {
 		g := list(large, large, small)
-		if g.expire(); names(g) != "bc" || !strings.Contains(log.String(), "dropped") {
+		if g.expire(""); names(g) != "bc" || !strings.Contains(log.String(), "dropped") {
 			t.Errorf("got %s, want bc; log %s", names(g), log.String())
 		}
 	})

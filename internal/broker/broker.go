@@ -145,7 +145,7 @@ func (b *Broker) Submit(req Request) func(context.Context) *Result {
 			return b.submit(req) // which asks for code
 		}
 		req.Activity.Follow(t.activity.String)
-		return func(ctx context.Context) *Result { return b.named(req, b.tasks.wait(ctx, t, req.Within)) }
+		return func(ctx context.Context) *Result { return b.named(req, b.tasks.wait(ctx, t, req.Within, false)) }
 	}
 	if t := b.tasks.running(at); t != nil {
 		r := b.named(req, t.busy())
@@ -156,7 +156,7 @@ func (b *Broker) Submit(req Request) func(context.Context) *Result {
 		req.Activity = &Activity{}
 	}
 	req.partial = &session.Partial{}
-	t := &task{place: at, label: at.session.Name, first: firstLine(req.Code), began: time.Now(), activity: req.Activity, partial: req.partial}
+	t := &task{place: at, label: at.session.Name, first: firstLine(req.Code), began: time.Now(), activity: req.Activity, whole: req.Whole, partial: req.partial}
 	unread := b.tasks.unread(at)
 	run := b.submit(req)
 	return func(ctx context.Context) *Result {

@@ -39,6 +39,10 @@ type Request struct {
 	// Code for the same session waits for the rest. Only a frontend whose client
 	// can ask again sets it.
 	Within time.Duration
+	// Whole waits to the end even so, for a frontend that gives its client the
+	// result later: after Within, calls without code and runtime.cancel find the
+	// execution.
+	Whole bool
 	// Activity, if not nil, tells from then on what the execution does.
 	Activity *Activity
 	// Backend is the engine or batch service that runs the code; empty is the
