@@ -22,7 +22,7 @@ var layers = []layer{
 
 	{"internal/cli", 80, []string{
 		"internal/accounting", "internal/app", "internal/authz", "internal/batch", "internal/batch/deploy", "internal/batch/runpod/job", "internal/batch/runs", "internal/bridge", "internal/broker", "internal/completion", "internal/image", "internal/image/archive",
-		"internal/image/build", "internal/image/flatten", "internal/invisible", "internal/language/python", "internal/manpage", "internal/manual", "internal/mcpserver", "internal/memory", "internal/sandbox",
+		"internal/image/build", "internal/image/flatten", "internal/invisible", "internal/language/python", "internal/manpage", "internal/manual", "internal/mcpserver", "internal/mcpserver/tasks", "internal/memory", "internal/sandbox",
 		"internal/savedtools", "internal/session", "internal/session/hibernate", "internal/session/archive", "internal/session/sessionlog",
 		"internal/settings", "internal/skill", "internal/store", "internal/store/keyed", "internal/table", "internal/terminal", "internal/toolbox/catalog", "internal/toolbox/pins", "internal/toolbox/signature", "internal/toolbox/tool",
 		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/usage/carbon", "internal/usage/carbon/codecarbon",
@@ -30,7 +30,8 @@ var layers = []layer{
 	}},
 	{"internal/completion", 70, []string{"internal/invisible"}},
 	{"internal/manpage", 70, nil},
-	{"internal/mcpserver", 78, []string{"internal/authz", "internal/broker", "internal/invisible", "internal/jsonscan", "internal/manual", "internal/runpodtools", "internal/toon", "internal/wire"}},
+	{"internal/mcpserver", 78, []string{"internal/authz", "internal/broker", "internal/invisible", "internal/jsonscan", "internal/manual", "internal/mcpserver/tasks", "internal/runpodtools", "internal/toon", "internal/wire"}},
+	{"internal/mcpserver/tasks", 77, []string{"internal/store"}},
 	{"internal/app", 75, []string{
 		"internal/accounting", "internal/authz", "internal/batch", "internal/batch/deploy", "internal/batch/kaggle", "internal/batch/runpod", "internal/batch/runpod/job", "internal/batch/runpod/rest", "internal/batch/runs",
 		"internal/bridge", "internal/broker", "internal/control", "internal/guest", "internal/image", "internal/image/build", "internal/image/flatten",

@@ -49,9 +49,9 @@ type task struct {
 	result   *Result // set before done is closed
 
 	// Guarded by tasks.mu.
-	kept  bool      // in tasks.list
-	end   time.Time // zero: it runs
-	read  time.Time // when a call first received result; zero: none has
+	kept bool      // in tasks.list
+	end  time.Time // zero: it runs
+	read time.Time // when a call first received result; zero: none has
 }
 
 // Results that no call has read are kept; those that one has read, for an hour,

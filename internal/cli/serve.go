@@ -5,7 +5,10 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/sallyport/sallyport/internal/broker"
 	"github.com/sallyport/sallyport/internal/mcpserver"
+	"github.com/sallyport/sallyport/internal/mcpserver/tasks"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
 type serveCmd struct {
@@ -32,8 +35,11 @@ func (c *serveCmd) Run(u *ui) error {
 		u.Log.Warn("server definitions", "problem", problem)
 	}
 	client := &clientName{}
+	calls := tasks.New(tasks.Options{Log: u.Log, Dir: store.At(u.Settings.StateDir).Area(store.Tasks)})
+	defer calls.Close(broker.ErrStop) // before its code ends
 	server, err := mcpserver.New(mcpserver.Config{
 		Executor:         sys.Broker,
+		Tasks:            calls,
 		AnswerWithin:     u.Settings.Answer.Within,
 		AnswerCharacters: u.Settings.Answer.Characters,
 		Structured:       mcpserver.Structured(u.Settings.Output.Structured),

@@ -252,6 +252,9 @@ func (c *conn) forward(msg sdkrpc.Message, b *batch) {
 	if req, ok := msg.(*sdkrpc.Request); ok {
 		switch {
 		case req.IsCall():
+			if b == nil && c.listen(req) {
+				return
+			}
 			entry := &request{
 				batch:      b,
 				awaited:    req.Method != "subscriptions/listen",

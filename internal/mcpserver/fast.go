@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/broker"
 	"github.com/sallyport/sallyport/internal/jsonscan"
 )
 
@@ -26,6 +27,7 @@ type fastCall struct {
 	arguments json.RawMessage
 	token     json.RawMessage // progressToken; nil: none
 	modern    string          // see modernKey; empty: use the session's revision
+	tasks     bool            // the client declares the Tasks extension
 }
 
 // parseFast cuts a line into a fastCall. The parts alias the line.
@@ -76,7 +78,7 @@ func parseFast(line []byte) (fastCall, bool) {
 		return call, true
 	}
 	m, ok := parseMeta(meta)
-	call.token, call.modern = m.token, m.key()
+	call.token, call.modern, call.tasks = m.token, m.key(), m.declaresTasks()
 	return call, ok
 }
 
@@ -218,7 +220,19 @@ func (c *conn) startFast(call fastCall) bool {
 	if call.token != nil {
 		beat = startHeartbeat(func(seconds float64, message string) { c.progress(call.token, seconds, message) })
 	}
-	run := c.submit(authz.Local(client), call.arguments, beat)
+	if call.tasks && c.server.config.Tasks != nil && c.server.config.Tasks.Room(owner(client)) {
+		work := c.work(client, call.arguments, beat, func(r *broker.Result) any {
+			text, structured := c.answerOf(client, r)
+			return newWireResult(text, structured, r)
+		})
+		go func() {
+			defer c.fast.Done()
+			defer cancel(nil)
+			c.answerWork(ctx, call, client, work)
+		}()
+		return true
+	}
+	run := c.submit(authz.Local(client), call.arguments, beat, false)
 	go func() {
 		defer c.fast.Done()
 		defer cancel(nil)
@@ -230,11 +244,7 @@ func (c *conn) startFast(call fastCall) bool {
 			beat.stop()
 		}
 		defer c.unread.enter(c.stop)()
-		answer := wireResult{
-			Content:           wireContent(text, r.Images),
-			StructuredContent: structured,
-			IsError:           r.IsError(),
-		}
+		answer := newWireResult(text, structured, r)
 		if call.modern != "" {
 			answer.Meta, answer.ResultType = c.server.resultMeta, "complete"
 		}

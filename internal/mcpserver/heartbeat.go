@@ -36,13 +36,24 @@ type heartbeat struct {
 	timer   *time.Timer
 }
 
-// startHeartbeat starts calling send, from one goroutine at a time.
+// startHeartbeat starts calling send, from one goroutine at a time. If send is nil,
+// the heartbeat only tells when it is asked.
 func startHeartbeat(send func(seconds float64, message string)) *heartbeat {
 	h := &heartbeat{send: send, start: time.Now()}
+	if send == nil {
+		return h
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.timer = time.AfterFunc(firstBeat, h.beat)
 	return h
+}
+
+// describe returns what the next report would say.
+func (h *heartbeat) describe() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.message()
 }
 
 func (h *heartbeat) beat() {
@@ -86,7 +97,9 @@ func (h *heartbeat) stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stopped = true
-	h.timer.Stop()
+	if h.timer != nil {
+		h.timer.Stop()
+	}
 }
 
 // lastLine returns the last line that is not blank, complete or not. Clients show

@@ -13,7 +13,7 @@ import (
 // addRunPodTools registers the tools of the first RunPod server. Their
 // descriptions come on top of run_python's 200 tokens, so they are only there
 // if they were configured.
-func (s *Server) addRunPodTools(sdk *mcp.Server, stop context.Context) {
+func (s *Server) addRunPodTools(sdk *mcp.Server) {
 	tools := s.config.RunPod
 	if tools == nil {
 		return
@@ -25,21 +25,11 @@ func (s *Server) addRunPodTools(sdk *mcp.Server, stop context.Context) {
 		}
 		return r
 	}
-	bounded := func(ctx context.Context) (context.Context, func()) {
-		ctx, cancel := context.WithCancelCause(ctx)
-		release := context.AfterFunc(stop, func() { cancel(context.Cause(stop)) })
-		return ctx, func() {
-			release()
-			cancel(nil)
-		}
-	}
 	sdk.AddTool(&mcp.Tool{
 		Name:        runpodtools.Execute,
 		Description: "Run Python code on RunPod and return its output, errors and return code.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"code":{"type":"string"}},"required":["code"]}`),
 	}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		ctx, end := bounded(ctx)
-		defer end()
 		var in struct {
 			Code *string `json:"code"`
 		}
@@ -47,13 +37,7 @@ func (s *Server) addRunPodTools(sdk *mcp.Server, stop context.Context) {
 			return answer(&runpodtools.Answer{Text: "Code execution failed: 'code' must be a string with Python code", IsError: true}), nil
 		}
 		var status func(string)
-		if token := req.Params.GetProgressToken(); token != nil {
-			beat := startHeartbeat(func(seconds float64, message string) {
-				// A lost heartbeat is not worth a failed request.
-				_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-					ProgressToken: wireToken(token), Progress: seconds, Message: message,
-				})
-			})
+		if beat := sdkHeartbeat(ctx, req); beat != nil {
 			defer beat.stop()
 			status = func(text string) { beat.output([]byte(text + "\n")) }
 		}
@@ -65,8 +49,6 @@ func (s *Server) addRunPodTools(sdk *mcp.Server, stop context.Context) {
 		InputSchema: json.RawMessage(`{"type":"object"}`),
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
 	}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		ctx, end := bounded(ctx)
-		defer end()
 		return answer(tools.Status(ctx)), nil
 	})
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/mcpserver/tasks"
 	"github.com/sallyport/sallyport/internal/runpodtools"
 )
 
@@ -62,6 +63,9 @@ type Config struct {
 	// with the output so far, and the code goes on. 0 waits for the end. Clients that
 	// are known to wait longer get longer.
 	AnswerWithin time.Duration
+	// Tasks, if not nil, has clients that declare the Tasks extension get a task for
+	// a call that takes longer than a moment.
+	Tasks *tasks.Set
 	// Client receives the name that the client gives itself. It may be nil.
 	Client func(name string)
 	// SDKOnly sends every request through the SDK.
@@ -132,6 +136,14 @@ const linger = 3 * time.Second
 func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	stop, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(broker.ErrStop)
+	capabilities := &mcp.ServerCapabilities{
+		Tools:     &mcp.ToolCapabilities{},
+		Resources: &mcp.ResourceCapabilities{},
+		Prompts:   &mcp.PromptCapabilities{},
+	}
+	if s.config.Tasks != nil {
+		capabilities.AddExtension(tasks.Extension, nil)
+	}
 	sdk := mcp.NewServer(s.impl, &mcp.ServerOptions{
 		Logger: slog.New(quiet{s.config.Logger.Handler()}),
 		// All lists stay the same as long as this process lives.
@@ -140,18 +152,26 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 		},
 		// No logging, no change notifications: there is nothing to log to a
 		// client, and the one tool never changes.
-		Capabilities: &mcp.ServerCapabilities{
-			Tools:     &mcp.ToolCapabilities{},
-			Resources: &mcp.ResourceCapabilities{},
-			Prompts:   &mcp.PromptCapabilities{},
-		},
+		Capabilities: capabilities,
 	})
 	c := newConn(s, stdin, stdout, stop, cancel)
 	defer s.config.Executor.End(authz.Local(""), c.clientID)
 	s.addTool(sdk, c)
-	s.addRunPodTools(sdk, stop)
+	s.addRunPodTools(sdk)
 	s.addResources(sdk, c)
 	addPrompt(sdk)
+	if err := s.addTasks(sdk, c); err != nil {
+		return fmt.Errorf("mcpserver: %w", err)
+	}
+	// Outermost, because it is added last: all requests end with the connection.
+	sdk.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			defer cancel(nil)
+			defer context.AfterFunc(stop, func() { cancel(context.Cause(stop)) })()
+			return next(ctx, method, req)
+		}
+	})
 
 	session, err := sdk.Connect(ctx, c, nil)
 	if err != nil {

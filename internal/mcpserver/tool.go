@@ -74,23 +74,28 @@ func (s *Server) addTool(sdk *mcp.Server, c *conn) {
 		Description: description,
 		InputSchema: toolSchema(s.config.Backends),
 	}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer context.AfterFunc(c.stop, func() { cancel(context.Cause(c.stop)) })()
-
-		var beat *heartbeat
-		if token := req.Params.GetProgressToken(); token != nil {
-			beat = startHeartbeat(func(seconds float64, message string) {
-				// A lost heartbeat is not worth a failed request.
-				_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-					ProgressToken: wireToken(token), Progress: seconds, Message: message,
-				})
-			})
+		beat := sdkHeartbeat(ctx, req)
+		if beat != nil {
 			defer beat.stop()
 		}
-		run := c.submit(principal(req), req.Params.Arguments, beat)
+		run := c.submit(principal(req), req.Params.Arguments, beat, false)
 		c.unread.wait(ctx)
 		return c.toolResult(principal(req).Client, run(ctx)), nil
+	})
+}
+
+// sdkHeartbeat starts the heartbeats of a call that the SDK handles. It returns nil
+// if its client wants none.
+func sdkHeartbeat(ctx context.Context, req *mcp.CallToolRequest) *heartbeat {
+	token := req.Params.GetProgressToken()
+	if token == nil {
+		return nil
+	}
+	return startHeartbeat(func(seconds float64, message string) {
+		// A lost heartbeat is not worth a failed request.
+		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+			ProgressToken: wireToken(token), Progress: seconds, Message: message,
+		})
 	})
 }
 
@@ -113,14 +118,17 @@ func principal(req *mcp.CallToolRequest) authz.Principal {
 }
 
 // submit takes a place in the session's queue for a call with these arguments,
-// and returns the function that runs it.
-func (c *conn) submit(principal authz.Principal, arguments json.RawMessage, beat *heartbeat) func(context.Context) *broker.Result {
+// and returns the function that runs it. As a task, it waits to the end.
+func (c *conn) submit(principal authz.Principal, arguments json.RawMessage, beat *heartbeat, task bool) func(context.Context) *broker.Result {
 	req, invalid, hints := parseArguments(arguments)
 	if invalid != nil {
 		return func(context.Context) *broker.Result { return withHints(invalid, hints) }
 	}
 	req.Principal, req.ClientID = principal, c.clientID
 	req.Within = c.server.config.within(principal.Client)
+	if task {
+		req.Within, req.Whole = c.server.config.Tasks.Moment(), true
+	}
 	if beat != nil {
 		req.Activity = &beat.activity
 		req.OnOutput = func(_ wire.Stream, p []byte) { beat.output(p) }
@@ -161,6 +169,10 @@ type wireResult struct {
 	StructuredContent *broker.Result  `json:"structuredContent,omitempty"`
 	IsError           bool            `json:"isError,omitempty"`
 	ResultType        string          `json:"resultType,omitempty"`
+}
+
+func newWireResult(text string, structured, r *broker.Result) wireResult {
+	return wireResult{Content: wireContent(text, r.Images), StructuredContent: structured, IsError: r.IsError()}
 }
 
 type wireText struct {

@@ -59,6 +59,7 @@ const (
 	Sessions   Area = "sessions"
 	Snapshots  Area = "snapshots"
 	Spool      Area = "spool"
+	Tasks      Area = "tasks"
 	Trust      Area = "trust"
 	Worker     Area = "worker"
 )
@@ -86,6 +87,7 @@ var areas = map[Area]string{
 	Sessions:   "records of named sessions",
 	Snapshots:  "snapshots of suspended sessions and prepared sandboxes",
 	Spool:      "messages of servers that find no room in memory",
+	Tasks:      "calls whose results come later, and those results",
 	Trust:      "servers of project folders that you trust",
 	Worker:     "jobs of a worker",
 }
