@@ -49,6 +49,9 @@ type Hooks struct {
 func (s *Set) Install(server *mcp.Server, hooks Hooks) error {
 	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if wrong := misrouted(req); wrong != nil {
+				return nil, wrong
+			}
 			call, ok := req.(*mcp.CallToolRequest)
 			if !ok || method != "tools/call" || !Declared(call.Params.Meta) {
 				return next(ctx, method, req)
@@ -109,6 +112,17 @@ func (s *Set) Install(server *mcp.Server, hooks Hooks) error {
 		}
 	}
 	return nil
+}
+
+// misrouted returns the error for a request about a task whose HTTP header names
+// another one, by which a proxy may have routed it. The SDK checks other headers.
+func misrouted(req mcp.Request) error {
+	p, ok := req.GetParams().(*params)
+	extra := req.GetExtra()
+	if !ok || p == nil || extra == nil || extra.Header == nil || extra.Header.Get("Mcp-Name") == p.ID {
+		return nil
+	}
+	return &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: "the header Mcp-Name must be the ID of the task"}
 }
 
 // complete is a call's result. The SDK says that it is complete only where its own
