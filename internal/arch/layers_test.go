@@ -165,6 +165,7 @@ var programs = map[string][]string{
 	"scripts/report":          nil,
 	"scripts/size":            nil,
 	"test/conformance/client": {"internal/upstream", "internal/upstream/definitions"},
+	"test/conformance/server": {"internal/mcpserver/tasks", "internal/store"},
 	"test/engines":            {"internal/language/python", "internal/image", "internal/image/archive", "internal/image/flatten", "internal/sandbox", "internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/process", "internal/sandbox/sandboxtest", "internal/store"},
 	"test/engines/matrix":     nil,
 	"test/faults":             {"internal/sandbox/sandboxtest"},

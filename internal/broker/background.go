@@ -122,7 +122,7 @@ func (g *tasks) wait(ctx context.Context, t *task, within time.Duration, began b
 	switch { // even if the time is up as well: the code must not go on
 	case t.ended() || ctx.Err() == nil: // in the latter case the program ends, and so does the code
 	case !began && errors.Is(context.Cause(ctx), session.ErrStop):
-		return &Result{Status: Running, Summary: "The code goes on"} // nobody reads it
+		return &Result{Status: Running, Summary: "The code goes on"} // no one reads it
 	default:
 		t.cancel(context.Cause(ctx))
 	}

@@ -236,8 +236,14 @@ func TestWholeResults(t *testing.T) {
 	if busy := ask("", "1"); busy.Status != Failed || !strings.Contains(busy.Error, "busy") {
 		t.Errorf("meanwhile: got %+v, want that the session is busy", busy)
 	}
+	second := make(chan *Result)
+	run := b.Submit(Request{Principal: user, ClientID: "c", Within: time.Nanosecond, Whole: true, Submission: Submission{Code: "'second'"}})
+	go func() { second <- run(t.Context()) }()
 	open()
 	r := <-whole
+	if r := <-second; r.Status != Success || !slices.Equal(r.Stdout, []string{"'second'"}) {
+		t.Errorf("another whole one: got %+v, want that it has waited for its turn", r)
+	}
 	if diff := cmp.Diff([]string{"before", "after"}, r.Stdout); r.Status != Success || len(r.Notes) != 0 || diff != "" {
 		t.Errorf("got %+v, printed (-want +got):\n%s", r, diff)
 	}

@@ -147,7 +147,7 @@ func (b *Broker) Submit(req Request) func(context.Context) *Result {
 		req.Activity.Follow(t.activity.String)
 		return func(ctx context.Context) *Result { return b.named(req, b.tasks.wait(ctx, t, req.Within, false)) }
 	}
-	if t := b.tasks.running(at); t != nil {
+	if t := b.tasks.running(at); t != nil && !req.Whole { // else it waits for its turn
 		r := b.named(req, t.busy())
 		b.account(req, r, time.Now())
 		return func(context.Context) *Result { return r }

@@ -39,9 +39,9 @@ type Request struct {
 	// Code for the same session waits for the rest. Only a frontend whose client
 	// can ask again sets it.
 	Within time.Duration
-	// Whole waits to the end even so, for a frontend that gives its client the
-	// result later: after Within, calls without code and runtime.cancel find the
-	// execution.
+	// Whole waits to the end even so, and for its turn where the session is busy,
+	// for a frontend that gives its client the result later: after Within, calls
+	// without code and runtime.cancel find the execution.
 	Whole bool
 	// Activity, if not nil, tells from then on what the execution does.
 	Activity *Activity

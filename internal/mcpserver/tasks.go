@@ -14,7 +14,7 @@ import (
 	"github.com/sallyport/sallyport/internal/mcpserver/tasks"
 )
 
-// errEnded is the error of a task whose code ended because nobody was left.
+// errEnded is the error of a task whose code ended because no one was left.
 var errEnded = errors.New("Sallyport, or the client's connection to it, ended before the code did; run it again")
 
 // owner returns whose tasks a client sees.

@@ -34,12 +34,7 @@ type record struct {
 	Expires time.Time `json:"expires"`
 }
 
-// CheckRecord returns an error for a record that is not used.
-func CheckRecord(_ string, data []byte) error {
-	_, err := decode(data)
-	return err
-}
-
+// decode reads a record, and returns an error for one that is not used.
 func decode(data []byte) (*record, error) {
 	var r record
 	if err := json.Unmarshal(data, &r); err != nil {

@@ -44,7 +44,7 @@ type question struct {
 	answer chan json.RawMessage // with room for it
 }
 
-// Describe has the task tell what say returns while it works.
+// Describe sets what tells about the task while it works.
 func (t *Task) Describe(say func() string) {
 	t.set.mu.Lock()
 	defer t.set.mu.Unlock()

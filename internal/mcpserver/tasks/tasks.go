@@ -4,7 +4,7 @@
 //
 // A task is recorded on disk before its client learns of it. When the program
 // that ran it has died, another one reports it as failed. A task is shown to the
-// owner and the client that began it, and to nobody else; its ID cannot be
+// owner and the client that began it alone; its ID cannot be
 // guessed.
 package tasks
 
