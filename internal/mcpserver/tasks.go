@@ -15,7 +15,7 @@ import (
 )
 
 // errEnded is the error of a task whose code ended because no one was left.
-var errEnded = errors.New("Sallyport, or the client's connection to it, ended before the code did; run it again")
+var errEnded = errors.New("the client's connection to Sallyport ended before the code did; run it again")
 
 // owner returns whose tasks a client sees.
 func owner(client string) tasks.Owner {
