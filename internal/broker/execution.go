@@ -121,13 +121,13 @@ func (x *execution) call(ctx context.Context, call wire.Call) ([]byte, error) {
 	case wire.MethodSessionFacts:
 		return json.Marshal(x.facts())
 	case wire.MethodOutput:
-		return x.written(call.Params)
+		return x.written(ctx, call.Params)
 	}
 	return x.servers.Call(ctx, call)
 }
 
 // written returns what an earlier execution of the session wrote.
-func (x *execution) written(params json.RawMessage) ([]byte, error) {
+func (x *execution) written(ctx context.Context, params json.RawMessage) ([]byte, error) {
 	var p struct {
 		Execution int64  `json:"execution"`
 		Stream    string `json:"stream"`
@@ -135,7 +135,7 @@ func (x *execution) written(params json.RawMessage) ([]byte, error) {
 	if err := json.Unmarshal(params, &p); err != nil {
 		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "'execution' must be an integer, 'stream' a string"}
 	}
-	text, err := x.session.Written(p.Execution, p.Stream)
+	text, err := x.session.Written(ctx, p.Execution, p.Stream)
 	if err != nil {
 		return nil, &wire.CallError{Kind: wire.KindNotFound, Message: err.Error()}
 	}

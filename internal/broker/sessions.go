@@ -38,14 +38,14 @@ func (b *Broker) End(p authz.Principal, clientID string) {
 
 // Written returns what code wrote in an execution of a session of the client, as
 // Result.Cell numbers it.
-func (b *Broker) Written(p authz.Principal, clientID, name string, cell uint64) (string, error) {
+func (b *Broker) Written(ctx context.Context, p authz.Principal, clientID, name string, cell uint64) (string, error) {
 	if b.sessions == nil {
 		return "", errNoEngine
 	}
 	if cell == 0 || cell > math.MaxInt64 {
 		return "", fmt.Errorf("session %s has no execution %d", name, cell)
 	}
-	return b.sessions.Written((&Request{Principal: p, ClientID: clientID, Session: name}).key(), int64(cell))
+	return b.sessions.Written(ctx, (&Request{Principal: p, ClientID: clientID, Session: name}).key(), int64(cell))
 }
 
 // Suspend suspends a session that is running here to disk.

@@ -78,6 +78,12 @@ func TestPatience(t *testing.T) {
 		{50 * time.Second, "claude-code", 110 * time.Second},
 		{5 * time.Minute, "claude-code", 5 * time.Minute},
 		{0, "claude-code", 0},
+		{50 * time.Second, "Visual Studio Code", 4 * time.Minute},
+		{50 * time.Second, "codex-mcp-client", 50 * time.Second},
+		{5 * time.Minute, "codex-mcp-client", 5 * time.Minute},
+		{5 * time.Minute, "claude-ai", 50 * time.Second},
+		{20 * time.Second, "claude-ai", 20 * time.Second},
+		{0, "claude-ai", 0},
 	} {
 		c := Config{AnswerWithin: tt.setting}
 		if got := c.within(tt.client); got != tt.want {

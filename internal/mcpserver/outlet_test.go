@@ -20,7 +20,7 @@ type talker struct {
 }
 
 func (e *talker) End(authz.Principal, string) {}
-func (e *talker) Written(authz.Principal, string, string, uint64) (string, error) {
+func (e *talker) Written(context.Context, authz.Principal, string, string, uint64) (string, error) {
 	return "", errors.New("not kept")
 }
 func (e *talker) Submit(broker.Request) func(context.Context) *broker.Result {

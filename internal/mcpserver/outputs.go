@@ -65,14 +65,14 @@ func (w writtenBy) List(context.Context) ([]Resource, error) {
 }
 
 // Read implements Resources.
-func (w writtenBy) Read(_ context.Context, uri string) (*Content, error) {
+func (w writtenBy) Read(ctx context.Context, uri string) (*Content, error) {
 	rest, ok := strings.CutPrefix(uri, outputURI)
 	session, number, ok2 := strings.Cut(rest, "/")
 	cell, err := strconv.ParseUint(number, 10, 64)
 	if !ok || !ok2 || err != nil {
 		return nil, ErrNoResource
 	}
-	text, err := w.c.server.config.Executor.Written(authz.Local(""), w.c.clientID, session, cell)
+	text, err := w.c.server.config.Executor.Written(ctx, authz.Local(""), w.c.clientID, session, cell)
 	if err != nil {
 		return nil, errors.Join(ErrNoResource, err)
 	}

@@ -19,7 +19,7 @@ import (
 type onRunPod struct{}
 
 func (onRunPod) End(authz.Principal, string) {}
-func (onRunPod) Written(authz.Principal, string, string, uint64) (string, error) {
+func (onRunPod) Written(context.Context, authz.Principal, string, string, uint64) (string, error) {
 	return "", errors.New("not kept")
 }
 

@@ -40,7 +40,7 @@ func (e *stubExecutor) End(_ authz.Principal, clientID string) {
 	e.ended = append(e.ended, clientID)
 }
 
-func (*stubExecutor) Written(_ authz.Principal, clientID, session string, cell uint64) (string, error) {
+func (*stubExecutor) Written(_ context.Context, _ authz.Principal, clientID, session string, cell uint64) (string, error) {
 	if clientID == "" || cell != 7 {
 		return "", errors.New("no such execution")
 	}

@@ -37,7 +37,7 @@ type Executor interface {
 	End(principal authz.Principal, clientID string)
 	// Written returns what code wrote in an execution of a session, as
 	// Result.Cell numbers it; the ID is the client's, as in a request.
-	Written(principal authz.Principal, clientID, session string, cell uint64) (string, error)
+	Written(ctx context.Context, principal authz.Principal, clientID, session string, cell uint64) (string, error)
 }
 
 // Config is what a Server needs.
@@ -77,18 +77,36 @@ type Config struct {
 	Drain time.Duration
 }
 
-// patience is how long clients are known to wait for the answer to a call, less
-// some time for the answer's way. Others get Config.AnswerWithin.
-var patience = map[string]time.Duration{
-	"claude-code": 110 * time.Second, // moves a call to its background after 2 minutes
+// patience is how long a client is known to wait for the answer to a call, less
+// some time for the answer's way.
+type patience struct {
+	wait  time.Duration
+	fixed bool // its user cannot raise it
+}
+
+// patiences are those of clients, by the name that they give themselves. Others get
+// Config.AnswerWithin.
+var patiences = map[string]patience{
+	// Moves a call to its background after 2 minutes: CHANGELOG of claude-code, MCP_TOOL_TIMEOUT.
+	"claude-code": {110 * time.Second, false},
+	// Claude Desktop and claude.ai stop near 60 s: anthropics/claude-ai-mcp #115, claude-code #22542.
+	"claude-ai": {50 * time.Second, true},
+	// 60 s unless its user raises tool_timeout_sec: documentation of Codex.
+	"codex-mcp-client": {50 * time.Second, false},
+	// Shows no result that comes after 5 minutes, and has no limit before: microsoft/vscode #274094.
+	"Visual Studio Code": {4 * time.Minute, false},
 }
 
 // within returns how long a call of the client waits for its code.
 func (c *Config) within(client string) time.Duration {
-	if c.AnswerWithin == 0 {
-		return 0
+	known, ok := patiences[client]
+	switch {
+	case !ok || c.AnswerWithin == 0:
+		return c.AnswerWithin
+	case known.fixed:
+		return min(c.AnswerWithin, known.wait)
 	}
-	return max(c.AnswerWithin, patience[client])
+	return max(c.AnswerWithin, known.wait)
 }
 
 // A Server serves MCP clients, one per call of Serve.

@@ -8,8 +8,9 @@ import (
 	"github.com/sallyport/sallyport/internal/broker"
 )
 
-// maxNote bounds one note of a shortened result, in characters.
-const maxNote = 2000
+// maxNote bounds one note of a shortened result, and maxNotes all of them, in
+// characters.
+const maxNote, maxNotes = 2000, 6000
 
 // artifactSize is what a file takes in an answer besides its path, about.
 const artifactSize = 30
@@ -27,9 +28,10 @@ func shorten(r *broker.Result, limit int) (*broker.Result, leftOut) {
 		return r, leftOut{}
 	}
 	out, err := measure(r.Stdout), measure(r.Stderr)
-	notes := 0
+	longest, notes := 0, 0
 	for _, n := range r.Notes {
-		notes = max(notes, utf8.RuneCountInString(n))
+		long := utf8.RuneCountInString(n)
+		longest, notes = max(longest, long), notes+long
 	}
 	named := 0
 	for room := limit / 4; named < len(r.Artifacts); named++ {
@@ -39,7 +41,7 @@ func shorten(r *broker.Result, limit int) (*broker.Result, leftOut) {
 		}
 	}
 	unnamed := len(r.Artifacts) - named
-	if out+err <= limit && notes <= maxNote && unnamed == 0 {
+	if out+err <= limit && longest <= maxNote && notes <= maxNotes && unnamed == 0 {
 		return r, leftOut{}
 	}
 	c := *r
@@ -55,19 +57,33 @@ func shorten(r *broker.Result, limit int) (*broker.Result, leftOut) {
 		}
 		c.Truncated = &sum
 	}
-	c.Notes = make([]string, len(r.Notes), len(r.Notes)+2)
-	for i, n := range r.Notes {
-		if long := utf8.RuneCountInString(n) - maxNote; long > 0 {
-			n = first(n, maxNote) + fmt.Sprintf(" [… %s characters left out …]", thousands(long))
-			cut.characters += long
-		}
-		c.Notes[i] = n
-	}
+	c.Notes = shortenNotes(r.Notes, &cut)
 	if unnamed > 0 {
 		c.Artifacts = r.Artifacts[:named]
 		c.Notes = append(c.Notes, fmt.Sprintf("more new files that are not named here: %s", thousands(unnamed)))
 	}
 	return &c, cut
+}
+
+// shortenNotes leaves out the ends of long notes, and those notes that come after
+// as many as fit.
+func shortenNotes(notes []string, cut *leftOut) []string {
+	short := make([]string, 0, len(notes)+3)
+	room := maxNotes
+	for i, n := range notes {
+		if long := utf8.RuneCountInString(n) - maxNote; long > 0 {
+			n = first(n, maxNote) + fmt.Sprintf(" [… %s characters left out …]", thousands(long))
+			cut.characters += long
+		}
+		if room -= utf8.RuneCountInString(n); room < 0 {
+			for _, n := range notes[i:] {
+				cut.characters += utf8.RuneCountInString(n)
+			}
+			return append(short, fmt.Sprintf("more notes that are left out: %s", thousands(len(notes)-i)))
+		}
+		short = append(short, n)
+	}
+	return short
 }
 
 // measure counts the characters of lines, their ends included.

@@ -173,3 +173,26 @@ func TestWhoGetsWhat(t *testing.T) {
 		})
 	}
 }
+
+func TestNotesAreBoundedInSum(t *testing.T) {
+	r := &broker.Result{}
+	for range 50 {
+		r.Notes = append(r.Notes, strings.Repeat("n", 1000))
+	}
+	short, cut := shorten(r, 25000)
+	total := 0
+	for _, n := range short.Notes {
+		total += len(n)
+	}
+	last := short.Notes[len(short.Notes)-1]
+	if total > maxNotes+100 || len(short.Notes) != 7 || last != "more notes that are left out: 44" || cut.characters != 44000 {
+		t.Errorf("got %d notes with %d characters, the last %q, %+v left out", len(short.Notes), total, last, cut)
+	}
+	if len(r.Notes) != 50 {
+		t.Error("the result itself was changed")
+	}
+	few := &broker.Result{Notes: []string{"a", "b"}}
+	if got, _ := shorten(few, 1); len(got.Notes) != 2 {
+		t.Errorf("got %q, want both", got.Notes)
+	}
+}

@@ -208,12 +208,12 @@ func (s *Set) known(key Key) *Session {
 
 // Written returns what code wrote in an execution of a session that this process
 // has; see Session.Written.
-func (s *Set) Written(key Key, number int64) (string, error) {
+func (s *Set) Written(ctx context.Context, key Key, number int64) (string, error) {
 	one := s.known(key)
 	if one == nil {
 		return "", fmt.Errorf("this process has no session %s", key.Name)
 	}
-	return one.Written(number, "")
+	return one.Written(ctx, number, "")
 }
 
 // Suspend suspends a session that is running here.

@@ -199,8 +199,8 @@ func (s *Session) Limits() sandbox.Limits {
 // Written returns what code wrote in an execution of the session, of one stream
 // or, if stream is empty, of both. The execution is the latest with that number
 // if it is positive, and else counted back from the latest, which is 0.
-func (s *Session) Written(number int64, stream string) (string, error) {
-	return s.history.Written(number, stream)
+func (s *Session) Written(ctx context.Context, number int64, stream string) (string, error) {
+	return s.history.Written(ctx, number, stream)
 }
 
 // Unkept tells why the session ends with this process; nil: it can be

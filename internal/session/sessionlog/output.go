@@ -1,6 +1,7 @@
 package sessionlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,76 +15,76 @@ var (
 	ErrNoExecution = errors.New("the log has no such execution")
 )
 
-// errEnough ends the reading of a log.
-var errEnough = errors.New("enough")
-
-// maxWritten bounds what Written returns, in bytes, but for its last entry.
+// maxWritten bounds what is kept of one execution, in bytes, but for its last
+// entry.
 const maxWritten = 8 << 20
+
+// maxBack bounds how far Written counts back from the latest execution.
+const maxBack = 1000
+
+// written is what one execution wrote.
+type written struct {
+	text strings.Builder
+	cut  bool // there is more
+}
+
+func (w *written) add(e Entry, stream string) {
+	switch {
+	case w.cut:
+	case w.text.Len() > maxWritten:
+		w.cut = true
+		w.text.WriteString("\n[... the rest is in the log alone ...]\n")
+	case e.LeftOut > 0:
+		fmt.Fprintf(&w.text, "\n[... %d bytes were not logged ...]\n", e.LeftOut)
+	case e.Execution != 0 && (stream == "" || e.Stream == stream):
+		w.text.WriteString(e.Text)
+		w.text.Write(e.Bytes)
+	}
+}
 
 // Written returns what an execution wrote, in the order in which it was written,
 // of one stream or, if stream is empty, of both. Execution n > 0 is the latest
 // with that number; n <= 0 counts back from the latest in the log, which is 0.
-func (l *Log) Written(n int64, stream string) (string, error) {
+// What was written before the session was reset is not found.
+//
+// It reads the log once, because a log that is rotated between two readings has
+// other executions.
+func (l *Log) Written(ctx context.Context, n int64, stream string) (string, error) {
 	if l == nil {
 		return "", ErrNotKept
 	}
+	if n < -maxBack {
+		return "", ErrNoExecution
+	}
 	l.Flush()
-	which, err := l.find(n)
+	r := ReadOutput(l.dir)
+	defer r.Close()
+	var latest []*written // as many as n needs
+	var current *written  // nil: not of interest
+	err := r.Read(func(e Entry) error {
+		switch {
+		case e.Reset:
+			latest, current = nil, nil
+		case e.Start && n > 0:
+			if current = nil; e.Execution == uint64(n) {
+				current = &written{}
+				latest = []*written{current}
+			}
+		case e.Start:
+			current = &written{}
+			if latest = append(latest, current); len(latest) > int(1-n) {
+				latest = latest[1:]
+			}
+		case current != nil:
+			current.add(e, stream)
+		}
+		return ctx.Err()
+	})
 	if err != nil {
 		return "", err
 	}
-	r := ReadOutput(l.dir)
-	defer r.Close()
-	var out strings.Builder
-	begun := 0
-	err = r.Read(func(e Entry) error {
-		if e.Start {
-			begun++
-		}
-		if begun > which {
-			return errEnough
-		}
-		switch {
-		case out.Len() > maxWritten:
-			out.WriteString("\n[... the rest is in the log alone ...]\n")
-			return errEnough
-		case begun != which || e.Start || e.Execution == 0 && e.LeftOut == 0:
-		case e.LeftOut > 0:
-			fmt.Fprintf(&out, "\n[... %d bytes were not logged ...]\n", e.LeftOut)
-		case stream == "" || e.Stream == stream:
-			out.WriteString(e.Text)
-			out.Write(e.Bytes)
-		}
-		return nil
-	})
-	if errors.Is(err, errEnough) {
-		err = nil
+	if len(latest) < int(1-min(n, 0)) {
+		return "", ErrNoExecution
 	}
-	return strings.ToValidUTF8(out.String(), "\ufffd"), err
-}
-
-// find returns which execution of the log n means, counted from 1.
-func (l *Log) find(n int64) (int, error) {
-	r := ReadOutput(l.dir)
-	defer r.Close()
-	begun, which := 0, 0
-	err := r.Read(func(e Entry) error {
-		if e.Start {
-			begun++
-			if n > 0 && e.Execution == uint64(n) {
-				which = begun
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return 0, err
-	}
-	if n <= 0 && n > -int64(begun) {
-		which = begun + int(n)
-	}
-	if which == 0 {
-		return 0, ErrNoExecution
-	}
-	return which, nil
+	return strings.ToValidUTF8(latest[0].text.String(), "\ufffd"), nil
 }

@@ -1,7 +1,9 @@
 package sessionlog
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -34,19 +36,77 @@ func TestWritten(t *testing.T) {
 		{1, "", "again"},
 		{2, "stdout", "two\n\ufffd"},
 	} {
-		if got, err := l.Written(tt.n, tt.stream); got != tt.want || err != nil {
+		if got, err := l.Written(t.Context(), tt.n, tt.stream); got != tt.want || err != nil {
 			t.Errorf("%d %s: got %q, %v, want %q", tt.n, tt.stream, got, err, tt.want)
 		}
 	}
 	for _, n := range []int64{-4, 9, -1 << 63, 1<<63 - 1} {
-		if got, err := l.Written(n, ""); !errors.Is(err, ErrNoExecution) {
+		if got, err := l.Written(t.Context(), n, ""); !errors.Is(err, ErrNoExecution) {
 			t.Errorf("%d: got %q, %v, want no such execution", n, got, err)
 		}
 	}
 	var none *Log
-	if _, err := none.Written(0, ""); !errors.Is(err, ErrNotKept) {
+	if _, err := none.Written(t.Context(), 0, ""); !errors.Is(err, ErrNotKept) {
 		t.Errorf("got %v, want that nothing is kept", err)
 	}
+}
+
+// What was written before a reset is not found, and a reader that gives up stops.
+func TestWrittenAfterReset(t *testing.T) {
+	s := New(t.TempDir(), 16<<20, discard)
+	defer s.Close()
+	l := s.Log("x", true)
+	write := func(n uint64, text string) {
+		l.Begin(n, "code")
+		l.Output(n, wire.Stdout, []byte(text))
+		l.End(n, "finished", "")
+	}
+	write(1, "one")
+	write(2, "two")
+	l.Reset()
+	for _, n := range []int64{0, -1, 1, 2} {
+		if got, err := l.Written(t.Context(), n, ""); !errors.Is(err, ErrNoExecution) {
+			t.Errorf("%d: got %q, %v, want no such execution", n, got, err)
+		}
+	}
+	write(1, "new")
+	for n, want := range map[int64]string{0: "new", 1: "new"} {
+		if got, err := l.Written(t.Context(), n, ""); got != want || err != nil {
+			t.Errorf("%d: got %q, %v, want %q", n, got, err, want)
+		}
+	}
+	if got, err := l.Written(t.Context(), -1, ""); !errors.Is(err, ErrNoExecution) {
+		t.Errorf("before the reset: got %q, %v", got, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, err := l.Written(ctx, 0, ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %q, %v", got, err)
+	}
+}
+
+// A log that is rotated gives out the executions that it still has, and those only.
+func TestWrittenOfARotatedLog(t *testing.T) {
+	s := New(t.TempDir(), 64<<10, discard)
+	defer s.Close()
+	l := s.Log("x", true)
+	const all = 200
+	for n := uint64(1); n <= all; n++ {
+		l.Begin(n, "code")
+		l.Output(n, wire.Stdout, []byte(strings.Repeat("x", 1000)+fmt.Sprint(n)))
+		l.End(n, "finished", "")
+		l.Flush()
+	}
+	for back := int64(0); back < all; back++ {
+		got, err := l.Written(t.Context(), -back, "")
+		if errors.Is(err, ErrNoExecution) && back > 5 {
+			return // rotated away
+		}
+		if want := fmt.Sprint(all - back); err != nil || !strings.HasSuffix(got, "x"+want) {
+			t.Fatalf("%d: got %d bytes, %v; want execution %s", -back, len(got), err, want)
+		}
+	}
+	t.Error("nothing was rotated away")
 }
 
 func TestWrittenIsBounded(t *testing.T) {
@@ -58,7 +118,7 @@ func TestWrittenIsBounded(t *testing.T) {
 		l.Output(1, wire.Stdout, []byte(strings.Repeat("x", 1<<20)))
 		l.Flush()
 	}
-	got, err := l.Written(0, "")
+	got, err := l.Written(t.Context(), 0, "")
 	if err != nil || len(got) < maxWritten || len(got) > maxWritten+2<<20 || !strings.HasSuffix(got, "in the log alone ...]\n") {
 		t.Errorf("got %d bytes, %v; want %d and a mark", len(got), err, maxWritten)
 	}
