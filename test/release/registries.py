@@ -31,7 +31,10 @@ class Registries:
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body or b"")))
                 self.end_headers()
-                self.wfile.write(body or b"")
+                if self.command != "HEAD":
+                    self.wfile.write(body or b"")
+
+            do_HEAD = do_GET  # uv asks before it fetches
 
             def log_message(self, *_):
                 pass
