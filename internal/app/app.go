@@ -27,9 +27,16 @@ type App struct {
 // the user's where it is empty, the environment, and flags. Relative paths among
 // them begin at dir.
 func (e Environment) LoadSettings(dir, file string, flags []settings.Flag) (*settings.Settings, error) {
+	src := e.Sources(dir, file)
+	src.Flags = flags
+	return settings.Load(src)
+}
+
+// Sources returns where settings come from, besides flags.
+func (e Environment) Sources(dir, file string) settings.Sources {
 	home := e.Home()
 	if fi, err := os.Stat(home); err != nil || !fi.IsDir() {
 		home = "" // nothing is read there, and nothing is kept
 	}
-	return settings.Load(settings.Sources{Environ: e, Home: home, Dir: dir, ConfigFile: file, Flags: flags})
+	return settings.Sources{Environ: e, Home: home, Dir: dir, ConfigFile: file}
 }

@@ -21,7 +21,7 @@ var layers = []layer{
 	{"cmd/sallyport", 90, []string{"internal/cli", "internal/procfs", "internal/sandbox/gvisor/supervisor", "internal/sandbox/process"}},
 
 	{"internal/cli", 80, []string{
-		"internal/accounting", "internal/app", "internal/authz", "internal/batch", "internal/batch/deploy", "internal/batch/runpod/job", "internal/batch/runs", "internal/bridge", "internal/broker", "internal/completion", "internal/image", "internal/image/archive",
+		"internal/accounting", "internal/app", "internal/authz", "internal/batch", "internal/batch/deploy", "internal/batch/runpod/job", "internal/batch/runs", "internal/bridge", "internal/broker", "internal/completion", "internal/configfile", "internal/image", "internal/image/archive",
 		"internal/image/build", "internal/image/flatten", "internal/invisible", "internal/language/python", "internal/manpage", "internal/manual", "internal/mcpserver", "internal/mcpserver/tasks", "internal/memory", "internal/sandbox",
 		"internal/savedtools", "internal/session", "internal/session/hibernate", "internal/session/archive", "internal/session/sessionlog",
 		"internal/settings", "internal/skill", "internal/store", "internal/store/keyed", "internal/table", "internal/terminal", "internal/toolbox/catalog", "internal/toolbox/pins", "internal/toolbox/signature", "internal/toolbox/tool",
@@ -29,6 +29,7 @@ var layers = []layer{
 		"internal/usage/ledger", "internal/wire", "internal/worker", "internal/upgrade",
 	}},
 	{"internal/completion", 70, []string{"internal/invisible"}},
+	{"internal/configfile", 11, []string{"internal/private", "internal/settings"}},
 	{"internal/manpage", 70, nil},
 	{"internal/mcpserver", 78, []string{"internal/authz", "internal/broker", "internal/invisible", "internal/jsonscan", "internal/manual", "internal/mcpserver/tasks", "internal/runpodtools", "internal/toon", "internal/wire"}},
 	{"internal/mcpserver/tasks", 77, []string{"internal/store"}},

@@ -54,7 +54,7 @@ type grammar struct {
 	Deploy     deployCmd     `cmd:"" group:"Workers:" help:"Deploy workers to a service."`
 	Worker     workerCmd     `cmd:"" group:"Workers:" help:"Take jobs from a service's queue and run them in sandboxes."`
 	State      stateCmd      `cmd:"" group:"Settings and help:" help:"Show what the state directory holds, and check it."`
-	Config     configCmd     `cmd:"" group:"Settings and help:" help:"Print the effective settings and where each comes from."`
+	Config     configCmd     `cmd:"" group:"Settings and help:" help:"Print and change the settings."`
 	Completion completionCmd `cmd:"" group:"Settings and help:" help:"Print a script that completes commands and names in your shell."`
 	Version    versionCmd    `cmd:"" group:"Settings and help:" help:"Print the version, as --version does."`
 	Upgrade    upgradeCmd    `cmd:"" group:"Settings and help:" help:"Replace this executable with the newest release, once its signature is verified."`

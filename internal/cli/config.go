@@ -7,12 +7,31 @@ import (
 )
 
 type configCmd struct {
+	Show  configShowCmd  `cmd:"" default:"withargs" help:"Print the effective settings and where each comes from."`
+	Get   configGetCmd   `cmd:"" help:"Print the value of a setting."`
+	Set   configSetCmd   `cmd:"" help:"Set a setting in the configuration file."`
+	Unset configUnsetCmd `cmd:"" help:"Remove settings from the configuration file."`
+	Edit  configEditCmd  `cmd:"" help:"Open the configuration file in your editor, and check it."`
+	Path  configPathCmd  `cmd:"" help:"Print the path of the configuration file."`
+}
+
+// Help implements kong's HelpProvider.
+func (*configCmd) Help() string {
+	return `Without a subcommand, prints the settings.
+
+Examples:
+  sallyport config
+  sallyport config set limits.memory 1g
+  sallyport config edit`
+}
+
+type configShowCmd struct {
 	composeFlags
 	JSON bool `help:"Print JSON." name:"json"`
 }
 
 // Help implements kong's HelpProvider.
-func (*configCmd) Help() string {
+func (*configShowCmd) Help() string {
 	return `The output is a valid configuration file: you can save it as ~/.config/sallyport/config.yaml. In increasing precedence, settings come from defaults, that file, MCP_BRIDGE_… variables, SALLYPORT_… variables, and flags. docs/CONFIGURATION.md describes every setting. Errors are printed with their location, and the exit status is 2.
 
 Examples:
@@ -22,7 +41,7 @@ Examples:
 }
 
 // Run implements the command.
-func (c *configCmd) Run(u *ui) error {
+func (c *configShowCmd) Run(u *ui) error {
 	if err := u.loadSettings(c.flags()...); err != nil {
 		return err
 	}

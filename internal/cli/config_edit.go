@@ -1,0 +1,291 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/configfile"
+	"github.com/sallyport/sallyport/internal/settings"
+)
+
+type configGetCmd struct {
+	Key  string `arg:"" help:"The setting." complete:"keys"`
+	JSON bool   `help:"Print the value, its origin and its variables as JSON." name:"json"`
+}
+
+// Help implements kong's HelpProvider.
+func (*configGetCmd) Help() string {
+	return `Prints the value in force, from wherever it comes. The parts of a list are printed one a line. Secrets are not shown.
+
+Examples:
+  sallyport config get limits.memory
+  sallyport config get servers.sources --json`
+}
+
+// Run implements the command.
+func (c *configGetCmd) Run(u *ui) error {
+	if err := settings.Known(c.Key); err != nil {
+		return err
+	}
+	if err := u.loadSettings(); err != nil {
+		return err
+	}
+	e := u.entry(c.Key)
+	if c.JSON {
+		return u.printJSON(e)
+	}
+	lines := []string{fmt.Sprint(e.Value)}
+	if list, ok := e.Value.([]string); ok {
+		lines = list
+	}
+	for _, l := range lines {
+		if _, err := fmt.Fprintln(u.stdio.Out, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry returns a setting that exists.
+func (u *ui) entry(key string) settings.Entry {
+	all := u.Settings.Entries()
+	return all[slices.IndexFunc(all, func(e settings.Entry) bool { return e.Key == key })]
+}
+
+type configSetCmd struct {
+	Key    string   `arg:"" help:"The setting." complete:"keys"`
+	Values []string `arg:"" name:"value" help:"Its value; several for a list, or parts with commas between them; '' for an empty list; - for a secret on standard input." complete:"values"`
+}
+
+// Help implements kong's HelpProvider.
+func (*configSetCmd) Help() string {
+	return `Changes the configuration file and keeps its comments and order. The file is checked first, and replaced whole or not at all; a new one is readable only by you. A relative path is relative to the current directory.
+
+Examples:
+  sallyport config set limits.memory 1g
+  sallyport config set servers.sources mcps cursor
+  sallyport config set image ghcr.io/you/tools:1`
+}
+
+// Run implements the command.
+func (c *configSetCmd) Run(u *ui) error {
+	src := u.Env.Sources(u.Dir, u.grammar.ConfigFile)
+	parts, hidden := c.Values, false
+	if len(parts) == 1 && parts[0] == "-" {
+		b, err := io.ReadAll(io.LimitReader(u.stdio.In, settings.MaxFile))
+		if err != nil {
+			return err
+		}
+		parts, hidden = []string{strings.TrimRight(string(b), "\r\n")}, true
+	}
+	value, err := settings.Value(c.Key, parts, src.Home, src.Dir, hidden)
+	if err != nil {
+		return err
+	}
+	if err := u.changeConfig(func(content []byte) ([]byte, error) { return configfile.Set(content, c.Key, value) }); err != nil {
+		return err
+	}
+	u.tellOverride(c.Key)
+	return nil
+}
+
+// tellOverride warns if the file's value of a setting is not the one in force.
+func (u *ui) tellOverride(key string) {
+	if u.loadSettings() != nil {
+		return // a variable is wrong: every other command says so
+	}
+	if o := u.Settings.Origin(key); o.Layer == settings.LayerEnvironment || o.Layer == settings.LayerFlag {
+		u.warn([]string{fmt.Sprintf("%s overrides the file: %s stays %v", o.Name, key, u.entry(key).Value)})
+	}
+}
+
+type configUnsetCmd struct {
+	Keys []string `arg:"" name:"key" help:"The settings." complete:"keys"`
+}
+
+// Help implements kong's HelpProvider.
+func (*configUnsetCmd) Help() string {
+	return `The settings have their default values then, unless a variable sets them. A setting that is not in the file is no error.
+
+Example:
+  sallyport config unset limits.memory`
+}
+
+// Run implements the command.
+func (c *configUnsetCmd) Run(u *ui) error {
+	for _, key := range c.Keys {
+		if err := settings.Known(key); err != nil {
+			return err
+		}
+	}
+	return u.changeConfig(func(content []byte) (_ []byte, err error) {
+		for _, key := range c.Keys {
+			if content, err = configfile.Unset(content, key); err != nil {
+				return nil, err
+			}
+		}
+		return content, nil
+	})
+}
+
+type configPathCmd struct{}
+
+// Help implements kong's HelpProvider.
+func (*configPathCmd) Help() string {
+	return `The file need not exist.
+
+Example:
+  sallyport config path`
+}
+
+// Run implements the command.
+func (*configPathCmd) Run(u *ui) error {
+	path, err := u.configPath()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(u.stdio.Out, path)
+	return err
+}
+
+func (u *ui) configPath() (string, error) {
+	path := settings.ConfigPath(u.Env.Sources(u.Dir, u.grammar.ConfigFile))
+	if path == "" {
+		return "", errors.New("there is no home directory for a configuration file: name one with --config")
+	}
+	return path, nil
+}
+
+// changeConfig changes the configuration file, if the result is valid.
+func (u *ui) changeConfig(change func([]byte) ([]byte, error)) error {
+	path, err := u.configPath()
+	if err != nil {
+		return err
+	}
+	f, err := configfile.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	before, err := f.Read()
+	if err != nil {
+		return err
+	}
+	after, err := change(before)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if bytes.Equal(before, after) {
+		return nil
+	}
+	if err := settings.Validate(path, u.Env.Sources(u.Dir, "").Home, after); err != nil {
+		return err
+	}
+	return f.Replace(before, after)
+}
+
+type configEditCmd struct{}
+
+// Help implements kong's HelpProvider.
+func (*configEditCmd) Help() string {
+	return `Opens a copy in $VISUAL or $EDITOR, or else in an editor of this machine. The copy takes the place of the file if it is valid; otherwise you can go on editing, or keep the old file.
+
+Example:
+  EDITOR=nano sallyport config edit`
+}
+
+// newConfig is what an editor shows where there is no file.
+const newConfig = `# Settings of Sallyport, such as
+#
+# limits:
+#   memory: 1g
+#
+# 'sallyport config' prints all settings with their values.
+`
+
+// Run implements the command.
+func (*configEditCmd) Run(u *ui) error {
+	editor, err := u.editor()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "sallyport-config-") // 0700
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	draft := filepath.Join(dir, "config.yaml")
+	in := bufio.NewReader(u.stdio.In)
+	return u.changeConfig(func(before []byte) ([]byte, error) {
+		path, err := u.configPath()
+		if err != nil {
+			return nil, err
+		}
+		text := before
+		if before == nil {
+			text = []byte(newConfig)
+		}
+		if err := os.WriteFile(draft, text, 0o600); err != nil {
+			return nil, err
+		}
+		for {
+			cmd := editor(draft)
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+			if err := cmd.Run(); err != nil {
+				return nil, fmt.Errorf("the editor failed, so nothing has changed: %w", err)
+			}
+			after, err := os.ReadFile(draft)
+			if err != nil {
+				return nil, err
+			}
+			if bytes.Equal(after, text) {
+				fmt.Fprintln(u.stdio.Err, "sallyport: nothing has changed")
+				return before, nil
+			}
+			wrong := settings.Validate(path, u.Env.Sources(u.Dir, "").Home, after)
+			if wrong == nil {
+				return after, nil
+			}
+			fmt.Fprintf(u.stdio.Err, "sallyport: %v\nGo on editing? Otherwise the old file stays. [Y/n] ", wrong)
+			answer, err := in.ReadString('\n')
+			if answer = strings.ToLower(strings.TrimSpace(answer)); err != nil || answer != "" && answer != "y" && answer != "yes" {
+				return nil, errors.New("the old file stays")
+			}
+		}
+	})
+}
+
+// editor returns how the user's editor is called. $VISUAL and $EDITOR may have
+// arguments, as for git.
+func (u *ui) editor() (func(file string) *exec.Cmd, error) {
+	for _, name := range []string{"VISUAL", "EDITOR"} {
+		line := u.Env[name]
+		switch {
+		case strings.TrimSpace(line) == "":
+		case runtime.GOOS == "windows":
+			return func(file string) *exec.Cmd {
+				words := append(strings.Fields(line), file)
+				return exec.CommandContext(u.ctx, words[0], words[1:]...)
+			}, nil
+		default:
+			return func(file string) *exec.Cmd {
+				return exec.CommandContext(u.ctx, "/bin/sh", "-c", line+` "$@"`, line, file)
+			}, nil
+		}
+	}
+	for _, name := range []string{"sensible-editor", "nano", "vi", "notepad"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return func(file string) *exec.Cmd { return exec.CommandContext(u.ctx, path, file) }, nil
+		}
+	}
+	return nil, errors.New("no editor was found: set EDITOR")
+}

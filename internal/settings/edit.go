@@ -1,0 +1,89 @@
+package settings
+
+import (
+	"errors"
+	"strings"
+)
+
+// ConfigPath returns the path of the configuration file that these sources have.
+// It is empty if there is no place for one.
+func ConfigPath(src Sources) string {
+	path, _ := configFile(src)
+	return path
+}
+
+// MaxFile bounds a configuration file, in bytes.
+const MaxFile = maxFile
+
+// Validate reports what is wrong with the content of a configuration file at a
+// path, as Load does for the file. The home directory may be empty.
+func Validate(path, home string, content []byte) error {
+	s := &Settings{}
+	l := newLoader(s, home, "")
+	s.file.Path = path
+	if len(content) > maxFile {
+		l.add(Problem{File: path, Message: "it is too large"})
+	} else {
+		l.readYAML(path, content)
+	}
+	if len(l.problems.Problems) == 0 {
+		l.relate(s)
+	}
+	if len(l.problems.Problems) > 0 {
+		return &l.problems
+	}
+	return nil
+}
+
+// Value returns a value for a configuration file, as YAML on one line. Its parts
+// are what a person wrote on a command line in the folder dir: one part, or
+// several for a list. A secret is accepted if hidden says that it was not written
+// there.
+func Value(key string, parts []string, home, dir string, hidden bool) (string, error) {
+	s := &Settings{}
+	l := newLoader(s, home, dir)
+	e := l.settings[key]
+	if e == nil {
+		return "", wrong(key, errors.New(l.unknown(key)))
+	}
+	at := place{dir: dir, home: home}
+	lister, isList := e.value.(lister)
+	text := strings.Join(parts, " ")
+	var err error
+	switch {
+	case isList && text == "":
+		err = lister.setList(nil, at)
+	case isList && len(parts) > 1:
+		err = lister.setList(parts, at)
+	case text == "":
+		err = errors.New("it is empty: 'sallyport config unset " + key + "' removes a setting")
+	case len(parts) > 1:
+		err = errors.New("it takes one value: quote one that has spaces")
+	case e.value.kind() == "secret":
+		if !hidden && !isReference(text) {
+			err = errors.New("every program can read a secret on a command line: write - and give it on standard input, or name file:/PATH or keyring:NAME")
+		} else if err = e.assign(text, at); err == nil {
+			return quoteYAML(text), nil
+		}
+	default:
+		err = e.assign(text, at)
+	}
+	if err != nil {
+		return "", wrong(key, err)
+	}
+	return fileText(e.value), nil
+}
+
+// Known returns an error that suggests the nearest setting if there is no such
+// setting.
+func Known(key string) error {
+	l := newLoader(&Settings{}, "", "")
+	if l.settings[key] == nil {
+		return wrong(key, errors.New(l.unknown(key)))
+	}
+	return nil
+}
+
+func wrong(key string, err error) error {
+	return &Error{Problems: []Problem{{Name: key, Message: oneLine(err.Error())}}}
+}
