@@ -3,6 +3,7 @@ package release
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
@@ -109,9 +110,54 @@ func TestUpgrade(t *testing.T) {
 	delete(place, "/download/v"+newer+"/SHA256SUMS")
 	says("not found", true, "upgrade", "--from", server.URL)
 	is(older)
+	if exec.Command(bin, "doctor").Run() == nil {
+		keepsRunning(t, bin, home)
+	}
 	left, err := filepath.Glob(filepath.Join(home, "bin", ".*"))
 	if err != nil || len(left) != 1 || filepath.Base(left[0]) != ".sallyport-previous" {
 		t.Errorf("got %q, %v; want only the previous executable", left, err)
+	}
+}
+
+// keepsRunning starts a server, replaces its executable with one that fails, and
+// then has it start its first sandbox.
+func keepsRunning(t *testing.T, bin, home string) {
+	t.Helper()
+	server := exec.Command(bin, "serve")
+	server.Env = []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
+	in, err := server.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	ask := func(request string) string {
+		t.Helper()
+		if _, err := io.WriteString(in, request+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if !lines.Scan() {
+			t.Fatalf("no answer to %s: %v", request, lines.Err())
+		}
+		return lines.Text()
+	}
+	ask(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	broken := bin + "-broken"
+	if err := errors.Join(os.WriteFile(broken, []byte("#!/bin/sh\nexit 9\n"), 0o755), os.Rename(broken, bin)); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_python","arguments":{"code":"print(6*7)"}}}`); !strings.Contains(got, "42") {
+		t.Errorf("after an upgrade the running server answers %s, want 42", got)
+	}
+	if err := errors.Join(in.Close(), server.Wait()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -170,7 +170,8 @@ func worksText(surroundings string, userns bool) string {
 func (b *Engine) surroundings() string {
 	h := sha256.New()
 	if fi, err := os.Stat(b.opts.Executable); err == nil {
-		fmt.Fprintln(h, b.opts.Executable, fi.Size(), fi.ModTime().UnixNano())
+		at, _ := os.Readlink(supervise.OwnExecutable) // AppArmor's profiles are for paths
+		fmt.Fprintln(h, b.opts.Executable, at, fi.Size(), fi.ModTime().UnixNano())
 	}
 	for _, file := range append([]string{
 		"/proc/sys/kernel/random/boot_id", "/proc/self/limits", "/proc/self/attr/current", "/proc/self/uid_map", "/proc/self/gid_map",

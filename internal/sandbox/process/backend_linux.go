@@ -42,11 +42,7 @@ func New(opts Options) (*Engine, error) {
 		return nil, errors.New("process: RuntimeDir, CacheDir and Program are needed")
 	}
 	if opts.Executable == "" {
-		exe, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		opts.Executable = exe
+		opts.Executable = supervise.OwnExecutable
 	}
 	if opts.Path == "" {
 		opts.Path = "/usr/local/bin:/usr/bin:/bin"
