@@ -106,7 +106,7 @@ func isVariablePattern(s string) bool {
 func ServerSources() []string {
 	return []string{
 		"mcps", "mcp", "claude-desktop", "claude-code", "cursor", "vscode", "windsurf", "zed", "cline",
-		"codex", "gemini", "antigravity", "opencode", "goose", "copilot", "project",
+		"codex", "gemini", "antigravity", "opencode", "goose", "copilot", "kiro", "crush", "lmstudio", "continue", "project",
 	}
 }
 

@@ -63,6 +63,11 @@ var places = []struct {
 	{"opencode", ".opencode.json", ".opencode.json", ".opencode.json", `{"mcpServers": {"x": {"command": "c"}}}`},
 	{"goose", ".config/goose/config.yaml", ".config/goose/config.yaml", "AppData/Roaming/Block/goose/config/config.yaml", "GOOSE_MODEL: m\nextensions:\n  x:\n    type: stdio\n    cmd: c\n    enabled: true\n  developer:\n    type: builtin\n    enabled: true\n"},
 	{"copilot", ".copilot/mcp-config.json", ".copilot/mcp-config.json", ".copilot/mcp-config.json", `{"mcpServers": {"x": {"type": "local", "command": "c", "tools": ["*"]}}}`},
+	{"kiro", ".kiro/settings/mcp.json", ".kiro/settings/mcp.json", ".kiro/settings/mcp.json", `{"mcpServers": {"x": {"command": "c", "autoApprove": ["t"], "disabled": false}}}`},
+	{"crush", ".config/crush/crush.json", ".config/crush/crush.json", "AppData/Local/crush/crush.json", `{"$schema": "s", "mcp": {"x": {"type": "stdio", "command": "c"}}}`},
+	{"lmstudio", ".lmstudio/mcp.json", ".lmstudio/mcp.json", ".lmstudio/mcp.json", `{"mcpServers": {"x": {"command": "c"}}}`},
+	{"lmstudio", ".cache/lm-studio/mcp.json", ".cache/lm-studio/mcp.json", ".cache/lm-studio/mcp.json", `{"mcpServers": {"x": {"command": "c"}}}`},
+	{"continue", ".continue/config.yaml", ".continue/config.yaml", ".continue/config.yaml", "name: n\nmcpServers:\n  - name: x\n    command: c\n"},
 }
 
 func TestPlacesOfEveryClient(t *testing.T) {
@@ -259,6 +264,21 @@ var shapes = []shape{
 	{name: "Copilot", source: "copilot", file: ".copilot/mcp-config.json",
 		text:    `{"mcpServers": {"x": {"type": "local", "command": "c", "env": {"A": "${TOKEN}", "B": "$TOKEN"}, "tools": ["a"]}, "y": {"type": "http", "url": "https://h", "tools": []}}}`,
 		command: "c", env: "A=s3cr3t-token B=s3cr3t-token", servers: "x y", want: func(d Definition) bool { return d.ToolAllowed("a") && !d.ToolAllowed("b") }},
+	{name: "Kiro", source: "kiro", file: ".kiro/settings/mcp.json",
+		text:    "{\"mcpServers\": {\"x\": {\"command\": \"c\", \"env\": {\"A\": \"${TOKEN}\"}, \"autoApprove\": [\"a\"], \"disabledTools\": [\"b\"]}, // mine\n\"y\": {\"url\": \"https://h\", \"disabled\": true}}}",
+		command: "c", env: "A=s3cr3t-token", servers: "x y:disabled", want: func(d Definition) bool { return d.ToolAllowed("a") && !d.ToolAllowed("b") }},
+	{name: "Crush", source: "crush", file: ".config/crush/crush.json",
+		text:    `{"providers": {}, "mcp": {"x": {"type": "stdio", "command": "c", "args": ["$TOKEN"], "timeout": 120, "disabled_tools": ["b"]}, "y": {"type": "http", "url": "https://h", "disabled": true}}}`,
+		command: "c s3cr3t-token", servers: "x y:disabled", want: func(d Definition) bool { return d.CallTimeout == 2*time.Minute && !d.ToolAllowed("b") }},
+	{name: "LM Studio", source: "lmstudio", file: ".lmstudio/mcp.json",
+		text:    `{"mcpServers": {"x": {"command": "c", "args": ["a"]}}}`,
+		command: "c a"},
+	{name: "Continue", source: "continue", file: ".continue/config.yaml",
+		text:    "name: n\nmcpServers:\n  - name: x\n    command: c\n    args: [a]\n    env:\n      A: b\n  - name: y\n    type: streamable-http\n    url: https://h\n",
+		command: "c a", env: "A=b", servers: "x y", want: func(d Definition) bool { return d.Line == 3 }},
+	{name: "Continue, remote", source: "continue", file: ".continue/config.yaml",
+		text:   "mcpServers:\n  - name: x\n    type: sse\n    url: https://h\n    requestOptions:\n      headers:\n        K: v\n",
+		remote: "sse https://h K=v"},
 	{name: "ours, with references", source: "mcps", file: "MCPs/x.json",
 		text:   `{"mcpServers": {"x": {"url": "https://h", "headers": {"A": "Bearer ${file:~/key}", "B": "${keyring:k}"}, "tls": {"caFile": "ca.pem", "insecure": true}, "startTimeout": "90s", "callTimeout": 5}}}`,
 		remote: "auto https://h A=Bearer ${file:HOME/key} B=${keyring:k}", want: func(d Definition) bool {

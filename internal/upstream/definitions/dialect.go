@@ -5,12 +5,14 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/edit"
 )
 
 // A dialect is how one client writes definitions. A key of an entry means the
 // same in all clients, except for what is listed here.
 type dialect struct {
-	format format
+	format edit.Format
 	// paths lead to the object of servers. All that exist are read.
 	paths [][]string
 	vars  syntax
@@ -22,6 +24,8 @@ type dialect struct {
 	startTimeout bool
 	// emptyAllows means that an empty list of tools allows all, as in the client.
 	emptyAllows bool
+	// named means that the servers are a list, in which each has a name.
+	named bool
 	// skip reports entries that are not MCP servers of their own.
 	skip func(*node) bool
 	// after applies what the rest of the file says about servers.
@@ -29,16 +33,6 @@ type dialect struct {
 	// prune reports which members of a large file need to be read.
 	prune func(path []string) bool
 }
-
-// format is the syntax of a file.
-type format int
-
-const (
-	formatJSON  format = iota // strict
-	formatJSONC               // with comments and trailing commas
-	formatTOML
-	formatYAML
-)
 
 // own is the format of ~/MCPs.
 var own = &dialect{
@@ -65,29 +59,29 @@ var (
 	}
 
 	cursor = &dialect{
-		format: formatJSONC, paths: [][]string{{"mcpServers"}}, plainURL: Auto,
+		format: edit.JSONC, paths: [][]string{{"mcpServers"}}, plainURL: Auto,
 		vars: syntax{editor: true},
 	}
 
 	vscode = &dialect{
-		format: formatJSONC, paths: [][]string{{"servers"}}, plainURL: Auto,
+		format: edit.JSONC, paths: [][]string{{"servers"}}, plainURL: Auto,
 		vars: syntax{editor: true, inputs: true},
 	}
 
 	vscodeSettings = &dialect{
 		// The last one is not VS Code's own, but people use it anyway.
-		format: formatJSONC, paths: [][]string{{"mcp", "servers"}, {"mcpServers"}}, plainURL: Auto,
+		format: edit.JSONC, paths: [][]string{{"mcp", "servers"}, {"mcpServers"}}, plainURL: Auto,
 		vars:  syntax{editor: true, inputs: true},
 		prune: func(path []string) bool { return path[0] == "mcp" || path[0] == "mcpServers" },
 	}
 
 	windsurf = &dialect{
-		format: formatJSONC, paths: [][]string{{"mcpServers"}}, plainURL: Auto,
+		format: edit.JSONC, paths: [][]string{{"mcpServers"}}, plainURL: Auto,
 		vars: syntax{editor: true},
 	}
 
 	zed = &dialect{
-		format: formatJSONC, paths: [][]string{{"context_servers"}}, plainURL: Auto,
+		format: edit.JSONC, paths: [][]string{{"context_servers"}}, plainURL: Auto,
 		skip: func(n *node) bool {
 			// The command of an extension's server is inside the extension.
 			_, command := n.get("command")
@@ -101,20 +95,20 @@ var (
 	}
 
 	cline = &dialect{
-		format: formatJSONC, paths: [][]string{{"mcpServers"}}, plainURL: SSE, timeout: time.Second,
+		format: edit.JSONC, paths: [][]string{{"mcpServers"}}, plainURL: SSE, timeout: time.Second,
 		vars: syntax{editor: true},
 	}
 
-	codex = &dialect{format: formatTOML, paths: [][]string{{"mcp_servers"}}, plainURL: HTTP}
+	codex = &dialect{format: edit.TOML, paths: [][]string{{"mcp_servers"}}, plainURL: HTTP}
 
 	gemini = &dialect{
-		format: formatJSONC, paths: [][]string{{"mcpServers"}}, plainURL: SSE, timeout: time.Millisecond,
+		format: edit.JSONC, paths: [][]string{{"mcpServers"}}, plainURL: SSE, timeout: time.Millisecond,
 		vars:  syntax{braces: true, dollar: true},
 		after: afterGemini,
 	}
 
 	opencode = &dialect{
-		format: formatJSONC, paths: [][]string{{"mcp", "servers"}, {"mcp"}, {"mcpServers"}}, plainURL: Auto,
+		format: edit.JSONC, paths: [][]string{{"mcp", "servers"}, {"mcp"}, {"mcpServers"}}, plainURL: Auto,
 		timeout: time.Millisecond, startTimeout: true,
 		vars: syntax{opencode: true},
 		// The second version keeps its servers in "servers"; it is not a server of the
@@ -124,7 +118,7 @@ var (
 	}
 
 	goose = &dialect{
-		format: formatYAML, paths: [][]string{{"extensions"}}, plainURL: HTTP, timeout: time.Second, emptyAllows: true,
+		format: edit.YAML, paths: [][]string{{"extensions"}}, plainURL: HTTP, timeout: time.Second, emptyAllows: true,
 		skip: func(n *node) bool {
 			kind, ok := n.get("type")
 			return ok && !slices.Contains([]string{"stdio", "sse", "streamable_http"}, kind.text)
@@ -133,17 +127,25 @@ var (
 	}
 
 	copilot = &dialect{
-		format: formatJSONC, paths: [][]string{{"mcpServers"}}, plainURL: Auto, timeout: time.Millisecond,
+		format: edit.JSONC, paths: [][]string{{"mcpServers"}}, plainURL: Auto, timeout: time.Millisecond,
 		vars: syntax{braces: true, dollar: true},
 	}
-)
 
-// clients maps the names of clients to their dialects, for imports.
-var clients = map[string]*dialect{
-	"claude-desktop": claudeDesktop, "claude-code": claudeCode, "cursor": cursor, "vscode": vscode, "windsurf": windsurf,
-	"zed": zed, "cline": cline, "codex": codex, "gemini": gemini, "antigravity": windsurf, "opencode": opencode,
-	"goose": goose, "copilot": copilot,
-}
+	kiro = &dialect{
+		format: edit.JSONC, paths: [][]string{{"mcpServers"}}, plainURL: Auto,
+		vars: syntax{braces: true},
+	}
+
+	crush = &dialect{
+		format: edit.JSON, paths: [][]string{{"mcp"}}, plainURL: Auto, timeout: time.Second,
+		vars:  syntax{braces: true, dollar: true},
+		prune: func(path []string) bool { return path[0] == "mcp" },
+	}
+
+	lmStudio = &dialect{format: edit.JSONC, paths: [][]string{{"mcpServers"}}, plainURL: Auto}
+
+	continueDev = &dialect{format: edit.YAML, paths: [][]string{{"mcpServers"}}, plainURL: Auto, named: true}
+)
 
 // dialectOf guesses the dialect of a file by its name.
 func dialectOf(path string) *dialect {
@@ -178,6 +180,18 @@ func (n *node) strings() []string {
 			if n.items[i].kind == '"' {
 				out = append(out, n.items[i].text)
 			}
+		}
+	}
+	return out
+}
+
+// byName turns a list of objects that have names into an object of them.
+func (n *node) byName() *node {
+	out := &node{line: n.line, kind: '{'}
+	for i := range n.items {
+		item := n.items[i]
+		if name := item.at("name"); name.kind == '"' {
+			out.members = append(out.members, member{key: name.text, line: item.line, value: item})
 		}
 	}
 	return out

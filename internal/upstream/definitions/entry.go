@@ -110,6 +110,10 @@ func (p *entryParser) member(key string, line int, v *node) {
 		p.merge(&p.remote.Headers, p.headers(key, v))
 	case "env_http_headers", "bearer_token_env_var", "bearerTokenEnvVar":
 		p.headersFromEnvironment(key, v)
+	case "requestOptions": // Continue's
+		if headers, ok := v.get("headers"); ok {
+			p.merge(&p.remote.Headers, p.headers("requestOptions.headers", headers))
+		}
 	case "tls":
 		p.tls(v)
 	case "description":

@@ -33,6 +33,9 @@ func (f *fileReader) read() {
 	}
 	for _, path := range f.dialect.paths {
 		servers := f.root.at(path...)
+		if f.dialect.named && servers.kind == '[' {
+			servers = servers.byName()
+		}
 		switch servers.kind {
 		case 'n':
 		case '{':

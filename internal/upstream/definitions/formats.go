@@ -17,6 +17,8 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 	"github.com/tailscale/hujson"
+
+	"github.com/sallyport/sallyport/internal/edit"
 )
 
 // Bounds of formats other than JSON, whose parsers are slower.
@@ -32,11 +34,11 @@ func decode(data []byte, d *dialect) (node, error) {
 		return node{line: 1, kind: '{'}, nil
 	}
 	switch d.format {
-	case formatJSONC:
+	case edit.JSONC:
 		return parseJSONC(data, d.prune)
-	case formatTOML:
+	case edit.TOML:
 		return parseTOML(data)
-	case formatYAML:
+	case edit.YAML:
 		return parseYAML(data)
 	}
 	return parseTree(data, d.prune)

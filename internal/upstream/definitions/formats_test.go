@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/tailscale/hujson"
+
+	"github.com/sallyport/sallyport/internal/edit"
 )
 
 // checkTree checks what holds of every tree, and that lines are in the file.
@@ -72,18 +74,27 @@ func checkEntries(t *testing.T, data []byte, d *dialect, root node, err error) {
 	}
 }
 
+// dialectNamed returns how a client writes its first file.
+func dialectNamed(name string) *dialect {
+	c, ok := ClientNamed(name)
+	if !ok {
+		return nil
+	}
+	return c.user(Places{OS: "linux", Home: "/h"})[0].dialect
+}
+
 // seeds are the texts of all tests of one form.
-func seeds(f *testing.F, format format) {
+func seeds(f *testing.F, format edit.Format) {
 	for _, s := range shapes {
-		if d := clients[s.source]; d != nil && d.format == format {
+		if d := dialectNamed(s.source); d != nil && d.format == format {
 			f.Add([]byte(s.text))
 		}
 	}
 }
 
 func FuzzJSONC(f *testing.F) {
-	seeds(f, formatJSONC)
-	seeds(f, formatJSON)
+	seeds(f, edit.JSONC)
+	seeds(f, edit.JSON)
 	f.Add([]byte("// only a comment"))
 	f.Add([]byte("{\"mcpServers\": {/* c */ \"a\": {\"command\": \"x\",},},}//"))
 	f.Add([]byte("{\"servers\": {\"a\": {\"url\": \"https://${input:x}\"}}, \"inputs\": [{\"id\": \"x\"}]}"))
@@ -106,7 +117,7 @@ func FuzzJSONC(f *testing.F) {
 			}
 		}
 		for _, name := range []string{"claude-code", "cursor", "vscode", "zed", "gemini", "opencode", "copilot"} {
-			checkEntries(t, data, clients[name], root, err)
+			checkEntries(t, data, dialectNamed(name), root, err)
 		}
 		pruned, err := parseJSONC(data, claudeCode.prune)
 		checkTree(t, data, pruned, err)
@@ -115,7 +126,7 @@ func FuzzJSONC(f *testing.F) {
 }
 
 func FuzzTOML(f *testing.F) {
-	seeds(f, formatTOML)
+	seeds(f, edit.TOML)
 	f.Add([]byte("a = 1979-05-27T07:32:00Z\n[[mcp_servers.x.y]]\nb = [1, 2.5, inf, nan, true]\n"))
 	f.Add([]byte("mcp_servers = {a = {command = 'x'}, \"b.c\" = {command = \"\"\"\ny\"\"\"}}\n"))
 	f.Add([]byte("[mcp_servers.'a.b' . \"c\"]\ncommand=1\n"))
@@ -127,7 +138,7 @@ func FuzzTOML(f *testing.F) {
 }
 
 func FuzzYAML(f *testing.F) {
-	seeds(f, formatYAML)
+	seeds(f, edit.YAML)
 	f.Add([]byte("extensions:\n  ? a\n  : {cmd: |\n    x\n    y\n  }\n---\nb: 1\n"))
 	f.Add([]byte("extensions: {a: {type: stdio, cmd: c, args: [1, 0x1f, 1e3, .inf, ~, on], envs: {A: 1}}}\n"))
 	f.Add([]byte("a: !!binary x\nb: &x [*x]\n<<: *x\n"))

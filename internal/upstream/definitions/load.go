@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/sallyport/sallyport/internal/edit"
 )
 
 // Bounds of what is read.
@@ -16,7 +18,7 @@ const (
 	MaxFileSize = 16 << 20
 	maxFiles    = 1000
 	maxServers  = 5000
-	maxShadowed = 20
+	maxShadowed = 50
 )
 
 // Bounds of what is read from a project's folder, which may be anyone's: of all
@@ -123,7 +125,7 @@ func (l *loader) dir(source Source) {
 	n := 0
 	for _, name := range names {
 		// Hidden files belong to editors and file systems.
-		if !strings.EqualFold(filepath.Ext(name), ".json") || strings.HasPrefix(name, ".") {
+		if !source.reads(name) || strings.HasPrefix(name, ".") {
 			continue
 		}
 		most := maxFiles
@@ -309,7 +311,7 @@ func (l *loader) claudeRules() {
 	}
 }
 
-var claudeRulesFile = &dialect{format: formatJSONC, prune: func(path []string) bool { return path[0] == "permissions" }}
+var claudeRulesFile = &dialect{format: edit.JSONC, prune: func(path []string) bool { return path[0] == "permissions" }}
 
 // claudeName returns a server's name as Claude Code's rules spell it.
 func claudeName(name string) string {

@@ -3,6 +3,9 @@ package definitions
 import (
 	"path/filepath"
 	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/edit"
 )
 
 // Source is a file of definitions, or a directory of *.json files.
@@ -44,10 +47,11 @@ const (
 // SourceNames returns the sources that can be chosen, in order of precedence. A
 // file that the user names is always read.
 func SourceNames() []string {
-	return []string{
-		NameMCPs, "mcp", "claude-desktop", "claude-code", "cursor", "vscode", "windsurf", "zed", "cline",
-		"codex", "gemini", "antigravity", "opencode", "goose", "copilot", NameProject,
+	names := []string{NameMCPs, "mcp"}
+	for _, c := range table {
+		names = append(names, c.Name)
 	}
+	return append(names, NameProject)
 }
 
 // MCPs returns the user's own folder of definitions, or an empty string without
@@ -93,56 +97,20 @@ func (p Places) xdg() string {
 // means all.
 func (p Places) Sources(names []string) []Source {
 	var out []Source
-	add := func(name string, d *dialect, path string) {
-		if path != "" {
-			out = append(out, Source{Name: name, File: path, Optional: true, dialect: d})
-		}
-	}
 	folder := func(name, path string) {
 		if path != "" {
 			out = append(out, Source{Name: name, Dir: path})
 		}
 	}
-	code := []string{p.under(p.config(), "Code", "User"), p.under(p.config(), "Code - Insiders", "User")}
-
 	folder(NameMCPs, p.MCPs())
 	folder("mcp", p.under(p.xdg(), "mcp", "servers"))
-	add("claude-desktop", claudeDesktop, p.under(p.config(), "Claude", "claude_desktop_config.json"))
-	claude := p.under(p.Home, ".claude.json")
-	if dir := p.variable("CLAUDE_CONFIG_DIR", ""); dir != "" {
-		claude = filepath.Join(dir, ".claude.json")
+	for _, c := range table {
+		for _, f := range c.user(p) {
+			if f.path != "" {
+				out = append(out, Source{Name: c.Name, File: f.path, Optional: true, dialect: f.dialect})
+			}
+		}
 	}
-	add("claude-code", claudeCode, claude)
-	if p.OS == "darwin" {
-		add("claude-code", claudeCode, p.under(p.config(), "Claude Code", "claude_code_config.json"))
-	}
-	add("cursor", cursor, p.under(p.Home, ".cursor", "mcp.json"))
-	for _, dir := range code {
-		add("vscode", vscode, p.under(dir, "mcp.json"))
-		add("vscode", vscodeSettings, p.under(dir, "settings.json"))
-	}
-	add("windsurf", windsurf, p.under(p.Home, ".codeium", "windsurf", "mcp_config.json"))
-	if p.OS == "windows" {
-		add("zed", zed, p.under(p.config(), "Zed", "settings.json"))
-	} else {
-		add("zed", zed, p.under(p.xdg(), "zed", "settings.json"))
-	}
-	for _, dir := range code {
-		add("cline", cline, p.under(dir, "globalStorage", "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json"))
-	}
-	add("codex", codex, p.under(p.variable("CODEX_HOME", p.under(p.Home, ".codex")), "config.toml"))
-	add("gemini", gemini, p.under(p.Home, ".gemini", "settings.json"))
-	add("antigravity", windsurf, p.under(p.Home, ".gemini", "antigravity", "mcp_config.json"))
-	for _, name := range []string{"opencode.json", "opencode.jsonc"} {
-		add("opencode", opencode, p.under(p.xdg(), "opencode", name))
-	}
-	add("opencode", opencode, p.under(p.Home, ".opencode.json"))
-	if p.OS == "windows" {
-		add("goose", goose, p.under(p.config(), "Block", "goose", "config", "config.yaml"))
-	} else {
-		add("goose", goose, p.under(p.xdg(), "goose", "config.yaml"))
-	}
-	add("copilot", copilot, p.under(p.Home, ".copilot", "mcp-config.json"))
 	out = append(out, p.project()...)
 	return slices.DeleteFunc(out, func(s Source) bool {
 		return !slices.Contains(names, "*") && !slices.Contains(names, s.Name)
@@ -156,22 +124,24 @@ func (p Places) project() []Source {
 		return nil
 	}
 	out := []Source{{Name: NameProject, Dir: filepath.Join(p.Dir, "mcp-servers"), Project: p.Dir}}
-	for _, f := range []struct {
-		dialect *dialect
-		path    string
-	}{
-		{claudeCode, ".mcp.json"},
-		{cursor, ".cursor/mcp.json"},
-		{vscode, ".vscode/mcp.json"},
-		{vscodeSettings, ".vscode/settings.json"},
-		{zed, ".zed/settings.json"},
-		{codex, ".codex/config.toml"},
-		{gemini, ".gemini/settings.json"},
-		{opencode, "opencode.json"},
-		{opencode, "opencode.jsonc"},
-		{copilot, ".github/mcp.json"},
-	} {
-		out = append(out, Source{Name: NameProject, File: filepath.Join(p.Dir, filepath.FromSlash(f.path)), Optional: true, Project: p.Dir, dialect: f.dialect})
+	for _, c := range table {
+		for _, f := range c.project {
+			path := filepath.Join(p.Dir, filepath.FromSlash(f.path))
+			source := Source{Name: NameProject, File: path, Optional: true, Project: p.Dir, dialect: f.dialect}
+			if f.folder {
+				source.File, source.Dir = "", filepath.Dir(path)
+			}
+			out = append(out, source)
+		}
 	}
 	return out
+}
+
+// reads reports whether a file of the source's folder is read, by its name.
+func (s *Source) reads(name string) bool {
+	ext := strings.ToLower(filepath.Ext(name))
+	if s.dialect != nil && s.dialect.format == edit.YAML {
+		return ext == ".yaml" || ext == ".yml"
+	}
+	return ext == ".json"
 }

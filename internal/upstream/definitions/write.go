@@ -2,9 +2,12 @@ package definitions
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -241,7 +244,7 @@ func (e Entry) Text() (json.RawMessage, error) {
 // ClientSources returns where one client, by its name, keeps its own
 // definitions.
 func (p Places) ClientSources(client string) []Source {
-	if clients[client] == nil {
+	if _, known := ClientNamed(client); !known {
 		return nil
 	}
 	return p.Sources([]string{client})
@@ -252,24 +255,27 @@ func FileSource(path string) Source {
 	return Source{Name: NameConfig, File: path, dialect: formOf(path)}
 }
 
-// formOf guesses more than dialectOf: the user names the file.
+// formOf guesses more than dialectOf, by what the table of clients says about
+// files of that name: the user names the file.
 func formOf(path string) *dialect {
-	if d := dialectOf(path); d != nil {
-		return d
-	}
-	slashed := strings.ToLower(strings.ReplaceAll(path, `\`, "/"))
-	for _, known := range []struct {
-		end string
-		d   *dialect
-	}{
-		{".vscode/mcp.json", vscode}, {"/code/user/mcp.json", vscode}, {"/user/settings.json", vscodeSettings}, {".vscode/settings.json", vscodeSettings},
-		{"zed/settings.json", zed}, {".gemini/settings.json", gemini}, {".cursor/mcp.json", cursor},
-		{"cline_mcp_settings.json", cline}, {"claude_desktop_config.json", claudeDesktop}, {"windsurf/mcp_config.json", windsurf},
-		{".copilot/mcp-config.json", copilot},
-	} {
-		if strings.HasSuffix(slashed, known.end) {
-			return known.d
+	parts := strings.Split(strings.ToLower(strings.ReplaceAll(path, `\`, "/")), "/")
+	for n := 2; n > 0; n-- {
+		var found *dialect
+		for _, c := range table {
+			for _, f := range c.everyFile() {
+				known := strings.Split(strings.ToLower(filepath.ToSlash(f.path)), "/")
+				if len(known) < n || len(parts) < n || !slices.Equal(known[len(known)-n:], parts[len(parts)-n:]) {
+					continue
+				}
+				if found != nil && found != f.dialect {
+					return cmp.Or(dialectOf(path), own) // two clients call it the same
+				}
+				found = f.dialect
+			}
+		}
+		if found != nil {
+			return found
 		}
 	}
-	return own
+	return cmp.Or(dialectOf(path), own)
 }
