@@ -40,6 +40,8 @@ type grammar struct {
 	globals `group:"Flags of every command:"`
 
 	Doctor     doctorCmd     `cmd:"" group:"Getting started:" help:"Check whether sandboxes run here, how isolation and limits are enforced, and what to fix."`
+	Install    installCmd    `cmd:"" group:"Getting started:" help:"Connect MCP clients to Sallyport, and check their connections."`
+	Uninstall  uninstallCmd  `cmd:"" group:"Getting started:" help:"Remove Sallyport from MCP clients."`
 	Serve      serveCmd      `cmd:"" group:"Getting started:" help:"Serve run_python to an MCP client on standard input and output."`
 	Run        runCmd        `cmd:"" group:"Getting started:" help:"Run a Python program in a sandbox, without a client."`
 	Skill      skillCmd      `cmd:"" group:"Getting started:" help:"Teach the models of your clients to use run_python."`

@@ -42,20 +42,18 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 
 // printStart prints what to type first.
 func printStart(w io.Writer) {
-	name, path := "sallyport", "sallyport"
+	name := "sallyport"
 	if self, err := os.Executable(); err == nil {
-		path = self
-		if strings.ContainsRune(path, ' ') {
-			path = `"` + path + `"`
-		}
 		if found, err := exec.LookPath(name); err != nil || !identical(found, self) {
-			name = path
+			if name = self; strings.ContainsRune(name, ' ') {
+				name = `"` + name + `"`
+			}
 		}
 	}
 	fmt.Fprintf(w, `Check this machine:   %[1]s doctor
-Connect Claude Code:  claude mcp add --scope user sallyport -- %[2]s serve
+Connect your clients: %[1]s install --all
 Run a program:        %[1]s run -c "print(6 * 7)"
-`, name, path)
+`, name)
 }
 
 // identical reports whether two paths name the same file.

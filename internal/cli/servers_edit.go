@@ -104,7 +104,7 @@ func pairs(flag string, texts []string) (map[string]string, error) {
 
 type serversImportCmd struct {
 	serversFlags
-	From  string   `arg:"" help:"A client (claude-desktop, claude-code, cursor, vscode, windsurf, zed, cline, codex, gemini, antigravity, opencode, goose, copilot) or a file." complete:"clients|files"`
+	From  string   `arg:"" help:"A client, as sallyport install --help lists them, or a file." complete:"clients|files"`
 	Names []string `arg:"" optional:"" help:"The servers to copy (default: all)."`
 	JSON  bool     `help:"Print JSON." name:"json"`
 }

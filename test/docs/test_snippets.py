@@ -88,7 +88,8 @@ def snippets():
             continue
         if language == "sh":
             for line in body.splitlines():
-                yield line.split()[0], of_a_command(line)
+                if not line.startswith("sallyport "):  # test/clients/test_install.py tries that
+                    yield line.split()[0], of_a_command(line)
         else:
             yield next(iter(READERS[language](body))), of_a_file(language, body)
 

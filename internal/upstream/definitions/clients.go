@@ -374,7 +374,7 @@ func (t Target) Head() string { return t.Client.head }
 
 // Source is the file as a source of definitions.
 func (t Target) Source() Source {
-	return Source{Name: t.Client.Name, File: t.File, Optional: true, dialect: t.dialect}
+	return Source{Name: t.Client.Name, File: t.File, Optional: true, Project: t.Project, dialect: t.dialect}
 }
 
 // SwitchOff changes the text of the file so that the client does not start a

@@ -89,6 +89,9 @@ func (s Self) why(name string, l *Launch) string {
 	return ""
 }
 
+// Is reports whether a definition would start this program.
+func (s Self) Is(d Definition) bool { return s.why(d.Name, d.Launch()) != "" }
+
 // words returns what an argument of a launcher may name: the words of a shell's
 // command line, or the value of a flag.
 func words(arg string) []string {

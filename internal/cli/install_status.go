@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/sallyport/sallyport/internal/connect"
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
+)
+
+// connection is the state of one client.
+type connection struct {
+	Client   string   `json:"client"`
+	Title    string   `json:"title"`
+	File     string   `json:"file"`
+	State    string   `json:"state"` // connected, failed, disabled or absent
+	Name     string   `json:"name,omitempty"`
+	Command  string   `json:"command,omitempty"`
+	Server   string   `json:"server,omitempty"`
+	Protocol string   `json:"protocol,omitempty"`
+	Tools    []string `json:"tools,omitempty"`
+	StartMs  int64    `json:"startMs,omitempty"`
+	Error    string   `json:"error,omitempty"`
+	Others   int      `json:"otherServers"` // that the agent still sees
+}
+
+// status starts the connections of clients.
+func (c *installCmd) status(u *ui, m connect.Machine) error {
+	flags := clientFlags{Clients: c.Clients, Project: c.Project}
+	if len(flags.Clients) > 0 && flags.Clients[0] == "status" {
+		flags.Clients = flags.Clients[1:]
+	}
+	flags.All = len(flags.Clients) == 0
+	targets, err := flags.targets(m)
+	if err != nil {
+		return err
+	}
+	lines, failed := []connection{}, false
+	for _, t := range targets {
+		l := c.check(u, m, t)
+		failed = failed || l.State == "failed"
+		lines = append(lines, l)
+	}
+	if err := u.ctx.Err(); err != nil {
+		return err
+	}
+	if c.JSON {
+		err = u.printJSON(struct {
+			Clients []connection `json:"clients"`
+		}{lines})
+	} else {
+		err = connectionTable(u, lines)
+	}
+	if err == nil && failed {
+		return exitError(exitFailed)
+	}
+	return err
+}
+
+// check starts the connection of one client.
+func (c *installCmd) check(u *ui, m connect.Machine, t definitions.Target) connection {
+	l := connection{Client: t.Client.Name, Title: t.Client.Title, File: t.File, State: "absent"}
+	kept, err := m.Look(t)
+	if err != nil {
+		l.State, l.Error = "failed", err.Error()
+		return l
+	}
+	for _, d := range kept.Servers {
+		if !slices.Contains(kept.Own, d.Name) && !d.Disabled {
+			l.Others++
+		}
+	}
+	i := slices.IndexFunc(kept.Servers, func(d definitions.Definition) bool { return slices.Contains(kept.Own, d.Name) })
+	if i < 0 {
+		return l
+	}
+	d := kept.Servers[i]
+	l.Name, l.Command = d.Name, d.CommandLine()
+	switch {
+	case d.Disabled:
+		l.State = "disabled"
+		return l
+	case d.Remote() != nil:
+		l.State, l.Error = "failed", "it has a URL, not a command"
+		return l
+	}
+	ctx, cancel := context.WithTimeout(u.ctx, c.Timeout)
+	defer cancel()
+	health, err := connect.Check(ctx, d.Launch(), os.Environ(), u.Version)
+	if err != nil {
+		l.State, l.Error = "failed", d.Redact(err.Error())
+		return l
+	}
+	l.State, l.Server, l.Protocol, l.Tools, l.StartMs = "connected", health.Server, health.Protocol, health.Tools, health.Took.Milliseconds()
+	return l
+}
+
+func connectionTable(u *ui, lines []connection) error {
+	w := tabwriter.NewWriter(u.stdio.Out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "CLIENT\tSTATE\tDETAILS")
+	for _, l := range lines {
+		details := ""
+		switch l.State {
+		case "connected":
+			details = fmt.Sprintf("%s, protocol %s, tools: %s, in %d ms", invisible.Line(l.Server), invisible.Line(l.Protocol), invisible.Line(strings.Join(l.Tools, ", ")), l.StartMs)
+			if l.Others > 0 {
+				details += fmt.Sprintf("; the client also has %s", count(l.Others, "other server"))
+			}
+		case "failed":
+			details = invisible.Line(l.Error)
+		case "absent":
+			details = "connect it: sallyport install " + l.Client
+		case "disabled":
+			details = "switched off in " + printable(l.File)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", l.Client, l.State, details)
+	}
+	return w.Flush()
+}

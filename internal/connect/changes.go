@@ -1,0 +1,280 @@
+// Package connect changes the files of MCP clients: it shows a change first,
+// writes whole files, keeps what was there before, and restores it to the byte.
+package connect
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/sallyport/sallyport/internal/store"
+)
+
+// Change is one file before and after.
+type Change struct {
+	Client  string // empty: a file of Sallyport's own
+	File    string
+	Project string // the folder that the file belongs to, or empty
+	Before  []byte
+	Existed bool
+	After   []byte
+}
+
+// Same reports that there is nothing to do.
+func (c Change) Same() bool { return c.Existed && bytes.Equal(c.Before, c.After) }
+
+// Diff returns the change in unified form. hide removes secrets from a line.
+func (c Change) Diff(hide func(string) string) string {
+	old := c.File
+	if !c.Existed {
+		old = "/dev/null"
+	}
+	var b strings.Builder
+	for i, line := range strings.SplitAfter(string(diff.Diff(old, c.Before, c.File, c.After)), "\n") {
+		switch {
+		case i == 0: // "diff a b", which the next two lines say again
+		case i < 3:
+			b.WriteString(line)
+		default:
+			b.WriteString(hide(line))
+		}
+	}
+	return b.String()
+}
+
+// Record is what was done at one time, and what is needed to undo it.
+type Record struct {
+	ID      string    `json:"id"`
+	Group   string    `json:"group"` // the same for all records of one command
+	Time    time.Time `json:"time"`
+	Action  string    `json:"action"`
+	Files   []Written `json:"files"`
+	Servers []string  `json:"servers,omitempty"` // that were moved
+}
+
+// Written is one file of a Record.
+type Written struct {
+	Client  string `json:"client,omitempty"`
+	File    string `json:"file"`
+	Project string `json:"project,omitempty"`
+	// Backup is the name of the file with the content before; empty: there was no
+	// file.
+	Backup string      `json:"backup,omitempty"`
+	Mode   fs.FileMode `json:"mode"`
+	Before string      `json:"before,omitempty"` // SHA-256
+	After  string      `json:"after"`
+}
+
+// Journal keeps what was changed, in the state directory.
+type Journal struct{ Dir store.Dir }
+
+const (
+	lockName   = "connections"
+	maxRecords = 100
+	maxRecord  = 1 << 20
+)
+
+// NewGroup returns the group of what one command does.
+func NewGroup() string { return rand.Text() }
+
+// ErrChanged reports that a file is no longer what it was.
+var ErrChanged = errors.New("it was changed in the meantime")
+
+// Apply writes all changes, or none: if one cannot be written, those before it
+// are restored. A file that no longer has the content that a change was made
+// from is not written.
+func (j Journal) Apply(group, action string, changes []Change, servers ...string) (r Record, err error) {
+	unlock, err := j.Dir.Lock(lockName)
+	if err != nil {
+		return r, err
+	}
+	defer unlock()
+	now := time.Now().UTC()
+	r = Record{Group: group, ID: now.Format("20060102T150405.000000000Z"), Time: now, Action: action, Servers: servers}
+	for i, c := range changes {
+		w := Written{Client: c.Client, File: c.File, Project: c.Project, Mode: 0o600, After: digest(c.After)}
+		if c.Project != "" {
+			w.Mode = 0o644
+		}
+		f, err := openFile(c.File, c.Project, true)
+		if err != nil {
+			return r, err
+		}
+		defer f.close()
+		content, mode, exists, err := f.read()
+		switch {
+		case err != nil:
+			return r, err
+		case exists != c.Existed || !bytes.Equal(content, c.Before):
+			return r, fmt.Errorf("%s is not written: %w; run the command again", c.File, ErrChanged)
+		}
+		if exists {
+			w.Mode, w.Before = mode, digest(content)
+			w.Backup = fmt.Sprintf("%s-%d-%s.bak", r.ID, i, strings.TrimLeft(filepath.Base(c.File), "."))
+			if err := j.Dir.Write(w.Backup, content); err != nil {
+				return r, err
+			}
+		}
+		r.Files = append(r.Files, w)
+	}
+	if err := j.save(r); err != nil { // first: a program that dies in between can be undone
+		return r, err
+	}
+	for i, c := range changes {
+		if err := put(c.File, c.Project, c.After, r.Files[i].Mode); err != nil {
+			return r, errors.Join(fmt.Errorf("%s: %w", c.File, err), j.undo(r))
+		}
+	}
+	j.prune()
+	return r, nil
+}
+
+func put(path, project string, content []byte, mode fs.FileMode) error {
+	f, err := openFile(path, project, true)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	return f.write(content, mode)
+}
+
+func digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+func (j Journal) save(r Record) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return j.Dir.Write(r.ID+".json", text)
+}
+
+// Records returns what can be undone, the latest first.
+func (j Journal) Records() ([]Record, error) {
+	names, err := j.Dir.List()
+	if err != nil {
+		return nil, err
+	}
+	var out []Record
+	for _, name := range names {
+		if filepath.Ext(name) != ".json" {
+			continue
+		}
+		text, err := j.Dir.Read(name, maxRecord)
+		if err != nil {
+			return nil, err
+		}
+		var r Record
+		if json.Unmarshal(text, &r) == nil && r.ID+".json" == name {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b Record) int { return strings.Compare(b.ID, a.ID) })
+	return out, nil
+}
+
+// Backup returns the path of the content before.
+func (j Journal) Backup(w Written) string {
+	if w.Backup == "" {
+		return ""
+	}
+	return j.Dir.Path(w.Backup)
+}
+
+// Undo restores every file of a record to the byte. It changes nothing if one
+// of them is neither as it was left nor as it was before.
+func (j Journal) Undo(r Record) error {
+	unlock, err := j.Dir.Lock(lockName)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return j.undo(r)
+}
+
+func (j Journal) undo(r Record) error {
+	before := make([][]byte, len(r.Files))
+	restore := make([]bool, len(r.Files))
+	for i, w := range r.Files {
+		content, exists, err := Read(w.File, w.Project)
+		if err != nil {
+			return err
+		}
+		if w.Backup != "" {
+			if before[i], err = j.Dir.Read(w.Backup, maxBackup); err != nil {
+				return fmt.Errorf("the backup of %s cannot be read, so that it cannot be restored: %w", w.File, err)
+			}
+			if digest(before[i]) != w.Before {
+				return fmt.Errorf("the backup of %s, %s, is not what was kept", w.File, j.Backup(w))
+			}
+		}
+		now := digest(content)
+		switch {
+		case exists && now == w.After:
+			restore[i] = true
+		case exists && w.Backup != "" && now == w.Before, !exists && w.Backup == "": // as it was
+		default:
+			return fmt.Errorf("%s is not restored: %w", w.File, ErrChanged)
+		}
+	}
+	for i, w := range r.Files {
+		if !restore[i] {
+			continue
+		}
+		var err error
+		if w.Backup == "" {
+			err = drop(w.File, w.Project)
+		} else {
+			err = put(w.File, w.Project, before[i], w.Mode)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.File, err)
+		}
+	}
+	return j.forget(r)
+}
+
+const maxBackup = 17 << 20
+
+func drop(path, project string) error {
+	f, err := openFile(path, project, false)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	return f.remove()
+}
+
+func (j Journal) forget(r Record) error {
+	var errs []error
+	for _, w := range r.Files {
+		if w.Backup != "" {
+			errs = append(errs, j.Dir.Remove(w.Backup))
+		}
+	}
+	return errors.Join(append(errs, j.Dir.Remove(r.ID+".json"))...)
+}
+
+// prune forgets the oldest records.
+func (j Journal) prune() {
+	records, err := j.Records()
+	if err != nil || len(records) <= maxRecords {
+		return
+	}
+	for _, r := range records[maxRecords:] {
+		_ = j.forget(r) // the next time will try again
+	}
+}

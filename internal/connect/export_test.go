@@ -1,0 +1,4 @@
+package connect
+
+// FindIn is Find with other folders for temporary files.
+var FindIn = find

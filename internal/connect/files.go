@@ -1,0 +1,134 @@
+package connect
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
+)
+
+// A file is replaced through a handle on its folder, so that what a path leads
+// to cannot change in between. The user's own file may be a link, which is
+// followed once; a project's may not, and neither it nor its folders lead out
+// of the project.
+type file struct {
+	root *os.Root
+	name string // in root
+	path string // as people know it
+}
+
+// openFile opens the folder of a file. With create, missing folders are made.
+func openFile(path, project string, create bool) (*file, error) {
+	f := &file{path: path}
+	if project != "" {
+		return f, f.openIn(project, create)
+	}
+	real, err := filepath.EvalSymlinks(path)
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist):
+		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return nil, fmt.Errorf("%s is a link to a file that does not exist: create that file, or remove the link", path)
+		}
+		real = path
+	default:
+		return nil, err
+	}
+	if create {
+		if err := os.MkdirAll(filepath.Dir(real), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	f.name = filepath.Base(real)
+	f.root, err = os.OpenRoot(filepath.Dir(real))
+	return f, err
+}
+
+func (f *file) openIn(project string, create bool) (err error) {
+	if f.name, err = filepath.Rel(project, f.path); err != nil {
+		return err
+	}
+	if f.root, err = os.OpenRoot(project); err != nil {
+		return err
+	}
+	if create {
+		err = f.root.MkdirAll(filepath.Dir(f.name), 0o755)
+	}
+	if info, statErr := f.root.Lstat(f.name); err == nil && statErr == nil && info.Mode()&fs.ModeSymlink != 0 {
+		err = fmt.Errorf("%s is a link, which is not followed in a project's folder", f.path)
+	}
+	if err != nil {
+		err = errors.Join(err, f.root.Close())
+	}
+	return err
+}
+
+// read returns the content, or nil if the file does not exist.
+func (f *file) read() (content []byte, mode fs.FileMode, exists bool, err error) {
+	info, err := f.root.Stat(f.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0o600, false, nil
+	}
+	if err != nil {
+		return nil, 0, false, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, 0, false, fmt.Errorf("%s is not a regular file", f.path)
+	}
+	opened, err := f.root.Open(f.name)
+	if err != nil {
+		return nil, 0, false, err
+	}
+	defer func() { _ = opened.Close() }()
+	content, err = io.ReadAll(io.LimitReader(opened, definitions.MaxFileSize+1))
+	if err == nil && len(content) > definitions.MaxFileSize {
+		err = fmt.Errorf("%s is larger than %d MB", f.path, definitions.MaxFileSize>>20)
+	}
+	return content, info.Mode().Perm(), true, err
+}
+
+// write replaces the whole file, or leaves it as it was.
+func (f *file) write(content []byte, mode fs.FileMode) error {
+	temporary := filepath.Join(filepath.Dir(f.name), ".sallyport-"+rand.Text())
+	t, err := f.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = t.Write(content)
+	if err == nil {
+		err = t.Chmod(mode)
+	}
+	if err == nil {
+		err = t.Sync()
+	}
+	if err = errors.Join(err, t.Close()); err == nil {
+		err = f.root.Rename(temporary, f.name)
+	}
+	if err != nil {
+		err = errors.Join(err, f.root.Remove(temporary))
+	}
+	return err
+}
+
+func (f *file) remove() error { return f.root.Remove(f.name) }
+
+func (f *file) close() { _ = f.root.Close() }
+
+// Read returns the content of a client's file; it is empty if there is none.
+func Read(path, project string) (content []byte, exists bool, err error) {
+	f, err := openFile(path, project, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.close()
+	content, _, exists, err = f.read()
+	return content, exists, err
+}

@@ -1,0 +1,96 @@
+"""`sallyport install` as the clients themselves see it: the real Claude Code,
+Codex and Gemini CLI read what it writes. They need no account for that, and
+nothing outside this machine."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+from conftest import ROOT
+
+PROGRAMS = pathlib.Path(os.environ.get("SALLYPORT_TEST_CLIENTS", ROOT / ".cache/clients/node_modules/.bin"))
+
+
+@pytest.fixture
+def machine(sallyport, node22, environment, tmp_path):
+    """A home with the program in its search path; runs commands there."""
+    home = pathlib.Path(environment["HOME"])
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    (bin / "sallyport").symlink_to(sallyport)
+    work = tmp_path / "work"
+    work.mkdir()
+    # Gemini starts no server in a folder that the user has not trusted.
+    (home / ".gemini").mkdir()
+    (home / ".gemini/trustedFolders.json").write_text(json.dumps({str(work): "TRUST_FOLDER"}))
+    path = os.pathsep.join([str(bin), str(pathlib.Path(node22).parent), "/usr/bin", "/bin"])
+
+    def run(*command, status=0):
+        done = subprocess.run(
+            command,
+            env=environment | {"PATH": path, "CODEX_HOME": str(home / ".codex")},
+            cwd=work,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            stdin=subprocess.DEVNULL,
+        )
+        assert done.returncode == status, f"{command}: exit {done.returncode}, want {status}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    (home / ".codex").mkdir()
+    run.home, run.work = home, work
+    return run
+
+
+def client(name):
+    path = PROGRAMS / name
+    if not path.exists():
+        pytest.fail(f"{path} is missing: run scripts/setup", pytrace=False)
+    return str(path)
+
+
+def test_claude_code(machine):
+    machine("sallyport", "install", "--yes", "claude-code")
+    listed = machine(client("claude"), "mcp", "list")
+    assert "sallyport" in listed and "Connected" in listed, listed
+    # Claude Code keeps more than servers in the file, and has written to it.
+    refused = machine("sallyport", "install", "--undo", "--yes", status=1)
+    assert "it was changed in the meantime" in refused and "sallyport uninstall claude-code" in refused, refused
+    machine("sallyport", "uninstall", "--yes", "claude-code")
+    listed = machine(client("claude"), "mcp", "list")
+    assert "sallyport" not in listed, listed
+    assert "firstStartVersion" in (machine.home / ".claude.json").read_text()
+
+
+def test_claude_code_shows_the_tool_from_the_first_turn(machine):
+    machine("sallyport", "install", "--yes", "claude-code")
+    shown = machine(client("claude"), "mcp", "get", "sallyport")
+    assert "Connected" in shown and "serve" in shown, shown
+    entry = json.loads((machine.home / ".claude.json").read_text())["mcpServers"]["sallyport"]
+    assert entry["alwaysLoad"] is True, f"Claude Code kept {entry}"
+
+
+def test_codex(machine):
+    (machine.home / ".codex/config.toml").write_text('# mine\nmodel = "m"\n')
+    machine("sallyport", "install", "--yes", "codex")
+    servers = json.JSONDecoder().raw_decode(machine(client("codex"), "mcp", "list", "--json"))[0]
+    assert [(s["name"], s["enabled"], s["transport"]["args"]) for s in servers] == [("sallyport", True, ["serve"])], servers
+    machine("sallyport", "install", "--undo", "--yes")
+    assert (machine.home / ".codex/config.toml").read_text() == '# mine\nmodel = "m"\n'
+
+
+def test_gemini(machine):
+    machine("sallyport", "install", "--yes", "gemini")
+    listed = machine(client("gemini"), "mcp", "list")
+    assert "sallyport" in listed and "Connected" in listed, listed
+
+
+def test_each_connection_works(machine):
+    machine("sallyport", "install", "--yes", "--all")
+    states = json.loads(machine("sallyport", "install", "--status", "--json"))["clients"]
+    assert {s["client"]: (s["state"], s["tools"]) for s in states} == {
+        name: ("connected", ["run_python"]) for name in ("codex", "gemini")
+    }, states
