@@ -30,10 +30,12 @@ type clientFlags struct {
 
 type installCmd struct {
 	clientFlags
-	Status  bool          `help:"Start each client's connection as the client would, and ask it for its tools. The exit status is 1 if one does not work."`
-	Timeout time.Duration `help:"With --status: how long a connection may take to start." default:"30" placeholder:"TIME" type:"seconds"`
-	Undo    bool          `help:"Restore the files to the byte as they were before the last change, or the last change of the given clients."`
-	Link    string        `help:"Print a link that makes a client offer to add Sallyport: vscode, cursor or goose." placeholder:"CLIENT"`
+	Status   bool          `help:"Start each client's connection as the client would, and ask it for its tools. The exit status is 1 if one does not work."`
+	Timeout  time.Duration `help:"With --status: how long a connection may take to start." default:"30" placeholder:"TIME" type:"seconds"`
+	TakeOver bool          `help:"Also move the client's other servers behind Sallyport: copy them to ~/MCPs, and switch them off in the client, so that the agent reads one tool only."`
+	GiveBack bool          `help:"Undo the last --take-over: restore the client's file and ~/MCPs to the byte."`
+	Undo     bool          `help:"Restore the files to the byte as they were before the last change, or the last change of the given clients."`
+	Link     string        `help:"Print a link that makes a client offer to add Sallyport: vscode, cursor or goose." placeholder:"CLIENT"`
 }
 
 // Help implements kong's HelpProvider.
@@ -161,7 +163,12 @@ type planned struct {
 	Notes   []string `json:"notes,omitempty"`
 	Error   string   `json:"error,omitempty"`
 
-	change connect.Change
+	Hidden bool            `json:"-"` // the diff does not show everything
+	Moved  []connect.Moved `json:"moved,omitempty"`
+	Left   []connect.Left  `json:"left,omitempty"`
+	Tokens *saving         `json:"tokens,omitempty"`
+
+	changes []connect.Change // the client's file is the last
 }
 
 // Run implements the command.
@@ -182,7 +189,7 @@ func (c *installCmd) Run(u *ui) error {
 			fmt.Fprintln(u.stdio.Out, link)
 		}
 		return err
-	case c.Undo:
+	case c.Undo, c.GiveBack:
 		return c.undo(u)
 	}
 	targets, err := c.targets(m)
@@ -197,6 +204,9 @@ func (c *installCmd) Run(u *ui) error {
 	}
 	if program.Vanishes != "" {
 		notes = append(notes, fmt.Sprintf("%s will not stay: %s. Put the program into a folder of the search path, such as ~/.local/bin, and run this again.", program.Path, program.Vanishes))
+	}
+	if c.TakeOver {
+		return c.takeOver(u, m, targets, command, notes)
 	}
 	var plans []planned
 	for _, t := range targets {
@@ -241,15 +251,26 @@ func (u *ui) plan(m connect.Machine, t definitions.Target, make func(connect.Kep
 	kept, err := m.Look(t)
 	if err == nil {
 		var action string
-		p.change, action, err = make(kept)
-		if err == nil && !p.change.Same() && (kept.Exists || len(p.change.After) > 0) {
-			p.Action, p.Diff = action, p.change.Diff(kept.Hide())
+		var change connect.Change
+		change, action, err = make(kept)
+		if err == nil && !change.Same() && (kept.Exists || len(change.After) > 0) {
+			p.Action, p.changes = action, []connect.Change{change}
+			p.show(kept)
 		}
 	}
 	if err != nil {
 		p.Error = err.Error()
 	}
 	return p
+}
+
+// show formats the diff of all changes.
+func (p *planned) show(kept connect.Kept) {
+	for _, change := range p.changes {
+		shown := change.Diff(kept.Hide())
+		p.Hidden = p.Hidden || shown != change.Diff(func(line string) string { return line })
+		p.Diff += shown
+	}
 }
 
 // carryOut shows the changes, asks, and writes them.
@@ -268,13 +289,17 @@ func (f *clientFlags) carryOut(u *ui, action string, plans []planned, notes []st
 		switch {
 		case p.Error != "":
 			fmt.Fprintf(u.stdio.Err, "sallyport: %s: %s\n", p.Title, escaped(p.Error))
-		case p.Action == "none" && action == "install":
+		case p.Action == "none" && action != "uninstall":
 			fmt.Fprintf(u.stdio.Out, "%s is connected already (%s)\n", p.Title, printable(p.File))
 		case p.Action == "none":
 			fmt.Fprintf(u.stdio.Out, "%s is not connected (%s)\n", p.Title, printable(p.File))
 		default:
 			fmt.Fprintf(u.stdio.Out, "%s\n%s\n", p.Title, indented(escaped(p.Diff)))
 		}
+		if p.Hidden {
+			fmt.Fprintln(u.stdio.Out, "  Secrets are not shown; the files have them.")
+		}
+		u.describeTakeOver(p)
 	}
 	if !f.JSON && todo > 0 {
 		u.warn(notes)
@@ -295,7 +320,7 @@ func (f *clientFlags) carryOut(u *ui, action string, plans []planned, notes []st
 			if p.Error != "" || p.Action == "none" {
 				continue
 			}
-			record, err := u.connections().Apply(group, action, []connect.Change{p.change})
+			record, err := u.connections().Apply(group, action, p.changes)
 			if err != nil {
 				failed++
 				p.Error = err.Error()
@@ -304,13 +329,14 @@ func (f *clientFlags) carryOut(u *ui, action string, plans []planned, notes []st
 				}
 				continue
 			}
-			p.Written, p.Backup = true, u.connections().Backup(record.Files[0])
+			p.Written, p.Backup = true, u.connections().Backup(record.Files[len(record.Files)-1])
 			if !f.JSON {
 				fmt.Fprintf(u.stdio.Out, "Wrote %s%s\n", printable(p.File), backupNote(p.Backup))
 			}
 		}
-		if !f.JSON && action == "install" {
-			fmt.Fprintf(u.stdio.Out, "Restart the client, then check with: sallyport install --status. Undo: sallyport install --undo\n")
+		if !f.JSON && action != "uninstall" {
+			undo := map[string]string{"install": "undo", "take-over": "give-back"}[action]
+			fmt.Fprintf(u.stdio.Out, "Restart the client, then check with: sallyport install --status. Undo: sallyport install --%s\n", undo)
 		}
 	}
 	if f.JSON {
@@ -356,11 +382,11 @@ func (c *installCmd) undo(u *ui) error {
 	var chosen []connect.Record
 	for _, r := range records {
 		switch {
+		case c.GiveBack && r.Action != "take-over":
 		case len(c.Clients) == 0 && len(chosen) > 0 && r.Group != chosen[0].Group:
-		case len(c.Clients) == 0:
-			chosen = append(chosen, r)
-		case slices.ContainsFunc(r.Files, func(w connect.Written) bool { return slices.Contains(c.Clients, w.Client) }) &&
-			!slices.ContainsFunc(chosen, func(other connect.Record) bool { return other.Files[0].Client == r.Files[0].Client }):
+		case len(c.Clients) > 0 && (!slices.Contains(c.Clients, r.Client()) ||
+			slices.ContainsFunc(chosen, func(other connect.Record) bool { return other.Client() == r.Client() })):
+		default:
 			chosen = append(chosen, r)
 		}
 	}
@@ -387,8 +413,7 @@ func (c *installCmd) undo(u *ui) error {
 	for _, r := range chosen {
 		err := journal.Undo(r)
 		if errors.Is(err, connect.ErrChanged) {
-			w := r.Files[0]
-			err = fmt.Errorf("%w, and restoring it would lose that change. 'sallyport uninstall %s' removes only Sallyport%s", err, cmp.Or(w.Client, "CLIENT"), before(journal.Backup(w)))
+			err = fmt.Errorf("%w, and restoring it would lose that change. %s", err, instead(journal, r))
 		}
 		if err == nil {
 			for _, w := range r.Files {
@@ -400,9 +425,19 @@ func (c *installCmd) undo(u *ui) error {
 	return errors.Join(errs...)
 }
 
-func before(backup string) string {
-	if backup == "" {
-		return ""
+// instead says what to do where a record cannot be undone.
+func instead(journal connect.Journal, r connect.Record) string {
+	w := r.Files[len(r.Files)-1] // the client's
+	kept := ""
+	if backup := journal.Backup(w); backup != "" {
+		kept = "; what was there before is in " + backup
 	}
-	return "; what was there before is in " + backup
+	if r.Action == "take-over" {
+		var copies []string
+		for _, file := range r.Files[:len(r.Files)-1] {
+			copies = append(copies, file.File)
+		}
+		return fmt.Sprintf("The servers still work through Sallyport. To return them by hand, restore their entries in %s, and delete %s%s", w.File, strings.Join(copies, ", "), kept)
+	}
+	return fmt.Sprintf("'sallyport uninstall %s' removes only Sallyport%s", cmp.Or(w.Client, "CLIENT"), kept)
 }

@@ -76,6 +76,16 @@ type Written struct {
 	After  string      `json:"after"`
 }
 
+// Client returns the client whose file a record changed.
+func (r Record) Client() string {
+	for _, w := range r.Files {
+		if w.Client != "" {
+			return w.Client
+		}
+	}
+	return ""
+}
+
 // Journal keeps what was changed, in the state directory.
 type Journal struct{ Dir store.Dir }
 

@@ -3,6 +3,7 @@ package connect
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,6 +23,7 @@ type Health struct {
 	Server   string        // name and version
 	Protocol string        // revision
 	Tools    []string      // names
+	Shown    string        // what a model reads: the tools and the instructions
 	Took     time.Duration // from the start to the list of tools
 }
 
@@ -47,8 +49,20 @@ func Check(ctx context.Context, launch *definitions.Launch, environ []string, ve
 		return Health{}, said.explain(err)
 	}
 	h := Health{Took: time.Since(start)}
+	for _, t := range tools.Tools {
+		text, err := json.Marshal(struct {
+			Name        string `json:"name"`
+			Description string `json:"description,omitempty"`
+			InputSchema any    `json:"inputSchema"`
+		}{t.Name, t.Description, t.InputSchema})
+		if err != nil {
+			return h, err
+		}
+		h.Shown += string(text)
+	}
 	if info := session.InitializeResult(); info != nil {
 		h.Protocol = info.ProtocolVersion
+		h.Shown += info.Instructions
 		if info.ServerInfo != nil {
 			h.Server = strings.TrimSpace(info.ServerInfo.Name + " " + info.ServerInfo.Version)
 		}

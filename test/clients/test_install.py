@@ -88,6 +88,46 @@ def test_gemini(machine):
     assert "sallyport" in listed and "Connected" in listed, listed
 
 
+def other(npm):
+    """A server of the client's own."""
+    return str(npm / ".bin/mcp-server-filesystem")
+
+
+def test_taking_over_from_claude_code(machine, npm, tmp_path):
+    machine(client("claude"), "mcp", "add", "--scope", "user", "files", "--", other(npm), str(tmp_path))
+    settings = machine.home / ".claude/settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(json.dumps({"permissions": {"deny": ["mcp__files__write_file"], "allow": ["mcp__files__read_text_file"]}}))
+    before = (machine.home / ".claude.json").read_bytes()
+    said = machine("sallyport", "install", "--take-over", "--yes", "claude-code")
+    assert "denied tools: write_file" in said and "approved in the client: read_text_file" in said, said
+    copy = json.loads((machine.home / "MCPs/files.json").read_text())["mcpServers"]["files"]
+    assert copy["disabledTools"] == ["write_file"] and copy["autoApprove"] == ["read_text_file"], copy
+    # Nothing has written to the file yet, so that it comes back.
+    machine("sallyport", "install", "--give-back", "--yes")
+    assert (machine.home / ".claude.json").read_bytes() == before
+    machine("sallyport", "install", "--take-over", "--yes", "claude-code")
+    listed = machine(client("claude"), "mcp", "list")
+    assert "sallyport" in listed and "files" not in listed, listed
+    done = machine("sallyport", "run", "--server", "files", "-c", "print(len(await mcp_files.list_allowed_directories()) > 0)")
+    assert "True" in done, done
+
+
+@pytest.mark.parametrize("name", ["codex", "gemini"])
+def test_taking_over_switches_servers_off(machine, npm, tmp_path, name):
+    scope = ["--scope", "user"] if name == "gemini" else []
+    machine(client(name), "mcp", "add", *scope, "files", *(["--"] if name == "codex" else []), other(npm), str(tmp_path))
+    machine("sallyport", "install", "--take-over", "--yes", name)
+    if name == "codex":
+        servers = json.JSONDecoder().raw_decode(machine(client(name), "mcp", "list", "--json"))[0]
+        enabled = {s["name"]: s["enabled"] for s in servers}
+    else:
+        listed = machine(client(name), "mcp", "list").splitlines()
+        enabled = {n: any(f" {n}:" in line and "Connected" in line for line in listed) for n in ("files", "sallyport")}
+    assert enabled == {"files": False, "sallyport": True}, enabled
+    assert "files" in machine("sallyport", "servers"), "the copy"
+
+
 def test_each_connection_works(machine):
     machine("sallyport", "install", "--yes", "--all")
     states = json.loads(machine("sallyport", "install", "--status", "--json"))["clients"]

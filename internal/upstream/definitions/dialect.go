@@ -298,10 +298,13 @@ func (p Places) claudeSettings() []string {
 	return out
 }
 
-// claudeDenies reads permissions.deny: "mcp__server", "mcp__server__tool".
-func claudeDenies(root *node) map[string][]string {
+// claudeDenies reads permissions.deny: "mcp__server__tool", "mcp__server".
+func claudeDenies(root *node) map[string][]string { return claudePermissions(root, "deny") }
+
+// claudePermissions reads one of the lists of permissions.
+func claudePermissions(root *node, list string) map[string][]string {
 	out := map[string][]string{}
-	for _, rule := range root.at("permissions", "deny").strings() {
+	for _, rule := range root.at("permissions", list).strings() {
 		rest, ok := strings.CutPrefix(rule, "mcp__")
 		if !ok {
 			continue
@@ -314,3 +317,24 @@ func claudeDenies(root *node) map[string][]string {
 	}
 	return out
 }
+
+// ClaudeAllows returns the tools that the user's settings of Claude Code allow
+// without asking, by server as ClaudeName spells it. A project's settings do not
+// count: anyone may have written them.
+func (p Places) ClaudeAllows() map[string][]string {
+	p.Dir = ""
+	out := map[string][]string{}
+	for _, path := range p.claudeSettings() {
+		root, _, err := readTree(path, claudeRulesFile, nil)
+		if err != nil {
+			continue
+		}
+		for server, tools := range claudePermissions(root, "allow") {
+			out[server] = append(out[server], tools...)
+		}
+	}
+	return out
+}
+
+// ClaudeName returns a server's name as Claude Code's rules spell it.
+func ClaudeName(name string) string { return claudeName(name) }

@@ -50,6 +50,25 @@ func (l *Library) Add(name string, entry json.RawMessage) (string, error) {
 	return "", fmt.Errorf("%s has no room for a file for %q", dir, name)
 }
 
+// Defined returns the file in ~/MCPs that defines a server; empty: none does.
+func (l *Library) Defined(name string) string {
+	if d, ok := l.Current(true).Get(name); ok && d.Source == definitions.NameMCPs {
+		return d.File
+	}
+	return ""
+}
+
+// NewFile returns a path in ~/MCPs for a server, which neither exists nor is
+// taken.
+func (l *Library) NewFile(name string, taken func(path string) bool) string {
+	for n := 1; ; n++ {
+		path := filepath.Join(l.config.Places.MCPs(), fileName(name, n))
+		if _, err := os.Lstat(path); err != nil && !taken(path) {
+			return path
+		}
+	}
+}
+
 // fileName returns the name of the file for a server.
 func fileName(name string, n int) string {
 	base := strings.Map(func(r rune) rune {
