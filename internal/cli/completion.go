@@ -81,8 +81,8 @@ func (u *ui) names(kind string, line *completion.Line) []completion.Candidate {
 	case "assignment", "keys", "values", "setting":
 		return settingWords(kind, key, line)
 	case "clients":
-		for _, name := range definitions.SourceNames() {
-			add(name, "")
+		for _, c := range definitions.Clients() {
+			add(c.Name, c.Title)
 		}
 		return out
 	case "skill-clients":

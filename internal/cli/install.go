@@ -20,7 +20,7 @@ import (
 
 // clientFlags choose clients and what to do with their files.
 type clientFlags struct {
-	Clients []string `arg:"" optional:"" name:"client" help:"The clients, such as claude-code, codex or cursor."`
+	Clients []string `arg:"" optional:"" name:"client" help:"The clients, such as claude-code, codex or cursor." complete:"clients"`
 	All     bool     `help:"All clients that are found on this machine."`
 	Project bool     `help:"Use the clients' files in this folder, for everyone who works in it, instead of your own."`
 	DryRun  bool     `help:"Show the changes, and write nothing."`
