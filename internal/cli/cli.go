@@ -40,6 +40,7 @@ type grammar struct {
 	globals `group:"Flags of every command:"`
 
 	Doctor     doctorCmd     `cmd:"" group:"Getting started:" help:"Check whether sandboxes run here, how isolation and limits are enforced, and what to fix."`
+	Init       initCmd       `cmd:"" group:"Getting started:" help:"Check this machine, connect the clients on it, and move their servers: one question each."`
 	Install    installCmd    `cmd:"" group:"Getting started:" help:"Connect MCP clients to Sallyport, and check their connections."`
 	Uninstall  uninstallCmd  `cmd:"" group:"Getting started:" help:"Remove Sallyport from MCP clients."`
 	Serve      serveCmd      `cmd:"" group:"Getting started:" help:"Serve run_python to an MCP client on standard input and output."`

@@ -65,17 +65,26 @@ type serverSummary struct {
 
 // Run implements the command.
 func (c *doctorCmd) Run(u *ui) error {
-	d := diagnosis{Version: readVersion()}
-	if err := u.loadSettings(c.flags()...); err != nil {
+	d, err := c.diagnose(u)
+	if err != nil {
 		return err
+	}
+	return c.report(u, d)
+}
+
+// diagnose examines this machine.
+func (c *doctorCmd) diagnose(u *ui) (*diagnosis, error) {
+	d := &diagnosis{Version: readVersion()}
+	if err := u.loadSettings(c.flags()...); err != nil {
+		return nil, err
 	}
 	var ok bool
 	if d.Directories, ok = u.TryDirectories(); !ok {
-		return c.report(u, &d) // nothing is started that would use them
+		return d, nil // nothing is started that would use them
 	}
 	sys, err := u.compose(&c.composeFlags)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer sys.Close()
 	u.awaitImage(sys)
@@ -84,7 +93,7 @@ func (c *doctorCmd) Run(u *ui) error {
 
 	d.Engine, err = sys.Engine.Probe(ctx)
 	if err != nil {
-		return fmt.Errorf("probing the engine: %w", err)
+		return nil, fmt.Errorf("probing the engine: %w", err)
 	}
 	if open, ok := sys.Engine.(*app.Choice); ok {
 		d.Choice = open.Explain(ctx)
@@ -96,7 +105,7 @@ func (c *doctorCmd) Run(u *ui) error {
 		d.Policy = verdict.Reason.Error()
 		var v *authz.Violation
 		if !errors.As(verdict.Reason, &v) {
-			return verdict.Reason
+			return nil, verdict.Reason
 		}
 	}
 	if d.Engine.Usable && d.Policy == "ok" {
@@ -107,7 +116,7 @@ func (c *doctorCmd) Run(u *ui) error {
 	d.Services = sys.ProbeBatch(ctx)
 	d.Servers = serverSummary{Count: len(sys.Servers.Definitions()), Problems: sys.Problems}
 	d.Usable = d.Engine.Usable && d.Policy == "ok" && d.Trial.OK
-	return c.report(u, &d)
+	return d, nil
 }
 
 // report prints a diagnosis.

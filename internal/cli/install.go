@@ -101,7 +101,7 @@ func onPath(program string) bool {
 	return err == nil
 }
 
-// known returns an error for a name that is none of a client.
+// known returns the client of a name.
 func known(name string) (*definitions.Client, error) {
 	if c, ok := definitions.ClientNamed(name); ok {
 		return c, nil
@@ -196,30 +196,11 @@ func (c *installCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
-	program := connect.Find(m.Self.Executable, os.Getenv("PATH"))
-	var notes []string
-	command := program.Path
-	if c.Project && program.OnPath {
-		command = connect.Name // others have it elsewhere
-	}
-	if program.Vanishes != "" {
-		notes = append(notes, fmt.Sprintf("%s will not stay: %s. Put the program into a folder of the search path, such as ~/.local/bin, and run this again.", program.Path, program.Vanishes))
-	}
+	command, notes := c.command(m)
 	if c.TakeOver {
 		return c.takeOver(u, m, targets, command, notes)
 	}
-	var plans []planned
-	for _, t := range targets {
-		plans = append(plans, u.plan(m, t, func(k connect.Kept) (connect.Change, string, error) {
-			action := "add"
-			if len(k.Own) > 0 {
-				action = "change"
-			}
-			change, err := k.Install(command)
-			return change, action, err
-		}))
-	}
-	return c.carryOut(u, "install", plans, notes)
+	return c.carryOut(u, "install", u.installPlans(m, targets, command), notes)
 }
 
 // Run implements the command.
@@ -243,6 +224,36 @@ func (c *uninstallCmd) Run(u *ui) error {
 		}))
 	}
 	return c.carryOut(u, "uninstall", plans, nil)
+}
+
+// installPlans makes the changes that connect clients.
+func (u *ui) installPlans(m connect.Machine, targets []definitions.Target, command string) []planned {
+	var plans []planned
+	for _, t := range targets {
+		plans = append(plans, u.plan(m, t, func(k connect.Kept) (connect.Change, string, error) {
+			action := "add"
+			if len(k.Own) > 0 {
+				action = "change"
+			}
+			change, err := k.Install(command)
+			return change, action, err
+		}))
+	}
+	return plans
+}
+
+// command returns how clients start this program, and what is wrong with that.
+func (f *clientFlags) command(m connect.Machine) (string, []string) {
+	program := connect.Find(m.Self.Executable, os.Getenv("PATH"))
+	var notes []string
+	command := program.Path
+	if f.Project && program.OnPath {
+		command = connect.Name // others have it elsewhere
+	}
+	if program.Vanishes != "" {
+		notes = append(notes, fmt.Sprintf("%s will not stay: %s. Put the program into a folder of the search path, such as ~/.local/bin, and run this again.", program.Path, program.Vanishes))
+	}
+	return command, notes
 }
 
 // plan makes the change of one client's file.
@@ -275,13 +286,44 @@ func (p *planned) show(kept connect.Kept) {
 
 // carryOut shows the changes, asks, and writes them.
 func (f *clientFlags) carryOut(u *ui, action string, plans []planned, notes []string) error {
-	todo, failed := 0, 0
+	todo, failed := f.show(u, action, plans, notes)
+	write := todo > 0 && !f.DryRun && f.Yes
+	if todo > 0 && !f.DryRun && !f.Yes && !f.JSON {
+		if !terminal.Is(u.stdio.In) {
+			return errors.New("nothing was written: there is no terminal to ask on; --yes writes without asking")
+		}
+		if write = u.agreed(fmt.Sprintf("Write %s?", count(todo, "file"))); !write {
+			return cmp.Or(u.ctx.Err(), errors.New("nothing was written; --yes writes without asking"))
+		}
+	}
+	if write {
+		failed += f.write(u, action, plans)
+	}
+	if f.JSON {
+		for i := range plans {
+			plans[i].Notes = notes
+		}
+		if err := u.printJSON(struct {
+			Clients []planned `json:"clients"`
+		}{plans}); err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		return exitError(exitFailed)
+	}
+	return nil
+}
+
+// show prints the changes, and returns how many there are and how many cannot be
+// made.
+func (f *clientFlags) show(u *ui, action string, plans []planned, notes []string) (todo, failed int) {
 	for i := range plans {
 		p := &plans[i]
 		if p.Error != "" {
 			failed++
-		} else if p.Action != "none" {
-			todo++
+		} else {
+			todo += len(p.changes)
 		}
 		if f.JSON {
 			continue
@@ -304,55 +346,36 @@ func (f *clientFlags) carryOut(u *ui, action string, plans []planned, notes []st
 	if !f.JSON && todo > 0 {
 		u.warn(notes)
 	}
-	write := todo > 0 && !f.DryRun && f.Yes
-	if todo > 0 && !f.DryRun && !f.Yes && !f.JSON {
-		if !terminal.Is(u.stdio.In) {
-			return errors.New("nothing was written: there is no terminal to ask on; --yes writes without asking")
+	return todo, failed
+}
+
+// write makes the changes, and returns how many could not be made.
+func (f *clientFlags) write(u *ui, action string, plans []planned) (failed int) {
+	group := connect.NewGroup()
+	for i := range plans {
+		p := &plans[i]
+		if p.Error != "" || p.Action == "none" {
+			continue
 		}
-		if write = u.agreed(fmt.Sprintf("Write %s?", count(todo, "file"))); !write {
-			return errors.New("nothing was written; --yes writes without asking")
-		}
-	}
-	if write {
-		group := connect.NewGroup()
-		for i := range plans {
-			p := &plans[i]
-			if p.Error != "" || p.Action == "none" {
-				continue
-			}
-			record, err := u.connections().Apply(group, action, p.changes)
-			if err != nil {
-				failed++
-				p.Error = err.Error()
-				if !f.JSON {
-					fmt.Fprintf(u.stdio.Err, "sallyport: %s: %s\n", p.Title, escaped(p.Error))
-				}
-				continue
-			}
-			p.Written, p.Backup = true, u.connections().Backup(record.Files[len(record.Files)-1])
+		record, err := u.connections().Apply(group, action, p.changes)
+		if err != nil {
+			failed++
+			p.Error = err.Error()
 			if !f.JSON {
-				fmt.Fprintf(u.stdio.Out, "Wrote %s%s\n", printable(p.File), backupNote(p.Backup))
+				fmt.Fprintf(u.stdio.Err, "sallyport: %s: %s\n", p.Title, escaped(p.Error))
 			}
+			continue
 		}
-		if !f.JSON && action != "uninstall" {
-			undo := map[string]string{"install": "undo", "take-over": "give-back"}[action]
-			fmt.Fprintf(u.stdio.Out, "Restart the client, then check with: sallyport install --status. Undo: sallyport install --%s\n", undo)
-		}
-	}
-	if f.JSON {
-		for i := range plans {
-			plans[i].Notes = notes
-		}
-		if err := u.printJSON(struct {
-			Clients []planned `json:"clients"`
-		}{plans}); err != nil {
-			return err
+		p.Written, p.Backup = true, u.connections().Backup(record.Files[len(record.Files)-1])
+		if !f.JSON {
+			fmt.Fprintf(u.stdio.Out, "Wrote %s%s\n", printable(p.File), backupNote(p.Backup))
 		}
 	}
-	if failed > 0 {
-		return exitError(exitFailed)
+	if !f.JSON && action != "uninstall" {
+		undo := map[string]string{"install": "undo", "take-over": "give-back"}[action]
+		fmt.Fprintf(u.stdio.Out, "Restart the client, then check with: sallyport install --status. Undo: sallyport install --%s\n", undo)
 	}
-	return nil
+	return failed
 }
 
 func backupNote(path string) string {
@@ -406,7 +429,7 @@ func (c *installCmd) undo(u *ui) error {
 			return errors.New("nothing was restored: there is no terminal to ask on; --yes restores without asking")
 		}
 		if !u.agreed("Restore?") {
-			return errors.New("nothing was restored; --yes restores without asking")
+			return cmp.Or(u.ctx.Err(), errors.New("nothing was restored; --yes restores without asking"))
 		}
 	}
 	var errs []error

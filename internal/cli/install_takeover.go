@@ -31,12 +31,21 @@ func (c *installCmd) takeOver(u *ui, m connect.Machine, targets []definitions.Ta
 	if c.Project {
 		return errors.New("--take-over is for your own files; review a project's servers with: sallyport servers trust")
 	}
+	plans, err := c.takeOverPlans(u, m, targets, command)
+	if err != nil {
+		return err
+	}
+	return c.carryOut(u, "take-over", plans, notes)
+}
+
+// takeOverPlans makes the changes that move the servers of clients.
+func (c *installCmd) takeOverPlans(u *ui, m connect.Machine, targets []definitions.Target, command string) ([]planned, error) {
 	if sources := u.Settings.Servers.Sources; !slices.Contains(sources, "*") && !slices.Contains(sources, definitions.NameMCPs) {
-		return errors.New("the setting servers.sources leaves out mcps, so that servers in ~/MCPs would be lost: add it")
+		return nil, errors.New("the setting servers.sources leaves out mcps, so that servers in ~/MCPs would be lost: add it")
 	}
 	sys, err := u.compose(&composeFlags{waits: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer sys.Close()
 	var plans []planned
@@ -47,10 +56,7 @@ func (c *installCmd) takeOver(u *ui, m connect.Machine, targets []definitions.Ta
 		}
 		plans = append(plans, p)
 	}
-	if err := u.ctx.Err(); err != nil {
-		return err
-	}
-	return c.carryOut(u, "take-over", plans, notes)
+	return plans, u.ctx.Err()
 }
 
 func (c *installCmd) planTakeOver(u *ui, m connect.Machine, t definitions.Target, command string, sys *app.System, p *planned) error {

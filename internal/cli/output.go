@@ -176,10 +176,19 @@ func escaped(s string) string {
 	return invisible.Escape(b.String()) // some printable characters are invisible
 }
 
-// agreed asks the user a question. No answer means no.
+// agreed asks the user a question. No answer means no, and so does a signal.
 func (u *ui) agreed(question string) bool {
 	fmt.Fprintf(u.stdio.Out, "%s [y/N] ", question)
-	line, _ := bufio.NewReader(u.stdio.In).ReadString('\n') // input before the end counts
+	answer := make(chan string, 1)
+	go func() { // ends with the program, if nobody answers
+		line, _ := bufio.NewReader(u.stdio.In).ReadString('\n') // input before the end counts
+		answer <- line
+	}()
+	line := ""
+	select {
+	case line = <-answer:
+	case <-u.ctx.Done():
+	}
 	switch strings.ToLower(strings.TrimSpace(line)) {
 	case "y", "yes":
 		return true
