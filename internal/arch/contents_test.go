@@ -26,6 +26,7 @@ var binaries = []string{
 	"gvisor.dev/gvisor/pkg/sentry/loader/vdsodata/vdso_arm64.so",
 	"gvisor.dev/gvisor/pkg/sentry/platform/systrap/sysmsg/sighandler.built-in.amd64.bin",
 	"gvisor.dev/gvisor/pkg/sentry/platform/systrap/sysmsg/sighandler.built-in.arm64.bin",
+	"github.com/sallyport/sallyport/internal/connect/o200k/vocabulary.zst",
 	"github.com/sallyport/sallyport/internal/toolbox/search/neighbours.bin",
 	"github.com/sallyport/sallyport/internal/toolbox/search/vectors/table.bin",
 }

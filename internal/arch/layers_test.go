@@ -21,7 +21,7 @@ var layers = []layer{
 	{"cmd/sallyport", 90, []string{"internal/cli", "internal/procfs", "internal/sandbox/gvisor/supervisor", "internal/sandbox/process"}},
 
 	{"internal/cli", 80, []string{
-		"internal/accounting", "internal/app", "internal/authz", "internal/batch", "internal/batch/deploy", "internal/batch/runpod/job", "internal/batch/runs", "internal/bridge", "internal/broker", "internal/completion", "internal/connect", "internal/configfile", "internal/image", "internal/image/archive",
+		"internal/accounting", "internal/app", "internal/authz", "internal/batch", "internal/batch/deploy", "internal/batch/runpod/job", "internal/batch/runs", "internal/bridge", "internal/broker", "internal/completion", "internal/connect", "internal/connect/o200k", "internal/configfile", "internal/image", "internal/image/archive",
 		"internal/image/build", "internal/image/flatten", "internal/invisible", "internal/language/python", "internal/manpage", "internal/manual", "internal/mcpserver", "internal/mcpserver/tasks", "internal/memory", "internal/sandbox",
 		"internal/savedtools", "internal/session", "internal/session/hibernate", "internal/session/archive", "internal/session/sessionlog",
 		"internal/settings", "internal/skill", "internal/store", "internal/store/keyed", "internal/table", "internal/terminal", "internal/toolbox/catalog", "internal/toolbox/pins", "internal/toolbox/signature", "internal/toolbox/tool",
@@ -86,6 +86,7 @@ var layers = []layer{
 		"internal/upstream/remote", "internal/budget", "internal/store",
 	}},
 	{"internal/upstream/remote", 41, []string{"internal/budget", "internal/jsonscan", "internal/upstream/jsonrpc", "internal/upstream/tail"}},
+	{"internal/connect/o200k", 39, nil},
 	{"internal/connect", 45, []string{"internal/edit", "internal/store", "internal/upstream/definitions"}},
 	{"internal/upstream/library", 41, []string{"internal/store", "internal/upstream/definitions"}},
 	{"internal/upstream/definitions", 40, []string{"internal/edit"}},
@@ -165,6 +166,7 @@ var programs = map[string][]string{
 	"scripts/crosscheck":      nil,
 	"scripts/mcpb":            {"internal/settings"},
 	"scripts/notice":          nil,
+	"scripts/o200k":           nil,
 	"scripts/report":          nil,
 	"scripts/size":            nil,
 	"test/conformance/client": {"internal/upstream", "internal/upstream/definitions"},

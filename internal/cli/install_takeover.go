@@ -13,6 +13,7 @@ import (
 	"github.com/sallyport/sallyport/internal/app"
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/connect"
+	"github.com/sallyport/sallyport/internal/connect/o200k"
 	"github.com/sallyport/sallyport/internal/toolbox/tool"
 	"github.com/sallyport/sallyport/internal/upstream"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
@@ -124,13 +125,16 @@ func (c *installCmd) count(u *ui, sys *app.System, t definitions.Target, moved [
 		return nil, fmt.Errorf("sallyport itself does not start as the client would start it: %w", err)
 	}
 	listed[0] = health.Shown
-	tokens, err := connect.Tokens(listed)
-	if err != nil {
-		return nil, err
-	}
-	s.After = tokens[0]
-	for _, n := range tokens[1:] {
-		s.Before += n
+	for i, text := range listed {
+		n, err := o200k.Count(text)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			s.After = n
+		} else {
+			s.Before += n
+		}
 	}
 	return s, nil
 }

@@ -180,7 +180,7 @@ func escaped(s string) string {
 func (u *ui) agreed(question string) bool {
 	fmt.Fprintf(u.stdio.Out, "%s [y/N] ", question)
 	answer := make(chan string, 1)
-	go func() { // ends with the program, if nobody answers
+	go func() { // ends with the program, if no answer comes
 		line, _ := bufio.NewReader(u.stdio.In).ReadString('\n') // input before the end counts
 		answer <- line
 	}()
