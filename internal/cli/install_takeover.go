@@ -104,7 +104,7 @@ func (c *installCmd) count(u *ui, sys *app.System, t definitions.Target, moved [
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				s.NotCounted = append(s.NotCounted, d.Name+": "+d.Redact(firstLine(err.Error(), 200)))
+				s.NotCounted = append(s.NotCounted, d.Name+": "+d.Redact(firstLine(err.Error())))
 				return
 			}
 			for _, one := range found.Tools {
