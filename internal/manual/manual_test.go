@@ -95,8 +95,8 @@ func TestAffordable(t *testing.T) {
 		most       int
 	}{
 		{"SKILL.md", Skill(), 1500},
-		{"the resource", Resource("", ""), 1400},
-		{"the prompt", Prompt(""), 1400},
+		{"the resource", Resource("", ""), 800},
+		{"the prompt", Prompt(""), 800},
 		{"the description of the skill", description, 80},
 	} {
 		n, err := codec.Count(test.text)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tiktoken-go/tokenizer"
 
+	"github.com/sallyport/sallyport/internal/manual"
 	"github.com/sallyport/sallyport/internal/toolbox/search"
 )
 
@@ -93,6 +94,24 @@ func indent(t *testing.T, raw []byte) []byte {
 
 // TestWhatAnAgentReads keeps what every client puts into its model's context:
 // a change is a visible difference, and it stays small.
+// TestManualIsAffordable: the manual as a client reads it is at most 900 tokens.
+func TestManualIsAffordable(t *testing.T) {
+	codec, err := tokenizer.Get(tokenizer.O200kBase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, uri := range capabilityURIs {
+		n, err := codec.Count(manual.Resource(toolDescription, uri))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d tokens", uri, n)
+		if n > 900 {
+			t.Errorf("%s: got %d tokens, want at most 900", uri, n)
+		}
+	}
+}
+
 func TestWhatAnAgentReads(t *testing.T) {
 	const most = 200
 	codec, err := tokenizer.Get(tokenizer.O200kBase)

@@ -1,6 +1,6 @@
 """Every block of the manual runs, in the order of the text, through the executable
-and a real server, and prints what the text shows. The resource, the prompt and the
-skill all have these blocks."""
+and a real server, and prints what the text shows. The skill has all of these blocks;
+the resource and the prompt leave out those marked as examples, and what is printed."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ MANUAL = (ROOT / "internal/manual/manual.md").read_text(encoding="utf-8")
 # (language, body, the output that the text shows or None)
 BLOCKS = [
     (m[1], m[2], m[3])
-    for m in re.finditer(r"^```(python|json)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", MANUAL, re.M | re.S)
+    for m in re.finditer(r"^```(python|json)(?: example)?\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", MANUAL, re.M | re.S)
 ]
 
 
@@ -58,7 +58,7 @@ def as_shown(output, shown):
 
 def test_every_block_is_tried():
     tried = sum(1 + (shown is not None) for _, _, shown in BLOCKS)
-    assert tried == len(re.findall(r"^```\w+$", MANUAL, re.M)), "a block has another language, or output without code"
+    assert tried == len(re.findall(r"^```\w+(?: example)?$", MANUAL, re.M)), "a block has another language, or output without code"
     assert len(BLOCKS) >= 10
     # Code without output is the example of waiting, which has a test of its own.
     assert [body for _, body, shown in BLOCKS if shown is None] == ['{"code": ""}\n']
@@ -106,7 +106,7 @@ def test_waiting(parameters):
 
 
 def test_server_gives_it(parameters):
-    """A client reads the same blocks as a resource and as a prompt."""
+    """A client reads the manual as a resource and as a prompt."""
 
     async def scenario(client):
         (prompt,) = (await client.list_prompts()).prompts
@@ -117,7 +117,9 @@ def test_server_gives_it(parameters):
 
     texts = play(parameters(), scenario)
     assert len(texts) == 3
-    texts.append((ROOT / "skills/sallyport/SKILL.md").read_text(encoding="utf-8"))
+    brief = re.sub(r"^```(?:\w+ example|text)\n.*?^```\n\n?", "", MANUAL, flags=re.M | re.S)
     for t in texts:
-        assert MANUAL.strip() in t
+        assert brief.strip() in t
+    skill = (ROOT / "skills/sallyport/SKILL.md").read_text(encoding="utf-8")
+    assert MANUAL.replace(" example\n", "\n").strip() in skill
     assert texts[0].rstrip().endswith("count the words")
