@@ -71,6 +71,8 @@ type Options struct {
 	// Waits means that the frontend bounds the start of a server itself, whatever
 	// settings and definitions say.
 	Waits bool
+	// Starting is upstream.Options.Starting.
+	Starting func(d upstream.Definition) (ended func())
 }
 
 // NewSystem constructs a System, which the caller closes. It starts nothing. A
@@ -116,7 +118,7 @@ func (c *Core) construct(options Options) (err error) {
 		return err
 	}
 	c.Runs = a.runStore(c.Batch, c.Books)
-	c.pool = a.servers(c.Books, options.Waits)
+	c.pool = a.servers(c.Books, options)
 	c.Pins = a.Pins()
 	config := broker.Config{
 		Gate:   c.Gate,
@@ -183,7 +185,7 @@ func (c *Client) construct(serversConfig []string) (err error) {
 }
 
 // servers constructs what runs the servers of all clients.
-func (a *App) servers(books *accounting.Books, waits bool) *upstream.Pool {
+func (a *App) servers(books *accounting.Books, with Options) *upstream.Pool {
 	set := a.Settings.Servers
 	options := upstream.Options{
 		Log:           a.Log,
@@ -200,8 +202,9 @@ func (a *App) servers(books *accounting.Books, waits bool) *upstream.Pool {
 		PlainHTTP:     set.PlainHTTP,
 		Secrets:       secret.Reader{}.Read,
 		Eras:          a.state(store.Eras),
+		Starting:      with.Starting,
 	}
-	if waits {
+	if with.Waits {
 		options.StartTimeout = -1
 	}
 	if books != nil {

@@ -80,6 +80,8 @@ type ui struct {
 	stdio   Stdio
 	grammar *globals
 	daemon  bool // other programs start the command and keep its log
+	quiet   bool // the command prints JSON and shows no progress
+	starts  *starts
 }
 
 // Main runs the command line args (without the program's name) and returns the
@@ -173,6 +175,10 @@ func newUI(ctx context.Context, flags *globals, environ []string, stdio Stdio) *
 func run(ctx context.Context, kctx *kong.Context, flags *globals, environ []string, stdio Stdio) int {
 	u := newUI(ctx, flags, environ, stdio)
 	command, _, _ := strings.Cut(kctx.Command(), " ")
+	if node := kctx.Selected(); node != nil {
+		json := node.Target.FieldByName("JSON")
+		u.quiet = json.IsValid() && json.Kind() == reflect.Bool && json.Bool()
+	}
 	u.daemon = command == "serve" || command == "worker"
 	err := kctx.Run(u)
 	var status exitError

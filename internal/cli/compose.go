@@ -32,5 +32,10 @@ func (u *ui) compose(f *composeFlags) (*app.System, error) {
 	if err := u.loadSettings(f.flags()...); err != nil {
 		return nil, err
 	}
-	return u.NewSystem(app.Options{Unsaved: f.unsaved, Waits: f.waits}, f.ServersConfig)
+	options := app.Options{Unsaved: f.unsaved, Waits: f.waits}
+	if !u.daemon && !u.quiet {
+		u.starts = u.newStarts()
+		options.Starting = u.starts.begin
+	}
+	return u.NewSystem(options, f.ServersConfig)
 }

@@ -34,7 +34,7 @@ func (u *ui) loadSettings(own ...settings.Flag) error {
 	if err != nil {
 		return err
 	}
-	u.Settings, u.Log = set, newLogger(u.stdio.Err, set.Log, u.daemon, terminal.Colours(u.stdio.Err, u.variable))
+	u.Settings, u.Log = set, newLogger(asideWriter{u}, set.Log, u.daemon, terminal.Colours(u.stdio.Err, u.variable))
 	return nil
 }
 

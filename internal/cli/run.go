@@ -161,6 +161,7 @@ func (c *runCmd) Run(u *ui) error {
 				return // nor to how it ends
 			}
 			progress.pause()
+			u.starts.stop() // a line may be unfinished
 			if _, err := w.Write(b); err != nil && writeErr == nil {
 				if writeErr = err; closedPipe(err) {
 					cancel() // like a program whose output has no reader

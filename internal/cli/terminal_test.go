@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/creack/pty"
@@ -127,5 +128,35 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		if len(squeezed(got)) != len(squeezed(string(piped))) {
 			t.Errorf("%d columns: got %q, want all of %q", columns, got, piped)
 		}
+	}
+}
+
+// TestSlowStartIsShown: on a terminal, a server that npx has to download is named
+// while it starts; a command that prints JSON says nothing.
+func TestSlowStartIsShown(t *testing.T) {
+	bin := executable(t)
+	environ := writeServers(t, map[string]any{"slow": map[string]any{"command": "npx", "args": []string{"slow-server"}}})
+	home := strings.TrimPrefix(environ[0], "HOME=")
+	fifo := filepath.Join(home, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// It waits once, until the test opens the other end.
+	if err := os.WriteFile(filepath.Join(home, "npx"), []byte("#!/bin/sh\n[ -e "+home+"/once ] || read x <"+fifo+"\n: >"+home+"/once\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	environ = append(environ, "PATH="+home+":"+os.Getenv("PATH"))
+	s := startShell(t, environ, home, bin, "servers", "test", "slow")
+	s.until("sallyport: starting slow with npx, which downloads it the first time")
+	if err := os.WriteFile(fifo, []byte("x\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	s.until("exit status 1")
+
+	cmd := exec.Command(bin, "servers", "test", "slow", "--json")
+	cmd.Env = environ
+	out, _ := cmd.CombinedOutput() // the server ends
+	if got := string(out); strings.Contains(got, "starting slow") || !strings.Contains(got, "exit status 1") {
+		t.Errorf("with --json got %q, want the failure and no progress", got)
 	}
 }

@@ -50,7 +50,9 @@ func (f *toolsFlags) learn(u *ui, sys *app.System, only string) {
 	if len(names) == 0 {
 		return
 	}
-	fmt.Fprintf(u.stdio.Err, "sallyport: asking %s for the first time …\n", count(len(names), "server"))
+	if !u.quiet {
+		fmt.Fprintf(u.stdio.Err, "sallyport: asking %s for the first time …\n", count(len(names), "server"))
+	}
 	ctx, cancel := context.WithTimeout(u.ctx, f.Timeout)
 	defer cancel()
 	each(names, func(name string) {
@@ -386,7 +388,7 @@ func (c *toolsRefreshCmd) Run(u *ui) error {
 		defer mu.Unlock()
 		if err != nil {
 			failed = true
-			fmt.Fprintf(u.stdio.Out, "%s: %s\n", invisible.Line(name), invisible.Escape(err.Error()))
+			u.starts.aside(func() { fmt.Fprintf(u.stdio.Out, "%s: %s\n", invisible.Line(name), invisible.Escape(err.Error())) })
 			return
 		}
 		text := count(len(e.Listing.Tools), "tool")
@@ -399,7 +401,7 @@ func (c *toolsRefreshCmd) Run(u *ui) error {
 				}
 			}
 		}
-		fmt.Fprintf(u.stdio.Out, "%s: %s\n", invisible.Line(name), text)
+		u.starts.aside(func() { fmt.Fprintf(u.stdio.Out, "%s: %s\n", invisible.Line(name), text) })
 	})
 	if failed {
 		return exitError(exitFailed)

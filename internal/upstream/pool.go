@@ -57,6 +57,9 @@ type Options struct {
 	// Alone reports whether each Manager has a server of this definition for itself,
 	// because what one client does in it would disturb another; nil: none has.
 	Alone func(Definition) bool
+	// Starting is called when the start of a server begins, and what it returns
+	// when that has ended. They must not block. It may be nil.
+	Starting func(d Definition) (ended func())
 	// Used receives what the processes of a server use, once a second and at their
 	// end. It must not block, and may be nil.
 	Used func(Used)

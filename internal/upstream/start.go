@@ -15,6 +15,9 @@ import (
 // program starts, it is in underway.
 func (p *Pool) start(ctx context.Context, e *entry, known era, underway *atomic.Pointer[Server]) (*Server, error) {
 	def := e.def
+	if p.opts.Starting != nil {
+		defer p.opts.Starting(def)()
+	}
 	failed := &Error{Server: def.Name, Op: "start", Kind: ErrStart, Command: def.CommandLine()}
 	def, err := def.Resolve(ctx, p.opts.Secrets)
 	if err != nil {
