@@ -40,7 +40,7 @@ type installCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*installCmd) Help() string {
-	return `Shows the change in each client's configuration file, and asks before it writes. Comments and order stay as they are. What was there before is kept in the state directory, and --undo restores it to the byte. The clients are: ` + strings.Join(clientNames(), ", ") + `.
+	return `Shows the change in each client's configuration file, and asks before it writes. Comments and order stay as they are. What was there before is kept in the state directory, and --undo restores it to the byte, or only the entries where the client has written to the file since. The clients are: ` + strings.Join(clientNames(), ", ") + `.
 
 Examples:
   sallyport install claude-code cursor
@@ -436,7 +436,7 @@ func (c *installCmd) undo(u *ui) error {
 	for _, r := range chosen {
 		err := journal.Undo(r)
 		if errors.Is(err, connect.ErrChanged) {
-			err = fmt.Errorf("%w, and restoring it would lose that change. %s", err, instead(journal, r))
+			err = fmt.Errorf("%w. %s", err, instead(journal, r))
 		}
 		if err == nil {
 			for _, w := range r.Files {

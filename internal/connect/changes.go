@@ -18,6 +18,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 
+	"github.com/sallyport/sallyport/internal/edit"
 	"github.com/sallyport/sallyport/internal/store"
 )
 
@@ -25,7 +26,8 @@ import (
 type Change struct {
 	Client  string // empty: a file of Sallyport's own
 	File    string
-	Project string // the folder that the file belongs to, or empty
+	Project string      // the folder that the file belongs to, or empty
+	Format  edit.Format // of a client's file
 	Before  []byte
 	Existed bool
 	After   []byte
@@ -70,7 +72,11 @@ type Written struct {
 	Project string `json:"project,omitempty"`
 	// Backup is the name of the file with the content before; empty: there was no
 	// file.
-	Backup string      `json:"backup,omitempty"`
+	Backup string `json:"backup,omitempty"`
+	// Copy is the name of the file with the content after, for a client's file,
+	// which the client may change.
+	Copy   string      `json:"copy,omitempty"`
+	Format edit.Format `json:"format,omitempty"`
 	Mode   fs.FileMode `json:"mode"`
 	Before string      `json:"before,omitempty"` // SHA-256
 	After  string      `json:"after"`
@@ -133,6 +139,12 @@ func (j Journal) Apply(group, action string, changes []Change, servers ...string
 			w.Mode, w.Before = mode, digest(content)
 			w.Backup = fmt.Sprintf("%s-%d-%s.bak", r.ID, i, strings.TrimLeft(filepath.Base(c.File), "."))
 			if err := j.Dir.Write(w.Backup, content); err != nil {
+				return r, err
+			}
+		}
+		if c.Client != "" {
+			w.Copy, w.Format = fmt.Sprintf("%s-%d-%s.new", r.ID, i, strings.TrimLeft(filepath.Base(c.File), ".")), c.Format
+			if err := j.Dir.Write(w.Copy, c.After); err != nil {
 				return r, err
 			}
 		}
@@ -204,8 +216,9 @@ func (j Journal) Backup(w Written) string {
 	return j.Dir.Path(w.Backup)
 }
 
-// Undo restores every file of a record to the byte. It changes nothing if one
-// of them is neither as it was left nor as it was before.
+// Undo restores every file of a record to the byte. Where a client has changed
+// its file since, it takes back only what was changed then. It changes nothing
+// if that is not possible for one of them: the error is ErrChanged then.
 func (j Journal) Undo(r Record) error {
 	unlock, err := j.Dir.Lock(lockName)
 	if err != nil {
@@ -216,45 +229,71 @@ func (j Journal) Undo(r Record) error {
 }
 
 func (j Journal) undo(r Record) error {
-	before := make([][]byte, len(r.Files))
-	restore := make([]bool, len(r.Files))
+	todo := make([]restoration, len(r.Files))
 	for i, w := range r.Files {
-		content, exists, err := Read(w.File, w.Project)
-		if err != nil {
+		var err error
+		if todo[i], err = j.restoration(w); err != nil {
 			return err
-		}
-		if w.Backup != "" {
-			if before[i], err = j.Dir.Read(w.Backup, maxBackup); err != nil {
-				return fmt.Errorf("the backup of %s cannot be read, so that it cannot be restored: %w", w.File, err)
-			}
-			if digest(before[i]) != w.Before {
-				return fmt.Errorf("the backup of %s, %s, is not what was kept", w.File, j.Backup(w))
-			}
-		}
-		now := digest(content)
-		switch {
-		case exists && now == w.After:
-			restore[i] = true
-		case exists && w.Backup != "" && now == w.Before, !exists && w.Backup == "": // as it was
-		default:
-			return fmt.Errorf("%s is not restored: %w", w.File, ErrChanged)
 		}
 	}
 	for i, w := range r.Files {
-		if !restore[i] {
-			continue
-		}
 		var err error
-		if w.Backup == "" {
+		switch do := todo[i]; {
+		case do.keep:
+		case do.drop:
 			err = drop(w.File, w.Project)
-		} else {
-			err = put(w.File, w.Project, before[i], w.Mode)
+		default:
+			err = put(w.File, w.Project, do.content, do.mode)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.File, err)
 		}
 	}
 	return j.forget(r)
+}
+
+// restoration is what undoing a change does to a file.
+type restoration struct {
+	keep, drop bool // else content is written
+	content    []byte
+	mode       fs.FileMode
+}
+
+func (j Journal) restoration(w Written) (restoration, error) {
+	out := restoration{mode: w.Mode}
+	content, mode, exists, err := look(w.File, w.Project)
+	if err != nil {
+		return out, err
+	}
+	if w.Backup != "" {
+		if out.content, err = j.Dir.Read(w.Backup, maxBackup); err != nil {
+			return out, fmt.Errorf("the backup of %s cannot be read, so that it cannot be restored: %w", w.File, err)
+		}
+		if digest(out.content) != w.Before {
+			return out, fmt.Errorf("the backup of %s, %s, is not what was kept", w.File, j.Backup(w))
+		}
+	}
+	now := digest(content)
+	switch {
+	case exists && now == w.After:
+		out.drop = w.Backup == ""
+		return out, nil
+	case exists && w.Backup != "" && now == w.Before, !exists && w.Backup == "": // as it was
+		out.keep = true
+		return out, nil
+	case !exists || w.Copy == "":
+		return out, fmt.Errorf("%s is not restored: %w", w.File, ErrChanged)
+	}
+	after, err := j.Dir.Read(w.Copy, maxBackup)
+	if err != nil {
+		return out, fmt.Errorf("%s is not restored: %w, and what was written cannot be read: %w", w.File, ErrChanged, err)
+	}
+	out.content, err = edit.Revert(w.Format, content, out.content, after)
+	if err != nil {
+		return out, fmt.Errorf("%s is not restored: %w: %w", w.File, ErrChanged, err)
+	}
+	out.keep, out.mode = bytes.Equal(out.content, content), mode
+	return out, nil
 }
 
 const maxBackup = 17 << 20
@@ -271,8 +310,10 @@ func drop(path, project string) error {
 func (j Journal) forget(r Record) error {
 	var errs []error
 	for _, w := range r.Files {
-		if w.Backup != "" {
-			errs = append(errs, j.Dir.Remove(w.Backup))
+		for _, name := range []string{w.Backup, w.Copy} {
+			if name != "" {
+				errs = append(errs, j.Dir.Remove(name))
+			}
 		}
 	}
 	return errors.Join(append(errs, j.Dir.Remove(r.ID+".json"))...)

@@ -116,7 +116,7 @@ func TestEveryClient(t *testing.T) {
 	}
 }
 
-// TestUndo restores content and mode, and refuses if the file has changed.
+// TestUndo restores content and mode.
 func TestUndo(t *testing.T) {
 	m, journal := place(t)
 	tt := target(t, m, "cursor", false)
@@ -129,12 +129,6 @@ func TestUndo(t *testing.T) {
 	if backup := journal.Backup(record.Files[0]); read(t, backup) != before {
 		t.Errorf("the backup is %q, want %q", read(t, backup), before)
 	}
-	installed := read(t, tt.File)
-	put(t, tt.File, installed+" ", 0o640)
-	if err := journal.Undo(record); !errors.Is(err, connect.ErrChanged) || read(t, tt.File) != installed+" " {
-		t.Fatalf("a changed file: got %v, %q", err, read(t, tt.File))
-	}
-	put(t, tt.File, installed, 0o640)
 	if err := journal.Undo(record); err != nil || read(t, tt.File) != before {
 		t.Fatalf("got %v, %q; want %q", err, read(t, tt.File), before)
 	}
@@ -142,8 +136,98 @@ func TestUndo(t *testing.T) {
 	if err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o640 {
 		t.Errorf("got mode %v (%v), want 0640", info.Mode(), err)
 	}
-	if records, err := journal.Records(); err != nil || len(records) != 0 {
-		t.Errorf("left: %v (%v), want nothing", records, err)
+	if left, err := journal.Dir.List(); err != nil || len(left) != 0 {
+		t.Errorf("left: %v (%v), want nothing", left, err)
+	}
+}
+
+// TestUndoOfAChangedFile: what the client or the user wrote since stays, and what
+// they did to the entry itself is not touched.
+func TestUndoOfAChangedFile(t *testing.T) {
+	const before = `{
+  "numStartups": 1,
+  "mcpServers": {
+    "files": {"command": "c", "args": ["-x"], "env": {"K": "v"}}
+  }
+}
+`
+	for _, tt := range []struct {
+		name         string
+		before       string
+		change       func(installed string) string
+		want         string
+		conflict     bool
+		takesServers bool
+	}{
+		{
+			"the client counted on", before,
+			func(s string) string { return strings.Replace(s, `"numStartups": 1`, `"numStartups": 2`, 1) },
+			strings.Replace(before, `"numStartups": 1`, `"numStartups": 2`, 1), false, false,
+		},
+		{
+			"the client formatted it anew", before,
+			func(s string) string {
+				return strings.Replace(s, "  \"numStartups\": 1,\n", "  \"numStartups\":   1,\n", 1)
+			},
+			strings.Replace(before, `"numStartups": 1`, `"numStartups":   1`, 1), false, false,
+		},
+		{
+			"another server came", before,
+			func(s string) string {
+				return strings.Replace(s, `"mcpServers": {`, `"mcpServers": {"new": {"command": "n"},`, 1)
+			},
+			strings.Replace(before, `"mcpServers": {`, `"mcpServers": {"new": {"command": "n"},`, 1), false, false,
+		},
+		{
+			"servers were taken over", before,
+			func(s string) string { return strings.Replace(s, `"numStartups": 1`, `"numStartups": 2`, 1) },
+			"{\n  \"numStartups\": 2,\n  \"mcpServers\": {\n    \"files\": {\n      \"command\": \"c\",\n      \"args\": [\"-x\"],\n      \"env\": {\n        \"K\": \"v\"\n      }\n    }\n  }\n}\n", false, true,
+		},
+		{
+			"no file before", "",
+			func(s string) string { return strings.Replace(s, `{`, `{ "mine": 1,`, 1) },
+			"{ \"mine\": 1\n}\n", false, false,
+		},
+		{
+			"the user changed the entry", before,
+			func(s string) string { return strings.Replace(s, `/usr/bin/sallyport`, `/opt/sallyport`, 1) },
+			"", true, false,
+		},
+		{"the file is broken", before, func(s string) string { return s + "{" }, "", true, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m, journal := place(t)
+			file := target(t, m, "claude-code", false)
+			if tt.before != "" {
+				put(t, file.File, tt.before, 0o600)
+			}
+			change := install(t, m, file)
+			if tt.takesServers {
+				var err error
+				if change.After, err = file.SwitchOff(change.After, "files"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			record, err := journal.Apply("g", "install", []connect.Change{change})
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed := tt.change(read(t, file.File))
+			if changed == string(change.After) {
+				t.Fatalf("the case changes nothing in\n%s", changed)
+			}
+			put(t, file.File, changed, 0o600)
+			err = journal.Undo(record)
+			if tt.conflict {
+				if !errors.Is(err, connect.ErrChanged) || read(t, file.File) != changed {
+					t.Errorf("got %v and\n%s\nwant ErrChanged, and the file as it was", err, read(t, file.File))
+				}
+				return
+			}
+			if got := read(t, file.File); err != nil || got != tt.want {
+				t.Errorf("got %v and\n%s\nwant\n%s", err, got, tt.want)
+			}
+		})
 	}
 }
 

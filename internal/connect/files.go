@@ -121,14 +121,19 @@ func (f *file) close() { _ = f.root.Close() }
 
 // Read returns the content of a client's file; it is empty if there is none.
 func Read(path, project string) (content []byte, exists bool, err error) {
+	content, _, exists, err = look(path, project)
+	return content, exists, err
+}
+
+// look is Read with the file's mode.
+func look(path, project string) (content []byte, mode fs.FileMode, exists bool, err error) {
 	f, err := openFile(path, project, false)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
+		return nil, 0, false, nil
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, 0, false, err
 	}
 	defer f.close()
-	content, _, exists, err = f.read()
-	return content, exists, err
+	return f.read()
 }

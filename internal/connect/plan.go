@@ -52,7 +52,7 @@ func (m Machine) Look(t definitions.Target) (Kept, error) {
 func (k Kept) Hide() func(string) string { return Hide(k.Servers) }
 
 func (k Kept) change(after []byte) Change {
-	return Change{Client: k.Target.Client.Name, File: k.Target.File, Project: k.Target.Project, Before: k.Content, Existed: k.Exists, After: after}
+	return Change{Client: k.Target.Client.Name, File: k.Target.File, Project: k.Target.Project, Format: k.Target.Format, Before: k.Content, Existed: k.Exists, After: after}
 }
 
 // steady lists members that an entry keeps if it has them: the user may have

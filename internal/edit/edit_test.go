@@ -204,3 +204,30 @@ func TestGet(t *testing.T) {
 		}
 	}
 }
+
+// FuzzRevert: what Revert takes back right away is all of the change.
+func FuzzRevert(f *testing.F) {
+	f.Add(int(edit.JSON), []byte(`{"m": {"a": {"x": [1, "y"]}}, "z": null}`), "a")
+	f.Add(int(edit.JSONC), []byte("// c\n{\"m\": {}, }"), "a")
+	f.Add(int(edit.TOML), []byte("x = 1\n[m.a]\nk = 'v'\n[m.a.env]\ny = 2\n"), "a")
+	f.Add(int(edit.YAML), []byte("m:\n  a:\n    x: 1\n"), "b")
+	f.Fuzz(func(t *testing.T, format int, before []byte, key string) {
+		form := edit.Format(format & 3)
+		after, err := edit.Set(form, before, edit.At("m", key), entry)
+		if err != nil {
+			return
+		}
+		got, err := edit.Revert(form, after, before, after)
+		if err != nil {
+			return
+		}
+		want, err := edit.Get(form, before, edit.Place{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := edit.Get(form, got, edit.Place{})
+		if err != nil || !reflect.DeepEqual(have, want) {
+			t.Errorf("got %v (%v), want %v, from\n%s", have, err, want, got)
+		}
+	})
+}

@@ -163,37 +163,52 @@ func (t *source) setTOML(path []string, value any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	line := tomlKey(key) + " = " + text
-	for _, table := range t.tables() {
-		if table.list || !slices.Equal(table.path, parent) {
-			continue
-		}
-		at := table.body
-		for at < table.end {
-			next := at + lineLength(string(t.text[at:])) + 1
-			old := string(t.text[at:min(next-1, len(t.text))])
-			if name, rest, ok := strings.Cut(old, "="); ok && strings.Trim(strings.TrimSpace(name), `"'`) == key {
-				comment := ""
-				if i := strings.Index(rest, " #"); i >= 0 {
-					comment = rest[i:]
-				}
-				return t.replace(at, at+len(old), name+"= "+text+comment), nil
-			}
-			at = next
-		}
+	table, from, to, ok := t.lineTOML(parent, key)
+	if !ok {
+		return nil, errOther
+	}
+	if from < 0 {
 		start := string(t.text[:table.body])
 		if !strings.HasSuffix(start, "\n") {
 			start += "\n"
 		}
-		return []byte(start + line + "\n" + string(t.text[table.body:])), nil
+		return []byte(start + tomlKey(key) + " = " + text + "\n" + string(t.text[table.body:])), nil
 	}
-	return nil, errOther
+	name, rest, _ := strings.Cut(string(t.text[from:to]), "=")
+	comment := ""
+	if i := strings.Index(rest, " #"); i >= 0 {
+		comment = rest[i:]
+	}
+	return t.replace(from, to, name+"= "+text+comment), nil
+}
+
+// lineTOML returns the table of a path, and where in it the line of a key is;
+// from is -1 if there is none.
+func (t *source) lineTOML(path []string, key string) (found table, from, to int, ok bool) {
+	for _, one := range t.tables() {
+		if one.list || !slices.Equal(one.path, path) {
+			continue
+		}
+		for at := one.body; at < one.end; {
+			next := at + lineLength(string(t.text[at:])) + 1
+			end := min(next-1, len(t.text))
+			if name, _, ok := strings.Cut(string(t.text[at:end]), "="); ok && strings.Trim(strings.TrimSpace(name), `"'`) == key {
+				return one, at, end, true
+			}
+			at = next
+		}
+		return one, -1, -1, true
+	}
+	return found, -1, -1, false
 }
 
 // removeTOML removes a table with the tables below it, or one line.
 func (t *source) removeTOML(path []string) ([]byte, error) {
 	rest, at := t.withoutTOML(path)
 	if at < 0 {
+		if _, from, to, ok := t.lineTOML(path[:len(path)-1], path[len(path)-1]); ok && from >= 0 {
+			return t.replace(from, min(to+1, len(t.text)), ""), nil
+		}
 		return nil, errOther
 	}
 	if at == len(rest) { // it was the last: no blank line is left behind
