@@ -39,7 +39,8 @@ def attempt(p, change):
     return lambda: change(p, os.stat(p)) or "changed " + p
 changes = [lambda p, s: os.chmod(p, s.st_mode & 0o7777), lambda p, s: os.chown(p, s.st_uid, s.st_gid),
            lambda p, s: os.utime(p, ns=(s.st_atime_ns, s.st_mtime_ns)), lambda p, s: os.setxattr(p, "user.sallyport", b"1", os.XATTR_CREATE)]
-return first([attempt(p, ch) for p in (os.__file__, "/etc/passwd", "/usr/bin/env", "/") for ch in changes[:3]])
+# The control stops at the first: what it changes must not be part of a snapshot's root.
+return first([attempt(p, ch) for p in ("/", os.__file__, "/etc/passwd", "/usr/bin/env") for ch in changes[:3]])
 `, Control: Control{Root: true}},
 		{Name: "rename-root", Category: c, Tries: "renames or removes a directory entry of the root file system", Probe: `
 # Onto itself: a file system that would allow it does nothing.
@@ -63,7 +64,8 @@ def attempt(p):
         os.unlink(p)
         return "created " + p
     return go
-return first([attempt(p) for p in (sysconfig.get_path("stdlib") + "/sallyport_probe.pth", "/etc/ld.so.preload.sallyport-probe", sysconfig.get_path("stdlib") + "/site-packages.pth")])
+# The control stops at the first: a change of the library makes snapshots of other tests unfit.
+return first([attempt(p) for p in ("/etc/ld.so.preload.sallyport-probe", sysconfig.get_path("stdlib") + "/sallyport_probe.pth", sysconfig.get_path("stdlib") + "/site-packages.pth")])
 `, Control: Control{Root: true}},
 		{Name: "exec-writable", Category: c, Tries: "runs a program from a place that it can write to", Probe: `
 import shutil
