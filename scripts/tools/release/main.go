@@ -104,6 +104,7 @@ func (r *release) run(out, targets string) error {
 		{"deb, rpm, apk", r.systemPackages},
 		{"npm", r.npm},
 		{"PyPI", r.wheels},
+		{"bundle of Claude Desktop", r.bundle},
 		{"image", r.image},
 		{"notes", r.notes},
 		{"manifests", r.manifests},

@@ -66,6 +66,13 @@ func (r *release) fill(name, text string) ([]byte, error) {
 			return "sha256-" + base64.StdEncoding.EncodeToString(raw), err
 		},
 		"upper": strings.ToUpper,
+		"bundle": func() (string, error) { // its checksum, if there is one
+			digest, err := fileSum(filepath.Join(r.out, r.bundleName()))
+			if os.IsNotExist(err) && r.snapshot {
+				return "", nil
+			}
+			return digest, err
+		},
 	}
 	t, err := template.New(name).Option("missingkey=error").Delims("[[", "]]").Funcs(functions).Parse(text)
 	if err != nil {
