@@ -18,7 +18,7 @@ type connection struct {
 	Client   string   `json:"client"`
 	Title    string   `json:"title"`
 	File     string   `json:"file"`
-	State    string   `json:"state"` // connected, failed, disabled or absent
+	State    string   `json:"state"` // connected, failed, disabled, absent or unchecked
 	Name     string   `json:"name,omitempty"`
 	Command  string   `json:"command,omitempty"`
 	Server   string   `json:"server,omitempty"`
@@ -88,6 +88,10 @@ func (c *installCmd) check(u *ui, m connect.Machine, t definitions.Target) conne
 	case d.Remote() != nil:
 		l.State, l.Error = "failed", "it has a URL, not a command"
 		return l
+	case t.Project != "" && !nothingElse(m.Self, d.Launch()):
+		// Whoever wrote the project's file does not start programs here.
+		l.State, l.Error = "unchecked", "a project's entry is not started unless it is this program with 'serve' alone: "+l.Command
+		return l
 	}
 	ctx, cancel := context.WithTimeout(u.ctx, c.Timeout)
 	defer cancel()
@@ -98,6 +102,11 @@ func (c *installCmd) check(u *ui, m connect.Machine, t definitions.Target) conne
 	}
 	l.State, l.Server, l.Protocol, l.Tools, l.StartMs = "connected", health.Server, health.Protocol, health.Tools, health.Took.Milliseconds()
 	return l
+}
+
+// nothingElse reports whether an entry starts this very program, with nothing more.
+func nothingElse(self definitions.Self, l *definitions.Launch) bool {
+	return self.IsFile(l.Command) && slices.Equal(l.Args, []string{"serve"}) && len(l.Env) == 0 && l.Dir == ""
 }
 
 func connectionTable(u *ui, lines []connection) error {
@@ -111,7 +120,7 @@ func connectionTable(u *ui, lines []connection) error {
 			if l.Others > 0 {
 				details += fmt.Sprintf("; the client also has %s", count(l.Others, "other server"))
 			}
-		case "failed":
+		case "failed", "unchecked":
 			details = invisible.Line(l.Error)
 		case "absent":
 			details = "connect it: sallyport install " + l.Client

@@ -154,21 +154,30 @@ func (j Journal) Apply(group, action string, changes []Change, servers ...string
 		return r, err
 	}
 	for i, c := range changes {
-		if err := put(c.File, c.Project, c.After, r.Files[i].Mode); err != nil {
-			return r, errors.Join(fmt.Errorf("%s: %w", c.File, err), j.undo(r))
+		expected := c.Before
+		if c.Existed && expected == nil {
+			expected = []byte{}
+		} else if !c.Existed {
+			expected = nil
+		}
+		if err := put(c.File, c.Project, c.After, r.Files[i].Mode, expected); err != nil {
+			// What came before is restored; this file and those after it are as they were.
+			rest := r.Files[i:]
+			r.Files = r.Files[:i]
+			return r, errors.Join(fmt.Errorf("%s is not written: %w; run the command again", c.File, err), j.undo(r), j.drop(rest))
 		}
 	}
 	j.prune()
 	return r, nil
 }
 
-func put(path, project string, content []byte, mode fs.FileMode) error {
+func put(path, project string, content []byte, mode fs.FileMode, expected []byte) error {
 	f, err := openFile(path, project, true)
 	if err != nil {
 		return err
 	}
 	defer f.close()
-	return f.write(content, mode)
+	return f.write(content, mode, expected)
 }
 
 func digest(content []byte) string {
@@ -243,7 +252,7 @@ func (j Journal) undo(r Record) error {
 		case do.drop:
 			err = drop(w.File, w.Project)
 		default:
-			err = put(w.File, w.Project, do.content, do.mode)
+			err = put(w.File, w.Project, do.content, do.mode, do.found)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.File, err)
@@ -257,6 +266,7 @@ type restoration struct {
 	keep, drop bool // else content is written
 	content    []byte
 	mode       fs.FileMode
+	found      []byte // what the file has now; nil: there is none
 }
 
 func (j Journal) restoration(w Written) (restoration, error) {
@@ -264,6 +274,9 @@ func (j Journal) restoration(w Written) (restoration, error) {
 	content, mode, exists, err := look(w.File, w.Project)
 	if err != nil {
 		return out, err
+	}
+	if out.found = content; exists && content == nil {
+		out.found = []byte{}
 	}
 	if w.Backup != "" {
 		if out.content, err = j.Dir.Read(w.Backup, maxBackup); err != nil {
@@ -308,15 +321,20 @@ func drop(path, project string) error {
 }
 
 func (j Journal) forget(r Record) error {
+	return errors.Join(j.drop(r.Files), j.Dir.Remove(r.ID+".json"))
+}
+
+// drop removes the copies of files.
+func (j Journal) drop(files []Written) error {
 	var errs []error
-	for _, w := range r.Files {
+	for _, w := range files {
 		for _, name := range []string{w.Backup, w.Copy} {
 			if name != "" {
 				errs = append(errs, j.Dir.Remove(name))
 			}
 		}
 	}
-	return errors.Join(append(errs, j.Dir.Remove(r.ID+".json"))...)
+	return errors.Join(errs...)
 }
 
 // prune forgets the oldest records.

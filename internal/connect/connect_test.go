@@ -307,6 +307,64 @@ func TestUserChangesStay(t *testing.T) {
 	}
 }
 
+// TestLaunchersAreReplaced: the arguments of another program are not Sallyport's.
+func TestLaunchersAreReplaced(t *testing.T) {
+	m, _ := place(t)
+	for name, tests := range map[string][]string{
+		"claude-code": {
+			`{"mcpServers": {"sallyport": {"command": "npx", "args": ["-y", "sallyport", "serve"], "env": {"A": "b"}}}}`,
+			`{"mcpServers": {"mine": {"command": "uvx", "args": ["sallyport", "serve"], "env": {"A": "b"}}}}`,
+			`{"mcpServers": {"sallyport": {"type": "http", "url": "https://example.com/mcp", "env": {"A": "b"}}}}`,
+		},
+		"opencode": {`{"mcp": {"sallyport": {"type": "local", "command": ["npx", "-y", "sallyport", "serve"], "environment": {"A": "b"}}}}`},
+		"codex":    {"[mcp_servers.sallyport]\ncommand = \"npx\"\nargs = [\"-y\", \"sallyport\", \"serve\"]\n[mcp_servers.sallyport.env]\nA = \"b\"\n"},
+	} {
+		tt := target(t, m, name, false)
+		for _, text := range tests {
+			put(t, tt.File, text, 0o600)
+			put(t, tt.File, string(install(t, m, tt).After), 0o600)
+			kept, err := m.Look(tt)
+			if err != nil || len(kept.Servers) != 1 {
+				t.Fatalf("%s: got %v (%v) in\n%s", name, kept.Servers, err, read(t, tt.File))
+			}
+			l := kept.Servers[0].Launch()
+			if l.Command != "/usr/bin/sallyport" || len(l.Args) != 1 || l.Args[0] != "serve" || l.Env["A"] != "b" {
+				t.Errorf("%s: got %s %q %v from\n%s\nto\n%s", name, l.Command, l.Args, l.Env, text, read(t, tt.File))
+			}
+		}
+	}
+}
+
+// TestPut: a file that another program has written meanwhile stays as it is.
+func TestPut(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	for _, tt := range []struct {
+		name     string
+		have     string
+		expected []byte
+		refused  bool
+	}{
+		{"as expected", "a", []byte("a"), false},
+		{"changed", "b", []byte("a"), true},
+		{"new", "b", nil, true},
+		{"empty", "", []byte{}, false},
+	} {
+		put(t, path, tt.have, 0o600)
+		want := "new"
+		if tt.refused {
+			want = tt.have
+		}
+		err := connect.Put(path, "", []byte("new"), 0o600, tt.expected)
+		if errors.Is(err, connect.ErrChanged) != tt.refused || read(t, path) != want {
+			t.Errorf("%s: got %v, %q, want %q", tt.name, err, read(t, path), want)
+		}
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("got %v (%v), want one file", entries, err)
+	}
+}
+
 // TestFind prefers a name in the search path that lasts.
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
@@ -361,6 +419,24 @@ func TestDiffHidesSecrets(t *testing.T) {
 	}
 	if !strings.Contains(got, `+      "command": "/usr/bin/sallyport",`) {
 		t.Errorf("the diff has not what is added:\n%s", got)
+	}
+	// Lines that change only by a comma, or are the whole file, are not new.
+	for _, text := range []string{
+		"{\n  \"session\": \"Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA\"\n}\n",
+		`{"session": "Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA", "mcpServers": {}}`,
+	} {
+		put(t, tt.File, text, 0o600)
+		kept, err := m.Look(tt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change, err := kept.Install("/usr/bin/sallyport")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := change.Diff(kept.Hide()); strings.Contains(got, "Zm9v") || !strings.Contains(got, "/usr/bin/sallyport") {
+			t.Errorf("the diff shows a secret, or not what is added:\n%s", got)
+		}
 	}
 }
 

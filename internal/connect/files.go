@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -92,8 +93,9 @@ func (f *file) read() (content []byte, mode fs.FileMode, exists bool, err error)
 	return content, info.Mode().Perm(), true, err
 }
 
-// write replaces the whole file, or leaves it as it was.
-func (f *file) write(content []byte, mode fs.FileMode) error {
+// write replaces the whole file, or leaves it as it was. It fails with ErrChanged
+// if the file is not as expected then: nil means that there is none.
+func (f *file) write(content []byte, mode fs.FileMode, expected []byte) error {
 	temporary := filepath.Join(filepath.Dir(f.name), ".sallyport-"+rand.Text())
 	t, err := f.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -107,10 +109,22 @@ func (f *file) write(content []byte, mode fs.FileMode) error {
 		err = t.Sync()
 	}
 	if err = errors.Join(err, t.Close()); err == nil {
+		err = f.is(expected)
+	}
+	if err == nil {
 		err = f.root.Rename(temporary, f.name)
 	}
 	if err != nil {
 		err = errors.Join(err, f.root.Remove(temporary))
+	}
+	return err
+}
+
+// is returns ErrChanged if the file has another content.
+func (f *file) is(expected []byte) error {
+	now, _, exists, err := f.read()
+	if err == nil && (exists != (expected != nil) || !bytes.Equal(now, expected)) {
+		err = ErrChanged
 	}
 	return err
 }

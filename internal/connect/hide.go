@@ -18,8 +18,8 @@ var (
 
 // Hide returns a function that removes secrets from a line of a client's file:
 // the values that its definitions hold, and what looks like one in the lines
-// around them.
-func Hide(defs []definitions.Definition) func(string) string {
+// around them. Parts of the path self are none.
+func Hide(defs []definitions.Definition, self string) func(string) string {
 	return func(line string) string {
 		for _, d := range defs {
 			line = d.Redact(line)
@@ -31,11 +31,8 @@ func Hide(defs []definitions.Definition) func(string) string {
 			}
 			return m[1] + `"` + hidden + `"`
 		})
-		if strings.HasPrefix(line, "+") { // written by Sallyport, whose paths may look like that
-			return line
-		}
 		return random.ReplaceAllStringFunc(line, func(s string) string {
-			if len(s) < 24 {
+			if len(s) < 24 || strings.Contains(self, s) {
 				return s
 			}
 			return hidden

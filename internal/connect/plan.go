@@ -2,6 +2,7 @@ package connect
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/edit"
@@ -26,11 +27,14 @@ type Kept struct {
 	Servers []definitions.Definition
 	// Own are the names of those that start Sallyport.
 	Own []string
+
+	self   string          // this program's file
+	direct map[string]bool // those of Own whose command is Sallyport, not a launcher
 }
 
 // Look reads a client's file.
 func (m Machine) Look(t definitions.Target) (Kept, error) {
-	k := Kept{Target: t}
+	k := Kept{Target: t, self: m.Self.Executable, direct: map[string]bool{}}
 	var err error
 	if k.Content, k.Exists, err = Read(t.File, t.Project); err != nil || !k.Exists {
 		return k, err
@@ -43,13 +47,14 @@ func (m Machine) Look(t definitions.Target) (Kept, error) {
 	for _, d := range k.Servers {
 		if d.Name == Name || m.Self.Is(d) {
 			k.Own = append(k.Own, d.Name)
+			k.direct[d.Name] = d.Remote() == nil && m.Self.Runs(d.Launch().Command)
 		}
 	}
 	return k, nil
 }
 
 // Hide removes the secrets of the file from a line of its content.
-func (k Kept) Hide() func(string) string { return Hide(k.Servers) }
+func (k Kept) Hide() func(string) string { return Hide(k.Servers, k.self) }
 
 func (k Kept) change(after []byte) Change {
 	return Change{Client: k.Target.Client.Name, File: k.Target.File, Project: k.Target.Project, Format: k.Target.Format, Before: k.Content, Existed: k.Exists, After: after}
@@ -59,8 +64,13 @@ func (k Kept) change(after []byte) Change {
 // chosen their values.
 var steady = []string{"args", "envs", "env_keys", "timeout", "type", "name", "source", "tools"}
 
-// Install returns the change that connects a client. An entry that starts
-// Sallyport already keeps what the user added to it.
+// environments lists the members with variables, which stay even where the entry
+// is written anew.
+var environments = []string{"env", "envs", "environment"}
+
+// Install returns the change that connects a client. An entry whose command is
+// Sallyport already keeps what the user added to it. One that starts it through a
+// launcher, whose arguments are the launcher's, is written anew.
 func (k Kept) Install(command string) (Change, error) {
 	t, text := k.Target, k.Content
 	if !k.Exists {
@@ -76,12 +86,17 @@ func (k Kept) Install(command string) (Change, error) {
 	if err != nil {
 		return Change{}, fmt.Errorf("%s: %w", t.File, err)
 	}
-	old, ours := have.(map[string]any)
-	if !ours || len(k.Own) == 0 {
+	old, _ := have.(map[string]any)
+	if !k.direct[name] {
+		for _, key := range environments {
+			if value, has := old[key]; has && !slices.ContainsFunc(entry, func(m edit.Member) bool { return m.Key == key }) {
+				entry = append(slices.Clone(entry), edit.Member{Key: key, Value: object(value)})
+			}
+		}
 		text, err = edit.Set(t.Format, text, at, entry)
 	}
 	for _, m := range entry {
-		if !ours || len(k.Own) == 0 || err != nil {
+		if !k.direct[name] || err != nil {
 			break
 		}
 		if _, has := old[m.Key]; has && slices.Contains(steady, m.Key) {
@@ -97,6 +112,20 @@ func (k Kept) Install(command string) (Change, error) {
 		return Change{}, fmt.Errorf("%s: %w: add it by hand: the README shows how", t.File, err)
 	}
 	return k.change(text), nil
+}
+
+// object returns a value that edit.Get returned as edit.Set writes it in every
+// format.
+func object(value any) any {
+	members, ok := value.(map[string]any)
+	if !ok {
+		return value
+	}
+	out := edit.Object{}
+	for _, key := range slices.Sorted(maps.Keys(members)) {
+		out = append(out, edit.Member{Key: key, Value: members[key]})
+	}
+	return out
 }
 
 // Uninstall returns the change that removes Sallyport from a client.

@@ -92,6 +92,13 @@ func (s Self) why(name string, l *Launch) string {
 // Is reports whether a definition would start this program.
 func (s Self) Is(d Definition) bool { return s.why(d.Name, d.Launch()) != "" }
 
+// Runs reports whether a command is this program, or one of its name, and not a
+// launcher that starts it.
+func (s Self) Runs(command string) bool { return isOwnName(program(command)) || s.same(command) }
+
+// IsFile reports whether a command leads to the file of this program.
+func (s Self) IsFile(command string) bool { return s.same(command) }
+
 // words returns what an argument of a launcher may name: the words of a shell's
 // command line, or the value of a flag.
 func words(arg string) []string {
