@@ -65,7 +65,7 @@ func (t *Task) Ask(ctx context.Context, q Question) (json.RawMessage, error) {
 	}
 	s := t.set
 	s.mu.Lock()
-	if !t.kept || len(t.questions) == maxQuestions {
+	if !t.kept || t.ended() || len(t.questions) == maxQuestions {
 		s.mu.Unlock()
 		return nil, errNoTask
 	}

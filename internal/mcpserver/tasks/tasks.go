@@ -271,6 +271,12 @@ func (s *Set) end(t *Task) {
 	kept := t.kept
 	s.change(t)
 	s.mu.Unlock()
+	if kept { // unless its record cannot be written
+		<-t.decided
+		s.mu.Lock()
+		kept = t.kept
+		s.mu.Unlock()
+	}
 	if !kept {
 		return
 	}

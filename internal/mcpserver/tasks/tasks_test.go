@@ -319,6 +319,35 @@ func TestUnwritableDirectory(t *testing.T) {
 	}
 }
 
+// A call whose work ends while its record turns out to be impossible has its
+// result.
+func TestUnwritableAtTheEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	s := newSet(t, store.At(path))
+	until := func(what func() bool) {
+		for done := false; !done; time.Sleep(time.Millisecond) {
+			s.mu.Lock()
+			done = what()
+			s.mu.Unlock()
+		}
+	}
+	value, task, err := s.Call(t.Context(), me, Work{Run: func(_ context.Context, task *Task) (any, error) {
+		task.writes.Lock() // the record waits
+		until(func() bool { return task.kept })
+		if err := errors.Join(os.RemoveAll(path), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Error(err)
+		}
+		go func() {
+			until(task.ended)
+			task.writes.Unlock()
+		}()
+		return "worked", nil
+	}})
+	if value != "worked" || task != nil || err != nil {
+		t.Errorf("got %v, %+v, %v; want the result", value, task, err)
+	}
+}
+
 func TestQuestions(t *testing.T) {
 	dir := store.At(t.TempDir())
 	s := newSet(t, dir)
