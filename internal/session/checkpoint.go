@@ -239,6 +239,7 @@ func (s *Session) restore(ctx context.Context, limits sandbox.Limits) (*instance
 	if note.Known != nil {
 		b.known = note.Known
 	}
+	b.discovered = "unknown" // a list that this process did not send
 	b.background, b.running = note.Background, note.Running
 	b.idleOutput.Write([]byte(note.IdleOutput))
 	return b, nil
