@@ -219,6 +219,8 @@ func (s *Server) notified(method string, params json.RawMessage) {
 	case "notifications/tools/list_changed":
 		s.tools.invalidate()
 		s.changed()
+	case "notifications/subscriptions/acknowledged":
+		s.tools.invalidate() // a change before this was not announced
 	case "notifications/progress":
 		s.progress.tell(params)
 	case "notifications/message":
