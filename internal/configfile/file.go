@@ -2,7 +2,6 @@ package configfile
 
 import (
 	"bytes"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -92,27 +91,12 @@ func (f *File) Read() ([]byte, error) {
 
 // Replace replaces the content, whole or not at all, if it is still what was read.
 // A new file is readable by this user only.
-func (f *File) Replace(before, after []byte) (err error) {
-	temporary := "." + f.name + "." + rand.Text()
-	out, err := f.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.mode)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.root.Remove(temporary))
+func (f *File) Replace(before, after []byte) error {
+	return private.Replace(f.root, f.name, after, f.mode, func(*os.File) error {
+		now, err := f.Read()
+		if err == nil && ((now == nil) != (before == nil) || !bytes.Equal(now, before)) {
+			err = ErrChanged
 		}
-	}()
-	_, err = out.Write(after)
-	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
 		return err
-	}
-	now, err := f.Read()
-	if err != nil {
-		return err
-	}
-	if (now == nil) != (before == nil) || !bytes.Equal(now, before) {
-		return ErrChanged
-	}
-	return f.root.Rename(temporary, f.name)
+	})
 }

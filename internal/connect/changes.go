@@ -154,13 +154,7 @@ func (j Journal) Apply(group, action string, changes []Change, servers ...string
 		return r, err
 	}
 	for i, c := range changes {
-		expected := c.Before
-		if c.Existed && expected == nil {
-			expected = []byte{}
-		} else if !c.Existed {
-			expected = nil
-		}
-		if err := put(c.File, c.Project, c.After, r.Files[i].Mode, expected); err != nil {
+		if err := put(c.File, c.Project, c.After, r.Files[i].Mode, c.Before, c.Existed); err != nil {
 			// What came before is restored; this file and those after it are as they were.
 			rest := r.Files[i:]
 			r.Files = r.Files[:i]
@@ -171,13 +165,13 @@ func (j Journal) Apply(group, action string, changes []Change, servers ...string
 	return r, nil
 }
 
-func put(path, project string, content []byte, mode fs.FileMode, expected []byte) error {
+func put(path, project string, content []byte, mode fs.FileMode, expected []byte, existed bool) error {
 	f, err := openFile(path, project, true)
 	if err != nil {
 		return err
 	}
 	defer f.close()
-	return f.write(content, mode, expected)
+	return f.write(content, mode, expected, existed)
 }
 
 func digest(content []byte) string {
@@ -252,7 +246,7 @@ func (j Journal) undo(r Record) error {
 		case do.drop:
 			err = drop(w.File, w.Project)
 		default:
-			err = put(w.File, w.Project, do.content, do.mode, do.found)
+			err = put(w.File, w.Project, do.content, do.mode, do.found, do.exists)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.File, err)
@@ -266,7 +260,8 @@ type restoration struct {
 	keep, drop bool // else content is written
 	content    []byte
 	mode       fs.FileMode
-	found      []byte // what the file has now; nil: there is none
+	found      []byte // what the file has now, if it exists
+	exists     bool
 }
 
 func (j Journal) restoration(w Written) (restoration, error) {
@@ -275,9 +270,7 @@ func (j Journal) restoration(w Written) (restoration, error) {
 	if err != nil {
 		return out, err
 	}
-	if out.found = content; exists && content == nil {
-		out.found = []byte{}
-	}
+	out.found, out.exists = content, exists
 	if w.Backup != "" {
 		if out.content, err = j.Dir.Read(w.Backup, maxBackup); err != nil {
 			return out, fmt.Errorf("the backup of %s cannot be read, so that it cannot be restored: %w", w.File, err)

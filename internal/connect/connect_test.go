@@ -354,7 +354,7 @@ func TestPut(t *testing.T) {
 		if tt.refused {
 			want = tt.have
 		}
-		err := connect.Put(path, "", []byte("new"), 0o600, tt.expected)
+		err := connect.Put(path, "", []byte("new"), 0o600, tt.expected, tt.expected != nil)
 		if errors.Is(err, connect.ErrChanged) != tt.refused || read(t, path) != want {
 			t.Errorf("%s: got %v, %q, want %q", tt.name, err, read(t, path), want)
 		}

@@ -2,7 +2,6 @@ package connect
 
 import (
 	"bytes"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
@@ -94,36 +94,17 @@ func (f *file) read() (content []byte, mode fs.FileMode, exists bool, err error)
 }
 
 // write replaces the whole file, or leaves it as it was. It fails with ErrChanged
-// if the file is not as expected then: nil means that there is none.
-func (f *file) write(content []byte, mode fs.FileMode, expected []byte) error {
-	temporary := filepath.Join(filepath.Dir(f.name), ".sallyport-"+rand.Text())
-	t, err := f.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = t.Write(content)
-	if err == nil {
-		err = t.Chmod(mode)
-	}
-	if err == nil {
-		err = t.Sync()
-	}
-	if err = errors.Join(err, t.Close()); err == nil {
-		err = f.is(expected)
-	}
-	if err == nil {
-		err = f.root.Rename(temporary, f.name)
-	}
-	if err != nil {
-		err = errors.Join(err, f.root.Remove(temporary))
-	}
-	return err
+// if the file is not as expected right before that.
+func (f *file) write(content []byte, mode fs.FileMode, expected []byte, existed bool) error {
+	return private.Replace(f.root, filepath.ToSlash(f.name), content, 0o600, func(t *os.File) error {
+		return errors.Join(t.Chmod(mode), f.is(expected, existed))
+	})
 }
 
 // is returns ErrChanged if the file has another content.
-func (f *file) is(expected []byte) error {
+func (f *file) is(expected []byte, existed bool) error {
 	now, _, exists, err := f.read()
-	if err == nil && (exists != (expected != nil) || !bytes.Equal(now, expected)) {
+	if err == nil && (exists != existed || !bytes.Equal(now, expected)) {
 		err = ErrChanged
 	}
 	return err

@@ -1,7 +1,6 @@
 package skill
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/manual"
+	"github.com/sallyport/sallyport/internal/private"
 )
 
 const (
@@ -163,20 +163,8 @@ func (p Place) write(root *os.Root) error {
 	if err := root.MkdirAll(p.below, 0o755); err != nil {
 		return p.explain(err)
 	}
-	temporary := path.Join(p.below, ".tmp-"+rand.Text())
-	f, err := root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
+	if err := private.Replace(root, p.file(), []byte(manual.Skill()), 0o644, nil); err != nil {
 		return p.explain(err)
-	}
-	_, err = f.WriteString(manual.Skill())
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = root.Rename(temporary, p.file())
-	}
-	if err != nil {
-		return p.explain(errors.Join(err, root.Remove(temporary)))
 	}
 	return nil
 }
