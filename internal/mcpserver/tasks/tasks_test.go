@@ -324,6 +324,7 @@ func TestUnwritableDirectory(t *testing.T) {
 func TestUnwritableAtTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	s := newSet(t, store.At(path))
+	s.moment = time.Hour // until the work is in a hurry
 	until := func(what func() bool) {
 		for done := false; !done; time.Sleep(time.Millisecond) {
 			s.mu.Lock()
@@ -333,6 +334,7 @@ func TestUnwritableAtTheEnd(t *testing.T) {
 	}
 	value, task, err := s.Call(t.Context(), me, Work{Run: func(_ context.Context, task *Task) (any, error) {
 		task.writes.Lock() // the record waits
+		task.hurry <- struct{}{}
 		until(func() bool { return task.kept })
 		if err := errors.Join(os.RemoveAll(path), os.WriteFile(path, nil, 0o600)); err != nil {
 			t.Error(err)
