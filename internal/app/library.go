@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/bridge"
+	"github.com/sallyport/sallyport/internal/settings"
 	"github.com/sallyport/sallyport/internal/store"
 	"github.com/sallyport/sallyport/internal/upstream"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
@@ -46,7 +47,7 @@ func (a *App) library(serversConfig []string, log *slog.Logger) (*library.Librar
 	})
 	var problems []string
 	for _, p := range lib.Snapshot().Problems {
-		if !p.Warning && p.Server == "" && slices.ContainsFunc(serversConfig, func(name string) bool { return sameFile(name, p.File) }) {
+		if !p.Warning && p.Server == "" && slices.ContainsFunc(serversConfig, func(name string) bool { return a.sameFile(name, p.File) }) {
 			// The user named this file: going on without it is no answer.
 			return nil, nil, errors.New(p.String())
 		}
@@ -55,10 +56,35 @@ func (a *App) library(serversConfig []string, log *slog.Logger) (*library.Librar
 	return lib, problems, nil
 }
 
-func sameFile(a, b string) bool {
-	absA, errA := filepath.Abs(a)
-	absB, errB := filepath.Abs(b)
-	return errA == nil && errB == nil && absA == absB
+// sameFile reports whether two paths, relative ones from the working directory,
+// name the same file.
+func (a *App) sameFile(one, other string) bool {
+	return a.absolute(one) == a.absolute(other)
+}
+
+func (a *App) absolute(path string) string {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(a.Dir, path)
+	}
+	return filepath.Clean(path)
+}
+
+// Sharing returns for whom a server of a definition runs, and why, if it is not for
+// all clients.
+func (a *App) Sharing(d upstream.Definition) (how definitions.Sharing, why string) {
+	named, rest := a.Settings.Servers.SharingOf(d.Name)
+	if named != "" {
+		return definitions.Sharing(named), "the setting servers.sharing says so"
+	}
+	if how, why = d.Shares(); how != definitions.ShareAll || why != "" || rest == settings.ShareAll {
+		return how, why
+	}
+	return definitions.Sharing(rest), "the setting servers.sharing says so"
+}
+
+func (a *App) sharing(d upstream.Definition) definitions.Sharing {
+	how, _ := a.Sharing(d)
+	return how
 }
 
 // userServers is the bridge.Source of the servers that the user has.

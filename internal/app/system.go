@@ -163,7 +163,7 @@ func (c *Client) construct(serversConfig []string) (err error) {
 	if c.Library, c.Problems, err = a.library(serversConfig, a.Log); err != nil {
 		return err
 	}
-	c.Servers = core.pool.NewManager(c.Library.Snapshot().Definitions, a.Env.List())
+	c.Servers = core.pool.NewManager(c.Library.Snapshot().Definitions, a.surroundings())
 	c.Library.OnChange(func(now *library.Snapshot) { c.Servers.Replace(now.Definitions, drainTime) })
 	source := userServers{bridge.Upstream(c.Servers), c.Library}
 	c.Catalog = a.catalog(source, core.Gate, core.Pins)
@@ -184,6 +184,11 @@ func (c *Client) construct(serversConfig []string) (err error) {
 	return nil
 }
 
+// surroundings are what a client's servers are started in.
+func (a *App) surroundings() upstream.Surroundings {
+	return upstream.Surroundings{Environ: a.Env.List(), Dir: a.Dir}
+}
+
 // servers constructs what runs the servers of all clients.
 func (a *App) servers(books *accounting.Books, with Options) *upstream.Pool {
 	set := a.Settings.Servers
@@ -199,6 +204,7 @@ func (a *App) servers(books *accounting.Books, with Options) *upstream.Pool {
 		MaxLine:       int(set.MaxMessage),
 		SpoolDir:      a.statePath(store.Spool),
 		Connections:   set.ConnectionsOf,
+		Sharing:       a.sharing,
 		PlainHTTP:     set.PlainHTTP,
 		Secrets:       secret.Reader{}.Read,
 		Eras:          a.state(store.Eras),

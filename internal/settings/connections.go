@@ -29,14 +29,57 @@ func isConnections(s string) bool {
 // the number of the first entry that matches its name, or 1.
 func (s Servers) ConnectionsOf(name string) int {
 	for _, entry := range s.Connections {
-		if of, n, ok := splitConnections(entry); ok {
-			// A slash in a name is an ordinary character.
-			if match, _ := pattern.Match(strings.ReplaceAll(of, "/", "\x00"), strings.ReplaceAll(name, "/", "\x00")); match {
-				return n
-			}
+		if of, n, ok := splitConnections(entry); ok && matchesServer(of, name) {
+			return n
 		}
 	}
 	return 1
+}
+
+// The ways to share a server: the values of servers.sharing.
+const (
+	ShareSession = "session"
+	ShareClient  = "client"
+	ShareAll     = "all"
+)
+
+// splitSharing splits NAME=HOW; a HOW alone has no name.
+func splitSharing(s string) (name, how string) {
+	if at := strings.LastIndexByte(s, '='); at >= 0 {
+		return s[:at], s[at+1:]
+	}
+	return "", s
+}
+
+func isSharing(s string) bool {
+	name, how := splitSharing(s)
+	_, badPattern := pattern.Match(name, "")
+	return (how == ShareSession || how == ShareClient || how == ShareAll) && badPattern == nil && (name == "" && how == s || isServerPattern(name))
+}
+
+// SharingOf returns how an entry with a name that matches says to share a server,
+// or an empty string; and how an entry without a name says to share the rest, or
+// ShareAll.
+func (s Servers) SharingOf(name string) (named, rest string) {
+	for _, entry := range s.Sharing {
+		switch of, how := splitSharing(entry); {
+		case of == "" && rest == "":
+			rest = how
+		case of != "" && named == "" && matchesServer(of, name):
+			named = how
+		}
+	}
+	if rest == "" {
+		rest = ShareAll
+	}
+	return named, rest
+}
+
+// matchesServer reports whether a pattern matches the name of a server, in which
+// a slash is an ordinary character.
+func matchesServer(of, name string) bool {
+	match, _ := pattern.Match(strings.ReplaceAll(of, "/", "\x00"), strings.ReplaceAll(name, "/", "\x00"))
+	return match
 }
 
 // isHostPattern reports whether s is the name or address of a host, possibly

@@ -186,6 +186,8 @@ func declareServers(s *Servers) []*setting {
 			help: "Stop a server that has not been used for this long. The next use starts it again."},
 		{key: "servers.connections", value: list(&s.Connections, isConnections, "`NAME=N`; in NAME, `*` stands for any characters; N is 1 to 64"), defaults: "one each",
 			help: "Servers that may have several processes or connections, for those that work on one call at a time. Another one is started when all are busy. Do not use this for servers that remember something between calls: any of the processes may get a call."},
+		{key: "servers.sharing", value: list(&s.Sharing, isSharing, "`NAME=HOW`; in NAME, `*` stands for any characters; HOW is `session`, `client` or `all`, also alone"), defaults: "`all`; `client` for servers that remember what a client does",
+			help: "For whom one server runs: for one `session`, for one `client`, or for `all` clients whose definitions, directories and variables would start it in the same way. The first entry that matches a server's name decides, then `sharing` in its definition; then browsers, shells, debuggers and others that are known to remember what a client does get `client`; then an entry without a name decides for the rest. `sallyport servers show NAME` says what applies."},
 		{key: "servers.plainHttp", value: list(&s.PlainHTTP, isHostPattern, "names or addresses of hosts; `*` stands for any characters"), defaults: "none",
 			help: "Hosts to which plain `http://` is allowed, in addition to this machine. Everything on the way there is readable, tokens too."},
 		{key: "servers.stopGrace", value: duration(&s.StopGrace, 100*time.Millisecond, time.Minute), initial: "2s",

@@ -131,6 +131,7 @@ type Servers struct {
 	CallTimeout    time.Duration // negative: unlimited
 	IdleStop       time.Duration // 0: never
 	Connections    []string      // each NAME=N
+	Sharing        []string      // each NAME=HOW, or HOW; see SharingOf
 	PlainHTTP      []string      // patterns of hosts
 	StopGrace      time.Duration
 	MaxMessage     int64

@@ -15,33 +15,61 @@ func (c *claims) claim(s *Server) bool {
 	return !s.stopping.Load()
 }
 
+// loan is who borrows a server at the moment. The entry's lock guards it.
+type loan struct {
+	borrowers int
+	owed      bool  // the server did not run before: the last one ends it
+	before    int64 // claims then
+}
+
 // Borrow is Server for a short look: a server that was started for it is ended
-// when use returns, unless another caller has got it meanwhile.
+// when the last of those who borrow it has returned, unless another caller has got
+// it meanwhile.
 func (m *Manager) Borrow(ctx context.Context, name string, use func(*Server) error) error {
-	slot, err := m.usable(name)
+	slot, err := m.usable(ctx, name)
 	if err != nil {
 		return err
 	}
 	e, p := slot.entry, m.pool
-	before := e.claims.n.Load()
+	p.borrow(e)
+	s, err := slot.server(ctx, p.serverOf)
+	if err == nil {
+		err = use(slot.view(s))
+	} else {
+		err = slot.own(err)
+	}
+	if before, owed := e.returned(); owed {
+		if s != nil {
+			p.giveBack(e, s, before)
+		} else if ctx.Err() != nil {
+			p.background(func(ctx context.Context) { p.giveUp(ctx, e, before) })
+		}
+	}
+	return err
+}
+
+// borrow notes that a server is borrowed.
+func (p *Pool) borrow(e *entry) {
 	running := false
 	for _, each := range e.all() {
 		each.mu.Lock()
 		running = running || each.starting != nil || each.current != nil && each.current.Alive()
 		each.mu.Unlock()
 	}
-	s, err := p.serverOf(ctx, e)
-	if err != nil {
-		if !running && ctx.Err() != nil {
-			p.background(func(ctx context.Context) { p.giveUp(ctx, e, before) })
-		}
-		return named(err, name)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.loan.borrowers++; e.loan.borrowers == 1 {
+		e.loan.owed, e.loan.before = !running, e.claims.n.Load()
 	}
-	err = use(slot.view(s))
-	if !running {
-		p.giveBack(e, s, before)
-	}
-	return err
+}
+
+// returned notes that a borrower has returned, and reports whether it was the last
+// one of a server that was started for them.
+func (e *entry) returned() (before int64, owed bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.loan.borrowers--
+	return e.loan.before, e.loan.borrowers == 0 && e.loan.owed
 }
 
 // giveUp ends the server of a start that no caller waits for any more.
@@ -67,6 +95,11 @@ func (p *Pool) giveUp(ctx context.Context, e *entry, before int64) {
 func (p *Pool) giveBack(e *entry, s *Server, before int64) {
 	e.mu.Lock()
 	if e.current != s { // it has ended, or another caller ends it
+		e.mu.Unlock()
+		return
+	}
+	if e.loan.borrowers > 0 { // one of them ends it
+		e.loan.owed, e.loan.before = true, before
 		e.mu.Unlock()
 		return
 	}

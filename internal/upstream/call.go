@@ -81,6 +81,7 @@ func (s *Server) CallToolWith(ctx context.Context, name string, args json.RawMes
 		defer forget()
 		params = s.session.paramsWithToken(members, token)
 	}
+	s.caller.calls(s.client)
 	done := s.begin()
 	result, err := s.callTool(ctx, name, args, params)
 	if err == nil {

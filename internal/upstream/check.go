@@ -25,8 +25,9 @@ func Missing(def Definition, opts Options) error {
 	if def.Remote() != nil {
 		return nil
 	}
-	spec := def.Launch()
-	_, err := child.Find(spec.Command, spec.Dir, childEnvironment(opts.Environ, opts.Inherit, spec.Env))
+	p := &Pool{opts: opts}
+	plan := p.plan(def, p.surroundings(Surroundings{Environ: opts.Environ, Dir: opts.Dir}))
+	_, err := child.Find(plan.command, plan.dir, plan.env)
 	if err != nil {
 		return redactError(def, err)
 	}

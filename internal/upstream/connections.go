@@ -10,12 +10,19 @@ const maxConnections = 64
 func (p *Pool) newEntry(id identity, s *slot) *entry {
 	e := &entry{id: id, def: s.def, from: s.manager.from, users: make(map[*slot]struct{})}
 	e.first = e
-	if p.opts.Connections != nil {
-		for range min(p.opts.Connections(s.def.Name), maxConnections) - 1 {
-			e.more = append(e.more, &entry{id: id, def: s.def, from: e.from, first: e})
-		}
+	for range p.connections(s.def) - 1 {
+		e.more = append(e.more, &entry{id: id, def: s.def, from: e.from, first: e})
 	}
 	return e
+}
+
+// connections returns how many processes or connections a definition's server may
+// have.
+func (p *Pool) connections(def Definition) int {
+	if p.opts.Connections == nil {
+		return 1
+	}
+	return max(1, min(p.opts.Connections(def.Name), maxConnections))
 }
 
 // all returns the entry and the entries of its further connections.

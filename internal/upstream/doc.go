@@ -37,7 +37,10 @@
 // # Life cycle
 //
 // A Pool owns the servers; each client has a Manager, which is its definitions.
-// Servers that two Managers would start in the same way are one: see identity.
+// Servers that two Managers would start in the same way are one: see identity. So
+// nothing of a client reaches a server that another client uses, unless it is equal
+// in both. What a server prints besides its answers is for the one client that calls
+// it, or for none: see caller.
 //
 // A server is started on first use and shared; where the configuration says so,
 // it has several processes or connections, and a call goes to the least busy.

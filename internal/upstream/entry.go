@@ -15,8 +15,10 @@ type entry struct {
 	id   identity
 	def  Definition // of the slot that came first
 	from *surroundings
-	// users are the slots that use it; Pool.mu guards them.
-	users map[*slot]struct{}
+	// users are the slots that use it, and leaving retires it when there has been
+	// none for a while; Pool.mu guards both.
+	users   map[*slot]struct{}
+	leaving *time.Timer // nil until it is needed
 	// retired means that no Manager uses it any more, and that none will.
 	retired atomic.Bool
 	// more are entries of the same definition, for further connections; first is
@@ -26,6 +28,7 @@ type entry struct {
 	claims claims
 
 	mu       sync.Mutex
+	loan     loan
 	current  *Server // nil, running or ended
 	starting *attempt
 	era      era
@@ -83,7 +86,7 @@ func (p *Pool) serverOf(ctx context.Context, e *entry) (*Server, error) {
 	case <-ctx.Done():
 		e := &Error{Server: name, Op: "start", Err: context.Cause(ctx)}
 		if s := a.program.Load(); s != nil {
-			diagnose(e, s.def, s.conn)
+			diagnose(e, s)
 		}
 		return nil, e
 	}

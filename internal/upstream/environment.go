@@ -19,14 +19,18 @@ import (
 // environment, and a server gets them only if its definition asks: "env": {"X":
 // "${X}"}. Addresses of proxies and package registries may contain a password;
 // without them neither npx nor uvx starts behind a company's firewall.
+//
+// Every one of them is part of a server's identity: clients in which one differs
+// have servers of their own. What differs between two terminals of one user is
+// therefore not inherited: see ofTerminal.
 var inherited = []string{
-	"HOME", "LOGNAME", "USER", "SHELL", "TERM", "PATH", "LANG", "LANGUAGE", "LC_*", "TZ",
+	"HOME", "LOGNAME", "USER", "SHELL", "PATH", "LANG", "LANGUAGE", "LC_*", "TZ",
 	"TMPDIR", "TMP", "TEMP", "XDG_*",
 	"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
 	"npm_config_registry", "npm_config_cache", "npm_config_prefix", "npm_config_userconfig", "npm_config_cafile", "npm_config_offline", "npm_config_prefer_offline",
 	"NPM_CONFIG_REGISTRY", "NPM_CONFIG_CACHE", "NPM_CONFIG_PREFIX", "NPM_CONFIG_USERCONFIG", "NPM_CONFIG_CAFILE", "NPM_CONFIG_OFFLINE", "NPM_CONFIG_PREFER_OFFLINE",
-	"NODE_PATH", "NVM_DIR", "NVM_BIN", "VOLTA_HOME", "FNM_DIR", "FNM_MULTISHELL_PATH", "PNPM_HOME", "BUN_INSTALL", "DENO_DIR", "COREPACK_HOME",
+	"NODE_PATH", "NVM_DIR", "NVM_BIN", "VOLTA_HOME", "FNM_DIR", "PNPM_HOME", "BUN_INSTALL", "DENO_DIR", "COREPACK_HOME",
 	"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT", "PIP_CACHE_DIR", "PIP_CONFIG_FILE",
 	"UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX", "UV_CACHE_DIR", "UV_PYTHON_INSTALL_DIR", "UV_TOOL_DIR", "UV_OFFLINE", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS",
 	"PYENV_ROOT", "PYENV_VERSION", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "CONDA_PREFIX", "JAVA_HOME", "GOPATH", "CARGO_HOME", "RUSTUP_HOME",
@@ -35,6 +39,12 @@ var inherited = []string{
 	"DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS", "__CF_USER_TEXT_ENCODING",
 	// Whoever allows Sallyport as a server allows it to run.
 	"MCP_BRIDGE_ALLOW_SELF_SERVER", "SALLYPORT_SERVERS_ALLOW_SELF",
+}
+
+// ofTerminal lists what inherited names but a server does not get, unless the
+// settings name it: it belongs to one terminal or login.
+var ofTerminal = []string{
+	"XDG_SESSION_ID", "XDG_SESSION_PATH", "XDG_SEAT", "XDG_SEAT_PATH", "XDG_VTNR", "XDG_ACTIVATION_TOKEN", "XDG_MENU_PREFIX",
 }
 
 // inheritedWindows is added on Windows, where names ignore case.
@@ -47,11 +57,13 @@ var inheritedWindows = []string{
 // childEnvironment selects from our environment, adds the variables of the
 // definition, and tells the child how deep it is nested.
 func childEnvironment(ours, more []string, own map[string]string) []string {
-	patterns := append(slices.Clone(inherited), more...)
-	if runtime.GOOS == "windows" {
-		patterns = append(patterns, inheritedWindows...)
-	}
 	chosen := make(map[string]string, len(own)+32)
+	patterns := inherited
+	if runtime.GOOS == "windows" {
+		patterns = append(slices.Clone(inherited), inheritedWindows...)
+	} else {
+		chosen["TERM"] = "dumb" // it has none
+	}
 	depth := 0
 	for _, entry := range ours {
 		name, value, ok := strings.Cut(entry, "=")
@@ -63,7 +75,8 @@ func childEnvironment(ours, more []string, own map[string]string) []string {
 			continue
 		}
 		// A function that bash exported is code, not a setting.
-		if matches(patterns, name) && !strings.HasPrefix(value, "()") {
+		usual := matches(patterns, name) && !slices.Contains(ofTerminal, name)
+		if (usual || matches(more, name)) && !strings.HasPrefix(value, "()") {
 			chosen[name] = value
 		}
 	}

@@ -47,6 +47,11 @@ type Error struct {
 	Command  string // as it may be shown
 	Exit     string // "exit status 1", or empty while it runs
 	LastText string // the end of its standard error, else of the lines that were not messages
+	// Withheld means that LastText is empty because another client has called the
+	// server, too.
+	Withheld bool
+
+	of uint64 // who called the server that wrote LastText, as caller has it
 }
 
 func (e *Error) Error() string {
@@ -72,6 +77,9 @@ func (e *Error) Error() string {
 		for _, line := range strings.Split(e.LastText, "\n") {
 			b.WriteString("  " + line + "\n")
 		}
+	}
+	if e.Withheld {
+		b.WriteString("; its last output is not shown, because other clients call it, too")
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

@@ -69,6 +69,7 @@ func (s *Server) GetPrompt(ctx context.Context, name string, args json.RawMessag
 func (s *Server) ask(ctx context.Context, method string, members []byte) (json.RawMessage, error) {
 	ctx, cancel := s.callContext(ctx)
 	defer cancel()
+	s.caller.calls(s.client)
 	done := s.begin()
 	result, err := s.conn.Call(ctx, method, s.session.params(members))
 	if err == nil {

@@ -109,6 +109,14 @@ func sdkServer() *mcp.Server {
 	add("environment", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return text(strings.Join(os.Environ(), "\n")), nil
 	})
+	add("directory", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		dir, err := os.Getwd()
+		return text(dir), err
+	})
+	add("say", func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		fmt.Fprintln(os.Stderr, string(r.Params.Arguments))
+		return text("said"), nil
+	})
 	add("exit", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		fmt.Fprintln(os.Stderr, "going down with "+os.Getenv("SECRET"))
 		os.Exit(7)

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
-	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
 // Definition is one of the user's servers.
@@ -29,27 +28,18 @@ type Manager struct {
 	replacing    sync.Mutex
 }
 
-// surroundings are what a Manager's servers are started in.
-type surroundings struct {
-	environ []string
-	network *remote.Network
-}
-
 // NewManager returns a Manager with a Pool of its own. It starts nothing. Of
 // several definitions with the same name, the first one counts.
 func NewManager(defs []Definition, opts Options) *Manager {
-	m := NewPool(opts).NewManager(defs, opts.Environ)
+	m := NewPool(opts).NewManager(defs, Surroundings{Environ: opts.Environ, Dir: opts.Dir})
 	m.owns = true
 	return m
 }
 
-// NewManager returns a Manager whose servers are started in this environment
-// ("NAME=value"). It starts nothing.
-func (p *Pool) NewManager(defs []Definition, environ []string) *Manager {
-	m := &Manager{
-		pool: p, id: p.managers.Add(1),
-		from: &surroundings{environ: environ, network: remote.NewNetwork(environ, p.opts.PlainHTTP)},
-	}
+// NewManager returns a Manager for a client with these surroundings. It starts
+// nothing.
+func (p *Pool) NewManager(defs []Definition, of Surroundings) *Manager {
+	m := &Manager{pool: p, id: p.managers.Add(1), from: p.surroundings(of)}
 	m.set.Store(m.configure(defs, nil))
 	return m
 }
@@ -84,24 +74,24 @@ func (m *Manager) Definition(name string) (Definition, bool) {
 func (m *Manager) Server(ctx context.Context, name string) (*Server, error) {
 	p := m.pool
 	for {
-		slot, err := m.usable(name)
+		slot, err := m.usable(ctx, name)
 		if err != nil {
 			return nil, err
 		}
 		e := slot.entry
-		s, err := p.leastBusy(ctx, e)
+		s, err := slot.server(ctx, p.leastBusy)
 		if err == nil && !e.claims.claim(s) && p.base.Err() == nil && ctx.Err() == nil {
 			continue
 		}
 		// Another definition may have replaced it meanwhile.
 		if !e.retired.Load() || m.ended.Load() || ctx.Err() != nil || p.base.Err() != nil {
-			return slot.view(s), named(err, name)
+			return slot.view(s), slot.own(err)
 		}
 	}
 }
 
-// usable returns the slot of a server that may be started.
-func (m *Manager) usable(name string) (*slot, error) {
+// usable returns the slot of a server that may be started, for the session of ctx.
+func (m *Manager) usable(ctx context.Context, name string) (*slot, error) {
 	s, ok := m.set.Load().slots[name]
 	switch {
 	case !ok:
@@ -113,6 +103,9 @@ func (m *Manager) usable(name string) (*slot, error) {
 	case s.def.Offer != "":
 		return nil, &Error{Server: name, Kind: ErrOffered}
 	}
+	if session := sessionOf(ctx); session != "" && m.pool.opts.Sharing(s.def) == definitions.ShareSession {
+		return s.inSession(session), nil
+	}
 	return s, nil
 }
 
@@ -121,10 +114,11 @@ func (m *Manager) Running() []*Server {
 	var out []*Server
 	set := m.set.Load()
 	for _, d := range set.defs {
-		slot := set.slots[d.Name]
-		for _, e := range slot.entry.all() {
-			if s := e.alive(); s != nil {
-				out = append(out, slot.view(s))
+		for _, slot := range set.slots[d.Name].all() {
+			for _, e := range slot.entry.all() {
+				if s := e.alive(); s != nil {
+					out = append(out, slot.view(s))
+				}
 			}
 		}
 	}
@@ -143,7 +137,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		return nil
 	}
 	for _, s := range m.set.Load().slots {
-		m.pool.release(s.entry, s, m.pool.linger, 0)
+		s.release(m.pool.linger, 0)
 	}
 	return nil
 }

@@ -20,9 +20,12 @@ type Options struct {
 	Log *slog.Logger
 	// ClientName and ClientVersion are how we introduce ourselves to servers.
 	ClientName, ClientVersion string
-	// Environ is our environment ("NAME=value"), of which servers get a small part.
-	// Inherit names more of it, also as PREFIX*.
-	Environ, Inherit []string
+	// Environ and Dir are the Surroundings of a Manager with a Pool of its own.
+	Environ []string
+	Dir     string
+	// Inherit names variables of a client's environment that servers get besides the
+	// usual ones, also as PREFIX*.
+	Inherit []string
 	// StartTimeout bounds a start, unless the definition has a limit of its own;
 	// npx and uvx may have to download (60 s). Negative: there is no limit, nor
 	// does the definition's apply, because the caller's context has one.
@@ -54,14 +57,15 @@ type Options struct {
 	PlainHTTP []string
 	// Eras is where the era of each server is remembered.
 	Eras store.Dir
-	// Alone reports whether each Manager has a server of this definition for itself,
-	// because what one client does in it would disturb another; nil: none has.
-	Alone func(Definition) bool
+	// Sharing returns for whom a server of this definition runs; nil: as
+	// Definition.Shares says.
+	Sharing func(Definition) definitions.Sharing
 	// Starting is called when the start of a server begins, and what it returns
 	// when that has ended. They must not block. It may be nil.
 	Starting func(d Definition) (ended func())
 	// Used receives what the processes of a server use, once a second and at their
-	// end. It must not block, and may be nil.
+	// end: once, however many clients share it, under the name that the first of them
+	// has for it. It must not block, and may be nil.
 	Used func(Used)
 }
 
@@ -118,6 +122,9 @@ func NewPool(opts Options) *Pool {
 	if opts.ClientVersion == "" {
 		opts.ClientVersion = "0"
 	}
+	if opts.Sharing == nil {
+		opts.Sharing = func(d Definition) definitions.Sharing { how, _ := d.Shares(); return how }
+	}
 	p := &Pool{
 		opts:     opts,
 		client:   Implementation{Name: opts.ClientName, Version: opts.ClientVersion},
@@ -150,6 +157,9 @@ func (p *Pool) acquire(id identity, s *slot) *entry {
 		p.entries[id] = e
 	}
 	e.users[s] = struct{}{}
+	if e.leaving != nil {
+		e.leaving.Stop()
+	}
 	return e
 }
 
@@ -167,12 +177,11 @@ func (p *Pool) release(e *entry, s *slot, linger, drain time.Duration) {
 		p.retire(e, drain)
 		return
 	}
-	p.running.Go(func() {
-		select {
-		case <-time.After(linger):
-		case <-p.base.Done():
-			return
-		}
+	if e.leaving != nil {
+		e.leaving.Reset(linger)
+		return
+	}
+	e.leaving = time.AfterFunc(linger, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(e.users) == 0 && !p.closed && !e.retired.Load() {
@@ -183,6 +192,9 @@ func (p *Pool) release(e *entry, s *slot, linger, drain time.Duration) {
 
 // retire has the server of an entry stopped. The caller holds p.mu.
 func (p *Pool) retire(e *entry, drain time.Duration) {
+	if e.leaving != nil {
+		e.leaving.Stop()
+	}
 	if p.entries[e.id] == e {
 		delete(p.entries, e.id)
 	}
@@ -214,6 +226,9 @@ func (p *Pool) Close(ctx context.Context) error {
 	var all []*entry
 	for _, e := range p.entries {
 		all = append(all, e.all()...)
+		if e.leaving != nil {
+			e.leaving.Stop()
+		}
 	}
 	all = slices.AppendSeq(all, maps.Keys(p.retiring))
 	p.mu.Unlock()

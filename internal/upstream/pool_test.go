@@ -28,6 +28,9 @@ func pooled(t *testing.T, opts Options) *Pool {
 	return p
 }
 
+// here are the surroundings of the test.
+func here() Surroundings { return Surroundings{Environ: os.Environ()} }
+
 func pid(t *testing.T, m *Manager, name string) int {
 	t.Helper()
 	return running(t, m, name).Info().PID
@@ -62,9 +65,12 @@ func TestPoolShares(t *testing.T) {
 		shares bool
 	}{
 		{"the same", at(exe, "", nil), base, false, true},
-		{"another terminal", at(exe, "", nil), with("TERM=other", "SHELL=/bin/other", "XDG_SESSION_ID=9"), false, true},
+		{"another terminal", at(exe, "", nil), with("TERM=other", "FNM_MULTISHELL_PATH=/other", "XDG_SESSION_ID=9"), false, true},
+		{"another shell", at(exe, "", nil), with("SHELL=/bin/other"), false, false},
+		{"another version of Node", at(exe, "", nil), with("NVM_BIN=/other"), false, false},
 		{"another variable that no server gets", at(exe, "", nil), with("SOME_API_KEY=other"), false, true},
-		{"the same program by PATH", at(filepath.Base(exe), "", nil), with("PATH=" + filepath.Dir(exe) + ":/nowhere"), false, true},
+		{"a PATH that leads to the same", at(exe, "", nil), with("PATH=relative:/nowhere:" + os.Getenv("PATH") + ":" + os.Getenv("PATH")), false, true},
+		{"a PATH that leads elsewhere", at(exe, "", nil), with("PATH=" + other + ":" + os.Getenv("PATH")), false, false},
 		{"another proxy", at(exe, "", nil), with("HTTPS_PROXY=http://user:pass@127.0.0.1:1"), false, false},
 		{"another home", at(exe, "", nil), with("HOME=/other"), false, false},
 		{"another program", at(link, "", nil), base, false, false},
@@ -75,9 +81,14 @@ func TestPoolShares(t *testing.T) {
 		{"a server for each client", at(exe, "", nil), base, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := pooled(t, Options{Alone: func(Definition) bool { return tt.alone }})
-			one := p.NewManager([]Definition{at(exe, "", nil)}, base)
-			two := p.NewManager([]Definition{tt.def}, tt.env)
+			p := pooled(t, Options{Sharing: func(Definition) definitions.Sharing {
+				if tt.alone {
+					return definitions.ShareClient
+				}
+				return definitions.ShareAll
+			}})
+			one := p.NewManager([]Definition{at(exe, "", nil)}, Surroundings{Environ: base})
+			two := p.NewManager([]Definition{tt.def}, Surroundings{Environ: tt.env})
 			if shares := pid(t, one, "a") == pid(t, two, "a"); shares != tt.shares {
 				t.Errorf("got shared %t, want %t", shares, tt.shares)
 			}
@@ -85,15 +96,18 @@ func TestPoolShares(t *testing.T) {
 	}
 }
 
-// TestPoolPath: a program that PATH leads to is the same for clients whose PATHs
-// differ otherwise, and another where they lead to another.
+// TestPoolPath: a search path is compared by the directories that it leads to.
 func TestPoolPath(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
-	for _, dir := range dirs[:2] {
+	dirs := []string{t.TempDir(), t.TempDir()}
+	link := filepath.Join(t.TempDir(), "link") // as a shell's own link to a version of Node
+	if err := os.Symlink(dirs[0], link); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range dirs {
 		if err := os.Symlink(exe, filepath.Join(dir, "server")); err != nil {
 			t.Fatal(err)
 		}
@@ -101,9 +115,9 @@ func TestPoolPath(t *testing.T) {
 	def := definitions.New("a", "", definitions.Launch{Command: "server", Env: map[string]string{roleVariable: "sdk"}})
 	p := pooled(t, Options{})
 	var pids []int
-	for _, path := range []string{dirs[0], dirs[2] + ":" + dirs[0], dirs[1]} {
+	for _, path := range []string{dirs[0], "/nowhere:" + link + ":" + dirs[0], dirs[1]} {
 		env := append(slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "PATH=") }), "PATH="+path)
-		pids = append(pids, pid(t, p.NewManager([]Definition{def}, env), "a"))
+		pids = append(pids, pid(t, p.NewManager([]Definition{def}, Surroundings{Environ: env}), "a"))
 	}
 	if pids[0] != pids[1] || pids[0] == pids[2] {
 		t.Errorf("got processes %d, want the first two the same, the third another", pids)
@@ -116,8 +130,8 @@ func TestPoolViews(t *testing.T) {
 	def := define(t, "files", "sdk")
 	narrow := define(t, "my-files", "sdk")
 	narrow.DenyTools = []string{"sleep"}
-	one := p.NewManager([]Definition{def}, os.Environ())
-	two := p.NewManager([]Definition{narrow}, os.Environ())
+	one := p.NewManager([]Definition{def}, here())
+	two := p.NewManager([]Definition{narrow}, here())
 	told := make(chan string, 4)
 	one.OnToolsChanged(func(server string) { told <- "one " + server })
 	two.OnToolsChanged(func(server string) { told <- "two " + server })
@@ -172,8 +186,8 @@ func TestPoolViews(t *testing.T) {
 // TestPoolStartFails: a failed start is reported to each client under its name.
 func TestPoolStartFails(t *testing.T) {
 	p := pooled(t, Options{})
-	one := p.NewManager([]Definition{define(t, "x", "dies-at-start")}, os.Environ())
-	two := p.NewManager([]Definition{define(t, "y", "dies-at-start")}, os.Environ())
+	one := p.NewManager([]Definition{define(t, "x", "dies-at-start")}, here())
+	two := p.NewManager([]Definition{define(t, "y", "dies-at-start")}, here())
 	for range 3 { // the last ones are too early for another start
 		for name, m := range map[string]*Manager{"x": one, "y": two} {
 			if _, err := m.Server(t.Context(), name); err == nil || !strings.Contains(err.Error(), `"`+name+`"`) {
@@ -188,8 +202,8 @@ func TestPoolRelease(t *testing.T) {
 	p := pooled(t, Options{})
 	p.linger = 50 * time.Millisecond
 	def := define(t, "a", "sdk")
-	one := p.NewManager([]Definition{def}, os.Environ())
-	two := p.NewManager([]Definition{def}, os.Environ())
+	one := p.NewManager([]Definition{def}, here())
+	two := p.NewManager([]Definition{def}, here())
 	first := running(t, one, "a")
 	running(t, two, "a")
 	slow := make(chan error, 1)
@@ -212,7 +226,7 @@ func TestPoolRelease(t *testing.T) {
 	if err := two.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	three := p.NewManager([]Definition{def}, os.Environ()) // within linger, or later: one runs
+	three := p.NewManager([]Definition{def}, here()) // within linger, or later: one runs
 	if again := running(t, three, "a"); !again.Alive() {
 		t.Error("a new client has no server")
 	}
@@ -235,8 +249,8 @@ func TestPoolRelease(t *testing.T) {
 func TestPoolReplace(t *testing.T) {
 	p := pooled(t, Options{})
 	def := define(t, "a", "sdk")
-	one := p.NewManager([]Definition{def}, os.Environ())
-	two := p.NewManager([]Definition{def}, os.Environ())
+	one := p.NewManager([]Definition{def}, here())
+	two := p.NewManager([]Definition{def}, here())
 	before := running(t, one, "a")
 	one.Replace([]Definition{define(t, "a", "sdk", "V=2")}, time.Second)
 	if after := running(t, one, "a"); after.Info().PID == before.Info().PID {

@@ -22,13 +22,13 @@ const codeUnsupportedVersion = -32022
 // reach connects to a remote server and agrees on a session.
 func (p *Pool) reach(ctx context.Context, e *entry, def Definition, known era, failed *Error) (*Server, error) {
 	began := time.Now()
-	patience := p.startTimeout(def)
+	patience := p.startLimit(e)
 	bounded, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%w after %s", ErrTimeout, patience))
 	defer cancel()
 	s := p.newServer(e, def)
 	r := def.Remote()
 	call := approach{
-		pool: p, network: e.from.network, server: s,
+		pool: p, network: e.from.network, server: s, patience: patience,
 		target: remote.Target{URL: r.URL, Headers: r.Headers, TLS: remote.TLS(r.TLS)},
 		options: remote.Options{
 			Log: s.log, MaxMessage: p.opts.MaxLine, OnRequest: answer, OnNotify: s.notified,
@@ -62,6 +62,8 @@ type approach struct {
 	server  *Server
 	target  remote.Target
 	options remote.Options
+	// patience bounds each request of the handshake.
+	patience time.Duration
 }
 
 // any tries streamable HTTP first, and the older transport if the server does
@@ -132,7 +134,7 @@ func (a *approach) agree(ctx context.Context, c *remote.Streamable, known era) (
 	if known != eraHandshake {
 		patience := a.pool.opts.Probe
 		if known == eraStateless {
-			patience = a.pool.startTimeout(a.server.def)
+			patience = a.patience
 		}
 		s, err := discover(ctx, c, client, patience)
 		if refusedVersion(err) {
@@ -144,7 +146,7 @@ func (a *approach) agree(ctx context.Context, c *remote.Streamable, known era) (
 		a.server.log.Debug("the server does not know server/discover", "err", redactError(a.server.def, err))
 	}
 	c.Speaks("")
-	s, err := initialize(ctx, c, client, a.pool.startTimeout(a.server.def))
+	s, err := initialize(ctx, c, client, a.patience)
 	var answered *jsonrpc.Error
 	if known == eraHandshake && (errors.As(err, &answered) || errors.Is(err, errSpeaksStateless)) {
 		// A different version of the server spoke like that.
@@ -175,7 +177,7 @@ func (a *approach) events(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	session, err := initialize(ctx, c, a.pool.client, a.pool.startTimeout(a.server.def))
+	session, err := initialize(ctx, c, a.pool.client, a.patience)
 	if err != nil {
 		_ = c.Stop(a.pool.patience)
 		return err

@@ -44,9 +44,9 @@ func (m *Manager) configure(defs []Definition, before *configured) *configured {
 				continue
 			}
 		}
-		id := m.identity(def, 0)
+		id := m.identity(def, "", 0)
 		for twin := uint64(1); taken[id]; twin++ {
-			id = m.identity(def, twin)
+			id = m.identity(def, "", twin)
 		}
 		taken[id] = true
 		s := &slot{manager: m, def: def}
@@ -71,7 +71,7 @@ func (m *Manager) Replace(defs []Definition, drain time.Duration) {
 	m.set.Store(after)
 	for _, name := range slices.Sorted(maps.Keys(before.slots)) {
 		if s := before.slots[name]; after.slots[name] != s {
-			m.pool.release(s.entry, s, 0, drain)
+			s.release(0, drain)
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 type Server struct {
 	def         Definition
 	callTimeout time.Duration
+	client      uint64 // the Manager whose definition it is; 0: none
 	*live
 
 	filtering sync.Mutex
@@ -43,6 +44,7 @@ type live struct {
 	calls, failed, inFlight atomic.Int64
 	lastUse                 atomic.Int64 // nanoseconds since the epoch
 	stopping, suspected     atomic.Bool
+	caller                  caller
 
 	progress progressListeners
 	// background runs a function that ends with the Pool.
@@ -106,6 +108,9 @@ type Diagnosis struct {
 	Exit   string // empty while it runs
 	Stderr string // the last 64 KiB
 	Stdout string // the last 64 KiB of lines that were no messages
+	// Withheld means that both are empty because another client has called the
+	// server, too.
+	Withheld bool
 }
 
 // Diagnosis returns what is known now.
@@ -113,6 +118,9 @@ func (s *Server) Diagnosis() Diagnosis {
 	d := Diagnosis{Stdout: s.def.Redact(string(s.conn.Junk()))}
 	if p, ok := s.conn.(*program); ok {
 		d.Exit, d.Stderr = p.proc.ExitStatus(), s.def.Redact(string(p.proc.Stderr()))
+	}
+	if !s.caller.shows(s.client) {
+		d.Stderr, d.Stdout, d.Withheld = "", "", true
 	}
 	return d
 }
@@ -183,7 +191,7 @@ func (s *Server) failure(op string, err error) error {
 			e.Err = errors.New("it was stopped")
 			break
 		}
-		diagnose(e, s.def, s.conn)
+		diagnose(e, s)
 		if e.Exit == "" {
 			e.Err = redactError(s.def, err)
 		}
@@ -192,7 +200,7 @@ func (s *Server) failure(op string, err error) error {
 	case errors.Is(err, ErrTimeout):
 		e.Kind, e.Err = ErrTimeout, err
 		if op == "tools/list" { // as at the start; a call may come from ungranted code
-			diagnose(e, s.def, s.conn)
+			diagnose(e, s)
 		}
 	case errors.Is(err, ErrInputRequired):
 		e.Kind = ErrInputRequired
@@ -201,7 +209,7 @@ func (s *Server) failure(op string, err error) error {
 	default:
 		e.Err = redactError(s.def, withAdvice(s.def, err))
 	}
-	return e
+	return e.readBy(s.client)
 }
 
 func (s *Server) redactAnswer(answered *jsonrpc.Error) *jsonrpc.Error {

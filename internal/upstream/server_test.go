@@ -58,7 +58,7 @@ func TestAgainstTheSDK(t *testing.T) {
 		}
 		i++
 	}
-	if i != len(tools) || i != 37 {
+	if i != len(tools) || i != 39 {
 		t.Errorf("%d tools, want %d", len(tools), i)
 	}
 
@@ -259,7 +259,7 @@ func TestListsOfTools(t *testing.T) {
 		n    int
 		err  string
 	}{
-		{"sdk", []string{"TOOLS=5000", "PAGE=100"}, 5007, ""},
+		{"sdk", []string{"TOOLS=5000", "PAGE=100"}, 5009, ""},
 		{"cyclic-cursor", nil, 4, ""},
 		{"endless-pages", nil, 0, ""},
 		{"endless-tools", nil, maxTools, ""},
@@ -480,7 +480,7 @@ func TestEnvironmentOfAServer(t *testing.T) {
 		"SSH_AUTH_SOCK=/no", "MINE=yes", "MY_ONE=yes", "MY_TWO=yes", "SHELL=() { x; }", "SALLYPORT_DEPTH=1", "=C:=C:\\", "broken"}
 	m := manage(t, Options{Environ: environ, Inherit: []string{"MINE", "MY_*"}}, define(t, "x", "sdk", "PATH=/own", "SALLYPORT_DEPTH=0"))
 	got := text(t, must(t)(running(t, m, "x").CallTool(t.Context(), "environment", nil)))
-	want := "HOME=/h\nHTTPS_PROXY=http://p\nLC_ALL=C\nMINE=yes\nMY_ONE=yes\nMY_TWO=yes\nPATH=/own\nSALLYPORT_DEPTH=2\n" + roleVariable + "=sdk\nXDG_CONFIG_HOME=/x"
+	want := "HOME=/h\nHTTPS_PROXY=http://p\nLC_ALL=C\nMINE=yes\nMY_ONE=yes\nMY_TWO=yes\nPATH=/own\nSALLYPORT_DEPTH=2\nTERM=dumb\n" + roleVariable + "=sdk\nXDG_CONFIG_HOME=/x"
 	if got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}

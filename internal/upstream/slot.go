@@ -3,7 +3,6 @@ package upstream
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"hash"
 	"maps"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/toolbox/tool"
 	"github.com/sallyport/sallyport/internal/upstream/child"
+	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
 // slot is a definition of a Manager, with the entry where its server runs.
@@ -20,8 +20,10 @@ type slot struct {
 	def     Definition
 	entry   *entry
 
-	mu    sync.Mutex
-	views map[*live]*Server
+	mu       sync.Mutex
+	views    map[*live]*Server
+	released bool
+	sessions map[string]*slot // of the same definition, for servers of one session each
 }
 
 // view returns a server of the entry as the slot's definition shows it: under its
@@ -36,7 +38,7 @@ func (s *slot) view(of *Server) *Server {
 		return v
 	}
 	maps.DeleteFunc(s.views, func(_ *live, v *Server) bool { return !v.Alive() })
-	v := &Server{def: s.def.StartedAs(of.def), live: of.live}
+	v := &Server{def: s.def.StartedAs(of.def), client: s.manager.id, live: of.live}
 	v.callTimeout = s.manager.pool.callTimeout(s.def)
 	if s.views == nil {
 		s.views = make(map[*live]*Server)
@@ -60,65 +62,27 @@ func (s *Server) allowed(tools []tool.Tool) []tool.Tool {
 	return s.filtered.to
 }
 
-// named returns the error of a server under the name that a Manager has for it.
-func named(err error, name string) error {
-	if early, ok := err.(*tooEarly); ok { //nolint:errorlint // the outermost
-		return &tooEarly{named(early.last, name), early.wait}
-	}
-	var e *Error
-	if !errors.As(err, &e) || e.Server == name {
-		return err
-	}
-	c := *e
-	c.Server = name
-	return &c
-}
-
 // identity tells servers apart that cannot be shared: those that are started with
 // other commands, arguments, variables or secrets, or in other directories, or
 // reached in another way.
 type identity [sha256.Size]byte
 
-// immaterial are inherited variables whose values are no reason to start a server
-// twice: how a shell finds programs, and what describes a terminal or a login. The
-// command itself is compared by the file that PATH leads to.
-var immaterial = []string{
-	"PATH", "TERM", "SHELL", "NVM_BIN", "FNM_MULTISHELL_PATH",
-	"XDG_SESSION_*", "XDG_SEAT*", "XDG_VTNR", "XDG_CURRENT_DESKTOP", "XDG_MENU_PREFIX", "XDG_ACTIVATION_TOKEN",
-}
-
-// identity returns the identity of a definition's server; twin tells definitions
-// of one Manager apart that would share a server.
-func (m *Manager) identity(def Definition, twin uint64) identity {
+// identity returns the identity of a definition's server, and whether clients
+// share it. session is the session whose server it is, for a server of each
+// session; twin tells definitions of one Manager apart that would share a server.
+// Everything that the start uses is in it, so that it does not matter which of the
+// clients that share a server started it.
+func (m *Manager) identity(def Definition, session string, twin uint64) identity {
+	p := m.pool
 	h := sha256.New()
 	number := func(n uint64) { h.Write(binary.BigEndian.AppendUint64(nil, n)) }
 	number(twin)
-	if alone := m.pool.opts.Alone; alone != nil && alone(def) {
+	hashStrings(h, session)
+	if session == "" && p.opts.Sharing(def) != definitions.ShareAll {
 		number(m.id)
 	}
-	spec := def.Launch()
-	env := childEnvironment(m.from.environ, m.pool.opts.Inherit, spec.Env)
-	path, err := child.Find(spec.Command, spec.Dir, env)
-	if err != nil {
-		path = spec.Command // the start will say so
-	}
-	hashStrings(h, string(def.Transport), path, spec.Dir)
-	hashStrings(h, spec.Args...)
-	var material []string
-	for _, kv := range env {
-		name, _, _ := strings.Cut(kv, "=")
-		if _, own := spec.Env[name]; own || !matches(immaterial, name) {
-			material = append(material, kv)
-		}
-	}
-	hashStrings(h, material...)
-	var secrets []string // that the start will read
-	for _, use := range def.Uses {
-		if strings.Contains(use, ":") {
-			secrets = append(secrets, use)
-		}
-	}
-	hashStrings(h, secrets...)
+	number(uint64(p.connections(def)))
+	hashStrings(h, string(def.Transport))
 	if r := def.Remote(); r != nil {
 		var headers []string
 		for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
@@ -126,10 +90,30 @@ func (m *Manager) identity(def Definition, twin uint64) identity {
 		}
 		hashStrings(h, string(r.Transport), r.URL, r.TLS.CAFile, r.TLS.CertFile, r.TLS.KeyFile, r.TLS.ServerName)
 		hashStrings(h, headers...)
+		hashStrings(h, m.from.network.Identity()...)
 		if r.TLS.Insecure {
 			number(1)
 		}
+	} else {
+		plan := p.plan(def, m.from)
+		path, err := child.Find(plan.command, plan.dir, plan.env)
+		if err != nil {
+			path = plan.command // the start will say so
+		}
+		hashStrings(h, path, plan.dir)
+		hashStrings(h, plan.args...)
+		hashStrings(h, plan.env...)
 	}
+	var secrets []string // that the start will read
+	for _, use := range def.Uses {
+		if strings.Contains(use, ":") {
+			secrets = append(secrets, use)
+			if strings.HasPrefix(use, "keyring:") {
+				secrets = append(secrets, m.from.bus)
+			}
+		}
+	}
+	hashStrings(h, secrets...)
 	return identity(h.Sum(nil))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +20,7 @@ func (p *Pool) start(ctx context.Context, e *entry, known era, underway *atomic.
 		defer p.opts.Starting(def)()
 	}
 	failed := &Error{Server: def.Name, Op: "start", Kind: ErrStart, Command: def.CommandLine()}
-	def, err := def.Resolve(ctx, p.opts.Secrets)
+	def, err := def.Resolve(ctx, e.from.secrets)
 	if err != nil {
 		failed.Err = err // it names what could not be read, without its contents
 		return nil, failed
@@ -66,18 +67,37 @@ func (p *Pool) startTimeout(def Definition) time.Duration {
 	return p.opts.StartTimeout
 }
 
+// startLimit returns how long the start of an entry may take: as long as the
+// definition allows that allows most.
+func (p *Pool) startLimit(e *entry) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	limit := time.Duration(0)
+	for s := range e.first.users {
+		limit = max(limit, p.startTimeout(s.def))
+	}
+	if limit == 0 { // no caller waits any more
+		limit = p.startTimeout(e.def)
+	}
+	return limit
+}
+
 // launch acquires a process, a connection and a session, or nothing.
 func (p *Pool) launch(ctx context.Context, e *entry, def Definition, known era, underway *atomic.Pointer[Server]) (*Server, error) {
 	began := time.Now()
 	failed := &Error{Server: def.Name, Op: "start", Kind: ErrStart, Command: def.CommandLine()}
-	spec := def.Launch()
-	env := childEnvironment(e.from.environ, p.opts.Inherit, spec.Env)
-	path, err := child.Find(spec.Command, spec.Dir, env)
+	plan := p.plan(def, e.from)
+	path, err := child.Find(plan.command, plan.dir, plan.env)
+	if err == nil && plan.dir != "" {
+		if _, gone := os.Stat(plan.dir); gone != nil { // the error of the start would name the program
+			err = fmt.Errorf("the directory to start in: %w", gone)
+		}
+	}
 	if err != nil {
 		failed.Err = redactError(def, err)
 		return nil, failed
 	}
-	proc, err := p.keeper.Start(child.Spec{Path: path, Args: spec.Args, Env: env, Dir: spec.Dir, Grace: p.opts.StopGrace})
+	proc, err := p.keeper.Start(child.Spec{Path: path, Args: plan.args, Env: plan.env, Dir: plan.dir, Grace: p.opts.StopGrace})
 	if err != nil {
 		failed.Err = redactError(def, err)
 		return nil, failed
@@ -102,7 +122,7 @@ func (p *Pool) launch(ctx context.Context, e *entry, def Definition, known era, 
 		}
 	}()
 
-	patience := p.startTimeout(def)
+	patience := p.startLimit(e)
 	s.session, err = negotiate(ctx, s.conn, p.client, known, patience)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
@@ -125,7 +145,7 @@ func (p *Pool) launch(ctx context.Context, e *entry, def Definition, known era, 
 		<-ended
 		if !s.stopping.Load() {
 			e := &Error{Server: def.Name, Kind: ErrGone}
-			diagnose(e, def, s.conn)
+			diagnose(e, s)
 			s.log.Warn("MCP server ended", "exit", e.Exit, "after", time.Since(s.started).Round(time.Millisecond), "output", e.LastText)
 		}
 	})
@@ -147,7 +167,7 @@ func explain(failed *Error, def Definition, s *Server, err error) {
 	var answered *jsonrpc.Error
 	isAnswer := errors.As(err, &answered)
 	if !isAnswer || !s.Alive() {
-		diagnose(failed, def, s.conn)
+		diagnose(failed, s)
 	}
 	switch {
 	case isAnswer:
@@ -169,22 +189,4 @@ func (s *Server) stop(ctx context.Context) error {
 		return &Error{Server: s.def.Name, Op: "stop", Err: err}
 	}
 	return nil
-}
-
-// redactedError hides secrets in an error's message and keeps what errors.Is
-// finds.
-type redactedError struct {
-	text string
-	err  error
-}
-
-func (e *redactedError) Error() string { return e.text }
-func (e *redactedError) Unwrap() error { return e.err }
-
-func redactError(def Definition, err error) error {
-	text := def.Redact(err.Error())
-	if text == err.Error() {
-		return err
-	}
-	return &redactedError{text: text, err: err}
 }

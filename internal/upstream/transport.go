@@ -71,8 +71,8 @@ func (p *program) watch() error {
 
 // diagnose adds how a program ended, if it did, and its last output. For a
 // remote server nothing is known but the error.
-func diagnose(e *Error, def Definition, t transport) {
-	p, ok := t.(*program)
+func diagnose(e *Error, s *Server) {
+	p, ok := s.conn.(*program)
 	if !ok {
 		return
 	}
@@ -90,10 +90,11 @@ func diagnose(e *Error, def Definition, t transport) {
 	default:
 	}
 	e.Exit = p.proc.ExitStatus()
-	e.LastText = lastLines([]byte(def.Redact(string(p.proc.Stderr()))), 20, 2<<10)
+	e.LastText = lastLines([]byte(s.def.Redact(string(p.proc.Stderr()))), 20, 2<<10)
 	if e.LastText == "" {
-		e.LastText = lastLines([]byte(def.Redact(string(p.Junk()))), 20, 2<<10)
+		e.LastText = lastLines([]byte(s.def.Redact(string(p.Junk()))), 20, 2<<10)
 	}
+	e.of = s.caller.load() // after the output was read: a caller counts before it calls
 }
 
 var (

@@ -57,6 +57,8 @@ type Definition struct {
 	// limit of the settings.
 	StartTimeout time.Duration `json:"startTimeout,omitempty"`
 	CallTimeout  time.Duration `json:"callTimeout,omitempty"`
+	// Sharing says for whom one server runs, if the definition says so; see Shares.
+	Sharing Sharing `json:"sharing,omitempty"`
 	// Source is the kind of place, such as "cursor". File and Line are where the
 	// definition was read.
 	Source string `json:"source,omitempty"`

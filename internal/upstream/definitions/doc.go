@@ -39,6 +39,11 @@
 // concern another client are ignored. In our own format an unknown key is a
 // warning that names the nearest known one.
 //
+// # Sharing
+//
+// sharing says for whom one server runs: "session", "client" or "all". Without it,
+// Shares knows the servers that remember what a client does.
+//
 // # Projects
 //
 // A definition in a project's folder is Offered until the user trusts it, and takes

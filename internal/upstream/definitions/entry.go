@@ -62,7 +62,7 @@ var ignoredKeys = []string{
 
 var knownKeys = []string{
 	"command", "args", "env", "cwd", "description", "disabled", "enabled", "type", "transport", "url", "headers", "envFile", "tls",
-	"startTimeout", "callTimeout", "bearerTokenEnvVar",
+	"startTimeout", "callTimeout", "bearerTokenEnvVar", "sharing",
 	"includeTools", "excludeTools", "enabledTools", "disabledTools", "enabled_tools", "disabled_tools", "allowedTools", "tools",
 }
 
@@ -128,6 +128,8 @@ func (p *entryParser) member(key string, line int, v *node) {
 		p.transport(key, v)
 	case "timeout", "startTimeout", "callTimeout", "startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec":
 		p.timeout(key, v)
+	case "sharing":
+		p.sharing(key, v)
 	case "includeTools", "enabledTools", "enabled_tools", "allowedTools", "tools", "available_tools":
 		p.allow(key, v)
 	case "excludeTools", "disabledTools", "disabled_tools":
@@ -319,5 +321,17 @@ func (p *entryParser) timeout(key string, v *node) {
 		p.def.StartTimeout = d
 	} else {
 		p.def.CallTimeout = d
+	}
+}
+
+// sharing reads for whom one server runs. An unknown word is left out in another
+// client's file, where it means something else.
+func (p *entryParser) sharing(key string, v *node) {
+	switch {
+	case v.kind == 'n':
+	case v.kind == '"' && slices.Contains(SharingNames(), v.text):
+		p.def.Sharing = Sharing(v.text)
+	case p.strict:
+		p.fail(v.line, "%s must be one of %s", key, strings.Join(SharingNames(), ", "))
 	}
 }

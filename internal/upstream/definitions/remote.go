@@ -153,7 +153,7 @@ func (p *entryParser) tls(v *node) {
 // be called, and in how long that may take.
 func (d Definition) Same(other Definition) bool {
 	if d.Name != other.Name || d.Disabled != other.Disabled || d.Offer != other.Offer ||
-		d.StartTimeout != other.StartTimeout || d.CallTimeout != other.CallTimeout ||
+		d.Sharing != other.Sharing || d.StartTimeout != other.StartTimeout || d.CallTimeout != other.CallTimeout ||
 		!slices.Equal(d.DenyTools, other.DenyTools) ||
 		(d.AllowTools == nil) != (other.AllowTools == nil) || !slices.Equal(d.AllowTools, other.AllowTools) {
 		return false

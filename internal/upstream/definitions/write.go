@@ -79,13 +79,14 @@ type entryText struct {
 	DisabledTools []string          `json:"disabledTools,omitempty"`
 	StartTimeout  string            `json:"startTimeout,omitempty"`
 	CallTimeout   string            `json:"callTimeout,omitempty"`
+	Sharing       Sharing           `json:"sharing,omitempty"`
 }
 
 // translate writes an entry that was read without expansion.
 func (f *fileReader) translate(p *entryParser, d Definition) {
 	e := entryText{
 		Description: d.Description, Disabled: d.Disabled, EnabledTools: d.AllowTools, DisabledTools: d.DenyTools,
-		StartTimeout: seconds(d.StartTimeout), CallTimeout: seconds(d.CallTimeout),
+		StartTimeout: seconds(d.StartTimeout), CallTimeout: seconds(d.CallTimeout), Sharing: d.Sharing,
 	}
 	if r := d.Remote(); r != nil {
 		e.URL, e.Headers = r.URL, r.Headers

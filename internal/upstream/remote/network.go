@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,6 +45,7 @@ type Network struct {
 	proxy     func(*url.URL) (*url.URL, error)
 	plainHTTP []string
 	resolver  *net.Resolver // nil: the system's
+	identity  []string      // see Identity
 
 	mu      sync.Mutex
 	proxies map[string]bool // host:port of proxies in use
@@ -72,8 +74,15 @@ func NewNetwork(environ, plainHTTP []string) *Network {
 		NoProxy:    get("NO_PROXY", "no_proxy"),
 		CGI:        get("REQUEST_METHOD") != "",
 	}
-	return &Network{proxy: config.ProxyFunc(), plainHTTP: plainHTTP, proxies: map[string]bool{}}
+	return &Network{
+		proxy: config.ProxyFunc(), plainHTTP: plainHTTP, proxies: map[string]bool{},
+		identity: []string{config.HTTPProxy, config.HTTPSProxy, config.NoProxy, strconv.FormatBool(config.CGI)},
+	}
 }
+
+// Identity returns what was taken from the environment. Networks with the same
+// identity reach the same servers in the same way.
+func (n *Network) Identity() []string { return n.identity }
 
 // parse parses a server's URL and refuses what cannot or must not be used.
 func (n *Network) parse(text string) (*url.URL, error) {
