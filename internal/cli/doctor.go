@@ -59,8 +59,9 @@ type trial struct {
 }
 
 type serverSummary struct {
-	Count    int      `json:"count"`
-	Problems []string `json:"problems,omitempty"`
+	Count    int              `json:"count"`
+	Shared   map[sharedBy]int `json:"shared,omitempty"` // how many have one server for whom
+	Problems []string         `json:"problems,omitempty"`
 }
 
 // Run implements the command.
@@ -114,7 +115,7 @@ func (c *doctorCmd) diagnose(u *ui) (*diagnosis, error) {
 		d.Trial.Skipped = true
 	}
 	d.Services = sys.ProbeBatch(ctx)
-	d.Servers = serverSummary{Count: len(sys.Servers.Definitions()), Problems: sys.Problems}
+	d.Servers = serverSummary{Count: len(sys.Servers.Definitions()), Shared: countShared(u.App, sys.Servers.Definitions()), Problems: sys.Problems}
 	d.Usable = d.Engine.Usable && d.Policy == "ok" && d.Trial.OK
 	return d, nil
 }
@@ -237,7 +238,7 @@ func (d *diagnosis) print(w io.Writer) {
 	default:
 		fmt.Fprintf(w, "FAIL  trial run: %s\n", strings.ReplaceAll(d.Trial.Error, "\n", "\n      "))
 	}
-	fmt.Fprintf(w, "ok    MCP servers defined: %d\n", d.Servers.Count)
+	fmt.Fprintf(w, "ok    MCP servers defined: %d%s\n", d.Servers.Count, describeShared(d.Servers.Shared))
 	for _, p := range d.Servers.Problems {
 		fmt.Fprintf(w, "warn  %s\n", p)
 	}

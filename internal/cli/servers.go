@@ -79,6 +79,8 @@ type serverLine struct {
 	DenyTools    []string             `json:"denyTools,omitempty"`
 	StartTimeout string               `json:"startTimeout,omitempty"`
 	CallTimeout  string               `json:"callTimeout,omitempty"`
+	Shared       sharedBy             `json:"shared,omitempty"`
+	SharedWhy    string               `json:"sharedWhy,omitempty"` // why not by all
 	// Tools that differ from when they were first seen.
 	ChangedTools []string `json:"changedTools,omitempty"`
 	NewTools     []string `json:"newTools,omitempty"`
@@ -87,13 +89,14 @@ type serverLine struct {
 	NewOthers     []string `json:"newOthers,omitempty"`
 }
 
-func serverLineOf(d upstream.Definition, alias string) serverLine {
+func serverLineOf(a *app.App, d upstream.Definition, alias string) serverLine {
 	l := serverLine{
 		Name: d.Name, State: d.State(), Transport: string(d.Transport), Command: d.Command, Args: d.Args, URL: d.URL,
 		Env: d.EnvNames, Headers: d.HeaderNames, Uses: d.Uses, Cwd: d.Dir, Description: d.Description,
 		From: d.Source, Source: d.File, Line: d.Line, Disabled: d.Disabled, Shadowed: d.Shadowed,
 		AllowTools: d.AllowTools, DenyTools: d.DenyTools,
 	}
+	l.Shared, l.SharedWhy = sharing(a, d)
 	if alias != "" {
 		l.Module = "mcp_" + alias
 	}
@@ -108,16 +111,16 @@ func serverLineOf(d upstream.Definition, alias string) serverLine {
 
 // serverLines returns all servers, then requests by code, then rejected
 // definitions.
-func serverLines(lib *library.Library) []serverLine {
+func serverLines(a *app.App, lib *library.Library) []serverLine {
 	lines := []serverLine{}
 	snapshot := lib.Snapshot()
 	alias := aliases(snapshot.Definitions)
 	for _, d := range snapshot.Definitions {
-		lines = append(lines, serverLineOf(d, alias[d.Name]))
+		lines = append(lines, serverLineOf(a, d, alias[d.Name]))
 	}
 	for _, r := range lib.Requests() {
 		if _, defined := snapshot.Get(r.Name); !defined {
-			l := serverLineOf(r.Parsed, "")
+			l := serverLineOf(a, r.Parsed, "")
 			l.State = "requested"
 			lines = append(lines, l)
 		}
@@ -140,7 +143,7 @@ func (c *serversListCmd) Run(u *ui) error {
 		return err
 	}
 	defer lib.Close()
-	lines := serverLines(lib)
+	lines := serverLines(u.App, lib)
 	u.markChanges(lines, lib.Snapshot())
 	if c.JSON {
 		return u.printJSON(struct {
@@ -177,7 +180,7 @@ func (c *serversListCmd) table(u *ui, lines []serverLine) error {
 		if n := len(l.Shadowed); n > 0 {
 			from += fmt.Sprintf(", hides %d more", n)
 		}
-		t.Row(printable(l.Name), l.Module, l.commandLine(), l.State+l.why(), printable(from))
+		t.Row(printable(l.Name), l.Module, l.commandLine(), l.State+l.forWhom()+l.why(), printable(from))
 	}
 	if err := t.Write(u.stdio.Out); err != nil {
 		return err
@@ -192,6 +195,17 @@ func (c *serversListCmd) table(u *ui, lines []serverLine) error {
 		fmt.Fprintf(u.stdio.Out, "\nTools that changed since they were first seen: 'sallyport tools list NAME' names them, 'sallyport tools show NAME TOOL' shows the change, 'sallyport servers approve NAME' accepts it.\n")
 	}
 	return nil
+}
+
+// forWhom says for whom a server runs that can.
+func (l *serverLine) forWhom() string {
+	switch {
+	case l.State != "ready":
+		return ""
+	case l.Shared == byAll:
+		return " for all"
+	}
+	return " per " + string(l.Shared)
 }
 
 // why explains the state.
@@ -259,7 +273,7 @@ func (c *serversShowCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
-	l := serverLineOf(d, aliases(lib.Snapshot().Definitions)[d.Name])
+	l := serverLineOf(u.App, d, aliases(lib.Snapshot().Definitions)[d.Name])
 	report := u.ToolChanges(d)
 	l.ChangedTools, l.NewTools = report.Changed, report.New
 	l.ChangedOthers, l.NewOthers = report.OtherChanged, report.OtherNew
@@ -308,6 +322,7 @@ func (c *serversShowCmd) Run(u *ui) error {
 		say("only tools", list(l.AllowTools))
 	}
 	say("not tools", list(l.DenyTools))
+	say("runs", l.Shared.explain(l.SharedWhy))
 	say("start timeout", l.StartTimeout)
 	say("call timeout", l.CallTimeout)
 	say("defined in", fmt.Sprintf("%s, line %d (%s)", printable(l.Source), l.Line, l.From))

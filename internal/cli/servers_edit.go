@@ -82,7 +82,7 @@ func (c *serversAddCmd) Run(u *ui) error {
 			u.warn([]string{p.Reason})
 		}
 	}
-	if err := upstream.Missing(d, upstream.Options{Environ: u.Env.List(), Inherit: u.Settings.Servers.Inherit}); err != nil {
+	if err := upstream.Missing(d, upstream.Options{Environ: u.Env.List(), Dir: u.Dir, Inherit: u.Settings.Servers.Inherit}); err != nil {
 		u.warn([]string{"it cannot be started yet: " + invisible.Escape(err.Error())})
 	}
 	return nil
@@ -274,7 +274,7 @@ func (c *switchFlags) turn(u *ui, on bool) error {
 		if err != nil {
 			return err
 		}
-		l := serverLineOf(d, "")
+		l := serverLineOf(u.App, d, "")
 		fmt.Fprintf(u.stdio.Out, "%s is %s%s\n", printable(name), l.State, wayOut(l))
 	}
 	return nil
