@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/control"
+	"github.com/sallyport/sallyport/internal/socket"
 )
 
 // controlDir is the directory of the control sockets in a runtime directory.
@@ -25,7 +26,7 @@ func (c *Core) Answer(client func() string) (end func()) {
 		}, a.Log)
 	}
 	if err != nil {
-		if !errors.Is(err, control.ErrUnsupported) {
+		if !errors.Is(err, socket.ErrUnsupported) {
 			a.Log.Warn("'sallyport sessions' will not see this process", "error", err)
 		}
 		return func() {}

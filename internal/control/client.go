@@ -17,6 +17,7 @@ import (
 	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/hibernate"
+	"github.com/sallyport/sallyport/internal/socket"
 )
 
 // maxAnswer bounds what a process may answer.
@@ -31,7 +32,7 @@ type Client struct {
 // Find returns a client for each socket in dir, and removes those that dead
 // processes left. A process that does not answer is found when it is asked.
 func Find(dir string) ([]*Client, error) {
-	if !supported {
+	if !socket.Supported {
 		return nil, nil
 	}
 	root, err := private.Existing(dir)
@@ -75,20 +76,7 @@ func Find(dir string) ([]*Client, error) {
 }
 
 func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	path, done, err := address(c.dir, c.name)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	dialer := net.Dialer{Timeout: time.Second}
-	conn, err := dialer.DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := samePeer(conn.(*net.UnixConn)); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), conn.Close())
-	}
-	return conn, nil
+	return socket.Dial(ctx, c.dir, c.name)
 }
 
 // ErrGone: the process ended while it was asked.

@@ -3,22 +3,16 @@
 // the user, and answers requests of the same user alone. What it can be asked
 // for is what a person does with sessions. It runs no code.
 //
-// The protocol is HTTP with JSON. Both ends check who the other one is by what
-// the kernel says of the socket's peer.
+// The protocol is HTTP with JSON.
 package control
 
 import (
 	"context"
-	"errors"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/session"
 )
-
-// ErrUnsupported: there are no sockets of the kind that is needed here.
-var ErrUnsupported = errors.New("this system cannot identify the peer of a socket")
 
 // Sessions is what a process lets others do. An empty name is the process's own
 // session.
@@ -51,16 +45,3 @@ const suffix = ".sock"
 // bindTimeout is the age at which a socket is left over that never got its
 // name.
 const bindTimeout = time.Minute
-
-// maxPath is how long the address of a socket may be everywhere.
-const maxPath = 100
-
-// address is where a socket is bound or found. The kernel takes short names
-// only: through an open directory every name is short.
-func address(dir, name string) (path string, done func(), err error) {
-	path = filepath.Join(dir, name)
-	if len(path) <= maxPath {
-		return path, func() {}, nil
-	}
-	return throughDirectory(dir, name)
-}

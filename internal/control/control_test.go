@@ -92,7 +92,7 @@ func find(t *testing.T, dir string, want int) []*Client {
 
 func runtimeDir(t *testing.T) string {
 	dir := filepath.Join(t.TempDir(), "control")
-	if len(dir) > maxPath/2 {
+	if len(dir) > 50 { // for the address of a socket, which the tests dial themselves
 		var err error
 		if dir, err = os.MkdirTemp("/tmp", "control"); err != nil {
 			t.Fatal(err)
@@ -274,12 +274,12 @@ func TestClientGoes(t *testing.T) {
 // HTTP is sent away.
 func TestCrowd(t *testing.T) {
 	dir := runtimeDir(t)
-	s := listen(t, dir, &noted{})
-	path, free, err := address(dir, filepath.Base(filepath.Join(s.dir.Name(), s.name)))
-	if err != nil {
-		t.Fatal(err)
+	listen(t, dir, &noted{})
+	found, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("got the sockets %q, %v; want one", found, err)
 	}
-	defer free()
+	path := found[0]
 	var crowd []net.Conn
 	for range 2 * maxConnections {
 		c, err := net.Dial("unix", path)

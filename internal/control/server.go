@@ -16,9 +16,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/hibernate"
+	"github.com/sallyport/sallyport/internal/socket"
 )
 
 const (
@@ -37,8 +37,7 @@ type Server struct {
 	sessions Sessions
 	about    func() Process
 	log      *slog.Logger
-	dir      *os.Root
-	name     string // of the socket in dir
+	listener *socket.Listener
 	http     *http.Server
 	life     context.Context
 	end      context.CancelFunc
@@ -51,33 +50,12 @@ type Server struct {
 // Listen serves on a new socket in dir, which is made if it is not there. About
 // says what the process is; its sessions are asked for.
 func Listen(dir string, sessions Sessions, about func() Process, log *slog.Logger) (*Server, error) {
-	if !supported {
-		return nil, ErrUnsupported
-	}
-	root, err := private.Open(dir)
+	name := fmt.Sprintf("%d-%s%s", os.Getpid(), strings.ToLower(rand.Text()[:8]), suffix)
+	listener, err := socket.Listen(dir, name, log)
 	if err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("%d-%s%s", os.Getpid(), strings.ToLower(rand.Text()[:8]), suffix)
-	// Under its name a socket answers: otherwise it is taken for one that a
-	// dead process has left.
-	early, done, err := address(dir, "."+name)
-	if err != nil {
-		return nil, errors.Join(err, root.Close())
-	}
-	defer done()
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: early, Net: "unix"})
-	if err != nil {
-		return nil, errors.Join(err, root.Close())
-	}
-	listener.SetUnlinkOnClose(false)
-	if err = root.Chmod("."+name, 0o600); err == nil {
-		err = root.Rename("."+name, name)
-	}
-	if err != nil {
-		return nil, errors.Join(err, listener.Close(), root.Remove("."+name), root.Close())
-	}
-	s := &Server{sessions: sessions, about: about, log: log, dir: root, name: name}
+	s := &Server{sessions: sessions, about: about, log: log, listener: listener}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.http = &http.Server{
 		Handler: s.routes(), BaseContext: func(net.Listener) context.Context { return s.life },
@@ -85,7 +63,7 @@ func Listen(dir string, sessions Sessions, about func() Process, log *slog.Logge
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	s.working.Go(func() {
-		guarded := &guard{UnixListener: listener, log: log, places: make(chan struct{}, maxConnections)}
+		guarded := &guard{Listener: listener, places: make(chan struct{}, maxConnections)}
 		if err := s.http.Serve(guarded); !errors.Is(err, http.ErrServerClosed) {
 			log.Warn("the control socket ended", "error", err)
 		}
@@ -97,15 +75,11 @@ func Listen(dir string, sessions Sessions, about func() Process, log *slog.Logge
 // contexts are done. It is idempotent.
 func (s *Server) Close() {
 	s.mu.Lock()
-	again := s.closed
 	s.closed = true
 	s.mu.Unlock()
 	s.end()
-	if !again {
-		_ = s.dir.Remove(s.name)
-		_ = s.dir.Close()
-	}
 	_ = s.http.Close()
+	_ = s.listener.Close() // where it is not served yet
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -118,23 +92,17 @@ func (s *Server) Close() {
 	}
 }
 
-// guard accepts connections of this user alone, and not too many.
+// guard accepts not too many connections.
 type guard struct {
-	*net.UnixListener
-	log    *slog.Logger
+	net.Listener
 	places chan struct{}
 }
 
 func (g *guard) Accept() (net.Conn, error) {
 	for {
-		c, err := g.AcceptUnix()
+		c, err := g.Listener.Accept()
 		if err != nil {
 			return nil, err
-		}
-		if err := samePeer(c); err != nil {
-			g.log.Warn("a stranger on the control socket was sent away", "reason", err)
-			_ = c.Close()
-			continue
 		}
 		select {
 		case g.places <- struct{}{}:

@@ -1,12 +1,13 @@
 //go:build !linux && !darwin
 
-package control
+package socket
 
 import (
 	"net"
 )
 
-const supported = false
+// Supported says whether sockets of this kind exist here.
+const Supported = false
 
 func samePeer(*net.UnixConn) error { return ErrUnsupported }
 

@@ -1,4 +1,4 @@
-package control
+package socket
 
 import (
 	"fmt"
@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const supported = true
+// Supported says whether sockets of this kind exist here.
+const Supported = true
 
 // samePeer says whether the other end of a connection is a process of this
 // user.

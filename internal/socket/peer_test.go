@@ -1,8 +1,9 @@
 //go:build linux
 
-package control
+package socket
 
 import (
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -28,7 +29,7 @@ func TestStrangersAreSentAway(t *testing.T) {
 	if err != nil || os.Geteuid() != 0 {
 		t.Skip("it takes root to be another user, and a Python")
 	}
-	dir, err := os.MkdirTemp("/tmp", "control")
+	dir, err := os.MkdirTemp("/tmp", "socket")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func TestStrangersAreSentAway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g := &guard{UnixListener: listener, log: discard, places: make(chan struct{}, 4)}
+	g := Inherited(listener, slog.New(slog.DiscardHandler))
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -73,14 +74,14 @@ func TestStrangersAreSentAway(t *testing.T) {
 	<-served
 }
 
-// A socket that somebody else has put in the place of a process's is not asked.
+// Nobody speaks with a socket that another user has put there.
 func TestStrangeServer(t *testing.T) {
 	python, err := exec.LookPath("/usr/bin/python3")
 	if err != nil || os.Geteuid() != 0 {
 		t.Skip("it takes root to be another user, and a Python")
 	}
-	for uid, found := range map[uint32]int{0: 1, 65534: 0} {
-		dir, err := os.MkdirTemp("/tmp", "control")
+	for uid, trusted := range map[uint32]bool{0: true, 65534: false} {
+		dir, err := os.MkdirTemp("/tmp", "socket")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +95,7 @@ s.bind(sys.argv[1])
 s.listen()
 print("listening", flush=True)
 sys.stdin.read()
-`, filepath.Join(dir, "1-strange.sock"))
+`, filepath.Join(dir, "strange"))
 		cmd.Dir = "/"
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 		in, err := cmd.StdinPipe()
@@ -114,9 +115,12 @@ sys.stdin.read()
 		if err := os.Chmod(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		list, err := Find(dir)
-		if err != nil || len(list) != found {
-			t.Errorf("of user %d: %d found: %v", uid, len(list), err)
+		conn, err := Dial(t.Context(), dir, "strange")
+		if (err == nil) != trusted {
+			t.Errorf("user %d: got the error %v, want it trusted: %v", uid, err, trusted)
+		}
+		if err == nil {
+			_ = conn.Close()
 		}
 		_ = in.Close()
 		if err := cmd.Wait(); err != nil {

@@ -1,0 +1,439 @@
+package hub
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxLine bounds one message of a client.
+const maxLine = 16 << 20
+
+// codeLost is the error code of a request that no hub could answer. It is one of
+// those that JSON-RPC leaves to servers.
+const codeLost = -32000
+
+// mostSent bounds how many hubs are asked for one answer: the request may be what
+// ends them.
+const mostSent = 3
+
+// A Frontend passes on what one client and its hub say to each other.
+type Frontend struct {
+	// Connect connects to the hub, or starts it.
+	Connect func(context.Context, Hello) (*Conn, error)
+	Log     *slog.Logger
+	// About is what the hub needs to know.
+	About json.RawMessage
+	// Process is this process's number.
+	Process int
+
+	client string
+	in     chan input // from the client
+	conn   *link      // nil: not connected
+
+	initialize  []byte // what to say to another hub
+	initialized []byte
+	ran         bool // a call may have left something in the hub
+
+	writing sync.Mutex
+	out     io.Writer
+	outErr  error
+
+	mu    sync.Mutex
+	open  []*request      // that have no answer, in order; their fields are Serve's
+	asked map[string]bool // what the hub has asked the client
+}
+
+// input is a line of the client, or why there are no more.
+type input struct {
+	line []byte
+	err  error
+}
+
+// link is a connection, and what has become of it.
+type link struct {
+	*Conn
+	gone chan struct{} // closed when all that it sent is passed on
+}
+
+// request is a request of the client that has no answer.
+type request struct {
+	message
+	line []byte
+	// unsent means that no hub can have seen it.
+	unsent bool
+	// repeated means that the client has the answer: it is said to another hub.
+	repeated bool
+	sent     int // how many hubs have got it
+}
+
+// Serve connects, and serves a client until stdin ends, or ctx is done. Where
+// there is no hub for the first connection it reads nothing and returns why. When
+// it returns because of ctx, a read of stdin may still be in progress.
+func (f *Frontend) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	f.client, f.out = strings.ToLower(rand.Text()[:16]), stdout
+	f.in, f.asked = make(chan input), map[string]bool{}
+	if err := f.connect(ctx); err != nil {
+		return err
+	}
+	defer f.hangUp()
+	done := make(chan struct{})
+	defer close(done)
+	go f.read(stdin, done)
+	for {
+		var gone chan struct{}
+		if f.conn != nil {
+			gone = f.conn.gone
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-gone:
+			if f.broken() == nil && ctx.Err() == nil {
+				f.lost(ctx)
+			}
+		case in := <-f.in:
+			if in.err != nil {
+				return f.end(ctx, in.err)
+			}
+			f.take(ctx, in.line)
+		}
+		if err := f.broken(); err != nil {
+			return err
+		}
+	}
+}
+
+// hangUp ends the connection. A client that does not read is not waited for.
+func (f *Frontend) hangUp() {
+	if f.conn == nil {
+		return
+	}
+	_ = f.conn.Close()
+	select {
+	case <-f.conn.gone:
+	case <-time.After(time.Second):
+	}
+}
+
+// read reads the client's lines.
+func (f *Frontend) read(stdin io.Reader, done chan struct{}) {
+	r := bufio.NewReaderSize(stdin, 64<<10)
+	for {
+		line, err := clientLine(r)
+		if errors.Is(err, errTooLong) {
+			f.write(errorLine([]byte("null"), -32700, fmt.Sprintf("parse error: a message is longer than %d bytes", maxLine)))
+			continue
+		}
+		select {
+		case f.in <- input{line, err}:
+		case <-done:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// end lets the hub finish after the client has closed its end.
+func (f *Frontend) end(ctx context.Context, err error) error {
+	if f.conn != nil {
+		_ = f.conn.CloseWrite()
+		select {
+		case <-f.conn.gone:
+			f.answerLost()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return errors.Join(err, f.broken())
+}
+
+// take passes on a line of the client.
+func (f *Frontend) take(ctx context.Context, line []byte) {
+	messages := parse(line)
+	f.mu.Lock()
+	var mine []*request
+	for _, m := range messages {
+		switch {
+		case m.call():
+			r := &request{message: m, line: line}
+			f.open, mine = append(f.open, r), append(mine, r)
+			if m.method == methodInitialize {
+				f.initialize = line
+			}
+		case m.method == methodInitialized:
+			f.initialized = line
+		case m.method == methodCancelled:
+			f.cancelled(m.cancels(line))
+		case m.method == "" && m.id != nil:
+			if !f.asked[key(m.id)] && len(messages) == 1 {
+				f.mu.Unlock()
+				return // to a hub that is no more
+			}
+			delete(f.asked, key(m.id))
+		}
+	}
+	f.mu.Unlock()
+	if f.conn != nil {
+		f.send(line, mine)
+		return
+	}
+	for _, r := range mine {
+		r.unsent = true
+	}
+	if len(mine) > 0 { // a notification means nothing to another hub
+		f.reconnect(ctx)
+	}
+}
+
+// send sends a line with requests of the client.
+func (f *Frontend) send(line []byte, requests []*request) {
+	n, err := f.conn.Write(append(line, '\n'))
+	for _, r := range requests {
+		r.unsent = err != nil && n == 0
+		r.sent++
+		f.ran = f.ran || r.method == methodCall && !r.unsent
+	}
+	// An error shows as the end of the connection, too.
+}
+
+// cancelled forgets a request that the client does not wait for. The lock is held.
+func (f *Frontend) cancelled(id []byte) {
+	for i, r := range f.open {
+		if id != nil && key(r.id) == key(id) && r.method != methodInitialize {
+			f.open = slices.Delete(f.open, i, i+1)
+			return
+		}
+	}
+}
+
+// connect makes a connection, whose lines are passed on from now on.
+func (f *Frontend) connect(ctx context.Context) error {
+	c, err := f.Connect(ctx, Hello{Client: f.client, Process: f.Process, About: f.About, Lost: f.ran})
+	if err != nil {
+		return err
+	}
+	f.conn = &link{c, make(chan struct{})}
+	go f.pass(ctx, f.conn)
+	return nil
+}
+
+// pass passes on what a hub says, until it has ended.
+func (f *Frontend) pass(ctx context.Context, l *link) {
+	defer close(l.gone)
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	for {
+		line, err := hubLine(l.in)
+		if err != nil {
+			return
+		}
+		if f.answered(line) {
+			f.write(line)
+			if f.broken() != nil {
+				return
+			}
+		}
+	}
+}
+
+// answered notes what a line of the hub answers, and reports whether it is the
+// client's.
+func (f *Frontend) answered(line []byte) bool {
+	id, rest := responseID(line)
+	var messages []message
+	if id != nil {
+		messages = []message{{id: id}}
+	} else if rest {
+		messages = parse(line)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	pass := true
+	for _, m := range messages {
+		if m.call() {
+			f.asked[key(m.id)] = true
+			continue
+		}
+		if m.id == nil || m.method != "" {
+			continue
+		}
+		for i, r := range f.open {
+			if key(r.id) == key(m.id) {
+				f.open = slices.Delete(f.open, i, i+1)
+				pass = !r.repeated
+				break
+			}
+		}
+	}
+	return pass
+}
+
+// lost tells the client which of its calls were lost with the hub, and has
+// another one answer its other requests.
+func (f *Frontend) lost(ctx context.Context) {
+	f.Log.Warn("the hub has ended", "process", f.conn.Hub)
+	f.answerLost()
+	_ = f.conn.Close()
+	f.conn = nil
+	f.mu.Lock()
+	f.asked = map[string]bool{}
+	waiting := len(f.open) > 0
+	f.mu.Unlock()
+	if waiting {
+		f.reconnect(ctx)
+	}
+}
+
+// answerLost answers the calls that may have run.
+func (f *Frontend) answerLost() {
+	f.mu.Lock()
+	var calls, rest []*request
+	for _, r := range f.open {
+		switch {
+		case r.repeated:
+		case !r.unsent && (r.method == methodCall || r.sent >= mostSent):
+			calls = append(calls, r)
+		default:
+			rest = append(rest, r)
+		}
+	}
+	f.open = rest
+	f.mu.Unlock()
+	for _, r := range calls {
+		if r.method != methodCall {
+			f.write(errorLine(r.id, codeLost, "Sallyport's hub ended whenever it was to answer this: see 'sallyport hub logs'"))
+			continue
+		}
+		f.write(lostCall(r, f.conn.Hub))
+	}
+}
+
+// reconnect connects to another hub and repeats what it has to know. Requests are
+// answered with an error where there is none.
+func (f *Frontend) reconnect(ctx context.Context) {
+	if err := f.connect(ctx); err != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		f.Log.Error("there is no hub", "error", err)
+		f.mu.Lock()
+		open := f.open
+		f.open = nil
+		f.mu.Unlock()
+		for _, r := range open {
+			if !r.repeated {
+				f.write(errorLine(r.id, codeLost, "Sallyport's hub could not be started again: "+err.Error()))
+			}
+		}
+		return
+	}
+	f.Log.Info("connected to another hub", "process", f.conn.Hub)
+	f.mu.Lock()
+	open := append([]*request{}, f.open...)
+	begins := len(open) > 0 && open[0].method == methodInitialize
+	if f.initialize != nil && !begins {
+		first := parse(f.initialize)
+		f.open = append([]*request{{message: first[0], line: f.initialize, repeated: true}}, f.open...)
+	}
+	f.mu.Unlock()
+	if f.initialize != nil && !begins {
+		f.send(f.initialize, nil)
+		if f.initialized != nil {
+			f.send(f.initialized, nil)
+		}
+	}
+	var last []byte
+	for _, r := range open {
+		if len(last) > 0 && &last[0] == &r.line[0] {
+			continue // of the same batch
+		}
+		last = r.line
+		f.send(r.line, []*request{r})
+	}
+}
+
+// write writes a line to the client.
+func (f *Frontend) write(line []byte) {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	if f.outErr == nil {
+		_, f.outErr = f.out.Write(append(line, '\n'))
+	}
+}
+
+// broken returns why the client cannot be written to.
+func (f *Frontend) broken() error {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	if f.outErr != nil {
+		return fmt.Errorf("writing to the client: %w", f.outErr)
+	}
+	return nil
+}
+
+// lostCall is the answer to a call that was lost.
+func lostCall(r *request, hub int) []byte {
+	text := fmt.Sprintf("Sallyport's hub (process %d) ended while this call ran, and its result is lost. Which of its effects took place is unknown: check before you run it again. ", hub)
+	if session := r.session(); session != "" {
+		text += fmt.Sprintf("Session %s goes on from where it was last saved, if it was.", session)
+	} else {
+		text += "The variables of the default session are lost; named sessions go on from where they were last saved."
+	}
+	type content struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	type result struct {
+		Content    []content `json:"content"`
+		IsError    bool      `json:"isError"`
+		ResultType string    `json:"resultType,omitempty"`
+	}
+	answer := result{Content: []content{{"text", text}}, IsError: true}
+	if r.stateless() {
+		answer.ResultType = "complete"
+	}
+	return encode(struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Result  result          `json:"result"`
+	}{"2.0", r.id, answer})
+}
+
+// errorLine is an answer with an error.
+func errorLine(id []byte, code int, text string) []byte {
+	type failure struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	}
+	return encode(struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Error   failure         `json:"error"`
+	}{"2.0", id, failure{code, text}})
+}
+
+func encode(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic("hub: " + err.Error()) // of our own types, and IDs that were parsed
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
