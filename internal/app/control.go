@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -14,16 +15,23 @@ import (
 const controlDir = "control"
 
 // Answer lets the user's other processes ask this one about its sessions, until
-// end is called. client returns the name of the client that is served. Serving
-// it does not depend on this.
-func (c *Core) Answer(client func() string) (end func()) {
+// end is called. about adds who is served; stop is control.Config.Stop. Serving
+// clients does not depend on this.
+func (c *Core) Answer(about func(*control.Process), stop func(context.Context, time.Duration) error) (end func()) {
 	a, started := c.app, time.Now().UTC()
 	var server *control.Server
 	dir, err := a.Env.runtimeDir()
 	if err == nil {
-		server, err = control.Listen(filepath.Join(dir, controlDir), c.broker, func() control.Process {
-			return control.Process{PID: os.Getpid(), Version: a.Version, Client: client(), Started: started, StateDir: a.Settings.StateDir}
-		}, a.Log)
+		server, err = control.Listen(filepath.Join(dir, controlDir), control.Config{
+			Sessions: c.broker,
+			About: func() control.Process {
+				p := control.Process{PID: os.Getpid(), Version: a.Version, Started: started, StateDir: a.Settings.StateDir}
+				about(&p)
+				return p
+			},
+			Stop: stop,
+			Log:  a.Log,
+		})
 	}
 	if err != nil {
 		if !errors.Is(err, socket.ErrUnsupported) {

@@ -21,9 +21,9 @@ var layers = []layer{
 	{"cmd/sallyport", 90, []string{"internal/cli", "internal/procfs", "internal/sandbox/gvisor/supervisor", "internal/sandbox/process"}},
 
 	{"internal/cli", 80, []string{
-		"internal/accounting", "internal/app", "internal/authz", "internal/batch", "internal/batch/deploy", "internal/batch/runpod/job", "internal/batch/runs", "internal/bridge", "internal/broker", "internal/completion", "internal/connect", "internal/connect/o200k", "internal/configfile", "internal/image", "internal/image/archive",
+		"internal/accounting", "internal/app", "internal/authz", "internal/batch", "internal/batch/deploy", "internal/batch/runpod/job", "internal/batch/runs", "internal/bridge", "internal/broker", "internal/completion", "internal/connect", "internal/connect/o200k", "internal/configfile", "internal/control", "internal/hub", "internal/image", "internal/image/archive",
 		"internal/image/build", "internal/image/flatten", "internal/invisible", "internal/language/python", "internal/manpage", "internal/manual", "internal/mcpserver", "internal/mcpserver/tasks", "internal/memory", "internal/sandbox",
-		"internal/savedtools", "internal/session", "internal/session/hibernate", "internal/session/archive", "internal/session/sessionlog",
+		"internal/private", "internal/savedtools", "internal/session", "internal/session/hibernate", "internal/session/archive", "internal/session/sessionlog", "internal/socket",
 		"internal/settings", "internal/skill", "internal/store", "internal/store/keyed", "internal/table", "internal/terminal", "internal/toolbox/catalog", "internal/toolbox/pins", "internal/toolbox/signature", "internal/toolbox/tool",
 		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/usage/carbon", "internal/usage/carbon/codecarbon",
 		"internal/usage/ledger", "internal/wire", "internal/worker", "internal/upgrade",
@@ -33,6 +33,7 @@ var layers = []layer{
 	{"internal/manpage", 70, nil},
 	{"internal/mcpserver", 78, []string{"internal/authz", "internal/broker", "internal/invisible", "internal/jsonscan", "internal/manual", "internal/mcpserver/tasks", "internal/runpodtools", "internal/toon", "internal/wire"}},
 	{"internal/mcpserver/tasks", 77, []string{"internal/store"}},
+	{"internal/hub", 76, []string{"internal/jsonscan", "internal/socket", "internal/store"}},
 	{"internal/app", 75, []string{
 		"internal/accounting", "internal/authz", "internal/batch", "internal/batch/deploy", "internal/batch/kaggle", "internal/batch/runpod", "internal/batch/runpod/job", "internal/batch/runpod/rest", "internal/batch/runs",
 		"internal/bridge", "internal/broker", "internal/control", "internal/guest", "internal/image", "internal/image/build", "internal/image/flatten",

@@ -52,6 +52,7 @@ type grammar struct {
 	Memory     memoryCmd     `cmd:"" group:"What code can use:" help:"Show and change the values that code has kept for later sessions."`
 	Image      imageCmd      `cmd:"" group:"What code can use:" help:"Pull, load, build and remove the OCI images that code can run in."`
 	Sessions   sessionsCmd   `cmd:"" group:"Sessions and runs:" help:"Show and manage sessions, running and suspended."`
+	Hub        hubCmd        `cmd:"" group:"Sessions and runs:" help:"Show, end and restart the process that all clients share."`
 	Runs       runsCmd       `cmd:"" group:"Sessions and runs:" help:"Show and manage runs on runpod and kaggle."`
 	Carbon     carbonCmd     `cmd:"" group:"Sessions and runs:" help:"Report and estimate energy and emissions."`
 	Deploy     deployCmd     `cmd:"" group:"Workers:" help:"Deploy workers to a service."`

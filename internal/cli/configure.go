@@ -17,19 +17,27 @@ func (u *ui) configure(own ...settings.Flag) error {
 	return u.State().CheckVersion()
 }
 
-// loadSettings loads the settings, including those of the command line: global
-// flags, then the command's own.
-func (u *ui) loadSettings(own ...settings.Flag) error {
+// flags returns the settings that the global flags give.
+func (u *ui) flags() ([]settings.Flag, error) {
 	var flags []settings.Flag
 	for _, text := range u.grammar.Set {
 		key, value, ok := strings.Cut(text, "=")
 		if !ok {
-			return &settings.Error{Problems: []settings.Problem{{Name: "--set " + text, Message: "write --set KEY=VALUE"}}}
+			return nil, &settings.Error{Problems: []settings.Problem{{Name: "--set " + text, Message: "write --set KEY=VALUE"}}}
 		}
 		flags = append(flags, settings.Flag{Name: "--set " + key, Key: key, Value: value})
 	}
 	flags = appendFlag(flags, "--log-level", "log.level", u.grammar.LogLevel)
-	flags = appendFlag(flags, "--log-format", "log.format", u.grammar.LogFormat)
+	return appendFlag(flags, "--log-format", "log.format", u.grammar.LogFormat), nil
+}
+
+// loadSettings loads the settings, including those of the command line: global
+// flags, then the command's own.
+func (u *ui) loadSettings(own ...settings.Flag) error {
+	flags, err := u.flags()
+	if err != nil {
+		return err
+	}
 	set, err := u.Env.LoadSettings(u.Dir, u.grammar.ConfigFile, append(flags, own...))
 	if err != nil {
 		return err

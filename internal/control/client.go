@@ -105,6 +105,11 @@ func (c *Client) Process(ctx context.Context) (Process, error) {
 	return p, err
 }
 
+// Stop ends the process, which is a hub, once nothing runs, or after wait.
+func (c *Client) Stop(ctx context.Context, wait time.Duration) error {
+	return c.ask(ctx, http.MethodPost, "/stop", request{Wait: wait}, nil)
+}
+
 // Suspend suspends a session. The error of this and the following methods
 // is session.ErrUnknown or hibernate.ErrElsewhere where that is the reason.
 func (c *Client) Suspend(ctx context.Context, key session.Key) error {

@@ -37,6 +37,26 @@ type Process struct {
 	Started  time.Time      `json:"started"`
 	StateDir string         `json:"stateDir,omitempty"`
 	Sessions []session.Info `json:"sessions"`
+	Hub      *Hub           `json:"hub,omitempty"` // nil: it serves one client alone
+}
+
+// Hub is what a process that serves many clients says besides.
+type Hub struct {
+	Key string `json:"key"`
+	// Settings is what the key depends on.
+	Settings map[string]string `json:"settings"`
+	Clients  []Attached        `json:"clients"`
+	Log      string            `json:"log,omitempty"` // a file
+	Idle     string            `json:"idle"`          // the setting hub.idle
+}
+
+// Attached is a client of a hub.
+type Attached struct {
+	ID      string    `json:"id"`
+	Name    string    `json:"name,omitempty"` // in the client's own words
+	Process int       `json:"process"`        // of its frontend
+	Dir     string    `json:"dir,omitempty"`  // its working directory
+	Since   time.Time `json:"since"`
 }
 
 // suffix ends the names of sockets.

@@ -73,7 +73,7 @@ func about() Process { return Process{PID: os.Getpid(), Version: "v", Client: "a
 
 func listen(t *testing.T, dir string, n *noted) *Server {
 	t.Helper()
-	s, err := Listen(dir, n, about, discard)
+	s, err := Listen(dir, Config{Sessions: n, About: about, Log: discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestPrivateDirectory(t *testing.T) {
 	if _, err := Find(dir); err == nil {
 		t.Error("it is searched")
 	}
-	if _, err := Listen(dir, &noted{}, about, discard); err == nil {
+	if _, err := Listen(dir, Config{Sessions: &noted{}, About: about, Log: discard}); err == nil {
 		t.Error("a socket was put into it")
 	}
 }
@@ -310,7 +310,7 @@ func TestCrowd(t *testing.T) {
 // where the kernel lets us go around it.
 func TestLongPath(t *testing.T) {
 	dir := filepath.Join(runtimeDir(t), strings.Repeat("long", 40))
-	s, err := Listen(dir, &noted{}, about, discard)
+	s, err := Listen(dir, Config{Sessions: &noted{}, About: about, Log: discard})
 	if err != nil {
 		if strings.Contains(err.Error(), "XDG_RUNTIME_DIR") {
 			return // and it says what to do

@@ -36,6 +36,7 @@ const (
 type Server struct {
 	sessions Sessions
 	about    func() Process
+	stop     func(context.Context, time.Duration) error
 	log      *slog.Logger
 	listener *socket.Listener
 	http     *http.Server
@@ -47,15 +48,26 @@ type Server struct {
 	closed bool
 }
 
-// Listen serves on a new socket in dir, which is made if it is not there. About
-// says what the process is; its sessions are asked for.
-func Listen(dir string, sessions Sessions, about func() Process, log *slog.Logger) (*Server, error) {
+// Config is what a Server answers with.
+type Config struct {
+	Sessions Sessions
+	// About says what the process is; its sessions are asked for.
+	About func() Process
+	// Stop ends the process once nothing runs, or after a time. Nil: its client
+	// does.
+	Stop func(context.Context, time.Duration) error
+	Log  *slog.Logger
+}
+
+// Listen serves on a new socket in dir, which is made if it is not there.
+func Listen(dir string, c Config) (*Server, error) {
+	log := c.Log
 	name := fmt.Sprintf("%d-%s%s", os.Getpid(), strings.ToLower(rand.Text()[:8]), suffix)
 	listener, err := socket.Listen(dir, name, log)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{sessions: sessions, about: about, log: log, listener: listener}
+	s := &Server{sessions: c.Sessions, about: c.About, stop: c.Stop, log: log, listener: listener}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.http = &http.Server{
 		Handler: s.routes(), BaseContext: func(net.Listener) context.Context { return s.life },
@@ -137,8 +149,9 @@ func (s *Server) begin() bool {
 
 // request is what a session is asked for.
 type request struct {
-	Key  session.Key `json:"key"`
-	File string      `json:"file,omitempty"`
+	Key  session.Key   `json:"key"`
+	File string        `json:"file,omitempty"`
+	Wait time.Duration `json:"waitNanoseconds,omitempty"`
 }
 
 // failure is an answer that says why not.
@@ -173,6 +186,15 @@ func (s *Server) routes() http.Handler {
 			return reply(w, http.StatusOK, struct{}{})
 		}))
 	}
+	mux.HandleFunc("POST /stop", s.handle(func(ctx context.Context, r request, w http.ResponseWriter) error {
+		if s.stop == nil {
+			return errors.New("this process ends with its client")
+		}
+		if err := s.stop(ctx, r.Wait); err != nil {
+			return err
+		}
+		return reply(w, http.StatusOK, struct{}{})
+	}))
 	mux.HandleFunc("POST /export", s.handle(s.export))
 	mux.HandleFunc("POST /import", s.handle(func(ctx context.Context, r request, w http.ResponseWriter) error {
 		f, err := os.Open(filepath.Clean(r.File))

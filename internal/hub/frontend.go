@@ -77,14 +77,23 @@ type request struct {
 	sent     int // how many hubs have got it
 }
 
+// A NoneError says why there is no hub.
+type NoneError struct{ Err error }
+
+func (e *NoneError) Error() string { return e.Err.Error() }
+func (e *NoneError) Unwrap() error { return e.Err }
+
 // Serve connects, and serves a client until stdin ends, or ctx is done. Where
-// there is no hub for the first connection it reads nothing and returns why. When
+// there is no hub for the first connection it reads nothing and returns a *NoneError. When
 // it returns because of ctx, a read of stdin may still be in progress.
 func (f *Frontend) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	f.client, f.out = strings.ToLower(rand.Text()[:16]), stdout
 	f.in, f.asked = make(chan input), map[string]bool{}
 	if err := f.connect(ctx); err != nil {
-		return err
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return &NoneError{err}
 	}
 	defer f.hangUp()
 	done := make(chan struct{})
@@ -436,4 +445,3 @@ func encode(v any) []byte {
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
-

@@ -93,7 +93,8 @@ func responseID(line []byte) (id []byte, rest bool) {
 
 // key is the same for IDs that are equal, however they are written.
 func key(id []byte) string {
-	if text, ok := jsonscan.Unquote(id); ok && len(id) > 0 && id[0] == '"' {
+	if len(id) > 0 && id[0] == '"' {
+		text, _ := jsonscan.Unquote(id)
 		return `"` + text
 	}
 	if n, err := strconv.ParseFloat(string(id), 64); err == nil {

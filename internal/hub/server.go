@@ -39,9 +39,9 @@ type Config struct {
 	Place Place
 	// Listeners are the sockets on which frontends connect.
 	Listeners []net.Listener
-	// Open constructs what serves a client. Its error is told to the frontend.
+	// Open constructs what serves a client. The frontend gets its error.
 	Open func(context.Context, Hello) (Client, error)
-	// Idle is how long the hub stays without a client; 0 is for ever.
+	// Idle is how long the hub stays without a client; 0 is forever.
 	Idle time.Duration
 	// Busy reports whether it must stay without a client.
 	Busy func() bool
@@ -96,7 +96,7 @@ func (s *Server) Clients() []Attached {
 // has ended.
 func (s *Server) Stop() { s.stop.Do(func() { close(s.stopped) }) }
 
-// Serve serves clients until ctx is done, Stop is called or nobody needs the hub;
+// Serve serves clients until ctx is done, Stop is called or no client needs the hub;
 // the error is ErrIdle then. It ends everything that it has opened. The place
 // stays locked until the process ends: another hub does not begin before that.
 func (s *Server) Serve(ctx context.Context) error {
@@ -169,7 +169,7 @@ func (s *Server) wait(ctx context.Context) error {
 }
 
 // leave reports whether the hub can end because no client is there, and locks its
-// place. Nobody is kept waiting for the lock.
+// place. It does not wait for the lock.
 func (s *Server) leave() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -51,15 +51,15 @@ func (p *Place) Connect(ctx context.Context, h Hello, start func(context.Context
 			}
 			continue
 		}
-		if err := p.begin(ctx, start); err != nil {
+		if err := p.Begin(ctx, start); err != nil {
 			return nil, err
 		}
 	}
 	return nil, fmt.Errorf("the hub could not be reached: %w", last)
 }
 
-// begin starts the hub, unless somebody else has.
-func (p *Place) begin(ctx context.Context, start func(context.Context) error) error {
+// Begin starts the hub, unless one runs. start is Connect's.
+func (p *Place) Begin(ctx context.Context, start func(context.Context) error) error {
 	unlock, err := p.lock(ctx)
 	if err != nil {
 		return fmt.Errorf("waiting for another process that starts or ends the hub: %w", err)

@@ -281,6 +281,11 @@ func declareRest(s *Settings) []*setting {
 			legacy: "MCP_BRIDGE_RUNTIME_IDLE_TIMEOUT", initial: "300s",
 			help: "When to stop Podman's virtual machine, if Sallyport started it and no container has been used for this long. It is also stopped when the program ends."},
 
+		{key: "hub.enabled", value: boolean(&s.Hub.Enabled), initial: "true",
+			help: "All clients share one process, the hub, which starts each server once. `false`: each client has a process of its own, as with `sallyport serve --standalone`."},
+		{key: "hub.idle", value: duration(&s.Hub.Idle, time.Second, 30*day).or("never", 0), initial: "10m",
+			help: "When the hub ends after its last client has gone and nothing runs. Named sessions are suspended to disk."},
+
 		{key: "answer.within", value: duration(&s.Answer.Within, time.Second, 24*time.Hour).or("never", 0), initial: "50s",
 			help: "How long a call of `run_python` waits for its code. After that it is answered with what the code has written so far and the status `running`; the code goes on, and a call with empty code on the same session waits for the rest. Many clients give up on a call after 60 s. Clients that are known to wait longer get longer. `never` waits for the end."},
 		{key: "answer.characters", value: integer(&s.Answer.Characters, 1000, 10_000_000).or("unlimited", 0), initial: "25000",

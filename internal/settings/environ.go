@@ -44,10 +44,16 @@ var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|
 
 var serviceURL = regexp.MustCompile(`^(tcp|udp|sctp)://`)
 
+// Ours reports whether a variable's name is one of a setting, or names the
+// configuration file.
+func Ours(name string) bool {
+	upper := strings.ToUpper(name)
+	return strings.HasPrefix(upper, ownPrefix) || strings.HasPrefix(upper, legacyPrefix)
+}
+
 // ours reports whether a variable must be one that we know.
 func ours(name, value string) bool {
-	upper := strings.ToUpper(name)
-	if !strings.HasPrefix(upper, ownPrefix) && !strings.HasPrefix(upper, legacyPrefix) {
+	if !Ours(name) {
 		return false
 	}
 	if slices.Contains(internal, name) || strings.HasPrefix(name, testPrefix) || name == fileVariable {

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -37,6 +38,22 @@ func (s *Settings) Entries() []Entry {
 		out = append(out, Entry{
 			Key: e.key, Value: e.value.data(), Origin: e.origin, Variables: e.variables(), text: fileText(e.value),
 		})
+	}
+	return out
+}
+
+// Fingerprint returns what tells these settings from others: their values as text
+// by key, without the keys that skip reports. A secret is a digest of it.
+func (s *Settings) Fingerprint(skip func(key string) bool) map[string]string {
+	out := map[string]string{}
+	for _, e := range s.entries {
+		if skip(e.key) {
+			continue
+		}
+		out[e.key] = fileText(e.value)
+		if v, ok := e.value.(*secretValue); ok && *v.field != "" {
+			out[e.key] = fmt.Sprintf("a secret (%.8x)", sha256.Sum256([]byte(*v.field)))
+		}
 	}
 	return out
 }

@@ -54,6 +54,7 @@ type Settings struct {
 	Images        Images
 	Memory        Memory
 	Saved         SavedTools
+	Hub           Hub
 	Answer        Answer
 	Output        Output
 	Carbon        Carbon
@@ -179,6 +180,12 @@ type SavedTools struct {
 	Enabled  bool
 	MaxTools int
 	Versions int
+}
+
+// Hub configures the process that all clients of a user share.
+type Hub struct {
+	Enabled bool
+	Idle    time.Duration // 0: never
 }
 
 // Answer configures when calls are answered, and with how much.

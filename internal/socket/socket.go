@@ -41,14 +41,14 @@ func address(dir, name string) (path string, done func(), err error) {
 type Listener struct {
 	*net.UnixListener
 	log   *slog.Logger
-	root  *os.Root // nil: the name is somebody else's
+	root  *os.Root // nil: the name belongs to a service manager
 	name  string
 	close sync.Once
 }
 
 // Listen listens at a name in dir, which is made if it is not there. A socket
 // answers as soon as it has its name, and replaces what had it: it is the
-// caller's matter that nobody listened there.
+// caller's matter that no process listened there.
 func Listen(dir, name string, log *slog.Logger) (*Listener, error) {
 	if !Supported {
 		return nil, ErrUnsupported
