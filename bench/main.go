@@ -162,7 +162,7 @@ func prepare(o options, progress io.Writer) (*bench, string, error) {
 	}
 	b.launch = launch{dir: home, env: []string{
 		"HOME=" + home, "XDG_RUNTIME_DIR=" + runtimeDir, "USER=" + who.Username, "LOGNAME=" + who.Username,
-		"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8",
+		"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "SALLYPORT_HUB_ENABLED=false",
 	}}
 	if who.Uid != me.Uid {
 		b.launch.cred = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}

@@ -10,6 +10,7 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 
 import pytest
 
@@ -86,12 +87,15 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def environment(tmp_path, monkeypatch):
-    """A home of the test's own, so that nobody's servers are found."""
-    home = tmp_path / "home"
+def environment(tmp_path, monkeypatch, sallyport):
+    """A home of the test's own, so that nobody's servers are found. Hubs end with it."""
+    home, run = tmp_path / "home", tmp_path / "run"
     home.mkdir()
+    run.mkdir(mode=0o700)
     for name in list(os.environ):
         if name.startswith(("MCP_BRIDGE_", "XDG_")) or (name.startswith("SALLYPORT_") and name != "SALLYPORT_BIN"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
-    return {k: os.environ[k] for k in ("HOME", "PATH")} | {"LANG": "C.UTF-8"}
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(run))
+    yield {k: os.environ[k] for k in ("HOME", "PATH", "XDG_RUNTIME_DIR")} | {"LANG": "C.UTF-8"}
+    subprocess.run([sallyport, "hub", "stop", "--all", "--wait", "0s"], check=True, timeout=120)

@@ -145,6 +145,15 @@ Examples:
 }
 
 // Help implements kong's HelpProvider.
+func (*hubCmd) Help() string {
+	return `Without a subcommand, shows the hubs that run.
+
+Examples:
+  sallyport hub
+  sallyport hub restart`
+}
+
+// Help implements kong's HelpProvider.
 func (*runsCmd) Help() string {
 	return `Without a subcommand, lists the runs.
 

@@ -55,7 +55,7 @@ func serve(t *testing.T, environ ...func(home string) string) *serving {
 	s.write("echo.py", echoServer)
 	cmd := exec.Command(executable(t), "serve")
 	cmd.Dir = filepath.Join(dir, "project")
-	cmd.Env = append(os.Environ(), "HOME="+s.home, "XDG_RUNTIME_DIR="+filepath.Join(dir, "runtime"), "XDG_CONFIG_HOME=", "XDG_STATE_HOME=")
+	cmd.Env = append(os.Environ(), "SALLYPORT_HUB_ENABLED=false", "HOME="+s.home, "XDG_RUNTIME_DIR="+filepath.Join(dir, "runtime"), "XDG_CONFIG_HOME=", "XDG_STATE_HOME=")
 	for _, e := range environ {
 		cmd.Env = append(cmd.Env, e(s.home))
 	}

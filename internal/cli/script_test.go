@@ -62,6 +62,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HOME", home)
 			env.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 			env.Setenv("XDG_RUNTIME_DIR", filepath.Join(env.WorkDir, "runtime"))
+			env.Setenv("SALLYPORT_HUB_ENABLED", "false") // but for the scripts about it
 			return os.Mkdir(filepath.Join(env.WorkDir, "runtime"), 0o700)
 		},
 		Condition: condition,

@@ -52,7 +52,7 @@ func TestKaggleCarbon(t *testing.T) {
 	command := func(args ...string) *exec.Cmd {
 		cmd := exec.Command(bin, args...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_RUNTIME_DIR="+filepath.Join(dir, "runtime"), "XDG_CONFIG_HOME=", "XDG_STATE_HOME=",
+		cmd.Env = append(os.Environ(), "SALLYPORT_HUB_ENABLED=false", "HOME="+filepath.Join(dir, "home"), "XDG_RUNTIME_DIR="+filepath.Join(dir, "runtime"), "XDG_CONFIG_HOME=", "XDG_STATE_HOME=",
 			"KAGGLE_USERNAME=ada", "KAGGLE_KEY=0123456789abcdef0123456789abcdef", "KAGGLE_API_TOKEN=", "KAGGLE_CONFIG_DIR=",
 			"CODECARBON_API_KEY=cpt_ada", "CODECARBON_EXPERIMENT_ID=8edb03e1-1111-4222-8333-444455556666", "CODECARBON_API_ENDPOINT="+dashboard.URL,
 			"SALLYPORT_BATCH_SERVICES=kaggle", "SALLYPORT_KAGGLE_URL="+service.URL(), "SALLYPORT_CARBON_KAGGLE_LOCATION=gcp/us-central1", "SALLYPORT_OUTPUT_USAGE=true")

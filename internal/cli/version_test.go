@@ -57,7 +57,7 @@ func TestVersionIsTheSame(t *testing.T) {
 		Result struct{ ServerInfo struct{ Version string } }
 	}
 	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}` + "\n"
-	if err := json.Unmarshal([]byte(say(hello, "serve")), &reply); err != nil {
+	if err := json.Unmarshal([]byte(say(hello, "serve", "--standalone")), &reply); err != nil {
 		t.Fatal(err)
 	}
 	if got := reply.Result.ServerInfo.Version; got != want {

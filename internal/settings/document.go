@@ -35,6 +35,7 @@ var sections = []struct{ name, title, text string }{
 	{"tools", "Tools besides run_python", ""},
 	{"images", "Images", "For every engine that takes `image`; `sallyport image` works on those of the embedded gVisor."},
 	{"container", "Container engines", "[podman](engines/podman.md), [docker](engines/docker.md)."},
+	{"hub", "The hub", "One process of the user serves all clients; `sallyport hub` shows it."},
 	{"answer", "Answers", ""},
 	{"output", "Results", ""},
 	{"carbon", "Energy and emissions", "[How they are estimated](carbon.md); `sallyport carbon` shows them. The project token, the experiment and the endpoint of a dashboard are taken from CodeCarbon's own configuration."},

@@ -111,7 +111,7 @@ func (p *place) serve(t *testing.T, name string) *sallyport {
 		t.Fatal(err)
 	}
 	defer logs.Close()
-	cmd := exec.Command(p.host.Executable, "serve")
+	cmd := exec.Command(p.host.Executable, "serve", "--standalone")
 	cmd.Env, cmd.Stderr = p.env, logs
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -61,7 +61,7 @@ func dial(t *testing.T, exe string, env []string, who *syscall.Credential, dir s
 	t.Helper()
 	c := &client{waiting: map[int]chan answer{}, ended: make(chan struct{}), logs: &tail{}}
 	c.cmd = exec.Command(exe, "serve")
-	c.cmd.Env, c.cmd.Dir = env, dir
+	c.cmd.Env, c.cmd.Dir = append(env[:len(env):len(env)], "SALLYPORT_HUB_ENABLED=false"), dir
 	c.cmd.Stderr = c.logs
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: who}
 	var err error

@@ -123,7 +123,7 @@ func TestUpgrade(t *testing.T) {
 // then has it start its first sandbox.
 func keepsRunning(t *testing.T, bin, home string) {
 	t.Helper()
-	server := exec.Command(bin, "serve")
+	server := exec.Command(bin, "serve", "--standalone")
 	server.Env = []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	in, err := server.StdinPipe()
 	if err != nil {
