@@ -201,7 +201,7 @@ catalog: {refresh: manual, maxAge: 1h}
 memories: {enabled: true, maxValue: 1m, maxKeys: 5, maxTotal: 2m}
 savedTools: {enabled: true, maxTools: 6, versions: 7}
 hub:
-  enabled: false
+  enabled: true
   idle: 1m
 answer: {within: 20s, characters: 2000}
 output:
@@ -252,7 +252,7 @@ func TestWholeFile(t *testing.T) {
 	want.Policy.Servers = []string{"git*", "a,b"}
 	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "kernel", "hard", "absent"
 	want.BatchServices = []string{"kaggle", "runpod"}
-	want.Hub = settings.Hub{Idle: time.Minute}
+	want.Hub = settings.Hub{Enabled: true, Idle: time.Minute}
 	want.Answer = settings.Answer{Within: 20 * time.Second, Characters: 2000}
 	want.Runs = settings.Runs{Timeout: 5 * time.Minute, MaxTimeout: time.Hour, Queue: 10 * time.Minute, Keep: 24 * time.Hour, MaxDisk: 3 << 30}
 	want.Kaggle = settings.Kaggle{URL: "http://127.0.0.1:7777/api", Accelerator: "gpu", Internet: true, Keep: true, MaxOutput: 2 << 20, CodeCarbon: true}
