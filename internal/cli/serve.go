@@ -6,8 +6,10 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/app"
 	"github.com/sallyport/sallyport/internal/broker"
@@ -75,6 +77,10 @@ func (c *serveCmd) shared(u *ui) error {
 		},
 		Log: u.Log, About: about, Process: os.Getpid(),
 	}
+	// Most of the memory of so small a process is what its start leaves behind.
+	debug.SetGCPercent(25)
+	tidy := time.AfterFunc(time.Second, debug.FreeOSMemory)
+	defer tidy.Stop()
 	return front.Serve(u.ctx, u.stdio.In, u.stdio.Out)
 }
 

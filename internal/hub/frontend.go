@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 )
 
 // maxLine bounds one message of a client.
@@ -38,9 +37,15 @@ type Frontend struct {
 	Process int
 
 	client string
-	in     chan input // from the client
-	conn   *link      // nil: not connected
+	end    sync.Once
+	ended  chan struct{} // closed when Serve is to return why
+	why    error
 
+	// turn is held while a line of the client is passed on, and while another hub
+	// takes the place of one that has ended.
+	turn        sync.Mutex
+	conn        *link  // nil: not connected
+	leaving     bool   // the client has closed its end
 	initialize  []byte // what to say to another hub
 	initialized []byte
 	ran         bool // a call may have left something in the hub
@@ -50,14 +55,8 @@ type Frontend struct {
 	outErr  error
 
 	mu    sync.Mutex
-	open  []*request      // that have no answer, in order; their fields are Serve's
+	open  []*request      // that have no answer, in order; who has the turn has their fields
 	asked map[string]bool // what the hub has asked the client
-}
-
-// input is a line of the client, or why there are no more.
-type input struct {
-	line []byte
-	err  error
 }
 
 // link is a connection, and what has become of it.
@@ -84,97 +83,85 @@ func (e *NoneError) Error() string { return e.Err.Error() }
 func (e *NoneError) Unwrap() error { return e.Err }
 
 // Serve connects, and serves a client until stdin ends, or ctx is done. Where
-// there is no hub for the first connection it reads nothing and returns a *NoneError. When
-// it returns because of ctx, a read of stdin may still be in progress.
+// there is no hub for the first connection it reads nothing and returns a
+// *NoneError. When it returns because of ctx, a read of stdin may still be in
+// progress.
 func (f *Frontend) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	f.client, f.out = strings.ToLower(rand.Text()[:16]), stdout
-	f.in, f.asked = make(chan input), map[string]bool{}
-	if err := f.connect(ctx); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	f.ended, f.asked = make(chan struct{}), map[string]bool{}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f.turn.Lock()
+	err := f.connect(ctx)
+	f.turn.Unlock()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	} else if err != nil {
 		return &NoneError{err}
 	}
-	defer f.hangUp()
-	done := make(chan struct{})
-	defer close(done)
-	go f.read(stdin, done)
-	for {
-		var gone chan struct{}
-		if f.conn != nil {
-			gone = f.conn.gone
-		}
+	if err == nil {
+		go f.read(ctx, stdin)
 		select {
+		case <-f.ended:
+			err = f.why
 		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-gone:
-			if f.broken() == nil && ctx.Err() == nil {
-				f.lost(ctx)
-			}
-		case in := <-f.in:
-			if in.err != nil {
-				return f.end(ctx, in.err)
-			}
-			f.take(ctx, in.line)
-		}
-		if err := f.broken(); err != nil {
-			return err
+			err = context.Cause(ctx)
 		}
 	}
+	cancel() // which closes the connection
+	return err
 }
 
-// hangUp ends the connection. A client that does not read is not waited for.
-func (f *Frontend) hangUp() {
-	if f.conn == nil {
-		return
-	}
-	_ = f.conn.Close()
-	select {
-	case <-f.conn.gone:
-	case <-time.After(time.Second):
-	}
+// finish has Serve return.
+func (f *Frontend) finish(why error) {
+	f.end.Do(func() {
+		f.why = why
+		close(f.ended)
+	})
 }
 
-// read reads the client's lines.
-func (f *Frontend) read(stdin io.Reader, done chan struct{}) {
-	r := bufio.NewReaderSize(stdin, 64<<10)
+// read passes on the client's lines until it closes its end.
+func (f *Frontend) read(ctx context.Context, stdin io.Reader) {
+	r := bufio.NewReaderSize(stdin, 16<<10)
 	for {
 		line, err := clientLine(r)
-		if errors.Is(err, errTooLong) {
+		switch {
+		case errors.Is(err, errTooLong):
 			f.write(errorLine([]byte("null"), -32700, fmt.Sprintf("parse error: a message is longer than %d bytes", maxLine)))
-			continue
-		}
-		select {
-		case f.in <- input{line, err}:
-		case <-done:
+		case err != nil:
+			f.leave(ctx, err)
 			return
-		}
-		if err != nil {
-			return
+		default:
+			f.take(ctx, line)
 		}
 	}
 }
 
-// end lets the hub finish after the client has closed its end.
-func (f *Frontend) end(ctx context.Context, err error) error {
-	if f.conn != nil {
-		_ = f.conn.CloseWrite()
+// leave lets the hub finish after the client has closed its end.
+func (f *Frontend) leave(ctx context.Context, err error) {
+	f.turn.Lock()
+	f.leaving = true
+	l := f.conn
+	f.turn.Unlock()
+	if l != nil {
+		_ = l.CloseWrite()
 		select {
-		case <-f.conn.gone:
-			f.answerLost()
+		case <-l.gone:
+			f.answerLost(l)
 		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
 	}
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	return errors.Join(err, f.broken())
+	f.finish(err)
 }
 
 // take passes on a line of the client.
 func (f *Frontend) take(ctx context.Context, line []byte) {
 	messages := parse(line)
+	f.turn.Lock()
+	defer f.turn.Unlock()
 	f.mu.Lock()
 	var mine []*request
 	for _, m := range messages {
@@ -231,20 +218,25 @@ func (f *Frontend) cancelled(id []byte) {
 	}
 }
 
-// connect makes a connection, whose lines are passed on from now on.
+// connect makes a connection, whose lines are passed on from now on. The turn is
+// held.
 func (f *Frontend) connect(ctx context.Context) error {
 	c, err := f.Connect(ctx, Hello{Client: f.client, Process: f.Process, About: f.About, Lost: f.ran})
 	if err != nil {
 		return err
 	}
-	f.conn = &link{c, make(chan struct{})}
-	go f.pass(ctx, f.conn)
+	l := &link{c, make(chan struct{})}
+	f.conn = l
+	go func() {
+		f.pass(ctx, l)
+		close(l.gone)
+		f.over(ctx, l)
+	}()
 	return nil
 }
 
 // pass passes on what a hub says, until it has ended.
 func (f *Frontend) pass(ctx context.Context, l *link) {
-	defer close(l.gone)
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	for {
 		line, err := hubLine(l.in)
@@ -253,9 +245,6 @@ func (f *Frontend) pass(ctx context.Context, l *link) {
 		}
 		if f.answered(line) {
 			f.write(line)
-			if f.broken() != nil {
-				return
-			}
 		}
 	}
 }
@@ -292,12 +281,17 @@ func (f *Frontend) answered(line []byte) bool {
 	return pass
 }
 
-// lost tells the client which of its calls were lost with the hub, and has
+// over tells the client which of its calls were lost with the hub, and has
 // another one answer its other requests.
-func (f *Frontend) lost(ctx context.Context) {
-	f.Log.Warn("the hub has ended", "process", f.conn.Hub)
-	f.answerLost()
-	_ = f.conn.Close()
+func (f *Frontend) over(ctx context.Context, l *link) {
+	defer l.Close()
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	if f.leaving || ctx.Err() != nil {
+		return
+	}
+	f.Log.Warn("the hub has ended", "process", l.Hub)
+	f.answerLost(l)
 	f.conn = nil
 	f.mu.Lock()
 	f.asked = map[string]bool{}
@@ -309,7 +303,7 @@ func (f *Frontend) lost(ctx context.Context) {
 }
 
 // answerLost answers the calls that may have run.
-func (f *Frontend) answerLost() {
+func (f *Frontend) answerLost(l *link) {
 	f.mu.Lock()
 	var calls, rest []*request
 	for _, r := range f.open {
@@ -328,12 +322,12 @@ func (f *Frontend) answerLost() {
 			f.write(errorLine(r.id, codeLost, "Sallyport's hub ended whenever it was to answer this: see 'sallyport hub logs'"))
 			continue
 		}
-		f.write(lostCall(r, f.conn.Hub))
+		f.write(lostCall(r, l.Hub))
 	}
 }
 
 // reconnect connects to another hub and repeats what it has to know. Requests are
-// answered with an error where there is none.
+// answered with an error where there is none. The turn is held.
 func (f *Frontend) reconnect(ctx context.Context) {
 	if err := f.connect(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -376,23 +370,16 @@ func (f *Frontend) reconnect(ctx context.Context) {
 	}
 }
 
-// write writes a line to the client.
+// write writes a line to the client. If that fails, the client has gone.
 func (f *Frontend) write(line []byte) {
 	f.writing.Lock()
 	defer f.writing.Unlock()
-	if f.outErr == nil {
-		_, f.outErr = f.out.Write(append(line, '\n'))
-	}
-}
-
-// broken returns why the client cannot be written to.
-func (f *Frontend) broken() error {
-	f.writing.Lock()
-	defer f.writing.Unlock()
 	if f.outErr != nil {
-		return fmt.Errorf("writing to the client: %w", f.outErr)
+		return
 	}
-	return nil
+	if _, f.outErr = f.out.Write(append(line, '\n')); f.outErr != nil {
+		f.finish(fmt.Errorf("writing to the client: %w", f.outErr))
+	}
 }
 
 // lostCall is the answer to a call that was lost.
