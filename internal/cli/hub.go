@@ -149,26 +149,27 @@ type hubWait struct {
 	All  bool          `help:"End the hubs of all settings and versions, not only the one of the settings in force here."`
 }
 
-// end ends hubs and waits for that. It returns their numbers.
-func (c *hubWait) end(u *ui) ([]int, error) {
+// end ends hubs and waits for that. It returns their numbers, and how many others
+// there are.
+func (c *hubWait) end(u *ui) (ended []int, others int, err error) {
 	if err := u.configure(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	hubs, _, problems := u.Hubs(u.ctx)
 	for _, p := range problems {
 		fmt.Fprintln(u.stdio.Err, "sallyport:", p)
 	}
-	var ended []int
 	for _, h := range hubs {
 		if !c.All && h.Hub.Key != u.HubKey() {
+			others++
 			continue
 		}
 		if err := u.endHub(h, c.Wait); err != nil {
-			return ended, fmt.Errorf("hub %d: %w", h.PID, err)
+			return ended, others, fmt.Errorf("hub %d: %w", h.PID, err)
 		}
 		ended = append(ended, h.PID)
 	}
-	return ended, nil
+	return ended, others, nil
 }
 
 // hubEnd is how long the end of a hub may take: it suspends sessions.
@@ -206,12 +207,15 @@ Examples:
 
 // Run implements the command.
 func (c *hubStopCmd) Run(u *ui) error {
-	ended, err := c.end(u)
+	ended, others, err := c.end(u)
 	for _, pid := range ended {
 		fmt.Fprintf(u.stdio.Out, "Hub %d has ended.\n", pid)
 	}
 	if err == nil && len(ended) == 0 {
 		fmt.Fprintln(u.stdio.Out, "No hub runs with these settings.")
+	}
+	if err == nil && others > 0 {
+		fmt.Fprintf(u.stdio.Out, "Hubs with other settings: %d ('sallyport hub status' says which, and --all ends them).\n", others)
 	}
 	return err
 }
@@ -228,7 +232,7 @@ Example:
 
 // Run implements the command.
 func (c *hubRestartCmd) Run(u *ui) error {
-	ended, err := c.end(u)
+	ended, _, err := c.end(u)
 	if err != nil {
 		return err
 	}

@@ -290,7 +290,9 @@ func (h *hubProcess) open(ctx context.Context, hello hub.Hello) (hub.Client, err
 	if err != nil {
 		return nil, err
 	}
-	a := &app.App{Env: env, Dir: o.Dir, Settings: set, Log: h.Log.With("client", hello.Process), Version: h.Version, Life: ctx}
+	logs := newAside()
+	log := slog.New(both{h.Log.With("client", hello.Process).Handler(), newLogger(logs, set.Log, true, false).Handler()})
+	a := &app.App{Env: env, Dir: o.Dir, Settings: set, Log: log, Version: h.Version, Life: ctx}
 	if a.HubKey() != h.place.Key {
 		return nil, errors.New("the settings have changed: restart the client")
 	}
@@ -306,14 +308,23 @@ func (h *hubProcess) open(ctx context.Context, hello hub.Hello) (hub.Client, err
 	if hello.Lost {
 		one.executor = &bereft{Executor: client.Broker}
 	}
-	return &hubClient{served: one, hub: h, id: hello.Client}, nil
+	return &hubClient{served: one, hub: h, id: hello.Client, logs: logs}, nil
 }
 
 // hubClient is a client that the hub knows by name.
 type hubClient struct {
 	*served
-	hub *hubProcess
-	id  string
+	hub  *hubProcess
+	id   string
+	logs *aside
+}
+
+// Serve implements hub.Client.
+func (c *hubClient) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go c.logs.carry(ctx, out)
+	return c.served.Serve(ctx, in, out)
 }
 
 // Close implements hub.Client.

@@ -75,7 +75,7 @@ func (c *serveCmd) shared(u *ui) error {
 			}
 			return place.Connect(ctx, h, func(ctx context.Context) error { return u.startHub(ctx, place, origin) })
 		},
-		Log: u.Log, About: about, Process: os.Getpid(),
+		Log: u.Log, Aside: u.stdio.Err, About: about, Process: os.Getpid(),
 	}
 	// Most of the memory of so small a process is what its start leaves behind.
 	debug.SetGCPercent(25)

@@ -31,6 +31,8 @@ type Frontend struct {
 	// Connect connects to the hub, or starts it.
 	Connect func(context.Context, Hello) (*Conn, error)
 	Log     *slog.Logger
+	// Aside gets the lines that the hub logs for this client.
+	Aside io.Writer
 	// About is what the hub needs to know.
 	About json.RawMessage
 	// Process is this process's number.
@@ -243,7 +245,10 @@ func (f *Frontend) pass(ctx context.Context, l *link) {
 		if err != nil {
 			return
 		}
-		if f.answered(line) {
+		switch {
+		case len(line) > 0 && line[0] == aside:
+			_, _ = f.Aside.Write(append(line[1:], '\n'))
+		case f.answered(line):
 			f.write(line)
 		}
 	}

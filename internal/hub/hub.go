@@ -8,11 +8,13 @@
 // answers the calls that were lost and connects to a new one.
 //
 // On a connection the frontend sends a line with a Hello, the hub answers with a
-// line, and after that both send the protocol's lines.
+// line, and after that both send the protocol's lines. Between them are lines of
+// the hub for the frontend's log.
 package hub
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -153,6 +155,17 @@ func greet(ctx context.Context, conn net.Conn, h Hello) (*Conn, error) {
 	}
 	c.Hub = w.Process
 	return c, conn.SetDeadline(time.Time{})
+}
+
+// aside begins a line that is for the frontend's log, and not for the client. No
+// line of the protocol begins so.
+const aside = '#'
+
+// WriteAside sends a line for the log of a client's frontend.
+func WriteAside(conn io.Writer, line []byte) error {
+	line = bytes.ReplaceAll(bytes.TrimRight(line, "\n"), []byte("\n"), []byte(" "))
+	_, err := conn.Write(append(append([]byte{aside}, line...), '\n'))
+	return err
 }
 
 // readLine reads one line of at most maxHello bytes.
