@@ -26,16 +26,17 @@ import (
 
 // A bench is one run: what is measured, and how children are started.
 type bench struct {
-	n          int
-	sallyport  string // a copy of our own: its processes are told by it
-	echoserver string
-	self       string // a copy of this program
-	python     string
-	root       bool   // the measured user is
-	dir        string // owned by the measured user
-	launch     launch
-	progress   io.Writer
-	configs    struct{ none, one, two, many string } // files that define so many servers
+	n           int
+	sallyport   string // a copy of our own: its processes are told by it
+	echoserver  string
+	self        string // a copy of this program
+	python      string
+	root        bool   // the measured user is
+	dir         string // owned by the measured user
+	launch      launch
+	progress    io.Writer
+	echoServers int                                         // that ran while all clients were connected
+	configs     struct{ none, one, two, five, many string } // files that define so many servers
 }
 
 // few and some are the repetitions of what takes long.
@@ -47,6 +48,7 @@ func main() {
 	flag.IntVar(&o.n, "n", 2000, "repetitions of a fast measurement; slow ones take a hundredth of it")
 	flag.StringVar(&o.bin, "bin", "bin/sallyport", "the executable to measure")
 	flag.StringVar(&o.asUser, "as-user", "", "measure as this user (needs root)")
+	flag.BoolVar(&o.hub, "hub", false, "measure the clients that share a hub, and nothing else")
 	flag.BoolVar(&o.json, "json", false, "print JSON")
 	engines := flag.String("engines", "", "measure the engines that this file lists, as bench/engines writes it, and nothing else")
 	echo := flag.Bool("pipe-echo", false, "answer lines; the other end of the pipe measurement")
@@ -69,7 +71,7 @@ func main() {
 type options struct {
 	n           int
 	bin, asUser string
-	json        bool
+	json, hub   bool
 }
 
 func run(o options, stdout, stderr io.Writer) (err error) {
@@ -80,6 +82,10 @@ func run(o options, stdout, stderr io.Writer) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
 
 	rep := report{Machine: describeMachine(), User: who}
+	if o.hub {
+		rep.Rows = b.hubRows()
+		return rep.writeTable(stdout)
+	}
 	b.say("the machine itself")
 	f, err := b.measureFloors()
 	if err != nil {
@@ -95,6 +101,8 @@ func run(o options, stdout, stderr io.Writer) (err error) {
 	rep.Rows = append(rep.Rows, b.sleeping(f)...)
 	b.say("memory")
 	rep.Rows = append(rep.Rows, b.idleMemory())
+	b.say("clients that share a hub")
+	rep.Rows = append(rep.Rows, b.hubRows()...)
 	b.say("context")
 	rep.Rows = append(rep.Rows, b.contextCost())
 
@@ -176,7 +184,7 @@ func (b *bench) writeConfigs() error {
 	for _, c := range []struct {
 		file           *string
 		servers, tools int
-	}{{&b.configs.none, 0, 0}, {&b.configs.one, 1, 3}, {&b.configs.two, 2, 3}, {&b.configs.many, 17, 27}} {
+	}{{&b.configs.none, 0, 0}, {&b.configs.one, 1, 3}, {&b.configs.two, 2, 3}, {&b.configs.five, 5, 3}, {&b.configs.many, 17, 27}} {
 		servers := map[string]any{}
 		for i := range c.servers {
 			servers[fmt.Sprintf("bench%d", i)] = map[string]any{

@@ -106,6 +106,10 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 		}
 		// Errors and help need the whole grammar.
 	}
+	if slices.Equal(args, hubStartArgs) {
+		u := newUI(ctx, &globals{}, environ, stdio)
+		return u.ended((&hubRunCmd{Start: true}).Run(u), "hub")
+	}
 	if len(args) > 0 && args[0] == completeCommand {
 		u := newUI(ctx, &globals{}, environ, Stdio{In: stdio.In, Out: stdio.Out, Err: io.Discard})
 		if u.complete(args[1:]) != nil {
@@ -181,7 +185,11 @@ func run(ctx context.Context, kctx *kong.Context, flags *globals, environ []stri
 		u.quiet = json.IsValid() && json.Kind() == reflect.Bool && json.Bool()
 	}
 	u.daemon = command == "serve" || command == "worker"
-	err := kctx.Run(u)
+	return u.ended(kctx.Run(u), command)
+}
+
+// ended reports how a command ended, and returns its exit status.
+func (u *ui) ended(err error, command string) int {
 	var status exitError
 	var wrong *settings.Error
 	switch {
@@ -189,14 +197,14 @@ func run(ctx context.Context, kctx *kong.Context, flags *globals, environ []stri
 		return exitOK
 	case errors.As(err, &status):
 		return int(status)
-	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
-		fmt.Fprintln(stdio.Err, "sallyport: "+u.ending())
+	case u.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(u.ctx))):
+		fmt.Fprintln(u.stdio.Err, "sallyport: "+u.ending())
 		return int(u.interrupted())
 	}
 	// The error may contain what a server sent.
-	fmt.Fprintf(stdio.Err, "%s %s\n", u.paint(stdio.Err, terminal.Red, "sallyport:"), invisible.Escape(err.Error()))
+	fmt.Fprintf(u.stdio.Err, "%s %s\n", u.paint(u.stdio.Err, terminal.Red, "sallyport:"), invisible.Escape(err.Error()))
 	switch {
-	case kctx.Selected() != nil && kctx.Selected().Name == "run":
+	case command == "run":
 		return exitOurs
 	case errors.As(err, &wrong):
 		return exitUsage

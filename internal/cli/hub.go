@@ -184,7 +184,12 @@ func (u *ui) endHub(h app.RunningHub, wait time.Duration) error {
 	}
 	for {
 		if _, err := h.Control.Process(ctx); errors.Is(err, control.ErrGone) {
-			return nil
+			place, err := u.hubPlace()
+			if err != nil {
+				return err
+			}
+			place.Key = h.Hub.Key
+			return place.Ended(ctx)
 		}
 		select {
 		case <-ctx.Done():

@@ -32,6 +32,10 @@ const (
 	ready   = "ready"
 )
 
+// hubStartArgs start a hub that takes an order. Parsing them by the whole grammar
+// would take as long as the rest.
+var hubStartArgs = []string{"hub", "run", "--start"}
+
 // hubOrder is what a frontend tells the hub that it starts.
 type hubOrder struct {
 	Key    string     `json:"key"`
@@ -78,7 +82,7 @@ func (u *ui) startHub(ctx context.Context, place hub.Place, origin app.Origin) e
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self, "hub", "run", "--start")
+	cmd := exec.Command(self, hubStartArgs...)
 	cmd.Args[0] = "sallyport"
 	cmd.Env, cmd.Dir = u.HubEnviron(), string(filepath.Separator)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = in, out, out, []*os.File{says}

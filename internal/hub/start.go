@@ -71,6 +71,15 @@ func (p *Place) Begin(ctx context.Context, start func(context.Context) error) er
 	return start(ctx)
 }
 
+// Ended returns when no process starts the hub, or is about to end as one.
+func (p *Place) Ended(ctx context.Context) error {
+	unlock, err := p.lock(ctx)
+	if err == nil {
+		unlock()
+	}
+	return err
+}
+
 // listens reports whether a hub listens.
 func (p *Place) listens(ctx context.Context) bool {
 	conn, err := socket.Dial(ctx, p.Dir, p.socket())
