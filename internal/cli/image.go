@@ -188,7 +188,7 @@ func (*imageLoadCmd) Help() string {
 Examples:
   docker save team/tools | sallyport image load -
   sallyport image load -t tools tools.tar.gz
-  debootstrap --variant=minbase --include=python3-minimal stable root && tar -C root -c . | sallyport image load -t debian -`
+  debootstrap --variant=minbase --include=python3 stable root && tar -C root -c . | sallyport image load -t debian -`
 }
 
 // Run implements the command.

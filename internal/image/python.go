@@ -152,34 +152,42 @@ func interpreterAt(root *os.Root, name string) (*Python, error) {
 	prefix := path.Dir(path.Dir(real))
 	if m := interpreterName.FindStringSubmatch(path.Base(real)); m != nil {
 		p.Minor, _ = strconv.Atoi(m[1])
-		if hasLibrary(root, prefix, p.Minor) {
-			return p, nil
-		}
-		return nil, fmt.Errorf("its standard library is not in %s/lib/python%s", prefix, p)
+		return p, checkLibrary(root, prefix, p.Minor)
 	}
 	for minor := 40; minor > 0; minor-- {
-		if hasLibrary(root, prefix, minor) {
+		err := checkLibrary(root, prefix, minor)
+		if !errors.Is(err, errNoLibrary) {
 			p.Minor = minor
-			return p, nil
+			return p, err
 		}
 	}
-	return nil, fmt.Errorf("its standard library is not in %s/lib", prefix)
+	return nil, fmt.Errorf("%w in %s/lib", errNoLibrary, prefix)
 }
 
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-func hasLibrary(root *os.Root, prefix string, minor int) bool {
+var errNoLibrary = errors.New("its standard library is not")
+
+// checkLibrary returns why the library of an interpreter cannot be used. Debian's
+// python3-minimal has a part of it.
+func checkLibrary(root *os.Root, prefix string, minor int) error {
+	has := func(name string) bool {
+		_, err := resolve(root, name)
+		return err == nil
+	}
 	for _, lib := range []string{"lib", "lib64"} {
-		for _, file := range []string{"os.py", "os.pyc"} {
-			if _, err := resolve(root, path.Join(prefix, lib, fmt.Sprintf("python3.%d", minor), file)); err == nil {
-				return true
-			}
+		at := path.Join(prefix, lib, fmt.Sprintf("python3.%d", minor))
+		if has(path.Join(prefix, lib, fmt.Sprintf("python3%d.zip", minor))) {
+			return nil
 		}
-		if _, err := resolve(root, path.Join(prefix, lib, fmt.Sprintf("python3%d.zip", minor))); err == nil {
-			return true
+		if has(path.Join(at, "os.py")) || has(path.Join(at, "os.pyc")) {
+			if !has(path.Join(at, "asyncio")) {
+				return fmt.Errorf("%s has only a part of the standard library: no asyncio (on Debian and Ubuntu, install python3 instead of python3-minimal)", at)
+			}
+			return nil
 		}
 	}
-	return false
+	return fmt.Errorf("%w in %s/lib/python3.%d", errNoLibrary, prefix, minor)
 }
 
 // relative converts an absolute path of the image to a relative path of package

@@ -49,6 +49,8 @@ func TestFindPython(t *testing.T) {
 		{"too old", "", map[string]string{"usr/bin/python3.8": self, "usr/lib/python3.8/os.py": ""}, "is Python 3.8; 3.9 or newer is needed"},
 		{"too old beside one that is not", "", map[string]string{"usr/bin/python3.8": self, "usr/bin/python3": "->python3.8", "usr/lib/python3.8/os.py": "", "usr/bin/python3.12": self, "usr/lib/python3.12/os.py": ""}, "/usr/bin/python3.12 3.12"},
 		{"for another machine", "", map[string]string{"usr/bin/python3.12": foreign, "usr/lib/python3.12/os.py": ""}, "a program for"},
+		{"a part of its library", "", map[string]string{"usr/bin/python3.13": self, "usr/lib/python3.13/os.py": ""}, "/usr/lib/python3.13 has only a part of the standard library: no asyncio"},
+		{"a part of its library, with no version in the name", "", map[string]string{"usr/bin/python3": self, "usr/lib/python3.13/os.py": ""}, "/usr/lib/python3.13 has only a part of the standard library: no asyncio"},
 		{"without its library", "", map[string]string{"usr/bin/python3.12": self}, "its standard library is not in /usr/lib/python3.12"},
 		{"a link to the host", "", map[string]string{"usr/bin/python3": "->../../../../../../../../usr/bin/python3"}, "too many symbolic links"},
 		{"links in a circle", "", map[string]string{"usr/bin/python3": "->python", "usr/bin/python": "->python3"}, "too many symbolic links"},
@@ -57,6 +59,11 @@ func TestFindPython(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			for name, content := range tt.files {
+				if at, ok := strings.CutSuffix(strings.TrimSuffix(name, "c"), "/os.py"); ok && !strings.HasPrefix(tt.name, "a part") {
+					if err := os.MkdirAll(filepath.Join(dir, at, "asyncio"), 0o755); err != nil {
+						t.Fatal(err)
+					}
+				}
 				file := filepath.Join(dir, name)
 				err := os.MkdirAll(filepath.Dir(file), 0o755)
 				if to, ok := strings.CutPrefix(content, "->"); ok && err == nil {

@@ -41,9 +41,17 @@ type Interpreter struct {
 	Packages string
 }
 
-// Library is the directory of the standard library.
+// Library is the directory of the standard library: in lib64 on Fedora and
+// openSUSE, whose lib has packages alone.
 func (p Interpreter) Library() string {
-	return filepath.Join(p.Prefix, "lib", "python"+p.Version.String())
+	version := "python" + p.Version.String()
+	wide := filepath.Join(p.Prefix, "lib64", version)
+	if _, err := os.Stat(filepath.Join(p.Prefix, "lib", version, "os.py")); err != nil {
+		if _, err := os.Stat(filepath.Join(wide, "os.py")); err == nil {
+			return wide
+		}
+	}
+	return filepath.Join(p.Prefix, "lib", version)
 }
 
 // sandboxPrefix is where a sandbox has an interpreter from a home directory.
@@ -110,7 +118,7 @@ func FindInterpreter(ctx context.Context, name, path string) (*Interpreter, erro
 		}
 	}
 	p.Packages = packagesOf(file, p.Version)
-	return p, checkVersion(p)
+	return p, check(p)
 }
 
 // packagesOf is the folder of packages if file is the interpreter of a virtual
@@ -132,9 +140,14 @@ func packagesOf(file string, v Version) string {
 	return ""
 }
 
-func checkVersion(p *Interpreter) error {
+// check returns why the guest cannot run on the interpreter.
+func check(p *Interpreter) error {
 	if p.Version.less(MinPython) {
 		return fmt.Errorf("%s is Python %s; Python %s or newer is needed", p.Executable, p.Version, MinPython)
+	}
+	// Debian's python3-minimal leaves out half of the library.
+	if _, err := os.Stat(filepath.Join(p.Library(), "asyncio")); err != nil {
+		return fmt.Errorf("%s has only a part of its standard library: %s has no asyncio", p.Executable, p.Library())
 	}
 	return nil
 }

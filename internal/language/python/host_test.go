@@ -4,6 +4,7 @@ package python
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"os/exec"
@@ -56,7 +57,36 @@ func TestFindInterpreter(t *testing.T) {
 		}
 	}
 
+	// As Debian's python3-minimal: with os, without asyncio.
+	minimal := filepath.Join(dir, "minimal", "bin", filepath.Base(real))
+	library := filepath.Join(dir, "minimal", "lib", filepath.Base(real))
+	for _, d := range []string{filepath.Dir(minimal), library} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program, err := os.ReadFile(real)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(minimal, program, 0o755), os.WriteFile(filepath.Join(library, "os.py"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+
+	// As Fedora's.
+	wide := filepath.Join(dir, "wide", "lib64", filepath.Base(real))
+	if err := errors.Join(os.MkdirAll(filepath.Join(wide, "asyncio"), 0o755), os.MkdirAll(filepath.Join(dir, "wide", "bin"), 0o755),
+		os.MkdirAll(filepath.Join(dir, "wide", "lib", filepath.Base(real), "site-packages"), 0o755), os.WriteFile(filepath.Join(wide, "os.py"), nil, 0o644),
+		os.WriteFile(filepath.Join(dir, "wide", "bin", filepath.Base(real)), program, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	p, err := FindInterpreter(context.Background(), filepath.Join(dir, "wide", "bin", filepath.Base(real)), "")
+	if err != nil || p.Library() != wide {
+		t.Errorf("a library in lib64: got %+v, %v, want %s", p, err, wide)
+	}
+
 	bad := []struct{ name, file, want string }{
+		{"minimal", minimal, library + " has no asyncio"},
 		{"missing", filepath.Join(dir, "none"), "no such file"},
 		{"not executable", write("plain", "", 0o644), "permission denied"},
 		{"not a Python", write("false", "#!/bin/sh\necho broken >&2\nexit 3\n", 0o755), "broken"},

@@ -99,7 +99,7 @@ var Program = sync.OnceValue(func() *sandbox.Program {
 		Language:    "Python",
 		Interpreter: "python3",
 		Find:        find,
-		Install:     fmt.Sprintf("install Python %s or newer (Debian, Ubuntu: apt-get install python3), or name one with --python", MinPython),
+		Install:     fmt.Sprintf("install Python %s or newer (Debian, Ubuntu: apt-get install python3; Fedora: dnf install python3; Alpine: apk add python3), or name one with --python", MinPython),
 
 		Files: sources,
 		Argv:  []string{sandbox.InterpreterArg, "-I", "-S", "-X", "utf8", main},
