@@ -47,6 +47,10 @@ func (c *initCmd) Run(u *ui) error {
 	}
 	install := &installCmd{clientFlags: clientFlags{All: true, Yes: c.Yes}, Timeout: c.Timeout}
 	targets, err := install.targets(m)
+	if errors.Is(err, errNoClient) {
+		fmt.Fprintln(u.stdio.Out, "No MCP client was found on this machine, so nothing was written. Run code with: sallyport run -c 'print(6*7)'. Once there is a client, run this again, or name it: sallyport install CLIENT")
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -109,6 +109,8 @@ func known(name string) (*definitions.Client, error) {
 	return nil, fmt.Errorf("there is no client %q; the known clients: %s", name, strings.Join(clientNames(), ", "))
 }
 
+var errNoClient = errors.New("no client was found on this machine")
+
 // targets returns the files of the chosen clients.
 func (f *clientFlags) targets(m connect.Machine) ([]definitions.Target, error) {
 	var chosen []*definitions.Client
@@ -130,7 +132,7 @@ func (f *clientFlags) targets(m connect.Machine) ([]definitions.Target, error) {
 	case f.All && len(chosen) > 0:
 		return nil, errors.New("give either clients or --all")
 	case f.All && len(present) == 0:
-		return nil, fmt.Errorf("no client was found on this machine; name one to connect it anyway: %s", strings.Join(clientNames(), ", "))
+		return nil, fmt.Errorf("%w; name one to connect it anyway: %s", errNoClient, strings.Join(clientNames(), ", "))
 	case f.All:
 		chosen = present
 	case len(chosen) == 0 && len(present) == 0:
