@@ -20,7 +20,7 @@ var released string
 var linked string
 
 // ErrNoKey reports a build that cannot verify releases.
-var ErrNoKey = errors.New("this build has no release key, so it cannot verify a release: download one from " + Releases + " and check it as described there, or build from source")
+var ErrNoKey = errors.New("this build has no release key, so it cannot verify a release: download one from " + Releases + " and verify it as https://github.com/sallyport/sallyport/blob/main/docs/INSTALL.md says, or build from source")
 
 // Keys returns the public keys that releases are signed with, and whether they
 // are those of a test build.

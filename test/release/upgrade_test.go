@@ -27,7 +27,8 @@ import (
 const older, newer = "101.202.303", "101.202.304"
 
 // TestUpgrade: the real program, which trusts the key of this test, replaces
-// itself with a newer release, refuses an older one, and goes back.
+// itself with a newer release, refuses an older one and what is not signed or not
+// whole, leaves what a package manager installed alone, and goes back.
 func TestUpgrade(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("runs a Unix path")
@@ -54,11 +55,9 @@ func TestUpgrade(t *testing.T) {
 		name := fmt.Sprintf("sallyport_%s_%s_%s.tar.gz", version, runtime.GOOS, runtime.GOARCH)
 		archive := pack(t, program)
 		sums := fmt.Appendf(nil, "%x  %s\n", sha256.Sum256(archive), name)
-		r := minisign.NewReader(bytes.NewReader(sums))
-		_, _ = io.Copy(io.Discard, r)
 		at := "/download/v" + version + "/"
 		place[at+name], place[at+"SHA256SUMS"] = archive, sums
-		place[at+"SHA256SUMS.minisig"] = r.SignWithComments(private, "sallyport "+version, "")
+		place[at+"SHA256SUMS.minisig"] = signed(private, sums, version)
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		data, ok := place[strings.Replace(r.URL.Path, "/latest/download/", "/download/v"+newer+"/", 1)]
@@ -107,9 +106,36 @@ func TestUpgrade(t *testing.T) {
 	says("sallyport "+newer+" is back", false, "upgrade", "--undo")
 	is(newer)
 	says("sallyport "+older+" is back", false, "upgrade", "--undo")
-	delete(place, "/download/v"+newer+"/SHA256SUMS")
-	says("not found", true, "upgrade", "--from", server.URL)
-	is(older)
+	const at = "/download/v" + newer + "/"
+	archive := fmt.Sprintf("%ssallyport_%s_%s_%s.tar.gz", at, newer, runtime.GOOS, runtime.GOARCH)
+	_, stranger, err := minisign.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		path string
+		data []byte // nil: the file is absent
+		want string
+	}{
+		{archive, place[archive][:len(place[archive])-100], "does not match its checksum"},
+		{archive, nil, "not found"},
+		{at + "SHA256SUMS", append(place[at+"SHA256SUMS"], '\n'), "was altered"},
+		{at + "SHA256SUMS", nil, "not found"},
+		{at + "SHA256SUMS.minisig", signed(stranger, place[at+"SHA256SUMS"], newer), "which this executable does not trust"},
+		{at + "SHA256SUMS.minisig", place["/download/v"+older+"/SHA256SUMS.minisig"], "the signature is of " + older},
+		{at + "SHA256SUMS.minisig", place[at+"SHA256SUMS.minisig"][:100], "not a minisign signature"},
+	} {
+		whole := place[tt.path]
+		if place[tt.path] = tt.data; tt.data == nil {
+			delete(place, tt.path)
+		}
+		says(tt.want, true, "upgrade", "--from", server.URL, "--version", newer)
+		place[tt.path] = whole
+		is(older)
+	}
+	// The version in the newest signature, verified or not, says where to look.
+	place[at+"SHA256SUMS.minisig"] = place["/download/v"+older+"/SHA256SUMS.minisig"]
+	says("is installed already", false, "upgrade", "--from", server.URL)
 	if exec.Command(bin, "doctor").Run() == nil {
 		keepsRunning(t, bin, home)
 	}
@@ -117,6 +143,13 @@ func TestUpgrade(t *testing.T) {
 	if err != nil || len(left) != 1 || filepath.Base(left[0]) != ".sallyport-previous" {
 		t.Errorf("got %q, %v; want only the previous executable", left, err)
 	}
+}
+
+// signed returns the prehashed signature of a release's checksums.
+func signed(key minisign.PrivateKey, sums []byte, version string) []byte {
+	r := minisign.NewReader(bytes.NewReader(sums))
+	_, _ = io.Copy(io.Discard, r)
+	return r.SignWithComments(key, "sallyport "+version, "")
 }
 
 // keepsRunning starts a server, replaces its executable with one that fails, and
