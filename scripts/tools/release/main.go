@@ -81,7 +81,7 @@ func (r *release) run(out, targets string) error {
 		return err
 	}
 	// Programs that run from here on have no business with it.
-	for _, name := range []string{keyVariable, keyFileVariable, passwordVariable} {
+	for _, name := range []string{keyFileVariable, passwordVariable} {
 		if err := os.Unsetenv(name); err != nil {
 			return err
 		}

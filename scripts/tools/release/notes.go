@@ -69,6 +69,6 @@ func notes(folder fs.FS, v version) (string, error) {
 	for kind := range sections {
 		return "", fmt.Errorf("the kind %q is none of %s", kind, strings.Join(kinds, ", "))
 	}
-	fmt.Fprintf(&text, "\n## Install and verify\n\n%s/blob/v%s/README.md#install\n", project, v)
+	fmt.Fprintf(&text, "\n## Install and verify\n\n%s/blob/v%s/docs/INSTALL.md\n", project, v)
 	return text.String(), nil
 }

@@ -136,17 +136,27 @@ func TestSign(t *testing.T) {
 	}
 	top := t.TempDir()
 	write(t, filepath.Join(top, "key"), string(text))
-	var k *key
-	for name, env := range map[string]map[string]string{
-		"variable": {"RELEASE_KEY": string(text)}, "file": {"RELEASE_KEY_FILE": filepath.Join(top, "key")},
-	} {
-		if k, err = readKey(func(name string) string { return env[name] }); err != nil || k == nil || !k.private.Equal(private) {
-			t.Fatalf("%s: got %v, %v", name, k, err)
+	write(t, filepath.Join(top, "other"), "untrusted comment: x\n"+strings.Repeat("A", 40))
+	// One with a password takes seconds and 1 GB: test/release/run has it.
+	read := func(file string) (*key, error) {
+		return readKey(func(name string) string {
+			if name == "RELEASE_KEY_FILE" && file != "" {
+				return filepath.Join(top, file)
+			}
+			return ""
+		})
+	}
+	for _, tt := range []struct{ file, want string }{{"other", "no secret key"}, {"absent", "no such file"}} {
+		if _, err := read(tt.file); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "AAAA") {
+			t.Errorf("%s: got %v, want %q and nothing of the file", tt.file, err, tt.want)
 		}
 	}
-	secret := "untrusted comment: x\n" + strings.Repeat("A", 40)
-	if _, err := readKey(func(string) string { return secret }); err == nil || strings.Contains(err.Error(), "AAAA") {
-		t.Errorf("no key: got %v, want an error without the text", err)
+	if k, err := read(""); k != nil || err != nil {
+		t.Errorf("no file: got %v, %v, want no key", k, err)
+	}
+	k, err := read("key")
+	if err != nil || !k.private.Equal(private) {
+		t.Fatalf("got %v, %v", k, err)
 	}
 
 	r := &release{top: top, out: filepath.Join(top, "dist"), key: k, version: version{number: "1.2.3"}}

@@ -23,7 +23,6 @@ const (
 
 // Where the secret key is.
 const (
-	keyVariable      = "RELEASE_KEY"
 	keyFileVariable  = "RELEASE_KEY_FILE"
 	passwordVariable = "RELEASE_KEY_PASSWORD"
 )
@@ -31,21 +30,18 @@ const (
 // A key signs a release.
 type key struct{ private minisign.PrivateKey }
 
-// readKey reads minisign's secret key from $RELEASE_KEY or from the file
-// $RELEASE_KEY_FILE. It is nil where neither is set.
+// readKey reads minisign's secret key from the file $RELEASE_KEY_FILE. It is nil
+// where that is not set.
 func readKey(getenv func(string) string) (*key, error) {
-	text := []byte(getenv(keyVariable))
-	if path := getenv(keyFileVariable); len(text) == 0 && path != "" {
-		var err error
-		if text, err = os.ReadFile(path); err != nil {
-			return nil, err
-		}
-	}
-	if len(text) == 0 {
+	path := getenv(keyFileVariable)
+	if path == "" {
 		return nil, nil
 	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
 	var k key
-	var err error
 	if minisign.IsEncrypted(text) {
 		k.private, err = minisign.DecryptKey(getenv(passwordVariable), text)
 	} else {
@@ -53,7 +49,7 @@ func readKey(getenv func(string) string) (*key, error) {
 	}
 	if err != nil {
 		// The library's error never has the key in it, but says too little.
-		return nil, errors.New("the key in $RELEASE_KEY or $RELEASE_KEY_FILE is no secret key of minisign, or $RELEASE_KEY_PASSWORD is not its password")
+		return nil, errors.New("$RELEASE_KEY_FILE is no secret key of minisign, or $RELEASE_KEY_PASSWORD is not its password")
 	}
 	return &k, nil
 }
