@@ -22,12 +22,16 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+import zlib
 
 import pytest
 from registries import Registries
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SLOW = 180  # seconds; a limit, not an expectation
+OWN = "arm64" if platform.machine() == "aarch64" else "amd64"
+# In the names of files that are for other platforms than this.
+FOREIGN = re.compile("darwin|macosx|win32|win_amd64|windows|mcpb$|" + ("x64|x86_64|amd64" if OWN == "arm64" else "arm64|aarch64"))
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +70,12 @@ def run(command, env, **more):
     done = subprocess.run([str(c) for c in command], env=env, capture_output=True, text=True, timeout=SLOW, **more)
     assert done.returncode == 0, f"{command}: exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def refused(command, env, manager, instead, **more):
+    """`sallyport upgrade` leaves the executable to its package manager, and names the command."""
+    done = subprocess.run([str(c) for c in [*command, "upgrade"]], env=env, capture_output=True, text=True, timeout=SLOW, **more)
+    assert done.returncode == 1 and f"was installed by {manager}, which must replace it: {instead}\n" in done.stderr, done.stderr
 
 
 def mode(bits, folder=False):
@@ -108,28 +118,36 @@ def of_image(data):
     for described in json.loads(blob(index))["manifests"]:
         manifest = json.loads(blob(described))
         config = json.loads(blob(manifest["config"]))
+        if config["architecture"] != OWN:
+            continue
         yield f"{config['os']}/{config['architecture']} {json.dumps(config['config'], sort_keys=True)}"
         for layer in manifest["layers"]:
             yield from of_tar(blob(layer))
 
 
 def archive(dist):
-    return next(dist.glob(f"sallyport_*_linux_{'arm64' if platform.machine() == 'aarch64' else 'amd64'}.tar.gz"))
+    return next(dist.glob(f"sallyport_*_linux_{OWN}.tar.gz"))
+
+
+def inside(path):
+    """What is in a file of a release."""
+    forms = {".tgz": of_tar, ".gz": of_tar, ".apk": of_tar, ".deb": of_deb, ".whl": of_zip, ".zip": of_zip, "_oci.tar": of_image}
+    for ending, listed in forms.items():
+        if path.name.endswith(ending):
+            yield from listed(path.read_bytes())
 
 
 def contents(dist, version):
-    """Every file of a release, and what is inside."""
-    forms = {".tgz": of_tar, ".gz": of_tar, ".apk": of_tar, ".deb": of_deb, ".whl": of_zip, ".zip": of_zip, "_oci.tar": of_image}
+    """Every file of a release that is for this platform or for all, and what is inside."""
     lines = []
     for path in sorted(dist.iterdir()):
-        lines.append(path.name)
-        for ending, listed in forms.items():
-            if path.name.endswith(ending):
-                lines += [f"    {line}" for line in listed(path.read_bytes())]
+        if not FOREIGN.search(path.name) and path.name != "SHA256SUMS.minisig":
+            lines.append(path.name)
+            lines += [f"    {line}" for line in inside(path)]
     text = "\n".join(lines) + "\n"
     commit = json.loads((dist / f"sallyport_{version}.intoto.jsonl").read_text())["predicate"]["buildDefinition"]["resolvedDependencies"][0]["digest"]["gitCommit"]
     text = text.replace(commit, "COMMIT").replace(version, "VERSION").replace(version.replace("-pre.", ".dev"), "PYVERSION")
-    if platform.machine() == "aarch64":
+    if OWN == "arm64":
         text = text.replace("aarch64", "x86_64").replace("linux-arm64", "linux-x64").replace("arm64", "amd64")
     # Their number changes with the commands.
     return re.sub(r"(?m)^ .*/man(?:1)?(?:/.*)?\n|^ .* man/.*\n", "", text)
@@ -141,6 +159,51 @@ def test_contents(dist, version):
     if os.environ.get("UPDATE"):
         golden.write_text(got)
     assert got == golden.read_text(), "the release has other files than contents.txt: UPDATE=1 if that is meant"
+
+
+@pytest.mark.parametrize("patterns, count", [(("*.tar.gz", "*.zip"), 5), (("*.tgz",), 5), (("*.whl",), 5), (("*.deb",), 2), (("*.apk",), 2)])
+def test_other_platforms(dist, version, patterns, count):
+    """Packages for other platforms have what those for this one have."""
+    paths = [p for pattern in patterns for p in dist.glob(pattern) if p.name != f"sallyport-{version}.tgz"]
+    if not any(dist.glob("*.mcpb")):
+        pytest.skip("a release of one platform")
+    # Neither owners, which a zip file has none of, nor Windows' ending matter.
+    listed = {p.name: sorted(re.sub(r" \d+:\d+ ", " ", line).removesuffix(".exe") for line in inside(p)) for p in paths}
+    assert len(listed) == count, sorted(listed)
+    want = next(lines for name, lines in listed.items() if not FOREIGN.search(name))
+    for name, lines in listed.items():
+        assert lines == want, name
+
+
+def test_addresses_in_manifests(dist, version):
+    """Each address in a manifest is followed by the checksum of that file."""
+    if not any(dist.glob("*.mcpb")):
+        pytest.skip("a release of one platform")
+    sums = dict(reversed(line.split("  ")) for line in (dist / "SHA256SUMS").read_text().splitlines())
+    for name, count in {"sallyport.rb": 4, "flake.nix": 4, "sallyport.json": 1, "Sallyport.Sallyport.installer.yaml": 1, "server.json": 1}.items():
+        address = rf"https://github\.com/sallyport/sallyport/releases/download/v{re.escape(version)}/([\w.-]+)\W.*?\b(?:sha256-([\w+/]{{43}}=)|([0-9a-fA-F]{{64}})\b)"
+        found = re.findall(address, (dist / name).read_text(), re.DOTALL)
+        assert len(found) == count, f"{name}: {found}"
+        for file, sri, digest in found:
+            assert (base64.b64decode(sri).hex() if sri else digest.lower()) == sums[file], f"{name}: {file}"
+
+
+def test_apk_checksums(dist):
+    """What apk compares: the package names the sum of the archive of its files, and
+    that one has a sum of each file."""
+    for path in dist.glob("*.apk"):
+        parts, data = [], path.read_bytes()
+        while data:
+            z = zlib.decompressobj(wbits=31)
+            parts.append((data, tarfile.open(fileobj=io.BytesIO(z.decompress(data) + bytes(1024)))))
+            data = z.unused_data
+        (_, control), (packed, files) = parts
+        about = dict(line.split(" = ") for line in control.extractfile(".PKGINFO").read().decode().splitlines() if " = " in line)
+        assert about["datahash"] == hashlib.sha256(packed).hexdigest()
+        assert about["arch"] in path.name and re.fullmatch(r"\d+\.\d+\.\d+(_(alpha|beta|pre|rc)\d+)?-r\d+", about["pkgver"]), about
+        for m in files:
+            if m.isfile():
+                assert m.pax_headers["APK-TOOLS.checksum.SHA1"] == hashlib.sha1(files.extractfile(m).read()).hexdigest(), m.name
 
 
 def test_man_pages(dist):
@@ -197,6 +260,7 @@ def test_npx(registries, version, fresh, tmp_path):
     assert f"sallyport {version} " in run(["npx", "-y", "sallyport", "version"], env, cwd=where)
     assert run(["npx", "-y", "sallyport", "run", "-c", "print(6*7)"], env, cwd=where) == "42\n"
     assert not list(where.iterdir())
+    refused(["npx", "-y", "sallyport"], env, "npx", "npx -y sallyport@latest", cwd=where)
 
 
 @pytest.fixture
@@ -210,6 +274,7 @@ def installed(registries, fresh, tmp_path):
 def test_npm_passes_status_and_signals(installed, fresh):
     done = subprocess.run([installed, "run", "-c", "import sys; sys.exit(7)"], env=fresh, capture_output=True, timeout=SLOW)
     assert done.returncode == 7, done.stderr
+    refused([installed], fresh, "npm", "npm install -g sallyport@latest")
     # It says when it runs, is told to end, and ends as the executable does.
     code = "import time; print('ready', flush=True); time.sleep(600)"
     statuses = []
@@ -242,6 +307,7 @@ def test_pip(registries, version, fresh, tmp_path):
     run([*pip, "install", *flags, "sallyport"], fresh)
     assert f"sallyport {version} " in run([tmp_path / "venv/bin/sallyport", "version"], fresh)
     assert run([tmp_path / "venv/bin/sallyport", "run", "-c", "print(6*7)"], fresh) == "42\n"
+    refused([tmp_path / "venv/bin/sallyport"], fresh, "pip", f"{tmp_path}/venv/bin/python3 -m pip install --upgrade sallyport")
     run([*pip, "uninstall", "--quiet", "--yes", "sallyport"], fresh)
     assert {p for p in (tmp_path / "venv").rglob("*")} == before
 
@@ -250,9 +316,24 @@ def test_uvx(registries, version, fresh):
     uv = os.environ.get("SALLYPORT_TEST_UVX")
     if not uv:
         pytest.skip("no uv: test/release/run has one")
-    command = [uv, "--quiet", "--prerelease", "allow", "--default-index", registries.pypi, "--python", sys.executable, "sallyport"]
+    flags = ["--prerelease", "allow", "--default-index", registries.pypi, "--python", sys.executable]
+    command = [uv, "--quiet", *flags, "sallyport"]
     assert f"sallyport {version} " in run([*command, "version"], fresh)
     assert run([*command, "run", "-c", "print(6*7)"], fresh) == "42\n"
+    refused(command, fresh, "uvx", "uvx sallyport@latest")
+
+
+def test_uv_tool(registries, version, fresh):
+    uv = os.environ.get("SALLYPORT_TEST_UVX")
+    if not uv:
+        pytest.skip("no uv: test/release/run has one")
+    uv = [pathlib.Path(uv).with_name("uv"), "--quiet", "tool"]
+    run([*uv, "install", "--prerelease", "allow", "--default-index", registries.pypi, "--python", sys.executable, "sallyport"], fresh)
+    tool = pathlib.Path(fresh["HOME"]) / ".local/bin/sallyport"
+    assert f"sallyport {version} " in run([tool, "version"], fresh)
+    refused([tool], fresh, "uv", "uv tool upgrade sallyport")
+    run([*uv, "uninstall", "sallyport"], fresh)
+    assert not tool.exists()
 
 
 def test_proofs_of_ownership(dist, version):
