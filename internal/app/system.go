@@ -239,6 +239,7 @@ func (c *Core) sessions(unsaved func(string, error)) *session.Set {
 		MaxNamed:     set.Sessions.MaxNamed,
 		Unpacked:     !set.Sessions.Pack,
 		Unsaved:      unsaved,
+		Forgotten:    func(key session.Key) { c.pool.EndSession(key.String()) },
 		Snapshots:    a.snapshots(),
 		Records:      a.state(store.Sessions),
 		Logs:         a.statePath(store.Logs),

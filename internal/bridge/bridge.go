@@ -366,6 +366,7 @@ type Execution struct {
 	bridge    *Bridge
 	principal authz.Principal
 	names     []string // requested with the run, in order, each once
+	session   string   // see InSession
 	calls     chan struct{}
 
 	mu      sync.Mutex
@@ -392,6 +393,13 @@ func (b *Bridge) Begin(p authz.Principal, names []string) *Execution {
 	return x
 }
 
+// InSession makes the execution reach the servers that a session has for itself,
+// and returns it.
+func (x *Execution) InSession(session string) *Execution {
+	x.session = session
+	return x
+}
+
 // Names returns the servers granted with the run, in the order of the request.
 func (x *Execution) Names() []string { return slices.Clone(x.names) }
 
@@ -401,6 +409,7 @@ func (x *Execution) Prepare(ctx context.Context) ([]wire.Server, error) {
 	if len(x.names) == 0 {
 		return nil, nil
 	}
+	ctx = upstream.InSession(ctx, x.session)
 	for _, name := range x.names {
 		x.begin(name, "")
 	}

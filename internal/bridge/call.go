@@ -16,6 +16,7 @@ import (
 // Call answers a call of the execution's code. An error is a *wire.CallError,
 // fit to be shown to the code. Ending ctx cancels the call, at the server too.
 func (x *Execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, error) {
+	ctx = upstream.InSession(ctx, x.session)
 	var result json.RawMessage
 	var err error
 	switch call.Method {

@@ -234,7 +234,7 @@ func (b *Broker) submit(req Request) func(context.Context) *Result {
 		}
 		return answer(invalid(err.Error()))
 	}
-	x := &execution{broker: b, req: req, session: sess, ticket: ticket, servers: req.Bridge.Begin(req.Principal, req.Servers)}
+	x := &execution{broker: b, req: req, session: sess, ticket: ticket, servers: req.Bridge.Begin(req.Principal, req.Servers).InSession(key.String())}
 	req.Activity.Follow(x.activity)
 	return func(ctx context.Context) *Result {
 		r := x.run(ctx)

@@ -288,7 +288,11 @@ func (s *Set) Reset(ctx context.Context, key Key) error {
 	if one == nil {
 		return ErrUnknown
 	}
-	return one.Reset(ctx)
+	if err := one.Reset(ctx); err != nil {
+		return err
+	}
+	s.forgotten(key)
+	return nil
 }
 
 // Remove forgets a session's state and its log.
@@ -300,6 +304,7 @@ func (s *Set) Remove(ctx context.Context, key Key) error {
 	if err := one.Reset(ctx); err != nil {
 		return err
 	}
+	s.forgotten(key)
 	return one.history.Remove()
 }
 

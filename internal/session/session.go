@@ -81,6 +81,9 @@ type Options struct {
 	// Unsaved, if not nil, is called at the end with the Key.Label of each
 	// named session that could not be saved, instead of the log.
 	Unsaved func(session string, err error)
+	// Forgotten, if not nil, is called when a session's state was forgotten because
+	// someone or its client asked for it. It must not block.
+	Forgotten func(Key)
 	// MaxNamed bounds the named sessions of each owner in a Set, running or
 	// suspended; 0 is 256.
 	MaxNamed int

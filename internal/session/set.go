@@ -221,6 +221,14 @@ func (s *Set) End(key Key) {
 	if err := one.history.Remove(); err != nil {
 		s.options.Logger.Warn("a session's log could not be removed", "session", key.String(), "error", err)
 	}
+	s.forgotten(key)
+}
+
+// forgotten reports that a session's state was forgotten on purpose.
+func (s *Set) forgotten(key Key) {
+	if s.options.Forgotten != nil {
+		s.options.Forgotten(key)
+	}
 }
 
 // Close closes all sessions concurrently and returns when they are closed.

@@ -432,3 +432,31 @@ func TestBase(t *testing.T) {
 		set.Close()
 	})
 }
+
+// What ends with a session's state hears of it, not of its suspension.
+func TestForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var forgotten []string
+		open, _ := sets(t, func(c *setup) {
+			c.Options.Forgotten = func(key Key) { forgotten = append(forgotten, key.String()) }
+		})
+		set := open(newSaving())
+		defer set.Close()
+		for _, name := range []string{"work", "other", DefaultName} {
+			exec(t, get(t, set, name), "set x 1")
+		}
+		key := func(name string) Key { return Key{Name: name} }
+		for _, err := range []error{
+			set.Suspend(t.Context(), "work"), set.Reset(t.Context(), "work"), set.Remove(t.Context(), "other"),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		set.End(key(DefaultName))
+		set.End(key("work")) // it does not end with a client
+		if got, want := strings.Join(forgotten, " "), "work other "+DefaultName; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}

@@ -117,3 +117,53 @@ func TestNPXThatFails(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTenClientsOfNPM: ten clients with five servers start five, and when all have
+// gone nothing of them is left.
+func TestTenClientsOfNPM(t *testing.T) {
+	dir := t.TempDir()
+	defs := []Definition{
+		npmServer(t, "filesystem", definitions.Launch{Args: []string{dir}}), npmServer(t, "everything", definitions.Launch{}),
+		npmServer(t, "memory", definitions.Launch{Env: map[string]string{"MEMORY_FILE_PATH": filepath.Join(dir, "memory.json")}}),
+		define(t, "one", "sdk"), define(t, "two", "sdk", "V=2"),
+	}
+	p := pooled(t, Options{StartTimeout: 10 * time.Minute})
+	p.linger = time.Millisecond
+	var managers []*Manager
+	for range 10 {
+		managers = append(managers, p.NewManager(defs, here()))
+	}
+	var mu sync.Mutex
+	servers := map[int]*Server{}
+	var all sync.WaitGroup
+	for _, m := range managers {
+		for _, d := range defs {
+			all.Go(func() {
+				s, err := m.Server(t.Context(), d.Name)
+				if err == nil {
+					_, err = s.Tools(t.Context())
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				servers[s.Info().PID] = s
+			})
+		}
+	}
+	all.Wait()
+	if len(servers) != len(defs) {
+		t.Errorf("got %d processes, want %d", len(servers), len(defs))
+	}
+	for _, m := range managers {
+		if err := m.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for group, s := range servers {
+		exited(t, s)
+		waitFor(t, func() bool { return syscall.Kill(-group, 0) != nil })
+	}
+}

@@ -169,6 +169,9 @@ func (p *Pool) acquire(id identity, s *slot) *entry {
 func (p *Pool) release(e *entry, s *slot, linger, drain time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if _, uses := e.users[s]; !uses {
+		return
+	}
 	delete(e.users, s)
 	if len(e.users) > 0 || p.closed {
 		return // Close ends everything anyway

@@ -30,7 +30,7 @@ func (s *slot) inSession(session string) *slot {
 	if s.released {
 		return s // its entry says that it is over
 	}
-	one := &slot{manager: s.manager, def: s.def}
+	one := &slot{manager: s.manager, def: s.def, parent: s, session: session}
 	one.entry = s.manager.pool.acquire(s.manager.identity(s.def, session+"\x00"+s.def.Name, 0), one)
 	if s.sessions == nil {
 		s.sessions = make(map[string]*slot)
@@ -67,17 +67,26 @@ func (s *slot) release(linger, drain time.Duration) {
 	}
 }
 
-// EndSession ends the servers that a session has for itself, unless another client
-// still uses them. It does not wait.
-func (m *Manager) EndSession(session string) {
-	for _, s := range m.set.Load().slots {
-		s.mu.Lock()
-		one := s.sessions[session]
-		delete(s.sessions, session)
-		s.mu.Unlock()
-		if one != nil {
-			m.pool.release(one.entry, one, 0, 0)
+// EndSession ends the servers that a session has for itself, of all clients. It
+// does not wait. The session's next use starts them again.
+func (p *Pool) EndSession(session string) {
+	var ended []*slot
+	p.mu.Lock()
+	for _, e := range p.entries {
+		for s := range e.users {
+			if s.session == session && s.parent != nil {
+				ended = append(ended, s)
+			}
 		}
+	}
+	p.mu.Unlock()
+	for _, s := range ended {
+		s.parent.mu.Lock()
+		if s.parent.sessions[session] == s {
+			delete(s.parent.sessions, session)
+		}
+		s.parent.mu.Unlock()
+		p.release(s.entry, s, 0, 0)
 	}
 }
 

@@ -240,12 +240,19 @@ func TestSessions(t *testing.T) {
 	if got := len(one.Running()); got != 3 {
 		t.Errorf("got %d servers of the first client, want 3", got)
 	}
-	one.EndSession("x")
+	if _, err := s.CallTool(t.Context(), "echo", nil); err != nil {
+		t.Error(err)
+	}
+	if err := one.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if again := in(two, "x"); again.Info().PID != s.Info().PID {
 		t.Error("the server ended although a client uses the session")
 	}
-	two.EndSession("x")
-	two.EndSession("x")
+	one = p.NewManager([]Definition{def}, here())
+	other = in(one, "y")
+	p.EndSession("x")
+	p.EndSession("x")
 	exited(t, s)
 	if fresh := in(two, "x"); fresh.Info().PID == s.Info().PID {
 		t.Error("a new session of the same name has the old server")

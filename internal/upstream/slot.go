@@ -24,6 +24,10 @@ type slot struct {
 	views    map[*live]*Server
 	released bool
 	sessions map[string]*slot // of the same definition, for servers of one session each
+
+	// session is whose server it is, and parent has it in sessions.
+	session string
+	parent  *slot
 }
 
 // view returns a server of the entry as the slot's definition shows it: under its
