@@ -54,11 +54,11 @@ func (c *initCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
-	command, notes := install.command(m)
+	start, notes := install.start(m)
 	if !c.Yes && !terminal.Is(u.stdio.In) {
 		return errors.New("nothing was written: there is no terminal to ask on; --yes writes without asking")
 	}
-	plans := u.installPlans(m, targets, command)
+	plans := u.installPlans(m, targets, start)
 	todo, failed := install.show(u, "install", plans, notes)
 	if todo > 0 && !c.Yes && !u.agreed(fmt.Sprintf("Connect %s?", count(todo, "client"))) {
 		return c.unchanged(u)
@@ -74,13 +74,13 @@ func (c *initCmd) Run(u *ui) error {
 			return err
 		}
 		if move {
-			moved, err := install.takeOverPlans(u, m, targets, command)
+			moved, err := install.takeOverPlans(u, m, targets, start)
 			if err != nil {
 				return err
 			}
-			todo, failed = install.show(u, "take-over", moved, nil)
-			if c.TakeOver || u.agreed("Move them?") {
-				action, plans = "take-over", moved
+			todoMoved, failedMoved := install.show(u, "take-over", moved, nil)
+			if todoMoved > 0 && (c.TakeOver || u.agreed("Move them?")) {
+				action, plans, todo, failed = "take-over", moved, todoMoved, failedMoved
 			}
 		}
 	}

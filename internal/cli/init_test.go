@@ -27,7 +27,7 @@ func TestInit(t *testing.T) {
 		fails   bool
 	}{
 		{"connected, not moved", []string{"y", "n"}, map[string]string{".cursor/mcp.json": `"sallyport"`}, false},
-		{"moved", []string{"y", "y", "y"}, map[string]string{".cursor/mcp.json": `"sallyport"`, "MCPs/other.json": `"cursor: `}, false},
+		{"moved", []string{"y", "y", "y"}, map[string]string{".cursor/mcp.json": `"sallyport"`, "MCPs/other.json": `"cursor": {`}, false},
 		{"not at all", []string{"n"}, nil, true},
 		{"interrupted at the first question", []string{"^C"}, nil, true},
 		{"interrupted at the second", []string{"y", "^C"}, nil, true},

@@ -198,11 +198,11 @@ func (c *installCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
-	command, notes := c.command(m)
+	start, notes := c.start(m)
 	if c.TakeOver {
-		return c.takeOver(u, m, targets, command, notes)
+		return c.takeOver(u, m, targets, start, notes)
 	}
-	return c.carryOut(u, "install", u.installPlans(m, targets, command), notes)
+	return c.carryOut(u, "install", u.installPlans(m, targets, start), notes)
 }
 
 // Run implements the command.
@@ -229,7 +229,7 @@ func (c *uninstallCmd) Run(u *ui) error {
 }
 
 // installPlans makes the changes that connect clients.
-func (u *ui) installPlans(m connect.Machine, targets []definitions.Target, command string) []planned {
+func (u *ui) installPlans(m connect.Machine, targets []definitions.Target, start connect.Start) []planned {
 	var plans []planned
 	for _, t := range targets {
 		plans = append(plans, u.plan(m, t, func(k connect.Kept) (connect.Change, string, error) {
@@ -237,25 +237,29 @@ func (u *ui) installPlans(m connect.Machine, targets []definitions.Target, comma
 			if len(k.Own) > 0 {
 				action = "change"
 			}
-			change, err := k.Install(command)
+			change, err := k.Install(start)
 			return change, action, err
 		}))
 	}
 	return plans
 }
 
-// command returns how clients start this program, and what is wrong with that.
-func (f *clientFlags) command(m connect.Machine) (string, []string) {
+// start returns how clients start this program, and what is wrong with that.
+func (f *clientFlags) start(m connect.Machine) (connect.Start, []string) {
 	program := connect.Find(m.Self.Executable, os.Getenv("PATH"))
-	var notes []string
-	command := program.Path
-	if f.Project && program.OnPath {
-		command = connect.Name // others have it elsewhere
+	if f.Project {
+		start := program.Shared()
+		note := fmt.Sprintf("The entry starts '%s', without a path, for everyone who works in this folder. Each of them needs %s in the search path", strings.Join(append([]string{start.Command}, start.Args...), " "), start.Command)
+		if !onPath(start.Command) {
+			note += ", and so do you: it is not in yours"
+		}
+		return start, []string{note + "."}
 	}
+	var notes []string
 	if program.Vanishes != "" {
 		notes = append(notes, fmt.Sprintf("%s will not stay: %s. Put the program into a folder of the search path, such as ~/.local/bin, and run this again.", program.Path, program.Vanishes))
 	}
-	return command, notes
+	return program.Start(), notes
 }
 
 // plan makes the change of one client's file.

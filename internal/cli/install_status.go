@@ -75,11 +75,16 @@ func (c *installCmd) check(u *ui, m connect.Machine, t definitions.Target) conne
 			l.Others++
 		}
 	}
-	i := slices.IndexFunc(kept.Servers, func(d definitions.Definition) bool { return slices.Contains(kept.Own, d.Name) })
-	if i < 0 {
+	var own []definitions.Definition
+	for _, d := range kept.Servers {
+		if slices.Contains(kept.Own, d.Name) {
+			own = append(own, d)
+		}
+	}
+	if len(own) == 0 {
 		return l
 	}
-	d := kept.Servers[i]
+	d := own[max(0, slices.IndexFunc(own, func(d definitions.Definition) bool { return !d.Disabled }))]
 	l.Name, l.Command = d.Name, d.CommandLine()
 	switch {
 	case d.Disabled:
@@ -125,7 +130,7 @@ func connectionTable(u *ui, lines []connection) error {
 		case "absent":
 			details = "connect it: sallyport install " + l.Client
 		case "disabled":
-			details = "switched off in " + printable(l.File)
+			details = fmt.Sprintf("switched off in %s; switch it on: sallyport install %s", printable(l.File), l.Client)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\n", l.Client, l.State, details)
 	}

@@ -28,11 +28,11 @@ type saving struct {
 }
 
 // takeOver moves the servers of clients behind Sallyport.
-func (c *installCmd) takeOver(u *ui, m connect.Machine, targets []definitions.Target, command string, notes []string) error {
+func (c *installCmd) takeOver(u *ui, m connect.Machine, targets []definitions.Target, start connect.Start, notes []string) error {
 	if c.Project {
 		return errors.New("--take-over is for your own files; review a project's servers with: sallyport servers trust")
 	}
-	plans, err := c.takeOverPlans(u, m, targets, command)
+	plans, err := c.takeOverPlans(u, m, targets, start)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (c *installCmd) takeOver(u *ui, m connect.Machine, targets []definitions.Ta
 }
 
 // takeOverPlans makes the changes that move the servers of clients.
-func (c *installCmd) takeOverPlans(u *ui, m connect.Machine, targets []definitions.Target, command string) ([]planned, error) {
+func (c *installCmd) takeOverPlans(u *ui, m connect.Machine, targets []definitions.Target, start connect.Start) ([]planned, error) {
 	if sources := u.Settings.Servers.Sources; !slices.Contains(sources, "*") && !slices.Contains(sources, definitions.NameMCPs) {
 		return nil, errors.New("the setting servers.sources leaves out mcps, so that servers in ~/MCPs would be lost: add it")
 	}
@@ -49,23 +49,33 @@ func (c *installCmd) takeOverPlans(u *ui, m connect.Machine, targets []definitio
 		return nil, err
 	}
 	defer sys.Close()
+	mover := connect.NewMover(m, sys.Library)
 	var plans []planned
 	for _, t := range targets {
 		p := planned{Client: t.Client.Name, Title: t.Client.Title, File: t.File, Action: "none"}
-		if err := c.planTakeOver(u, m, t, command, sys, &p); err != nil {
+		if err := planTakeOver(m, mover, t, start, &p); err != nil {
 			p.Error = err.Error()
 		}
 		plans = append(plans, p)
 	}
+	for i := range plans {
+		p := &plans[i]
+		if len(p.Moved) == 0 {
+			continue
+		}
+		if p.Tokens, err = c.count(u, sys, mover, p.Moved, start); err != nil {
+			p.Error = err.Error()
+		}
+	}
 	return plans, u.ctx.Err()
 }
 
-func (c *installCmd) planTakeOver(u *ui, m connect.Machine, t definitions.Target, command string, sys *app.System, p *planned) error {
+func planTakeOver(m connect.Machine, mover *connect.Mover, t definitions.Target, start connect.Start, p *planned) error {
 	kept, err := m.Look(t)
 	if err != nil {
 		return err
 	}
-	plan, err := m.TakeOver(kept, command, sys.Library)
+	plan, err := mover.Plan(kept, start)
 	if err != nil {
 		return err
 	}
@@ -75,15 +85,12 @@ func (c *installCmd) planTakeOver(u *ui, m connect.Machine, t definitions.Target
 	}
 	p.Action, p.changes, p.Moved = "take-over", plan.Changes, plan.Moved
 	p.show(kept)
-	if len(plan.Moved) > 0 {
-		p.Tokens, err = c.count(u, sys, t, plan.Moved, command)
-	}
-	return err
+	return nil
 }
 
 // count starts the servers that would be moved, and Sallyport as the client
 // would start it, and counts what their lists of tools take in a context.
-func (c *installCmd) count(u *ui, sys *app.System, t definitions.Target, moved []connect.Moved, command string) (*saving, error) {
+func (c *installCmd) count(u *ui, sys *app.System, mover *connect.Mover, moved []connect.Moved, start connect.Start) (*saving, error) {
 	var mu sync.Mutex
 	var work sync.WaitGroup
 	places := make(chan struct{}, 4)
@@ -91,7 +98,7 @@ func (c *installCmd) count(u *ui, sys *app.System, t definitions.Target, moved [
 	listed := []string{""} // the first is ours
 	for _, one := range moved {
 		d, ok := sys.Library.Current(false).Get(one.Name)
-		if !ok || d.File != t.File {
+		if !ok || d.File != one.File && !slices.Contains(mover.From(one.Name), d.File) {
 			s.NotCounted = append(s.NotCounted, one.Name+": another definition of that name counts")
 			continue
 		}
@@ -119,7 +126,7 @@ func (c *installCmd) count(u *ui, sys *app.System, t definitions.Target, moved [
 	slices.Sort(s.NotCounted)
 	ctx, cancel := context.WithTimeout(u.ctx, c.Timeout)
 	defer cancel()
-	launch := definitions.New(connect.Name, "", definitions.Launch{Command: command, Args: []string{"serve"}}).Launch()
+	launch := definitions.New(connect.Name, "", definitions.Launch{Command: start.Command, Args: start.Args}).Launch()
 	health, err := connect.Check(ctx, launch, os.Environ(), u.Version)
 	if err != nil {
 		return nil, fmt.Errorf("sallyport itself does not start as the client would start it: %w", err)
@@ -159,7 +166,11 @@ func (u *ui) describeTakeOver(p *planned) {
 		if summary != "" {
 			summary = " (" + summary + ")"
 		}
-		fmt.Fprintf(u.stdio.Out, "  %s moves to %s%s\n", printable(one.Name), printable(one.File), escaped(summary))
+		where := "moves to"
+		if one.Shared {
+			where = "is switched off here; the same definition is in"
+		}
+		fmt.Fprintf(u.stdio.Out, "  %s %s %s%s\n", printable(one.Name), where, printable(one.File), escaped(summary))
 	}
 	for _, one := range p.Left {
 		fmt.Fprintf(u.stdio.Out, "  %s stays: %s\n", printable(one.Name), escaped(one.Reason))

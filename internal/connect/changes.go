@@ -31,6 +31,8 @@ type Change struct {
 	Before  []byte
 	Existed bool
 	After   []byte
+
+	copy *moved // the file is the copy of a server
 }
 
 // Same reports that there is nothing to do.
@@ -73,10 +75,13 @@ type Written struct {
 	// Backup is the name of the file with the content before; empty: there was no
 	// file.
 	Backup string `json:"backup,omitempty"`
-	// Copy is the name of the file with the content after, for a client's file,
-	// which the client may change.
+	// Copy is the name of the file with the content after, for a file that may be
+	// changed by its client, or for another client.
 	Copy   string      `json:"copy,omitempty"`
 	Format edit.Format `json:"format,omitempty"`
+	// Server is what a copy defines, and Origin the client that it was copied from.
+	Server string      `json:"server,omitempty"`
+	Origin string      `json:"origin,omitempty"`
 	Mode   fs.FileMode `json:"mode"`
 	Before string      `json:"before,omitempty"` // SHA-256
 	After  string      `json:"after"`
@@ -109,7 +114,8 @@ var ErrChanged = errors.New("it was changed in the meantime")
 
 // Apply writes all changes, or none: if one cannot be written, those before it
 // are restored. A file that no longer has the content that a change was made
-// from is not written.
+// from is not written, except for the copy of a server, which another client's
+// may share: this client is added to what is there.
 func (j Journal) Apply(group, action string, changes []Change, servers ...string) (r Record, err error) {
 	unlock, err := j.Dir.Lock(lockName)
 	if err != nil {
@@ -118,37 +124,13 @@ func (j Journal) Apply(group, action string, changes []Change, servers ...string
 	defer unlock()
 	now := time.Now().UTC()
 	r = Record{Group: group, ID: now.Format("20060102T150405.000000000Z"), Time: now, Action: action, Servers: servers}
-	for i, c := range changes {
-		w := Written{Client: c.Client, File: c.File, Project: c.Project, Mode: 0o600, After: digest(c.After)}
-		if c.Project != "" {
-			w.Mode = 0o644
-		}
-		f, err := openFile(c.File, c.Project, true)
-		if err != nil {
-			return r, err
-		}
-		defer f.close()
-		content, mode, exists, err := f.read()
-		switch {
-		case err != nil:
-			return r, err
-		case exists != c.Existed || !bytes.Equal(content, c.Before):
-			return r, fmt.Errorf("%s is not written: %w; run the command again", c.File, ErrChanged)
-		}
-		if exists {
-			w.Mode, w.Before = mode, digest(content)
-			w.Backup = fmt.Sprintf("%s-%d-%s.bak", r.ID, i, strings.TrimLeft(filepath.Base(c.File), "."))
-			if err := j.Dir.Write(w.Backup, content); err != nil {
-				return r, err
-			}
-		}
-		if c.Client != "" {
-			w.Copy, w.Format = fmt.Sprintf("%s-%d-%s.new", r.ID, i, strings.TrimLeft(filepath.Base(c.File), ".")), c.Format
-			if err := j.Dir.Write(w.Copy, c.After); err != nil {
-				return r, err
-			}
-		}
+	changes = slices.Clone(changes)
+	for i := range changes {
+		w, err := j.keep(r.ID, i, &changes[i])
 		r.Files = append(r.Files, w)
+		if err != nil {
+			return r, errors.Join(err, j.drop(r.Files))
+		}
 	}
 	if err := j.save(r); err != nil { // first: a program that dies in between can be undone
 		return r, err
@@ -163,6 +145,47 @@ func (j Journal) Apply(group, action string, changes []Change, servers ...string
 	}
 	j.prune()
 	return r, nil
+}
+
+// keep checks that a file is what a change was made from, and keeps what is
+// needed to undo it.
+func (j Journal) keep(id string, i int, c *Change) (w Written, err error) {
+	w = Written{Client: c.Client, File: c.File, Project: c.Project, Mode: 0o600}
+	if c.Project != "" {
+		w.Mode = 0o644
+	}
+	f, err := openFile(c.File, c.Project, true)
+	if err != nil {
+		return w, err
+	}
+	defer f.close()
+	content, mode, exists, err := f.read()
+	if err == nil && c.copy != nil {
+		c.Before, c.Existed = content, exists
+		c.After, err = c.copy.add(content, exists)
+		w.Server, w.Origin = c.copy.server, c.copy.client
+	}
+	switch {
+	case errors.Is(err, ErrChanged), err == nil && (exists != c.Existed || !bytes.Equal(content, c.Before)):
+		return w, fmt.Errorf("%s is not written: %w; run the command again", c.File, ErrChanged)
+	case err != nil:
+		return w, fmt.Errorf("%s is not written: %w", c.File, err)
+	}
+	w.After = digest(c.After)
+	base := fmt.Sprintf("%s-%d-%s", id, i, strings.TrimLeft(filepath.Base(c.File), "."))
+	if exists {
+		w.Mode, w.Before, w.Backup = mode, digest(content), base+".bak"
+		if err := j.Dir.Write(w.Backup, content); err != nil {
+			return w, err
+		}
+	}
+	if c.Client != "" || c.copy != nil {
+		w.Copy, w.Format = base+".new", c.Format
+		if err := j.Dir.Write(w.Copy, c.After); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
 }
 
 func put(path, project string, content []byte, mode fs.FileMode, expected []byte, existed bool) error {
@@ -287,6 +310,9 @@ func (j Journal) restoration(w Written) (restoration, error) {
 	case exists && w.Backup != "" && now == w.Before, !exists && w.Backup == "": // as it was
 		out.keep = true
 		return out, nil
+	case !exists && w.Origin != "":
+		out.keep = true
+		return out, nil
 	case !exists || w.Copy == "":
 		return out, fmt.Errorf("%s is not restored: %w", w.File, ErrChanged)
 	}
@@ -294,11 +320,15 @@ func (j Journal) restoration(w Written) (restoration, error) {
 	if err != nil {
 		return out, fmt.Errorf("%s is not restored: %w, and what was written cannot be read: %w", w.File, ErrChanged, err)
 	}
-	out.content, err = edit.Revert(w.Format, content, out.content, after)
+	if w.Origin != "" {
+		out.content, out.drop, err = takeOut(content, after, w.Server, w.Origin)
+	} else {
+		out.content, err = edit.Revert(w.Format, content, out.content, after)
+	}
 	if err != nil {
 		return out, fmt.Errorf("%s is not restored: %w: %w", w.File, ErrChanged, err)
 	}
-	out.keep, out.mode = bytes.Equal(out.content, content), mode
+	out.keep, out.mode = !out.drop && bytes.Equal(out.content, content), mode
 	return out, nil
 }
 
@@ -322,8 +352,11 @@ func (j Journal) drop(files []Written) error {
 	var errs []error
 	for _, w := range files {
 		for _, name := range []string{w.Backup, w.Copy} {
-			if name != "" {
-				errs = append(errs, j.Dir.Remove(name))
+			if name == "" {
+				continue
+			}
+			if err := j.Dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
 			}
 		}
 	}

@@ -15,6 +15,29 @@ type Command struct {
 	Vanishes string
 }
 
+// Start is what an entry starts.
+type Start struct {
+	Command string
+	Args    []string
+}
+
+// Start returns how a client of this user starts the program.
+func (c Command) Start() Start { return Start{c.Path, []string{"serve"}} }
+
+// Shared returns how everyone who works in a folder starts the program: by its
+// name, or with the launcher that started it here, but never by a path of this
+// machine.
+func (c Command) Shared() Start {
+	path := filepath.ToSlash(c.Path)
+	switch {
+	case strings.Contains(path, "/_npx/"):
+		return Start{"npx", []string{"-y", Name, "serve"}}
+	case strings.Contains(path, "/.cache/uv/"), strings.Contains(path, "/uv/archive-v"), strings.Contains(path, "/uv/cache/"):
+		return Start{"uvx", []string{Name, "serve"}}
+	}
+	return Start{Name, []string{"serve"}}
+}
+
 // passing lists parts of paths where programs do not stay.
 var passing = []struct{ part, why string }{
 	{"/go-build", "it is in Go's build cache"},
@@ -27,8 +50,15 @@ var passing = []struct{ part, why string }{
 	{"/.pnpm/", "its folder has a version that the next upgrade removes"},
 	{"/mise/installs/", "its folder has a version that the next upgrade removes"},
 	{"/.asdf/installs/", "its folder has a version that the next upgrade removes"},
+	{"/.nvm/versions/", ofNode},
+	{"/nvm/versions/node/", ofNode},
+	{"/fnm/node-versions/", ofNode},
+	{"/.nodenv/versions/", ofNode},
+	{"/n/versions/node/", ofNode},
 	{"/scoop/apps/sallyport/", "its folder has a version that the next upgrade removes"},
 }
+
+const ofNode = "it belongs to one version of Node.js and goes with it"
 
 // vanishes returns why a path will not last.
 func vanishes(path string, temporary []string) string {
@@ -40,6 +70,9 @@ func vanishes(path string, temporary []string) string {
 		if strings.Contains(slashed, p.part) {
 			return p.why
 		}
+	}
+	if above, _, found := strings.Cut(slashed, "/node_modules/"); found && !strings.HasSuffix(above, "/lib") && !strings.HasSuffix(above, "/npm") {
+		return "it belongs to the packages of one folder"
 	}
 	for _, dir := range temporary {
 		if dir != "" && strings.HasPrefix(path, filepath.Clean(dir)+string(filepath.Separator)) {

@@ -1,7 +1,7 @@
 package connect
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,6 +24,9 @@ type TakeOver struct {
 type Moved struct {
 	Name string `json:"name"`
 	File string `json:"file"` // the copy
+	// Shared means that the file defines the server already, or does once another
+	// client's is moved.
+	Shared bool `json:"shared,omitempty"`
 	// AllowTools and DenyTools restrict its tools, as the client did.
 	AllowTools []string `json:"allowTools,omitzero"`
 	DenyTools  []string `json:"denyTools,omitempty"`
@@ -46,26 +49,52 @@ type Folder interface {
 	NewFile(name string, taken func(path string) bool) string
 }
 
-// TakeOver plans to move the client's servers into a folder that Sallyport
-// reads, and connects the client if it is not. A server that cannot be
-// translated, or whose name is taken there, stays where it is.
-func (m Machine) TakeOver(k Kept, command string, folder Folder) (TakeOver, error) {
+// A Mover plans to move the servers of clients into a folder that Sallyport
+// reads. It remembers what it has planned: several clients may have one server.
+type Mover struct {
+	machine Machine
+	folder  Folder
+	copies  map[string]*planned // by the server's name
+}
+
+// planned is a file of the folder as it will be.
+type planned struct {
+	file    string
+	content []byte
+	exists  bool
+	from    []string // the clients' files whose definition it has
+}
+
+// NewMover returns a Mover that has planned nothing yet.
+func NewMover(m Machine, folder Folder) *Mover {
+	return &Mover{m, folder, map[string]*planned{}}
+}
+
+// From returns the clients' files whose definition of a server is moved.
+func (m *Mover) From(server string) []string {
+	if p := m.copies[server]; p != nil {
+		return p.from
+	}
+	return nil
+}
+
+// Plan plans to move a client's servers, and to connect the client if it is not.
+// A server that cannot be translated or switched off, or whose name has another
+// definition in the folder, stays where it is.
+func (m *Mover) Plan(k Kept, start Start) (TakeOver, error) {
 	var out TakeOver
-	installed, err := k.Install(command)
+	installed, err := k.Install(start)
 	if err != nil {
 		return out, err
 	}
-	places := m.Places
+	places := m.machine.Places
 	places.Dir = ""
 	translated, problems := definitions.Translate([]definitions.Source{k.Target.Source()}, definitions.Options{
-		Env: places.Env, Home: places.Home, Places: places, Self: m.Self,
+		Env: places.Env, Home: places.Home, Places: places, Self: m.machine.Self,
 	})
-	approved := m.approved(k)
+	approved := m.machine.approved(k)
 	text := installed.After
 	var copies []Change
-	taken := func(path string) bool {
-		return slices.ContainsFunc(copies, func(c Change) bool { return c.File == path })
-	}
 	for _, d := range k.Servers {
 		if d.Disabled || slices.Contains(k.Own, d.Name) {
 			continue
@@ -84,24 +113,35 @@ func (m Machine) TakeOver(k Kept, command string, folder Folder) (TakeOver, erro
 			leave("%s", why)
 			continue
 		}
-		if file := folder.Defined(d.Name); file != "" {
-			leave("%s already defines a server of that name: rename one of them", file)
+		off, err := k.Target.SwitchOff(text, d.Name)
+		if err != nil {
+			leave("it cannot be switched off in %s: %v", k.Target.File, err)
 			continue
 		}
-		moved := Moved{Name: d.Name, File: folder.NewFile(d.Name, taken), AllowTools: d.AllowTools, DenyTools: translated[i].From.DenyTools, Approved: approved[d.Name]}
-		entry, err := withOrigin(translated[i].Entry, k.Target, moved.Approved)
+		one := moved{server: d.Name, client: k.Target.Client.Name, entry: translated[i].Entry, origin: edit.Object{{Key: "file", Value: k.Target.File}}}
+		if tools := approved[d.Name]; len(tools) > 0 {
+			one.origin = append(one.origin, edit.Member{Key: "approvedTools", Value: tools})
+		}
+		p, change, err := m.copy(one)
+		var other *differentError
+		if errors.As(err, &other) {
+			leave("%v", err)
+			continue
+		}
 		if err != nil {
-			return out, err
+			leave("it cannot be copied: %v", err)
+			continue
 		}
-		file, err := definitions.File(d.Name, entry)
-		if err != nil {
-			return out, err
+		if !change.Same() {
+			copies = append(copies, change)
 		}
-		if text, err = k.Target.SwitchOff(text, d.Name); err != nil {
-			return out, fmt.Errorf("%s: server %s: %w", k.Target.File, d.Name, err)
-		}
-		copies = append(copies, Change{File: moved.File, After: file})
-		out.Moved = append(out.Moved, moved)
+		text = off
+		p.content, p.exists, p.from = change.After, true, append(p.from, k.Target.File)
+		m.copies[d.Name] = p
+		out.Moved = append(out.Moved, Moved{
+			Name: d.Name, File: p.file, Shared: change.Existed,
+			AllowTools: d.AllowTools, DenyTools: translated[i].From.DenyTools, Approved: approved[d.Name],
+		})
 	}
 	installed.After = text
 	if !installed.Same() {
@@ -110,21 +150,61 @@ func (m Machine) TakeOver(k Kept, command string, folder Folder) (TakeOver, erro
 	return out, nil
 }
 
-// withOrigin adds to an entry where it comes from, and what the client approved.
-// Both are for people and for later: nothing reads them yet.
-func withOrigin(entry json.RawMessage, t definitions.Target, approved []string) (json.RawMessage, error) {
-	text, err := edit.Set(edit.JSON, entry, edit.At("source"), t.Client.Name+": "+t.File)
-	if err == nil && len(approved) > 0 {
-		text, err = edit.Set(edit.JSON, text, edit.At("autoApprove"), approved)
+// A differentError reports another definition of the same name.
+type differentError struct {
+	file    string
+	members []string
+}
+
+func (d *differentError) Error() string {
+	return fmt.Sprintf("%s already defines a server of that name, with other %s: rename one of them", d.file, strings.Join(d.members, ", "))
+}
+
+// copy plans the copy of a server. Nothing is remembered of it.
+func (m *Mover) copy(one moved) (*planned, Change, error) {
+	p := m.copies[one.server]
+	if p == nil {
+		p = &planned{file: m.folder.Defined(one.server)}
+		if p.file == "" {
+			p.file = m.folder.NewFile(one.server, m.taken)
+		} else {
+			var err error
+			if p.content, p.exists, err = Read(p.file, ""); err != nil {
+				return nil, Change{}, err
+			}
+		}
 	}
-	return text, err
+	if p.exists {
+		members, err := one.differs(p.content)
+		switch {
+		case err != nil:
+			return nil, Change{}, err
+		case len(members) > 0 && len(p.from) > 0:
+			return nil, Change{}, &differentError{p.from[0], members}
+		case len(members) > 0:
+			return nil, Change{}, &differentError{p.file, members}
+		}
+	}
+	after, err := one.add(p.content, p.exists)
+	return p, Change{File: p.file, Before: p.content, Existed: p.exists, After: after, copy: &one}, err
+}
+
+// taken reports whether a path is planned. Some file systems do not tell capital
+// letters from small ones.
+func (m *Mover) taken(path string) bool {
+	for _, p := range m.copies {
+		if strings.EqualFold(p.file, path) {
+			return true
+		}
+	}
+	return false
 }
 
 // approved returns the tools that the client calls without asking, by server.
 func (m Machine) approved(k Kept) map[string][]string {
 	out := map[string][]string{}
 	for _, d := range k.Servers {
-		have, err := edit.Get(k.Target.Format, k.Content, k.Target.Place(d.Name))
+		have, err := edit.Get(k.Target.Format, k.Content, k.Target.Place(k.Content, d.Name))
 		entry, ok := have.(map[string]any)
 		if err != nil || !ok {
 			continue

@@ -104,7 +104,7 @@ def test_taking_over_from_claude_code(machine, npm, tmp_path):
     said = machine("sallyport", "install", "--take-over", "--yes", "claude-code")
     assert "denied tools: write_file" in said and "approved in the client: read_text_file" in said, said
     copy = json.loads((machine.home / "MCPs/files.json").read_text())["mcpServers"]["files"]
-    assert copy["disabledTools"] == ["write_file"] and copy["autoApprove"] == ["read_text_file"], copy
+    assert copy["disabledTools"] == ["write_file"] and copy["source"]["claude-code"]["approvedTools"] == ["read_text_file"], copy
     # Nothing has written to the file yet, so that it comes back.
     machine("sallyport", "install", "--give-back", "--yes")
     assert (machine.home / ".claude.json").read_bytes() == before

@@ -321,7 +321,6 @@ type Target struct {
 	Format  edit.Format
 
 	dialect *dialect
-	servers []string // the path of the servers
 }
 
 // Target returns the file in which Sallyport is written: the user's, or the one
@@ -349,24 +348,61 @@ func (c *Client) Target(p Places, project bool, exists func(string) bool) (Targe
 			break
 		}
 	}
-	t := Target{Client: c, File: best.path, Format: best.dialect.format, dialect: best.dialect, servers: best.dialect.paths[0]}
-	if best.dialect == opencode {
-		t.servers = []string{"mcp"}
-	}
+	t := Target{Client: c, File: best.path, Format: best.dialect.format, dialect: best.dialect}
 	if project {
 		t.Project = p.Dir
 	}
 	return t, true
 }
 
-// Place returns where a server of that name is in the file.
-func (t Target) Place(name string) edit.Place {
-	return edit.Place{Path: append(slices.Clone(t.servers), name), Named: t.dialect.named}
+// Place returns where a server of that name is in the text of the file, as Load
+// reads it, or where it would be written.
+func (t Target) Place(text []byte, name string) edit.Place {
+	place := func(servers []string) edit.Place {
+		return edit.Place{Path: append(slices.Clone(servers), name), Named: t.dialect.named}
+	}
+	if len(t.dialect.paths) == 1 {
+		return place(t.dialect.paths[0])
+	}
+	best := t.dialect.write
+	for _, servers := range t.dialect.paths { // the first one counts
+		have, err := edit.Get(t.Format, text, edit.At(servers...))
+		group, ok := have.(map[string]any)
+		if err != nil || !ok || isEntry(group) {
+			continue
+		}
+		if entry, ok := group[name].(map[string]any); ok && isEntry(entry) {
+			return place(servers)
+		}
+		if slices.Equal(servers, t.dialect.newer) {
+			best = servers
+		}
+	}
+	return place(best)
 }
 
-// Entry returns a program as this client writes it.
-func (t Target) Entry(name, command string, args []string) edit.Object {
-	return t.Client.entry(name, command, args)
+// isEntry tells an entry from an object of entries.
+func isEntry(object map[string]any) bool {
+	return slices.ContainsFunc(entryKeys, func(key string) bool {
+		v, ok := object[key]
+		_, group := v.(map[string]any)
+		return ok && !group
+	})
+}
+
+// newer reports whether a place belongs to a newer form of the file.
+func (t Target) newer(at edit.Place) bool {
+	return t.dialect.newer != nil && slices.Equal(at.Path[:len(at.Path)-1], t.dialect.newer)
+}
+
+// Entry returns a program as this client writes it at a place.
+func (t Target) Entry(at edit.Place, command string, args []string) edit.Object {
+	entry := t.Client.entry(at.Path[len(at.Path)-1], command, args)
+	if t.newer(at) { // OpenCode's own code mode would hide the tool
+		entry = slices.DeleteFunc(entry, func(m edit.Member) bool { return m.Key == "enabled" })
+		entry = append(entry, edit.Member{Key: "codemode", Value: false})
+	}
+	return entry
 }
 
 // Head returns what a new file starts with.
@@ -380,28 +416,73 @@ func (t Target) Source() Source {
 // SwitchOff changes the text of the file so that the client does not start a
 // server.
 func (t Target) SwitchOff(text []byte, name string) ([]byte, error) {
-	at := t.Place(name)
-	member := func(key string) edit.Place {
-		return edit.Place{Path: append(slices.Clone(at.Path), key), Named: at.Named}
+	at := t.Place(text, name)
+	off := t.Client.off
+	if t.newer(at) {
+		off = OffDisabled
 	}
-	switch t.Client.off {
+	switch off {
 	case OffDisabled:
-		return edit.Set(t.Format, text, member("disabled"), true)
+		return edit.Set(t.Format, text, inside(at, "disabled"), true)
 	case OffEnabled:
-		return edit.Set(t.Format, text, member("enabled"), false)
+		return edit.Set(t.Format, text, inside(at, "enabled"), false)
 	case OffExcluded:
-		at := edit.At("mcp", "excluded")
-		have, err := edit.Get(t.Format, text, at)
-		if err != nil {
-			return nil, err
-		}
-		list, _ := have.([]any)
-		if !slices.Contains(list, any(name)) {
-			list = append(slices.Clone(list), name)
-		}
-		return edit.Set(t.Format, text, at, list)
+		return t.listed(text, edit.At("mcp", "excluded"), name, true)
 	}
 	return edit.Remove(t.Format, text, at)
+}
+
+func inside(at edit.Place, key string) edit.Place {
+	return edit.Place{Path: append(slices.Clone(at.Path), key), Named: at.Named}
+}
+
+// SwitchOn changes the text of the file so that the client starts a server that
+// is in it, whatever switched it off there.
+func (t Target) SwitchOn(text []byte, name string) ([]byte, error) {
+	at := t.Place(text, name)
+	have, err := edit.Get(t.Format, text, at)
+	entry, _ := have.(map[string]any)
+	for _, s := range []struct {
+		key string
+		on  bool
+	}{{"disabled", false}, {"enabled", true}} {
+		if value, ok := entry[s.key]; ok && value != s.on && err == nil {
+			text, err = edit.Set(t.Format, text, inside(at, s.key), s.on)
+		}
+	}
+	if t.dialect != gemini {
+		return text, err
+	}
+	for _, list := range []struct {
+		at   edit.Place
+		with bool
+	}{
+		{edit.At("mcp", "excluded"), false}, {edit.At("excludeMCPServers"), false},
+		{edit.At("mcp", "allowed"), true}, {edit.At("allowMCPServers"), true},
+	} {
+		if have, getErr := edit.Get(t.Format, text, list.at); err == nil && getErr == nil && have != nil {
+			text, err = t.listed(text, list.at, name, list.with)
+		}
+	}
+	return text, err
+}
+
+// listed returns the text with or without a name in a list.
+func (t Target) listed(text []byte, at edit.Place, name string, with bool) ([]byte, error) {
+	have, err := edit.Get(t.Format, text, at)
+	if err != nil {
+		return nil, err
+	}
+	list, _ := have.([]any)
+	if slices.Contains(list, any(name)) == with {
+		return text, nil
+	}
+	if with {
+		list = append(slices.Clone(list), name)
+	} else {
+		list = slices.DeleteFunc(slices.Clone(list), func(v any) bool { return v == name })
+	}
+	return edit.Set(t.Format, text, at, list)
 }
 
 // Removes reports whether SwitchOff removes the entry: the client has no other

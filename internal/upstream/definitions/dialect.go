@@ -13,9 +13,12 @@ import (
 // same in all clients, except for what is listed here.
 type dialect struct {
 	format edit.Format
-	// paths lead to the object of servers. All that exist are read.
-	paths [][]string
-	vars  syntax
+	// paths lead to the object of servers. All that exist are read. A new server is
+	// written at the path write, or at newer if the file has servers there; with one
+	// path both are nil.
+	paths        [][]string
+	write, newer []string
+	vars         syntax
 	// plainURL is the transport of a URL without a type.
 	plainURL Transport
 	// timeout is the unit of the key "timeout", or 0 if it is ignored. startTimeout
@@ -109,11 +112,13 @@ var (
 
 	opencode = &dialect{
 		format: edit.JSONC, paths: [][]string{{"mcp", "servers"}, {"mcp"}, {"mcpServers"}}, plainURL: Auto,
+		// Version 2 reads the form of version 1, but not the other way round.
+		write: []string{"mcp"}, newer: []string{"mcp", "servers"},
 		timeout: time.Millisecond, startTimeout: true,
 		vars: syntax{opencode: true},
 		// The second version keeps its servers in "servers"; it is not a server of the
 		// first.
-		skip:  func(n *node) bool { return n.kind == '{' && len(n.members) > 0 && !looksLikeEntry(n) },
+		skip:  func(n *node) bool { return n.kind == '{' && !looksLikeEntry(n) },
 		after: afterOpenCode,
 	}
 
@@ -162,9 +167,12 @@ func dialectOf(path string) *dialect {
 	return nil
 }
 
-// looksLikeEntry tells an entry from an object of entries.
+// entryKeys tell an entry from an object of entries.
+var entryKeys = []string{"type", "command", "url", "enabled", "disabled"}
+
+// looksLikeEntry is isEntry for a file that is read.
 func looksLikeEntry(n *node) bool {
-	for _, key := range []string{"type", "command", "url", "enabled", "disabled"} {
+	for _, key := range entryKeys {
 		if v, ok := n.get(key); ok && v.kind != '{' {
 			return true
 		}
