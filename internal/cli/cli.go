@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -83,6 +84,7 @@ type ui struct {
 	daemon  bool // other programs start the command and keep its log
 	quiet   bool // the command prints JSON and shows no progress
 	starts  *starts
+	typed   *bufio.Reader // see line
 }
 
 // Main runs the command line args (without the program's name) and returns the

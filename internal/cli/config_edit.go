@@ -1,17 +1,17 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/configfile"
 	"github.com/sallyport/sallyport/internal/settings"
@@ -63,7 +63,7 @@ func (u *ui) entry(key string) settings.Entry {
 
 type configSetCmd struct {
 	Key    string   `arg:"" help:"The setting." complete:"keys"`
-	Values []string `arg:"" name:"value" help:"Its value; several for a list, or parts with commas between them; '' for an empty list; - for a secret on standard input." complete:"values"`
+	Values []string `arg:"" name:"value" help:"Its value; several for a list, or parts with commas between them; '' for an empty list; - for a secret on standard input, which a terminal does not show." complete:"values"`
 }
 
 // Help implements kong's HelpProvider.
@@ -81,11 +81,11 @@ func (c *configSetCmd) Run(u *ui) error {
 	src := u.Env.Sources(u.Dir, u.grammar.ConfigFile)
 	parts, hidden := c.Values, false
 	if len(parts) == 1 && parts[0] == "-" {
-		b, err := io.ReadAll(io.LimitReader(u.stdio.In, settings.MaxFile))
+		secret, err := u.secret()
 		if err != nil {
 			return err
 		}
-		parts, hidden = []string{strings.TrimRight(string(b), "\r\n")}, true
+		parts, hidden = []string{secret}, true
 	}
 	value, err := settings.Value(c.Key, parts, src.Home, src.Dir, hidden)
 	if err != nil {
@@ -218,18 +218,16 @@ func (*configEditCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
+	path, err := u.configPath()
+	if err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "sallyport-config-") // 0700
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	draft := filepath.Join(dir, "config.yaml")
-	in := bufio.NewReader(u.stdio.In)
-	return u.changeConfig(func(before []byte) ([]byte, error) {
-		path, err := u.configPath()
-		if err != nil {
-			return nil, err
-		}
+	draft, edited := filepath.Join(dir, "config.yaml"), false
+	err = u.changeConfig(func(before []byte) ([]byte, error) {
 		text := before
 		if before == nil {
 			text = []byte(newConfig)
@@ -238,16 +236,18 @@ func (*configEditCmd) Run(u *ui) error {
 			return nil, err
 		}
 		for {
-			cmd := editor(draft)
-			cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-			if err := cmd.Run(); err != nil {
-				return nil, fmt.Errorf("the editor failed, so nothing has changed: %w", err)
-			}
+			failed := u.lend(func() error { return edit(editor(draft)) })
 			after, err := os.ReadFile(draft)
 			if err != nil {
-				return nil, err
+				return nil, errors.Join(failed, err)
 			}
-			if bytes.Equal(after, text) {
+			edited = !bytes.Equal(after, text)
+			switch {
+			case u.ctx.Err() != nil:
+				return nil, u.ctx.Err()
+			case failed != nil:
+				return nil, fmt.Errorf("the editor failed, so nothing has changed: %w", failed)
+			case !edited:
 				fmt.Fprintln(u.stdio.Err, "sallyport: nothing has changed")
 				return before, nil
 			}
@@ -256,12 +256,34 @@ func (*configEditCmd) Run(u *ui) error {
 				return after, nil
 			}
 			fmt.Fprintf(u.stdio.Err, "sallyport: %v\nGo on editing? Otherwise the old file stays. [Y/n] ", wrong)
-			answer, err := in.ReadString('\n')
+			answer, err := u.line()
+			if u.ctx.Err() != nil {
+				return nil, u.ctx.Err()
+			}
 			if answer = strings.ToLower(strings.TrimSpace(answer)); err != nil || answer != "" && answer != "y" && answer != "yes" {
 				return nil, errors.New("the old file stays")
 			}
 		}
 	})
+	if err != nil && edited {
+		fmt.Fprintf(u.stdio.Err, "\nsallyport: what you wrote is kept in %s\n", draft)
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(dir))
+}
+
+// edit runs an editor until it ends. If the command ends before, the editor is
+// asked to end: editors keep what was not saved then.
+func edit(cmd *exec.Cmd) error {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Cancel = func() error {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil { // as on Windows
+			return cmd.Process.Kill()
+		}
+		return nil
+	}
+	cmd.WaitDelay = 5 * time.Second
+	return cmd.Run()
 }
 
 // editor returns how the user's editor is called. $VISUAL and $EDITOR may have
@@ -278,7 +300,8 @@ func (u *ui) editor() (func(file string) *exec.Cmd, error) {
 			}, nil
 		default:
 			return func(file string) *exec.Cmd {
-				return exec.CommandContext(u.ctx, "/bin/sh", "-c", line+` "$@"`, line, file)
+				// Ctrl-C is for the editor, and not for its shell.
+				return exec.CommandContext(u.ctx, "/bin/sh", "-c", "trap : INT QUIT; "+line+` "$@"`, line, file)
 			}, nil
 		}
 	}

@@ -282,16 +282,7 @@ func spool(u *ui, file string, limits flatten.Limits) error {
 	if err != nil {
 		return err
 	}
-	copied := make(chan error, 1)
-	go func() {
-		_, err := io.Copy(f, limits.Room().Reader(u.stdio.In))
-		copied <- err
-	}()
-	select {
-	case err = <-copied:
-	case <-u.ctx.Done():
-		err = u.ctx.Err() // the writer may never finish
-	}
+	_, err = io.Copy(f, limits.Room().Reader(u.input()))
 	return errors.Join(err, f.Close())
 }
 

@@ -144,7 +144,7 @@ func (c *memorySetCmd) Run(u *ui) error {
 	}
 	value := []byte(c.Value)
 	if c.Value == "-" {
-		if value, err = io.ReadAll(io.LimitReader(u.stdio.In, keyed.MaxFile)); err != nil {
+		if value, err = io.ReadAll(io.LimitReader(u.input(), keyed.MaxFile)); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -179,16 +178,7 @@ func escaped(s string) string {
 // agreed asks the user a question. No answer means no, and so does a signal.
 func (u *ui) agreed(question string) bool {
 	fmt.Fprintf(u.stdio.Out, "%s [y/N] ", question)
-	answer := make(chan string, 1)
-	go func() { // ends with the program, if no answer comes
-		line, _ := bufio.NewReader(u.stdio.In).ReadString('\n') // input before the end counts
-		answer <- line
-	}()
-	line := ""
-	select {
-	case line = <-answer:
-	case <-u.ctx.Done():
-	}
+	line, _ := u.line() // no answer is no
 	switch strings.ToLower(strings.TrimSpace(line)) {
 	case "y", "yes":
 		return true

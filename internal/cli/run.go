@@ -99,7 +99,7 @@ func (c *runCmd) Run(u *ui) error {
 		fmt.Fprintf(u.stdio.Err, "sallyport: unknown flag %s\nTry 'sallyport run --help'.\n", invisible.Line(file))
 		return exitError(exitOurs)
 	}
-	code, script, err := c.program(u.stdio.In)
+	code, script, err := c.program(u.input())
 	if err != nil {
 		return err
 	}

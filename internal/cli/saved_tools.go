@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -259,7 +258,7 @@ func (c *savedToolsImportCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
-	var in io.Reader = u.stdio.In
+	in := u.input()
 	if c.File != "-" {
 		f, err := os.Open(filepath.Clean(c.File))
 		if err != nil {

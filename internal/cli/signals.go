@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -17,6 +18,22 @@ type signalled struct{ syscall.Signal }
 
 func (s signalled) Error() string { return "ended by signal: " + s.String() }
 
+// A loan says whether another program has the terminal, whose Ctrl-C and Ctrl-\
+// reach this program, too.
+type loan struct{ out atomic.Bool }
+
+type loanKey struct{}
+
+// lend lets a program have the terminal while it runs: what is typed is meant for
+// it. Other signals end this command as ever.
+func (u *ui) lend(run func() error) error {
+	if l, ok := u.ctx.Value(loanKey{}).(*loan); ok {
+		l.out.Store(true)
+		defer l.out.Store(false)
+	}
+	return run()
+}
+
 // untilSignal returns a context that ends with a signal that ends programs, so
 // that a command cleans up first: an interrupt, a request to end, a closed
 // terminal, and standard output without a reader. A signal that was ignored when
@@ -24,7 +41,8 @@ func (s signalled) Error() string { return "ended by signal: " + s.String() }
 //
 // A second SIGQUIT prints what the program is doing and ends it at once.
 func untilSignal(ctx context.Context, out any) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	lent := &loan{}
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, loanKey{}, lent))
 	came := make(chan os.Signal, 8)
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 		if !signal.Ignored(s) {
@@ -40,6 +58,7 @@ func untilSignal(ctx context.Context, out any) (context.Context, func()) {
 			select {
 			case s := <-came:
 				switch number, ok := s.(syscall.Signal); {
+				case lent.out.Load() && (s == os.Interrupt || s == syscall.SIGQUIT):
 				case s == syscall.SIGPIPE:
 					if f, ok := out.(*os.File); ok && unread(f) {
 						cancel(errOutputClosed)
