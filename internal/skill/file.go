@@ -42,7 +42,7 @@ var ErrChanged = errors.New("the file was changed, or was not written by Sallypo
 
 // State returns the state of the place.
 func (p Place) State() (State, error) {
-	root, err := os.OpenRoot(p.base)
+	root, err := p.open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return Absent, nil
 	}
@@ -51,6 +51,14 @@ func (p Place) State() (State, error) {
 	}
 	defer root.Close()
 	return p.state(root)
+}
+
+// open opens the folder that contains everything.
+func (p Place) open() (*os.Root, error) {
+	if p.linked {
+		return private.Passable(p.base)
+	}
+	return os.OpenRoot(p.base)
 }
 
 // Install writes the skill. It changes nothing if the file is current.
@@ -86,7 +94,7 @@ var errNothing = errors.New("nothing to do")
 // change does something to a file that the user has not changed. With force, a
 // changed file is moved aside first.
 func (p Place) change(force bool, do func(*os.Root, State) error) (Result, error) {
-	root, err := os.OpenRoot(p.base)
+	root, err := p.open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return Result{Before: Absent}, nil
 	}

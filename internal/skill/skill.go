@@ -1,7 +1,8 @@
 // Package skill puts the manual where clients look for skills, and removes it
 // from there. A file that the user changed is neither replaced nor removed
-// without force, and then a copy stays. Nothing is written outside the user's or
-// the project's folder, even if a symbolic link leads there.
+// without force, and then a copy stays. Nothing is written outside a project's
+// folder, even if a symbolic link leads there. In the home directory a link is
+// followed if it is the user's and leads to a directory that only they can change.
 package skill
 
 import (
@@ -52,6 +53,7 @@ type Place struct {
 	Client string
 	base   string // contains everything that is read or written
 	below  string // the skill's folder, below base, with slashes
+	linked bool   // base is a link that the user made
 }
 
 // Path returns the path of the skill's file.
@@ -83,13 +85,22 @@ func (f Folders) Places(names []string) ([]Place, error) {
 // place returns where a client looks for the skill.
 func (f Folders) place(c client) Place {
 	if f.Project != "" {
-		return Place{c.name, f.Project, path.Join(c.project, manual.Name)}
+		return Place{Client: c.name, base: f.Project, below: path.Join(c.project, manual.Name)}
 	}
+	p := Place{Client: c.name, base: f.Home, below: path.Join(c.user, manual.Name)}
 	if dir, ok := f.named(c); ok {
 		_, below, _ := strings.Cut(c.user, "/")
-		return Place{c.name, dir, path.Join(below, manual.Name)}
+		p.base, p.below = dir, path.Join(below, manual.Name)
 	}
-	return Place{c.name, f.Home, path.Join(c.user, manual.Name)}
+	// Dotfiles are often links to where a user keeps them. The last one counts.
+	at, rest := p.base, strings.Split(p.below, "/")
+	for i, name := range rest[:len(rest)-1] {
+		at = filepath.Join(at, name)
+		if info, err := os.Lstat(at); err == nil && info.Mode()&os.ModeSymlink != 0 {
+			p.base, p.below, p.linked = at, path.Join(rest[i+1:]...), true
+		}
+	}
+	return p
 }
 
 // named returns the client's own directory if a variable names it.

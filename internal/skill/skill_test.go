@@ -57,7 +57,7 @@ func TestPlaces(t *testing.T) {
 // does what is beside it.
 func TestNothingElseIsTouched(t *testing.T) {
 	base := t.TempDir()
-	p := Place{"test", base, "skills/sallyport"}
+	p := Place{Client: "test", base: base, below: "skills/sallyport"}
 	for _, change := range []func(bool) (Result, error){p.Install, p.Remove} {
 		for name, text := range map[string]string{
 			"empty": "", "the user's": "mine", "edited": manual.Skill() + "more",
@@ -94,7 +94,7 @@ func TestNothingElseIsTouched(t *testing.T) {
 
 // TestFailureRestores: if the skill cannot be written, the user's file is back.
 func TestFailureRestores(t *testing.T) {
-	p := Place{"test", t.TempDir(), "skills/sallyport"}
+	p := Place{Client: "test", base: t.TempDir(), below: "skills/sallyport"}
 	if err := os.MkdirAll(filepath.Dir(p.Path()), 0o755); err != nil {
 		t.Fatal(err)
 	}
