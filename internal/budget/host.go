@@ -22,6 +22,9 @@ const (
 	// linesLimit bounds the messages of all servers that are being read. What
 	// finds no room there is read into a file.
 	linesLimit = 32 << 20
+	// resultsLimit bounds the results that clients have not fetched yet. What finds
+	// no room there stays on disk.
+	resultsLimit = 64 << 20
 
 	spoolLimit        = 4 << 30 // files of messages, all together
 	sandboxSpoolLimit = 1 << 30
@@ -32,6 +35,8 @@ type Host struct {
 	sandboxes *Budget
 	// Lines are messages of servers that are being read.
 	Lines *Budget
+	// Results are those of calls whose clients will fetch them later.
+	Results *Budget
 	// Own is for calls that no sandbox made.
 	Own *Sandbox
 	// Spool is the disk that messages take which do not fit in memory.
@@ -43,10 +48,11 @@ type Host struct {
 // NewHost returns the budgets of a program, with limits that are scale times
 // the usual ones.
 func NewHost(scale int64) *Host {
-	root := New((programLimit + linesLimit) * scale)
+	root := New((programLimit + linesLimit + resultsLimit) * scale)
 	h := &Host{
 		sandboxes: root.Sub(programLimit*scale, 0),
 		Lines:     root.Sub(linesLimit*scale, 0),
+		Results:   root.Sub(resultsLimit*scale, 0),
 		Spool:     New(spoolLimit * scale),
 		scale:     scale,
 	}

@@ -53,6 +53,9 @@ type Dir struct{ path string }
 // every other method fails with ErrNoPlace.
 func At(path string) Dir { return Dir{path} }
 
+// Placed reports whether there is a place for the directory.
+func (d Dir) Placed() bool { return d.path != "" }
+
 // Sub returns a subdirectory.
 func (d Dir) Sub(name string) Dir {
 	if d.path == "" {

@@ -30,6 +30,7 @@ const (
 type record struct {
 	Owner   string    `json:"owner"`
 	Client  string    `json:"client"`
+	ID      string    `json:"clientId,omitempty"`
 	Task    *Info     `json:"task"`
 	Expires time.Time `json:"expires"`
 }
@@ -67,9 +68,12 @@ func (s *Set) record(t *Task) error {
 	t.writes.Lock()
 	defer t.writes.Unlock()
 	s.mu.Lock()
-	r := record{t.owner.Name, t.owner.Client, t.info(), t.expires}
+	r := record{t.owner.Name, t.owner.Client, t.owner.ID, t.info(), t.expires}
 	s.mu.Unlock()
 	r.Task.InputRequests = nil // no other process can ask
+	if s.whole(r.Task); r.Task.Status == Completed && r.Task.Result == nil && s.dir.Placed() {
+		return errors.New("the result is gone")
+	}
 	return s.write(&r)
 }
 
@@ -92,7 +96,14 @@ func (s *Set) recorded(owner Owner, id string) *Info {
 		return nil
 	}
 	r := s.read(id)
-	if r == nil || (Owner{r.Owner, r.Client}) != owner {
+	if r == nil {
+		return nil
+	}
+	began := Owner{r.Owner, r.Client, r.ID}
+	s.mu.Lock()
+	sees := s.sees(owner, began)
+	s.mu.Unlock()
+	if !sees {
 		return nil
 	}
 	if r.Task.Ended() {
@@ -100,9 +111,13 @@ func (s *Set) recorded(owner Owner, id string) *Info {
 			s.forget(id)
 			return nil
 		}
+		s.known(r)
 		return r.Task
 	}
 	unlock, ok, err := s.dir.TryLock(id)
+	if err == nil && !ok && owner.ID != began.ID {
+		return nil // the client that began it is connected to another process
+	}
 	if err != nil || !ok {
 		return r.Task
 	}
@@ -124,6 +139,18 @@ func (s *Set) recorded(owner Owner, id string) *Info {
 		s.log.Warn("the end of a task could not be recorded", "error", err)
 	}
 	return t
+}
+
+// known records that the client knows the end of a task of a process that has ended.
+func (s *Set) known(r *record) {
+	until := stamp().Add(keptRead)
+	if !until.Before(r.Expires) {
+		return
+	}
+	r.Expires, r.Task.TTL = until, until.Sub(r.Task.Created).Milliseconds()
+	if err := s.write(r); err != nil {
+		s.log.Warn("that a task was seen could not be recorded", "error", err)
+	}
 }
 
 // read returns a record, or nil if there is none that can be used.

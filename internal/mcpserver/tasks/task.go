@@ -28,9 +28,11 @@ type Task struct {
 	created   time.Time
 	updated   time.Time
 	status    Status
-	message   func() string // of Working
-	why       string        // the message of other statuses
-	result    json.RawMessage
+	message   func() string   // of Working
+	why       string          // the message of other statuses
+	result    json.RawMessage // nil where it is only on disk
+	size      int             // of the result
+	charged   bool            // the result is charged to the budget
 	failure   *jsonrpc.Error
 	expires   time.Time // of tasks that have ended
 	version   int       // counts changes
@@ -99,15 +101,16 @@ func (t *Task) answered(key string) {
 // and info.
 func (t *Task) ended() bool { return t.status != Working && t.status != InputRequired }
 
-// see returns the task for its client, who knows about its end from then on.
-func (t *Task) see() *Info {
-	if t.ended() && !t.seen {
+// see returns the task for its client, who knows about its end from then on. news
+// reports that the client did not know it before: see Set.seen.
+func (t *Task) see() (info *Info, news bool) {
+	if news = t.ended() && !t.seen; news {
 		t.seen = true
 		if until := stamp().Add(keptRead); until.Before(t.expires) {
 			t.expires = until
 		}
 	}
-	return t.info()
+	return t.info(), news
 }
 
 func (t *Task) info() *Info {

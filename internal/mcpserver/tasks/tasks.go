@@ -4,8 +4,7 @@
 //
 // A task is recorded on disk before its client learns of it. When the program
 // that ran it has died, another one reports it as failed. A task is shown to the
-// owner and the client that began it alone; its ID cannot be
-// guessed.
+// client that began it alone, also when that has connected again: see Owner.
 package tasks
 
 import (
@@ -13,13 +12,16 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/sallyport/sallyport/internal/budget"
 	"github.com/sallyport/sallyport/internal/store"
 )
 
@@ -34,7 +36,10 @@ const (
 	// keptUnread is how long a task is kept after its end, and keptRead how long
 	// after its client has seen the end.
 	keptUnread, keptRead = 24 * time.Hour, time.Hour
-	// maxTasks and maxBytes bound the tasks of an owner and their results.
+	// sweepAfter is when records whose time is up are first looked for, and
+	// sweepEvery how often after that.
+	sweepAfter, sweepEvery = time.Second, time.Hour
+	// maxTasks and maxBytes bound the tasks of a client and their results.
 	maxTasks, maxBytes = 64, 32 << 20
 	// maxQuestions bounds what one task asks at a time.
 	maxQuestions = 16
@@ -84,7 +89,30 @@ type Question struct {
 }
 
 // An Owner is who may see a task: the person, and the client as it calls itself.
-type Owner struct{ Name, Client string }
+// The ID tells clients of one name apart while they are connected: when the one that
+// began a task has gone, it has a new ID if it was started anew, and another client
+// of that name that knows the task's ID, which cannot be guessed, is taken for it.
+type Owner struct{ Name, Client, ID string }
+
+// sees reports whether who owns tasks of another owner. The lock is held.
+func (s *Set) sees(who, began Owner) bool {
+	return who.Name == began.Name && who.Client == began.Client && (who.ID == began.ID || s.connected[began.ID] == 0)
+}
+
+// Connect notes that a client with that ID (Owner.ID) is connected, until gone is
+// called.
+func (s *Set) Connect(id string) (gone func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.connected[id]++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.connected[id]--; s.connected[id] == 0 {
+			delete(s.connected, id)
+		}
+	})
+}
 
 // Work is a call that may become a task.
 type Work struct {
@@ -104,6 +132,9 @@ type Options struct {
 	Dir store.Dir
 	// Moment is how long a call may take before it becomes a task; 0 is two seconds.
 	Moment time.Duration
+	// Budget bounds the results in memory; others are read from their records. Nil
+	// is the budget of the whole program.
+	Budget *budget.Budget
 }
 
 // A Set is the tasks of a process. It is safe for concurrent use.
@@ -111,18 +142,27 @@ type Set struct {
 	log    *slog.Logger
 	dir    store.Dir
 	moment time.Duration
+	budget *budget.Budget
 	work   sync.WaitGroup
-	swept  sync.Once
 
-	mu      sync.Mutex
-	closed  bool
-	list    []*Task       // in the order in which they became tasks
-	changed chan struct{} // closed and replaced when one changes
+	mu        sync.Mutex
+	closed    bool
+	list      []*Task        // in the order in which they became tasks
+	changed   chan struct{}  // closed and replaced when one changes
+	connected map[string]int // connections of clients by Owner.ID
+	tidies    *time.Timer
 }
 
-// New returns a set. It reads nothing.
+// New returns a set. From then on until Close it removes the records of tasks whose
+// time is up, now and then.
 func New(o Options) *Set {
-	s := &Set{log: o.Log, dir: o.Dir, moment: o.Moment, changed: make(chan struct{})}
+	s := &Set{log: o.Log, dir: o.Dir, moment: o.Moment, budget: o.Budget, changed: make(chan struct{}), connected: map[string]int{}}
+	if s.budget == nil {
+		s.budget = budget.Program().Results
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tidies = time.AfterFunc(sweepAfter, s.tidy)
 	if s.moment == 0 {
 		s.moment = moment
 	}
@@ -136,30 +176,12 @@ func (s *Set) Moment() time.Duration { return s.moment }
 func (s *Set) Close(cause error) {
 	s.mu.Lock()
 	s.closed = true
+	s.tidies.Stop()
 	for _, t := range s.list {
 		t.cancel(cause)
 	}
 	s.mu.Unlock()
 	s.work.Wait()
-}
-
-// Room reports whether another call of the owner may become a task. Results that
-// the client knows make room.
-func (s *Set) Room(owner Owner) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.room(owner)
-}
-
-// room is Room. The lock is held.
-func (s *Set) room(owner Owner) bool {
-	count, size := 0, 0
-	for _, t := range s.list {
-		if t.owner.Name == owner.Name && !t.seen {
-			count, size = count+1, size+len(t.result)
-		}
-	}
-	return !s.closed && count < maxTasks && size < maxBytes
 }
 
 // Call does the work. It returns the work's result, or the task that the call
@@ -174,7 +196,7 @@ func (s *Set) Call(ctx context.Context, owner Owner, work Work) (any, *Info, err
 	}
 	go func() {
 		defer cancel(nil)
-		t.value, t.err = work.Run(own, t)
+		t.value, t.err = s.run(own, t, work)
 		s.end(t)
 		close(t.done)
 	}()
@@ -206,10 +228,20 @@ func (s *Set) Call(ctx context.Context, owner Owner, work Work) (any, *Info, err
 	return t.value, nil, t.err
 }
 
+// run does the work. A defect that shows in it ends no other.
+func (s *Set) run(ctx context.Context, t *Task, work Work) (value any, err error) {
+	defer func() {
+		if defect := recover(); defect != nil {
+			s.log.Error("a call ended because of a defect", "defect", fmt.Sprint(defect), "stack", string(debug.Stack()))
+			value, err = nil, errors.New("a defect of Sallyport ended the call; its log has the details")
+		}
+	}()
+	return work.Run(ctx, t)
+}
+
 // keep makes a task of a call whose work goes on, and records it. It returns nil
 // if it cannot.
 func (s *Set) keep(t *Task) *Info {
-	s.swept.Do(s.sweep)
 	unlock, err := s.lock(t.id)
 	if err != nil {
 		s.log.Warn("a call does not become a task, because it cannot be recorded", "error", err)
@@ -232,7 +264,7 @@ func (s *Set) keep(t *Task) *Info {
 	info := t.info()
 	info.InputRequests = nil // a new task has none
 	info.Status = Working
-	gone := s.expire(t.owner.Name)
+	gone := s.expire(t.owner)
 	s.mu.Unlock()
 	for _, id := range gone {
 		s.forget(id)
@@ -259,7 +291,7 @@ func (s *Set) end(t *Task) {
 	t.questions, t.expires = nil, stamp().Add(keptUnread)
 	switch {
 	case err == nil:
-		t.status, t.result, t.why = Completed, result, ""
+		t.status, t.result, t.size, t.why = Completed, result, len(result), ""
 	case errors.Is(err, ErrCancelled):
 		t.status, t.why = Cancelled, err.Error()
 	case errors.As(err, &failure):
@@ -269,6 +301,14 @@ func (s *Set) end(t *Task) {
 		t.failure = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
 	}
 	kept := t.kept
+	if kept && t.size > 0 {
+		t.charged = s.budget.TryAcquire(int64(t.size))
+	}
+	if kept && !t.charged && t.size > 0 && !s.dir.Placed() {
+		const full = "there is no room to keep the result, and no state directory to write it to"
+		t.status, t.result, t.size, t.why = Failed, nil, 0, full
+		t.failure = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: full}
+	}
 	s.change(t)
 	s.mu.Unlock()
 	if kept { // unless its record cannot be written
@@ -278,11 +318,37 @@ func (s *Set) end(t *Task) {
 		s.mu.Unlock()
 	}
 	if !kept {
+		s.mu.Lock()
+		s.drop(t)
+		s.mu.Unlock()
 		return
 	}
 	t.value = nil
 	if err := s.record(t); err != nil {
 		s.log.Warn("the end of a task could not be recorded", "error", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !t.charged {
+		t.result = nil // it is read from the record
+	}
+}
+
+// whole returns a task for its client, with a result that is only on disk.
+func (s *Set) whole(i *Info) *Info {
+	if i.Status == Completed && i.Result == nil {
+		if r := s.read(i.ID); r != nil {
+			i.Result = r.Task.Result
+		}
+	}
+	return i
+}
+
+// seen records when a task is forgotten whose end its client knows now.
+func (s *Set) seen(t *Task) {
+	if err := s.record(t); err != nil {
+		s.log.Warn("that a task was seen could not be recorded", "error", err)
 	}
 }
 
@@ -294,34 +360,10 @@ func (s *Set) change(t *Task) {
 	s.changed = make(chan struct{})
 }
 
-// expire forgets the tasks whose time is up, and those of an owner whose end was
-// seen where there are too many. It returns their IDs. The lock is held.
-func (s *Set) expire(owner string) (gone []string) {
-	count, size := 0, 0
-	for _, t := range s.list {
-		if t.owner.Name == owner {
-			count, size = count+1, size+len(t.result)
-		}
-	}
-	now := stamp()
-	s.list = slices.DeleteFunc(s.list, func(t *Task) bool {
-		over := t.owner.Name == owner && t.seen && (count > maxTasks || size > maxBytes)
-		if !t.ended() || !over && now.Before(t.expires) {
-			return false
-		}
-		if t.owner.Name == owner {
-			count, size = count-1, size-len(t.result)
-		}
-		gone = append(gone, t.id)
-		return true
-	})
-	return gone
-}
-
 // find returns a task of an owner in this process, or nil. The lock is held.
 func (s *Set) find(owner Owner, id string) *Task {
 	for _, t := range s.list {
-		if t.id == id && t.owner == owner && !(t.ended() && stamp().After(t.expires)) {
+		if t.id == id && s.sees(owner, t.owner) && !(t.ended() && stamp().After(t.expires)) {
 			return t
 		}
 	}
@@ -333,12 +375,17 @@ func (s *Set) find(owner Owner, id string) *Task {
 func (s *Set) Get(owner Owner, id string) *Info {
 	s.mu.Lock()
 	t := s.find(owner, id)
-	if t != nil {
-		defer s.mu.Unlock()
-		return t.see()
+	if t == nil {
+		s.mu.Unlock()
+		return s.recorded(owner, id)
 	}
+	info, news := t.see()
 	s.mu.Unlock()
-	return s.recorded(owner, id)
+	info = s.whole(info)
+	if news {
+		s.seen(t)
+	}
+	return info
 }
 
 // Update answers questions of a task and reports whether there is such a task.
@@ -393,6 +440,7 @@ func (s *Set) Watch(ctx context.Context, owner Owner, ids []string, send func(*I
 	last := map[string]int{}
 	for {
 		var news []*Info
+		var ended []*Task
 		s.mu.Lock()
 		changed, open := s.changed, false
 		for _, id := range ids {
@@ -403,12 +451,19 @@ func (s *Set) Watch(ctx context.Context, owner Owner, ids []string, send func(*I
 			open = open || !t.ended()
 			if v, sent := last[id]; !sent || v != t.version {
 				last[id] = t.version
-				news = append(news, t.see())
+				info, end := t.see()
+				news = append(news, info)
+				if end {
+					ended = append(ended, t)
+				}
 			}
 		}
 		s.mu.Unlock()
 		for _, one := range news {
-			send(one)
+			send(s.whole(one))
+		}
+		for _, t := range ended {
+			s.seen(t)
 		}
 		if !open {
 			return

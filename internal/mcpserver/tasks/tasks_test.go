@@ -13,17 +13,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"go.uber.org/goleak"
 
+	"github.com/sallyport/sallyport/internal/budget"
 	"github.com/sallyport/sallyport/internal/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var me = Owner{"me", "editor"}
+var me = Owner{"me", "editor", ""}
 
 // newSet is a set whose calls become tasks at once, over a directory.
 func newSet(t *testing.T, dir store.Dir) *Set {
@@ -156,7 +158,7 @@ func TestNobodyElsesTasks(t *testing.T) {
 	id := begin(t, s, w).ID
 	refused := func(s *Set) {
 		t.Helper()
-		for _, other := range []Owner{{"me", "another editor"}, {"you", "editor"}, {}} {
+		for _, other := range []Owner{{"me", "another editor", ""}, {"you", "editor", ""}, {}} {
 			if got := s.Get(other, id); got != nil || s.Cancel(other, id) || s.Update(other, id, nil) || s.Watchable(other, []string{id}) != nil {
 				t.Errorf("%+v: got %+v, want nothing", other, got)
 			}
@@ -266,7 +268,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("one more: got %v, %+v, %v; want that the call waits", value, task, err)
 	}
 	w, release := gated("x", nil)
-	if _, task, _ := s.Call(t.Context(), Owner{"you", "editor"}, w); task == nil {
+	if _, task, _ := s.Call(t.Context(), Owner{"you", "editor", ""}, w); task == nil {
 		t.Error("another owner has no room")
 	}
 	release()
@@ -461,6 +463,88 @@ func TestSweep(t *testing.T) {
 	slices.Sort(want)
 	if err != nil || !slices.Equal(names, want) {
 		t.Errorf("got %q, %v; want %q", names, err, want)
+	}
+}
+
+// A result that finds no room in memory is on disk, and so is when it expires once
+// its client knows it.
+func TestResultsAreCharged(t *testing.T) {
+	dir := store.At(t.TempDir())
+	room := budget.New(10)
+	s := New(Options{Log: slog.New(slog.DiscardHandler), Dir: dir, Moment: time.Nanosecond, Budget: room})
+	defer s.Close(nil)
+	var ids []string
+	for _, text := range []string{"small", "a large result"} {
+		w, release := gated(text, nil)
+		ids = append(ids, begin(t, s, w).ID)
+		release()
+		s.mu.Lock()
+		one := s.list[len(s.list)-1]
+		s.mu.Unlock()
+		<-one.done
+		if got := s.Get(me, one.id); got == nil || string(got.Result) != `"`+text+`"` {
+			t.Errorf("got %+v, want %s", got, text)
+		}
+	}
+	if used := room.Used(); used != int64(len(`"small"`)) {
+		t.Errorf("%d bytes are charged, want those of the small one", used)
+	}
+	for _, id := range ids {
+		if r := s.read(id); r == nil || r.Expires.After(stamp().Add(keptRead)) {
+			t.Errorf("the record: got %+v, want that it expires soon", r)
+		}
+	}
+	s.mu.Lock()
+	for _, one := range s.list {
+		one.expires = stamp().Add(-time.Second)
+	}
+	s.mu.Unlock()
+	s.tidy()
+	if names, _ := dir.List(); len(names) != 0 || room.Used() != 0 {
+		t.Errorf("after their time: records %q and %d bytes, want none", names, room.Used())
+	}
+	none := New(Options{Log: slog.New(slog.DiscardHandler), Moment: time.Nanosecond, Budget: room})
+	defer none.Close(nil)
+	w, release := gated("a large result", nil)
+	id := begin(t, none, w).ID
+	release()
+	if got := end(t, none, id); got.Status != Failed || !strings.Contains(got.Message, "no room") {
+		t.Errorf("without a directory: got %+v, want that it failed", got)
+	}
+}
+
+// Without any call, what is over goes hourly.
+func TestTidiesHourly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{Log: slog.New(slog.DiscardHandler), Moment: time.Nanosecond, Budget: budget.New(1 << 20)})
+		defer s.Close(nil)
+		w, release := gated("x", nil)
+		begin(t, s, w)
+		release()
+		time.Sleep(keptUnread + sweepEvery + sweepAfter)
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.list) != 0 {
+			t.Errorf("%d tasks are left, want none", len(s.list))
+		}
+	})
+}
+
+// The bounds are those of one client.
+func TestRoomOfOthers(t *testing.T) {
+	s := newSet(t, store.At(""))
+	var releases []func()
+	for range maxTasks {
+		w, release := gated("x", nil)
+		begin(t, s, w)
+		releases = append(releases, release)
+	}
+	if s.Room(me) || !s.Room(Owner{me.Name, me.Client, "another"}) {
+		t.Errorf("room: %v, of another client of the same name %v; want false and true", s.Room(me), s.Room(Owner{me.Name, me.Client, "another"}))
+	}
+	for _, release := range releases {
+		release()
 	}
 }
 
