@@ -82,7 +82,7 @@ func (c *Client) Choices() []string {
 	if len(c.core.Batch) == 0 {
 		return nil
 	}
-	return c.Broker.Backends()
+	return c.core.broker.Backends()
 }
 
 // Sweep looks in the background for runs that programs which died have left.

@@ -14,6 +14,9 @@ import (
 // controlDir is the directory of the control sockets in a runtime directory.
 const controlDir = "control"
 
+// Sessions is what a person does with the sessions of this process.
+func (c *Core) Sessions() control.Sessions { return c.broker }
+
 // Answer lets the user's other processes ask this one about its sessions, until
 // end is called. about adds who is served; stop is control.Config.Stop. Serving
 // clients does not depend on this.

@@ -159,7 +159,7 @@ func (a *App) Outdated() bool {
 
 // Busy reports whether code runs, or waits for its turn.
 func (c *Core) Busy() bool {
-	return slices.ContainsFunc(c.broker.Sessions(), func(i session.Info) bool { return i.Waiting > 0 })
+	return c.broker.Executions() > 0 || slices.ContainsFunc(c.broker.Sessions(), func(i session.Info) bool { return i.Waiting > 0 })
 }
 
 // Detach moves this process, where the user has a systemd, out of the control

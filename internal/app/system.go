@@ -2,7 +2,10 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/accounting"
@@ -42,6 +45,8 @@ type Core struct {
 	pool   *upstream.Pool
 	broker *broker.Broker
 	stores *stores
+
+	leaving sync.WaitGroup // clients that were closed
 }
 
 // Client is what belongs to one client: its servers, as its working directory and
@@ -180,8 +185,8 @@ func (c *Client) construct(serversConfig []string) (err error) {
 	if err != nil {
 		return err
 	}
-	c.Broker = core.broker.Client(c.Bridge)
-	return nil
+	c.Broker, err = core.broker.NewClient(strings.ToLower(rand.Text()[:12]), c.Bridge)
+	return err
 }
 
 // surroundings are what a client's servers are started in.
@@ -253,20 +258,25 @@ func (c *Core) sessions(unsaved func(string, error)) *session.Set {
 
 // Close ends everything that was constructed, in the reverse order.
 func (s *System) Close() {
-	s.broker.Close()
-	// Closing the catalog waits for a server that it lists.
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		s.Client.Close()
-	}()
+	s.Client.Close()
 	s.Core.Close()
-	<-closed
 }
 
-// Close ends what belongs to the client. Servers that no other client uses end
-// soon after.
+// Close ends what belongs to the client, without waiting for it. The client's tasks
+// go on, with its servers, until they have ended. Servers that no other client uses
+// end soon after.
 func (c *Client) Close() {
+	c.core.leaving.Go(func() {
+		if c.Broker != nil {
+			c.Broker.End()
+			<-c.Broker.Ended()
+		}
+		c.release()
+	})
+}
+
+// release frees what the client's code has used.
+func (c *Client) release() {
 	if c.Bridge != nil {
 		c.Bridge.Close()
 	}
@@ -293,6 +303,7 @@ func (c *Core) Close() {
 		defer cancel()
 		ended = append(ended, c.pool.Close(ctx))
 	}
+	c.waitForClients() // after the pool: closing a catalog waits for a server that it lists
 	if c.Engine != nil {
 		ended = append(ended, c.Engine.Close())
 	}
@@ -306,3 +317,21 @@ func (c *Core) Close() {
 		c.Books.Close() // when it is known what all that ran has used
 	}
 }
+
+// waitForClients waits until the clients that were closed have ended, but not
+// forever.
+func (c *Core) waitForClients() {
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		c.leaving.Wait()
+	}()
+	select {
+	case <-left:
+	case <-time.After(clientsEnd):
+		c.app.Log.Warn("some clients did not end in time")
+	}
+}
+
+// clientsEnd bounds the wait for clients at the end of a Core.
+const clientsEnd = 10 * time.Second

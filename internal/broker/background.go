@@ -24,11 +24,12 @@ import (
 type place struct {
 	session session.Key
 	service string // the batch service; empty: the session's own engine
+	client  string // who runs it: others that use the session neither see nor end it
 }
 
 // place returns where the request's code runs.
 func (b *Broker) place(req *Request) place {
-	p := place{session: req.key()}
+	p := place{session: req.key(), client: req.client.id}
 	if _, ok := b.config.Batch.Services[req.Backend]; ok {
 		p.service = req.Backend
 	}
@@ -37,6 +38,7 @@ func (b *Broker) place(req *Request) place {
 
 // A task is code whose answer may come after that of the call that began it.
 type task struct {
+	client   *Client
 	place    place
 	label    string // of the session, as the agent names it
 	first    string // the first line of the code
@@ -58,7 +60,7 @@ type task struct {
 // because an answer may be lost on its way.
 const (
 	keptAfterRead = time.Hour
-	maxTasks      = 64       // of all sessions of an owner, ended ones included
+	maxTasks      = 64       // of all sessions of a client, ended ones included
 	maxTaskBytes  = 32 << 20 // of their results
 )
 
@@ -144,14 +146,14 @@ func (t *task) ended() bool {
 func (g *tasks) keep(t *task) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed {
+	if g.closed || t.client.isGone() {
 		return false
 	}
 	if !t.kept {
 		t.kept = true
 		g.list = append(g.list, t)
 	}
-	g.expire(t.place.session.Owner)
+	g.expire(t.place.client)
 	return true
 }
 
@@ -176,7 +178,7 @@ func (g *tasks) take(t *task, began bool) *Result {
 func (g *tasks) find(p place) *task {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.expire(p.session.Owner)
+	g.expire(p.client)
 	if t := g.first(p, (*task).isUnread); t != nil {
 		return t
 	}
@@ -231,21 +233,21 @@ func (t *task) size() int {
 	return t.result.Size()
 }
 
-// expire forgets results that were read long ago, and the oldest ones of an owner
-// who has too many: those that were read first. The lock is held.
-func (g *tasks) expire(owner string) {
+// expire forgets results that were read long ago, and the oldest ones of a client
+// that has too many: those that were read first. The lock is held.
+func (g *tasks) expire(client string) {
 	g.list = slices.DeleteFunc(g.list, func(t *task) bool {
 		return !t.runs() && !t.isUnread() && time.Since(t.read) > keptAfterRead
 	})
 	count, size := 0, 0
 	for _, t := range g.list {
-		if t.place.session.Owner == owner {
+		if t.place.client == client {
 			count, size = count+1, size+t.size()
 		}
 	}
 	for ; count > maxTasks || size > maxTaskBytes; count-- {
 		oldest := func(so func(*task) bool) int {
-			return slices.IndexFunc(g.list, func(t *task) bool { return t.place.session.Owner == owner && so(t) })
+			return slices.IndexFunc(g.list, func(t *task) bool { return t.place.client == client && so(t) })
 		}
 		i := oldest(func(t *task) bool { return !t.runs() && !t.isUnread() })
 		if i < 0 {
@@ -260,12 +262,12 @@ func (g *tasks) expire(owner string) {
 }
 
 // cancel ends the tasks that choose accepts, and reports whether there was one.
-func (g *tasks) cancel(cause error, choose func(place) bool) bool {
+func (g *tasks) cancel(cause error, choose func(*task) bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	found := false
 	for _, t := range g.list {
-		if choose(t.place) && t.runs() {
+		if choose(t) && t.runs() {
 			t.cancel(cause)
 			found = true
 		}
@@ -273,12 +275,13 @@ func (g *tasks) cancel(cause error, choose func(place) bool) bool {
 	return found
 }
 
-// forget ends the tasks of a session whose client has gone, and drops their results.
-func (g *tasks) forget(key session.Key) {
-	g.cancel(session.ErrStop, func(p place) bool { return p.session == key })
+// leave ends the tasks of a client that has gone, except those that it declared to
+// outlive its connection, and drops the results of all.
+func (g *tasks) leave(client string) {
+	g.cancel(errGone, func(t *task) bool { return t.place.client == client && !t.whole })
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.list = slices.DeleteFunc(g.list, func(t *task) bool { return t.place.session == key })
+	g.list = slices.DeleteFunc(g.list, func(t *task) bool { return t.place.client == client })
 }
 
 // stop ends all tasks. None is kept after that.
@@ -286,7 +289,7 @@ func (g *tasks) stop() {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
-	g.cancel(session.ErrStop, func(place) bool { return true })
+	g.cancel(session.ErrStop, func(*task) bool { return true })
 }
 
 // soFar is the answer of a call whose code goes on: what the code has written

@@ -44,11 +44,11 @@ func (g gates) CallTool(ctx context.Context, _ string, _ json.RawMessage) (json.
 
 // slow is a broker whose clients wait briefly, and the gate that its code waits
 // for.
-func slow(t *testing.T) (b *Broker, open func(), ask func(session, code string) *Result) {
+func slow(t *testing.T) (b *desk, open func(), ask func(session, code string) *Result) {
 	g := gates{make(chan struct{})}
 	b, _ = newBroker(t, func(p *parts) { p.servers, p.sessions.Grace = g, 20*time.Second })
 	ask = func(name, code string) *Result {
-		return b.Execute(t.Context(), Request{Principal: user, ClientID: "c", Session: name, Servers: []string{"gate"}, Within: 100 * time.Millisecond, Submission: Submission{Code: code}})
+		return b.as("c").Execute(t.Context(), Request{Principal: user, Session: name, Servers: []string{"gate"}, Within: 100 * time.Millisecond, Submission: Submission{Code: code}})
 	}
 	return b, func() { close(g.open) }, ask
 }
@@ -100,12 +100,12 @@ func TestUnreadResultsAreKept(t *testing.T) {
 	t.Parallel()
 	b, open, ask := slow(t)
 	ask("", waits)
-	at := place{session: session.Key{Name: DefaultSession, Client: "c"}}
+	at := place{session: session.Key{Name: DefaultSession, Client: "c"}, client: "c"}
 	open()
 	for b.tasks.running(at) != nil {
 		time.Sleep(10 * time.Millisecond)
 	}
-	r := b.Execute(t.Context(), Request{Principal: user, ClientID: "c", Within: time.Hour, Submission: Submission{Code: "1"}})
+	r := b.as("c").Execute(t.Context(), Request{Principal: user, Within: time.Hour, Submission: Submission{Code: "1"}})
 	if r.Status != Success || !strings.Contains(strings.Join(r.Notes, "\n"), "was not read") {
 		t.Errorf("got %+v, want a note that a result is unread", r)
 	}
@@ -153,13 +153,13 @@ func TestCancelBackgroundCode(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		r := b.Execute(ctx, Request{Principal: user, ClientID: "c", Within: time.Hour})
+		r := b.as("c").Execute(ctx, Request{Principal: user, Within: time.Hour})
 		if r.Status != Failed || !strings.HasPrefix(r.Error, "Cancelled") {
 			t.Errorf("got %+v, want a cancelled result", r)
 		}
 	})
 	t.Run("of another client", func(t *testing.T) {
-		r := b.Execute(t.Context(), Request{Principal: user, ClientID: "d", Within: time.Hour})
+		r := b.as("d").Execute(t.Context(), Request{Principal: user, Within: time.Hour})
 		if r.Status != ValidationError {
 			t.Errorf("got %+v, want nothing of another client's session", r)
 		}
@@ -172,7 +172,7 @@ func TestBackgroundCodeEndsWithItsClient(t *testing.T) {
 	if r := ask("", waits); r.Status != Running {
 		t.Fatalf("got %+v", r)
 	}
-	b.End(user, "c")
+	b.as("c").End()
 	if r := ask("", ""); r.Status != ValidationError {
 		t.Errorf("got %+v, want nothing to wait for", r)
 	}
@@ -187,7 +187,7 @@ func TestBackgroundCodeEndsWithItsClient(t *testing.T) {
 func TestCancelledAsTimeIsUp(t *testing.T) {
 	for range 64 { // select chooses at random
 		g := &tasks{}
-		ended := &task{done: make(chan struct{}), result: &Result{Status: Failed}, partial: &session.Partial{}}
+		ended := &task{client: &Client{}, done: make(chan struct{}), result: &Result{Status: Failed}, partial: &session.Partial{}}
 		ended.cancel = func(error) { close(ended.done) }
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -207,7 +207,7 @@ func TestWaitingClientLeaves(t *testing.T) {
 	}
 	ctx, leave := context.WithCancelCause(t.Context())
 	leave(ErrStop)
-	if r := b.Execute(ctx, Request{Principal: user, ClientID: "d", Session: "shared", Within: time.Hour}); r.Status != Running {
+	if r := b.as("c").Execute(ctx, Request{Principal: user, Session: "shared", Within: time.Hour}); r.Status != Running {
 		t.Errorf("got %+v, want that the code goes on", r)
 	}
 	open()
@@ -223,8 +223,8 @@ func TestWholeResults(t *testing.T) {
 	var partial *Result
 	whole := make(chan *Result)
 	go func() {
-		whole <- b.Execute(t.Context(), Request{
-			Principal: user, ClientID: "c", Servers: []string{"gate"}, Within: time.Nanosecond, Whole: true, Submission: Submission{Code: waits},
+		whole <- b.as("c").Execute(t.Context(), Request{
+			Principal: user, Servers: []string{"gate"}, Within: time.Nanosecond, Whole: true, Submission: Submission{Code: waits},
 		})
 	}()
 	for partial == nil || partial.Status == ValidationError { // until it is kept
@@ -237,7 +237,7 @@ func TestWholeResults(t *testing.T) {
 		t.Errorf("meanwhile: got %+v, want that the session is busy", busy)
 	}
 	second := make(chan *Result)
-	run := b.Submit(Request{Principal: user, ClientID: "c", Within: time.Nanosecond, Whole: true, Submission: Submission{Code: "'second'"}})
+	run := b.as("c").Submit(Request{Principal: user, Within: time.Nanosecond, Whole: true, Submission: Submission{Code: "'second'"}})
 	go func() { second <- run(t.Context()) }()
 	open()
 	r := <-whole
@@ -284,9 +284,9 @@ func TestKeptResultsAreBounded(t *testing.T) {
 			t.Errorf("got %s, want abd; log %s", names(g), log.String())
 		}
 	})
-	t.Run("of another owner", func(t *testing.T) {
+	t.Run("of another client", func(t *testing.T) {
 		g := list(large, large, small)
-		g.list[0].place.session.Owner = "other"
+		g.list[0].place.client = "other"
 		if g.expire(""); names(g) != "abc" || log.String() != "" {
 			t.Errorf("got %s, want abc; log %s", names(g), log.String())
 		}

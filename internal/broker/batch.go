@@ -102,7 +102,7 @@ func (b *batchRuns) permitted(ctx context.Context, req Request) *Result {
 		req.OnStatus("submitting the program to " + req.Backend)
 	}
 	detach := req.Batch != nil && req.Batch.Detach
-	follower, err := b.Runs.Start(ctx, req.Backend, b.job(req), runs.Options{Program: req.Filename, Detached: detach})
+	follower, err := b.Runs.Start(ctx, req.Backend, b.job(req), runs.Options{Program: req.Filename, Detached: detach, Client: req.Principal.Client})
 	if err != nil {
 		if ctx.Err() != nil {
 			return &Result{Status: Failed, Summary: "Cancelled before the code ran", Error: "Cancelled before the code ran"}
@@ -110,6 +110,7 @@ func (b *batchRuns) permitted(ctx context.Context, req Request) *Result {
 		return failure(err)
 	}
 	defer follower.Close()
+	req.client.began(follower.ID())
 	if detach {
 		return &Result{
 			Status: Success, Summary: "The run was submitted to " + req.Backend, Run: follower.ID(),

@@ -23,7 +23,7 @@ import (
 )
 
 // newBatch returns a broker with an engine and a batch service.
-func newBatch(t *testing.T, change func(*batchtest.Local)) (*Broker, *runs.Store) {
+func newBatch(t *testing.T, change func(*batchtest.Local)) (*desk, *runs.Store) {
 	t.Helper()
 	service := batchtest.NewLocal(t)
 	change(service)
@@ -35,7 +35,7 @@ func newBatch(t *testing.T, change func(*batchtest.Local)) (*Broker, *runs.Store
 
 func unchanged(*batchtest.Local) {}
 
-func submit(t *testing.T, b *Broker, req Request) *Result {
+func submit(t *testing.T, b *desk, req Request) *Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

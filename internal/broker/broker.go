@@ -20,7 +20,6 @@ import (
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/batch"
 	"github.com/sallyport/sallyport/internal/batch/runs"
-	"github.com/sallyport/sallyport/internal/bridge"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session"
 )
@@ -33,9 +32,6 @@ const DefaultSession = session.DefaultName
 type Config struct {
 	Gate   *authz.Gate  // required
 	Logger *slog.Logger // required
-	// Bridge leads to the servers of requests that bring none of their own; the
-	// Broker closes it. Nil: every request brings one.
-	Bridge *bridge.Bridge
 	// Template is the one of sessions that choose none; nil: every request
 	// answers that there is no engine.
 	Template *session.Template
@@ -92,7 +88,7 @@ type Broker struct {
 	probing sync.Mutex // held while an engine is probed
 	mu      sync.Mutex
 	engines map[string]*sandbox.Report // engines that were probed and that the gate accepted
-	unkept  map[session.Key]bool       // sessions of which it was said that they are not kept
+	clients map[string]*Client         // that have not ended, by ID
 }
 
 // New returns a broker. It starts and probes nothing.
@@ -106,7 +102,7 @@ func New(config Config) (*Broker, error) {
 	config = config.withDefaults()
 	return &Broker{
 		config: config, log: config.Logger, sessions: config.Sessions,
-		batch: newBatchRuns(config), tasks: &tasks{log: config.Logger}, engines: map[string]*sandbox.Report{}, unkept: map[session.Key]bool{},
+		batch: newBatchRuns(config), tasks: &tasks{log: config.Logger}, engines: map[string]*sandbox.Report{}, clients: map[string]*Client{},
 	}, nil
 }
 
@@ -119,22 +115,10 @@ func (b *Broker) Close() {
 		b.sessions.Close()
 	}
 	b.tasks.all.Wait()
-	if b.config.Bridge != nil {
-		b.config.Bridge.Close()
-	}
 }
 
-// Execute runs a request and returns its result, which is never nil. When ctx
-// is done, the code is interrupted.
-func (b *Broker) Execute(ctx context.Context, req Request) *Result {
-	return b.Submit(req)(ctx)
-}
-
-// Submit takes the request's place in its session's queue, without blocking,
-// and returns the function that runs it and blocks until it has ended, or until
-// Request.Within has passed. That function must be called exactly once: the
-// session waits for it.
-func (b *Broker) Submit(req Request) func(context.Context) *Result {
+// wait is Client.Submit.
+func (b *Broker) wait(req Request) func(context.Context) *Result {
 	if req.Within == 0 || req.Principal.Owner == "" {
 		return b.submit(req)
 	}
@@ -156,7 +140,7 @@ func (b *Broker) Submit(req Request) func(context.Context) *Result {
 		req.Activity = &Activity{}
 	}
 	req.partial = &session.Partial{}
-	t := &task{place: at, label: at.session.Name, first: firstLine(req.Code), began: time.Now(), activity: req.Activity, whole: req.Whole, partial: req.partial}
+	t := &task{client: req.client, place: at, label: at.session.Name, first: firstLine(req.Code), began: time.Now(), activity: req.Activity, whole: req.Whole, partial: req.partial}
 	unread := b.tasks.unread(at)
 	run := b.submit(req)
 	return func(ctx context.Context) *Result {
@@ -181,20 +165,38 @@ func (b *Broker) named(req Request, r *Result) *Result {
 	return &c
 }
 
-// submit is Submit for code that is waited for to its end.
+// submit is wait for code that is waited for to its end.
 func (b *Broker) submit(req Request) func(context.Context) *Result {
+	if req.RequestID == "" {
+		req.RequestID = strings.ToLower(rand.Text()[:12])
+	}
+	c := req.client
+	if err := c.enter(&req); err != nil {
+		return func(context.Context) *Result { return failure(err) }
+	}
+	var run func(context.Context) *Result
+	refused := guarded(b.log, &req, func() *Result {
+		run = b.enqueue(req)
+		return nil
+	})
+	return func(ctx context.Context) *Result {
+		defer c.leave(&req)
+		if refused != nil {
+			return refused
+		}
+		return guarded(b.log, &req, func() *Result { return run(ctx) })
+	}
+}
+
+// enqueue takes the request's place in its session's queue, and returns the function
+// that runs it.
+func (b *Broker) enqueue(req Request) func(context.Context) *Result {
 	began := time.Now()
 	answer := func(r *Result) func(context.Context) *Result {
 		b.account(req, r, began)
 		return func(context.Context) *Result { return r }
 	}
-	if req.RequestID == "" {
-		req.RequestID = strings.ToLower(rand.Text()[:12])
-	}
 	req.Principal.Request = req.RequestID
-	if req.Bridge == nil {
-		req.Bridge = b.config.Bridge
-	}
 	if invalid := req.validate(); invalid != nil {
 		return answer(invalid)
 	}
@@ -218,7 +220,7 @@ func (b *Broker) submit(req Request) func(context.Context) *Result {
 	}
 	req.bound(b.timeout(req.Timeout))
 	for _, name := range req.Servers {
-		if err := req.Bridge.Check(context.Background(), req.Principal, name); err != nil {
+		if err := req.client.bridge.Check(context.Background(), req.Principal, name); err != nil {
 			return answer(b.finish(req, failure(err)))
 		}
 	}
@@ -234,7 +236,8 @@ func (b *Broker) submit(req Request) func(context.Context) *Result {
 		}
 		return answer(invalid(err.Error()))
 	}
-	x := &execution{broker: b, req: req, session: sess, ticket: ticket, servers: req.Bridge.Begin(req.Principal, req.Servers).InSession(key.String())}
+	req.client.uses(key)
+	x := &execution{broker: b, req: req, session: sess, ticket: ticket, servers: req.client.bridge.Begin(req.Principal, req.Servers).InSession(key.String())}
 	req.Activity.Follow(x.activity)
 	return func(ctx context.Context) *Result {
 		r := x.run(ctx)

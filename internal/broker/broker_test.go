@@ -22,7 +22,7 @@ import (
 	"github.com/sallyport/sallyport/internal/wire"
 )
 
-func run(t *testing.T, b *Broker, code string, servers ...string) *Result {
+func run(t *testing.T, b *desk, code string, servers ...string) *Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -459,7 +459,7 @@ func TestAnEngineThatChanges(t *testing.T) {
 	if n := e.probes.Load(); n != 2 {
 		t.Errorf("%d probes", n)
 	}
-	if err := b.Reset(t.Context(), session.Key{Name: DefaultSession}); err != nil {
+	if err := b.Reset(t.Context(), session.Key{Name: DefaultSession, Client: "c"}); err != nil {
 		t.Fatal(err)
 	}
 	e.failStart = &sandbox.Error{Op: "start", Backend: "fake", Kind: sandbox.ErrUnavailable, Err: errors.New("it is not as it was")}
@@ -571,20 +571,15 @@ func TestClose(t *testing.T) {
 func TestNewWithoutAPart(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
-	gate, err := bridge.New(bridge.Config{Source: servers{}, Gate: lax()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer gate.Close()
 	engine := newEngine(t, fake.Options{})
 	for _, tt := range []struct {
 		without string
 		config  Config
 		want    string
 	}{
-		{"a gate", Config{Logger: log, Bridge: gate}, "a gate and a logger are required"},
-		{"a logger", Config{Gate: lax(), Bridge: gate}, "a gate and a logger are required"},
-		{"sessions", Config{Gate: lax(), Logger: log, Bridge: gate, Template: &session.Template{Engine: engine}}, "a template and sessions"},
+		{"a gate", Config{Logger: log}, "a gate and a logger are required"},
+		{"a logger", Config{Gate: lax()}, "a gate and a logger are required"},
+		{"sessions", Config{Gate: lax(), Logger: log, Template: &session.Template{Engine: engine}}, "a template and sessions"},
 	} {
 		if _, err := New(tt.config); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("without %s: got error %v, want %q", tt.without, err, tt.want)

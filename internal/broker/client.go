@@ -2,26 +2,322 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/bridge"
+	"github.com/sallyport/sallyport/internal/session"
 )
 
-// Client is a Broker for the requests of one client, whose code reaches that
-// client's servers. Several clients share the Broker's sessions.
+const (
+	// maxExecutions bounds what runs and waits for one client.
+	maxExecutions = 256
+	// maxRuns bounds the runs on batch services that are known to be a client's.
+	maxRuns = 1000
+)
+
+// errGone is the cause of a context that ended because its client has gone. Code in
+// a session that several clients share is interrupted then, and not killed.
+var errGone = errors.New("the client has gone")
+
+var validClient = regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\z`)
+
+// A Client is what one client may do with a Broker. It reaches the user's named
+// sessions, and of the sessions, results and runs that belong to one client only its
+// own. It is safe for concurrent use.
 type Client struct {
-	*Broker
+	broker *Broker
 	bridge *bridge.Bridge
+	id     string
+	ended  chan struct{}
+
+	mu         sync.Mutex
+	name       string                    // as the client calls itself
+	used       map[session.Key]time.Time // named sessions, and since when
+	unkept     map[session.Key]bool      // sessions of which it was said that they are not kept
+	runs       []string                  // on batch services, the latest last
+	executions int                       // that run or wait
+	declared   int                       // those in its own session that outlive its connection: see Request.Whole
+	gone       bool
 }
 
-// Client returns the Broker for a client with these servers, which remain the
-// caller's.
-func (b *Broker) Client(servers *bridge.Bridge) *Client { return &Client{b, servers} }
+// NewClient returns what a client may do whose code reaches these servers. The ID
+// tells it from the Broker's other clients: 1 to 64 letters, digits, dots, dashes and
+// underscores. The servers must stay open until Ended is closed. The caller calls End.
+func (b *Broker) NewClient(id string, servers *bridge.Bridge) (*Client, error) {
+	if !validClient.MatchString(id) {
+		return nil, fmt.Errorf("broker: %q identifies no client", id)
+	}
+	if servers == nil {
+		return nil, errors.New("broker: a client comes with its servers")
+	}
+	c := &Client{
+		broker: b, bridge: servers, id: id, ended: make(chan struct{}),
+		used: map[session.Key]time.Time{}, unkept: map[session.Key]bool{},
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.clients[id] != nil {
+		return nil, fmt.Errorf("broker: there is a client %s already", id)
+	}
+	b.clients[id] = c
+	return c, nil
+}
 
-// Execute is Broker.Execute.
+// Execute runs a request and returns its result, which is never nil. When ctx
+// is done, the code is interrupted.
 func (c *Client) Execute(ctx context.Context, req Request) *Result { return c.Submit(req)(ctx) }
 
-// Submit is Broker.Submit.
+// Submit takes the request's place in its session's queue, without blocking,
+// and returns the function that runs it and blocks until it has ended, or until
+// Request.Within has passed. That function must be called exactly once: the
+// session waits for it.
 func (c *Client) Submit(req Request) func(context.Context) *Result {
-	req.Bridge = c.bridge
-	return c.Broker.Submit(req)
+	req.client = c
+	return c.broker.wait(req)
+}
+
+// Written returns what code wrote in an execution of a session of the client, as
+// Result.Cell numbers it.
+func (c *Client) Written(ctx context.Context, name string, cell uint64) (string, error) {
+	b := c.broker
+	if b.sessions == nil {
+		return "", errNoEngine
+	}
+	if cell == 0 || cell > math.MaxInt64 {
+		return "", fmt.Errorf("session %s has no execution %d", name, cell)
+	}
+	return b.sessions.Written(ctx, c.key("", name), int64(cell))
+}
+
+// Owns reports whether a run on a batch service is the client's: it began the run,
+// or a client did that called itself the same and has gone.
+func (c *Client) Owns(run, name string) bool {
+	b := c.broker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, other := range b.clients {
+		other.mu.Lock()
+		began := slices.Contains(other.runs, run)
+		other.mu.Unlock()
+		if began {
+			return other == c
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return name != "" && name == c.name
+}
+
+// key identifies a session of the client, by the name that the client uses.
+func (c *Client) key(owner, name string) session.Key {
+	if name == "" || name == DefaultSession {
+		return session.Key{Owner: owner, Name: DefaultSession, Client: c.id}
+	}
+	return session.Key{Owner: owner, Name: name}
+}
+
+// End ends what only the client uses: its own session, and code that runs in the
+// background. What it declared to outlive its connection (Request.Whole) goes on,
+// in its own session too, which ends after that. No request runs from now on. End
+// is prompt; Ended tells when all has ended. It is idempotent.
+func (c *Client) End() {
+	c.mu.Lock()
+	first, busy := !c.gone, c.declared > 0
+	c.gone = true
+	c.mu.Unlock()
+	if !first {
+		return
+	}
+	c.broker.tasks.leave(c.id)
+	if !busy {
+		c.endOwn()
+	}
+	c.settle()
+}
+
+// Named notes how the client calls itself.
+func (c *Client) Named(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.name = name
+}
+
+func (c *Client) isGone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gone
+}
+
+// Ended is closed when the client and its last execution have ended.
+func (c *Client) Ended() <-chan struct{} { return c.ended }
+
+// endOwn ends the client's own sessions.
+func (c *Client) endOwn() {
+	if c.broker.sessions != nil {
+		c.broker.sessions.EndOf(c.id)
+	}
+}
+
+// settle notes the end of a client that has gone and whose executions have ended.
+func (c *Client) settle() {
+	b := c.broker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone && c.executions == 0 && b.clients[c.id] == c {
+		delete(b.clients, c.id)
+		close(c.ended)
+	}
+}
+
+// enter counts an execution, or returns why there can be no more.
+func (c *Client) enter(req *Request) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.gone:
+		return errGone
+	case c.executions >= maxExecutions:
+		return fmt.Errorf("%d executions of this client run or wait, as many as may: wait until one has ended", c.executions)
+	}
+	c.executions++
+	if req.declared() {
+		c.declared++
+	}
+	if c.name == "" {
+		c.name = req.Principal.Client
+	}
+	return nil
+}
+
+// leave ends an execution.
+func (c *Client) leave(req *Request) {
+	c.mu.Lock()
+	last := false
+	if req.declared() {
+		c.declared--
+		last = c.gone && c.declared == 0
+	}
+	c.mu.Unlock()
+	if last {
+		c.endOwn()
+	}
+	c.mu.Lock()
+	c.executions--
+	c.mu.Unlock()
+	c.settle()
+}
+
+// uses notes that the client uses a session.
+func (c *Client) uses(key session.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.used[key]; !known && key.Client == "" && len(c.used) < maxNames {
+		c.used[key] = time.Now().UTC().Truncate(time.Second)
+	}
+}
+
+// began notes that a run on a batch service is the client's.
+func (c *Client) began(run string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.runs = append(c.runs, run)
+	if over := len(c.runs) - maxRuns; over > 0 {
+		c.runs = slices.Delete(c.runs, 0, over)
+	}
+}
+
+// tellUnkept reports whether the client is to hear that a session ends with this
+// program, and notes that it has.
+func (c *Client) tellUnkept(key session.Key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unkept[key] || len(c.unkept) >= maxNames {
+		return false
+	}
+	c.unkept[key] = true
+	return true
+}
+
+// maxNames bounds how many names of sessions are remembered for one client.
+const maxNames = 1000
+
+// Executions returns how many executions run or wait, of all clients, including
+// those that have gone.
+func (b *Broker) Executions() int {
+	n := 0
+	for _, c := range b.all() {
+		c.mu.Lock()
+		n += c.executions
+		c.mu.Unlock()
+	}
+	return n
+}
+
+// all returns the clients.
+func (b *Broker) all() []*Client {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := make([]*Client, 0, len(b.clients))
+	for _, c := range b.clients {
+		list = append(list, c)
+	}
+	return list
+}
+
+// name adds to sessions which clients use them.
+func (b *Broker) name(list []session.Info) {
+	for _, c := range b.all() {
+		c.mu.Lock()
+		for i := range list {
+			s := &list[i]
+			switch since, uses := c.used[session.Key{Owner: s.Owner, Name: s.Name}]; {
+			case s.Unnamed && s.ClientID == c.id:
+				s.Client = c.name
+			case !s.Unnamed && uses && !c.gone:
+				s.Users = append(s.Users, session.User{Client: c.name, ID: c.id, Since: since})
+			}
+		}
+		c.mu.Unlock()
+	}
+	for i := range list {
+		slices.SortFunc(list[i].Users, func(a, b session.User) int {
+			if order := a.Since.Compare(b.Since); order != 0 {
+				return order
+			}
+			return strings.Compare(a.ID, b.ID)
+		})
+	}
+}
+
+// guarded calls run. A defect that shows while one request is served ends no other.
+func guarded(log *slog.Logger, req *Request, run func() *Result) (r *Result) {
+	defer func() {
+		if defect := recover(); defect != nil {
+			log.Error("a request ended because of a defect", "request", req.RequestID, "defect", fmt.Sprint(defect), "stack", string(debug.Stack()))
+			r = failure(errDefect)
+		}
+	}()
+	return run()
+}
+
+// errDefect is the error of a request that a defect of this program ended.
+var errDefect = errors.New("a defect of Sallyport ended the execution; its log has the details")
+
+// caught makes an error of a defect that shows in a goroutine of an execution.
+func (b *Broker) caught(req *Request, err *error) {
+	if defect := recover(); defect != nil {
+		b.log.Error("a part of a request ended because of a defect", "request", req.RequestID, "defect", fmt.Sprint(defect), "stack", string(debug.Stack()))
+		*err = errDefect
+	}
 }

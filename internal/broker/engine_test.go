@@ -55,7 +55,7 @@ func (e *engine) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, er
 
 // newBroker returns a broker with an engine of these tests and its servers, of
 // parts that a test may change first.
-func newBroker(t testing.TB, change func(*parts)) (*Broker, *engine) {
+func newBroker(t testing.TB, change func(*parts)) (*desk, *engine) {
 	t.Helper()
 	e := newEngine(t, fake.Options{})
 	p := newParts()

@@ -49,9 +49,11 @@ func (x *execution) activity() string {
 
 // run waits for the turn, runs the code and returns its result.
 func (x *execution) run(ctx context.Context) *Result {
+	defer x.session.Leave(x.ticket) // whatever happens: others wait for their turn
+	ctx, done := x.gently(ctx)
+	defer done()
 	permit, err := x.broker.admit(ctx, x.req.Principal, x.session.Engine())
 	if err != nil {
-		x.session.Leave(x.ticket)
 		return x.broker.finish(x.req, x.failed(ctx, err))
 	}
 	r := x.permitted(ctx)
@@ -59,9 +61,26 @@ func (x *execution) run(ctx context.Context) *Result {
 	return r
 }
 
+// gently returns a context that ends with ctx. If the client has gone, code in a
+// session that others use too is interrupted, and not killed.
+func (x *execution) gently(ctx context.Context) (_ context.Context, done func()) {
+	if x.session.Key().Client != "" {
+		return ctx, func() {}
+	}
+	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		cause := context.Cause(ctx)
+		if errors.Is(cause, ErrStop) {
+			cause = errGone
+		}
+		cancel(cause)
+	})
+	return own, func() { stop(); cancel(nil) }
+}
+
 // permitted runs the code, which the gate has allowed.
 func (x *execution) permitted(ctx context.Context) *Result {
-	defer x.req.Bridge.Busy()()
+	defer x.req.client.bridge.Busy()()
 	pending := x.pendingUsage()
 	what := x.req.Submission
 	what.Measure = what.Measure || x.broker.config.ShowUsage
@@ -102,19 +121,14 @@ func (x *execution) unkept() string {
 	if err == nil {
 		return ""
 	}
-	x.broker.mu.Lock()
-	defer x.broker.mu.Unlock()
-	if x.broker.unkept[key] || len(x.broker.unkept) > maxUnkept {
+	if !x.req.client.tellUnkept(key) {
 		return ""
 	}
-	x.broker.unkept[key] = true
 	return fmt.Sprintf("session %s ends with this program: %s", key.Name, err)
 }
 
-// maxUnkept bounds how many names are remembered.
-const maxUnkept = 1000
-
-func (x *execution) call(ctx context.Context, call wire.Call) ([]byte, error) {
+func (x *execution) call(ctx context.Context, call wire.Call) (answer []byte, err error) {
+	defer x.broker.caught(&x.req, &err)
 	switch call.Method {
 	case wire.MethodCancel:
 		return x.cancelOther(call.Params)
@@ -154,12 +168,11 @@ func (x *execution) cancelOther(params json.RawMessage) ([]byte, error) {
 	if err := json.Unmarshal(params, &p); err != nil {
 		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "'session' must be a string"}
 	}
-	req := Request{Principal: x.req.Principal, ClientID: x.req.ClientID, Session: p.Session}
-	key := req.key()
+	key := x.req.client.key(owner(x.req.Principal), p.Session)
 	if key == x.session.Key() {
 		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "a session cannot cancel its own code"}
 	}
-	found := x.broker.tasks.cancel(errCancelledByCode, func(at place) bool { return at.session == key && at.service == "" })
+	found := x.broker.tasks.cancel(errCancelledByCode, func(t *task) bool { return t.place == place{session: key, client: x.req.client.id} })
 	return strconv.AppendBool(nil, found), nil
 }
 
@@ -173,26 +186,30 @@ func (x *execution) facts() wire.SessionFacts {
 }
 
 // prepare starts the granted servers.
-func (x *execution) prepare(ctx context.Context) (*session.Preparation, error) {
+func (x *execution) prepare(ctx context.Context) (_ *session.Preparation, err error) {
+	defer x.broker.caught(&x.req, &err)
 	x.stage.Store(starting)
 	definitions, err := x.servers.Prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
 	p := &session.Preparation{Grants: x.servers.Names(), Define: definitions}
-	p.Discovered, p.DiscoveredVersion = x.req.Bridge.Discovered()
+	p.Discovered, p.DiscoveredVersion = x.req.client.bridge.Discovered()
 	return p, nil
 }
 
 // failed is the result of a request whose code never ran.
 func (x *execution) failed(ctx context.Context, err error) *Result {
+	ended := errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrStop)
 	if ctx.Err() != nil {
-		return &Result{Status: Failed, Summary: "Cancelled before the code ran", Error: "Cancelled before the code ran"}
+		return &Result{Status: Failed, Summary: "Cancelled before the code ran", Error: "Cancelled before the code ran", Ended: ended}
 	}
-	if errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrStop) {
+	if ended {
 		err = errors.New("the server is shutting down")
 	}
-	return failure(err)
+	r := failure(err)
+	r.Ended = ended
+	return r
 }
 
 // result is the result of code that ran.
@@ -291,7 +308,7 @@ func (x *execution) outcome(ctx context.Context, r *Result, out *session.Outcome
 		}
 		r.Error += "; " + interpreterState(r, out)
 	case session.Cancelled:
-		r.Status = Failed
+		r.Status, r.Ended = Failed, out.Stopped || errors.Is(context.Cause(ctx), errGone)
 		r.Error = "Cancelled by " + canceller(ctx) + "; " + interpreterState(r, out)
 		r.Summary = r.Error
 	case session.Died:

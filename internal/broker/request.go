@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/authz"
-	"github.com/sallyport/sallyport/internal/bridge"
 	"github.com/sallyport/sallyport/internal/session"
 )
 
@@ -23,12 +22,6 @@ type Request struct {
 	// moves one that is out of bounds, and the result says so.
 	Submission
 	Servers []string // MCP servers that the code is granted
-	// Bridge leads to the servers of the client; nil: to the broker's own.
-	Bridge *bridge.Bridge
-	// ClientID identifies the connection that the request came from, as its
-	// frontend does: 1 to 64 letters, digits, dots, dashes and underscores, or
-	// nothing where there is one client.
-	ClientID string
 	// Session names whose variables the code sees; empty is the client's own.
 	Session string
 	// Template names the kind of sandbox that a new session gets; empty is the
@@ -41,7 +34,8 @@ type Request struct {
 	Within time.Duration
 	// Whole waits to the end even so, and for its turn where the session is busy,
 	// for a frontend that gives its client the result later: after Within, calls
-	// without code and runtime.cancel find the execution.
+	// without code and runtime.cancel find the execution. It goes on after
+	// Client.End.
 	Whole bool
 	// Activity, if not nil, tells from then on what the execution does.
 	Activity *Activity
@@ -62,16 +56,19 @@ type Request struct {
 	// RequestID appears in log lines; one is made where it is empty.
 	RequestID string
 
+	client  *Client          // who sent it
 	asked   time.Duration    // the timeout, where it was not allowed
 	partial *session.Partial // what the code has written so far
 }
 
 // key identifies the session of the request.
 func (r *Request) key() session.Key {
-	if r.Session == "" || r.Session == DefaultSession {
-		return session.Key{Owner: owner(r.Principal), Name: DefaultSession, Client: r.ClientID}
-	}
-	return session.Key{Owner: owner(r.Principal), Name: r.Session}
+	return r.client.key(owner(r.Principal), r.Session)
+}
+
+// declared reports whether the execution keeps its client's own session.
+func (r *Request) declared() bool {
+	return r.Whole && (r.Session == "" || r.Session == DefaultSession)
 }
 
 // owner returns the owner of a principal's sessions.
@@ -108,9 +105,6 @@ func Invalid(message string) *Result { return invalid(message) }
 func (r *Request) validate() *Result {
 	if r.Principal.Owner == "" { // else it would be the local user's
 		return failure(errors.New("the request has no owner"))
-	}
-	if r.Bridge == nil {
-		return failure(errors.New("the request comes without its client's servers"))
 	}
 	if strings.TrimSpace(r.Code) == "" {
 		return invalid("Missing 'code' argument")

@@ -63,6 +63,8 @@ type Result struct {
 	Cell uint64 `json:"-"`
 	// OutOfMemory says that the code's end was that of its sandbox's memory.
 	OutOfMemory bool `json:"-"`
+	// Ended: the session or the program ended before the code did.
+	Ended bool `json:"-"`
 	// ShowUsage has compact forms tell the usage, too.
 	ShowUsage bool `json:"-"`
 	// Ran is how long a run of a batch service took without its wait, 0 where

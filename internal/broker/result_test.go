@@ -31,7 +31,7 @@ func TestResults(t *testing.T) {
 	const traceback = "Traceback (most recent call last):\n  File \"<cell 1>\", line 1, in <module>\nZeroDivisionError: division by zero\n"
 	of := func(servers []string, out session.Outcome) *Result {
 		req := Request{Servers: servers, Submission: Submission{Code: "…"}}
-		return b.finish(req, (&execution{broker: b, req: req}).result(t.Context(), &out))
+		return b.finish(req, (&execution{broker: b.Broker, req: req}).result(t.Context(), &out))
 	}
 	tests := []struct {
 		name   string
@@ -77,7 +77,7 @@ func TestResults(t *testing.T) {
 		{"unknown server", b.Execute(context.Background(), Request{Principal: user, Servers: []string{"foo"}, Submission: Submission{Code: "1"}})},
 		{"no engine", b.finish(Request{}, failure(errors.New("the engine is missing")))},
 		{"no code", b.Execute(context.Background(), Request{Principal: user})},
-		{"before the code ran", (&execution{broker: b}).failed(context.Background(), session.ErrClosed)},
+		{"before the code ran", (&execution{broker: b.Broker}).failed(context.Background(), session.ErrClosed)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

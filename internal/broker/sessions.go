@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/authz"
@@ -24,28 +22,9 @@ func (b *Broker) Sessions() []session.Info {
 	if b.sessions == nil {
 		return nil
 	}
-	return b.sessions.List("")
-}
-
-// End ends the own session of a client that has gone; see Request.ClientID.
-func (b *Broker) End(p authz.Principal, clientID string) {
-	key := session.Key{Owner: owner(p), Name: DefaultSession, Client: clientID}
-	b.tasks.forget(key)
-	if b.sessions != nil {
-		b.sessions.End(key)
-	}
-}
-
-// Written returns what code wrote in an execution of a session of the client, as
-// Result.Cell numbers it.
-func (b *Broker) Written(ctx context.Context, p authz.Principal, clientID, name string, cell uint64) (string, error) {
-	if b.sessions == nil {
-		return "", errNoEngine
-	}
-	if cell == 0 || cell > math.MaxInt64 {
-		return "", fmt.Errorf("session %s has no execution %d", name, cell)
-	}
-	return b.sessions.Written(ctx, (&Request{Principal: p, ClientID: clientID, Session: name}).key(), int64(cell))
+	list := b.sessions.List("")
+	b.name(list)
+	return list
 }
 
 // Suspend suspends a session that is running here to disk.

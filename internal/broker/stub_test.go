@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,10 +45,41 @@ func newParts() *parts {
 	return &parts{Config: Config{Gate: lax(), Logger: slog.New(slog.DiscardHandler)}, servers: servers{}}
 }
 
-func (p *parts) broker(t testing.TB) *Broker {
+// desk is a Broker with clients that all have the same servers.
+type desk struct {
+	*Broker
+	t       testing.TB
+	servers *bridge.Bridge
+
+	mu   sync.Mutex
+	here map[string]*Client
+}
+
+// as returns the client with that ID, which comes if it is not there.
+func (d *desk) as(id string) *Client {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c := d.here[id]; c != nil && !c.isGone() {
+		return c
+	}
+	c, err := d.NewClient(id, d.servers)
+	if err != nil {
+		d.t.Error(err)
+		return nil
+	}
+	d.here[id] = c
+	return c
+}
+
+// Execute is that of the client c.
+func (d *desk) Execute(ctx context.Context, req Request) *Result { return d.as("c").Execute(ctx, req) }
+
+// Submit is that of the client c.
+func (d *desk) Submit(req Request) func(context.Context) *Result { return d.as("c").Submit(req) }
+
+func (p *parts) broker(t testing.TB) *desk {
 	t.Helper()
-	var err error
-	p.Bridge, err = bridge.New(bridge.Config{Source: p.servers, Gate: p.Gate, Log: p.Logger})
+	servers, err := bridge.New(bridge.Config{Source: p.servers, Gate: p.Gate, Log: p.Logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +91,11 @@ func (p *parts) broker(t testing.TB) *Broker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(b.Close)
-	return b
+	t.Cleanup(func() {
+		b.Close()
+		servers.Close()
+	})
+	return &desk{Broker: b, t: t, servers: servers, here: map[string]*Client{}}
 }
 
 // servers is a source of two servers made of Go functions.

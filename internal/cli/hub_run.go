@@ -308,7 +308,7 @@ func (h *hubProcess) open(ctx context.Context, hello hub.Hello) (hub.Client, err
 	h.mu.Lock()
 	h.names[hello.Client] = &attached{name, o.Dir}
 	h.mu.Unlock()
-	one := &served{App: a, Core: h.core, Client: client, tasks: h.tasks, name: name}
+	one := &served{App: a, Core: h.core, Client: client, tasks: h.tasks, name: name, id: hello.Client}
 	if hello.Lost {
 		one.executor = &bereft{Executor: client.Broker}
 	}

@@ -17,8 +17,11 @@ import (
 	"github.com/sallyport/sallyport/internal/store"
 )
 
-// runFiles provides the files that runs left, as resources.
-type runFiles struct{ store *runs.Store }
+// runFiles provides the files that a client's runs left, as resources.
+type runFiles struct {
+	store *runs.Store
+	owns  func(run, client string) bool // see broker.Client.Owns
+}
 
 // maxRunResource bounds a file that a client reads as a resource.
 const maxRunResource = 16 << 20
@@ -31,7 +34,7 @@ func (f runFiles) List(context.Context) ([]mcpserver.Resource, error) {
 	}
 	var out []mcpserver.Resource
 	for _, r := range list {
-		if !r.Fetched {
+		if !r.Fetched || !f.owns(r.ID, r.Client) {
 			continue
 		}
 		for _, file := range r.Files {
@@ -49,6 +52,13 @@ func (f runFiles) Read(_ context.Context, uri string) (*mcpserver.Content, error
 	id, name, ok := runs.ParseURI(uri)
 	if !ok {
 		return nil, mcpserver.ErrNoResource
+	}
+	record, err := f.store.Get(id)
+	if errors.Is(err, runs.ErrUnknown) || err == nil && !f.owns(id, record.Client) {
+		return nil, mcpserver.ErrNoResource
+	}
+	if err != nil {
+		return nil, err
 	}
 	root, err := f.store.Files(id)
 	if errors.Is(err, runs.ErrUnknown) || errors.Is(err, fs.ErrNotExist) {

@@ -115,6 +115,7 @@ type served struct {
 	*app.Client
 	tasks    *tasks.Set
 	name     *clientName
+	id       string             // that the client has when it connects again; empty: none
 	executor mcpserver.Executor // nil: the client's
 	sdkOnly  bool
 }
@@ -139,9 +140,13 @@ func (s *served) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		SDKOnly:          s.sdkOnly,
 		Backends:         s.Choices(),
 		RunPod:           s.RunPodTools(),
-		Resources:        []mcpserver.Resources{runFiles{s.Runs}},
+		Resources:        []mcpserver.Resources{runFiles{s.Runs, s.Broker.Owns}},
 		Output:           mcpserver.Output(set.Output.Mode),
-		Client:           s.name.set,
+		ClientID:         s.id,
+		Client: func(name string) {
+			s.name.set(name)
+			s.Broker.Named(name)
+		},
 	})
 	if err != nil {
 		return err

@@ -136,6 +136,17 @@ func (c *sessionsShowCmd) Run(u *ui) error {
 	if k.Client != "" {
 		row("client", printable(k.Client))
 	}
+	for i, user := range k.Users {
+		what := ""
+		if i == 0 {
+			what = "used by"
+		}
+		name := user.Client
+		if name == "" {
+			name = "client " + user.ID
+		}
+		row(what, printable(name)+", since "+user.Since.Local().Format(time.DateTime))
+	}
 	row("created", k.Created.Local().Format(time.DateTime))
 	row("last used", k.Used.Local().Format(time.DateTime)+" ("+ago(k.Used)+")")
 	row("executions", strconv.FormatUint(k.Executions, 10))

@@ -131,7 +131,7 @@ func (c *sessionsExportCmd) lookInto(u *ui, name, file string) error {
 	if err != nil {
 		return err
 	}
-	err = sys.Broker.Export(u.ctx, session.Key{Name: name}, f)
+	err = sys.Sessions().Export(u.ctx, session.Key{Name: name}, f)
 	return errors.Join(err, f.Close())
 }
 

@@ -104,10 +104,10 @@ func (c *sessionsImportCmd) makeAndSuspend(u *ui, name, plain string) error {
 	}
 	defer f.Close()
 	key := session.Key{Name: name}
-	if err := sys.Broker.Import(u.ctx, key, f); err != nil {
+	if err := sys.Sessions().Import(u.ctx, key, f); err != nil {
 		return err
 	}
-	return sys.Broker.Suspend(u.ctx, key)
+	return sys.Sessions().Suspend(u.ctx, key)
 }
 
 // unpack checks a whole archive and writes it to a file, without compression

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -172,7 +173,7 @@ func (s *Server) routes() http.Handler {
 		p := s.about()
 		p.Sessions = s.sessions.Sessions()
 		for i := range p.Sessions {
-			p.Sessions[i].Client = p.Client
+			p.Sessions[i].Client = cmp.Or(p.Sessions[i].Client, p.Client)
 		}
 		return reply(w, http.StatusOK, p)
 	}))

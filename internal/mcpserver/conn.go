@@ -3,13 +3,11 @@ package mcpserver
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,12 +36,11 @@ var errCancelledByClient = errors.New("cancelled by the client")
 // What it reads goes to the SDK or to the fast path, and what either writes
 // goes out through it, one message at a time.
 type conn struct {
-	server   *Server
-	clientID string // distinguishes it from other connections, for the broker
-	log      *slog.Logger
-	in       *lineReader
-	stop     context.Context // done: running code is to be stopped
-	cancel   context.CancelCauseFunc
+	server *Server
+	log    *slog.Logger
+	in     *lineReader
+	stop   context.Context // done: running code is to be stopped
+	cancel context.CancelCauseFunc
 
 	toSDK  chan sdkrpc.Message
 	eof    chan struct{} // closed: the SDK reads the end of the stream
@@ -89,7 +86,7 @@ type batch struct {
 
 func newConn(s *Server, in io.Reader, out io.Writer, stop context.Context, cancel context.CancelCauseFunc) *conn {
 	return &conn{
-		server: s, clientID: strings.ToLower(rand.Text()[:12]), log: s.config.Logger,
+		server: s, log: s.config.Logger,
 		in: newLineReader(in, s.config.MaxLine), out: out,
 		stop: stop, cancel: cancel, unread: newOutlet(), writing: make(chan struct{}, 1),
 		toSDK: make(chan sdkrpc.Message), eof: make(chan struct{}), closed: make(chan struct{}),
@@ -186,6 +183,12 @@ func (c *conn) drain() {
 
 // line handles one line of input, and may keep it.
 func (c *conn) line(line []byte) {
+	defer func() {
+		if defect := recover(); defect != nil {
+			err := c.server.defect(defect)
+			c.writeError(nil, err.Code, err.Message)
+		}
+	}()
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 {
 		return
@@ -296,6 +299,13 @@ func (c *conn) register(id sdkrpc.ID, r *request) *sdkrpc.Error {
 		c.running++
 	}
 	return nil
+}
+
+// guard answers a request of the fast path that a defect has ended. It is deferred.
+func (c *conn) guard(id sdkrpc.ID) {
+	if defect := recover(); defect != nil {
+		c.respond(&sdkrpc.Response{ID: id, Error: c.server.defect(defect)})
+	}
 }
 
 // refuse answers a request that was not registered.

@@ -5,6 +5,7 @@ package mcpserver
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -29,8 +30,26 @@ import (
 	"github.com/sallyport/sallyport/internal/upstream"
 )
 
+// realBroker is a broker whose clients have one server.
+type realBroker struct {
+	*broker.Broker
+	servers *bridge.Bridge
+}
+
+// client returns another client.
+func (b realBroker) client(t testing.TB) *broker.Client {
+	c, err := b.NewClient(rand.Text(), b.servers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// newClient is a client of a broker of its own.
+func newClient(t testing.TB) *broker.Client { return newBroker(t).client(t) }
+
 // newBroker is a broker over the real guest, with one server.
-func newBroker(t testing.TB) *broker.Broker {
+func newBroker(t testing.TB) realBroker {
 	t.Helper()
 	p := &authz.Policy{AllowNoIsolation: true, Servers: []string{"*"}, Require: map[sandbox.Resource]sandbox.Enforcement{}}
 	for _, r := range authz.Resources {
@@ -52,14 +71,17 @@ func newBroker(t testing.TB) *broker.Broker {
 		t.Fatal(err)
 	}
 	b, err := broker.New(broker.Config{
-		Template: &session.Template{Engine: engine, Program: python.Program()}, Gate: rules, Bridge: gate, Logger: log,
+		Template: &session.Template{Engine: engine, Program: python.Program()}, Gate: rules, Logger: log,
 		Sessions: session.NewSet(session.Options{Logger: log, Grace: 20 * time.Second}),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(b.Close)
-	return b
+	t.Cleanup(func() {
+		b.Close()
+		gate.Close()
+	})
+	return realBroker{b, gate}
 }
 
 // oneServer is a source of a server that adds.
@@ -93,7 +115,7 @@ func TestEndToEnd(t *testing.T) {
 	}{{"2024-11-05", false}, {"2025-11-25", false}, {"2026-07-28", false}, {"2025-11-25", true}} {
 		t.Run(fmt.Sprintf("%s, SDK only %v", tt.version, tt.sdkOnly), func(t *testing.T) {
 			t.Parallel()
-			s := connect(t, Config{Executor: newBroker(t), SDKOnly: tt.sdkOnly}, tt.version, nil)
+			s := connect(t, Config{Executor: newClient(t), SDKOnly: tt.sdkOnly}, tt.version, nil)
 			run := func(code string, arguments map[string]any) (string, map[string]any, bool) {
 				t.Helper()
 				if arguments == nil {
@@ -164,7 +186,7 @@ func TestEndToEnd(t *testing.T) {
 
 // TestTheClientGoesWhileCodeRuns: nothing outlives it.
 func TestTheClientGoesWhileCodeRuns(t *testing.T) {
-	c := serve(t, Config{Executor: newBroker(t), Drain: 10 * time.Millisecond})
+	c := serve(t, Config{Executor: newClient(t), Drain: 10 * time.Millisecond})
 	c.handshake(legacyLatest)
 	c.send(call("1", "1", ""))
 	c.receive()
@@ -187,7 +209,7 @@ func BenchmarkPrint(b *testing.B) {
 		sdkOnly bool
 	}{{"short way", false}, {"SDK", true}} {
 		b.Run(bench.name, func(b *testing.B) {
-			s, err := New(Config{Executor: newBroker(b), Logger: slog.New(slog.DiscardHandler), SDKOnly: bench.sdkOnly})
+			s, err := New(Config{Executor: newClient(b), Logger: slog.New(slog.DiscardHandler), SDKOnly: bench.sdkOnly})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -220,7 +220,7 @@ func (c *conn) startFast(call fastCall) bool {
 	if call.token != nil {
 		beat = startHeartbeat(func(seconds float64, message string) { c.progress(call.token, seconds, message) })
 	}
-	if call.tasks && c.server.config.Tasks != nil && c.server.config.Tasks.Room(owner(client)) {
+	if call.tasks && c.server.config.Tasks != nil && c.server.config.Tasks.Room(c.server.owner(client)) {
 		work := c.work(client, call.arguments, beat, func(r *broker.Result) any {
 			text, structured := c.answerOf(client, r)
 			return newWireResult(text, structured, r)
@@ -228,6 +228,7 @@ func (c *conn) startFast(call fastCall) bool {
 		go func() {
 			defer c.fast.Done()
 			defer cancel(nil)
+			defer c.guard(call.id)
 			c.answerWork(ctx, call, client, work)
 		}()
 		return true
@@ -236,8 +237,8 @@ func (c *conn) startFast(call fastCall) bool {
 	go func() {
 		defer c.fast.Done()
 		defer cancel(nil)
-		c.unread.wait(ctx)
-		r := run(ctx)
+		defer c.guard(call.id)
+		r := c.run(ctx, run)
 		text, structured := c.answerOf(client, r)
 		defer c.unread.add(max(len(text), structured.Size()))()
 		if beat != nil {

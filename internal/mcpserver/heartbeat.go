@@ -27,6 +27,7 @@ const keptTail = 1 << 10
 type heartbeat struct {
 	send     func(seconds float64, message string)
 	activity broker.Activity
+	sending  sync.Mutex // held while one is sent, which a stuck client delays: nothing else waits for that
 
 	mu      sync.Mutex
 	stopped bool
@@ -57,14 +58,21 @@ func (h *heartbeat) describe() string {
 }
 
 func (h *heartbeat) beat() {
+	h.sending.Lock()
+	defer h.sending.Unlock()
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.stopped {
+	stopped, message := h.stopped, h.message()
+	h.printed = false
+	h.mu.Unlock()
+	if stopped {
 		return
 	}
-	h.send(time.Since(h.start).Round(time.Millisecond).Seconds(), h.message())
-	h.printed = false
-	h.timer.Reset(nextBeats)
+	h.send(time.Since(h.start).Round(time.Millisecond).Seconds(), message)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.stopped {
+		h.timer.Reset(nextBeats)
+	}
 }
 
 // message says what the code does. The lock is held.
@@ -95,11 +103,13 @@ func (h *heartbeat) output(p []byte) {
 // client must not see progress of a request that has been answered.
 func (h *heartbeat) stop() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.stopped = true
 	if h.timer != nil {
 		h.timer.Stop()
 	}
+	h.mu.Unlock()
+	h.sending.Lock() // one that is being sent
+	defer h.sending.Unlock()
 }
 
 // lastLine returns the last line that is not blank, complete or not. Clients show

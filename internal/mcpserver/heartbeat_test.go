@@ -127,3 +127,19 @@ func TestHeartbeatLooksAtTheEndOfTheOutputOnly(t *testing.T) {
 		}
 	})
 }
+
+// A client that does not read holds up neither code nor whoever asks what it does.
+func TestHeartbeatOfAStuckClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads := make(chan struct{})
+		h := startHeartbeat(func(float64, string) { <-reads })
+		time.Sleep(firstBeat)
+		synctest.Wait() // it is being sent
+		h.output([]byte("more\n"))
+		if got := h.describe(); got != "more" {
+			t.Errorf("got %q, want the last line", got)
+		}
+		close(reads)
+		h.stop()
+	})
+}

@@ -2,7 +2,9 @@ package mcpserver
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"time"
 )
 
 // mostUnread is how many bytes of results may wait for a client that does not
@@ -38,23 +40,37 @@ func (o *outlet) add(n int) (done func()) {
 	}
 }
 
-// wait waits for room until ctx ends.
-func (o *outlet) wait(ctx context.Context) {
+// stuckAfter is how long a call waits with its place in the queue of a session,
+// which other clients may use, for its client to read.
+const stuckAfter = 10 * time.Second
+
+// errStuck is the error of a call that was not run because its client does not read.
+var errStuck = fmt.Errorf("nothing was run: the client has not read %d MB of earlier answers", mostUnread>>20)
+
+// wait waits for room until ctx ends, and returns an error if the client does not
+// read.
+func (o *outlet) wait(ctx context.Context) error {
+	var stuck <-chan time.Time
 	for {
 		o.mu.Lock()
 		if o.bytes <= mostUnread {
 			o.mu.Unlock()
-			return
+			return nil
 		}
 		if o.room == nil {
 			o.room = make(chan struct{})
 		}
 		room := o.room
 		o.mu.Unlock()
+		if stuck == nil {
+			stuck = time.After(stuckAfter)
+		}
 		select {
 		case <-room:
+		case <-stuck:
+			return errStuck
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/broker"
 )
 
@@ -19,8 +18,8 @@ type talker struct {
 	ran int
 }
 
-func (e *talker) End(authz.Principal, string) {}
-func (e *talker) Written(context.Context, authz.Principal, string, string, uint64) (string, error) {
+func (e *talker) End() {}
+func (e *talker) Written(context.Context, string, uint64) (string, error) {
 	return "", errors.New("not kept")
 }
 func (e *talker) Submit(broker.Request) func(context.Context) *broker.Result {
@@ -30,6 +29,29 @@ func (e *talker) Submit(broker.Request) func(context.Context) *broker.Result {
 		e.ran++
 		return &broker.Result{Status: broker.Success, Stdout: []string{strings.Repeat("x", 4<<20)}}
 	}
+}
+
+// A client that never reads gives up its places in the queues of sessions, where
+// others wait.
+func TestStuckClientsGiveUpTheirPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutlet()
+		done := o.add(mostUnread + 1)
+		c := &conn{unread: o}
+		ran := false
+		r := c.run(t.Context(), func(ctx context.Context) *broker.Result {
+			ran = ctx.Err() == nil
+			return &broker.Result{}
+		})
+		if ran || r.Status != broker.Failed || !strings.Contains(r.Error, "has not read") {
+			t.Errorf("got %+v, and that code ran: %v; want an error", r, ran)
+		}
+		done()
+		c.run(t.Context(), func(ctx context.Context) *broker.Result { ran = ctx.Err() == nil; return nil })
+		if !ran {
+			t.Error("nothing runs although the client has read")
+		}
+	})
 }
 
 // While a client does not read, no more code is run for it than what fits. When

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/sallyport/sallyport/internal/authz"
 )
 
 // maxOutputs bounds how many shortened outputs the list of resources has.
@@ -72,7 +70,7 @@ func (w writtenBy) Read(ctx context.Context, uri string) (*Content, error) {
 	if !ok || !ok2 || err != nil {
 		return nil, ErrNoResource
 	}
-	text, err := w.c.server.config.Executor.Written(ctx, authz.Local(""), w.c.clientID, session, cell)
+	text, err := w.c.server.config.Executor.Written(ctx, session, cell)
 	if err != nil {
 		return nil, errors.Join(ErrNoResource, err)
 	}

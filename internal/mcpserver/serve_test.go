@@ -30,18 +30,17 @@ type stubExecutor struct {
 	mu         sync.Mutex
 	order      []string
 	principals []authz.Principal
-	clients    []string // of the requests
-	ended      []string
+	ended      bool
 }
 
-func (e *stubExecutor) End(_ authz.Principal, clientID string) {
+func (e *stubExecutor) End() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.ended = append(e.ended, clientID)
+	e.ended = true
 }
 
-func (*stubExecutor) Written(_ context.Context, _ authz.Principal, clientID, session string, cell uint64) (string, error) {
-	if clientID == "" || cell != 7 {
+func (*stubExecutor) Written(_ context.Context, session string, cell uint64) (string, error) {
+	if cell != 7 {
 		return "", errors.New("no such execution")
 	}
 	return "all of " + session, nil
@@ -51,7 +50,6 @@ func (e *stubExecutor) Submit(req broker.Request) func(context.Context) *broker.
 	e.mu.Lock()
 	e.order = append(e.order, req.Code)
 	e.principals = append(e.principals, req.Principal)
-	e.clients = append(e.clients, req.ClientID)
 	e.mu.Unlock()
 	return func(ctx context.Context) *broker.Result {
 		zero, one := 0, 1
@@ -59,6 +57,8 @@ func (e *stubExecutor) Submit(req broker.Request) func(context.Context) *broker.
 		switch verb {
 		case "":
 			return broker.Invalid("Missing 'code' argument")
+		case "defect":
+			panic("out of order")
 		case "draw":
 			return &broker.Result{
 				Status: broker.Success, ExitCode: &zero, Artifacts: []broker.Artifact{{Path: "a.png", Size: 3}},
@@ -474,6 +474,22 @@ func TestNewRefusesHalfAConfiguration(t *testing.T) {
 	for _, config := range []Config{{}, {Executor: &stubExecutor{}}, {Logger: slog.New(slog.DiscardHandler)}} {
 		if _, err := New(config); err == nil {
 			t.Errorf("New accepted %+v", config)
+		}
+	}
+}
+
+// A defect that shows while a request is served ends that request alone.
+func TestDefects(t *testing.T) {
+	for _, sdkOnly := range []bool{false, true} {
+		c := serve(t, Config{SDKOnly: sdkOnly})
+		c.handshake(legacyLatest)
+		for i, code := range []string{"print a", "defect", "print b"} {
+			c.send(call(fmt.Sprint(i), code, ""))
+			m := c.receive()
+			failure, _ := m["error"].(map[string]any)
+			if failed := failure != nil; failed != (code == "defect") || failed && !strings.Contains(fmt.Sprint(failure["message"]), "a defect") {
+				t.Errorf("SDK only %v, %s: got %v", sdkOnly, code, m)
+			}
 		}
 	}
 }

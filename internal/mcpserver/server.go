@@ -11,33 +11,34 @@ package mcpserver
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
+	sdkrpc "github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/broker"
 	"github.com/sallyport/sallyport/internal/mcpserver/tasks"
 	"github.com/sallyport/sallyport/internal/runpodtools"
 )
 
-// An Executor runs code. [*broker.Broker] is one.
+// An Executor runs the code of one client. [*broker.Client] is one.
 type Executor interface {
 	// Submit takes the request's place in its session's queue, without
 	// blocking, and returns the function that runs it and blocks until it
 	// has ended. That function must be called exactly once.
 	Submit(broker.Request) func(context.Context) *broker.Result
-	// End ends the default session of a client that has gone, which its requests
-	// named by their ClientID.
-	End(principal authz.Principal, clientID string)
+	// End ends what the client leaves when it has gone, except its tasks.
+	End()
 	// Written returns what code wrote in an execution of a session, as
-	// Result.Cell numbers it; the ID is the client's, as in a request.
-	Written(ctx context.Context, principal authz.Principal, clientID, session string, cell uint64) (string, error)
+	// Result.Cell numbers it.
+	Written(ctx context.Context, session string, cell uint64) (string, error)
 }
 
 // Config is what a Server needs.
@@ -66,6 +67,10 @@ type Config struct {
 	// Tasks, if not nil, has clients that declare the Tasks extension get a task for
 	// a call that takes longer than a moment.
 	Tasks *tasks.Set
+	// ClientID identifies the client in the same way when it connects again, perhaps
+	// to another process; empty: it is never known again. While a client is
+	// connected, no other one sees its tasks.
+	ClientID string
 	// Client receives the name that the client gives itself. It may be nil.
 	Client func(name string)
 	// SDKOnly sends every request through the SDK.
@@ -109,7 +114,7 @@ func (c *Config) within(client string) time.Duration {
 	return max(c.AnswerWithin, known.wait)
 }
 
-// A Server serves MCP clients, one per call of Serve.
+// A Server serves one MCP client.
 type Server struct {
 	config     Config
 	impl       *mcp.Implementation
@@ -135,6 +140,9 @@ func New(config Config) (*Server, error) {
 	}
 	if config.Version == "" {
 		config.Version = "dev"
+	}
+	if config.ClientID == "" {
+		config.ClientID = rand.Text()
 	}
 	impl := &mcp.Implementation{Name: "sallyport", Version: config.Version}
 	meta, err := json.Marshal(map[string]any{mcp.MetaKeyServerInfo: impl})
@@ -173,7 +181,10 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 		Capabilities: capabilities,
 	})
 	c := newConn(s, stdin, stdout, stop, cancel)
-	defer s.config.Executor.End(authz.Local(""), c.clientID)
+	if s.config.Tasks != nil {
+		defer s.config.Tasks.Connect(s.config.ClientID)()
+	}
+	defer s.config.Executor.End()
 	s.addTool(sdk, c)
 	s.addRunPodTools(sdk)
 	s.addResources(sdk, c)
@@ -183,7 +194,12 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 	}
 	// Outermost, because it is added last: all requests end with the connection.
 	sdk.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
+			defer func() {
+				if defect := recover(); defect != nil {
+					err = s.defect(defect)
+				}
+			}()
 			ctx, cancel := context.WithCancelCause(ctx)
 			defer cancel(nil)
 			defer context.AfterFunc(stop, func() { cancel(context.Cause(stop)) })()
@@ -205,6 +221,7 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 		c.hangUp()
 	}
 	cancel(broker.ErrStop)
+	s.config.Executor.End() // before the end of a connection that a stuck client delays
 	// A client that neither reads nor disconnects can block a write forever.
 	lingering, end := context.WithTimeout(context.Background(), linger)
 	defer end()
@@ -221,6 +238,13 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 		return fmt.Errorf("mcpserver: %w", err)
 	}
 	return nil
+}
+
+// defect logs a defect that showed while a request was served, and returns its
+// answer: it ends no other request and no other client.
+func (s *Server) defect(what any) *sdkrpc.Error {
+	s.config.Logger.Error("a request ended because of a defect", "defect", fmt.Sprint(what), "stack", string(debug.Stack()))
+	return &sdkrpc.Error{Code: sdkrpc.CodeInternalError, Message: "a defect of Sallyport ended the request; its log has the details"}
 }
 
 // quiet passes on only the SDK's warnings and errors: its notes on each

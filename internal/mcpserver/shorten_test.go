@@ -139,7 +139,7 @@ func TestWhoGetsWhat(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := &conn{server: s, clientID: "c"}
+			c := &conn{server: s}
 			text, structured := c.answerOf(tt.client, r)
 			size := 0
 			if structured != nil {

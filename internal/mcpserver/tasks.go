@@ -14,12 +14,12 @@ import (
 	"github.com/sallyport/sallyport/internal/mcpserver/tasks"
 )
 
-// errEnded is the error of a task whose code ended because no one was left.
-var errEnded = errors.New("the client's connection to Sallyport ended before the code did; run it again")
+// errEnded is the error of a task whose code ended with this program or its session.
+var errEnded = errors.New("the Sallyport that ran the code ended before it did; run it again")
 
-// owner returns whose tasks a client sees.
-func owner(client string) tasks.Owner {
-	return tasks.Owner{Name: authz.Local("").Owner, Client: label(client)}
+// owner returns whose tasks a client sees that calls itself so.
+func (s *Server) owner(client string) tasks.Owner {
+	return tasks.Owner{Name: authz.Local("").Owner, Client: label(client), ID: s.config.ClientID}
 }
 
 // addTasks has calls of run_python answered with tasks.
@@ -28,7 +28,7 @@ func (s *Server) addTasks(sdk *mcp.Server, c *conn) error {
 		return nil
 	}
 	return s.config.Tasks.Install(sdk, tasks.Hooks{
-		Owner: owner,
+		Owner: s.owner,
 		Work: func(ctx context.Context, req *mcp.CallToolRequest) *tasks.Work {
 			if req.Params.Name != toolName {
 				return nil
@@ -51,13 +51,12 @@ func (c *conn) work(client string, arguments json.RawMessage, beat *heartbeat, p
 		Run: func(ctx context.Context, t *tasks.Task) (any, error) {
 			defer beat.stop()
 			t.Describe(beat.describe)
-			c.unread.wait(ctx)
-			r := run(ctx)
+			r := c.run(ctx, run)
 			switch cause := context.Cause(ctx); {
 			case !r.IsError():
 			case errors.Is(cause, tasks.ErrCancelled):
 				return nil, tasks.ErrCancelled
-			case r.ExitCode == nil && (errors.Is(cause, broker.ErrStop) || c.stop.Err() != nil):
+			case r.Ended:
 				return nil, errEnded
 			}
 			return present(r), nil
@@ -67,7 +66,7 @@ func (c *conn) work(client string, arguments json.RawMessage, beat *heartbeat, p
 
 // answerWork does the work of a call on the fast path and answers it.
 func (c *conn) answerWork(ctx context.Context, call fastCall, client string, work *tasks.Work) {
-	value, task, err := c.server.config.Tasks.Call(ctx, owner(client), *work)
+	value, task, err := c.server.config.Tasks.Call(ctx, c.server.owner(client), *work)
 	var answer any
 	switch {
 	case task != nil:
@@ -153,7 +152,7 @@ func (c *conn) listen(req *sdkrpc.Request) bool {
 	go func() {
 		defer c.fast.Done()
 		defer cancel(nil)
-		c.follow(ctx, req.ID, owner(clientOf(meta.key())), params.Notifications.IDs)
+		c.follow(ctx, req.ID, c.server.owner(clientOf(meta.key())), params.Notifications.IDs)
 	}()
 	return true
 }

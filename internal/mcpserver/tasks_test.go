@@ -255,9 +255,55 @@ func TestTasksOfOthers(t *testing.T) {
 	}
 }
 
+// endless runs code until its gate is open, and then its time is up.
+type endless struct{ gatedExecutor }
+
+func (e *endless) Submit(req broker.Request) func(context.Context) *broker.Result {
+	return func(context.Context) *broker.Result {
+		<-e.gate
+		return &broker.Result{Status: broker.Timeout, Error: "Execution timed out after 30s", TimeoutSeconds: 30}
+	}
+}
+
+// A result survives its client's connection, whatever it is. The client reads it when
+// it has connected again, and no other of its name does while it is connected.
+func TestTasksOutliveTheirConnection(t *testing.T) {
+	set := tasks.New(tasks.Options{Log: slog.New(slog.DiscardHandler), Dir: store.At(t.TempDir()), Moment: time.Nanosecond})
+	t.Cleanup(func() { set.Close(broker.ErrStop) })
+	exec := &endless{gatedExecutor{gate: make(chan struct{})}}
+	connect := func(id string) *client { return serve(t, Config{Tasks: set, Executor: exec, ClientID: id}) }
+	first, other := connect("first"), connect("other")
+	id := first.run("1", "gate", withTasks)["taskId"].(string)
+	refused := func() {
+		t.Helper()
+		if got, failure := other.request("2", "tasks/get", fmt.Sprintf(`"taskId":%q,%s`, id, withTasks)); failure == nil {
+			t.Errorf("another client: got %v, want no such task", got)
+		}
+	}
+	refused()
+	if err := first.end(); err != nil {
+		t.Error(err)
+	}
+	again := connect("first")
+	refused()
+	close(exec.gate)
+	got := again.terminal(id)
+	result, _ := json.Marshal(got["result"])
+	if got["status"] != "completed" || !strings.Contains(string(result), "timed out after 30s") {
+		t.Errorf("got %v, want the result", got)
+	}
+	refused()
+	if err := again.end(); err != nil {
+		t.Error(err)
+	}
+	if got := connect("anew").terminal(id); got["status"] != "completed" {
+		t.Errorf("a client of the same name that was started anew: got %v", got)
+	}
+}
+
 // The real guest: a task is cancelled, and its session goes on.
 func TestTaskEndToEnd(t *testing.T) {
-	c := withSet(t, time.Nanosecond, false, newBroker(t))
+	c := withSet(t, time.Nanosecond, false, newClient(t))
 	c.run("1", "x = 6 * 7", withoutTasks)
 	task := c.run("2", "print('a', flush=True)\nimport asyncio\nawait asyncio.sleep(600)", withTasks)
 	id, _ := task["taskId"].(string)

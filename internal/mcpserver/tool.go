@@ -79,8 +79,7 @@ func (s *Server) addTool(sdk *mcp.Server, c *conn) {
 			defer beat.stop()
 		}
 		run := c.submit(principal(req), req.Params.Arguments, beat, false)
-		c.unread.wait(ctx)
-		return c.toolResult(principal(req).Client, run(ctx)), nil
+		return c.toolResult(principal(req).Client, c.run(ctx, run)), nil
 	})
 }
 
@@ -124,7 +123,7 @@ func (c *conn) submit(principal authz.Principal, arguments json.RawMessage, beat
 	if invalid != nil {
 		return func(context.Context) *broker.Result { return withHints(invalid, hints) }
 	}
-	req.Principal, req.ClientID = principal, c.clientID
+	req.Principal = principal
 	req.Within = c.server.config.within(principal.Client)
 	if task {
 		req.Within, req.Whole = c.server.config.Tasks.Moment(), true
@@ -139,6 +138,18 @@ func (c *conn) submit(principal authz.Principal, arguments json.RawMessage, beat
 		return run
 	}
 	return func(ctx context.Context) *broker.Result { return withHints(run(ctx), hints) }
+}
+
+// run runs a call whose place in its session's queue was taken, once there is room
+// for its answer.
+func (c *conn) run(ctx context.Context, run func(context.Context) *broker.Result) *broker.Result {
+	if err := c.unread.wait(ctx); err != nil {
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		_ = run(gone) // which gives up the place
+		return &broker.Result{Status: broker.Failed, Summary: err.Error(), Error: err.Error()}
+	}
+	return run(ctx)
 }
 
 // toolResult returns a result as the SDK has it.

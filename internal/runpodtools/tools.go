@@ -20,7 +20,7 @@ const (
 	Status  = "check_runpod_status"
 )
 
-// An Executor runs code. [*broker.Broker] is one.
+// An Executor runs code. [*broker.Client] is one.
 type Executor interface {
 	Submit(broker.Request) func(context.Context) *broker.Result
 }

@@ -164,7 +164,7 @@ func (b *instance) wait(ctx context.Context, config config, running *guest.Execu
 			if ended(running) {
 				continue
 			}
-			out.End = Cancelled
+			out.End, out.Stopped = Cancelled, stopped(ctx)
 			b.terminate(ctx, config, running, x, out)
 			return measured
 		case <-timer.C:

@@ -35,9 +35,11 @@ type Info struct {
 	ClientID string           `json:"clientId,omitempty"`
 	Status   hibernate.Status `json:"status"`
 	Process  int              `json:"process,omitempty"` // that runs it
-	Client   string           `json:"client,omitempty"`  // of that process
-	Created  time.Time        `json:"created"`
-	Used     time.Time        `json:"used"`
+	Client   string           `json:"client,omitempty"`  // that it is the own session of, or of that process
+	// Users are the connected clients that have used it, the first one first.
+	Users   []User    `json:"users,omitempty"`
+	Created time.Time `json:"created"`
+	Used    time.Time `json:"used"`
 	// Executions is the number of its executions; Waiting is how many of them
 	// run now or wait for their turn.
 	Executions uint64 `json:"executions"`
@@ -52,6 +54,13 @@ type Info struct {
 	Running    []string        `json:"running,omitempty"`
 	Lost       string          `json:"lost,omitempty"` // why its state is gone
 	Log        string          `json:"log,omitempty"`  // the directory of its log
+}
+
+// A User is a client that uses a named session.
+type User struct {
+	Client string    `json:"client"` // as it calls itself
+	ID     string    `json:"clientId"`
+	Since  time.Time `json:"since"`
 }
 
 // status is what callers can learn about a session without waiting for their

@@ -123,6 +123,8 @@ type Outcome struct {
 	// Survived: the code was made to end, and the interpreter and its variables
 	// survived.
 	Survived bool
+	// Stopped: its session ended, or its caller with ErrStop, before the code did.
+	Stopped bool
 	// Lost tells why the variables of earlier calls are gone: before this
 	// execution, or because of it. Empty: they are not.
 	Lost string

@@ -231,6 +231,21 @@ func (s *Set) forgotten(key Key) {
 	}
 }
 
+// EndOf ends a client's own sessions, whatever their owners.
+func (s *Set) EndOf(client string) {
+	s.mu.Lock()
+	var keys []Key
+	for key := range s.sessions {
+		if key.own() && key.Client == client {
+			keys = append(keys, key)
+		}
+	}
+	s.mu.Unlock()
+	for _, key := range keys {
+		s.End(key)
+	}
+}
+
 // Close closes all sessions concurrently and returns when they are closed.
 // Those that can be saved are suspended. It is idempotent.
 func (s *Set) Close() {
@@ -314,7 +329,7 @@ func (s *Set) suspendOrEnd(one *Session) error {
 	}
 	if !errors.Is(err, errNoSuspend) {
 		return fmt.Errorf("there is no room for one more: %d sessions are running, as many as may (sessions.maxRunning), and %s, which has been idle longest, could not be suspended: %w",
-			s.options.MaxRunning, one.key, err)
+			s.options.MaxRunning, one.key.Label(), err)
 	}
 	if err := one.dropIf(ctx, "it was ended to make room for another session, and could not be saved: "+err.Error()); err != nil || !s.options.Forget {
 		return err

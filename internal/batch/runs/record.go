@@ -56,6 +56,7 @@ type Record struct {
 	ID      string    `json:"id"`
 	Service string    `json:"service"`
 	Program string    `json:"program,omitempty"` // the file that was run, for people
+	Client  string    `json:"client,omitempty"`  // who began it, as it calls itself
 	State   State     `json:"state"`
 	Status  string    `json:"status,omitempty"` // how it goes, for people
 	Created time.Time `json:"created"`

@@ -56,6 +56,7 @@ func (s *Store) reportEnd(r Record) {
 type Options struct {
 	Program  string // for people
 	Detached bool   // the run goes on when no process follows it
+	Client   string // who began it, as it calls itself
 }
 
 // A Follower follows one run, for as long as this process holds the run's
@@ -87,7 +88,7 @@ func (s *Store) Start(ctx context.Context, name string, job batch.Job, opts Opti
 	job.ID = id
 	j := &Follower{store: s, unlock: unlock, record: Record{
 		Version: recordVersion, ID: id, Service: name, Program: opts.Program, State: Starting,
-		Created: time.Now().UTC(), Timeout: job.Timeout.Seconds(), Queue: job.Queue.Seconds(), Detached: opts.Detached,
+		Created: time.Now().UTC(), Timeout: job.Timeout.Seconds(), Queue: job.Queue.Seconds(), Detached: opts.Detached, Client: opts.Client,
 	}}
 	// Written first, so that a crash in between leaves a trace.
 	if err := s.reserve(&j.record); err != nil {
