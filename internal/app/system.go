@@ -266,13 +266,19 @@ func (s *System) Close() {
 // go on, with its servers, until they have ended. Servers that no other client uses
 // end soon after.
 func (c *Client) Close() {
-	c.core.leaving.Go(func() {
-		if c.Broker != nil {
-			c.Broker.End()
-			<-c.Broker.Ended()
+	if c.Broker != nil {
+		c.Broker.End()
+		select {
+		case <-c.Broker.Ended():
+		default:
+			c.core.leaving.Go(func() {
+				<-c.Broker.Ended()
+				c.release()
+			})
+			return
 		}
-		c.release()
-	})
+	}
+	c.release()
 }
 
 // release frees what the client's code has used.
@@ -283,11 +289,11 @@ func (c *Client) release() {
 	if c.Library != nil {
 		c.Library.Close()
 	}
-	if c.Catalog != nil {
-		c.Catalog.Close()
-	}
 	if c.Servers != nil {
 		_ = c.Servers.Close(context.Background()) // the pool ends them
+	}
+	if c.Catalog != nil {
+		c.core.leaving.Go(c.Catalog.Close) // it waits for a server that it lists
 	}
 }
 
