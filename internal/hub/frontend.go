@@ -70,7 +70,6 @@ type link struct {
 // request is a request of the client that has no answer.
 type request struct {
 	message
-	line []byte
 	// unsent means that no hub can have seen it.
 	unsent bool
 	// repeated means that the client has the answer: it is said to another hub.
@@ -169,15 +168,18 @@ func (f *Frontend) take(ctx context.Context, line []byte) {
 	for _, m := range messages {
 		switch {
 		case m.call():
-			r := &request{message: m, line: line}
+			if len(messages) > 1 { // sent by itself to another hub: see send
+				m.item = append(make([]byte, 0, len(m.item)+1), m.item...)
+			}
+			r := &request{message: m}
 			f.open, mine = append(f.open, r), append(mine, r)
 			if m.method == methodInitialize {
-				f.initialize = line
+				f.initialize = m.item
 			}
 		case m.method == methodInitialized:
 			f.initialized = line
 		case m.method == methodCancelled:
-			f.cancelled(m.cancels(line))
+			f.cancelled(m.cancels())
 		case m.method == "" && m.id != nil:
 			if !f.asked[key(m.id)] && len(messages) == 1 {
 				f.mu.Unlock()
@@ -199,7 +201,8 @@ func (f *Frontend) take(ctx context.Context, line []byte) {
 	}
 }
 
-// send sends a line with requests of the client.
+// send sends a line with requests of the client. Its memory has room for a line
+// feed.
 func (f *Frontend) send(line []byte, requests []*request) {
 	n, err := f.conn.Write(append(line, '\n'))
 	for _, r := range requests {
@@ -314,7 +317,7 @@ func (f *Frontend) answerLost(l *link) {
 	for _, r := range f.open {
 		switch {
 		case r.repeated:
-		case !r.unsent && (r.method == methodCall || r.sent >= mostSent):
+		case r.sent >= mostSent || !r.unsent && r.method == methodCall:
 			calls = append(calls, r)
 		default:
 			rest = append(rest, r)
@@ -323,7 +326,7 @@ func (f *Frontend) answerLost(l *link) {
 	f.open = rest
 	f.mu.Unlock()
 	for _, r := range calls {
-		if r.method != methodCall {
+		if r.method != methodCall || r.unsent {
 			f.write(errorLine(r.id, codeLost, "Sallyport's hub ended whenever it was to answer this: see 'sallyport hub logs'"))
 			continue
 		}
@@ -353,10 +356,10 @@ func (f *Frontend) reconnect(ctx context.Context) {
 	f.Log.Info("connected to another hub", "process", f.conn.Hub)
 	f.mu.Lock()
 	open := append([]*request{}, f.open...)
-	begins := len(open) > 0 && open[0].method == methodInitialize
+	begins := slices.ContainsFunc(open, func(r *request) bool { return r.method == methodInitialize })
 	if f.initialize != nil && !begins {
 		first := parse(f.initialize)
-		f.open = append([]*request{{message: first[0], line: f.initialize, repeated: true}}, f.open...)
+		f.open = append([]*request{{message: first[0], repeated: true}}, f.open...)
 	}
 	f.mu.Unlock()
 	if f.initialize != nil && !begins {
@@ -365,13 +368,9 @@ func (f *Frontend) reconnect(ctx context.Context) {
 			f.send(f.initialized, nil)
 		}
 	}
-	var last []byte
+	// What is left of a batch goes by itself: its calls must not run again.
 	for _, r := range open {
-		if len(last) > 0 && &last[0] == &r.line[0] {
-			continue // of the same batch
-		}
-		last = r.line
-		f.send(r.line, []*request{r})
+		f.send(r.item, []*request{r})
 	}
 }
 

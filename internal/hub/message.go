@@ -23,13 +23,14 @@ const (
 type message struct {
 	id     json.RawMessage // nil: none
 	method string          // empty: a response
+	item   json.RawMessage // the message itself
 }
 
 // call reports whether the message wants an answer.
 func (m *message) call() bool { return m.method != "" && m.id != nil }
 
 // parse reads the messages of a line: several of an array, none where it is not
-// valid. It aliases the line.
+// valid. What it returns aliases the line.
 func parse(line []byte) []message {
 	switch jsonscan.Kind(line) {
 	case '{':
@@ -63,6 +64,7 @@ func parseOne(data []byte) (m message, ok bool) {
 		}
 		return true
 	})
+	m.item = data
 	return m, err == nil
 }
 
@@ -104,13 +106,13 @@ func key(id []byte) string {
 }
 
 // cancels returns the ID of the request that a notification cancels.
-func (m *message) cancels(line []byte) (id []byte) {
+func (m *message) cancels() (id []byte) {
 	var n struct {
 		Params struct {
 			ID json.RawMessage `json:"requestId"`
 		} `json:"params"`
 	}
-	if json.Unmarshal(line, &n) != nil {
+	if json.Unmarshal(m.item, &n) != nil {
 		return nil
 	}
 	return n.Params.ID
@@ -126,21 +128,11 @@ type callParams struct {
 
 // params reads the parameters of a request.
 func (r *request) params() (p callParams) {
-	find := func(item []byte) (found bool) {
-		var one struct {
-			ID     json.RawMessage `json:"id"`
-			Params json.RawMessage `json:"params"`
-		}
-		if json.Unmarshal(item, &one) == nil && key(one.ID) == key(r.id) {
-			_ = json.Unmarshal(one.Params, &p) // empty where it is not valid
-			return true
-		}
-		return false
+	var one struct {
+		Params json.RawMessage `json:"params"`
 	}
-	if jsonscan.Kind(r.line) == '[' {
-		_ = jsonscan.Elements(r.line, func(item json.RawMessage) bool { return !find(item) })
-	} else {
-		find(r.line)
+	if json.Unmarshal(r.item, &one) == nil {
+		_ = json.Unmarshal(one.Params, &p) // empty where it is not valid
 	}
 	return p
 }

@@ -120,17 +120,10 @@ func (s *Server) Serve(ctx context.Context) error {
 
 // wait returns when the hub is to end, with its place locked.
 func (s *Server) wait(ctx context.Context) error {
-	var idle *time.Timer
-	var over <-chan time.Time
-	after := func(d time.Duration) {
-		if s.config.Idle > 0 {
-			idle.Reset(d)
-		}
-	}
-	if s.config.Idle > 0 {
-		idle = time.NewTimer(s.config.Idle)
-		defer idle.Stop()
-		over = idle.C
+	idle := time.NewTimer(s.config.Idle)
+	defer idle.Stop()
+	if s.config.Idle == 0 {
+		idle.Stop()
 	}
 	for {
 		var why error
@@ -141,31 +134,49 @@ func (s *Server) wait(ctx context.Context) error {
 			why = context.Canceled
 		case <-s.left:
 			if s.config.Outdated() {
-				after(0)
-			} else {
-				after(s.config.Idle)
+				idle.Reset(0)
+			} else if s.config.Idle > 0 {
+				idle.Reset(s.config.Idle)
 			}
 			continue
-		case <-over:
-			if s.config.Busy() {
-				after(idleRetry)
-				continue
+		case <-idle.C:
+			if !s.unused() {
+				continue // until the last client has left
 			}
-			if s.leave() {
+			if !s.config.Busy() && s.leave() {
 				return ErrIdle
 			}
-			after(idleRetry)
+			idle.Reset(idleRetry)
 			continue
 		}
 		// Whoever connects from now on waits for the end of this process. Without the
 		// lock it finds sessions that are awake here.
 		locking, cancel := context.WithTimeout(context.WithoutCancel(ctx), helloTimeout)
 		defer cancel()
-		if _, err := s.config.Place.lock(locking); err != nil {
+		unlock, err := s.config.Place.lock(locking)
+		if err != nil {
 			s.config.Log.Warn("the hub's place could not be locked", "error", err)
 		}
+		s.keep(unlock)
 		return why
 	}
+}
+
+// keep keeps the place locked until this process ends.
+func (s *Server) keep(unlock func()) {
+	if unlock != nil {
+		kept.Store(s, unlock)
+	}
+}
+
+// kept has what must not be collected: that would close the files of locks.
+var kept sync.Map
+
+// unused reports whether no client is there, and none has left just now.
+func (s *Server) unused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns) == 0 && len(s.left) == 0
 }
 
 // leave reports whether the hub can end because no client is there, and locks its
@@ -182,6 +193,7 @@ func (s *Server) leave() bool {
 	if err != nil || unlock == nil {
 		return false
 	}
+	s.keep(unlock)
 	s.ending = true
 	return true
 }
@@ -260,6 +272,9 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	w := welcome{Process: os.Getpid()}
 	if err != nil {
 		w.Error = err.Error()
+	}
+	if ctx.Err() != nil { // hello has undone the deadline, it may be
+		_ = conn.SetReadDeadline(time.Unix(1, 0))
 	}
 	if err := answer(conn, w); err != nil || client == nil {
 		if client != nil {

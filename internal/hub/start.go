@@ -80,13 +80,13 @@ func (p *Place) Ended(ctx context.Context) error {
 	return err
 }
 
-// listens reports whether a hub listens.
+// listens reports whether a hub listens. One that is too busy to accept does.
 func (p *Place) listens(ctx context.Context) bool {
 	conn, err := socket.Dial(ctx, p.Dir, p.socket())
 	if err == nil {
 		_ = conn.Close()
 	}
-	return err == nil
+	return err == nil || !none(err)
 }
 
 // activated connects to a hub that a service manager starts, if it has these
