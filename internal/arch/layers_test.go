@@ -33,7 +33,7 @@ var layers = []layer{
 	{"internal/manpage", 70, nil},
 	{"internal/mcpserver", 78, []string{"internal/authz", "internal/broker", "internal/invisible", "internal/jsonscan", "internal/manual", "internal/mcpserver/tasks", "internal/runpodtools", "internal/toon", "internal/wire"}},
 	{"internal/mcpserver/tasks", 77, []string{"internal/budget", "internal/store"}},
-	{"internal/hub", 76, []string{"internal/jsonscan", "internal/socket", "internal/store"}},
+	{"internal/hub", 76, []string{"internal/jsonscan", "internal/private", "internal/socket", "internal/store"}},
 	{"internal/app", 75, []string{
 		"internal/accounting", "internal/authz", "internal/batch", "internal/batch/deploy", "internal/batch/kaggle", "internal/batch/runpod", "internal/batch/runpod/job", "internal/batch/runpod/rest", "internal/batch/runs",
 		"internal/bridge", "internal/broker", "internal/control", "internal/guest", "internal/image", "internal/image/build", "internal/image/flatten",

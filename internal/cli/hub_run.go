@@ -56,7 +56,7 @@ func (u *ui) hubPlace() (hub.Place, error) {
 
 // startHub starts a hub as a process that outlives this one, and returns when
 // clients can connect.
-func (u *ui) startHub(ctx context.Context, place hub.Place, origin app.Origin) error {
+func (u *ui) startHub(ctx context.Context, place hub.Place, origin app.Origin) (err error) {
 	order, err := json.Marshal(hubOrder{place.Key, u.HubOrigin(origin)})
 	if err != nil {
 		return err
@@ -91,6 +91,11 @@ func (u *ui) startHub(ctx context.Context, place hub.Place, origin app.Origin) e
 		return fmt.Errorf("starting the hub: %w", err)
 	}
 	go func() { _ = cmd.Wait() }() // where this process outlives it
+	defer func() {
+		if err != nil { // it must not begin later, next to another
+			_ = cmd.Process.Kill()
+		}
+	}()
 	_ = in.Close()
 	_ = says.Close()
 	defer context.AfterFunc(ctx, func() { _ = read.SetDeadline(time.Unix(1, 0)) })()
@@ -121,7 +126,7 @@ func hubLog(place hub.Place) string { return filepath.Join(place.Dir, place.Key+
 // old one gets another name.
 const maxHubLog = 4 << 20
 
-// openHubLog opens the log of a hub, and removes those of hubs that ended long ago.
+// openHubLog opens the log of a hub.
 func openHubLog(place hub.Place) (*os.File, error) {
 	root, err := private.Open(place.Dir)
 	if err != nil {
@@ -197,6 +202,22 @@ func (u *ui) runHub(want string, tell func()) error {
 	if err := u.Detach(u.ctx); err != nil {
 		u.Log.Debug("the hub stays in the control group of who started it", "reason", err)
 	}
+	passed, err := inherited(u.Env, u.Log)
+	if err != nil {
+		return err
+	}
+	if passed == nil { // a service manager sees to it that its own is the only one
+		begun, err := place.Own(u.ctx)
+		if err != nil {
+			return err
+		}
+		if !begun {
+			tell()
+			u.Log.Warn("another hub serves clients already", "key", place.Key)
+			return nil
+		}
+		place.Tidy(u.ctx)
+	}
 	core, err := u.NewCore(app.Options{})
 	if err != nil {
 		return err
@@ -207,12 +228,13 @@ func (u *ui) runHub(want string, tell func()) error {
 		core.Close()
 	})
 	defer closed()
-	listeners, err := h.listeners(want == "")
-	if err != nil {
-		return err
+	if passed == nil {
+		if passed, err = socket.Listen(place.Dir, place.Key+".sock", u.Log); err != nil {
+			return err
+		}
 	}
 	h.server = hub.NewServer(hub.Config{
-		Place: place, Listeners: listeners, Open: h.open,
+		Place: place, Listeners: []net.Listener{passed}, Open: h.open,
 		Idle: u.Settings.Hub.Idle, Busy: h.busy, Outdated: h.outdated, Close: closed, Log: u.Log,
 	})
 	defer core.Answer(h.about, h.stop)()
@@ -248,25 +270,9 @@ type attached struct {
 	dir  string
 }
 
-// listeners returns the sockets on which clients connect: one that a service
-// manager has passed, or the hub's own.
-func (h *hubProcess) listeners(byHand bool) ([]net.Listener, error) {
-	if byHand {
-		passed, err := inherited(h.Env, h.Log)
-		if passed != nil || err != nil {
-			return []net.Listener{passed}, err
-		}
-	}
-	own, err := socket.Listen(h.place.Dir, h.place.Key+".sock", h.Log)
-	if err != nil {
-		return nil, err
-	}
-	return []net.Listener{own}, nil
-}
-
 // inherited returns the socket that a service manager passed, or nil. Protocol:
 // sd_listen_fds(3).
-func inherited(env app.Environment, log *slog.Logger) (net.Listener, error) {
+func inherited(env app.Environment, log *slog.Logger) (*socket.Listener, error) {
 	if env["LISTEN_FDS"] != "1" || env["LISTEN_PID"] != fmt.Sprint(os.Getpid()) {
 		return nil, nil
 	}
@@ -305,14 +311,15 @@ func (h *hubProcess) open(ctx context.Context, hello hub.Hello) (hub.Client, err
 		return nil, err
 	}
 	name := &clientName{}
+	of := &attached{name, o.Dir}
 	h.mu.Lock()
-	h.names[hello.Client] = &attached{name, o.Dir}
+	h.names[hello.Client] = of
 	h.mu.Unlock()
 	one := &served{App: a, Core: h.core, Client: client, tasks: h.tasks, name: name, id: hello.Client}
 	if hello.Lost {
 		one.executor = &bereft{Executor: client.Broker}
 	}
-	return &hubClient{served: one, hub: h, id: hello.Client, logs: logs}, nil
+	return &hubClient{served: one, hub: h, id: hello.Client, of: of, logs: logs}, nil
 }
 
 // hubClient is a client that the hub knows by name.
@@ -320,6 +327,7 @@ type hubClient struct {
 	*served
 	hub  *hubProcess
 	id   string
+	of   *attached
 	logs *aside
 }
 
@@ -334,7 +342,9 @@ func (c *hubClient) Serve(ctx context.Context, in io.Reader, out io.Writer) erro
 // Close implements hub.Client.
 func (c *hubClient) Close() {
 	c.hub.mu.Lock()
-	delete(c.hub.names, c.id)
+	if c.hub.names[c.id] == c.of { // it may have connected again
+		delete(c.hub.names, c.id)
+	}
 	c.hub.mu.Unlock()
 	c.served.Close()
 }

@@ -53,7 +53,7 @@ func TestInit(t *testing.T) {
 			defer master.Close()
 			cmd := exec.Command(bin, "init")
 			cmd.Dir = home
-			cmd.Env = []string{"HOME=" + home, "PATH=/usr/bin:/bin", "XDG_RUNTIME_DIR=" + runtime}
+			cmd.Env = []string{"HOME=" + home, "PATH=/usr/bin:/bin", "XDG_RUNTIME_DIR=" + runtime, "SALLYPORT_HUB_ENABLED=false"}
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 			if err := cmd.Start(); err != nil {

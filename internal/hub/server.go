@@ -157,15 +157,15 @@ func (s *Server) wait(ctx context.Context) error {
 		if err != nil {
 			s.config.Log.Warn("the hub's place could not be locked", "error", err)
 		}
-		s.keep(unlock)
+		keep(unlock)
 		return why
 	}
 }
 
-// keep keeps the place locked until this process ends.
-func (s *Server) keep(unlock func()) {
+// keep keeps a lock until this process ends.
+func keep(unlock func()) {
 	if unlock != nil {
-		kept.Store(s, unlock)
+		kept.Store(new(byte), unlock)
 	}
 }
 
@@ -193,7 +193,7 @@ func (s *Server) leave() bool {
 	if err != nil || unlock == nil {
 		return false
 	}
-	s.keep(unlock)
+	keep(unlock)
 	s.ending = true
 	return true
 }

@@ -7,15 +7,20 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/socket"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
 const (
 	// welcomeTimeout is how long a hub may take to construct what serves a client.
 	welcomeTimeout = 30 * time.Second
+	// lockWait is how long a hub may take to end: it suspends sessions.
+	lockWait = time.Minute
 	// attempts bounds how often a client meets a hub that is about to end.
 	attempts = 10
 	// attemptWait is the time between two attempts where a hub listens.
@@ -60,7 +65,9 @@ func (p *Place) Connect(ctx context.Context, h Hello, start func(context.Context
 
 // Begin starts the hub, unless one runs. start is Connect's.
 func (p *Place) Begin(ctx context.Context, start func(context.Context) error) error {
-	unlock, err := p.lock(ctx)
+	waiting, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	unlock, err := p.lock(waiting)
 	if err != nil {
 		return fmt.Errorf("waiting for another process that starts or ends the hub: %w", err)
 	}
@@ -69,6 +76,63 @@ func (p *Place) Begin(ctx context.Context, start func(context.Context) error) er
 		return nil
 	}
 	return start(ctx)
+}
+
+// Own makes this process the one hub of the place until it ends. It waits for one
+// that starts or ends, and reports false if another one serves clients.
+func (p *Place) Own(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	for {
+		unlock, ok, err := store.At(p.Dir).TryLock(p.Key + "-hub")
+		if err != nil {
+			return false, err
+		}
+		if ok {
+			keep(unlock)
+			return true, nil
+		}
+		if p.listens(ctx) {
+			return false, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, fmt.Errorf("waiting for another hub that starts or ends: %w", context.Cause(ctx))
+		case <-time.After(lockRetry):
+		}
+	}
+}
+
+// keptLogs is how long the log of a hub is kept that does not run any more.
+const keptLogs = 7 * 24 * time.Hour
+
+// Tidy removes what hubs left that were killed: sockets, and after a while logs.
+func (p *Place) Tidy(ctx context.Context) {
+	root, err := private.Existing(p.Dir)
+	if err != nil {
+		return
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		name := e.Name()
+		info, err := e.Info()
+		switch {
+		case err != nil || strings.HasPrefix(name, ".") || name == Activated || name == p.socket():
+		case e.Type() == fs.ModeSocket:
+			conn, err := socket.Dial(ctx, p.Dir, name)
+			if err == nil {
+				_ = conn.Close()
+			} else if errors.Is(err, syscall.ECONNREFUSED) {
+				_ = root.Remove(name)
+			}
+		case (strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".log.old")) && time.Since(info.ModTime()) > keptLogs:
+			_ = root.Remove(name)
+		}
+	}
 }
 
 // Ended returns when no process starts the hub, or is about to end as one.
@@ -86,7 +150,7 @@ func (p *Place) listens(ctx context.Context) bool {
 	if err == nil {
 		_ = conn.Close()
 	}
-	return err == nil || !none(err)
+	return err == nil || ctx.Err() == nil && !none(err)
 }
 
 // activated connects to a hub that a service manager starts, if it has these

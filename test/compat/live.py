@@ -26,6 +26,7 @@ class Live:
         home = self.place / "home"
         (home / "MCPs").mkdir(parents=True, exist_ok=True)
         self.environment = {
+            "SALLYPORT_HUB_ENABLED": "false",
             "HOME": str(home),
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",

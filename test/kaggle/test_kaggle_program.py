@@ -36,7 +36,7 @@ def world(tmp_path, sallyport):
     home = tmp_path / "home"
     home.mkdir()
     fake.env = {
-        "PATH": os.environ["PATH"], "HOME": str(home), "SALLYPORT_STATE_DIR": str(tmp_path / "state"), "XDG_RUNTIME_DIR": str(tmp_path / "run"),
+        "PATH": os.environ["PATH"], "HOME": str(home), "SALLYPORT_STATE_DIR": str(tmp_path / "state"), "XDG_RUNTIME_DIR": str(tmp_path / "run"), "SALLYPORT_HUB_ENABLED": "false",
         "SALLYPORT_BATCH_SERVICES": "kaggle", "SALLYPORT_KAGGLE_URL": fake.url, "SALLYPORT_CARBON_KAGGLE_LOCATION": "USA/oregon", "KAGGLE_API_TOKEN": TOKEN,
     }
 

@@ -81,6 +81,7 @@ def endpoint(fake, request):
 def bare_environment(home, **more):
     """What a program gets of ours: no keys, and a home of its own."""
     env = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "TMPDIR", "GOCACHE")}
+    env["SALLYPORT_HUB_ENABLED"] = "false"
     return {**env, "HOME": str(home), **more}
 
 

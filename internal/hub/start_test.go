@@ -1,0 +1,83 @@
+package hub
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/socket"
+	"github.com/sallyport/sallyport/internal/store"
+)
+
+// A place has one hub, whoever starts it.
+func TestOwn(t *testing.T) {
+	p := place(t)
+	unlock, ok, err := store.At(p.Dir).TryLock(p.Key + "-hub") // a hub that starts
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if own, err := p.Own(ended); own || err == nil {
+		t.Errorf("while another starts: got %v, %v; want an error", own, err)
+	}
+	l, err := socket.Listen(p.Dir, p.socket(), discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own, err := p.Own(t.Context()); own || err != nil {
+		t.Errorf("while another serves: got %v, %v; want false", own, err)
+	}
+	_ = l.Close()
+	unlock()
+	if own, err := p.Own(t.Context()); !own || err != nil {
+		t.Errorf("when it has ended: got %v, %v; want true", own, err)
+	}
+	// It stays so.
+	if _, ok, err := store.At(p.Dir).TryLock(p.Key + "-hub"); ok || err != nil {
+		t.Errorf("the lock: got %v, %v; want that it is held", ok, err)
+	}
+}
+
+// What killed hubs left goes, and nothing else.
+func TestTidy(t *testing.T) {
+	p := place(t)
+	live, err := socket.Listen(p.Dir, "live.sock", discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	for _, name := range []string{"dead.sock", p.socket(), Activated, ".early.sock"} {
+		dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(p.Dir, name), Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dead.SetUnlinkOnClose(false)
+		_ = dead.Close()
+	}
+	old := time.Now().Add(-2 * keptLogs)
+	for _, name := range []string{"new.log", "old.log", "old.log.old", "old.other"} {
+		path := filepath.Join(p.Dir, name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if name != "new.log" {
+			if err := os.Chtimes(path, old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	p.Tidy(t.Context())
+	for name, want := range map[string]bool{
+		"live.sock": true, "dead.sock": false, p.socket(): true, Activated: true, ".early.sock": true,
+		"new.log": true, "old.log": false, "old.log.old": false, "old.other": true,
+	} {
+		_, err := os.Lstat(filepath.Join(p.Dir, name))
+		if (err == nil) != want {
+			t.Errorf("%s: got %v, want it there: %v", name, err, want)
+		}
+	}
+}
