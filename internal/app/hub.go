@@ -11,11 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/control"
 	"github.com/sallyport/sallyport/internal/language/python"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/systemd"
 )
 
 // Origin is how a Sallyport was started: what another process needs to serve its
@@ -37,7 +39,7 @@ func (a *App) HubDir() (string, error) {
 }
 
 // clients are settings that each client of a hub has for itself, by the beginning
-// of their keys.
+// of their keys. Nothing that clients share may read them.
 var clients = []string{"answer.", "hub.", "log.", "output.", "servers.config", "servers.sources", "servers.fallbackConfig"}
 
 // HubSettings returns what decides whether two clients can have the same hub: the
@@ -162,9 +164,18 @@ func (c *Core) Busy() bool {
 	return c.broker.Executions() > 0 || slices.ContainsFunc(c.broker.Sessions(), func(i session.Info) bool { return i.Waiting > 0 })
 }
 
+// detachTimeout bounds how long the start of a hub waits for the user's systemd.
+const detachTimeout = time.Second
+
 // Detach moves this process, where the user has a systemd, out of the control
-// group of whoever started it.
-func (a *App) Detach(ctx context.Context) error { return nil }
+// group of whoever started it: a service manager that ends a client ends what is
+// in its group.
+func (a *App) Detach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, detachTimeout)
+	defer cancel()
+	unit := fmt.Sprintf("sallyport-hub-%d.scope", os.Getpid())
+	return systemd.Scope(ctx, a.Env.userBus(), unit, "Sallyport's hub", os.Getpid())
+}
 
 // A RunningHub is a hub of this user.
 type RunningHub struct {

@@ -138,7 +138,6 @@ func (c *Core) construct(options Options) (err error) {
 		},
 		DefaultTimeout: set.Timeouts.Default,
 		MaxTimeout:     set.Timeouts.Max,
-		ShowUsage:      set.Output.Usage,
 	}
 	if c.Books != nil {
 		config.Accountant = c.Books
@@ -185,8 +184,11 @@ func (c *Client) construct(serversConfig []string) (err error) {
 	if err != nil {
 		return err
 	}
-	c.Broker, err = core.broker.NewClient(strings.ToLower(rand.Text()[:12]), c.Bridge)
-	return err
+	if c.Broker, err = core.broker.NewClient(strings.ToLower(rand.Text()[:12]), c.Bridge); err != nil {
+		return err
+	}
+	c.Broker.ShowUsage = a.Settings.Output.Usage
+	return nil
 }
 
 // surroundings are what a client's servers are started in.

@@ -42,7 +42,7 @@ var layers = []layer{
 		"internal/session/usage", "internal/settings", "internal/snapshot", "internal/store", "internal/toolbox/catalog", "internal/toolbox/pins",
 		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/upstream/secret", "internal/usage/carbon",
 		"internal/usage/carbon/codecarbon", "internal/usage/carbon/hardware", "internal/usage/carbon/intensity", "internal/usage/ledger",
-		"internal/wire", "internal/worker", "internal/session/hibernate", "internal/socket", "internal/upgrade", "internal/upgrade/owner",
+		"internal/wire", "internal/worker", "internal/session/hibernate", "internal/socket", "internal/systemd", "internal/upgrade", "internal/upgrade/owner",
 	}},
 	{"internal/accounting", 65, []string{
 		"internal/broker", "internal/usage/carbon", "internal/usage/carbon/codecarbon", "internal/usage/carbon/hardware", "internal/usage/carbon/intensity",
@@ -103,7 +103,7 @@ var layers = []layer{
 
 	{"internal/sandbox/gvisor/supervisor", 32, []string{"internal/sandbox/gvisor", "internal/sandbox/hostroot", "internal/sandbox/supervise"}},
 	{"internal/sandbox/container", 31, []string{"internal/sandbox", "internal/sandbox/supervise", "internal/store"}},
-	{"internal/sandbox/gvisor", 31, []string{"internal/private", "internal/sandbox/instancedir", "internal/image", "internal/sandbox", "internal/sandbox/hostroot", "internal/sandbox/programdir", "internal/sandbox/supervise"}},
+	{"internal/sandbox/gvisor", 31, []string{"internal/private", "internal/sandbox/instancedir", "internal/image", "internal/sandbox", "internal/sandbox/hostroot", "internal/sandbox/programdir", "internal/sandbox/supervise", "internal/systemd"}},
 	{"internal/sandbox/process", 31, []string{"internal/private", "internal/sandbox/instancedir", "internal/sandbox", "internal/sandbox/hostroot", "internal/sandbox/programdir", "internal/sandbox/supervise"}},
 	{"internal/sandbox/supervise", 12, []string{"internal/sandbox"}},
 	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/wire"}},
@@ -141,6 +141,7 @@ var layers = []layer{
 	{"internal/settings", 10, nil},
 	{"internal/snapshot", 11, []string{"internal/private", "internal/store"}},
 	{"internal/socket", 10, []string{"internal/private"}},
+	{"internal/systemd", 10, nil},
 	{"internal/store/keyed", 15, []string{"internal/store"}},
 	{"internal/store", 10, []string{"internal/private"}},
 	{"internal/private", 9, nil},

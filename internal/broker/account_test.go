@@ -83,8 +83,9 @@ func TestUsageInResults(t *testing.T) {
 	t.Parallel()
 	for _, show := range []bool{false, true} {
 		book := &notebook{}
-		b, _ := newBroker(t, func(p *parts) { p.Accountant, p.ShowUsage = book, show })
-		r := run(t, b, "print(1)")
+		b, _ := newBroker(t, func(p *parts) { p.Accountant = book })
+		b.as("c").ShowUsage, b.as("other").ShowUsage = show, !show // which is another matter
+		r := b.Execute(t.Context(), Request{Principal: user, Submission: Submission{Code: "print(1)"}})
 		if r.Usage != nil && !show && r.DurationMs < 1000 { // a slow machine makes it a long one
 			t.Errorf("a short execution was measured: %+v", r.Usage)
 		}

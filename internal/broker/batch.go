@@ -126,6 +126,7 @@ func (b *batchRuns) permitted(ctx context.Context, req Request) *Result {
 		return b.givenUp(ctx, follower, err)
 	}
 	r := b.result(record, req.Timeout)
+	r.ShowUsage = req.client.ShowUsage && r.Usage != nil && r.Usage.Footprint != nil
 	if req.OnOutput != nil {
 		b.finishOutput(record, live, r)
 	}
@@ -279,7 +280,7 @@ func (b *batchRuns) result(record *runs.Record, timeout time.Duration) *Result {
 			if r.Usage == nil {
 				r.Usage = &Usage{}
 			}
-			r.Usage.Footprint, r.ShowUsage = footprint, b.config.ShowUsage
+			r.Usage.Footprint = footprint
 		}
 	}
 	for _, f := range record.Files {

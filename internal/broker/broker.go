@@ -44,8 +44,6 @@ type Config struct {
 	DefaultTimeout, MaxTimeout time.Duration
 	// Accountant records what code uses; nil: nothing is recorded.
 	Accountant Accountant
-	// ShowUsage adds the usage to every result.
-	ShowUsage bool
 }
 
 // BatchConfig is what a Broker needs to send code to batch services, which

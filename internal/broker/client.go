@@ -34,6 +34,9 @@ var validClient = regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\z`)
 // sessions, and of the sessions, results and runs that belong to one client only its
 // own. It is safe for concurrent use.
 type Client struct {
+	// ShowUsage adds the usage to every result. It is set before the first request.
+	ShowUsage bool
+
 	broker *Broker
 	bridge *bridge.Bridge
 	id     string

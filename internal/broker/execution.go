@@ -83,7 +83,7 @@ func (x *execution) permitted(ctx context.Context) *Result {
 	defer x.req.client.bridge.Busy()()
 	pending := x.pendingUsage()
 	what := x.req.Submission
-	what.Measure = what.Measure || x.broker.config.ShowUsage
+	what.Measure = what.Measure || x.req.client.ShowUsage
 	out, err := x.session.Exec(ctx, x.ticket, session.Request{
 		Submission: what,
 		Prepare:    x.prepare,
@@ -105,7 +105,7 @@ func (x *execution) permitted(ctx context.Context) *Result {
 	if note := x.unkept(); note != "" {
 		r.Notes = append(r.Notes, note)
 	}
-	r.ShowUsage = x.broker.config.ShowUsage
+	r.ShowUsage = x.req.client.ShowUsage
 	pending.answered(r)
 	return r
 }

@@ -45,8 +45,56 @@ type diagnosis struct {
 	Policy  string        `json:"policy"` // "ok", or what is missing
 	Trial   trial         `json:"trial"`
 	Servers serverSummary `json:"servers"`
+	Hub     hubDiagnosis  `json:"hub"`
 	// Services are the batch services that code can be sent to.
 	Services []*sandbox.Report `json:"batchServices,omitempty"`
+}
+
+// hubDiagnosis says whether clients share a hub here.
+type hubDiagnosis struct {
+	Used bool   `json:"used"`
+	Why  string `json:"why,omitempty"` // why not
+	Key  string `json:"key,omitempty"`
+	PID  int    `json:"pid,omitempty"` // 0: it does not run
+	// Clients is how many it has.
+	Clients int `json:"clients"`
+	// Others are the processes of hubs with other settings.
+	Others []int `json:"others,omitempty"`
+}
+
+// diagnoseHub finds the hub of the settings.
+func (u *ui) diagnoseHub(ctx context.Context) hubDiagnosis {
+	if !u.Settings.Hub.Enabled {
+		return hubDiagnosis{Why: "hub.enabled is false"}
+	}
+	place, err := u.hubPlace()
+	if err != nil {
+		return hubDiagnosis{Why: err.Error()}
+	}
+	d := hubDiagnosis{Used: true, Key: place.Key}
+	running, _, _ := u.Hubs(ctx)
+	for _, h := range running {
+		if h.Hub.Key == place.Key {
+			d.PID, d.Clients = h.PID, len(h.Hub.Clients)
+		} else {
+			d.Others = append(d.Others, h.PID)
+		}
+	}
+	return d
+}
+
+func (d *hubDiagnosis) print(w io.Writer) {
+	switch {
+	case !d.Used:
+		fmt.Fprintf(w, "note  each client has a process of its own, without a hub: %s\n", d.Why)
+	case d.PID == 0:
+		fmt.Fprintln(w, "ok    hub: the first client starts it")
+	default:
+		fmt.Fprintf(w, "ok    hub: process %d, clients: %d\n", d.PID, d.Clients)
+	}
+	if len(d.Others) > 0 {
+		fmt.Fprintf(w, "note  hubs with other settings: %d ('sallyport hub status' says which)\n", len(d.Others))
+	}
 }
 
 // trial is the outcome of a real run.
@@ -116,6 +164,7 @@ func (c *doctorCmd) diagnose(u *ui) (*diagnosis, error) {
 	}
 	d.Services = sys.ProbeBatch(ctx)
 	d.Servers = serverSummary{Count: len(sys.Servers.Definitions()), Shared: countShared(u.App, sys.Servers.Definitions()), Problems: sys.Problems}
+	d.Hub = u.diagnoseHub(ctx)
 	d.Usable = d.Engine.Usable && d.Policy == "ok" && d.Trial.OK
 	return d, nil
 }
@@ -242,6 +291,7 @@ func (d *diagnosis) print(w io.Writer) {
 	for _, p := range d.Servers.Problems {
 		fmt.Fprintf(w, "warn  %s\n", p)
 	}
+	d.Hub.print(w)
 	printFindings(w, e.Findings)
 	for _, e := range d.Services {
 		fmt.Fprintf(w, "\n%s  batch service %s", mark(e.Usable), e.Backend)

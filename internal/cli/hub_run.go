@@ -199,8 +199,10 @@ func (u *ui) runHub(want string, tell func()) error {
 	if want != "" && want != place.Key {
 		return errors.New("the settings changed while the hub was started: try again")
 	}
-	if err := u.Detach(u.ctx); err != nil {
-		u.Log.Debug("the hub stays in the control group of who started it", "reason", err)
+	if want != "" { // otherwise its terminal or service manager is to end it
+		if err := u.Detach(u.ctx); err != nil {
+			u.Log.Debug("the hub stays in the control group of who started it", "reason", err)
+		}
 	}
 	passed, err := inherited(u.Env, u.Log)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/sandbox/sandboxtest"
+	"github.com/sallyport/sallyport/internal/systemd"
 )
 
 // startBus runs a real message bus of the test's own.
@@ -61,7 +62,7 @@ type userSystemd struct {
 	props    map[string]any
 }
 
-func (s *userSystemd) StartTransientUnit(name, mode string, props []property, _ []auxiliary) (dbus.ObjectPath, *dbus.Error) {
+func (s *userSystemd) StartTransientUnit(name, mode string, props []systemd.Property, _ []systemd.Auxiliary) (dbus.ObjectPath, *dbus.Error) {
 	s.unit, s.props = name, map[string]any{}
 	for _, p := range props {
 		s.props[p.Name] = p.Value.Value()
@@ -95,16 +96,16 @@ func (s *userSystemd) serve(t *testing.T, address string) scopes {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.Export(s, systemdPath, systemdManager); err != nil {
+	if err := conn.Export(s, systemd.Path, systemd.Manager); err != nil {
 		t.Fatal(err)
 	}
-	_, err = prop.Export(conn, systemdPath, prop.Map{systemdManager: {
+	_, err = prop.Export(conn, systemd.Path, prop.Map{systemd.Manager: {
 		"ControlGroup": {Value: "/user.slice/user@1000.service"},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.RequestName(systemdName, dbus.NameFlagDoNotQueue); err != nil {
+	if _, err := conn.RequestName(systemd.Name, dbus.NameFlagDoNotQueue); err != nil {
 		t.Fatal(err)
 	}
 	manager := filepath.Join(s.dir, "cgroup/user.slice/user@1000.service")
@@ -118,8 +119,8 @@ func (s *userSystemd) serve(t *testing.T, address string) scopes {
 }
 
 func TestScope(t *testing.T) {
-	systemd := &userSystemd{dir: t.TempDir()}
-	s := systemd.serve(t, startBus(t))
+	manager := &userSystemd{dir: t.TempDir()}
+	s := manager.serve(t, startBus(t))
 	ctx := context.Background()
 	if !s.available(ctx) {
 		t.Fatal("not available")
@@ -140,8 +141,8 @@ func TestScope(t *testing.T) {
 		"CollectMode":        "inactive-or-failed",
 	}
 	for k, v := range want {
-		if systemd.props[k] != v {
-			t.Errorf("%s is %v, want %v", k, systemd.props[k], v)
+		if manager.props[k] != v {
+			t.Errorf("%s is %v, want %v", k, manager.props[k], v)
 		}
 	}
 	if err := g.remove(); err != nil || !exists(g.v2) {
@@ -151,8 +152,8 @@ func TestScope(t *testing.T) {
 
 // A scope whose memory nobody limits must not pass for a hard limit.
 func TestScopeWithoutMemoryController(t *testing.T) {
-	systemd := &userSystemd{dir: t.TempDir(), noMemory: true}
-	s := systemd.serve(t, startBus(t))
+	manager := &userSystemd{dir: t.TempDir(), noMemory: true}
+	s := manager.serve(t, startBus(t))
 	if g, err := s.create(context.Background(), "sallyport-a", 4242, sandbox.DefaultLimits); err == nil {
 		t.Errorf("accepted: %+v", g)
 	}

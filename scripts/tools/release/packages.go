@@ -18,9 +18,7 @@ import (
 const maintainer = "The Sallyport Authors <sallyport@users.noreply.github.com>"
 
 // systemPackages writes a deb, rpm and apk for each Linux platform.
-//
-// A systemd user unit has no place here yet: it comes with `sallyport hub`, the
-// first command that would run as a service, as packaging/systemd.
+// The hub's user units come with each, disabled.
 func (r *release) systemPackages() error {
 	for _, p := range r.programs {
 		if p.system != "linux" {
@@ -135,17 +133,20 @@ func (r *release) installed(p program, format string) ([]file, error) {
 		}
 		list = append(list, file{to, 0o644, data})
 	}
+	others := map[string]string{
+		"usr/lib/systemd/user/sallyport-hub.service": "packaging/systemd/sallyport-hub.service",
+		"usr/lib/systemd/user/sallyport-hub.socket":  "packaging/systemd/sallyport-hub.socket",
+	}
 	if format == "deb" {
-		for to, from := range map[string]string{
-			"usr/share/doc/sallyport/copyright":      "LICENSE",
-			"usr/share/sallyport/apparmor/sallyport": "packaging/deb/apparmor",
-		} {
-			data, err := r.read(from)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, file{to, 0o644, data})
+		others["usr/share/doc/sallyport/copyright"] = "LICENSE"
+		others["usr/share/sallyport/apparmor/sallyport"] = "packaging/deb/apparmor"
+	}
+	for to, from := range others {
+		data, err := r.read(from)
+		if err != nil {
+			return nil, err
 		}
+		list = append(list, file{to, 0o644, data})
 	}
 	return sorted(list), nil
 }

@@ -1,0 +1,81 @@
+package app
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/settings"
+)
+
+// deciders are the settings, by the beginning of their keys, that decide which
+// hub serves a client: all that its clients share reads them. A new setting
+// belongs here or, if only what belongs to one client reads it, to clients.
+var deciders = []string{
+	"batch.", "carbon.", "catalog.", "container.", "debug.", "deploy.", "engine", "image", "images.", "kaggle.", "limits.", "memories.",
+	"policy.", "python", "runpod.", "runs.", "savedTools.", "servers.allowSelf", "servers.callTimeout", "servers.changedTools",
+	"servers.connections", "servers.idleStop", "servers.inherit", "servers.maxCalls", "servers.maxMessage", "servers.plainHttp",
+	"servers.sharing", "servers.startTimeout", "servers.stopGrace", "sessions.", "stateDir", "timeouts.", "tools.", "worker.",
+}
+
+// TestSettingsOfHubs: each setting belongs either to the hub or to a client.
+func TestSettingsOfHubs(t *testing.T) {
+	in := func(list []string, key string) bool {
+		return slices.ContainsFunc(list, func(p string) bool {
+			return key == p || strings.HasSuffix(p, ".") && strings.HasPrefix(key, p)
+		})
+	}
+	a := &App{Env: Environment{"HOME": t.TempDir(), "PATH": "/usr/bin"}}
+	var err error
+	if a.Settings, err = a.Env.LoadSettings(t.TempDir(), "", nil); err != nil {
+		t.Fatal(err)
+	}
+	key := a.HubSettings()
+	for _, s := range settings.Describe() {
+		decides, own := in(deciders, s.Key), in(clients, s.Key)
+		if decides == own {
+			t.Errorf("%s: it decides the hub: %v, and it is a client's own: %v; name it in one of the lists deciders and clients", s.Key, decides, own)
+		}
+		if _, got := key[s.Key]; got != decides {
+			t.Errorf("%s: got it in the key of the hub: %v, want %v", s.Key, got, decides)
+		}
+	}
+}
+
+// A client's own settings and variables lead it to no other hub.
+func TestHubKey(t *testing.T) {
+	home, dir := t.TempDir(), t.TempDir()
+	of := func(extra Environment, flags ...settings.Flag) string {
+		env := Environment{"HOME": home, "PATH": "/usr/bin"}
+		for name, value := range extra {
+			env[name] = value
+		}
+		set, err := env.LoadSettings(dir, "", flags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return (&App{Env: env, Dir: dir, Settings: set}).HubKey()
+	}
+	set := func(key, value string) settings.Flag {
+		return settings.Flag{Name: "--set", Key: key, Value: value}
+	}
+	first := of(nil)
+	for _, test := range []struct {
+		what  string
+		key   string
+		other bool
+	}{
+		{"a variable of the client", of(Environment{"GITHUB_TOKEN": "secret"}), false},
+		{"answers", of(nil, set("answer.within", "20s")), false},
+		{"usage in results", of(nil, set("output.usage", "true")), false},
+		{"log lines", of(nil, set("log.level", "debug")), false},
+		{"memory", of(nil, set("limits.memory", "1g")), true},
+		{"the engine", of(nil, set("engine", "podman")), true},
+		{"the state directory", of(Environment{"XDG_STATE_HOME": dir}), true},
+		{"where Docker is", of(Environment{"DOCKER_HOST": "tcp://other"}), true},
+	} {
+		if (test.key != first) != test.other {
+			t.Errorf("%s: got another hub: %v, want %v", test.what, test.key != first, test.other)
+		}
+	}
+}
