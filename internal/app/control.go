@@ -42,5 +42,6 @@ func (c *Core) Answer(about func(*control.Process), stop func(context.Context, t
 		}
 		return func() {}
 	}
+	go func() { _, _ = control.Find(filepath.Join(dir, controlDir)) }() // which removes what killed processes left
 	return server.Close
 }
