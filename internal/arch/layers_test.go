@@ -176,7 +176,7 @@ var programs = map[string][]string{
 	"test/conformance/server": {"internal/mcpserver/tasks", "internal/store"},
 	"test/engines":            {"internal/language/python", "internal/image", "internal/image/archive", "internal/image/flatten", "internal/sandbox", "internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/process", "internal/sandbox/sandboxtest", "internal/store"},
 	"test/engines/matrix":     nil,
-	"test/faults":             {"internal/sandbox/sandboxtest"},
+	"test/faults":             {"internal/hub", "internal/sandbox/sandboxtest"},
 	"test/endurance":          {"internal/sandbox/sandboxtest"},
 	"test/proxies":            nil,
 	"test/release":            nil,

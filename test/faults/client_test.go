@@ -27,7 +27,8 @@ type client struct {
 	mu      sync.Mutex
 	nextID  int
 	waiting map[int]chan answer
-	err     error // no more answers come
+	strange []string // answers to what was not asked, or is answered
+	err     error    // no more answers come
 }
 
 // answer is the answer to tools/call.
@@ -56,35 +57,46 @@ func (a answer) String() string {
 	return fmt.Sprintf("status %q, stateLost %q, error %v: %.300q", a.Structured.Status, a.Structured.StateLost, a.err, a.text())
 }
 
-// dial starts a server and shakes hands.
+// dial starts a server of its own, without a hub, and shakes hands.
 func dial(t *testing.T, exe string, env []string, who *syscall.Credential, dir string) *client {
 	t.Helper()
+	c, err := connect(exe, append(env[:len(env):len(env)], "SALLYPORT_HUB_ENABLED=false"), who, dir, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// connect starts `sallyport serve` and shakes hands.
+func connect(exe string, env []string, who *syscall.Credential, dir string, limit time.Duration) (*client, error) {
 	c := &client{waiting: map[int]chan answer{}, ended: make(chan struct{}), logs: &tail{}}
 	c.cmd = exec.Command(exe, "serve")
-	c.cmd.Env, c.cmd.Dir = append(env[:len(env):len(env)], "SALLYPORT_HUB_ENABLED=false"), dir
+	c.cmd.Env, c.cmd.Dir = env, dir
 	c.cmd.Stderr = c.logs
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: who}
 	var err error
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	go c.read(out)
-	hello := c.request("initialize", map[string]any{
-		"protocolVersion": "2025-06-18", "capabilities": map[string]any{},
-		"clientInfo": map[string]any{"name": "faults", "version": "1"},
-	})
-	if a := wait(hello, 20*time.Second); a.err != nil {
-		t.Fatalf("initialize: %v\n%s", a.err, c.logs)
+	if a := wait(c.request("initialize", hello), limit); a.err != nil {
+		return c, fmt.Errorf("initialize: %w\n%s", a.err, c.logs)
 	}
 	c.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"})
-	return c
+	return c, nil
+}
+
+// hello is what a client says first.
+var hello = map[string]any{
+	"protocolVersion": "2025-06-18", "capabilities": map[string]any{},
+	"clientInfo": map[string]any{"name": "faults", "version": "1"},
 }
 
 func (c *client) read(out io.Reader) {
@@ -110,6 +122,9 @@ func (c *client) read(out io.Reader) {
 		c.mu.Lock()
 		ch := c.waiting[*m.ID]
 		delete(c.waiting, *m.ID)
+		if ch == nil {
+			c.strange = append(c.strange, fmt.Sprintf("%.300s", lines.Bytes()))
+		}
 		c.mu.Unlock()
 		if ch != nil {
 			ch <- a
