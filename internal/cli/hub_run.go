@@ -101,9 +101,7 @@ func (u *ui) startHub(ctx context.Context, place hub.Place, origin app.Origin) (
 	defer context.AfterFunc(ctx, func() { _ = read.SetDeadline(time.Unix(1, 0)) })()
 	_ = read.SetDeadline(time.Now().Add(hubStart))
 	_ = write.SetDeadline(time.Now().Add(hubStart))
-	if _, err := write.Write(order); err != nil {
-		return fmt.Errorf("starting the hub: %w", err)
-	}
+	_, _ = write.Write(order) // a hub that does not take it says why, or has ended
 	_ = write.Close()
 	answer, err := io.ReadAll(io.LimitReader(read, 64<<10))
 	switch {
@@ -114,7 +112,7 @@ func (u *ui) startHub(ctx context.Context, place hub.Place, origin app.Origin) (
 	case err != nil:
 		return fmt.Errorf("the hub did not say that it is ready: %w; see %s", err, hubLog(place))
 	case len(answer) == 0:
-		return fmt.Errorf("the hub ended before it was ready; see %s", hubLog(place))
+		return fmt.Errorf("%w; see %s", hub.ErrUnready, hubLog(place))
 	}
 	return errors.New(string(answer))
 }

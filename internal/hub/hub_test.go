@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -291,6 +292,40 @@ func TestOneStart(t *testing.T) {
 	}
 	s.Stop()
 	<-ended
+}
+
+// A hub that ends before it is ready, and does not say why, has a successor; the
+// third is the last.
+func TestStartsAgain(t *testing.T) {
+	for _, tt := range []struct {
+		why         error
+		fails, want int // starts that fail, and in all
+	}{{ErrUnready, 2, 3}, {ErrUnready, 9, 3}, {errors.New("no room"), 1, 1}} {
+		p := place(t)
+		stop := func() {}
+		starts := 0
+		c, err := p.Connect(context.Background(), Hello{Client: "x"}, func(context.Context) error {
+			if starts++; starts <= tt.fails {
+				return fmt.Errorf("%w; see the log", tt.why)
+			}
+			s, ended := hubAt(t, p, nil)
+			stop = func() { s.Stop(); <-ended }
+			return nil
+		})
+		if starts != tt.want {
+			t.Errorf("%v, %d times: got %d starts, want %d", tt.why, tt.fails, starts, tt.want)
+		}
+		if tt.fails < tt.want {
+			if err != nil {
+				t.Errorf("%v, %d times: %v", tt.why, tt.fails, err)
+			} else {
+				_ = c.Close()
+			}
+		} else if !errors.Is(err, tt.why) {
+			t.Errorf("got %v, want %v", err, tt.why)
+		}
+		stop()
+	}
 }
 
 // The place stays locked after the end, whatever is collected: another hub begins

@@ -25,7 +25,13 @@ const (
 	attempts = 10
 	// attemptWait is the time between two attempts where a hub listens.
 	attemptWait = 20 * time.Millisecond
+	// mostStarts bounds how many hubs are started for one client: each may be
+	// killed, or fail, before it is ready.
+	mostStarts = 3
 )
+
+// ErrUnready means that a hub ended before it was ready, and did not say why.
+var ErrUnready = errors.New("the hub ended before it was ready")
 
 // none reports whether the error of dial means that no hub listens.
 func none(err error) bool {
@@ -33,13 +39,14 @@ func none(err error) bool {
 }
 
 // Connect connects to the hub, or starts it. start returns when a hub listens at
-// the place. It is called by one process at a time.
+// the place. It is called by one process at a time, and once more after ErrUnready.
 func (p *Place) Connect(ctx context.Context, h Hello, start func(context.Context) error) (*Conn, error) {
 	h.Key = p.Key
 	if c, err := p.activated(ctx, h); c != nil || err != nil {
 		return c, err
 	}
 	var last error
+	starts := 0
 	for range attempts {
 		c, err := p.dial(ctx, p.socket(), h)
 		var refused *Refused
@@ -56,7 +63,8 @@ func (p *Place) Connect(ctx context.Context, h Hello, start func(context.Context
 			}
 			continue
 		}
-		if err := p.Begin(ctx, start); err != nil {
+		err = p.Begin(ctx, start)
+		if starts++; err != nil && (!errors.Is(err, ErrUnready) || starts >= mostStarts) {
 			return nil, err
 		}
 	}
