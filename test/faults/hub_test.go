@@ -465,7 +465,8 @@ func (w *worker) ask(c *client, i int) bool {
 	case strings.HasPrefix(a.text(), "Sallyport's hub (process "):
 		w.ledger.put(w.number, token, "lost", "")
 	default:
-		w.ledger.put(w.number, token, "failed", a.text())
+		lines := strings.Split(strings.TrimSpace(a.text()), "\n")
+		w.ledger.put(w.number, token, "failed", lines[len(lines)-1])
 	}
 	return true
 }
