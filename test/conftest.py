@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -97,5 +98,15 @@ def environment(tmp_path, monkeypatch, sallyport):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(run))
-    yield {k: os.environ[k] for k in ("HOME", "PATH", "XDG_RUNTIME_DIR")} | {"LANG": "C.UTF-8"}
-    subprocess.run([sallyport, "hub", "stop", "--all", "--wait", "0s"], check=True, timeout=120)
+    environ = {k: os.environ[k] for k in ("HOME", "PATH", "XDG_RUNTIME_DIR")} | {"LANG": "C.UTF-8"}
+    yield environ
+    for hub in hubs_of(sallyport, environ):
+        os.kill(hub["pid"], signal.SIGTERM)
+        while pathlib.Path("/proc", str(hub["pid"])).exists():
+            time.sleep(0.02)
+
+
+def hubs_of(sallyport, environ):
+    """The hubs of a test's home: others of this user may run, too."""
+    done = subprocess.run([sallyport, "hub", "status", "--json"], env=environ, capture_output=True, text=True, check=True, timeout=60)
+    return [h for h in json.loads(done.stdout)["hubs"] if h["settings"]["home"] == environ["HOME"]]

@@ -14,6 +14,7 @@ import textwrap
 import time
 
 import pytest
+from conftest import hubs_of
 
 # A server that says where and with what it runs.
 SERVER = """
@@ -80,11 +81,7 @@ def connect(sallyport, environment, tmp_path):
 
 @pytest.fixture
 def hubs(sallyport, environment):
-    def status():
-        out = subprocess.run([sallyport, "hub", "status", "--json"], env=environment, capture_output=True, text=True, check=True).stdout
-        return json.loads(out)["hubs"]
-
-    return status
+    return lambda: hubs_of(sallyport, environment)
 
 
 @pytest.fixture

@@ -1,12 +1,17 @@
 """The Tasks extension through the executable: a task outlives its call, and one
-whose Sallyport was killed has failed."""
+whose hub was killed has failed."""
 
 import contextlib
 import itertools
 import json
+import os
+import pathlib
+import signal
 import subprocess
+import time
 
 import pytest
+from conftest import hubs_of
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -49,7 +54,7 @@ def client(sallyport, environment, tmp_path):
     return start
 
 
-def test_a_task_outlives_its_call_and_its_sallyport(client):
+def test_a_task_outlives_its_call_and_its_client(client, sallyport, environment):
     with client() as first:
         done = first.begin("import time\ntime.sleep(3)\nprint('late')")
         assert done["resultType"] == "task" and done["status"] == "working", done
@@ -62,6 +67,12 @@ def test_a_task_outlives_its_call_and_its_sallyport(client):
     with client() as second:
         again = second.ask("tasks/get", taskId=done["taskId"])
         assert again["status"] == "completed" and again["result"] == ended["result"], again
+        goes_on = second.ask("tasks/get", taskId=lost["taskId"])
+        assert goes_on["status"] == "working", goes_on
+        (hub,) = hubs_of(sallyport, environment)
+        os.kill(hub["pid"], signal.SIGKILL)
+        while pathlib.Path("/proc", str(hub["pid"])).exists():
+            time.sleep(0.02)
         failed = second.ask("tasks/get", taskId=lost["taskId"])
-        assert failed["status"] == "failed" and "ended" in failed["error"]["message"], failed
+        assert failed["status"] == "failed" and "has ended" in failed["error"]["message"], failed
         assert second.ask("tasks/cancel", taskId="A" * 26)["code"] == -32602
