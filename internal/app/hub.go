@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/control"
@@ -130,8 +131,9 @@ func (a *App) HubEnviron() []string {
 	return out
 }
 
-// buildID identifies the build of this program.
-func buildID() string {
+// buildID identifies the build of this program. It is read once: a hub compares it
+// for each client.
+var buildID = sync.OnceValue(func() string {
 	const own = "/proc/self/exe"
 	if f, err := elf.Open(own); err == nil {
 		defer f.Close()
@@ -150,9 +152,9 @@ func buildID() string {
 		return ""
 	}
 	return fmt.Sprint(info.Size(), " ", info.ModTime().UnixNano())
-}
+})
 
-// Outdated reports whether the executable is no more the one that this process
+// Outdated reports whether the executable is no longer the one that this process
 // runs: it was replaced, and clients start another.
 func (a *App) Outdated() bool {
 	path, err := os.Readlink("/proc/self/exe")

@@ -284,7 +284,7 @@ func inherited(env app.Environment, log *slog.Logger) (*socket.Listener, error) 
 	}
 	unix, ok := l.(*net.UnixListener)
 	if !ok {
-		return nil, errors.Join(errors.New("the socket of the service manager is no Unix socket"), l.Close())
+		return nil, errors.Join(errors.New("the socket of the service manager is not a Unix socket"), l.Close())
 	}
 	return socket.Inherited(unix, log), nil
 }
@@ -370,7 +370,7 @@ func (h *hubProcess) about(p *control.Process) {
 // busy reports whether something runs for clients that have gone.
 func (h *hubProcess) busy() bool { return h.core.Busy() }
 
-// outdated reports whether the executable is no more what this process runs.
+// outdated reports whether the executable is no longer what this process runs.
 func (h *hubProcess) outdated() bool { return h.Outdated() }
 
 // stop ends the hub once nothing runs, or after wait.

@@ -46,7 +46,7 @@ func (c *serveCmd) Run(u *ui) error {
 	if c.Standalone || c.SDKOnly || !u.Settings.Hub.Enabled {
 		err = c.alone(u)
 	} else if err = c.shared(u); errors.As(err, &none) {
-		u.Log.Warn("this client has a process of its own, because there is no hub", "reason", none.Err)
+		u.Log.Warn("this client has a process of its own, because no hub can be used", "reason", none.Err)
 		err = c.alone(u)
 	}
 	signalled := u.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(u.ctx)))
@@ -63,12 +63,15 @@ func (c *serveCmd) shared(u *ui) error {
 	if err != nil {
 		return err
 	}
+	again := false
 	front := &hub.Frontend{
 		Connect: func(ctx context.Context, h hub.Hello) (*hub.Conn, error) {
-			// The settings may have changed since the last hub began.
-			if err := u.loadSettings(c.flags()...); err != nil {
-				return nil, err
+			if again { // the settings may have changed since the last hub began
+				if err := u.loadSettings(c.flags()...); err != nil {
+					return nil, err
+				}
 			}
+			again = true
 			place, err := u.hubPlace()
 			if err != nil {
 				return nil, err

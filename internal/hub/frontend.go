@@ -183,7 +183,7 @@ func (f *Frontend) take(ctx context.Context, line []byte) {
 		case m.method == "" && m.id != nil:
 			if !f.asked[key(m.id)] && len(messages) == 1 {
 				f.mu.Unlock()
-				return // to a hub that is no more
+				return // to a hub that has ended
 			}
 			delete(f.asked, key(m.id))
 		}
@@ -341,7 +341,7 @@ func (f *Frontend) reconnect(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		f.Log.Error("there is no hub", "error", err)
+		f.Log.Error("no hub could be started", "error", err)
 		f.mu.Lock()
 		open := f.open
 		f.open = nil

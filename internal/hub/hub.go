@@ -54,10 +54,19 @@ func (p *Place) socket() string { return p.Key + ".sock" }
 // lock takes the place's lock, which a process holds while it starts the hub, and
 // the hub from the moment that it takes no more clients until its end.
 func (p *Place) lock(ctx context.Context) (unlock func(), err error) {
+	return p.wait(ctx, p.Key, func() bool { return false })
+}
+
+// wait waits for a lock, and returns none when enough reports that it is not
+// needed.
+func (p *Place) wait(ctx context.Context, name string, enough func() bool) (unlock func(), err error) {
 	for {
-		unlock, ok, err := store.At(p.Dir).TryLock(p.Key)
-		if err != nil || ok {
+		unlock, ok, err := store.At(p.Dir).TryLock(name)
+		switch {
+		case err != nil || ok:
 			return unlock, err
+		case enough():
+			return nil, nil
 		}
 		select {
 		case <-ctx.Done():

@@ -13,7 +13,6 @@ import (
 
 	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/socket"
-	"github.com/sallyport/sallyport/internal/store"
 )
 
 const (
@@ -91,24 +90,12 @@ func (p *Place) Begin(ctx context.Context, start func(context.Context) error) er
 func (p *Place) Own(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
-	for {
-		unlock, ok, err := store.At(p.Dir).TryLock(p.Key + "-hub")
-		if err != nil {
-			return false, err
-		}
-		if ok {
-			keep(unlock)
-			return true, nil
-		}
-		if p.listens(ctx) {
-			return false, nil
-		}
-		select {
-		case <-ctx.Done():
-			return false, fmt.Errorf("waiting for another hub that starts or ends: %w", context.Cause(ctx))
-		case <-time.After(lockRetry):
-		}
+	unlock, err := p.wait(ctx, p.Key+"-hub", func() bool { return p.listens(ctx) })
+	if err != nil {
+		return false, fmt.Errorf("waiting for another hub that starts or ends: %w", err)
 	}
+	keep(unlock)
+	return unlock != nil, nil
 }
 
 // keptLogs is how long the log of a hub is kept that does not run any more.
