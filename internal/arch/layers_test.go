@@ -80,7 +80,7 @@ var layers = []layer{
 	{"internal/usage/ledger", 40, []string{"internal/store"}},
 	{"internal/memory", 40, []string{"internal/store", "internal/store/keyed"}},
 	{"internal/savedtools", 40, []string{"internal/store", "internal/store/keyed"}},
-	{"internal/authz", 40, []string{"internal/terminal", "internal/sandbox"}},
+	{"internal/authz", 40, []string{"internal/terminal", "internal/sandbox", "internal/toolbox/tool"}},
 	{"internal/upstream", 42, []string{
 		"internal/toolbox/tool",
 		"internal/upstream/definitions", "internal/upstream/child", "internal/upstream/jsonrpc", "internal/jsonscan",

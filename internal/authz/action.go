@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
 )
 
 // An Action is something that may be allowed, with the facts that rules read.
@@ -67,11 +68,14 @@ type ListServer struct {
 
 // CallTool calls a tool of a server.
 type CallTool struct {
-	Server    *Server
-	Granted   bool
-	Tool      string
-	Form      Form
-	Arguments json.RawMessage // one JSON object, or empty for none
+	Server      *Server
+	Granted     bool
+	Tool        string
+	Form        Form
+	Annotations tool.Annotations // of the form that the user accepted
+	Description string           // of the tool, in one line, for a question
+	Arguments   json.RawMessage  // one JSON object, or empty for none
+	Counts      *Counts          // of the execution
 }
 
 // ReadResource reads a resource of a server.
@@ -80,6 +84,7 @@ type ReadResource struct {
 	Granted bool
 	URI     string
 	Form    Form
+	Counts  *Counts // of the execution
 }
 
 // GetPrompt gets a prompt of a server.
@@ -89,6 +94,7 @@ type GetPrompt struct {
 	Prompt    string
 	Form      Form
 	Arguments json.RawMessage
+	Counts    *Counts // of the execution
 }
 
 // RequestServer adds a server that is not configured, for the life of the

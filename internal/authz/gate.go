@@ -45,6 +45,9 @@ type Decision struct {
 	// Reason says why, and what the user can do about it; nil when all allow. It
 	// names servers and tools and holds no arguments.
 	Reason error
+	// Verdict is what the user's rules for calls say, for a call that no other rule
+	// denies.
+	Verdict Verdict
 }
 
 // An Asker asks someone who may answer for the principal's owner. Ask blocks
@@ -63,15 +66,19 @@ type Config struct {
 	// RefuseChanged denies the use of a tool, resource or prompt that is not in
 	// the form that the user accepted.
 	RefuseChanged bool
-	Asker         Asker    // nil: no one can be asked
-	Observer      Observer // nil: nothing is reported
+	Tools         ToolRules // nil: the user has no rules for calls
+	Asker         Asker     // nil: no one can be asked
+	Observer      Observer  // nil: nothing is reported
 }
 
 // A Gate decides. It is safe for concurrent use; a nil Gate denies everything.
-type Gate struct{ config Config }
+type Gate struct {
+	config Config
+	meter  meter
+}
 
 // New returns a gate. Config is not changed afterwards.
-func New(config Config) *Gate { return &Gate{config} }
+func New(config Config) *Gate { return &Gate{config: config} }
 
 // RefusesChanged reports whether changed tools are denied.
 func (g *Gate) RefusesChanged() bool { return g == nil || g.config.RefuseChanged }
@@ -90,23 +97,27 @@ func (g *Gate) Decide(p Principal, a Action) Decision {
 	if g == nil || g.config.Policy == nil {
 		return Decision{Effect: Deny, Rule: "policy", Reason: ErrNil}
 	}
-	verdict := Decision{Effect: Allow}
+	d := Decision{Effect: Allow}
 	for i := range rules {
 		switch effect, reason := rules[i].decide(&g.config, p, a); {
 		case effect == Allow:
-		case effect == Ask && verdict.Effect == Allow:
-			verdict = Decision{Ask, rules[i].name, reason}
+		case effect == Ask && d.Effect == Allow:
+			d = Decision{Effect: Ask, Rule: rules[i].name, Reason: reason}
 		case effect == Ask:
 		default:
-			return Decision{Deny, rules[i].name, reason}
+			return Decision{Effect: Deny, Rule: rules[i].name, Reason: reason}
 		}
 	}
-	return verdict
+	return g.applyTools(d, p, a)
 }
 
 // Visible reports whether a list that the principal reads may show what the
-// action would use.
-func (g *Gate) Visible(p Principal, a Action) bool { return g.Decide(p, a).Effect == Allow }
+// action would use. What a person would be asked about is shown where the user's
+// rules ask: asking is not denying.
+func (g *Gate) Visible(p Principal, a Action) bool {
+	d := g.Decide(p, a)
+	return d.Effect == Allow || d.Effect == Ask && d.Rule == toolsRule
+}
 
 // Denied is the error for an action that was not allowed.
 type Denied struct{ Decision }
@@ -124,6 +135,11 @@ var errNoAsker = errors.New("no one could be asked to allow it")
 // from a question without a yes.
 func (g *Gate) Admit(ctx context.Context, p Principal, a Action) (Permit, error) {
 	d := g.Decide(p, a)
+	if d.Effect != Deny {
+		if err := g.withinLimits(&d.Verdict, a); err != nil { // before a person is asked
+			d.Effect, d.Rule, d.Reason = Deny, toolsRule, err
+		}
+	}
 	allowed := d.Effect == Allow
 	if d.Effect == Ask {
 		var err error
@@ -133,7 +149,7 @@ func (g *Gate) Admit(ctx context.Context, p Principal, a Action) (Permit, error)
 			d.Reason = fmt.Errorf("%w (%w)", d.Reason, err)
 		}
 	}
-	permit := Permit{gate: g, principal: p, action: a}
+	permit := Permit{gate: g, principal: p, action: a, verdict: d.Verdict}
 	if g != nil && g.config.Observer != nil {
 		permit.began = time.Now()
 		g.config.Observer.Decided(permit.event(), d, allowed)
@@ -157,11 +173,16 @@ type Permit struct {
 	gate      *Gate
 	principal Principal
 	action    Action
+	verdict   Verdict
 	began     time.Time // zero without an observer
 }
 
 // Action returns what is allowed; nil for the zero Permit.
 func (p *Permit) Action() Action { return p.action }
+
+// Verdict returns what the user's rules say about the call; the zero Verdict where
+// there are none.
+func (p *Permit) Verdict() Verdict { return p.verdict }
 
 // Done reports how the action ended: how many bytes it answered with, and the
 // kind of its failure, which is empty on success.

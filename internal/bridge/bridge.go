@@ -151,6 +151,7 @@ type described struct {
 	report     pins.Report     // of the same tools
 	shapes     *catalog.Shapes // that the signatures show
 	lessons    map[string]*lesson
+	facts      map[string]toolFacts
 	definition wire.Server
 }
 
@@ -300,6 +301,7 @@ func (b *Bridge) load(ctx context.Context, name string, permit *authz.Permit) (w
 	}
 	room := maxSignatures
 	lessons := map[string]*lesson{}
+	facts := b.toolFacts(Pinned(d), definition.Tools, report)
 	for i := range definition.Tools {
 		t := &definition.Tools[i]
 		learned := ""
@@ -307,7 +309,7 @@ func (b *Bridge) load(ctx context.Context, name string, permit *authz.Permit) (w
 			lessons[t.Name] = &lesson{form: catalog.FormOf(t)}
 			learned = signature.Learned(shapes.Of(t), false)
 		}
-		t.Title, t.ReadOnly = "", false
+		t.Title, t.Annotations = "", tool.Annotations{}
 		t.Unwrap = signature.Unwrapped(t.OutputSchema)
 		if len(t.InputSchema)+len(t.OutputSchema) <= maxSignedSchema && i < maxSigned && room > 0 {
 			t.Signature, t.Renamed = signature.Sandbox(t.InputSchema, t.OutputSchema)
@@ -320,7 +322,7 @@ func (b *Bridge) load(ctx context.Context, name string, permit *authz.Permit) (w
 	definition.Version = version(&definition)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cache[name] = &described{tools: tools, report: report, shapes: shapes, lessons: lessons, definition: definition}
+	b.cache[name] = &described{tools: tools, report: report, shapes: shapes, lessons: lessons, facts: facts, definition: definition}
 	return definition, nil
 }
 
@@ -368,6 +370,7 @@ type Execution struct {
 	names     []string // requested with the run, in order, each once
 	session   string   // see InSession
 	calls     chan struct{}
+	counts    authz.Counts
 
 	mu      sync.Mutex
 	granted map[string]bool

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/authz"
@@ -156,10 +157,21 @@ func (x *Execution) exchange(ctx context.Context, permit *authz.Permit) (json.Ra
 	if err != nil {
 		return nil, err
 	}
+	if err := permit.Enter(ctx); err != nil {
+		return nil, err
+	}
+	defer permit.Leave()
 	if err := x.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer x.leave()
+	limits := permit.Verdict().Limits
+	outer := ctx
+	if limits != nil && limits.Time > 0 {
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(ctx, limits.Time)
+		defer end()
+	}
 	var result json.RawMessage
 	var name string
 	var offers Offers
@@ -180,7 +192,16 @@ func (x *Execution) exchange(ctx context.Context, permit *authz.Permit) (json.Ra
 	default:
 		return nil, errNoPermit
 	}
-	return result, b.failed(ctx, name, err, true)
+	if limits != nil {
+		rule := permit.Verdict().Rule
+		switch n := int64(len(result)); {
+		case err != nil && ctx.Err() != nil && outer.Err() == nil:
+			return nil, &wire.CallError{Kind: wire.KindTimeout, Message: fmt.Sprintf("the call took longer than the rule %s allows: %s", rule, limits.Time)}
+		case err == nil && limits.ResultBytes > 0 && n > limits.ResultBytes:
+			return nil, &wire.CallError{Kind: wire.KindLimit, Message: fmt.Sprintf("the result takes %d bytes, and the rule %s allows %d: ask for less", n, rule, limits.ResultBytes)}
+		}
+	}
+	return result, b.failed(outer, name, err, true)
 }
 
 // enter waits until one call more of the execution may be in flight.
@@ -261,4 +282,42 @@ func (b *Bridge) toolForm(server, tool string) authz.Form {
 		return authz.FormNotCompared
 	}
 	return b.formOf(Pinned(d), tool)
+}
+
+// toolFacts are what rules for calls know about a tool.
+type toolFacts struct {
+	annotations tool.Annotations
+	summary     string
+}
+
+// toolFacts returns the facts of a server's tools. Where a tool differs from what
+// was accepted, only what both forms say of it counts.
+func (b *Bridge) toolFacts(s pins.Server, tools []tool.Tool, report pins.Report) map[string]toolFacts {
+	out := make(map[string]toolFacts, len(tools))
+	for i := range tools {
+		t := &tools[i]
+		f := toolFacts{t.Annotations, t.Summary()}
+		if slices.Contains(report.Changed, t.Name) {
+			form, _, err := b.config.Pins.Form(s, pins.Tool, t.Name)
+			if err != nil || form == nil {
+				f.annotations = tool.Annotations{}
+			} else {
+				before := form.Tool(t.Name, "")
+				f.annotations = f.annotations.Both(before.Annotations)
+			}
+		}
+		out[t.Name] = f
+	}
+	return out
+}
+
+// factsOfTool returns the facts of a tool; a tool that is not known has no
+// annotations.
+func (b *Bridge) factsOfTool(server, tool string) toolFacts {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if d := b.cache[server]; d != nil {
+		return d.facts[tool]
+	}
+	return toolFacts{}
 }

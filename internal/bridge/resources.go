@@ -96,7 +96,7 @@ func (x *Execution) readResource(ctx context.Context, p params) (json.RawMessage
 	if err != nil {
 		return nil, err
 	}
-	permit, err := x.admit(ctx, authz.ReadResource{Server: s, Granted: x.isGranted(p.server), URI: p.uri, Form: form})
+	permit, err := x.admit(ctx, authz.ReadResource{Server: s, Granted: x.isGranted(p.server), URI: p.uri, Form: form, Counts: &x.counts})
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (x *Execution) getPrompt(ctx context.Context, p params) (json.RawMessage, e
 	if err != nil {
 		return nil, err
 	}
-	permit, err := x.admit(ctx, authz.GetPrompt{Server: s, Granted: x.isGranted(p.server), Prompt: p.name, Form: form, Arguments: p.arguments})
+	permit, err := x.admit(ctx, authz.GetPrompt{Server: s, Granted: x.isGranted(p.server), Prompt: p.name, Form: form, Arguments: p.arguments, Counts: &x.counts})
 	if err != nil {
 		return nil, err
 	}

@@ -19,8 +19,7 @@ type Tool struct {
 	Description  string          `json:"description,omitempty"`
 	InputSchema  json.RawMessage `json:"inputSchema,omitempty"`  // an object
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"` // an object, or nil
-	// ReadOnly: the server says that the tool changes nothing.
-	ReadOnly bool `json:"readOnly,omitempty"`
+	Annotations
 	// Signature and Renamed are what a sandbox shows and binds arguments by, and
 	// Unwrap is the property of a structured result whose value a call returns.
 	// Only the definition for a sandbox has them.
@@ -30,6 +29,24 @@ type Tool struct {
 	// Raw is the whole description, as MCP has it. It is neither stored nor
 	// sent: it has members that nothing here looks at.
 	Raw json.RawMessage `json:"-"`
+}
+
+// Annotations are what a server says that a tool does. The zero value is a tool
+// without annotations, which counts as the specification has it: it writes,
+// destroys, does more when it is called again, and reaches the world outside.
+type Annotations struct {
+	ReadOnly       bool `json:"readOnly,omitempty"`
+	NonDestructive bool `json:"nonDestructive,omitempty"`
+	Idempotent     bool `json:"idempotent,omitempty"`
+	ClosedWorld    bool `json:"closedWorld,omitempty"`
+}
+
+// Destructive reports whether the tool may destroy something.
+func (a Annotations) Destructive() bool { return !a.ReadOnly && !a.NonDestructive }
+
+// Both returns what two descriptions of a tool agree on.
+func (a Annotations) Both(b Annotations) Annotations {
+	return Annotations{a.ReadOnly && b.ReadOnly, a.NonDestructive && b.NonDestructive, a.Idempotent && b.Idempotent, a.ClosedWorld && b.ClosedWorld}
 }
 
 // maxName bounds the bytes of a tool's name.
@@ -68,6 +85,12 @@ func Parse(raw json.RawMessage) (Tool, bool) {
 			_ = json.Unmarshal(value, &t.Title)
 		case key == "readOnlyHint":
 			t.ReadOnly = jsonscan.Kind(value) == 't'
+		case key == "destructiveHint":
+			t.NonDestructive = jsonscan.Kind(value) == 'f'
+		case key == "idempotentHint":
+			t.Idempotent = jsonscan.Kind(value) == 't'
+		case key == "openWorldHint":
+			t.ClosedWorld = jsonscan.Kind(value) == 'f'
 		}
 		return true
 	})

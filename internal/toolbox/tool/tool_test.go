@@ -7,6 +7,27 @@ import (
 	"testing"
 )
 
+func TestAnnotations(t *testing.T) {
+	for _, tt := range []struct {
+		raw         string
+		want        Annotations
+		destructive bool
+	}{
+		{`{"name":"a"}`, Annotations{}, true},
+		{`{"name":"a","annotations":{"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}}`, Annotations{NonDestructive: true, Idempotent: true, ClosedWorld: true}, false},
+		{`{"name":"a","annotations":{"readOnlyHint":true,"destructiveHint":true}}`, Annotations{ReadOnly: true}, false},
+		{`{"name":"a","annotations":{"readOnlyHint":"true","destructiveHint":0,"idempotentHint":1,"openWorldHint":null}}`, Annotations{}, true},
+	} {
+		got, _ := Parse(json.RawMessage(tt.raw))
+		if got.Annotations != tt.want || got.Destructive() != tt.destructive {
+			t.Errorf("%s: got %+v, destructive %v, want %+v, %v", tt.raw, got.Annotations, got.Destructive(), tt.want, tt.destructive)
+		}
+	}
+	if got := (Annotations{ReadOnly: true, Idempotent: true}).Both(Annotations{Idempotent: true, ClosedWorld: true}); got != (Annotations{Idempotent: true}) {
+		t.Errorf("got %+v, want what both say", got)
+	}
+}
+
 func TestParse(t *testing.T) {
 	for _, tt := range []struct{ name, raw, want string }{
 		{"all members", `{"name":"a","title":"T","description":"D","inputSchema":{"x":1},"outputSchema":{},"annotations":{"title":"U","readOnlyHint":true},"_meta":{}}`,
