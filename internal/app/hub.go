@@ -63,6 +63,9 @@ func (a *App) HubSettings() map[string]string {
 			out["variable "+name] = fmt.Sprintf("set (%.8x)", sha256.Sum256([]byte(value)))
 		}
 	}
+	if strings.HasPrefix(a.Settings.RunPod.Key, "keyring:") {
+		out["keyring"] = a.Env.userBus()
+	}
 	if a.Settings.Carbon.Dashboard == settings.DashboardOn {
 		out["directory"] = a.Dir // CodeCarbon's configuration may lie there
 	}

@@ -33,16 +33,16 @@ func (a *App) runpod() (batch.Service, error) {
 // RunPodKey returns the key of the settings, which may name a file or an entry of
 // the keyring that holds it.
 func (a *App) RunPodKey(ctx context.Context) (string, error) {
-	return readSecret(ctx, "runpod.key", a.Settings.RunPod.Key)
+	return a.readSecret(ctx, "runpod.key", a.Settings.RunPod.Key)
 }
 
 // readSecret returns the secret of a setting: the value, or what it points to.
-func readSecret(ctx context.Context, setting, value string) (string, error) {
+func (a *App) readSecret(ctx context.Context, setting, value string) (string, error) {
 	kind, name, _ := strings.Cut(value, ":")
 	if !(kind == "file" && filepath.IsAbs(name)) && kind != "keyring" {
 		return value, nil
 	}
-	got, err := secret.Reader{}.Read(ctx, kind, name)
+	got, err := secret.Reader{Bus: a.Env.userBus()}.Read(ctx, kind, name)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", setting, err)
 	}

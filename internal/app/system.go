@@ -193,7 +193,8 @@ func (c *Client) construct(serversConfig []string) (err error) {
 
 // surroundings are what a client's servers are started in.
 func (a *App) surroundings() upstream.Surroundings {
-	return upstream.Surroundings{Environ: a.Env.List(), Dir: a.Dir}
+	bus := a.Env.userBus()
+	return upstream.Surroundings{Environ: a.Env.List(), Dir: a.Dir, Secrets: secret.Reader{Bus: bus}.Read, Keyring: bus}
 }
 
 // servers constructs what runs the servers of all clients.
@@ -213,7 +214,6 @@ func (a *App) servers(books *accounting.Books, with Options) *upstream.Pool {
 		Connections:   set.ConnectionsOf,
 		Sharing:       a.sharing,
 		PlainHTTP:     set.PlainHTTP,
-		Secrets:       secret.Reader{}.Read,
 		Eras:          a.state(store.Eras),
 		Starting:      with.Starting,
 	}

@@ -78,6 +78,7 @@ var logExceptions = []string{}
 var environmentReaders = map[string]string{
 	"cmd/sallyport":                "hands it to the composition root",
 	"internal/cli":                 "the composition root",
+	"internal/upstream/remote":     "compares what crypto/x509 has read with what a client has",
 	"internal/sandbox/sandboxtest": "a suite that only tests link: it asks what must run, and probes the host",
 }
 

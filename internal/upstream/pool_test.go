@@ -5,6 +5,7 @@ package upstream
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,6 +94,37 @@ func TestPoolShares(t *testing.T) {
 				t.Errorf("got shared %t, want %t", shares, tt.shares)
 			}
 		})
+	}
+}
+
+// TestIdentityOfRemotes: a connection is not shared by clients that trust other
+// authorities, or read a secret in another place.
+func TestIdentityOfRemotes(t *testing.T) {
+	p := pooled(t, Options{})
+	at := func(header string, of Surroundings) identity {
+		entry := fmt.Sprintf(`{"url":"https://example.com/mcp","headers":{"X":%q}}`, header)
+		def, err := definitions.Parse("a", json.RawMessage(entry), definitions.Options{}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.NewManager([]Definition{def}, of).set.Load().slots["a"].entry.id
+	}
+	const plain, secret = "x", "${keyring:x}"
+	for _, tt := range []struct {
+		name, header string
+		one, two     Surroundings
+		shares       bool
+	}{
+		{"the same", plain, Surroundings{}, Surroundings{}, true},
+		{"another file of authorities", plain, Surroundings{}, Surroundings{Environ: []string{"SSL_CERT_FILE=/x"}}, false},
+		{"another directory of authorities", plain, Surroundings{}, Surroundings{Environ: []string{"SSL_CERT_DIR=/x"}}, false},
+		{"another keyring without a secret", plain, Surroundings{Keyring: "a"}, Surroundings{Keyring: "b"}, true},
+		{"the same keyring", secret, Surroundings{Keyring: "a"}, Surroundings{Keyring: "a"}, true},
+		{"another keyring", secret, Surroundings{Keyring: "a"}, Surroundings{Keyring: "b"}, false},
+	} {
+		if shares := at(tt.header, tt.one) == at(tt.header, tt.two); shares != tt.shares {
+			t.Errorf("%s: got shared %t, want %t", tt.name, shares, tt.shares)
+		}
 	}
 }
 

@@ -113,7 +113,7 @@ func (m *Manager) identity(def Definition, session string, twin uint64) identity
 		if strings.Contains(use, ":") {
 			secrets = append(secrets, use)
 			if strings.HasPrefix(use, "keyring:") {
-				secrets = append(secrets, m.from.bus)
+				secrets = append(secrets, m.from.keyring)
 			}
 		}
 	}

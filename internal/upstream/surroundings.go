@@ -22,8 +22,11 @@ type Surroundings struct {
 	// relative commands begin. Empty means the home directory: a working directory
 	// can be gone.
 	Dir string
-	// Secrets reads what definitions name but do not contain; nil: Options.Secrets.
+	// Secrets reads what definitions name but do not contain, and Keyring says where
+	// it finds a keyring: clients with the same have the same secrets. If Secrets is
+	// nil, Options.Secrets does.
 	Secrets definitions.Secrets
+	Keyring string
 }
 
 // surroundings are Surroundings as servers get them.
@@ -31,13 +34,13 @@ type surroundings struct {
 	environ []string
 	dir     string
 	home    string
-	bus     string // the session's D-Bus, with its keyring
+	keyring string
 	secrets definitions.Secrets
 	network *remote.Network
 }
 
 func (p *Pool) surroundings(of Surroundings) *surroundings {
-	s := &surroundings{environ: slices.Clone(of.Environ), dir: of.Dir, secrets: of.Secrets}
+	s := &surroundings{environ: slices.Clone(of.Environ), dir: of.Dir, secrets: of.Secrets, keyring: of.Keyring}
 	if s.secrets == nil {
 		s.secrets = p.opts.Secrets
 	}
@@ -46,8 +49,6 @@ func (p *Pool) surroundings(of Surroundings) *surroundings {
 		switch {
 		case name == "HOME" && filepath.IsAbs(value), name == "USERPROFILE" && s.home == "":
 			s.home = value
-		case name == "DBUS_SESSION_BUS_ADDRESS":
-			s.bus = value
 		case name == "PATH" && runtime.GOOS != "windows":
 			s.environ[i] = "PATH=" + canonicalPath(value)
 		}

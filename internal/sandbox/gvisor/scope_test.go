@@ -3,13 +3,10 @@
 package gvisor
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/godbus/dbus/v5"
@@ -19,38 +16,6 @@ import (
 	"github.com/sallyport/sallyport/internal/sandbox/sandboxtest"
 	"github.com/sallyport/sallyport/internal/systemd"
 )
-
-// startBus runs a real message bus of the test's own.
-func startBus(t *testing.T) (address string) {
-	t.Helper()
-	daemon, err := exec.LookPath("dbus-daemon")
-	if err != nil {
-		sandboxtest.Skip(t, "dbus", "no dbus-daemon (Debian: apt-get install dbus-daemon): "+err.Error())
-	}
-	config := filepath.Join(t.TempDir(), "bus.conf")
-	err = os.WriteFile(config, []byte(`<busconfig><type>session</type><listen>unix:dir=/tmp</listen><auth>EXTERNAL</auth>
-<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy></busconfig>`), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(daemon, "--config-file="+config, "--nofork", "--nopidfile", "--print-address")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	address, err = bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(address)
-}
 
 // userSystemd stands in for a user's service manager, which needs a machine
 // that systemd started: it takes the real call over a real bus, and writes
@@ -120,7 +85,7 @@ func (s *userSystemd) serve(t *testing.T, address string) scopes {
 
 func TestScope(t *testing.T) {
 	manager := &userSystemd{dir: t.TempDir()}
-	s := manager.serve(t, startBus(t))
+	s := manager.serve(t, sandboxtest.Bus(t))
 	ctx := context.Background()
 	if !s.available(ctx) {
 		t.Fatal("not available")
@@ -153,7 +118,7 @@ func TestScope(t *testing.T) {
 // A scope whose memory nobody limits must not pass for a hard limit.
 func TestScopeWithoutMemoryController(t *testing.T) {
 	manager := &userSystemd{dir: t.TempDir(), noMemory: true}
-	s := manager.serve(t, startBus(t))
+	s := manager.serve(t, sandboxtest.Bus(t))
 	if g, err := s.create(context.Background(), "sallyport-a", 4242, sandbox.DefaultLimits); err == nil {
 		t.Errorf("accepted: %+v", g)
 	}

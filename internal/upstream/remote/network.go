@@ -45,13 +45,15 @@ type Network struct {
 	proxy     func(*url.URL) (*url.URL, error)
 	plainHTTP []string
 	resolver  *net.Resolver // nil: the system's
+	certFile  string        // SSL_CERT_FILE
+	certDir   string        // SSL_CERT_DIR
 	identity  []string      // see Identity
 
 	mu      sync.Mutex
 	proxies map[string]bool // host:port of proxies in use
 }
 
-// NewNetwork reads proxies from environ ("NAME=value"). plainHTTP has patterns
+// NewNetwork reads proxies and authorities from environ ("NAME=value"). plainHTTP has patterns
 // of hosts to which plain HTTP is allowed besides loopback.
 func NewNetwork(environ, plainHTTP []string) *Network {
 	get := func(names ...string) string {
@@ -74,10 +76,12 @@ func NewNetwork(environ, plainHTTP []string) *Network {
 		NoProxy:    get("NO_PROXY", "no_proxy"),
 		CGI:        get("REQUEST_METHOD") != "",
 	}
-	return &Network{
+	n := &Network{
 		proxy: config.ProxyFunc(), plainHTTP: plainHTTP, proxies: map[string]bool{},
-		identity: []string{config.HTTPProxy, config.HTTPSProxy, config.NoProxy, strconv.FormatBool(config.CGI)},
+		certFile: get(certFileVariable), certDir: get(certDirVariable),
 	}
+	n.identity = []string{config.HTTPProxy, config.HTTPSProxy, config.NoProxy, strconv.FormatBool(config.CGI), n.certFile, n.certDir}
+	return n
 }
 
 // Identity returns what was taken from the environment. Networks with the same
@@ -140,7 +144,7 @@ func (n *Network) allowsPlain(host string) bool {
 // client returns an HTTP client for one server. The caller closes its idle
 // connections.
 func (n *Network) client(endpoint *url.URL, options TLS) (*http.Client, error) {
-	config, err := options.config()
+	config, err := n.tls(options)
 	if err != nil {
 		return nil, err
 	}
@@ -229,12 +233,20 @@ func sameOrigin(next *http.Request, before []*http.Request) error {
 	return nil
 }
 
-func (t TLS) config() (*tls.Config, error) {
+func (n *Network) tls(t TLS) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.Insecure}
+	var err error
+	if !t.Insecure {
+		if config.RootCAs, err = n.authorities(); err != nil {
+			return nil, err
+		}
+	}
 	if t.CAFile != "" {
-		pool, err := x509.SystemCertPool()
-		if err != nil {
-			pool = x509.NewCertPool()
+		pool := config.RootCAs
+		if pool == nil {
+			if pool, err = x509.SystemCertPool(); err != nil {
+				pool = x509.NewCertPool()
+			}
 		}
 		pem, err := readBounded(t.CAFile, maxCertificates)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -61,6 +62,40 @@ func TestTLS(t *testing.T) {
 			t.Errorf("%s: %v", test.name, err)
 		case !strings.Contains(test.text, "File") && !strings.Contains(test.text, "PEM") && !errors.Is(err, ErrUnreachable):
 			t.Errorf("%s: %v is another kind", test.name, err)
+		}
+	}
+}
+
+// TestAuthoritiesOfClients: each client trusts what its own variables name.
+func TestAuthoritiesOfClients(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux reads the variables")
+	}
+	server := httptest.NewUnstartedServer(answering(`{"safe":1}`))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	dir := t.TempDir()
+	ca := filepath.Join(dir, "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	none := filepath.Join(dir, "none")
+	for _, test := range []struct {
+		name    string
+		environ []string
+		text    string
+	}{
+		{"none", nil, "unknown authority"},
+		{"a file", []string{"SSL_CERT_FILE=" + ca}, ""},
+		{"a directory", []string{"SSL_CERT_FILE=" + none, "SSL_CERT_DIR=/none:" + dir}, ""},
+		{"another directory", []string{"SSL_CERT_DIR=" + none}, "unknown authority"},
+		{"nothing there", []string{"SSL_CERT_FILE=" + none, "SSL_CERT_DIR=" + none}, "SSL_CERT_FILE"},
+		{"none again", nil, "unknown authority"},
+	} {
+		_, err := call(t, NewNetwork(test.environ, nil), Target{URL: server.URL})
+		if (err == nil) != (test.text == "") || err != nil && !strings.Contains(err.Error(), test.text) {
+			t.Errorf("%s: got %v, want %q", test.name, err, test.text)
 		}
 	}
 }

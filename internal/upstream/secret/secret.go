@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/zalando/go-keyring"
 )
 
 const (
@@ -28,9 +26,17 @@ const (
 	keyringTimeout = time.Minute
 )
 
-// Reader reads secrets. The zero value uses the keyring of the system. Its
-// methods are safe for concurrent use.
+// Errors of a keyring.
+var (
+	errNotFound    = errors.New("the keyring has no such entry")
+	errUnsupported = errors.New("there is no keyring on this system that Sallyport knows: use a file or a variable")
+)
+
+// Reader reads secrets for one client. Its methods are safe for concurrent use.
 type Reader struct {
+	// Bus is the address of the client's D-Bus, where Linux has a user's keyring. The
+	// process's own is never used in its place.
+	Bus string
 	// Keyring returns the secret of a service's account; nil: the system's.
 	Keyring func(service, account string) (string, error)
 }
@@ -87,33 +93,33 @@ func (r Reader) keyring(ctx context.Context, name string) (string, error) {
 	if name == "" || len(name) > maxName {
 		return "", errors.New("no entry of a keyring has such a name")
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, keyringTimeout, fmt.Errorf("the keyring did not answer within %s", keyringTimeout))
+	defer cancel()
 	get := r.Keyring
 	if get == nil {
-		get = keyring.Get
+		get = func(service, account string) (string, error) { return system(ctx, r.Bus, service, account) }
 	}
 	type found struct {
 		value string
 		err   error
 	}
-	// The keyring's own calls cannot be interrupted: one that hangs is left.
+	// Not every keyring's calls can be interrupted: one that hangs is left.
 	answer := make(chan found, 1)
 	go func() {
 		value, err := get(Service, name)
 		service, account, ok := strings.Cut(name, "/")
-		if errors.Is(err, keyring.ErrNotFound) && ok && service != "" && account != "" {
+		if errors.Is(err, errNotFound) && ok && service != "" && account != "" {
 			value, err = get(service, account)
 		}
 		answer <- found{value, err}
 	}()
-	ctx, cancel := context.WithTimeoutCause(ctx, keyringTimeout, fmt.Errorf("the keyring did not answer within %s", keyringTimeout))
-	defer cancel()
 	select {
 	case f := <-answer:
 		switch {
-		case errors.Is(f.err, keyring.ErrNotFound):
+		case errors.Is(f.err, errNotFound):
 			return "", fmt.Errorf("the keyring has no entry for service %q, account %q", Service, name)
-		case errors.Is(f.err, keyring.ErrUnsupportedPlatform):
-			return "", errors.New("there is no keyring on this system that Sallyport knows: use a file or a variable")
+		case errors.Is(f.err, errUnsupported):
+			return "", f.err
 		case f.err != nil:
 			return "", fmt.Errorf("the keyring cannot be read (on Linux it needs a Secret Service, such as GNOME Keyring or KWallet, on the session's D-Bus): %w", f.err)
 		}

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/zalando/go-keyring"
 )
 
 func TestRead(t *testing.T) {
@@ -28,7 +26,7 @@ func TestRead(t *testing.T) {
 		if value, ok := entries[service+"/"+account]; ok {
 			return value, nil
 		}
-		return "", keyring.ErrNotFound
+		return "", errNotFound
 	}}
 	tests := []struct{ kind, name, want, err string }{
 		{"file", write("token", "s3cret\n"), "s3cret\n", ""},
