@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -50,11 +51,24 @@ type Decision struct {
 	Verdict Verdict
 }
 
-// An Asker asks someone who may answer for the principal's owner. Ask blocks
-// until there is an answer or ctx ends. An error means that there was no answer,
-// and denies.
+// An Asker asks someone who may answer for the principal's owner.
 type Asker interface {
-	Ask(ctx context.Context, p Principal, a Action, why Decision) (allowed bool, err error)
+	// Ask blocks until there is an answer or ctx ends. An error means that there
+	// was no answer, and denies.
+	Ask(ctx context.Context, p Principal, a Action, why Decision) (Answer, error)
+	// Waiting says what questions the execution of that request waits for; it is
+	// empty if there is none.
+	Waiting(request string) string
+	// Ended ends what was answered for the whole of that execution.
+	Ended(request string)
+}
+
+// Answer is what someone said who was asked.
+type Answer struct {
+	Allowed bool
+	Words   string // why not, in the person's words; may be empty
+	By      string // who answered, and where
+	Scope   string // what the answer covered
 }
 
 // Config is what a Gate needs. The zero value denies everything.
@@ -120,7 +134,11 @@ func (g *Gate) Visible(p Principal, a Action) bool {
 }
 
 // Denied is the error for an action that was not allowed.
-type Denied struct{ Decision }
+type Denied struct {
+	Decision
+	// Answer is the person's no; nil if no person said no.
+	Answer *Answer
+}
 
 func (d *Denied) Error() string { return d.Reason.Error() }
 
@@ -141,12 +159,14 @@ func (g *Gate) Admit(ctx context.Context, p Principal, a Action) (Permit, error)
 		}
 	}
 	allowed := d.Effect == Allow
+	var refused *Answer
 	if d.Effect == Ask {
-		var err error
-		allowed, err = g.ask(ctx, p, a, d)
-		if err != nil {
-			allowed = false
+		answer, err := g.ask(ctx, p, a, d)
+		switch allowed = err == nil && answer.Allowed; {
+		case err != nil:
 			d.Reason = fmt.Errorf("%w (%w)", d.Reason, err)
+		case !allowed:
+			refused, d.Reason = &answer, answer.refusal(a)
 		}
 	}
 	permit := Permit{gate: g, principal: p, action: a, verdict: d.Verdict}
@@ -155,16 +175,43 @@ func (g *Gate) Admit(ctx context.Context, p Principal, a Action) (Permit, error)
 		g.config.Observer.Decided(permit.event(), d, allowed)
 	}
 	if !allowed {
-		return Permit{}, &Denied{d}
+		return Permit{}, &Denied{d, refused}
 	}
 	return permit, nil
 }
 
-func (g *Gate) ask(ctx context.Context, p Principal, a Action, why Decision) (bool, error) {
+func (g *Gate) ask(ctx context.Context, p Principal, a Action, why Decision) (Answer, error) {
 	if g.config.Asker == nil {
-		return false, errNoAsker
+		return Answer{}, errNoAsker
 	}
 	return g.config.Asker.Ask(ctx, p, a, why)
+}
+
+// refusal is the reason of an action that a person has refused.
+func (a Answer) refusal(of Action) error {
+	_, item := of.describe()
+	if s, _ := of.on(); s != nil {
+		item = strings.TrimSuffix(s.Name+"."+item, ".")
+	}
+	if a.Words == "" {
+		return fmt.Errorf("the user did not allow %s", clip(item, 200))
+	}
+	return fmt.Errorf("the user did not allow %s: %s", clip(item, 200), a.Words)
+}
+
+// Waiting says what the execution of a request waits to be approved, or nothing.
+func (g *Gate) Waiting(request string) string {
+	if g == nil || g.config.Asker == nil {
+		return ""
+	}
+	return g.config.Asker.Waiting(request)
+}
+
+// Ended notes that an execution has ended, and with it what was approved for it.
+func (g *Gate) Ended(request string) {
+	if g != nil && g.config.Asker != nil {
+		g.config.Asker.Ended(request)
+	}
 }
 
 // A Permit allows one action, which it carries: what is done is what was

@@ -112,14 +112,17 @@ func TestFormsAreNotLookedAt(t *testing.T) {
 
 type person struct {
 	answer bool
+	words  string
 	err    error
 	asked  []authz.Action
 }
 
-func (p *person) Ask(_ context.Context, _ authz.Principal, a authz.Action, _ authz.Decision) (bool, error) {
+func (p *person) Ask(_ context.Context, _ authz.Principal, a authz.Action, _ authz.Decision) (authz.Answer, error) {
 	p.asked = append(p.asked, a)
-	return p.answer, p.err
+	return authz.Answer{Allowed: p.answer, Words: p.words}, p.err
 }
+func (p *person) Waiting(string) string { return "" }
+func (p *person) Ended(string)          {}
 
 func TestAsking(t *testing.T) {
 	request := authz.RequestServer{Server: &authz.Server{Name: "new"}, Command: []string{"x"}}
@@ -135,8 +138,9 @@ func TestAsking(t *testing.T) {
 	if err := admit(&person{answer: true}, request); err != nil {
 		t.Errorf("a yes: got %v", err)
 	}
-	if err := admit(&person{}, request); err == nil {
-		t.Error("a no: got a permit")
+	err = admit(&person{words: "not today"}, request)
+	if !errors.As(err, &denied) || denied.Answer == nil || !strings.Contains(err.Error(), "did not allow new: not today") {
+		t.Errorf("a no: got %v, want the person's words", err)
 	}
 	if err := admit(&person{answer: true, err: errors.New("it took too long")}, request); err == nil || !strings.Contains(err.Error(), "it took too long") {
 		t.Errorf("no answer in time: got %v, want the reason", err)

@@ -15,6 +15,12 @@ type Principal struct {
 	Client string
 	// Session and Request name the execution, where there is one.
 	Session, Request string
+	// SessionKey is the session's whole identity: other clients and owners may have
+	// sessions of the same name.
+	SessionKey string
+	// Connection identifies the client among all of the process, whatever it calls
+	// itself.
+	Connection string
 }
 
 // Local returns the principal of the local user. The client may be empty.

@@ -76,7 +76,7 @@ func (x *Execution) requestServer(ctx context.Context, raw json.RawMessage) (jso
 	permit, err := x.admit(ctx, requestFacts(d))
 	var denied *authz.Denied
 	switch {
-	case errors.As(err, &denied) && denied.Effect == authz.Ask:
+	case errors.As(err, &denied) && denied.Effect == authz.Ask && denied.Answer == nil:
 		if noted := source.NoteRequest(name, definition); noted != nil {
 			return refuse(wire.KindInvalid, "Server '%s' cannot be requested: %v", clip(name, 100), noted)
 		}

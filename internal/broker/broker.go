@@ -194,7 +194,7 @@ func (b *Broker) enqueue(req Request) func(context.Context) *Result {
 		b.account(req, r, began)
 		return func(context.Context) *Result { return r }
 	}
-	req.Principal.Request = req.RequestID
+	req.Principal.Request, req.Principal.Connection = req.RequestID, req.client.id
 	if invalid := req.validate(); invalid != nil {
 		return answer(invalid)
 	}
@@ -226,7 +226,7 @@ func (b *Broker) enqueue(req Request) func(context.Context) *Result {
 		return answer(b.finish(req, failure(errNoEngine)))
 	}
 	key := req.key()
-	req.Principal.Session = key.Name
+	req.Principal.Session, req.Principal.SessionKey = key.Name, key.String()
 	sess, ticket, err := b.sessions.Enter(key, template)
 	if err != nil {
 		if errors.Is(err, session.ErrClosed) {

@@ -35,6 +35,9 @@ const (
 
 // activity says what the execution waits for, if it is not simply running code.
 func (x *execution) activity() string {
+	if what := x.broker.config.Gate.Waiting(x.req.RequestID); what != "" {
+		return what
+	}
 	if what := x.servers.Activity(); what != "" {
 		return what
 	}
@@ -50,6 +53,7 @@ func (x *execution) activity() string {
 // run waits for the turn, runs the code and returns its result.
 func (x *execution) run(ctx context.Context) *Result {
 	defer x.session.Leave(x.ticket) // whatever happens: others wait for their turn
+	defer x.broker.config.Gate.Ended(x.req.RequestID)
 	ctx, done := x.gently(ctx)
 	defer done()
 	permit, err := x.broker.admit(ctx, x.req.Principal, x.session.Engine())

@@ -15,8 +15,8 @@ type Submission = session.Submission
 
 // Request asks for one execution.
 type Request struct {
-	// Principal is who the code runs for; required. The broker fills in its
-	// Session and Request.
+	// Principal is who the code runs for; required. The broker fills in what
+	// identifies the execution.
 	Principal authz.Principal
 	// A batch service takes no Stdin. A Timeout of 0 is the default; the broker
 	// moves one that is out of bounds, and the result says so.
