@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/sallyport/sallyport/internal/language/python"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/session/places"
 	"github.com/sallyport/sallyport/internal/session/usage"
 	"github.com/sallyport/sallyport/internal/settings"
 	"github.com/sallyport/sallyport/internal/store"
@@ -138,6 +140,7 @@ func (c *Core) construct(options Options) (err error) {
 		},
 		DefaultTimeout: set.Timeouts.Default,
 		MaxTimeout:     set.Timeouts.Max,
+		Executions:     executionsOf(set),
 	}
 	if c.Books != nil {
 		config.Accountant = c.Books
@@ -256,6 +259,17 @@ func (c *Core) sessions(unsaved func(string, error)) *session.Set {
 		options.OnIdleUsage = c.Books.IdleUsage
 	}
 	return session.NewSet(options)
+}
+
+// executionsOf returns how many executions may run and wait. More than there may be
+// sandboxes cannot run.
+func executionsOf(set *settings.Settings) places.Limits {
+	e := set.Policy.Executions
+	running := min(cmp.Or(e.Running, set.Sessions.MaxRunning), set.Sessions.MaxRunning)
+	return places.Limits{
+		Running: running, Queued: e.Queued,
+		ClientRunning: cmp.Or(e.PerClient.Running, max(1, running*3/4)), ClientQueued: e.PerClient.Queued,
+	}
 }
 
 // Close ends everything that was constructed, in the reverse order.

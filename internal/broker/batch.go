@@ -64,7 +64,7 @@ func (b *batchRuns) enter(ctx context.Context) (_ context.Context, done func()) 
 
 // refuse returns the answer to a request that no batch service can fulfil; nil
 // if there is nothing to refuse. It starts nothing.
-func (b *batchRuns) refuse(req Request) *Result {
+func (b *batchRuns) refuse(req *Request) *Result {
 	switch {
 	case b.Runs == nil:
 		return failure(errors.New("runs of batch services need a directory for their records, and none is configured"))
@@ -81,7 +81,7 @@ func (b *batchRuns) refuse(req Request) *Result {
 }
 
 // run submits a request to a service, waits for its end and returns the result.
-func (b *batchRuns) run(ctx context.Context, req Request, service batch.Service) *Result {
+func (b *batchRuns) run(ctx context.Context, req *Request, service batch.Service) *Result {
 	ctx, done := b.enter(ctx)
 	defer done()
 	if err := b.admit(ctx, service); err != nil {
@@ -97,7 +97,7 @@ func (b *batchRuns) run(ctx context.Context, req Request, service batch.Service)
 }
 
 // permitted runs what the gate has allowed.
-func (b *batchRuns) permitted(ctx context.Context, req Request) *Result {
+func (b *batchRuns) permitted(ctx context.Context, req *Request) *Result {
 	if req.OnStatus != nil { // this takes long where a machine has to wake first
 		req.OnStatus("submitting the program to " + req.Backend)
 	}
@@ -134,7 +134,7 @@ func (b *batchRuns) permitted(ctx context.Context, req Request) *Result {
 }
 
 // job returns what a request asks a service to run.
-func (b *batchRuns) job(req Request) batch.Job {
+func (b *batchRuns) job(req *Request) batch.Job {
 	remote := b.config.Gate.Remote()
 	job := batch.Job{
 		Code: req.Code, Filename: req.Filename, Script: req.Script, Args: req.Args, Files: req.Files,
@@ -157,7 +157,7 @@ func (b *batchRuns) timeout(asked time.Duration) time.Duration {
 
 // relay passes on the progress of a run, and remembers how much output that was.
 type relay struct {
-	req  Request
+	req  *Request
 	seen [wire.Streams]passed
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/sallyport/sallyport/internal/batch/runs"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/session/places"
 )
 
 // DefaultSession is the session of requests that name none: each client has
@@ -42,6 +43,9 @@ type Config struct {
 	Batch    BatchConfig
 	// DefaultTimeout and MaxTimeout bound the agent's own time: 30 s, 120 s.
 	DefaultTimeout, MaxTimeout time.Duration
+	// Executions bounds those that run in sandboxes and that wait, of all clients and
+	// of each. Those on batch services wait, as far as this is concerned.
+	Executions places.Limits
 	// Accountant records what code uses; nil: nothing is recorded.
 	Accountant Accountant
 }
@@ -82,6 +86,7 @@ type Broker struct {
 	sessions *session.Set // nil without an engine
 	batch    *batchRuns
 	tasks    *tasks
+	places   *places.Queue
 
 	probing sync.Mutex // held while an engine is probed
 	mu      sync.Mutex
@@ -100,7 +105,7 @@ func New(config Config) (*Broker, error) {
 	config = config.withDefaults()
 	return &Broker{
 		config: config, log: config.Logger, sessions: config.Sessions,
-		batch: newBatchRuns(config), tasks: &tasks{log: config.Logger}, engines: map[string]*sandbox.Report{}, clients: map[string]*Client{},
+		places: places.New(config.Executions), batch: newBatchRuns(config), tasks: &tasks{log: config.Logger}, engines: map[string]*sandbox.Report{}, clients: map[string]*Client{},
 	}, nil
 }
 
@@ -116,11 +121,11 @@ func (b *Broker) Close() {
 }
 
 // wait is Client.Submit.
-func (b *Broker) wait(req Request) func(context.Context) *Result {
+func (b *Broker) wait(req *Request) func(context.Context) *Result {
 	if req.Within == 0 || req.Principal.Owner == "" {
 		return b.submit(req)
 	}
-	at := b.place(&req)
+	at := b.place(req)
 	if strings.TrimSpace(req.Code) == "" {
 		t := b.tasks.find(at)
 		if t == nil {
@@ -154,7 +159,7 @@ func (b *Broker) wait(req Request) func(context.Context) *Result {
 
 // named returns the result with the names by which the request asked for its
 // session and its backend. It leaves r as it is: other calls may read it too.
-func (b *Broker) named(req Request, r *Result) *Result {
+func (b *Broker) named(req *Request, r *Result) *Result {
 	if r.Session == req.Session && r.Backend == req.Backend {
 		return r
 	}
@@ -164,31 +169,32 @@ func (b *Broker) named(req Request, r *Result) *Result {
 }
 
 // submit is wait for code that is waited for to its end.
-func (b *Broker) submit(req Request) func(context.Context) *Result {
+func (b *Broker) submit(req *Request) func(context.Context) *Result {
 	if req.RequestID == "" {
 		req.RequestID = strings.ToLower(rand.Text()[:12])
 	}
 	c := req.client
-	if err := c.enter(&req); err != nil {
+	if err := c.enter(req); err != nil {
 		return func(context.Context) *Result { return failure(err) }
 	}
-	var run func(context.Context) *Result
-	refused := guarded(b.log, &req, func() *Result {
-		run = b.enqueue(req)
+	var enqueued func(context.Context) *Result
+	refused := guarded(b.log, req, func() *Result {
+		enqueued = b.enqueue(req)
 		return nil
 	})
+	run := enqueued
 	return func(ctx context.Context) *Result {
-		defer c.leave(&req)
+		defer c.leave(req)
 		if refused != nil {
 			return refused
 		}
-		return guarded(b.log, &req, func() *Result { return run(ctx) })
+		return guarded(b.log, req, func() *Result { return run(ctx) })
 	}
 }
 
 // enqueue takes the request's place in its session's queue, and returns the function
 // that runs it.
-func (b *Broker) enqueue(req Request) func(context.Context) *Result {
+func (b *Broker) enqueue(req *Request) func(context.Context) *Result {
 	began := time.Now()
 	answer := func(r *Result) func(context.Context) *Result {
 		b.account(req, r, began)
@@ -236,7 +242,9 @@ func (b *Broker) enqueue(req Request) func(context.Context) *Result {
 	}
 	req.client.uses(key)
 	x := &execution{broker: b, req: req, session: sess, ticket: ticket, servers: req.client.bridge.Begin(req.Principal, req.Servers).InSession(key.String())}
-	req.Activity.Follow(x.activity)
+	if req.Activity != nil {
+		req.Activity.Follow(x.activity)
+	}
 	return func(ctx context.Context) *Result {
 		r := x.run(ctx)
 		b.account(req, r, began)
@@ -246,7 +254,7 @@ func (b *Broker) enqueue(req Request) func(context.Context) *Result {
 
 // template returns the one that the request chooses, or the answer to a request
 // that cannot have it.
-func (b *Broker) template(req Request) (*session.Template, *Result) {
+func (b *Broker) template(req *Request) (*session.Template, *Result) {
 	t := b.config.Template
 	if req.Template != "" {
 		if t = b.config.Templates[req.Template]; t == nil {
@@ -282,7 +290,7 @@ func (b *Broker) timeout(asked time.Duration) time.Duration {
 }
 
 // account completes a result and logs it.
-func (b *Broker) account(req Request, r *Result, began time.Time) {
+func (b *Broker) account(req *Request, r *Result, began time.Time) {
 	took := time.Since(began)
 	if r.Status != ValidationError {
 		r.DurationMs = took.Milliseconds()

@@ -15,14 +15,11 @@ import (
 
 	"github.com/sallyport/sallyport/internal/bridge"
 	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/session/places"
 )
 
-const (
-	// maxExecutions bounds what runs and waits for one client.
-	maxExecutions = 256
-	// maxRuns bounds the runs on batch services that are known to be a client's.
-	maxRuns = 1000
-)
+// maxRuns bounds the runs on batch services that are known to be a client's.
+const maxRuns = 1000
 
 // errGone is the cause of a context that ended because its client has gone. Code in
 // a session that several clients share is interrupted then, and not killed.
@@ -40,6 +37,7 @@ type Client struct {
 	broker *Broker
 	bridge *bridge.Bridge
 	id     string
+	line   *places.Line
 	ended  chan struct{}
 
 	mu         sync.Mutex
@@ -63,7 +61,7 @@ func (b *Broker) NewClient(id string, servers *bridge.Bridge) (*Client, error) {
 		return nil, errors.New("broker: a client comes with its servers")
 	}
 	c := &Client{
-		broker: b, bridge: servers, id: id, ended: make(chan struct{}),
+		broker: b, bridge: servers, id: id, line: b.places.Line(), ended: make(chan struct{}),
 		used: map[session.Key]time.Time{}, unkept: map[session.Key]bool{},
 	}
 	b.mu.Lock()
@@ -84,8 +82,9 @@ func (c *Client) Execute(ctx context.Context, req Request) *Result { return c.Su
 // Request.Within has passed. That function must be called exactly once: the
 // session waits for it.
 func (c *Client) Submit(req Request) func(context.Context) *Result {
-	req.client = c
-	return c.broker.wait(req)
+	own := &req
+	own.client = c
+	return c.broker.wait(own)
 }
 
 // Written returns what code wrote in an execution of a session of the client, as
@@ -187,11 +186,11 @@ func (c *Client) settle() {
 func (c *Client) enter(req *Request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.gone:
+	if c.gone {
 		return errGone
-	case c.executions >= maxExecutions:
-		return fmt.Errorf("%d executions of this client run or wait, as many as may: wait until one has ended", c.executions)
+	}
+	if err := c.line.Enter(&req.turn); err != nil {
+		return err
 	}
 	c.executions++
 	if req.declared() {
@@ -207,6 +206,7 @@ func (c *Client) enter(req *Request) error {
 func (c *Client) leave(req *Request) {
 	c.mu.Lock()
 	last := false
+	req.turn.Leave()
 	if req.declared() {
 		c.declared--
 		last = c.gone && c.declared == 0

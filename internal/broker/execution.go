@@ -20,11 +20,12 @@ import (
 // execution is one request that has its place in a session's queue.
 type execution struct {
 	broker  *Broker
-	req     Request
+	req     *Request
 	session *session.Session
 	ticket  *session.Ticket
 	servers *bridge.Execution
 	stage   atomic.Int32 // see activity
+	collect session.Collect
 }
 
 // The stages of an execution.
@@ -47,7 +48,29 @@ func (x *execution) activity() string {
 	case x.stage.Load() == starting:
 		return "starting the sandbox"
 	}
+	if at, of := x.req.turn.Position(); at > 0 {
+		return fmt.Sprintf("waiting for its turn: %s of %d", ordinal(at), of)
+	}
+	if ahead := x.session.Ahead(x.ticket); ahead > 1 {
+		return fmt.Sprintf("waiting for earlier code of the session: %d executions are before it", ahead)
+	}
 	return "waiting for earlier code of the session"
+}
+
+// ordinal is a place in an order: 1st, 22nd.
+func ordinal(n int) string {
+	suffix := "th"
+	if n/10%10 != 1 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return strconv.Itoa(n) + suffix
 }
 
 // run waits for the turn, runs the code and returns its result.
@@ -88,12 +111,14 @@ func (x *execution) permitted(ctx context.Context) *Result {
 	pending := x.pendingUsage()
 	what := x.req.Submission
 	what.Measure = what.Measure || x.req.client.ShowUsage
+	x.collect = session.Collect{Choose: x.wanted, Create: x.req.TakeFiles}
 	out, err := x.session.Exec(ctx, x.ticket, session.Request{
 		Submission: what,
 		Prepare:    x.prepare,
 		Call:       x.call,
 		Partial:    x.req.partial,
-		Collect:    &session.Collect{Choose: x.wanted, Create: x.req.TakeFiles},
+		Collect:    &x.collect,
+		Place:      &x.req.turn,
 		OnUsage:    pending.report(),
 	})
 	if err != nil {
@@ -132,7 +157,7 @@ func (x *execution) unkept() string {
 }
 
 func (x *execution) call(ctx context.Context, call wire.Call) (answer []byte, err error) {
-	defer x.broker.caught(&x.req, &err)
+	defer x.broker.caught(x.req, &err)
 	switch call.Method {
 	case wire.MethodCancel:
 		return x.cancelOther(call.Params)
@@ -191,7 +216,7 @@ func (x *execution) facts() wire.SessionFacts {
 
 // prepare starts the granted servers.
 func (x *execution) prepare(ctx context.Context) (_ *session.Preparation, err error) {
-	defer x.broker.caught(&x.req, &err)
+	defer x.broker.caught(x.req, &err)
 	x.stage.Store(starting)
 	definitions, err := x.servers.Prepare(ctx)
 	if err != nil {
@@ -394,7 +419,7 @@ func lastLine(lines []string) string {
 }
 
 // finish adds what every result of the request has.
-func (b *Broker) finish(req Request, r *Result) *Result {
+func (b *Broker) finish(req *Request, r *Result) *Result {
 	r.Servers, r.Session, r.Backend = req.Servers, req.Session, req.Backend
 	if r.Status == ValidationError {
 		return r

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/session/places"
 )
 
 // Submission is what a request asks to be run.
@@ -59,6 +60,7 @@ type Request struct {
 	client  *Client          // who sent it
 	asked   time.Duration    // the timeout, where it was not allowed
 	partial *session.Partial // what the code has written so far
+	turn    places.Place     // to run code
 }
 
 // key identifies the session of the request.

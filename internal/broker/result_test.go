@@ -31,7 +31,7 @@ func TestResults(t *testing.T) {
 	const traceback = "Traceback (most recent call last):\n  File \"<cell 1>\", line 1, in <module>\nZeroDivisionError: division by zero\n"
 	of := func(servers []string, out session.Outcome) *Result {
 		req := Request{Servers: servers, Submission: Submission{Code: "…"}}
-		return b.finish(req, (&execution{broker: b.Broker, req: req}).result(t.Context(), &out))
+		return b.finish(&req, (&execution{broker: b.Broker, req: &req}).result(t.Context(), &out))
 	}
 	tests := []struct {
 		name   string
@@ -44,7 +44,7 @@ func TestResults(t *testing.T) {
 		{"success with one blank line", of(nil, session.Outcome{Stdout: all("\n")})},
 		{"success with standard error only", of(nil, session.Outcome{Stderr: all("warning\n")})},
 		{"success with both", of(nil, session.Outcome{Stdout: all("a\nb\n"), Stderr: all("w\n")})},
-		{"success with all that can be said", b.finish(Request{Session: "work", Servers: []string{"math"}}, func() *Result {
+		{"success with all that can be said", b.finish(&Request{Session: "work", Servers: []string{"math"}}, func() *Result {
 			r := of([]string{"math"}, session.Outcome{
 				Stdout:     capture.Output{Head: "head\nhe", Tail: "il\ntail\n", Omitted: 1234},
 				Stderr:     capture.Output{Head: "x", Omitted: 5},
@@ -75,7 +75,7 @@ func TestResults(t *testing.T) {
 			Reason: "the interpreter ended with status 7", Lost: "the interpreter ended with status 7"})},
 		{"out of memory", of(nil, session.Outcome{End: session.Died, Reason: "the sandbox ran out of memory: more than 512 MiB", Lost: "the sandbox ran out of memory: more than 512 MiB"})},
 		{"unknown server", b.Execute(context.Background(), Request{Principal: user, Servers: []string{"foo"}, Submission: Submission{Code: "1"}})},
-		{"no engine", b.finish(Request{}, failure(errors.New("the engine is missing")))},
+		{"no engine", b.finish(&Request{}, failure(errors.New("the engine is missing")))},
 		{"no code", b.Execute(context.Background(), Request{Principal: user})},
 		{"before the code ran", (&execution{broker: b.Broker}).failed(context.Background(), session.ErrClosed)},
 	}

@@ -30,7 +30,12 @@ func Enlarge(v any) {
 
 // A Writer writes what a pipe takes at once. Its caller must see to it that
 // nothing else writes to the pipe meanwhile.
-type Writer struct{ conn syscall.RawConn }
+type Writer struct {
+	conn   syscall.RawConn
+	try    func(fd uintptr) bool
+	rest   []byte // of what Write writes
+	failed error
+}
 
 // NewWriter returns a Writer for w, or nil if writing to w may block.
 func NewWriter(w io.Writer) *Writer {
@@ -50,28 +55,34 @@ func NewWriter(w io.Writer) *Writer {
 	if err != nil || !ready {
 		return nil
 	}
-	return &Writer{conn}
+	made := &Writer{conn: conn}
+	made.try = made.write // once: a call for each Write would be on the heap
+	return made
 }
 
 // Write writes what the pipe takes at once and returns the rest. It does not
 // change b.
 func (w *Writer) Write(b []byte) (rest []byte, err error) {
-	var failed error
-	err = w.conn.Write(func(fd uintptr) bool {
-		for len(b) > 0 {
-			n, err := syscall.Write(int(fd), b)
-			switch {
-			case errors.Is(err, syscall.EINTR):
-			case errors.Is(err, syscall.EAGAIN):
-				return true
-			case err != nil:
-				failed = err
-				return true
-			default:
-				b = b[n:]
-			}
+	w.rest, w.failed = b, nil
+	err = errors.Join(w.conn.Write(w.try), w.failed)
+	rest, w.rest = w.rest, nil
+	return rest, err
+}
+
+// write writes w.rest as far as the pipe takes it.
+func (w *Writer) write(fd uintptr) bool {
+	for len(w.rest) > 0 {
+		n, err := syscall.Write(int(fd), w.rest)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EAGAIN):
+			return true
+		case err != nil:
+			w.failed = err
+			return true
+		default:
+			w.rest = w.rest[n:]
 		}
-		return true
-	})
-	return b, errors.Join(err, failed)
+	}
+	return true
 }

@@ -145,7 +145,7 @@ func (s *Session) fill(ctx context.Context, a *archive.Reader) error {
 			return s.taken()
 		}
 	}
-	b, err := s.begin(ctx)
+	b, err := s.begin(ctx, nil)
 	s.running.Store(err == nil)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/session/clock"
 	"github.com/sallyport/sallyport/internal/session/hibernate"
+	"github.com/sallyport/sallyport/internal/session/places"
 	"github.com/sallyport/sallyport/internal/session/sessionlog"
 	"github.com/sallyport/sallyport/internal/session/usage"
 	"github.com/sallyport/sallyport/internal/wire"
@@ -75,9 +76,10 @@ type status struct {
 	executions uint64
 	background wire.Background
 	running    []string
-	since      time.Time // it has existed, in any process
-	begun      bool      // it has had a sandbox in this one
-	saving     bool      // its sandbox is ending because it is being saved
+	since      time.Time    // it has existed, in any process
+	begun      bool         // it has had a sandbox in this one
+	saving     bool         // its sandbox is ending because it is being saved
+	user       *places.Line // whose execution was the last; nil: of no client
 }
 
 // opened records the session's new sandbox. The holder of the turn calls it.
@@ -97,11 +99,12 @@ func (s *Session) opened(b *instance) {
 	}
 }
 
-// executed records an execution in b.
-func (v *status) executed(b *instance) {
+// executed records a client's execution in b.
+func (v *status) executed(b *instance, user *places.Line) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.executions++
+	v.user = user
 	v.background, v.running = b.background, b.running
 }
 
@@ -116,6 +119,19 @@ func (v *status) closed(status hibernate.Status, lost string) {
 	if status == "" {
 		v.executions, v.since = 0, time.Time{}
 	}
+}
+
+// usedBy records which client's sandbox this is, until another uses it.
+func (v *status) usedBy(user *places.Line) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.user = user
+}
+
+func (v *status) lastUser() *places.Line {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.user
 }
 
 // save records whether the session is being saved.
@@ -268,7 +284,7 @@ func (s *Session) Resume(ctx context.Context) error {
 		return errors.New("it has no state to resume yet")
 	}
 	if s.room != nil {
-		if err := s.room(ctx, s); err != nil {
+		if err := s.room(ctx, s, false); err != nil {
 			s.checkpoint.Leave("")
 			return err
 		}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -14,24 +15,27 @@ type queue struct {
 // A Ticket is a place in a session's queue. Its owner calls wait at most once
 // and leave exactly once.
 type Ticket struct {
-	turn chan struct{}
+	turn chan struct{} // closed when it holds the turn; nil: it always has
 }
 
 // enter takes the next place. It never blocks.
 func (q *queue) enter() *Ticket {
-	t := &Ticket{turn: make(chan struct{})}
+	t := &Ticket{}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiting = append(q.waiting, t)
-	if len(q.waiting) == 1 {
-		close(t.turn)
+	if len(q.waiting) > 0 {
+		t.turn = make(chan struct{})
 	}
+	q.waiting = append(q.waiting, t)
 	return t
 }
 
 // wait blocks until it is t's turn, or ctx is done.
 func (q *queue) wait(ctx context.Context, t *Ticket) error {
-	select {
+	if t.turn == nil {
+		return nil
+	}
+	select { // even if ctx is done as well
 	case <-t.turn:
 		return nil
 	default:
@@ -58,6 +62,13 @@ func (q *queue) leave(t *Ticket) {
 		}
 		return
 	}
+}
+
+// ahead returns how many executions run or wait before t; 0 also if t has left.
+func (q *queue) ahead(t *Ticket) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return max(0, slices.Index(q.waiting, t))
 }
 
 // length returns how many executions wait or run.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session/capture"
+	"github.com/sallyport/sallyport/internal/session/places"
 	"github.com/sallyport/sallyport/internal/session/usage"
 	"github.com/sallyport/sallyport/internal/wire"
 )
@@ -63,6 +64,10 @@ type Request struct {
 	// Partial, if not nil, gives out the output while the execution runs. The
 	// outcome then has only what was written since it was last taken.
 	Partial *Partial
+	// Place is waited for when the request's turn in its session has come, and done
+	// when it has ended; nil: the code may run at once, or is refused where there is no
+	// room. Its line is the client whose session this is from then on, see Options.MaxRunning.
+	Place *places.Place
 	// OnUsage, if not nil, receives what the execution used: interim reports,
 	// with Usage.Open set, and the final one once, outside of the path of the
 	// answer and perhaps much later. It must not block.

@@ -19,6 +19,7 @@ import (
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session/clock"
 	"github.com/sallyport/sallyport/internal/session/hibernate"
+	"github.com/sallyport/sallyport/internal/session/places"
 	"github.com/sallyport/sallyport/internal/session/sessionlog"
 	"github.com/sallyport/sallyport/internal/session/usage"
 	"github.com/sallyport/sallyport/internal/snapshot"
@@ -56,8 +57,9 @@ type Options struct {
 	Idle time.Duration
 	// Keep is how long a suspended session is kept; 0: forever.
 	Keep time.Duration
-	// MaxRunning bounds the sandboxes of a Set; 0 is 16. The session that has
-	// been unused longest makes room.
+	// MaxRunning bounds the sandboxes of a Set; 0 is 16. Of the sessions that run no
+	// code, those of the client that has most sandboxes make room, and of these the one
+	// that has been unused longest.
 	MaxRunning int
 	// Forget forgets a session that could not be saved when it made room,
 	// instead of reporting the loss to its next execution: its key may then be
@@ -138,7 +140,11 @@ type Session struct {
 	life context.Context // done when the session is closed
 	end  context.CancelFunc
 
-	room func(context.Context, *Session) error // makes room for one more sandbox; nil: there is room
+	// room makes room for one more sandbox; nil: there is room.
+	room func(ctx context.Context, newcomer *Session, patient bool) error
+
+	parking sync.Mutex // held by whoever suspends a session whose turn is another's
+	parked  bool       // the holder of the turn waits for its place
 
 	// These belong to the holder of the turn.
 	instance   *instance
@@ -214,6 +220,9 @@ func (s *Session) Unkept() error { return s.shared.unkept() }
 // ticket must be passed to Exec or Leave, or the queue stops.
 func (s *Session) Enter() *Ticket { return s.queue.enter() }
 
+// Ahead returns how many executions run or wait before that of the ticket.
+func (s *Session) Ahead(t *Ticket) int { return s.queue.ahead(t) }
+
 // Leave gives up a place in the queue.
 func (s *Session) Leave(t *Ticket) { s.queue.leave(t) }
 
@@ -227,12 +236,16 @@ func (s *Session) Waiting() int { return s.queue.length() }
 // ran. When ctx is done the code is interrupted, and its sandbox is kept if it
 // survives that; with ErrStop as the cause it is killed.
 func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, error) {
+	defer req.Place.Done() // after it has left: its session may have to make room
 	defer s.queue.leave(t)
 	defer s.use()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.life, func() { cancel(ErrStop) })()
 	if err := s.queue.wait(ctx, t); err != nil {
+		return nil, err
+	}
+	if err := s.place(ctx, req.Place); err != nil {
 		return nil, err
 	}
 	for attempt := 0; ; attempt++ {
@@ -267,7 +280,7 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 		out.Lost, out.LostBefore, out.Notice = s.lost, s.lostBefore, s.notice
 		s.notice = ""
 		s.lost, s.reported = "", false
-		s.status.executed(s.instance)
+		s.status.executed(s.instance, req.Place.Line())
 		if out.Reason != "" {
 			s.drop(out.Reason)
 			out.Lost = out.Reason
@@ -288,6 +301,22 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 		}
 		return out, nil
 	}
+}
+
+// place waits for an execution's place. Meanwhile its session may be suspended.
+func (s *Session) place(ctx context.Context, p *places.Place) error {
+	if p == nil || p.Try() {
+		return nil
+	}
+	s.park(true)
+	defer s.park(false)
+	return p.Wait(ctx)
+}
+
+func (s *Session) park(parked bool) {
+	s.parking.Lock()
+	defer s.parking.Unlock()
+	s.parked = parked
 }
 
 // ready provides a living sandbox and prepares the request's servers,
@@ -318,7 +347,7 @@ func (s *Session) ready(ctx context.Context, req Request) (*Preparation, error) 
 		defer close(done)
 		prep, prepErr = prepare(prepCtx)
 	}()
-	b, err := s.begin(ctx)
+	b, err := s.begin(ctx, req.Place)
 	s.running.Store(err == nil)
 	if err != nil {
 		cancel()
@@ -333,8 +362,8 @@ func (s *Session) ready(ctx context.Context, req Request) (*Preparation, error) 
 }
 
 // begin provides a sandbox for a session that has none: the suspended one, or
-// else a fresh one.
-func (s *Session) begin(ctx context.Context) (_ *instance, err error) {
+// else a fresh one. An execution with a place waits for room.
+func (s *Session) begin(ctx context.Context, place *places.Place) (_ *instance, err error) {
 	lost, err := s.checkpoint.Claim()
 	if err != nil {
 		return nil, err
@@ -351,7 +380,8 @@ func (s *Session) begin(ctx context.Context) (_ *instance, err error) {
 		s.lose(lost)
 	}
 	if s.room != nil {
-		if err := s.room(ctx, s); err != nil {
+		s.status.usedBy(place.Line())
+		if err := s.room(ctx, s, place != nil); err != nil {
 			return nil, err
 		}
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/session/clock"
 	"github.com/sallyport/sallyport/internal/session/hibernate"
+	"github.com/sallyport/sallyport/internal/session/places"
 	"github.com/sallyport/sallyport/internal/session/sessionlog"
 )
 
@@ -266,72 +268,105 @@ func (s *Set) Close() {
 	s.hibernator.Close()
 }
 
-// idleSessions lists the running sessions that are not in use, the longest idle
-// first.
-func (s *Set) idleSessions() []*Session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var list []*Session
-	for _, one := range s.sessions {
-		if one.running.Load() && one.Waiting() == 0 {
-			list = append(list, one)
-		}
-	}
-	slices.SortFunc(list, func(a, b *Session) int { return int(a.used.Load() - b.used.Load()) })
-	return list
-}
-
 // room makes room for one more sandbox, which counts as running from then on.
-// It waits for sessions that are already being suspended.
-func (s *Set) room(ctx context.Context, newcomer *Session) error {
+// It waits for sessions that are being suspended and, if it is patient, for those
+// that will be free in a moment: while fewer executions run than sandboxes may,
+// there is always one.
+func (s *Set) room(ctx context.Context, newcomer *Session, patient bool) error {
+	var (
+		failed  map[*Session]error // sessions that could not be suspended
+		failure error              // that of the first of them
+		waits   time.Duration
+	)
 	for {
-		s.mu.Lock()
-		running, going := 0, false
-		for _, one := range s.sessions {
-			if one != newcomer && one.running.Load() {
-				running++
-				going = going || one.status.isSaving()
-			}
-		}
-		if running < s.options.MaxRunning {
-			newcomer.running.Store(true)
-		}
-		s.mu.Unlock()
-		if running < s.options.MaxRunning {
+		running, going, spare := s.look(newcomer, failed)
+		switch {
+		case running < s.options.MaxRunning:
 			return nil
-		}
-		list := s.idleSessions()
-		if len(list) == 0 && going {
+		case spare != nil:
+			if err := s.suspendOrEnd(spare); err != nil {
+				if failed == nil {
+					failed, failure = map[*Session]error{}, err
+				}
+				failed[spare] = err
+			}
+		case going || patient && failure == nil && waits < s.options.StartTimeout:
 			select {
 			case <-time.After(roomInterval):
-				continue
+				waits += roomInterval
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-		}
-		if len(list) == 0 {
+		case failure != nil:
+			return failure
+		default:
 			return fmt.Errorf("%w: %d sessions run code, as many as may run at a time (sessions.maxRunning); wait until one has finished", ErrNoRoom, running)
 		}
-		if err := s.suspendOrEnd(list[0]); err != nil {
-			return err
+		if err := s.life.Err(); err != nil {
+			return ErrClosed
 		}
 	}
 }
 
+// look returns how many sessions run besides the newcomer, which runs from then on if
+// there is room; whether one of them is being suspended; and the one to suspend, of
+// those that have not failed. Sessions whose next execution waits for its place make
+// room only where no other can.
+func (s *Set) look(newcomer *Session, failed map[*Session]error) (running int, going bool, spare *Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	has := map[*places.Line]int{}
+	var idle, parked []*Session
+	for _, one := range s.sessions {
+		if one == newcomer || !one.running.Load() {
+			continue
+		}
+		running++
+		going = going || one.status.isSaving()
+		has[one.status.lastUser()]++
+		switch {
+		case failed[one] != nil:
+		case one.Waiting() == 0:
+			idle = append(idle, one)
+		case one.isParked():
+			parked = append(parked, one)
+		}
+	}
+	if running < s.options.MaxRunning {
+		newcomer.running.Store(true)
+		return running, going, nil
+	}
+	if len(idle) == 0 {
+		idle = parked
+	}
+	if len(idle) == 0 {
+		return running, going, nil
+	}
+	return running, going, slices.MinFunc(idle, func(a, b *Session) int {
+		return cmp.Or(has[b.status.lastUser()]-has[a.status.lastUser()], cmp.Compare(a.used.Load(), b.used.Load()))
+	})
+}
+
 // suspendOrEnd suspends a session, or ends it if the engine cannot save it; its
-// next execution reports what was lost.
+// next execution reports what was lost. It does nothing if the session is in use.
 func (s *Set) suspendOrEnd(one *Session) error {
 	ctx, cancel := context.WithTimeout(s.life, suspendTimeout)
 	defer cancel()
-	err := one.suspendIf(ctx, s.clock.Elapsed())
-	if err == nil || ctx.Err() != nil {
-		return err
-	}
-	if !errors.Is(err, errNoSuspend) {
-		return fmt.Errorf("there is no room for one more: %d sessions are running, as many as may (sessions.maxRunning), and %s, which has been idle longest, could not be suspended: %w",
-			s.options.MaxRunning, one.key.Label(), err)
-	}
-	if err := one.dropIf(ctx, "it was ended to make room for another session, and could not be saved: "+err.Error()); err != nil || !s.options.Forget {
+	ended := false
+	err := one.aside(func() error {
+		err := one.suspend(ctx)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return err
+		case !errors.Is(err, errNoSuspend):
+			return fmt.Errorf("there is no room for one more: %d sessions are running, as many as may (sessions.maxRunning), and %s, which has been idle longest, could not be suspended: %w",
+				s.options.MaxRunning, one.key.Label(), err)
+		}
+		one.drop("it was ended to make room for another session, and could not be saved: " + err.Error())
+		ended = true
+		return nil
+	})
+	if !ended || !s.options.Forget {
 		return err
 	}
 	s.mu.Lock()
@@ -342,6 +377,18 @@ func (s *Set) suspendOrEnd(one *Session) error {
 		s.all.Go(one.Close)
 	}
 	return nil
+}
+
+// unused lists the running sessions that have not been used since then.
+func (s *Set) unused(since time.Duration) (list []*Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.sessions {
+		if one.running.Load() && one.Waiting() == 0 && time.Duration(one.used.Load()) <= since {
+			list = append(list, one)
+		}
+	}
+	return list
 }
 
 // watch suspends idle sessions and cleans up the disk.
@@ -357,11 +404,8 @@ func (s *Set) watch() {
 		}
 		s.clock.Look()
 		if s.options.Idle > 0 {
-			for _, one := range s.idleSessions() {
-				since := s.clock.Elapsed() - s.options.Idle
-				if time.Duration(one.used.Load()) > since {
-					continue
-				}
+			since := s.clock.Elapsed() - s.options.Idle
+			for _, one := range s.unused(since) {
 				ctx, cancel := context.WithTimeout(s.life, suspendTimeout)
 				err := one.suspendIf(ctx, since)
 				if err == nil {

@@ -101,15 +101,28 @@ func (s *Session) Reset(ctx context.Context) error {
 	return s.checkpoint.Forget()
 }
 
-// dropIf ends the sandbox of a session that is not in use.
-func (s *Session) dropIf(ctx context.Context, reason string) error {
-	t := s.queue.enter()
-	defer s.queue.leave(t)
-	if err := s.queue.wait(ctx, t); err != nil {
-		return err
+// aside calls do, as the holder of the turn, for a session that is not in use or whose
+// next execution waits for its place. It does nothing if the session is in use.
+func (s *Session) aside(do func() error) error {
+	s.parking.Lock()
+	defer s.parking.Unlock()
+	if !s.parked {
+		t := s.queue.enter()
+		defer s.queue.leave(t)
+		if s.queue.length() > 1 {
+			return nil
+		}
 	}
-	if s.queue.length() == 1 && s.instance != nil {
-		s.drop(reason)
+	if s.instance == nil {
+		return nil
 	}
-	return nil
+	return do()
+}
+
+func (s *Session) isParked() bool {
+	if !s.parking.TryLock() {
+		return false // it is being suspended, or about to run
+	}
+	defer s.parking.Unlock()
+	return s.parked
 }

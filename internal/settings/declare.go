@@ -83,7 +83,7 @@ var enforcement = []string{"absent", "soft", "hard"}
 func declare(s *Settings) []*setting {
 	return slices.Concat(
 		declareWhole(s), declareTimeouts(&s.Timeouts), declareLimits(&s.Limits),
-		declarePolicy(&s.Policy), declareRemote(&s.Policy), declareRuns(&s.Runs), declareWorker(&s.Worker), declareDeploy(&s.Deploy), declareKaggle(&s.Kaggle), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareImages(&s.Images), declareKept(s), declareRunPod(&s.RunPod, &s.Tools), declareRest(s), declareCarbon(&s.Carbon),
+		declarePolicy(&s.Policy), declareRemote(&s.Policy), declareExecutions(&s.Policy), declareRuns(&s.Runs), declareWorker(&s.Worker), declareDeploy(&s.Deploy), declareKaggle(&s.Kaggle), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareImages(&s.Images), declareKept(s), declareRunPod(&s.RunPod, &s.Tools), declareRest(s), declareCarbon(&s.Carbon),
 	)
 }
 
@@ -161,6 +161,21 @@ func declarePolicy(p *Policy) []*setting {
 			help: "MCP servers that code may be granted. An empty list grants none."},
 		{key: "policy.requests", value: list(&p.Requests, isRequestPattern, "command lines or URLs; `*` stands for letters, digits, dots, dashes and underscores, and `...` at the end for further words"), defaults: "none",
 			help: "What code may add by itself with `runtime.request_server`, such as `npx -y @modelcontextprotocol/server-*` or `https://*.example.com/mcp`. Everything else waits for `sallyport servers approve`, and so does every server with variables of its own."},
+	}
+}
+
+func declareExecutions(p *Policy) []*setting {
+	all, each := &p.Executions, &p.Executions.PerClient
+	const most = 100_000
+	return []*setting{
+		{key: "policy.executions.running", value: integer(&all.Running, 1, 256).or("auto", 0), initial: "auto",
+			help: "Executions that run code at a time, of all clients together; further ones wait for their turn. `auto`: `sessions.maxRunning`, which is also the most that can run."},
+		{key: "policy.executions.queued", value: integer(&all.Queued, 1, most), initial: "1024",
+			help: "Executions that may wait besides those that run, of all clients together; further ones are refused at once. A client that has none may always begin one."},
+		{key: "policy.executions.perClient.running", value: integer(&each.Running, 1, 256).or("auto", 0), initial: "auto",
+			help: "Executions of one client that run code at a time. `auto`: three quarters of those of all clients; the rest is free for others, however long the code of this one takes."},
+		{key: "policy.executions.perClient.queued", value: integer(&each.Queued, 1, most), initial: "256",
+			help: "Executions of one client that may wait besides those that run, for their turn, for a session or for a batch service; further ones are refused at once."},
 	}
 }
 
@@ -258,7 +273,7 @@ func declareRest(s *Settings) []*setting {
 		{key: "sessions.keep", value: duration(&s.Sessions.Keep, time.Minute, 3650*day).or("forever", 0), initial: "168h",
 			help: "How long a suspended named session is kept."},
 		{key: "sessions.maxRunning", value: integer(&s.Sessions.MaxRunning, 1, 256), initial: "16",
-			help: "Sandboxes of one Sallyport at a time. For one more, the session that has been idle longest is suspended."},
+			help: "Sandboxes of one Sallyport at a time. For one more, a session that runs no code is suspended: of the client that has most sandboxes, the one that has been idle longest."},
 		{key: "sessions.maxDisk", value: size(&s.Sessions.MaxDisk, 16*mib, 1024*gib), initial: "4g",
 			help: "Disk space for all suspended sessions together. A session that is being written counts uncompressed, with up to the memory of its sandbox. Those suspended longest are removed first; their next use reports it. A session that does not fit is not suspended."},
 		{key: "sessions.maxNamed", value: integer(&s.Sessions.MaxNamed, 1, 4096), initial: "256",

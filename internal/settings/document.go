@@ -21,6 +21,8 @@ var sections = []struct{ name, title, text string }{
 	{"policy", "What a machine must offer", "Code does not run on a machine that offers less; the error says what is missing."},
 	{"policy.require", "", ""},
 	{"policy.batchServices", "", ""},
+	{"policy.executions", "How much may run", "Clients take turns: a hundred executions of one delay the first one of another until a place is free."},
+	{"policy.executions.perClient", "", ""},
 	{"servers", "MCP servers", ""},
 	{"sessions", "Between calls", ""},
 	{"batch", "Batch services", ""},

@@ -68,6 +68,7 @@ func TestDefaults(t *testing.T) {
 	want.Policy.Require.Memory, want.Policy.Require.Processes, want.Policy.Require.OpenFiles = "soft", "soft", "soft"
 	want.Policy.Require.Disk, want.Policy.Require.CPU = "hard", "absent"
 	want.Policy.Servers = []string{"*"}
+	want.Policy.Executions.Queued, want.Policy.Executions.PerClient.Queued = 1024, 256
 	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "platform", "soft", "soft"
 	want.Hub = settings.Hub{Enabled: true, Idle: 10 * time.Minute}
 	want.Answer = settings.Answer{Within: 50 * time.Second, Characters: 25000}
@@ -153,6 +154,7 @@ policy:
   servers: [git*, "a,b"]
   requests: [npx -y @x/server-* ..., "https://*.example.com/mcp"]
   batchServices: {minIsolation: kernel, memory: hard, processes: absent}
+  executions: {running: 4, queued: 100, perClient: {running: 2, queued: 10}}
 batch: {services: [kaggle, runpod]}
 runs: {timeout: 5m, maxTimeout: 1h, queue: 10m, keep: 24h, maxDisk: 3g}
 kaggle: {url: "http://127.0.0.1:7777/api", accelerator: gpu, internet: true, keep: true, maxOutput: 2m, codecarbon: true}
@@ -256,6 +258,8 @@ func TestWholeFile(t *testing.T) {
 	want.Answer = settings.Answer{Within: 20 * time.Second, Characters: 2000}
 	want.Runs = settings.Runs{Timeout: 5 * time.Minute, MaxTimeout: time.Hour, Queue: 10 * time.Minute, Keep: 24 * time.Hour, MaxDisk: 3 << 30}
 	want.Kaggle = settings.Kaggle{URL: "http://127.0.0.1:7777/api", Accelerator: "gpu", Internet: true, Keep: true, MaxOutput: 2 << 20, CodeCarbon: true}
+	want.Policy.Executions.Running, want.Policy.Executions.Queued = 4, 100
+	want.Policy.Executions.PerClient.Running, want.Policy.Executions.PerClient.Queued = 2, 10
 	want.Policy.Requests = []string{"npx -y @x/server-* ...", "https://*.example.com/mcp"}
 	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxRunning: 3, MaxDisk: 1 << 30, MaxNamed: 4, Pack: true, Logs: 32 << 20, Pool: settings.PoolAuto}
 	want.Images = settings.Images{Pull: "always", PlainHTTP: []string{"registry.example.com"}, MaxSize: 1 << 30}

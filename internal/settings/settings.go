@@ -95,6 +95,15 @@ type Policy struct {
 	Servers []string
 	// Requests are patterns for servers that code may add by itself.
 	Requests []string
+	// Executions bounds those that run and wait, of all clients and of each.
+	Executions struct {
+		Running   int // 0: as many as Sessions.MaxRunning
+		Queued    int
+		PerClient struct {
+			Running int // 0: three quarters of those of all clients
+			Queued  int
+		}
+	}
 }
 
 // Sessions configures what lives between executions.

@@ -91,7 +91,7 @@ type Catalog struct {
 	index   *index
 	forget  *time.Timer
 	busy    int           // executions that run
-	idle    chan struct{} // closed when busy is 0 again; nil while it is
+	idle    chan struct{} // closed when busy is 0 again; nil: nothing waits for that
 }
 
 // cached are a definition's files in memory, as of a version of each.

@@ -44,12 +44,10 @@ func (c *Catalog) Wake() {
 func (c *Catalog) Busy() func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busy++; c.busy == 1 {
-		c.idle = make(chan struct{})
-	}
+	c.busy++
 	return func() {
 		c.mu.Lock()
-		if c.busy--; c.busy == 0 {
+		if c.busy--; c.busy == 0 && c.idle != nil {
 			close(c.idle)
 			c.idle = nil
 		}
@@ -65,6 +63,9 @@ func (c *Catalog) Busy() func() {
 func (c *Catalog) quiet() bool {
 	for {
 		c.mu.Lock()
+		if c.busy > 0 && c.idle == nil {
+			c.idle = make(chan struct{})
+		}
 		idle := c.idle
 		c.mu.Unlock()
 		if idle == nil {
