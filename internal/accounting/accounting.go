@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/batch/runs"
-	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/session/usage"
 	"github.com/sallyport/sallyport/internal/store"
 	"github.com/sallyport/sallyport/internal/usage/carbon"
@@ -74,7 +74,7 @@ type Config struct {
 	Log                 *slog.Logger
 }
 
-// Books keeps account. It implements broker.Accountant and is safe for
+// Books keeps account of what the journal says was used. It is safe for
 // concurrent use.
 type Books struct {
 	config   Config
@@ -82,12 +82,12 @@ type Books struct {
 	instance string
 
 	mu      sync.Mutex
-	runs    []broker.Execution
+	runs    []*journal.Used
 	rests   []rest
 	records []*runs.Record
-	open    map[openKey]broker.Execution // what is not in the ledger yet, and not short
-	holding *time.Timer                  // nil: what is open is held
-	unsaved []ledger.Entry               // that could not be written
+	open    map[openKey]*journal.Used // what is not in the ledger yet, and not short
+	holding *time.Timer               // nil: what is open is held
+	unsaved []ledger.Entry            // that could not be written
 	closed  bool
 	dropped int
 
@@ -121,14 +121,12 @@ type rest struct {
 	spent usage.Usage
 }
 
-var _ broker.Accountant = (*Books)(nil)
-
 // Open returns books in which nothing is done until something is put into them,
 // or Start is called. Close ends them.
 func Open(config Config) *Books {
 	b := &Books{
 		config: config, instance: strings.ToLower(rand.Text()[:12]), wake: make(chan struct{}, 1),
-		end: make(chan struct{}), ended: make(chan struct{}), streams: map[string]bool{}, open: map[openKey]broker.Execution{},
+		end: make(chan struct{}), ended: make(chan struct{}), streams: map[string]bool{}, open: map[openKey]*journal.Used{},
 	}
 	b.profile = sync.OnceValue(func() carbon.Profile {
 		p := config.Profile()
@@ -149,32 +147,39 @@ func (b *Books) Start() {
 	}
 }
 
-// Executing implements broker.Accountant.
-func (b *Books) Executing(e broker.Execution) { b.keep(ledger.Run, e.Session, e) }
-
-// Executed implements broker.Accountant.
-func (b *Books) Executed(e broker.Execution) {
-	b.keep(ledger.Run, e.Session, e)
-	b.put(func() { b.runs = append(b.runs, e) })
+// Handle receives events of the journal's topic Usages: see [journal.Options].
+// Interim reports are held, in case the program is killed.
+func (b *Books) Handle(events []journal.Event, _ int) error {
+	for _, event := range events {
+		e, ok := event.(*journal.Used)
+		if !ok {
+			continue
+		}
+		switch e.Kind {
+		case journal.ByExecution:
+			b.keep(ledger.Run, e.Session, e)
+			if !e.Usage.Open {
+				b.put(func() { b.runs = append(b.runs, e) })
+			}
+		case journal.BySession:
+			b.used(ledger.Rest, e)
+		case journal.ByServer:
+			b.used(ledger.Server, e)
+		}
+	}
+	return nil
 }
 
-// IdleUsage implements session.Config.OnIdleUsage.
-func (b *Books) IdleUsage(name string, spent usage.Usage) { b.used(ledger.Rest, name, spent) }
-
-// Served receives what the processes of an MCP server used, as IdleUsage does
-// for sandboxes.
-func (b *Books) Served(server string, spent usage.Usage) { b.used(ledger.Server, server, spent) }
-
-func (b *Books) used(kind, name string, spent usage.Usage) {
-	b.keep(kind, name, broker.Execution{Usage: spent})
-	if !spent.Open {
-		b.put(func() { b.rests = append(b.rests, rest{kind, name, spent}) })
+func (b *Books) used(kind string, e *journal.Used) {
+	b.keep(kind, e.Name, e)
+	if !e.Usage.Open {
+		b.put(func() { b.rests = append(b.rests, rest{kind, e.Name, e.Usage}) })
 	}
 }
 
 // keep sees to it that something is held, in place of what was held of it
 // before, until it is in the ledger.
-func (b *Books) keep(kind, name string, e broker.Execution) {
+func (b *Books) keep(kind, name string, e *journal.Used) {
 	if e.Usage.Wall < short || b.config.Ledger == nil {
 		return
 	}
@@ -256,7 +261,7 @@ func (b *Books) put(add func()) {
 	}
 }
 
-// Footprint implements broker.Accountant.
+// Footprint returns what the usage of a local execution amounts to.
 func (b *Books) Footprint(s usage.Usage) *carbon.Footprint {
 	f := b.config.Model.Footprint(b.usage(s), b.profile(), b.config.Places.Here())
 	return &f

@@ -19,7 +19,8 @@ import (
 
 	"github.com/sallyport/sallyport/internal/batch"
 	"github.com/sallyport/sallyport/internal/batch/runs"
-	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/journal"
+	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/usage"
 	"github.com/sallyport/sallyport/internal/store"
 	"github.com/sallyport/sallyport/internal/usage/carbon"
@@ -110,9 +111,17 @@ func (o *office) rows() []map[string]string {
 	return rows
 }
 
-func execution(id, name string, wall, cpu time.Duration) broker.Execution {
-	return broker.Execution{ID: id, Session: name, Code: "print(1)", Status: broker.Success, Began: noon,
+func execution(id, name string, wall, cpu time.Duration) *journal.Used {
+	return &journal.Used{Origin: journal.Origin{Execution: id, Session: name}, Code: "print(1)",
 		Usage: usage.Usage{Began: noon, Wall: wall, CPU: cpu, ByteSeconds: 1e9 * wall.Seconds(), PeakBytes: 1e9}}
+}
+
+// tell has the journal's events handled.
+func tell(b *Books, events ...journal.Event) { _ = b.Handle(events, 0) }
+
+// rested is what the sandbox of a session used in between.
+func rested(session string, u usage.Usage) *journal.Used {
+	return &journal.Used{Kind: journal.BySession, Name: session, Usage: u}
 }
 
 // TestBooks: what was used is in the ledger, in the file and on the dashboard,
@@ -120,18 +129,18 @@ func execution(id, name string, wall, cpu time.Duration) broker.Execution {
 func TestBooks(t *testing.T) {
 	o := newOffice(t)
 	b := o.books(nil)
-	long := execution("long", broker.DefaultSession, 10*time.Second, 8*time.Second)
-	long.Servers, long.Status, long.File = []string{"math"}, broker.Failed, "x.py"
-	b.Executed(long)
+	long := execution("long", session.DefaultName, 10*time.Second, 8*time.Second)
+	long.Servers, long.Failed, long.File = []string{"math"}, true, "x.py"
+	tell(b, long)
 	for i := range 1000 {
-		b.Executed(execution(fmt.Sprint("short-", i), broker.DefaultSession, time.Millisecond/2, time.Millisecond/2))
+		tell(b, execution(fmt.Sprint("short-", i), session.DefaultName, time.Millisecond/2, time.Millisecond/2))
 	}
-	unknown := execution("unknown", broker.DefaultSession, time.Millisecond, -1)
+	unknown := execution("unknown", session.DefaultName, time.Millisecond, -1)
 	unknown.Usage.ByteSeconds = -1
-	b.Executed(unknown)
-	b.Executed(execution("named", "work", 2*time.Second, time.Second))
-	b.IdleUsage("work", usage.Usage{Began: noon, Wall: time.Minute, CPU: time.Second, ByteSeconds: 6e10})
-	b.IdleUsage("work", usage.Usage{Began: noon.Add(time.Minute), Wall: time.Minute, CPU: time.Second, ByteSeconds: 6e10})
+	tell(b, unknown)
+	tell(b, execution("named", "work", 2*time.Second, time.Second))
+	tell(b, rested("work", usage.Usage{Began: noon, Wall: time.Minute, CPU: time.Second, ByteSeconds: 6e10}))
+	tell(b, rested("work", usage.Usage{Began: noon.Add(time.Minute), Wall: time.Minute, CPU: time.Second, ByteSeconds: 6e10}))
 	b.Close()
 	b.Close()
 
@@ -223,7 +232,7 @@ func TestNowhere(t *testing.T) {
 	if f.Emissions != nil || *f.Energy.Joules == 0 {
 		t.Errorf("%+v", f)
 	}
-	b.Executed(execution("a", "work", 2*time.Second, time.Second))
+	tell(b, execution("a", "work", 2*time.Second, time.Second))
 	b.Close()
 	if e := o.entries(); len(e) != 1 || e[0].Grams != nil || *e[0].Joules == 0 || e[0].Country != "" {
 		t.Errorf("%+v", e)
@@ -307,7 +316,7 @@ func TestLedgerOutOfOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := o.books(func(c *Config) { c.CSV, c.Dashboard = nil, nil })
-	b.Executed(execution("a", "work", 2*time.Second, time.Second))
+	tell(b, execution("a", "work", 2*time.Second, time.Second))
 	b.flush()
 	if err := os.Remove(o.state.Path("ledger")); err != nil {
 		t.Fatal(err)
@@ -357,7 +366,7 @@ func TestSilentDashboard(t *testing.T) {
 	b.Start()
 	<-asked // and from now on it is waited for
 	for n := 1; n <= 2; n++ {
-		b.Executed(execution(fmt.Sprint(n), "s", time.Second, time.Second))
+		tell(b, execution(fmt.Sprint(n), "s", time.Second, time.Second))
 		for len(o.entries()) < n {
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -387,21 +396,21 @@ func TestAKilledProgram(t *testing.T) {
 	o := newOffice(t)
 	killed := o.books(func(c *Config) { c.CSV, c.Dashboard = nil, nil })
 	done := execution("done", "work", time.Second, time.Second)
-	killed.Executed(done)
+	tell(killed, done)
 	killed.mu.Lock()
 	killed.runs = nil // it will not come to the next batch
 	killed.mu.Unlock()
 	for i := range 3 {
 		e := execution("long", "work", time.Duration(i+1)*10*time.Second, time.Duration(i+1)*5*time.Second)
 		e.Usage.Began, e.Usage.Open = noon.Add(time.Minute), true
-		killed.Executing(e)
-		killed.IdleUsage("other", usage.Usage{Began: noon.Add(time.Hour), Wall: time.Duration(i+1) * time.Second, CPU: time.Second, ByteSeconds: 1e9, Open: true})
+		tell(killed, e)
+		tell(killed, rested("other", usage.Usage{Began: noon.Add(time.Hour), Wall: time.Duration(i+1) * time.Second, CPU: time.Second, ByteSeconds: 1e9, Open: true}))
 	}
 	killed.flushing.Lock()
 	killed.hold()
 	killed.holder.Abandon() // as the end of its process does
 	killed.mu.Lock()
-	killed.holder, killed.open = nil, map[openKey]broker.Execution{}
+	killed.holder, killed.open = nil, map[openKey]*journal.Used{}
 	killed.mu.Unlock()
 	killed.flushing.Unlock()
 	killed.Close()
@@ -434,7 +443,7 @@ func TestHeldIsBookedOnce(t *testing.T) {
 	b := o.books(nil)
 	e := execution("long", "work", 10*time.Second, 5*time.Second)
 	e.Usage.Open = true
-	b.Executing(e)
+	tell(b, e)
 	b.flushing.Lock()
 	b.hold()
 	held, err := os.ReadFile(b.config.Ledger.HeldPath(b.instance))
@@ -443,7 +452,7 @@ func TestHeldIsBookedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Usage.Open = false
-	b.Executed(e)
+	tell(b, e)
 	b.Close()
 	if _, err := os.Stat(b.config.Ledger.HeldPath(b.instance)); !os.IsNotExist(err) {
 		t.Errorf("a program that has ended holds something: %v", err)

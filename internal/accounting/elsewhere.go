@@ -7,7 +7,8 @@ import (
 	"github.com/sallyport/sallyport/internal/usage/carbon"
 )
 
-// Ran implements broker.Accountant.
+// Ran books a finished run of a batch service, however often it is called, and
+// returns its footprint.
 func (b *Books) Ran(r *runs.Record) *carbon.Footprint {
 	if r == nil || r.Result == nil {
 		return nil

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/batch/runs"
-	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/journal"
+	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/usage"
 	"github.com/sallyport/sallyport/internal/usage/carbon"
 	"github.com/sallyport/sallyport/internal/usage/carbon/codecarbon"
@@ -31,10 +32,10 @@ func strip(lines []line) []ledger.Entry {
 }
 
 // entries are the lines of a batch: short runs of a kind share one.
-func (b *Books) entries(executions []broker.Execution, rests []rest) []line {
+func (b *Books) entries(executions []*journal.Used, rests []rest) []line {
 	var lines []line
 	type group struct {
-		first broker.Execution
+		first *journal.Used
 		spent usage.Usage
 		runs  int
 		fails int
@@ -43,7 +44,7 @@ func (b *Books) entries(executions []broker.Execution, rests []rest) []line {
 	byKey := map[string]*group{}
 	for _, e := range executions {
 		failed := 0
-		if e.Status != broker.Success {
+		if e.Failed {
 			failed = 1
 		}
 		if e.Usage.Wall < short {
@@ -93,9 +94,9 @@ func (b *Books) entries(executions []broker.Execution, rests []rest) []line {
 }
 
 // runLine is an execution, or several like it.
-func (b *Books) runLine(e broker.Execution, spent usage.Usage, runs, fails int) line {
+func (b *Books) runLine(e *journal.Used, spent usage.Usage, runs, fails int) line {
 	l := b.line(ledger.Run, e.Session, spent)
-	l.ID, l.Runs, l.Failed, l.Servers, l.File = e.ID, runs, fails, e.Servers, e.File
+	l.ID, l.Runs, l.Failed, l.Servers, l.File = e.Execution, runs, fails, e.Servers, e.File
 	if runs == 1 || e.File != "" {
 		l.Code = digest(e.Code)
 	}
@@ -117,7 +118,7 @@ func (b *Books) lineOf(e ledger.Entry) line {
 	if e.Grams != nil {
 		l.footprint.Emissions = &carbon.Emissions{Grams: *e.Grams, Grid: carbon.Grid{Country: e.Country, Region: e.Region, GramsPerKWh: e.Intensity}}
 	}
-	if e.Session == "" || e.Session == broker.DefaultSession { // its run on the dashboard was the killed program's
+	if e.Session == "" || e.Session == session.DefaultName { // its run on the dashboard was the killed program's
 		l.stream, l.once = "killed "+e.Session+" "+e.Time.Format(time.RFC3339Nano), true
 	}
 	return l
@@ -162,8 +163,8 @@ func (b *Books) line(kind, name string, s usage.Usage) line {
 		l.Bytes = &bytes
 	}
 	l.stream = name
-	if name == "" || name == broker.DefaultSession {
-		l.stream = broker.DefaultSession + " " + b.instance // it ends with this process
+	if name == "" || name == session.DefaultName {
+		l.stream = session.DefaultName + " " + b.instance // it ends with this process
 		b.streams[l.stream] = true
 	}
 	return l

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/settings"
 )
@@ -46,13 +47,13 @@ func limitsOf(l settings.Limits) sandbox.Limits {
 }
 
 // gateOf returns the gate that the settings describe.
-func gateOf(set *settings.Settings) (*authz.Gate, error) {
+func gateOf(set *settings.Settings, events *journal.Journal) (*authz.Gate, error) {
 	policy, err := policyOf(set.Policy)
 	if err != nil {
 		return nil, err
 	}
 	return authz.New(authz.Config{
-		Policy: policy, Requests: set.Policy.Requests, RefuseChanged: set.Servers.ChangedTools == settings.ChangedRefuse,
+		Policy: policy, Requests: set.Policy.Requests, RefuseChanged: set.Servers.ChangedTools == settings.ChangedRefuse, Journal: events,
 	}), nil
 }
 

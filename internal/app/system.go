@@ -15,11 +15,11 @@ import (
 	"github.com/sallyport/sallyport/internal/batch/runs"
 	"github.com/sallyport/sallyport/internal/bridge"
 	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/language/python"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/places"
-	"github.com/sallyport/sallyport/internal/session/usage"
 	"github.com/sallyport/sallyport/internal/settings"
 	"github.com/sallyport/sallyport/internal/store"
 	"github.com/sallyport/sallyport/internal/toolbox/catalog"
@@ -42,11 +42,15 @@ type Core struct {
 	Runs   *runs.Store
 	Books  *accounting.Books // nil: the settings ask for no accounts
 	Pins   *pins.Book
+	// Journal has what happens in the Core.
+	Journal *journal.Journal
 
 	app    *App
 	pool   *upstream.Pool
 	broker *broker.Broker
 	stores *stores
+
+	accounts *journal.Subscription // of Books; nil without
 
 	leaving sync.WaitGroup // clients that were closed
 }
@@ -99,7 +103,7 @@ func (a *App) NewSystem(options Options, serversConfig []string) (*System, error
 
 // NewCore constructs a Core, which the caller closes. It starts nothing.
 func (a *App) NewCore(options Options) (*Core, error) {
-	c := &Core{app: a, stores: newStores(a)}
+	c := &Core{app: a, stores: newStores(a), Journal: journal.New(a.Log)}
 	if err := c.construct(options); err != nil {
 		c.Close()
 		return nil, err
@@ -112,7 +116,7 @@ func (c *Core) construct(options Options) (err error) {
 	if err := a.CheckDirectories(); err != nil {
 		return err
 	}
-	if c.Gate, err = gateOf(set); err != nil {
+	if c.Gate, err = gateOf(set, c.Journal); err != nil {
 		return err
 	}
 	if c.Engine, err = a.Engine(); err != nil {
@@ -124,12 +128,15 @@ func (c *Core) construct(options Options) (err error) {
 	if c.Books, err = a.books(c.Engine.Name()); err != nil {
 		return err
 	}
+	if c.Books != nil {
+		c.accounts = c.Journal.Subscribe(journal.Options{Name: "accounting", Topics: journal.Usages, Handle: c.Books.Handle})
+	}
 	c.Runs = a.runStore(c.Batch, c.Books)
-	c.pool = a.servers(c.Books, options)
+	c.pool = a.servers(c.Journal, options)
 	c.Pins = a.Pins()
 	config := broker.Config{
 		Gate:   c.Gate,
-		Logger: a.Log,
+		Logger: a.Log, Journal: c.Journal,
 		Template: &session.Template{
 			Engine: c.Engine, Program: python.Program(), Limits: limitsOf(set.Limits), Preload: set.Sessions.Preload,
 		},
@@ -201,7 +208,7 @@ func (a *App) surroundings() upstream.Surroundings {
 }
 
 // servers constructs what runs the servers of all clients.
-func (a *App) servers(books *accounting.Books, with Options) *upstream.Pool {
+func (a *App) servers(events *journal.Journal, with Options) *upstream.Pool {
 	set := a.Settings.Servers
 	options := upstream.Options{
 		Log:           a.Log,
@@ -218,15 +225,11 @@ func (a *App) servers(books *accounting.Books, with Options) *upstream.Pool {
 		Sharing:       a.sharing,
 		PlainHTTP:     set.PlainHTTP,
 		Eras:          a.state(store.Eras),
+		Journal:       events,
 		Starting:      with.Starting,
 	}
 	if with.Waits {
 		options.StartTimeout = -1
-	}
-	if books != nil {
-		options.Used = func(u upstream.Used) {
-			books.Served(u.Server, usage.Usage{Began: u.Began, Wall: u.Wall, CPU: u.CPU, ByteSeconds: u.ByteSeconds, PeakBytes: -1, Open: u.Open})
-		}
 	}
 	return upstream.NewPool(options)
 }
@@ -254,9 +257,7 @@ func (c *Core) sessions(unsaved func(string, error)) *session.Set {
 		Records:      a.state(store.Sessions),
 		Logs:         a.statePath(store.Logs),
 		LogBytes:     set.Sessions.Logs,
-	}
-	if c.Books != nil {
-		options.OnIdleUsage = c.Books.IdleUsage
+		Journal:      c.Journal,
 	}
 	return session.NewSet(options)
 }
@@ -336,6 +337,7 @@ func (c *Core) Close() {
 		c.app.Log.Warn("cleaning up", "error", err)
 	}
 	if c.Books != nil {
+		c.accounts.Close()
 		c.Books.Close() // when it is known what all that ran has used
 	}
 }

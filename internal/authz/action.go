@@ -14,6 +14,8 @@ type Action interface {
 	describe() (action, item string)
 	// on returns the server; uses is false for an action that has none.
 	on() (s *Server, uses bool)
+	// arguments returns as JSON what it is done with; nil for nothing.
+	arguments() json.RawMessage
 }
 
 // Server is what rules know about an MCP server.
@@ -133,3 +135,24 @@ func (a CallTool) on() (*Server, bool)       { return a.Server, true }
 func (a ReadResource) on() (*Server, bool)   { return a.Server, true }
 func (a GetPrompt) on() (*Server, bool)      { return a.Server, true }
 func (a RequestServer) on() (*Server, bool)  { return a.Server, true }
+
+func (a RunCode) arguments() json.RawMessage        { return nil }
+func (a RunBatch) arguments() json.RawMessage       { return nil }
+func (a FindServer) arguments() json.RawMessage     { return nil }
+func (a DescribeServer) arguments() json.RawMessage { return nil }
+func (a LoadServer) arguments() json.RawMessage     { return nil }
+func (a ListServer) arguments() json.RawMessage     { return nil }
+func (a CallTool) arguments() json.RawMessage       { return a.Arguments }
+func (a ReadResource) arguments() json.RawMessage   { return inJSON(map[string]string{"uri": a.URI}) }
+func (a GetPrompt) arguments() json.RawMessage      { return a.Arguments }
+func (a RequestServer) arguments() json.RawMessage {
+	if a.URL != "" {
+		return inJSON(map[string]string{"url": a.URL})
+	}
+	return inJSON(map[string][]string{"command": a.Command})
+}
+
+func inJSON(v any) json.RawMessage {
+	raw, _ := json.Marshal(v) // strings never fail
+	return raw
+}

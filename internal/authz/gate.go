@@ -14,7 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/journal"
 )
 
 // Effect is what a rule, or all of them, decide.
@@ -82,13 +85,16 @@ type Config struct {
 	RefuseChanged bool
 	Tools         ToolRules // nil: the user has no rules for calls
 	Asker         Asker     // nil: no one can be asked
-	Observer      Observer  // nil: nothing is reported
+	// Journal receives each decision that Admit makes, and how each allowed action
+	// ended; nil: nothing is published.
+	Journal *journal.Journal
 }
 
 // A Gate decides. It is safe for concurrent use; a nil Gate denies everything.
 type Gate struct {
 	config Config
 	meter  meter
+	calls  atomic.Uint64 // actions that were decided on
 }
 
 // New returns a gate. Config is not changed afterwards.
@@ -148,9 +154,10 @@ func (d *Denied) Unwrap() error { return d.Reason }
 // errNoAsker is part of the reason when a rule asks and no one can be asked.
 var errNoAsker = errors.New("no one could be asked to allow it")
 
-// Admit decides, asks where a rule wants that, reports the decision, and returns
-// the permit to go on. An error is a [*Denied]; its Effect tells a rule's no
-// from a question without a yes.
+// Admit decides, asks where a rule wants that, publishes the decision, and
+// returns the permit to go on. An error is a [*Denied]; its Effect tells a rule's
+// no from a question without a yes. What a subscriber of the journal requires to
+// be recorded, and cannot record, is denied.
 func (g *Gate) Admit(ctx context.Context, p Principal, a Action) (Permit, error) {
 	d := g.Decide(p, a)
 	if d.Effect != Deny {
@@ -160,8 +167,10 @@ func (g *Gate) Admit(ctx context.Context, p Principal, a Action) (Permit, error)
 	}
 	allowed := d.Effect == Allow
 	var refused *Answer
+	var answer Answer
 	if d.Effect == Ask {
-		answer, err := g.ask(ctx, p, a, d)
+		var err error
+		answer, err = g.ask(ctx, p, a, d)
 		switch allowed = err == nil && answer.Allowed; {
 		case err != nil:
 			d.Reason = fmt.Errorf("%w (%w)", d.Reason, err)
@@ -170,14 +179,41 @@ func (g *Gate) Admit(ctx context.Context, p Principal, a Action) (Permit, error)
 		}
 	}
 	permit := Permit{gate: g, principal: p, action: a, verdict: d.Verdict}
-	if g != nil && g.config.Observer != nil {
-		permit.began = time.Now()
-		g.config.Observer.Decided(permit.event(), d, allowed)
+	if g != nil && g.config.Journal.Wants(journal.Actions) {
+		if err := permit.publish(ctx, d, answer, allowed); err != nil && allowed {
+			permit.Done(0, "unrecorded")
+			allowed, d = false, Decision{Effect: Deny, Rule: "audit", Reason: fmt.Errorf("it cannot be recorded, which audit.mode: strict requires: %w", err)}
+		}
 	}
 	if !allowed {
 		return Permit{}, &Denied{d, refused}
 	}
 	return permit, nil
+}
+
+// publish publishes a decision. What is allowed waits until it is recorded,
+// where someone requires that.
+func (p *Permit) publish(ctx context.Context, d Decision, answer Answer, allowed bool) error {
+	p.began, p.call = time.Now(), p.gate.calls.Add(1)
+	e := &journal.Decided{
+		Origin: p.principal.Origin(p.began), Call: p.call, Effect: d.Effect.String(), Rule: d.Rule, Allowed: allowed,
+		AnsweredBy: answer.By, Words: answer.Words, Scope: answer.Scope, Audit: d.Verdict.Audit,
+	}
+	if d.Verdict.Rule != "" && (d.Rule == "" || d.Rule == toolsRule) {
+		e.Rule = d.Verdict.Rule // which says more
+	}
+	e.Action, e.Server, e.Item = p.names()
+	if d.Reason != nil {
+		e.Reason = d.Reason.Error()
+	}
+	if p.action != nil {
+		e.Arguments = p.action.arguments()
+	}
+	if allowed {
+		return p.gate.config.Journal.Commit(ctx, e)
+	}
+	p.gate.config.Journal.Publish(e)
+	return nil
 }
 
 func (g *Gate) ask(ctx context.Context, p Principal, a Action, why Decision) (Answer, error) {
@@ -221,7 +257,8 @@ type Permit struct {
 	principal Principal
 	action    Action
 	verdict   Verdict
-	began     time.Time // zero without an observer
+	began     time.Time // of the action; zero where no one wants to know
+	call      uint64
 }
 
 // Action returns what is allowed; nil for the zero Permit.
@@ -231,48 +268,28 @@ func (p *Permit) Action() Action { return p.action }
 // there are none.
 func (p *Permit) Verdict() Verdict { return p.verdict }
 
-// Done reports how the action ended: how many bytes it answered with, and the
+// Done publishes how the action ended: how many bytes it answered with, and the
 // kind of its failure, which is empty on success.
 func (p *Permit) Done(bytes int, failure string) {
-	if !p.began.IsZero() {
-		p.gate.config.Observer.Ended(p.event(), Outcome{Took: time.Since(p.began), Bytes: bytes, Failure: failure})
+	if p.began.IsZero() {
+		return
 	}
+	now := time.Now()
+	e := &journal.Finished{Origin: p.principal.Origin(now), Call: p.call, Took: now.Sub(p.began), Bytes: bytes, Failure: failure}
+	e.Action, e.Server, e.Item = p.names()
+	p.gate.config.Journal.Publish(e)
 }
 
-// Observed reports whether Done reports anything.
+// Observed reports whether Done publishes anything.
 func (p *Permit) Observed() bool { return !p.began.IsZero() }
 
-func (p *Permit) event() Event {
-	e := Event{Principal: p.principal}
-	if p.action != nil {
-		e.Action, e.Item = p.action.describe()
-		if s, _ := p.action.on(); s != nil {
-			e.Server = s.Name
-		}
+func (p *Permit) names() (action, server, item string) {
+	if p.action == nil {
+		return "", "", ""
 	}
-	return e
-}
-
-// An Observer sees each decision that Admit makes and how each allowed action
-// ended. Its methods must not block: a call waits for them.
-type Observer interface {
-	Decided(e Event, d Decision, allowed bool)
-	Ended(Event, Outcome)
-}
-
-// Event names an action. It holds no code, no arguments and no results.
-type Event struct {
-	Principal Principal
-	Action    string // "call_tool"
-	Server    string
-	// Item is the tool, the prompt, the engine or the service. The address of a
-	// resource can hold values and is left out.
-	Item string
-}
-
-// Outcome is how an allowed action ended.
-type Outcome struct {
-	Took    time.Duration // since the decision
-	Bytes   int           // of the answer
-	Failure string        // what kind of failure; empty on success
+	action, item = p.action.describe()
+	if s, _ := p.action.on(); s != nil {
+		server = s.Name
+	}
+	return action, server, item
 }

@@ -3,10 +3,14 @@ package authz_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
@@ -152,19 +156,22 @@ func TestAsking(t *testing.T) {
 	}
 }
 
-type record struct {
-	decided []string
-	ended   []authz.Outcome
-}
-
-func (r *record) Decided(e authz.Event, d authz.Decision, allowed bool) {
-	r.decided = append(r.decided, strings.Join([]string{e.Principal.Owner, e.Action, e.Server, e.Item, d.Effect.String(), d.Rule}, " "))
-}
-func (r *record) Ended(_ authz.Event, o authz.Outcome) { r.ended = append(r.ended, o) }
-
-func TestObserver(t *testing.T) {
-	seen := &record{}
-	gate := authz.New(authz.Config{Policy: authz.Default(), Observer: seen})
+// TestJournal: each decision to act, and how the action ended, is published.
+func TestJournal(t *testing.T) {
+	j := journal.New(slog.New(slog.DiscardHandler))
+	var got []string
+	events := j.Subscribe(journal.Options{Topics: journal.Actions, Handle: func(events []journal.Event, _ int) error {
+		for _, e := range events {
+			switch e := e.(type) {
+			case *journal.Decided:
+				got = append(got, fmt.Sprintf("%s %d %s %s %s %s: %s %t %s", e.Owner, e.Call, e.Action, e.Server, e.Item, e.Arguments, e.Effect, e.Allowed, e.Rule))
+			case *journal.Finished:
+				got = append(got, fmt.Sprintf("%s %d %s %s %s: %d bytes, %s, %t", e.Owner, e.Call, e.Action, e.Server, e.Item, e.Bytes, e.Failure, e.Took > 0))
+			}
+		}
+		return nil
+	}})
+	gate := authz.New(authz.Config{Policy: authz.Default(), Journal: j})
 	gate.Decide(me, authz.LoadServer{Server: usable}) // of a list: nothing happens
 	call := authz.CallTool{Server: usable, Granted: true, Tool: "t", Arguments: []byte(`{"key":"value"}`)}
 	permit, err := gate.Admit(t.Context(), me, call)
@@ -176,11 +183,31 @@ func TestObserver(t *testing.T) {
 	if _, err := gate.Admit(t.Context(), me, call); err == nil {
 		t.Error("got a permit without a grant")
 	}
-	if want := "local call_tool fs t allow |local call_tool fs t deny grant"; strings.Join(seen.decided, "|") != want {
-		t.Errorf("got %q, want %q", strings.Join(seen.decided, "|"), want)
+	events.Close()
+	want := []string{
+		`local 1 call_tool fs t {"key":"value"}: allow true `,
+		`local 1 call_tool fs t: 7 bytes, timeout, true`,
+		`local 2 call_tool fs t {"key":"value"}: deny false grant`,
 	}
-	if len(seen.ended) != 1 || seen.ended[0].Bytes != 7 || seen.ended[0].Failure != "timeout" || seen.ended[0].Took <= 0 {
-		t.Errorf("got the outcomes %+v, want one", seen.ended)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestUnrecorded: where someone requires a record of each decision, what cannot
+// be recorded is denied.
+func TestUnrecorded(t *testing.T) {
+	j := journal.New(slog.New(slog.DiscardHandler))
+	full := errors.New("the disk is full")
+	events := j.Subscribe(journal.Options{Topics: journal.Actions, Required: true, Handle: func([]journal.Event, int) error { return full }})
+	gate := authz.New(authz.Config{Policy: authz.Default(), Journal: j})
+	call := authz.CallTool{Server: usable, Granted: true, Tool: "t"}
+	if permit, err := gate.Admit(t.Context(), me, call); !errors.Is(err, full) || permit.Action() != nil {
+		t.Errorf("got %v and the error %v, want no permit, because the disk is full", permit.Action(), err)
+	}
+	events.Close()
+	if _, err := gate.Admit(t.Context(), me, call); err != nil {
+		t.Errorf("without that subscriber: got %v, want a permit", err)
 	}
 }
 

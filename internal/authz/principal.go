@@ -1,5 +1,11 @@
 package authz
 
+import (
+	"time"
+
+	"github.com/sallyport/sallyport/internal/journal"
+)
+
 // LocalOwner is the owner of everything in a process that serves one person:
 // the user whose account it runs under.
 const LocalOwner = "local"
@@ -25,3 +31,8 @@ type Principal struct {
 
 // Local returns the principal of the local user. The client may be empty.
 func Local(client string) Principal { return Principal{Owner: LocalOwner, Client: client} }
+
+// Origin returns the principal as events of the journal name it.
+func (p Principal) Origin(at time.Time) journal.Origin {
+	return journal.Origin{Time: at, Owner: p.Owner, Client: p.Client, Session: p.Session, Execution: p.Request}
+}

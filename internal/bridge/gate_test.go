@@ -8,12 +8,14 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/toolbox/tool"
 	"github.com/sallyport/sallyport/internal/upstream"
 	"github.com/sallyport/sallyport/internal/wire"
@@ -187,9 +189,23 @@ func TestNoPermitNoCall(t *testing.T) {
 
 // TestWhatTheGateSees: the bridge gives the gate the facts of each call.
 func TestWhatTheGateSees(t *testing.T) {
-	var seen events
+	j := journal.New(slog.New(slog.DiscardHandler))
+	var lines []string
+	var by []journal.Origin
+	events := j.Subscribe(journal.Options{Topics: journal.Actions, Handle: func(events []journal.Event, _ int) error {
+		for _, e := range events {
+			switch e := e.(type) {
+			case *journal.Decided:
+				by = append(by, e.Origin)
+				lines = append(lines, fmt.Sprintf("%s %s %s: %v %s", e.Action, e.Server, e.Item, e.Effect, e.Rule))
+			case *journal.Finished:
+				lines = append(lines, fmt.Sprintf("%s %s %s ended %d bytes %s", e.Action, e.Server, e.Item, e.Bytes, e.Failure))
+			}
+		}
+		return nil
+	}})
 	e := &ear{}
-	b, err := New(Config{Source: e, Gate: authz.New(authz.Config{Policy: authz.Default(), Observer: &seen})})
+	b, err := New(Config{Source: e, Gate: authz.New(authz.Config{Policy: authz.Default(), Journal: j})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,32 +228,19 @@ func TestWhatTheGateSees(t *testing.T) {
 	if err := call(`{"server":"fs","tool":"t"}`); err == nil {
 		t.Error("a server that is not granted was called")
 	}
+	events.Close()
 	want := fmt.Sprint([]string{
 		"call_tool fs t: allow ", "call_tool fs t ended 2 bytes ", "call_tool fs forbidden: deny tools", "call_tool fs t: deny grant",
 	})
-	if got := fmt.Sprint(seen.lines); got != want {
+	if got := fmt.Sprint(lines); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	for _, got := range seen.by {
-		if got != p {
-			t.Errorf("got the principal %+v, want %+v", got, p)
+	for _, got := range by {
+		if want := p.Origin(got.Time); got != want {
+			t.Errorf("got the origin %+v, want %+v", got, want)
 		}
 	}
 	if heard := e.take(); heard != "open call:t" {
 		t.Errorf("the server heard %q", heard)
 	}
-}
-
-type events struct {
-	lines []string
-	by    []authz.Principal
-}
-
-func (o *events) Decided(e authz.Event, d authz.Decision, _ bool) {
-	o.by = append(o.by, e.Principal)
-	o.lines = append(o.lines, fmt.Sprintf("%s %s %s: %v %s", e.Action, e.Server, e.Item, d.Effect, d.Rule))
-}
-
-func (o *events) Ended(e authz.Event, out authz.Outcome) {
-	o.lines = append(o.lines, fmt.Sprintf("%s %s %s ended %d bytes %s", e.Action, e.Server, e.Item, out.Bytes, out.Failure))
 }

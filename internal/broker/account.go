@@ -9,22 +9,14 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/batch/runs"
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/session/usage"
 	"github.com/sallyport/sallyport/internal/usage/carbon"
 )
 
-// An Accountant records what code uses. All methods are safe for concurrent
-// use. Only Footprint and Ran are on the path of an answer; the others must not
-// block.
+// An Accountant says what usage amounts to. It is on the path of an answer. What
+// code used is published in the journal, too.
 type Accountant interface {
-	// Executing receives interim usage of a running execution now and then,
-	// and never after Executed.
-	Executing(Execution)
-
-	// Executed receives every execution of code in a sandbox once, when its
-	// usage is known: up to seconds after its answer.
-	Executed(Execution)
-
 	// Footprint returns what a local execution's usage amounts to, for its
 	// result, or nil if there is nothing to report. It is called only for
 	// executions that were measured before their answer.
@@ -36,38 +28,61 @@ type Accountant interface {
 	Ran(*runs.Record) *carbon.Footprint
 }
 
-// Execution is one execution of code in a sandbox, as an Accountant receives it.
-type Execution struct {
-	ID      string // of the request
-	Session string
-	Servers []string // that it was granted
-	File    string   // the script, where it was one
-	Code    string
-	Status  Status
-	Began   time.Time
-	Usage   usage.Usage
+// origin returns the request as events of the journal name it.
+func (r *Request) origin() journal.Origin { return r.Principal.Origin(time.Now()) }
+
+// publishBegan publishes that the code is about to run.
+func publishBegan(j *journal.Journal, req *Request) {
+	if !j.Wants(journal.Executions) {
+		return
+	}
+	e := &journal.ExecutionBegan{Origin: req.origin(), Code: req.Code, Engine: req.engine, Servers: req.Servers}
+	if req.Script {
+		e.File = req.Filename
+	}
+	e.Waited = e.Time.Sub(req.submitted)
+	j.Publish(e)
 }
 
-// pendingUsage is an execution that is still to be reported to the accountant.
-// What it used and how it ended become known in either order.
+// ended publishes the answer to a request.
+func (b *Broker) ended(req *Request, r *Result, took time.Duration) {
+	if !b.config.Journal.Wants(journal.Executions) {
+		return
+	}
+	e := &journal.ExecutionEnded{
+		Origin: req.origin(), Status: string(r.Status), ExitCode: r.ExitCode, Error: r.Error, StateLost: r.StateLost, OutOfMemory: r.OutOfMemory,
+		Took: took, Engine: req.engine,
+	}
+	for _, l := range r.Stdout {
+		e.Stdout += len(l) + 1
+	}
+	for _, l := range r.Stderr {
+		e.Stderr += len(l) + 1
+	}
+	b.config.Journal.Publish(e)
+}
+
+// pendingUsage is an execution whose usage is still to be published. What it used
+// and how it ended become known in either order.
 type pendingUsage struct {
-	to Accountant
+	to *journal.Journal
 
 	mu    sync.Mutex
-	e     Execution
+	e     journal.Used
 	known int // of usage and end
 }
 
-// pendingUsage returns nil where there is no accountant.
+// pendingUsage returns nil where no one wants to know.
 func (x *execution) pendingUsage() *pendingUsage {
-	if x.broker.config.Accountant == nil {
+	if !x.broker.config.Journal.Wants(journal.Usages) {
 		return nil
 	}
-	e := Execution{ID: x.req.RequestID, Session: x.session.Key().Label(), Code: x.req.Code, Began: time.Now()}
+	p := &pendingUsage{to: x.broker.config.Journal, e: journal.Used{Kind: journal.ByExecution, Origin: x.req.origin(), Code: x.req.Code}}
+	p.e.Session = x.session.Key().Label()
 	if x.req.Script {
-		e.File = x.req.Filename
+		p.e.File = x.req.Filename
 	}
-	return &pendingUsage{to: x.broker.config.Accountant, e: e}
+	return p
 }
 
 // report returns the function for session.Request.OnUsage.
@@ -77,33 +92,33 @@ func (p *pendingUsage) report() func(usage.Usage) {
 	}
 	return func(u usage.Usage) {
 		if !u.Open {
-			p.complete(func(e *Execution) { e.Usage = u })
+			p.complete(func(e *journal.Used) { e.Usage = u })
 			return
 		}
 		p.mu.Lock()
 		e := p.e
 		p.mu.Unlock()
 		e.Usage = u
-		p.to.Executing(e)
+		p.to.Publish(&e)
 	}
 }
 
 // answered notes how the execution ended.
 func (p *pendingUsage) answered(r *Result) {
 	if p != nil {
-		p.complete(func(e *Execution) { e.Status, e.Servers = r.Status, r.Servers })
+		p.complete(func(e *journal.Used) { e.Failed, e.Servers = r.Status != Success, r.Servers })
 	}
 }
 
-// complete fills in one half of the execution, and reports it when it has both.
-func (p *pendingUsage) complete(set func(*Execution)) {
+// complete fills in one half of the execution, and publishes it when it has both.
+func (p *pendingUsage) complete(set func(*journal.Used)) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	set(&p.e)
 	p.known++
-	whole := p.known == 2
-	p.mu.Unlock()
-	if whole {
-		p.to.Executed(p.e)
+	if p.known == 2 {
+		e := p.e
+		p.to.Publish(&e)
 	}
 }
 

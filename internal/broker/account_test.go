@@ -4,30 +4,20 @@ package broker
 
 import (
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/sallyport/sallyport/internal/batch/runs"
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/session/usage"
 	"github.com/sallyport/sallyport/internal/usage/carbon"
 )
 
-// notebook is an accountant that remembers.
-type notebook struct {
-	mu       sync.Mutex
-	executed []Execution
-	nowhere  bool
-}
-
-func (n *notebook) Executed(e Execution) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.executed = append(n.executed, e)
-}
-
-func (n *notebook) Executing(Execution) {}
+// notebook is an accountant.
+type notebook struct{ nowhere bool }
 
 func (n *notebook) Footprint(s usage.Usage) *carbon.Footprint {
 	f := &carbon.Footprint{Method: "test", Energy: carbon.Energy{Joules: ptr(12.34), CPU: &carbon.Figure{Joules: 12.34}}}
@@ -43,8 +33,28 @@ func (*notebook) Ran(*runs.Record) *carbon.Footprint { return nil }
 // granted and how it ended; what never ran is not.
 func TestAccount(t *testing.T) {
 	t.Parallel()
-	book := &notebook{}
-	b, _ := newBroker(t, func(p *parts) { p.Accountant = book })
+	j := journal.New(slog.New(slog.DiscardHandler))
+	var mu sync.Mutex
+	var used []*journal.Used
+	var rest []string
+	events := j.Subscribe(journal.Options{Topics: journal.Usages | journal.Executions, Handle: func(events []journal.Event, _ int) error {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range events {
+			switch e := e.(type) {
+			case *journal.Used:
+				if !e.Usage.Open {
+					used = append(used, e)
+				}
+			case *journal.ExecutionBegan:
+				rest = append(rest, "began "+e.Code+" "+e.Engine)
+			case *journal.ExecutionEnded:
+				rest = append(rest, "ended "+e.Status)
+			}
+		}
+		return nil
+	}})
+	b, _ := newBroker(t, func(p *parts) { p.Journal = j })
 	want(t, run(t, b, "print(1)"), Success, 0, "1")
 	want(t, run(t, b, "print(2)", "math"), Success, 0, "2")
 	want(t, run(t, b, "1/0"), Failed, 1, "")
@@ -54,26 +64,29 @@ func TestAccount(t *testing.T) {
 	run(t, b, " ")
 	b.Close()
 
-	book.mu.Lock()
-	defer book.mu.Unlock()
-	if len(book.executed) != 4 {
-		t.Fatalf("%d executions were accounted: %+v", len(book.executed), book.executed)
+	events.Close()
+	if len(used) != 4 {
+		t.Fatalf("%d executions were accounted: %+v", len(used), used)
 	}
-	byCode := map[string]Execution{}
-	for _, e := range book.executed {
-		if e.ID == "" || e.Usage.Wall <= 0 || e.Began.IsZero() {
+	byCode := map[string]*journal.Used{}
+	for _, e := range used {
+		if e.Execution == "" || e.Usage.Wall <= 0 || e.Usage.Began.IsZero() {
 			t.Errorf("%+v", e)
 		}
 		byCode[e.Code] = e
 	}
-	if e := byCode["print(2)"]; !slices.Equal(e.Servers, []string{"math"}) || e.Session != DefaultSession || e.Status != Success || e.File != "" {
+	if e := byCode["print(2)"]; !slices.Equal(e.Servers, []string{"math"}) || e.Session != DefaultSession || e.Failed || e.File != "" {
 		t.Errorf("%+v", e)
 	}
-	if e := byCode["print(3)"]; e.Session != "other" || e.File != "x.py" || e.ID != "id-3" {
+	if e := byCode["print(3)"]; e.Session != "other" || e.File != "x.py" || e.Execution != "id-3" {
 		t.Errorf("%+v", e)
 	}
-	if e := byCode["1/0"]; e.Status != Failed {
+	if e := byCode["1/0"]; !e.Failed {
 		t.Errorf("%+v", e)
+	}
+	if got, want := strings.Join(rest, ", "), "began print(1) fake, ended success, began print(2) fake, ended success, began 1/0 fake, ended error, "+
+		"began print(3) fake, ended success, began print(4) fake, ended error, ended validation_error"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

@@ -101,6 +101,7 @@ func (b *batchRuns) permitted(ctx context.Context, req *Request) *Result {
 	if req.OnStatus != nil { // this takes long where a machine has to wake first
 		req.OnStatus("submitting the program to " + req.Backend)
 	}
+	publishBegan(b.config.Journal, req)
 	detach := req.Batch != nil && req.Batch.Detach
 	follower, err := b.Runs.Start(ctx, req.Backend, b.job(req), runs.Options{Program: req.Filename, Detached: detach, Client: req.Principal.Client})
 	if err != nil {

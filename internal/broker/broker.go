@@ -20,6 +20,7 @@ import (
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/batch"
 	"github.com/sallyport/sallyport/internal/batch/runs"
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/places"
@@ -46,8 +47,10 @@ type Config struct {
 	// Executions bounds those that run in sandboxes and that wait, of all clients and
 	// of each. Those on batch services wait, as far as this is concerned.
 	Executions places.Limits
-	// Accountant records what code uses; nil: nothing is recorded.
+	// Accountant says what usage amounts to; nil: results do not have it.
 	Accountant Accountant
+	// Journal receives executions and what they use; nil: nothing is published.
+	Journal *journal.Journal
 }
 
 // BatchConfig is what a Broker needs to send code to batch services, which
@@ -196,6 +199,7 @@ func (b *Broker) submit(req *Request) func(context.Context) *Result {
 // that runs it.
 func (b *Broker) enqueue(req *Request) func(context.Context) *Result {
 	began := time.Now()
+	req.submitted, req.engine = began, req.Backend
 	answer := func(r *Result) func(context.Context) *Result {
 		b.account(req, r, began)
 		return func(context.Context) *Result { return r }
@@ -232,7 +236,7 @@ func (b *Broker) enqueue(req *Request) func(context.Context) *Result {
 		return answer(b.finish(req, failure(errNoEngine)))
 	}
 	key := req.key()
-	req.Principal.Session, req.Principal.SessionKey = key.Name, key.String()
+	req.Principal.Session, req.Principal.SessionKey, req.engine = key.Name, key.String(), template.Engine.Name()
 	sess, ticket, err := b.sessions.Enter(key, template)
 	if err != nil {
 		if errors.Is(err, session.ErrClosed) {
@@ -292,6 +296,7 @@ func (b *Broker) timeout(asked time.Duration) time.Duration {
 // account completes a result and logs it.
 func (b *Broker) account(req *Request, r *Result, began time.Time) {
 	took := time.Since(began)
+	b.ended(req, r, took)
 	if r.Status != ValidationError {
 		r.DurationMs = took.Milliseconds()
 	}

@@ -111,6 +111,7 @@ func (x *execution) permitted(ctx context.Context) *Result {
 	pending := x.pendingUsage()
 	what := x.req.Submission
 	what.Measure = what.Measure || x.req.client.ShowUsage
+	publishBegan(x.broker.config.Journal, x.req)
 	x.collect = session.Collect{Choose: x.wanted, Create: x.req.TakeFiles}
 	out, err := x.session.Exec(ctx, x.ticket, session.Request{
 		Submission: what,

@@ -57,10 +57,12 @@ type Request struct {
 	// RequestID appears in log lines; one is made where it is empty.
 	RequestID string
 
-	client  *Client          // who sent it
-	asked   time.Duration    // the timeout, where it was not allowed
-	partial *session.Partial // what the code has written so far
-	turn    places.Place     // to run code
+	client    *Client // who sent it
+	submitted time.Time
+	engine    string           // or the batch service, where that is known
+	asked     time.Duration    // the timeout, where it was not allowed
+	partial   *session.Partial // what the code has written so far
+	turn      places.Place     // to run code
 }
 
 // key identifies the session of the request.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/session/clock"
 	"github.com/sallyport/sallyport/internal/session/hibernate"
 	"github.com/sallyport/sallyport/internal/session/places"
@@ -85,9 +86,10 @@ type status struct {
 // opened records the session's new sandbox. The holder of the turn calls it.
 func (s *Session) opened(b *instance) {
 	b.history.Store(s.history)
-	if s.config.OnIdleUsage != nil {
-		label := s.key.Label()
-		b.usageMeter.OnIdle(func(u usage.Usage) { s.config.OnIdleUsage(label, u) })
+	if s.config.Journal.Wants(journal.Usages) {
+		b.usageMeter.OnIdle(func(u usage.Usage) {
+			s.config.Journal.Publish(&journal.Used{Origin: s.origin(time.Now()), Kind: journal.BySession, Name: s.key.Label(), Usage: u})
+		})
 	}
 	s.status.mu.Lock()
 	defer s.status.mu.Unlock()
@@ -313,10 +315,17 @@ func (s *Set) Reset(ctx context.Context, key Key) error {
 	if one == nil {
 		return ErrUnknown
 	}
+	return s.forget(ctx, one)
+}
+
+// forget forgets the state of a session because someone asked for it.
+func (s *Set) forget(ctx context.Context, one *Session) error {
+	began := time.Now()
 	if err := one.Reset(ctx); err != nil {
 		return err
 	}
-	s.forgotten(key)
+	s.forgotten(one.key)
+	one.changed(journal.SessionForgotten, "", began)
 	return nil
 }
 
@@ -326,10 +335,9 @@ func (s *Set) Remove(ctx context.Context, key Key) error {
 	if one == nil {
 		return ErrUnknown
 	}
-	if err := one.Reset(ctx); err != nil {
+	if err := s.forget(ctx, one); err != nil {
 		return err
 	}
-	s.forgotten(key)
 	return one.history.Remove()
 }
 

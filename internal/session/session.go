@@ -16,12 +16,12 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/budget"
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session/clock"
 	"github.com/sallyport/sallyport/internal/session/hibernate"
 	"github.com/sallyport/sallyport/internal/session/places"
 	"github.com/sallyport/sallyport/internal/session/sessionlog"
-	"github.com/sallyport/sallyport/internal/session/usage"
 	"github.com/sallyport/sallyport/internal/snapshot"
 	"github.com/sallyport/sallyport/internal/store"
 )
@@ -69,11 +69,9 @@ type Options struct {
 	// without either, no logs are kept.
 	Logs     string
 	LogBytes int64
-	// OnIdleUsage, if not nil, receives what the sandbox of a session used
-	// while none of its executions ran: interim reports, with Usage.Open set,
-	// and final ones now and then and at the sandbox's end. The session is
-	// identified by its Key.Label. It must not block.
-	OnIdleUsage func(session string, idle usage.Usage)
+	// Journal receives the changes of sessions, under their Key.Label, and what their
+	// sandboxes used between executions. It may be nil.
+	Journal *journal.Journal
 	// MaxDisk bounds the snapshots of sessions, of all owners and processes
 	// together, in bytes; 0 is 4 GiB. Those suspended longest are removed
 	// first.
@@ -391,6 +389,7 @@ func (s *Session) begin(ctx context.Context, place *places.Place) (_ *instance, 
 		if err == nil {
 			s.notice = limitsNotice(b.limits, s.config.Limits)
 			s.log.Debug("session resumed", "run", b.id, "duration", time.Since(started))
+			s.changed(journal.SessionResumed, "", started)
 			return b, nil
 		}
 		if s.checkpoint.Suspended {
@@ -402,9 +401,11 @@ func (s *Session) begin(ctx context.Context, place *places.Place) (_ *instance, 
 		}
 		s.lose("the suspended session could not be resumed: " + err.Error())
 		s.log.Warn("session lost", "reason", s.lost)
+		s.changed(journal.SessionLost, s.lost, started)
 	}
 	if b := s.shared.pool.take(s); b != nil {
 		s.log.Debug("ready sandbox taken", "run", b.id, "duration", time.Since(started))
+		s.changed(journal.SessionStarted, "pool", started)
 		return b, nil
 	}
 	b, err := start(ctx, s.config, s.shared.prepared, s.log, s.life.Done())
@@ -412,12 +413,13 @@ func (s *Session) begin(ctx context.Context, place *places.Place) (_ *instance, 
 		return nil, err
 	}
 	s.log.Debug("sandbox started", "run", b.id, "restored", b.fresh, "duration", time.Since(started))
+	cause := "cold"
+	if b.fresh {
+		cause = "prepared"
+	}
+	s.changed(journal.SessionStarted, cause, started)
 	return b, nil
 }
-
-// lose records why the session's state is gone, which has not been reported
-// yet.
-func (s *Session) lose(reason string) { s.lost, s.reported = reason, false }
 
 // drop destroys the sandbox and records why its state is gone.
 func (s *Session) drop(reason string) {
@@ -427,7 +429,9 @@ func (s *Session) drop(reason string) {
 	s.running.Store(false)
 	s.status.closed(hibernate.Gone, reason)
 	s.log.Info("sandbox dropped", "run", b.id, "reason", reason)
+	began := time.Now()
 	b.destroy()
+	s.changed(journal.SessionLost, reason, began)
 }
 
 // Close ends what is running, destroys the sandbox and lets nothing start

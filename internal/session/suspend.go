@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/session/hibernate"
 )
 
@@ -74,6 +75,7 @@ func (s *Session) suspend(ctx context.Context) error {
 	s.status.closed(hibernate.Suspended, "")
 	s.history.Flush() // while this process still holds it
 	s.checkpoint.Leave("")
+	s.changed(journal.SessionSuspended, "", began)
 	s.log.Debug("session suspended", "duration", time.Since(began), "bytes", s.checkpoint.Record.Bytes)
 	return nil
 }

@@ -2,10 +2,12 @@ package session
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/session/usage"
 )
 
@@ -17,16 +19,22 @@ func TestEveryExecutionIsAccounted(t *testing.T) {
 			var mu sync.Mutex
 			var told []usage.Usage
 			var cpu time.Duration
+			var events *journal.Subscription
 			e := &scripted{metered: true, guest: each(words)}
 			s := newSingle(t, e, func(c *setup) {
-				c.OnIdleUsage = func(name string, r usage.Usage) {
+				c.Journal = journal.New(slog.New(slog.DiscardHandler))
+				events = c.Journal.Subscribe(journal.Options{Topics: journal.Usages, Handle: func(events []journal.Event, _ int) error {
 					mu.Lock()
 					defer mu.Unlock()
-					if name != "test" {
-						t.Errorf("the rest of %q", name)
+					for _, e := range events {
+						if rest := e.(*journal.Used); rest.Kind != journal.BySession || rest.Name != "test" {
+							t.Errorf("got %+v, want what session test used", rest)
+						} else {
+							cpu += rest.Usage.CPU
+						}
 					}
-					cpu += r.CPU
-				}
+					return nil
+				}})
 			})
 			run := func(code string) {
 				t.Helper()
@@ -50,6 +58,7 @@ func TestEveryExecutionIsAccounted(t *testing.T) {
 			}
 			run(last)
 			s.Close()
+			events.Close()
 			mu.Lock()
 			defer mu.Unlock()
 			if len(told) != n {

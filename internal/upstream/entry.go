@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/journal"
 )
 
 // entry is a server of the pool, running or not.
@@ -121,6 +123,7 @@ func (p *Pool) starting(e *entry) (*attempt, time.Duration, error) {
 	e.starting = a
 	known := e.era
 	p.running.Go(func() {
+		began := time.Now()
 		if known == eraUnknown {
 			known = p.recall(e.def)
 		}
@@ -131,6 +134,7 @@ func (p *Pool) starting(e *entry) (*attempt, time.Duration, error) {
 		e.mu.Lock()
 		e.starting = nil
 		if a.err != nil {
+			p.changed(e.def.Name, journal.ServerFailed, Class(a.err), began)
 			a.server = nil
 			e.failed(a.err)
 		} else {
@@ -180,6 +184,7 @@ func (p *Pool) stopIdle() {
 			for _, e := range first.all() {
 				if s := e.takeIdle(p.opts.IdleStop); s != nil {
 					s.log.Info("MCP server stopped: it was not used", "for", p.opts.IdleStop)
+					p.changed(s.def.Name, journal.ServerStopped, "it was not used", s.started)
 					p.running.Go(func() {
 						if err := s.stop(p.patience); err != nil {
 							s.log.Error("MCP server cannot be ended", "err", err)
@@ -239,6 +244,7 @@ func (p *Pool) end(e *entry, drain time.Duration) {
 		break
 	}
 	s.log.Info("MCP server stopped: nothing uses its definition any more")
+	p.changed(s.def.Name, journal.ServerStopped, "nothing uses its definition any more", s.started)
 	if err := s.stop(p.patience); err != nil {
 		s.log.Error("MCP server cannot be ended", "err", err)
 	}

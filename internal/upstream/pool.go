@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/store"
 	"github.com/sallyport/sallyport/internal/upstream/child"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
@@ -63,10 +64,9 @@ type Options struct {
 	// Starting is called when the start of a server begins, and what it returns
 	// when that has ended. They must not block. It may be nil.
 	Starting func(d Definition) (ended func())
-	// Used receives what the processes of a server use, once a second and at their
-	// end: once, however many clients share it, under the name that the first of them
-	// has for it. It must not block, and may be nil.
-	Used func(Used)
+	// Journal receives the starts and ends of servers, and what their processes use,
+	// once a second and at their end. It may be nil.
+	Journal *journal.Journal
 }
 
 // Bounds of the pause between starts of a server that does not stay up.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/upstream/child"
 	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
@@ -102,7 +103,7 @@ func (p *Pool) launch(ctx context.Context, e *entry, def Definition, known era, 
 		failed.Err = redactError(def, err)
 		return nil, failed
 	}
-	if p.opts.Used != nil {
+	if p.opts.Journal.Wants(journal.Usages) {
 		p.running.Go(func() { p.meter(def.Name, proc) })
 	}
 	s := p.newServer(e, def)
@@ -146,6 +147,7 @@ func (p *Pool) launch(ctx context.Context, e *entry, def Definition, known era, 
 		if !s.stopping.Load() {
 			e := &Error{Server: def.Name, Kind: ErrGone}
 			diagnose(e, s)
+			p.changed(def.Name, journal.ServerDied, e.Exit, s.started)
 			s.log.Warn("MCP server ended", "exit", e.Exit, "after", time.Since(s.started).Round(time.Millisecond), "output", e.LastText)
 		}
 	})
@@ -158,7 +160,15 @@ func (p *Pool) up(s *Server, began time.Time) {
 	s.touch()
 	p.running.Go(func() { s.listen(p.base) })
 	info := s.Info()
+	p.changed(s.def.Name, journal.ServerStarted, "", began)
 	s.log.Info("MCP server started", "transport", info.Transport, "pid", info.PID, "protocol", s.session.version, "took", s.took.Round(time.Millisecond))
+}
+
+// changed publishes a change of a server, and how long it took: of one that ended,
+// how long it ran.
+func (p *Pool) changed(server string, to journal.ServerState, cause string, since time.Time) {
+	now := time.Now()
+	p.opts.Journal.Publish(&journal.ServerChanged{Origin: journal.Origin{Time: now}, Server: server, To: to, Cause: cause, Took: now.Sub(since)})
 }
 
 // explain adds to a failed start why it failed: what the server answered or, if

@@ -3,19 +3,10 @@ package upstream
 import (
 	"time"
 
+	"github.com/sallyport/sallyport/internal/journal"
+	"github.com/sallyport/sallyport/internal/session/usage"
 	"github.com/sallyport/sallyport/internal/upstream/child"
 )
-
-// Used is what the processes of a server on this machine used in a period.
-// Negative means unknown.
-type Used struct {
-	Server      string
-	Began       time.Time
-	Wall, CPU   time.Duration
-	ByteSeconds float64
-	// Open means that the period continues: others with the same Began follow.
-	Open bool
-}
 
 const (
 	// usedEvery is how often a server's processes are sampled, and usedWhole how
@@ -24,11 +15,12 @@ const (
 	usedWhole = 5 * time.Minute
 )
 
-// meter reports what a program uses until it has ended.
+// meter publishes what a program uses until it has ended: once, however many
+// clients share it, under the name that the first of them has for it.
 func (p *Pool) meter(server string, proc *child.Process) {
 	tick := time.NewTicker(usedEvery / 10) // at first: it may not live for long
 	defer tick.Stop()
-	u := Used{Server: server, Began: time.Now()}
+	u := usage.Usage{Began: time.Now(), PeakBytes: -1}
 	at := u.Began
 	var base, last time.Duration
 	var held int64
@@ -59,9 +51,9 @@ func (p *Pool) meter(server string, proc *child.Process) {
 		if blind {
 			told.ByteSeconds = -1
 		}
-		p.opts.Used(told)
+		p.opts.Journal.Publish(&journal.Used{Origin: journal.Origin{Time: now}, Kind: journal.ByServer, Name: server, Usage: told})
 		if !u.Open {
-			base, u = last, Used{Server: server, Began: now}
+			base, u = last, usage.Usage{Began: now, PeakBytes: -1}
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/batch/runpod/job"
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/language/python"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/sandbox/fake"
@@ -169,32 +170,37 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// seen records what the gate decided.
-type seen struct{ decided, ended []string }
-
-func (s *seen) Decided(e authz.Event, d authz.Decision, allowed bool) {
-	s.decided = append(s.decided, fmt.Sprintf("%s %s %s %s %t", e.Principal.Client, e.Principal.Session, e.Action, e.Item, allowed))
-}
-func (s *seen) Ended(_ authz.Event, o authz.Outcome) { s.ended = append(s.ended, o.Failure) }
-
 // Each job that runs code passes the gate once, and one that the machine does
 // not offer enough for is refused when the worker starts.
 func TestGate(t *testing.T) {
-	observer := &seen{}
+	j := journal.New(slog.New(slog.DiscardHandler))
+	var decided, ended []string
+	events := j.Subscribe(journal.Options{Topics: journal.Actions, Handle: func(events []journal.Event, _ int) error {
+		for _, e := range events {
+			switch e := e.(type) {
+			case *journal.Decided:
+				decided = append(decided, fmt.Sprintf("%s %s %s %s %t", e.Client, e.Session, e.Action, e.Item, e.Allowed))
+			case *journal.Finished:
+				ended = append(ended, e.Failure)
+			}
+		}
+		return nil
+	}})
 	var config ExecutorConfig
 	e := executor(t, func(c *ExecutorConfig) {
 		gate := lax()
-		gate.Observer = observer
+		gate.Journal = j
 		c.Gate, c.Sessions = authz.New(gate), 1
 		config = *c
 	})
 	e.try(t, job.Input{Code: "1", Sallyport: &job.Request{Session: "s"}}, nil)
 	e.try(t, job.Input{Code: "import time; time.sleep(60)", Sallyport: &job.Request{TimeoutMs: 100}}, nil)
 	e.try(t, job.Input{Sallyport: &job.Request{Probe: 1}}, nil)
-	if got, want := strings.Join(observer.decided, "|"), "runpod s run_code fake true|runpod  run_code fake true"; got != want {
+	events.Close()
+	if got, want := strings.Join(decided, "|"), "runpod s run_code fake true|runpod  run_code fake true"; got != want {
 		t.Errorf("decisions: got %q, want %q", got, want)
 	}
-	if got, want := strings.Join(observer.ended, "|"), "|"+job.EndTimedOut; got != want {
+	if got, want := strings.Join(ended, "|"), "|"+job.EndTimedOut; got != want {
 		t.Errorf("ends: got %q, want %q", got, want)
 	}
 	config.Gate = authz.New(authz.Config{Policy: authz.Default()})
