@@ -169,6 +169,9 @@ func (c *Core) Busy() bool {
 	return c.broker.Executions() > 0 || slices.ContainsFunc(c.broker.Sessions(), func(i session.Info) bool { return i.Waiting > 0 })
 }
 
+// Executions returns how many executions run code, and how many wait for a place to.
+func (c *Core) Executions() (running, waiting int) { return c.broker.Turns() }
+
 // detachTimeout bounds how long the start of a hub waits for the user's systemd.
 const detachTimeout = time.Second
 

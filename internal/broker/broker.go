@@ -178,7 +178,9 @@ func (b *Broker) submit(req *Request) func(context.Context) *Result {
 	}
 	c := req.client
 	if err := c.enter(req); err != nil {
-		return func(context.Context) *Result { return failure(err) }
+		return func(context.Context) *Result {
+			return &Result{Status: Failed, Summary: err.Error(), Error: err.Error()}
+		}
 	}
 	var enqueued func(context.Context) *Result
 	refused := guarded(b.log, req, func() *Result {

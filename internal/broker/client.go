@@ -267,6 +267,13 @@ func (b *Broker) Executions() int {
 	return n
 }
 
+// Turns returns how many executions run code, and how many wait for their turn.
+func (b *Broker) Turns() (running, waiting int) { return b.places.Counts() }
+
+// Turns returns how many executions of the client run code, and how many wait for
+// their turn.
+func (c *Client) Turns() (running, waiting int) { return c.line.Counts() }
+
 // all returns the clients.
 func (b *Broker) all() []*Client {
 	b.mu.Lock()

@@ -48,29 +48,13 @@ func (x *execution) activity() string {
 	case x.stage.Load() == starting:
 		return "starting the sandbox"
 	}
-	if at, of := x.req.turn.Position(); at > 0 {
-		return fmt.Sprintf("waiting for its turn: %s of %d", ordinal(at), of)
+	if turn := x.req.turn.Turn(); turn != "" {
+		return "waiting for its turn: " + turn
 	}
 	if ahead := x.session.Ahead(x.ticket); ahead > 1 {
 		return fmt.Sprintf("waiting for earlier code of the session: %d executions are before it", ahead)
 	}
 	return "waiting for earlier code of the session"
-}
-
-// ordinal is a place in an order: 1st, 22nd.
-func ordinal(n int) string {
-	suffix := "th"
-	if n/10%10 != 1 {
-		switch n % 10 {
-		case 1:
-			suffix = "st"
-		case 2:
-			suffix = "nd"
-		case 3:
-			suffix = "rd"
-		}
-	}
-	return strconv.Itoa(n) + suffix
 }
 
 // run waits for the turn, runs the code and returns its result.

@@ -113,7 +113,7 @@ func (c *hubStatusCmd) Run(u *ui) error {
 // print prints one hub.
 func (c *hubStatusCmd) print(u *ui, h hubStatus) error {
 	w := u.stdio.Out
-	fmt.Fprintf(w, "Hub %s: process %d, version %s, since %s, sessions: %d\n", h.Key, h.PID, printable(h.Version), ago(h.Started), h.Sessions)
+	fmt.Fprintf(w, "Hub %s: process %d, version %s, since %s, sessions: %d%s\n", h.Key, h.PID, printable(h.Version), ago(h.Started), h.Sessions, executions(h.Hub))
 	if len(h.Differs) > 0 {
 		fmt.Fprintln(w, "It is not the hub of the settings in force here:")
 		for _, name := range slices.Sorted(maps.Keys(h.Differs)) {
@@ -125,15 +125,23 @@ func (c *hubStatusCmd) print(u *ui, h hubStatus) error {
 		fmt.Fprintf(w, "It has no client, and ends when it has had none for %s.\n", h.Idle)
 		return nil
 	}
-	t := u.table("CLIENT", "PROCESS", "SINCE", "DIRECTORY")
+	t := u.table("CLIENT", "PROCESS", "SINCE", "RUNS", "WAITS", "DIRECTORY")
 	for _, a := range h.Clients {
 		name := "-"
 		if a.Name != "" {
 			name = printable(a.Name)
 		}
-		t.Row(name, fmt.Sprint(a.Process), ago(a.Since), printable(a.Dir))
+		t.Row(name, fmt.Sprint(a.Process), ago(a.Since), fmt.Sprint(a.Running), fmt.Sprint(a.Waiting), printable(a.Dir))
 	}
 	return t.Write(w)
+}
+
+// executions says what runs and waits in a hub, if anything does.
+func executions(h *control.Hub) string {
+	if h.Running+h.Waiting == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", executions that run: %d, that wait: %d", h.Running, h.Waiting)
 }
 
 func valueOrNone(v string) string {

@@ -266,8 +266,9 @@ type hubProcess struct {
 
 // attached is what the hub tells others of a client.
 type attached struct {
-	name *clientName
-	dir  string
+	name   *clientName
+	dir    string
+	broker *broker.Client
 }
 
 // inherited returns the socket that a service manager passed, or nil. Protocol:
@@ -311,7 +312,7 @@ func (h *hubProcess) open(ctx context.Context, hello hub.Hello) (hub.Client, err
 		return nil, err
 	}
 	name := &clientName{}
-	of := &attached{name, o.Dir}
+	of := &attached{name, o.Dir, client.Broker}
 	h.mu.Lock()
 	h.names[hello.Client] = of
 	h.mu.Unlock()
@@ -355,12 +356,14 @@ func (h *hubProcess) about(p *control.Process) {
 		Key: h.place.Key, Settings: h.HubSettings(), Clients: []control.Attached{},
 		Log: hubLog(h.place), Idle: h.Settings.Hub.Idle.String(),
 	}
+	of.Running, of.Waiting = h.core.Executions()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range h.server.Clients() {
 		one := control.Attached{ID: c.ID, Process: c.Process, Since: c.Since}
 		if a := h.names[c.ID]; a != nil {
 			one.Name, one.Dir = a.name.get(), a.dir
+			one.Running, one.Waiting = a.broker.Turns()
 		}
 		of.Clients = append(of.Clients, one)
 	}

@@ -73,7 +73,10 @@ func (c *sessionsListCmd) Run(u *ui) error {
 	t := u.table("SESSION", "STATUS", "PROCESS", "CLIENT", "USED", "RUNS", "MEMORY", "DISK", "STILL RUNNING")
 	for _, k := range s.All {
 		status := string(k.Status)
-		if k.Waiting > 0 {
+		switch {
+		case k.Turn != "":
+			status += ", waits: " + printable(k.Turn)
+		case k.Waiting > 0:
 			status += ", busy"
 		}
 		client := "-"
@@ -129,6 +132,9 @@ func (c *sessionsShowCmd) Run(u *ui) error {
 	status := string(k.Status)
 	if k.Waiting > 0 {
 		status += fmt.Sprintf(", %d executions run or wait", k.Waiting)
+	}
+	if k.Turn != "" {
+		status += ", for their turn: " + printable(k.Turn)
 	}
 	row("status", status)
 	row("lost", invisible.Line(k.Lost))

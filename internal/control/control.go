@@ -46,8 +46,12 @@ type Hub struct {
 	// Settings is what the key depends on.
 	Settings map[string]string `json:"settings"`
 	Clients  []Attached        `json:"clients"`
-	Log      string            `json:"log,omitempty"` // a file
-	Idle     string            `json:"idle"`          // the setting hub.idle
+	// Running and Waiting are executions: those that run code, and those that wait for
+	// a place to.
+	Running int    `json:"running"`
+	Waiting int    `json:"waiting"`
+	Log     string `json:"log,omitempty"` // a file
+	Idle    string `json:"idle"`          // the setting hub.idle
 }
 
 // Attached is a client of a hub.
@@ -57,6 +61,8 @@ type Attached struct {
 	Process int       `json:"process"`        // of its frontend
 	Dir     string    `json:"dir,omitempty"`  // its working directory
 	Since   time.Time `json:"since"`
+	Running int       `json:"running"` // of its executions, as in Hub
+	Waiting int       `json:"waiting"`
 }
 
 // suffix ends the names of sockets.

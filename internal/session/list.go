@@ -46,6 +46,9 @@ type Info struct {
 	// run now or wait for their turn.
 	Executions uint64 `json:"executions"`
 	Waiting    int    `json:"waiting,omitempty"`
+	// Turn says which of how many executions, those of other sessions and clients
+	// included, its next one is that wait for a place to run; empty: it does not wait.
+	Turn string `json:"turn,omitempty"`
 	// Memory and CPU are what its sandbox uses now; nil is unknown.
 	Memory *int64         `json:"memoryBytes,omitempty"`
 	CPU    *time.Duration `json:"cpuNanoseconds,omitempty"`
@@ -187,6 +190,7 @@ func (s *Session) info() Info {
 			}
 		}
 	}
+	i.Turn = s.parkedAt().Turn()
 	i.Log = s.history.Dir()
 	if i.Status == hibernate.Suspended && s.checkpoint != nil {
 		i.Disk = s.checkpoint.Size()

@@ -21,6 +21,7 @@ type saving struct {
 	scripted
 	binding            string
 	saveErr, dieOnSave error
+	saveErrOnce        bool
 	saveTakes          time.Duration
 	unable             error    // of a restore
 	sends              []string // parts of files, in place of what is remembered
@@ -192,6 +193,11 @@ type savedRun struct {
 func (r savedRun) Snapshot(_ context.Context, dir string, keep bool) error {
 	e := r.engine
 	if e.saveErr != nil {
+		defer func() {
+			if e.saveErrOnce {
+				e.saveErr = nil
+			}
+		}()
 		return e.saveErr
 	}
 	if e.dieOnSave != nil {

@@ -141,8 +141,8 @@ type Session struct {
 	// room makes room for one more sandbox; nil: there is room.
 	room func(ctx context.Context, newcomer *Session, patient bool) error
 
-	parking sync.Mutex // held by whoever suspends a session whose turn is another's
-	parked  bool       // the holder of the turn waits for its place
+	parking sync.Mutex    // held by whoever suspends a session whose turn is another's
+	parked  *places.Place // that the holder of the turn waits for; nil: it does not
 
 	// These belong to the holder of the turn.
 	instance   *instance
@@ -306,15 +306,15 @@ func (s *Session) place(ctx context.Context, p *places.Place) error {
 	if p == nil || p.Try() {
 		return nil
 	}
-	s.park(true)
-	defer s.park(false)
+	s.park(p)
+	defer s.park(nil)
 	return p.Wait(ctx)
 }
 
-func (s *Session) park(parked bool) {
+func (s *Session) park(p *places.Place) {
 	s.parking.Lock()
 	defer s.parking.Unlock()
-	s.parked = parked
+	s.parked = p
 }
 
 // ready provides a living sandbox and prepares the request's servers,

@@ -328,7 +328,7 @@ func (s *Set) look(newcomer *Session, failed map[*Session]error) (running int, g
 		case failed[one] != nil:
 		case one.Waiting() == 0:
 			idle = append(idle, one)
-		case one.isParked():
+		case one.parkedAt() != nil:
 			parked = append(parked, one)
 		}
 	}

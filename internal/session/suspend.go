@@ -6,6 +6,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/session/hibernate"
+	"github.com/sallyport/sallyport/internal/session/places"
 )
 
 // suspendTimeout bounds the time in which a session is suspended.
@@ -108,7 +109,7 @@ func (s *Session) Reset(ctx context.Context) error {
 func (s *Session) aside(do func() error) error {
 	s.parking.Lock()
 	defer s.parking.Unlock()
-	if !s.parked {
+	if s.parked == nil {
 		t := s.queue.enter()
 		defer s.queue.leave(t)
 		if s.queue.length() > 1 {
@@ -121,9 +122,11 @@ func (s *Session) aside(do func() error) error {
 	return do()
 }
 
-func (s *Session) isParked() bool {
+// parkedAt returns the place that the session's next execution waits for, if it waits
+// and the session is not being suspended.
+func (s *Session) parkedAt() *places.Place {
 	if !s.parking.TryLock() {
-		return false // it is being suspended, or about to run
+		return nil
 	}
 	defer s.parking.Unlock()
 	return s.parked

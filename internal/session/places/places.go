@@ -35,15 +35,17 @@ type Line struct {
 	// Guarded by the queue's lock.
 	running, inside int
 	served          int // the clock at its last turn; of a new client, just before the turn that came last
-	waiting         []*Place
+	arrived         int
+	waiting         []*Place // in the order of their arrival
 }
 
 // A Place is one execution's, from its arrival to its end. The zero value has not
 // arrived.
 type Place struct {
-	line  *Line
-	turn  chan struct{} // closed when it runs; nil: it never had to wait
-	state state
+	line   *Line
+	number int           // in the order of arrival in the line
+	turn   chan struct{} // closed when it runs; nil: it never had to wait
+	state  state
 }
 
 type state int
@@ -75,13 +77,14 @@ func (l *Line) Enter(p *Place) error {
 	defer q.mu.Unlock()
 	switch {
 	case full(l.inside, q.limits.ClientRunning, q.limits.ClientQueued):
-		return fmt.Errorf("%d executions of this client run or wait, as many as may (policy.executions.perClient.queued): nothing was run. Wait until one has ended", l.inside)
+		return fmt.Errorf("%d executions of this client run or wait, as many as may (policy.executions.perClient.queued): nothing was run. Wait for a result before the next call, or do more in one call", l.inside)
 	case l.inside > 0 && full(q.inside, q.limits.Running, q.limits.Queued):
-		return fmt.Errorf("%d executions of all clients run or wait, as many as may (policy.executions.queued): nothing was run. Wait until one has ended", q.inside)
+		return fmt.Errorf("%d executions of all clients run or wait, as many as may (policy.executions.queued): nothing was run. Try again in a while", q.inside)
 	}
 	l.inside++
 	q.inside++
-	p.line, p.turn, p.state = l, nil, inside
+	l.arrived++
+	*p = Place{line: l, number: l.arrived, state: inside}
 	return nil
 }
 
@@ -122,8 +125,13 @@ func (p *Place) Try() bool {
 		p.runs()
 	case p.state == inside:
 		p.state, p.turn = waiting, make(chan struct{})
-		if p.line.waiting = append(p.line.waiting, p); len(p.line.waiting) == 1 {
-			q.wait(p.line)
+		l := p.line
+		i := slices.IndexFunc(l.waiting, func(other *Place) bool { return other.number > p.number })
+		if i < 0 {
+			i = len(l.waiting)
+		}
+		if l.waiting = slices.Insert(l.waiting, i, p); len(l.waiting) == 1 {
+			q.wait(l)
 		}
 	}
 	return p.state == running
@@ -249,6 +257,34 @@ func (p *Place) Position() (at, of int) {
 		}
 	}
 	return at, of
+}
+
+// Turn is the Position in words, "3rd of 7"; empty of a Place that does not wait.
+func (p *Place) Turn() string {
+	at, of := p.Position()
+	if at == 0 {
+		return ""
+	}
+	suffix := "th"
+	if at/10%10 != 1 {
+		switch at % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return fmt.Sprintf("%d%s of %d", at, suffix, of)
+}
+
+// Counts returns how many executions of the client run and how many wait for their
+// turn.
+func (l *Line) Counts() (running, waiting int) {
+	l.queue.mu.Lock()
+	defer l.queue.mu.Unlock()
+	return l.running, len(l.waiting)
 }
 
 // Counts returns how many executions run and how many wait for their turn.

@@ -119,6 +119,23 @@ func TestPlacesOfAClient(t *testing.T) {
 	}
 }
 
+// The executions of a client have their turns in the order of arrival, whenever they
+// begin to wait: one waits for its session first.
+func TestOrderOfArrival(t *testing.T) {
+	l := New(Limits{Running: 1}).Line()
+	runs := enter(t, l, 1)[0]
+	var early Place
+	if err := l.Enter(&early); err != nil {
+		t.Fatal(err)
+	}
+	late := enter(t, l, 1)[0]
+	early.Try()
+	runs.Leave()
+	if !early.Try() || late.Try() {
+		t.Error("the execution that arrived later had its turn first")
+	}
+}
+
 // New clients that come all the time do not keep another waiting.
 func TestNewClients(t *testing.T) {
 	q := New(Limits{Running: 1})
