@@ -29,9 +29,19 @@ require (
 	github.com/google/go-cmp v0.7.0
 )
 
-require golang.org/x/crypto v0.55.0 // indirect
+require (
+	cel.dev/expr v0.25.1 // indirect
+	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
+	go.yaml.in/yaml/v3 v3.0.4 // indirect
+	golang.org/x/crypto v0.55.0 // indirect
+	google.golang.org/genproto/googleapis/api v0.0.0-20260401024825-9d38bb4040a9 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260401024825-9d38bb4040a9 // indirect
+)
 
-require golang.org/x/term v0.45.0
+require (
+	cel.dev/cel-go v0.32.0
+	golang.org/x/term v0.45.0
+)
 
 require (
 	github.com/cenkalti/backoff v2.2.1+incompatible // indirect

@@ -31,7 +31,7 @@ func (a *App) Engine() (sandbox.Engine, error) {
 	case settings.EnginePodman, settings.EngineDocker:
 		return a.container(name)
 	}
-	gate, err := gateOf(a.Settings, nil)
+	gate, err := gateOf(a.Settings, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -52,6 +52,7 @@ func (a *App) HubSettings() map[string]string {
 	out["version"] = a.Version
 	out["build"] = buildID()
 	out["home"] = a.Env.Home()
+	out["rules for calls"] = a.Settings.File().Path // read again and again, and not part of the settings
 	// Different search paths may well lead to the same programs.
 	for _, name := range []string{a.Settings.Python, python.Program().Interpreter, settings.EnginePodman, settings.EngineDocker} {
 		if name != "" && !filepath.IsAbs(name) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/authz/toolpolicy"
 	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/settings"
@@ -46,14 +47,26 @@ func limitsOf(l settings.Limits) sandbox.Limits {
 	}
 }
 
-// gateOf returns the gate that the settings describe.
-func gateOf(set *settings.Settings, events *journal.Journal) (*authz.Gate, error) {
+// Rules reads the user's rules for calls.
+func (a *App) Rules() *toolpolicy.Rules {
+	config := toolpolicy.Config{Path: a.Settings.File().Path}
+	switch a.Settings.Origin("policy.profile").Layer {
+	case settings.LayerEnvironment, settings.LayerFlag:
+		config.Profile = a.Settings.Policy.Profile
+	}
+	return toolpolicy.Open(config)
+}
+
+// gateOf returns the gate that the settings describe, with the user's rules for
+// calls; nil where it decides on none.
+func gateOf(set *settings.Settings, rules authz.ToolRules, events *journal.Journal) (*authz.Gate, error) {
 	policy, err := policyOf(set.Policy)
 	if err != nil {
 		return nil, err
 	}
 	return authz.New(authz.Config{
-		Policy: policy, Requests: set.Policy.Requests, RefuseChanged: set.Servers.ChangedTools == settings.ChangedRefuse, Journal: events,
+		Policy: policy, Requests: set.Policy.Requests, RefuseChanged: set.Servers.ChangedTools == settings.ChangedRefuse,
+		Tools: rules, Journal: events,
 	}), nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/accounting"
 	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/authz/toolpolicy"
 	"github.com/sallyport/sallyport/internal/batch"
 	"github.com/sallyport/sallyport/internal/batch/runs"
 	"github.com/sallyport/sallyport/internal/bridge"
@@ -37,6 +38,7 @@ const drainTime = 30 * time.Second
 // Core is what runs code for any number of clients.
 type Core struct {
 	Gate   *authz.Gate
+	Rules  *toolpolicy.Rules
 	Engine sandbox.Engine
 	Batch  map[string]batch.Service // by name
 	Runs   *runs.Store
@@ -103,7 +105,7 @@ func (a *App) NewSystem(options Options, serversConfig []string) (*System, error
 
 // NewCore constructs a Core, which the caller closes. It starts nothing.
 func (a *App) NewCore(options Options) (*Core, error) {
-	c := &Core{app: a, stores: newStores(a), Journal: journal.New(a.Log)}
+	c := &Core{app: a, stores: newStores(a), Journal: journal.New(a.Log), Rules: a.Rules()}
 	if err := c.construct(options); err != nil {
 		c.Close()
 		return nil, err
@@ -116,7 +118,7 @@ func (c *Core) construct(options Options) (err error) {
 	if err := a.CheckDirectories(); err != nil {
 		return err
 	}
-	if c.Gate, err = gateOf(set, c.Journal); err != nil {
+	if c.Gate, err = gateOf(set, c.Rules, c.Journal); err != nil {
 		return err
 	}
 	if c.Engine, err = a.Engine(); err != nil {

@@ -35,7 +35,7 @@ var layers = []layer{
 	{"internal/mcpserver/tasks", 77, []string{"internal/budget", "internal/store"}},
 	{"internal/hub", 76, []string{"internal/jsonscan", "internal/private", "internal/socket", "internal/store"}},
 	{"internal/app", 75, []string{
-		"internal/accounting", "internal/authz", "internal/batch", "internal/batch/deploy", "internal/batch/kaggle", "internal/batch/runpod", "internal/batch/runpod/job", "internal/batch/runpod/rest", "internal/batch/runs",
+		"internal/accounting", "internal/authz", "internal/authz/toolpolicy", "internal/batch", "internal/batch/deploy", "internal/batch/kaggle", "internal/batch/runpod", "internal/batch/runpod/job", "internal/batch/runpod/rest", "internal/batch/runs",
 		"internal/bridge", "internal/broker", "internal/control", "internal/guest", "internal/image", "internal/image/build", "internal/image/flatten", "internal/journal",
 		"internal/image/registry", "internal/language/python", "internal/memory", "internal/private", "internal/runpodtools", "internal/sandbox",
 		"internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/process", "internal/savedtools", "internal/session",
@@ -81,6 +81,7 @@ var layers = []layer{
 	{"internal/usage/ledger", 40, []string{"internal/store"}},
 	{"internal/memory", 40, []string{"internal/store", "internal/store/keyed"}},
 	{"internal/savedtools", 40, []string{"internal/store", "internal/store/keyed"}},
+	{"internal/authz/toolpolicy", 43, []string{"internal/authz", "internal/jsonscan", "internal/private", "internal/settings", "internal/toolbox/tool"}},
 	{"internal/authz", 40, []string{"internal/journal", "internal/terminal", "internal/sandbox", "internal/toolbox/tool"}},
 	{"internal/journal", 20, []string{"internal/session/usage"}},
 	{"internal/upstream", 42, []string{

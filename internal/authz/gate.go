@@ -136,7 +136,7 @@ func (g *Gate) Decide(p Principal, a Action) Decision {
 // rules ask: asking is not denying.
 func (g *Gate) Visible(p Principal, a Action) bool {
 	d := g.Decide(p, a)
-	return d.Effect == Allow || d.Effect == Ask && d.Rule == toolsRule
+	return d.Effect == Allow || d.Effect == Ask && d.Rule == RuleTools
 }
 
 // Denied is the error for an action that was not allowed.
@@ -162,7 +162,7 @@ func (g *Gate) Admit(ctx context.Context, p Principal, a Action) (Permit, error)
 	d := g.Decide(p, a)
 	if d.Effect != Deny {
 		if err := g.withinLimits(&d.Verdict, a); err != nil { // before a person is asked
-			d.Effect, d.Rule, d.Reason = Deny, toolsRule, err
+			d.Effect, d.Rule, d.Reason = Deny, RuleTools, err
 		}
 	}
 	allowed := d.Effect == Allow
@@ -199,7 +199,7 @@ func (p *Permit) publish(ctx context.Context, d Decision, answer Answer, allowed
 		Origin: p.principal.Origin(p.began), Call: p.call, Effect: d.Effect.String(), Rule: d.Rule, Allowed: allowed,
 		AnsweredBy: answer.By, Words: answer.Words, Scope: answer.Scope, Audit: d.Verdict.Audit,
 	}
-	if d.Verdict.Rule != "" && (d.Rule == "" || d.Rule == toolsRule) {
+	if d.Verdict.Rule != "" && (d.Rule == "" || d.Rule == RuleTools) {
 		e.Rule = d.Verdict.Rule // which says more
 	}
 	e.Action, e.Server, e.Item = p.names()

@@ -163,16 +163,16 @@ func settingOf(r sandbox.Resource) string {
 
 // allowsServer reports whether code may be granted the MCP server.
 func (p *Policy) allowsServer(name string) bool {
-	return slices.ContainsFunc(p.Servers, func(pattern string) bool { return matches(pattern, name) })
+	return slices.ContainsFunc(p.Servers, func(pattern string) bool { return Matches(pattern, name) })
 }
 
-// matches compares a name with a pattern in which * stands for any
+// Matches compares a name with a pattern in which * stands for any
 // characters.
-func matches(pattern, name string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
+func Matches(pattern, name string) bool {
+	if !strings.Contains(pattern, "*") {
 		return pattern == name
 	}
+	parts := strings.Split(pattern, "*")
 	first, last := parts[0], parts[len(parts)-1]
 	if len(name) < len(first)+len(last) || !strings.HasPrefix(name, first) || !strings.HasSuffix(name, last) {
 		return false

@@ -156,7 +156,7 @@ func (g *Gate) applyTools(d Decision, p Principal, a Action) Decision {
 	switch a := a.(type) {
 	case RunCode, RunBatch:
 		if err := rules.Broken(true); err != nil {
-			return Decision{Effect: Deny, Rule: toolsRule, Reason: err}
+			return Decision{Effect: Deny, Rule: RuleTools, Reason: err}
 		}
 		return d
 	case CallTool:
@@ -170,13 +170,13 @@ func (g *Gate) applyTools(d Decision, p Principal, a Action) Decision {
 		return d
 	}
 	if d.Verdict.Effect == Deny || d.Effect == Allow {
-		d.Effect, d.Rule, d.Reason = d.Verdict.Effect, toolsRule, d.Verdict.reason(a)
+		d.Effect, d.Rule, d.Reason = d.Verdict.Effect, RuleTools, d.Verdict.reason(a)
 	}
 	return d
 }
 
-// toolsRule is the name of the rule that applies the user's rules.
-const toolsRule = "policy.tools"
+// RuleTools is the name of the rule that applies the user's rules for calls.
+const RuleTools = "policy.tools"
 
 func (v *Verdict) reason(a Action) error {
 	uses, _ := usesOf(a)
@@ -193,8 +193,11 @@ func (v *Verdict) reason(a Action) error {
 
 // withinLimits counts a call, and returns why it exceeds a limit.
 func (g *Gate) withinLimits(v *Verdict, a Action) error {
+	if v.Limits == nil {
+		return nil
+	}
 	uses, ok := usesOf(a)
-	if v.Limits == nil || !ok {
+	if !ok {
 		return nil
 	}
 	exceeds := func(format string, args ...any) error {

@@ -54,6 +54,21 @@ func Check(path string) error {
 	return root.Close()
 }
 
+// Foreign returns why another user may be able to change a file or a directory; it
+// is empty if none is.
+func Foreign(info fs.FileInfo) string {
+	top, err := os.Stat(string(filepath.Separator))
+	switch {
+	case err != nil:
+		return err.Error()
+	case !isOwn(info) && !trusted(info, top):
+		return describe("it", info) + ", and not to this user"
+	case writable(info):
+		return describe("it", info) + ", so that other users can write to it"
+	}
+	return ""
+}
+
 func open(path string, create, tighten bool) (*os.Root, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -161,6 +161,8 @@ func declarePolicy(p *Policy) []*setting {
 			help: "MCP servers that code may be granted. An empty list grants none."},
 		{key: "policy.requests", value: list(&p.Requests, isRequestPattern, "command lines or URLs; `*` stands for letters, digits, dots, dashes and underscores, and `...` at the end for further words"), defaults: "none",
 			help: "What code may add by itself with `runtime.request_server`, such as `npx -y @modelcontextprotocol/server-*` or `https://*.example.com/mcp`. Everything else waits for `sallyport servers approve`, and so does every server with variables of its own."},
+		{key: "policy.profile", value: choice(&p.Profile, Profiles...), initial: Profiles[0],
+			help: "What happens to calls that no rule of `policy.tools` is about. `open`: they are allowed. `careful`: tools that their server declares read-only, resources and prompts are allowed, and everything else asks. `locked`: they are denied. Variables and flags can only make it stricter than the file. `policy.tools` is a list of rules in this file, and can be set nowhere else ([Rules for calls](GUIDE.md#rules-for-calls))."},
 	}
 }
 

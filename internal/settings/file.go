@@ -63,6 +63,10 @@ func readFile(path string, must bool) ([]byte, bool, error) {
 	return b, true, nil
 }
 
+// RulesKey is the key of the rules for calls, which are no setting: a list of
+// rules that is read again whenever it changes.
+const RulesKey = "policy.tools"
+
 // A reader fills settings from one file.
 type reader struct {
 	*loader
@@ -76,29 +80,36 @@ type reader struct {
 func (l *loader) readYAML(path string, content []byte) {
 	r := &reader{loader: l, path: path, seen: map[string]int{}}
 	r.at = place{dir: filepath.Dir(path), home: l.home}
+	body, wrong := ParseYAML(path, content)
+	if wrong != nil {
+		r.add(*wrong)
+	} else if body != nil {
+		r.mapping("", body)
+	}
+}
+
+// ParseYAML parses the one YAML document of a file. The body is nil if it says
+// nothing.
+func ParseYAML(path string, content []byte) (body ast.Node, wrong *Problem) {
 	content = bytes.TrimPrefix(content, []byte("\ufeff"))
 	if i := firstNotText(content); i >= 0 {
-		r.problem(1+bytes.Count(content[:i], []byte("\n")), "it is not valid UTF-8")
-		return
+		return nil, &Problem{File: path, Line: 1 + bytes.Count(content[:i], []byte("\n")), Message: "it is not valid UTF-8"}
 	}
 	parsed, err := parser.ParseBytes(content, 0)
 	if err != nil {
-		r.syntax(err)
-		return
+		return nil, syntax(path, err)
 	}
-	read := false
 	for _, doc := range parsed.Docs {
 		switch doc.Body.(type) {
 		case nil, *ast.NullNode, *ast.DirectiveNode:
 			continue
 		}
-		if read {
-			r.problem(line(doc.Body), "a second document begins here: a file has only one")
-			return
+		if body != nil {
+			return nil, &Problem{File: path, Line: LineOf(doc.Body), Message: "a second document begins here: a file has only one"}
 		}
-		read = true
-		r.mapping("", doc.Body)
+		body = doc.Body
 	}
+	return body, nil
 }
 
 func firstNotText(b []byte) int {
@@ -117,14 +128,13 @@ func (r *reader) problem(line int, format string, args ...any) {
 }
 
 // syntax reports in one line what the parser reports with an excerpt.
-func (r *reader) syntax(err error) {
+func syntax(path string, err error) *Problem {
 	var at interface {
 		GetToken() *token.Token
 		GetMessage() string
 	}
 	if !errors.As(err, &at) {
-		r.problem(0, "it is not YAML: %s", clip(err.Error()))
-		return
+		return &Problem{File: path, Message: "it is not YAML: " + clip(err.Error())}
 	}
 	n := 0
 	if t := at.GetToken(); t != nil && t.Position != nil {
@@ -134,10 +144,11 @@ func (r *reader) syntax(err error) {
 	if strings.Contains(message, `'	'`) {
 		message = "indent with spaces, not with tabs"
 	}
-	r.problem(n, "%s", clip(message))
+	return &Problem{File: path, Line: n, Message: clip(message)}
 }
 
-func line(n ast.Node) int {
+// LineOf returns the line that a node stands in; 0 where that is not known.
+func LineOf(n ast.Node) int {
 	if n == nil {
 		return 0
 	}
@@ -159,10 +170,10 @@ func (r *reader) mapping(section string, n ast.Node) {
 		return
 	default:
 		if section == "" {
-			r.problem(line(n), "%s stands where settings are expected: write key: value", describe(n))
+			r.problem(LineOf(n), "%s stands where settings are expected: write key: value", DescribeNode(n))
 			return
 		}
-		r.problem(line(n), "%s is a section, and %s stands there: write its keys under it (%s)", section, describe(n), strings.Join(r.under(section), ", "))
+		r.problem(LineOf(n), "%s is a section, and %s stands there: write its keys under it (%s)", section, DescribeNode(n), strings.Join(r.under(section), ", "))
 		return
 	}
 	for _, pair := range pairs {
@@ -178,7 +189,8 @@ func (r *reader) mapping(section string, n ast.Node) {
 		if section != "" {
 			key = section + "." + name
 		}
-		switch at := line(pair.Key); {
+		switch at := LineOf(pair.Key); {
+		case key == RulesKey: // the rules for calls are read where they are applied
 		case r.settings[key] != nil:
 			if before := r.seen[key]; before > 0 {
 				r.problem(at, "%s is already set, in line %d", key, before)
@@ -200,10 +212,10 @@ func (r *reader) key(n ast.MapKeyNode) (string, bool) {
 	case *ast.StringNode:
 		return k.Value, true
 	case *ast.MergeKeyNode:
-		r.problem(line(n), "merging (<<) is not supported: write the settings out")
+		r.problem(LineOf(n), "merging (<<) is not supported: write the settings out")
 		return "", false
 	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode, *ast.MappingKeyNode:
-		r.problem(line(n), "%s is not supported as a key", describe(n))
+		r.problem(LineOf(n), "%s is not supported as a key", DescribeNode(n))
 		return "", false
 	}
 	if t := n.GetToken(); t != nil {
@@ -213,8 +225,8 @@ func (r *reader) key(n ast.MapKeyNode) (string, bool) {
 }
 
 func (r *reader) leaf(s *setting, at int, n ast.Node) {
-	if n != nil && line(n) > 0 {
-		at = line(n)
+	if n != nil && LineOf(n) > 0 {
+		at = LineOf(n)
 	}
 	fail := func(format string, args ...any) { r.problem(at, s.key+": "+format, args...) }
 	var err error
@@ -232,8 +244,8 @@ func (r *reader) leaf(s *setting, at int, n ast.Node) {
 		for _, item := range v.Values {
 			text, f := scalarText(item)
 			if f != asText {
-				at = max(at, line(item))
-				fail("%s stands in the list: write a string, in quotes", describe(item))
+				at = max(at, LineOf(item))
+				fail("%s stands in the list: write a string, in quotes", DescribeNode(item))
 				return
 			}
 			parts = append(parts, text)
@@ -243,13 +255,13 @@ func (r *reader) leaf(s *setting, at int, n ast.Node) {
 		text, f := scalarText(n)
 		switch takes := s.value.takes(); {
 		case f == 0:
-			fail("%s stands where %s is expected", describe(n), article(s.value.kind()))
+			fail("%s stands where %s is expected", DescribeNode(n), article(s.value.kind()))
 			return
 		case takes == asList:
-			fail("%s stands where a list is expected: write [%s]", describe(n), clip(text))
+			fail("%s stands where a list is expected: write [%s]", DescribeNode(n), clip(text))
 			return
 		case f&takes == 0:
-			fail("%s stands where %s is expected: %s", describe(n), article(s.value.kind()), mendForm(takes, text))
+			fail("%s stands where %s is expected: %s", DescribeNode(n), article(s.value.kind()), mendForm(takes, text))
 			return
 		case text == "":
 			fail("it is empty: write a value, or remove the key")
@@ -297,8 +309,8 @@ func scalarText(n ast.Node) (string, form) {
 	return "", 0
 }
 
-// describe names a node for an error message.
-func describe(n ast.Node) string {
+// DescribeNode names a node for an error message.
+func DescribeNode(n ast.Node) string {
 	switch v := n.(type) {
 	case nil, *ast.NullNode:
 		return "nothing"

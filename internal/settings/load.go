@@ -246,7 +246,7 @@ func (l *loader) readFlags(flags []Flag) {
 
 // unknown returns the message for an unknown key.
 func (l *loader) unknown(key string) string {
-	var candidates []string
+	candidates := []string{RulesKey}
 	for _, k := range l.keys {
 		candidates = append(candidates, k)
 		if section := l.settings[k].section(); section != "" {
@@ -262,7 +262,7 @@ func (l *loader) unknown(key string) string {
 		return message + "; the nearest is " + best
 	}
 	message += "; did you mean " + best
-	if l.settings[best] == nil {
+	if l.settings[best] == nil && best != RulesKey {
 		message += " (a section, with " + strings.Join(l.under(best), ", ") + ")"
 	}
 	return message + "?"

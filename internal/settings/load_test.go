@@ -67,7 +67,7 @@ func TestDefaults(t *testing.T) {
 	want.Policy.MinIsolation = "kernel"
 	want.Policy.Require.Memory, want.Policy.Require.Processes, want.Policy.Require.OpenFiles = "soft", "soft", "soft"
 	want.Policy.Require.Disk, want.Policy.Require.CPU = "hard", "absent"
-	want.Policy.Servers = []string{"*"}
+	want.Policy.Servers, want.Policy.Profile = []string{"*"}, "open"
 	want.Policy.Executions.Queued, want.Policy.Executions.PerClient.Queued = 1024, 256
 	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "platform", "soft", "soft"
 	want.Hub = settings.Hub{Enabled: true, Idle: 10 * time.Minute}
@@ -153,6 +153,10 @@ policy:
   require: {memory: hard, processes: hard, disk: soft, openFiles: absent, cpu: soft}
   servers: [git*, "a,b"]
   requests: [npx -y @x/server-* ..., "https://*.example.com/mcp"]
+  profile: careful
+  tools:
+    - server: "*"
+      action: ask
   batchServices: {minIsolation: kernel, memory: hard, processes: absent}
   executions: {running: 4, queued: 100, perClient: {running: 2, queued: 10}}
 batch: {services: [kaggle, runpod]}
@@ -261,6 +265,7 @@ func TestWholeFile(t *testing.T) {
 	want.Policy.Executions.Running, want.Policy.Executions.Queued = 4, 100
 	want.Policy.Executions.PerClient.Running, want.Policy.Executions.PerClient.Queued = 2, 10
 	want.Policy.Requests = []string{"npx -y @x/server-* ...", "https://*.example.com/mcp"}
+	want.Policy.Profile = "careful"
 	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxRunning: 3, MaxDisk: 1 << 30, MaxNamed: 4, Pack: true, Logs: 32 << 20, Pool: settings.PoolAuto}
 	want.Images = settings.Images{Pull: "always", PlainHTTP: []string{"registry.example.com"}, MaxSize: 1 << 30}
 	want.Container = settings.Container{User: "1000:1000", Runtime: "runsc", UserNamespace: "auto", StartMachine: true, IdleTimeout: 10 * time.Minute}

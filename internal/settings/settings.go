@@ -104,7 +104,12 @@ type Policy struct {
 			Queued  int
 		}
 	}
+	// Profile decides on calls that no rule is about: one of Profiles.
+	Profile string
 }
+
+// Profiles are the values of policy.profile; each is stricter than the one before.
+var Profiles = []string{"open", "careful", "locked"}
 
 // Sessions configures what lives between executions.
 type Sessions struct {
