@@ -84,6 +84,7 @@ var layers = []layer{
 	{"internal/authz/toolpolicy", 43, []string{"internal/authz", "internal/jsonscan", "internal/private", "internal/settings", "internal/toolbox/tool"}},
 	{"internal/authz", 40, []string{"internal/journal", "internal/terminal", "internal/sandbox", "internal/toolbox/tool"}},
 	{"internal/journal", 20, []string{"internal/session/usage"}},
+	{"internal/authz/approval", 46, []string{"internal/authz", "internal/invisible", "internal/jsonscan", "internal/store", "internal/toolbox/tool"}},
 	{"internal/upstream", 42, []string{
 		"internal/journal", "internal/session/usage",
 		"internal/toolbox/tool",

@@ -107,6 +107,8 @@ type RequestServer struct {
 	Server  *Server
 	Command []string
 	URL     string
+	// Definition is all that the code asks for, as a person is to see it.
+	Definition json.RawMessage
 }
 
 func (a RunCode) describe() (action, item string) {

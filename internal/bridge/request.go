@@ -73,7 +73,9 @@ func (x *Execution) requestServer(ctx context.Context, raw json.RawMessage) (jso
 	if err != nil {
 		return refuse(wire.KindInvalid, "Server '%s' cannot be requested: %v", clip(name, 100), err)
 	}
-	permit, err := x.admit(ctx, requestFacts(d))
+	facts := requestFacts(d)
+	facts.Definition = definition
+	permit, err := x.admit(ctx, facts)
 	var denied *authz.Denied
 	switch {
 	case errors.As(err, &denied) && denied.Effect == authz.Ask && denied.Answer == nil:

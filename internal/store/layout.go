@@ -39,6 +39,7 @@ type Area string
 // them, which the first user of it adds.
 const (
 	Accounted   Area = "accounted"
+	Approvals   Area = "approvals"
 	Carbon      Area = "carbon"
 	Catalog     Area = "catalog"
 	Connections Area = "connections"
@@ -68,6 +69,7 @@ const (
 // areas describes the content of each, for the user.
 var areas = map[Area]string{
 	Accounted:   "marks of runs that are in the ledger",
+	Approvals:   "questions that wait for an answer, without arguments",
 	Carbon:      "the place that was looked up",
 	Catalog:     "tools of all servers, as they were last listed, and the types of their results",
 	Connections: "changes in the files of clients, with what was there before",

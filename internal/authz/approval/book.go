@@ -1,0 +1,511 @@
+package approval
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/store"
+)
+
+const (
+	// maxOpen bounds the open questions of one execution.
+	maxOpen = 16
+	// maxCalls and maxShown bound one question: calls, and bytes of arguments.
+	maxCalls, maxShown = 1000, 512 << 10
+	// maxArguments bounds the arguments of one call.
+	maxArguments = 100
+	// A question is put to people once no call has joined it for settle, or after
+	// settleMost: the calls of a loop come one after the other.
+	settle, settleMost = 200 * time.Millisecond, time.Second
+	// maxRemembered bounds the answered questions that later answers hear of.
+	maxRemembered = 256
+)
+
+// ErrUnknown: there is no such question, or it was withdrawn.
+var ErrUnknown = errors.New("no such question is open: its execution ended, or nobody answered in time")
+
+// Config is what a Book needs.
+type Config struct {
+	// Timeout is how long a call waits for an answer; 0: no one is asked.
+	Timeout time.Duration
+	// Records is where open questions are noted; without a place they are not.
+	Records store.Dir
+	Rules   Rules               // nil: no answer writes a rule
+	Mask    func(string) string // hides known secrets; nil: there are none
+	// Notify is called with each question once it has settled. It must not block.
+	Notify func(Question)
+	Log    *slog.Logger // required
+}
+
+// Rules writes rules for the calls of a tool.
+type Rules interface {
+	// Propose returns what Write would write to allow the tool for good.
+	Propose(server, tool string) (Rule, error)
+	Write(Rule) error
+}
+
+// A Book holds the open questions of a process. It is an [authz.Asker], and safe
+// for concurrent use.
+type Book struct {
+	config Config
+	record recorder
+
+	mu       sync.Mutex
+	open     []*question // in the order in which they were opened
+	grants   []*grant
+	answered map[string]string // what became of questions, by ID
+	order    []string          // of answered
+	changed  chan struct{}     // closed and replaced when something changes
+}
+
+// question is an open question. The Book's lock guards it.
+type question struct {
+	id        string
+	principal authz.Principal
+	why       authz.Decision
+	subject   subject // of its first call
+	calls     []*call // that wait, in the order in which they came
+	joined    int     // calls, ever: its revision
+	size      int     // of the arguments of calls
+	since     time.Time
+	settled   bool
+	timer     *time.Timer
+	ended     chan struct{}
+}
+
+// call is a call that waits.
+type call struct {
+	subject
+	revision int // of the question, from which on it is shown
+	deadline time.Time
+	answer   chan authz.Answer // with room for it
+}
+
+// grant is an answer for calls to come.
+type grant struct {
+	owner, action, server, item string
+	execution, session          string // one of them
+	fixed                       []argument
+	left                        int // negative: any number
+	answer                      authz.Answer
+}
+
+// New returns a Book. Questions that killed processes left are reported.
+func New(config Config) *Book {
+	b := &Book{config: config, answered: map[string]string{}, changed: make(chan struct{})}
+	b.record = recorder{dir: config.Records, name: strings.ToLower(rand.Text()[:12]), log: config.Log}
+	return b
+}
+
+// Close ends the record on disk. Calls that wait end with their contexts.
+func (b *Book) Close() { b.record.close() }
+
+// Ask implements authz.Asker.
+func (b *Book) Ask(ctx context.Context, p authz.Principal, a authz.Action, why authz.Decision) (authz.Answer, error) {
+	if b.config.Timeout == 0 {
+		return authz.Answer{}, errors.New("approvals.timeout: 0 lets no one be asked")
+	}
+	s, err := subjectOf(a)
+	if err != nil {
+		return authz.Answer{}, fmt.Errorf("no one could be asked to allow it: %w", err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, b.config.Timeout, fmt.Errorf("nobody answered within %s (approvals.timeout)", b.config.Timeout))
+	defer cancel()
+	b.mu.Lock()
+	if g := b.covered(p, &s); g != nil {
+		defer b.mu.Unlock()
+		return g.use(), nil
+	}
+	c, err := b.join(p, s, why)
+	b.mu.Unlock()
+	if err != nil {
+		return authz.Answer{}, err
+	}
+	b.note()
+	select {
+	case answer := <-c.answer:
+		return answer, nil
+	case <-ctx.Done():
+	}
+	b.leave(c)
+	select {
+	case answer := <-c.answer: // just before it left
+		return answer, nil
+	default:
+		return authz.Answer{}, context.Cause(ctx)
+	}
+}
+
+// join adds a call to the question about such calls, or opens one. The lock is
+// held.
+func (b *Book) join(p authz.Principal, s subject, why authz.Decision) (*call, error) {
+	now, open := time.Now(), 0
+	var q *question
+	for _, o := range b.open {
+		if o.principal.Owner != p.Owner || o.principal.Request != p.Request {
+			continue
+		}
+		open++
+		if o.subject.alike(&s) && !s.single && o.why.Rule == why.Rule && len(o.calls) < maxCalls && o.size+s.size <= maxShown {
+			q = o
+		}
+	}
+	switch {
+	case q == nil && open >= maxOpen:
+		return nil, fmt.Errorf("%d questions of this execution wait for an answer, as many as may: it was not asked", open)
+	case q == nil:
+		q = &question{id: b.newID(), principal: p, why: why, subject: s, since: now, ended: make(chan struct{})}
+		b.open = append(b.open, q)
+	}
+	q.joined++
+	q.size += s.size
+	c := &call{subject: s, revision: q.joined, deadline: now.Add(b.config.Timeout), answer: make(chan authz.Answer, 1)}
+	q.calls = append(q.calls, c)
+	b.settles(q)
+	b.change()
+	return c, nil
+}
+
+// newID returns the ID of a question: short enough to be typed. The lock is held.
+func (b *Book) newID() string {
+	for {
+		id := strings.ToLower(rand.Text()[:4])
+		_, used := b.answered[id]
+		if !used && b.find(id) == nil {
+			return id
+		}
+	}
+}
+
+// alike reports whether calls of two subjects may be one question.
+func (s *subject) alike(o *subject) bool {
+	return s.action == o.action && s.server == o.server && s.item == o.item
+}
+
+// settles has a question put to people when no call has joined it for a moment.
+// The lock is held.
+func (b *Book) settles(q *question) {
+	if q.settled {
+		return
+	}
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	after := min(settle, time.Until(q.since.Add(settleMost)))
+	q.timer = time.AfterFunc(max(after, 0), func() {
+		b.mu.Lock()
+		news := !q.settled && !q.over()
+		q.settled = true
+		var shown Question
+		if news {
+			shown = b.show(q)
+			b.change()
+		}
+		b.mu.Unlock()
+		if news {
+			b.note()
+			if b.config.Notify != nil {
+				b.config.Notify(shown)
+			}
+		}
+	})
+}
+
+// leave takes back a call that was cancelled or has waited long enough.
+func (b *Book) leave(c *call) {
+	b.mu.Lock()
+	for _, q := range slices.Clone(b.open) {
+		if i := slices.Index(q.calls, c); i >= 0 {
+			q.calls = slices.Delete(q.calls, i, i+1)
+			q.size -= c.size
+			if len(q.calls) == 0 {
+				b.end(q, "")
+			}
+		}
+	}
+	b.change()
+	b.mu.Unlock()
+	b.note()
+}
+
+// end closes a question. What became of it is remembered for later answers. The
+// lock is held.
+func (b *Book) end(q *question, what string) {
+	q.timer.Stop()
+	close(q.ended)
+	b.open = slices.DeleteFunc(b.open, func(o *question) bool { return o == q })
+	if what == "" {
+		return
+	}
+	b.answered[q.id] = what
+	if b.order = append(b.order, q.id); len(b.order) > maxRemembered {
+		delete(b.answered, b.order[0])
+		b.order = b.order[1:]
+	}
+}
+
+// over reports whether the question has ended. The lock is held.
+func (q *question) over() bool {
+	select {
+	case <-q.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// change wakes whoever waits for news. The lock is held.
+func (b *Book) change() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// note records on disk which questions are open.
+func (b *Book) note() {
+	b.record.write(func() []Lost {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		out := make([]Lost, 0, len(b.open))
+		for _, q := range b.open {
+			shown := b.head(q)
+			out = append(out, Lost{ID: q.id, Process: shown.Process, Name: shown.Name(), Calls: shown.Waiting, Client: shown.Client, Session: shown.Session, Since: q.since})
+		}
+		return out
+	})
+}
+
+// find returns an open question, or nil. The lock is held.
+func (b *Book) find(id string) *question {
+	for _, q := range b.open {
+		if q.id == id {
+			return q
+		}
+	}
+	return nil
+}
+
+// List returns the open questions, the oldest first, without their calls.
+func (b *Book) List() []Question {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([]Question, 0, len(b.open))
+	for _, q := range b.open {
+		out = append(out, b.head(q))
+	}
+	return out
+}
+
+// Get returns an open question as it is now. The error is ErrUnknown, or says who
+// has answered it.
+func (b *Book) Get(id string) (Question, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := b.find(id)
+	if q == nil {
+		return Question{}, b.gone(id)
+	}
+	return b.show(q), nil
+}
+
+// gone says why a question is not open. The lock is held.
+func (b *Book) gone(id string) error {
+	if what, ok := b.answered[id]; ok {
+		return &AnsweredError{what}
+	}
+	return ErrUnknown
+}
+
+// An AnsweredError says who has answered a question before, and how.
+type AnsweredError struct{ what string }
+
+func (e *AnsweredError) Error() string { return "answered already: " + e.what }
+
+// Next waits for an open question that has settled and is wanted, and returns it.
+func (b *Book) Next(ctx context.Context, wanted func(*Question) bool) (Question, error) {
+	for {
+		b.mu.Lock()
+		changed := b.changed
+		for _, q := range b.open {
+			if head := b.head(q); q.settled && wanted(&head) {
+				defer b.mu.Unlock()
+				return b.show(q), nil
+			}
+		}
+		b.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return Question{}, context.Cause(ctx)
+		}
+	}
+}
+
+// Connection returns the client connection whose code asks.
+func (q *Question) Connection() string { return q.connection }
+
+// Changed is closed when a question is opened, grows or ends.
+func (b *Book) Changed() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.changed
+}
+
+// head describes a question without its calls. The lock is held.
+func (b *Book) head(q *question) Question {
+	s, because := &q.subject, q.why.Verdict.Because
+	out := Question{
+		ID: q.id, Revision: q.joined, Process: os.Getpid(),
+		Owner: label(q.principal.Owner, 100), Client: label(q.principal.Client, 100), Session: label(q.principal.Session, 100), Execution: label(q.principal.Request, 100),
+		Action: s.action, Server: label(s.server, 200), Item: label(s.item, 200),
+		Description: b.mask(label(s.description, 500)), Annotations: s.annotations,
+		Rule: label(ruleOf(q.why), 300), Because: label(because, 500), Choices: b.choices(s),
+		Waiting: len(q.calls), Since: q.since.UTC(), Deadline: q.calls[0].deadline.UTC(),
+		connection: q.principal.Connection, settled: q.settled, ended: q.ended,
+	}
+	return out
+}
+
+// ruleOf names the rule that asks.
+func ruleOf(why authz.Decision) string {
+	if why.Verdict.Rule != "" {
+		return why.Verdict.Rule
+	}
+	return why.Rule
+}
+
+// show describes a question with its calls. The lock is held.
+func (b *Book) show(q *question) Question {
+	out := b.head(q)
+	fixed, varies := compare(q.calls)
+	for _, a := range fixed {
+		out.Fixed = append(out.Fixed, label(a.name, 200)+" = "+b.mask(shown(a.value)))
+	}
+	for _, name := range varies {
+		out.Varies = append(out.Varies, label(name, 200))
+	}
+	if len(varies) > 0 {
+		for _, c := range q.calls {
+			row := make([]string, len(varies))
+			for i, name := range varies {
+				if v, has := c.value(name); has {
+					row[i] = b.mask(shown(v))
+				}
+			}
+			out.Calls = append(out.Calls, row)
+		}
+	}
+	if b.config.Rules != nil && slices.Contains(out.Choices, Always) {
+		rule, err := b.config.Rules.Propose(q.subject.server, q.subject.item)
+		if err == nil {
+			out.Always = &rule
+		} else {
+			out.Choices = slices.DeleteFunc(out.Choices, func(c Choice) bool { return c == Always })
+		}
+	}
+	return out
+}
+
+func (b *Book) mask(text string) string {
+	if b.config.Mask == nil {
+		return text
+	}
+	return b.config.Mask(text)
+}
+
+// choices returns how such a question can be answered.
+func (b *Book) choices(s *subject) []Choice {
+	if s.single {
+		return []Choice{ThisCall, No}
+	}
+	all := []Choice{Waiting, ThisCall, Next, ThisTool, Session}
+	if s.action == "call_tool" && b.config.Rules != nil {
+		all = append(all, Always)
+	}
+	return append(all, No, NoTool)
+}
+
+// Waiting implements authz.Asker.
+func (b *Book) Waiting(request string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	text, more := "", 0
+	for _, q := range b.open {
+		switch {
+		case q.principal.Request != request:
+		case text == "":
+			head := b.head(q)
+			text = fmt.Sprintf("waiting for approval of %s (%s)", invisible.Line(head.Name()), calls(head.Waiting))
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more questions", more)
+	}
+	if text != "" {
+		text += ": sallyport approvals"
+	}
+	return text
+}
+
+// Ended implements authz.Asker.
+func (b *Book) Ended(request string) {
+	b.drop(func(g *grant) bool { return g.execution != "" && g.execution == request })
+}
+
+// SessionEnded ends what was answered for a session, by its key.
+func (b *Book) SessionEnded(key string) {
+	b.drop(func(g *grant) bool { return g.session != "" && g.session == key })
+}
+
+func (b *Book) drop(which func(*grant) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.grants = slices.DeleteFunc(b.grants, which)
+}
+
+// covered returns the earlier answer that covers a call, or nil. The lock is held.
+func (b *Book) covered(p authz.Principal, s *subject) *grant {
+	if s.single {
+		return nil
+	}
+	for _, g := range b.grants {
+		if g.left != 0 && g.covers(p, s) {
+			return g
+		}
+	}
+	return nil
+}
+
+func (g *grant) covers(p authz.Principal, s *subject) bool {
+	if g.owner != p.Owner || g.action != s.action || g.server != s.server || g.item != s.item {
+		return false
+	}
+	if g.execution != "" && g.execution != p.Request || g.session != "" && g.session != p.SessionKey {
+		return false
+	}
+	for _, a := range g.fixed {
+		if v, has := s.value(a.name); !has || v != a.value {
+			return false
+		}
+	}
+	return true
+}
+
+// use counts a call that the answer covers.
+func (g *grant) use() authz.Answer {
+	if g.left > 0 {
+		g.left--
+	}
+	return g.answer
+}

@@ -1,0 +1,273 @@
+package approval
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
+)
+
+// A Choice is how far an answer goes.
+type Choice string
+
+// The choices.
+const (
+	ThisCall Choice = "call"    // the first of the calls that were shown
+	Waiting  Choice = "waiting" // all calls that were shown
+	Next     Choice = "next"    // so many calls with equal fixed arguments, in this execution
+	ThisTool Choice = "tool"    // all calls of the tool in this execution
+	Session  Choice = "session" // all calls of the tool in this session, as long as it lives
+	Always   Choice = "always"  // all calls of the tool: a rule is written
+	No       Choice = "no"      // none of the calls that were shown
+	NoTool   Choice = "no-tool" // no call of the tool in this execution
+)
+
+// A Question is what a person is asked, as it is at one revision. Everything in
+// it is fit for a terminal: untrusted text has its hidden characters escaped, and
+// known secrets are masked.
+type Question struct {
+	ID       string `json:"id"`
+	Revision int    `json:"revision"` // how many calls have joined it
+	Process  int    `json:"process"`
+
+	Owner     string `json:"owner"`
+	Client    string `json:"client,omitempty"`
+	Session   string `json:"session,omitempty"`
+	Execution string `json:"execution,omitempty"`
+
+	Action      string   `json:"action"` // call_tool, read_resource, get_prompt, request_server
+	Server      string   `json:"server"`
+	Item        string   `json:"item,omitempty"` // the tool or prompt
+	Description string   `json:"description,omitempty"`
+	Annotations string   `json:"annotations,omitempty"` // what the server says of the tool
+	Rule        string   `json:"rule"`
+	Because     string   `json:"because,omitempty"`
+	Choices     []Choice `json:"choices"`
+
+	Waiting  int       `json:"waiting"` // calls
+	Since    time.Time `json:"since"`
+	Deadline time.Time `json:"deadline"` // when the first call is refused
+	// Fixed are the arguments that are equal in all calls, as "name = value".
+	Fixed []string `json:"fixed,omitempty"`
+	// Varies names the other arguments, and Calls has their values, a row for each
+	// call that waits. A value that a call does not have is empty.
+	Varies []string   `json:"varies,omitempty"`
+	Calls  [][]string `json:"calls,omitempty"`
+	// Always is what the choice of that name would write; nil where it cannot.
+	Always *Rule `json:"always,omitempty"`
+
+	connection string
+	settled    bool
+	ended      chan struct{}
+}
+
+// A Rule is one that an answer would write.
+type Rule struct {
+	File string `json:"file"`
+	Text string `json:"text"`
+}
+
+// Address is what an answer names: the question, as it was at this revision.
+func (q *Question) Address() string { return fmt.Sprintf("%s.%d", q.ID, q.Revision) }
+
+// Ended is closed when the question has been answered or withdrawn.
+func (q *Question) Ended() <-chan struct{} { return q.ended }
+
+// Name is what is asked for.
+func (q *Question) Name() string {
+	switch q.Action {
+	case "request_server":
+		return "adding server " + q.Server
+	case "read_resource":
+		return "resources of " + q.Server
+	case "get_prompt":
+		return "prompt " + q.Server + "." + q.Item
+	}
+	return q.Server + "." + q.Item
+}
+
+// Calls returns how many calls wait, in words.
+func calls(n int) string {
+	if n == 1 {
+		return "1 call"
+	}
+	return fmt.Sprintf("%d calls", n)
+}
+
+// subject is what a question is about: the facts of an action that a person sees.
+type subject struct {
+	action, server, item     string
+	description, annotations string
+	arguments                []argument
+	size                     int
+	single                   bool // each is asked about by itself
+}
+
+type argument struct {
+	name  string
+	value string // as JSON
+}
+
+// subjectOf returns what a person is asked about an action. What cannot be shown
+// as it would be sent cannot be approved.
+func subjectOf(a authz.Action) (subject, error) {
+	var s subject
+	var raw json.RawMessage
+	switch a := a.(type) {
+	case authz.CallTool:
+		s = subject{action: "call_tool", server: a.Server.Name, item: a.Tool, description: a.Description, annotations: hints(a.Annotations)}
+		raw = a.Arguments
+	case authz.ReadResource:
+		s = subject{action: "read_resource", server: a.Server.Name}
+		raw, _ = json.Marshal(map[string]string{"uri": a.URI}) // a string can always be encoded
+	case authz.GetPrompt:
+		s = subject{action: "get_prompt", server: a.Server.Name, item: a.Prompt}
+		raw = a.Arguments
+	case authz.RequestServer:
+		s = subject{action: "request_server", server: a.Server.Name, single: true}
+		if raw = a.Definition; raw == nil {
+			return s, fmt.Errorf("the definition of the server cannot be shown")
+		}
+	default:
+		return s, fmt.Errorf("no one can be asked about %T", a)
+	}
+	s.size = len(raw)
+	switch {
+	case s.size > maxShown:
+		return s, fmt.Errorf("its arguments take %d bytes, and a person can be shown %d", s.size, maxShown)
+	case !utf8.Valid(raw):
+		return s, fmt.Errorf("its arguments are not UTF-8 text, so they cannot be shown")
+	case len(raw) == 0:
+		return s, nil
+	}
+	twice := ""
+	err := jsonscan.Members(raw, func(name string, value json.RawMessage) bool {
+		if _, has := s.value(name); has {
+			twice = name
+		}
+		s.arguments = append(s.arguments, argument{name, string(value)})
+		return len(s.arguments) <= maxArguments
+	})
+	if err == nil && len(s.arguments) > maxArguments {
+		err = fmt.Errorf("they are more than %d", maxArguments)
+	}
+	if err == nil && twice != "" {
+		err = fmt.Errorf("the argument %q is given twice", invisible.Line(twice))
+	}
+	if err != nil {
+		return s, fmt.Errorf("its arguments cannot be shown: %w", err)
+	}
+	return s, nil
+}
+
+// hints returns what a server says that its tool does.
+func hints(a tool.Annotations) string {
+	switch {
+	case a.ReadOnly:
+		return "only reads"
+	case a.Destructive():
+		return "writes, may destroy"
+	default:
+		return "writes, destroys nothing"
+	}
+}
+
+// value returns an argument, or nothing.
+func (s *subject) value(name string) (string, bool) {
+	for _, a := range s.arguments {
+		if a.name == name {
+			return a.value, true
+		}
+	}
+	return "", false
+}
+
+// compare returns the arguments that are equal in all calls, in the order of the
+// first call, and the names of all others.
+func compare(all []*call) (fixed []argument, varies []string) {
+	for _, a := range all[0].arguments {
+		same := true
+		for _, c := range all[1:] {
+			v, has := c.value(a.name)
+			same = same && has && v == a.value
+		}
+		if same {
+			fixed = append(fixed, a)
+		} else {
+			varies = append(varies, a.name)
+		}
+	}
+	for _, c := range all[1:] {
+		for _, a := range c.arguments {
+			if _, has := all[0].value(a.name); !has && !slices.Contains(varies, a.name) {
+				varies = append(varies, a.name)
+			}
+		}
+	}
+	return fixed, varies
+}
+
+// shown returns a JSON value as people see it: complete, on one line, with hidden
+// characters escaped.
+func shown(value string) string {
+	var b strings.Builder
+	for len(value) > 0 {
+		if value[0] != '"' {
+			end := strings.IndexByte(value, '"')
+			if end < 0 {
+				end = len(value)
+			}
+			b.WriteString(strings.Join(strings.Fields(value[:end]), " "))
+			value = value[end:]
+			continue
+		}
+		end := 1
+		for end < len(value) && value[end] != '"' {
+			if value[end] == '\\' {
+				end++
+			}
+			end++
+		}
+		end = min(end+1, len(value))
+		b.WriteString(plain(value[:end]))
+		value = value[end:]
+	}
+	return invisible.Escape(b.String())
+}
+
+// plain returns a JSON string with as few escapes as possible. One that does not
+// survive decoding stays as it is.
+func plain(quoted string) string {
+	var text string
+	if json.Unmarshal([]byte(quoted), &text) != nil || strings.ContainsRune(text, utf8.RuneError) {
+		return quoted
+	}
+	return quote(text)
+}
+
+// quote returns text as a JSON string, with control characters escaped only.
+func quote(text string) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if e.Encode(text) != nil { // cannot happen: a string
+		return ""
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// label returns an untrusted name or text on one line, of bounded length.
+func label(text string, most int) string {
+	text = invisible.Line(text)
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,139 @@
+package approval
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/store"
+)
+
+// maxRecord bounds a record of open questions.
+const maxRecord = 8 << 20
+
+// Lost is a question whose process was killed while it was open. None of its
+// calls was sent.
+type Lost struct {
+	ID      string    `json:"id"`
+	Process int       `json:"process"`
+	Name    string    `json:"name"`
+	Calls   int       `json:"calls"`
+	Client  string    `json:"client,omitempty"`
+	Session string    `json:"session,omitempty"`
+	Since   time.Time `json:"since"`
+}
+
+// extension ends the names of records.
+const extension = ".json"
+
+// recorder keeps on disk which questions of this process are open. Its lock tells
+// others that the process lives.
+type recorder struct {
+	dir  store.Dir
+	name string
+	log  *slog.Logger
+
+	mu     sync.Mutex
+	unlock func()
+	broken bool
+}
+
+// write writes what open returns; nothing is on disk while no question is open.
+func (r *recorder) write(open func() []Lost) {
+	if !r.dir.Placed() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := open()
+	if r.broken || r.unlock == nil && len(all) == 0 {
+		return
+	}
+	err := r.put(all)
+	if err != nil {
+		r.broken = true
+		r.log.Warn("open questions are not recorded: they are not reported if this process is killed", "error", err)
+	}
+}
+
+func (r *recorder) put(all []Lost) error {
+	if len(all) == 0 {
+		r.release()
+		return nil
+	}
+	if r.unlock == nil {
+		unlock, ok, err := r.dir.TryLock(r.name + extension)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return errors.New("its record is locked")
+		}
+		r.unlock = unlock
+	}
+	data, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	return r.dir.WriteUnsynced(r.name+extension, data)
+}
+
+// release removes the record. The lock is held.
+func (r *recorder) release() {
+	if r.unlock == nil {
+		return
+	}
+	if err := r.dir.Remove(r.name + extension); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.log.Warn("the record of open questions could not be removed", "error", err)
+	}
+	r.unlock()
+	r.unlock = nil
+}
+
+func (r *recorder) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.release()
+	r.broken = true
+}
+
+// Reap returns the questions that killed processes left, and forgets them.
+func Reap(dir store.Dir) ([]Lost, error) {
+	if !dir.Placed() {
+		return nil, nil
+	}
+	names, err := dir.List()
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return nil, err
+	}
+	var out []Lost
+	var errs []error
+	for _, name := range names {
+		if !strings.HasSuffix(name, extension) {
+			continue
+		}
+		unlock, ok, err := dir.TryLock(name)
+		if err != nil || !ok {
+			errs = append(errs, err)
+			continue // its process lives
+		}
+		var these []Lost
+		data, err := dir.Read(name, maxRecord)
+		if err == nil {
+			err = json.Unmarshal(data, &these)
+		}
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err, dir.Remove(name))
+		}
+		unlock()
+		out = append(out, these...)
+	}
+	return out, errors.Join(errs...)
+}
