@@ -26,7 +26,7 @@ func (c *Core) Answer(about func(*control.Process), stop func(context.Context, t
 	dir, err := a.Env.runtimeDir()
 	if err == nil {
 		server, err = control.Listen(filepath.Join(dir, controlDir), control.Config{
-			Sessions: c.broker,
+			Sessions: c.broker, Approvals: c.Approvals,
 			About: func() control.Process {
 				p := control.Process{PID: os.Getpid(), Version: a.Version, Started: started, StateDir: a.Settings.StateDir}
 				about(&p)
@@ -42,6 +42,7 @@ func (c *Core) Answer(about func(*control.Process), stop func(context.Context, t
 		}
 		return func() {}
 	}
+	c.Approvals.Reap()
 	go func() { _, _ = control.Find(filepath.Join(dir, controlDir)) }() // which removes what killed processes left
 	return server.Close
 }

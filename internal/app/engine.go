@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/guest"
 	"github.com/sallyport/sallyport/internal/image"
 	"github.com/sallyport/sallyport/internal/image/build"
@@ -31,7 +32,7 @@ func (a *App) Engine() (sandbox.Engine, error) {
 	case settings.EnginePodman, settings.EngineDocker:
 		return a.container(name)
 	}
-	gate, err := gateOf(a.Settings, nil, nil)
+	gate, err := gateOf(a.Settings, authz.Config{})
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/authz/toolpolicy"
-	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/settings"
 )
@@ -57,17 +56,15 @@ func (a *App) Rules() *toolpolicy.Rules {
 	return toolpolicy.Open(config)
 }
 
-// gateOf returns the gate that the settings describe, with the user's rules for
-// calls; nil where it decides on none.
-func gateOf(set *settings.Settings, rules authz.ToolRules, events *journal.Journal) (*authz.Gate, error) {
+// gateOf returns the gate that the settings describe. with has what is not in the
+// settings.
+func gateOf(set *settings.Settings, with authz.Config) (*authz.Gate, error) {
 	policy, err := policyOf(set.Policy)
 	if err != nil {
 		return nil, err
 	}
-	return authz.New(authz.Config{
-		Policy: policy, Requests: set.Policy.Requests, RefuseChanged: set.Servers.ChangedTools == settings.ChangedRefuse,
-		Tools: rules, Journal: events,
-	}), nil
+	with.Policy, with.Requests, with.RefuseChanged = policy, set.Policy.Requests, set.Servers.ChangedTools == settings.ChangedRefuse
+	return authz.New(with), nil
 }
 
 // policyOf returns the policy that the settings describe. A word that the

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/accounting"
 	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/authz/approval"
 	"github.com/sallyport/sallyport/internal/authz/toolpolicy"
 	"github.com/sallyport/sallyport/internal/batch"
 	"github.com/sallyport/sallyport/internal/batch/runs"
@@ -46,6 +47,8 @@ type Core struct {
 	Pins   *pins.Book
 	// Journal has what happens in the Core.
 	Journal *journal.Journal
+	// Approvals has the questions that are open.
+	Approvals *approval.Book
 
 	app    *App
 	pool   *upstream.Pool
@@ -118,7 +121,8 @@ func (c *Core) construct(options Options) (err error) {
 	if err := a.CheckDirectories(); err != nil {
 		return err
 	}
-	if c.Gate, err = gateOf(set, c.Rules, c.Journal); err != nil {
+	c.Approvals = a.approvals()
+	if c.Gate, err = gateOf(set, authz.Config{Tools: c.Rules, Asker: c.Approvals, Journal: c.Journal}); err != nil {
 		return err
 	}
 	if c.Engine, err = a.Engine(); err != nil {
@@ -254,12 +258,15 @@ func (c *Core) sessions(unsaved func(string, error)) *session.Set {
 		MaxNamed:     set.Sessions.MaxNamed,
 		Unpacked:     !set.Sessions.Pack,
 		Unsaved:      unsaved,
-		Forgotten:    func(key session.Key) { c.pool.EndSession(key.String()) },
-		Snapshots:    a.snapshots(),
-		Records:      a.state(store.Sessions),
-		Logs:         a.statePath(store.Logs),
-		LogBytes:     set.Sessions.Logs,
-		Journal:      c.Journal,
+		Forgotten: func(key session.Key) {
+			c.pool.EndSession(key.String())
+			c.Approvals.SessionEnded(key.String())
+		},
+		Snapshots: a.snapshots(),
+		Records:   a.state(store.Sessions),
+		Logs:      a.statePath(store.Logs),
+		LogBytes:  set.Sessions.Logs,
+		Journal:   c.Journal,
 	}
 	return session.NewSet(options)
 }
@@ -327,6 +334,9 @@ func (c *Core) Close() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		ended = append(ended, c.pool.Close(ctx))
+	}
+	if c.Approvals != nil {
+		c.Approvals.Close()
 	}
 	c.waitForClients() // after the pool: closing a catalog waits for a server that it lists
 	if c.Engine != nil {

@@ -53,6 +53,7 @@ type grammar struct {
 	Memory     memoryCmd     `cmd:"" group:"What code can use:" help:"Show and change the values that code has kept for later sessions."`
 	Image      imageCmd      `cmd:"" group:"What code can use:" help:"Pull, load, build and remove the OCI images that code can run in."`
 	Sessions   sessionsCmd   `cmd:"" group:"Sessions and runs:" help:"Show and manage sessions, running and suspended."`
+	Approvals  approvalsCmd  `cmd:"" group:"Sessions and runs:" help:"Show and answer calls that wait for approval."`
 	Hub        hubCmd        `cmd:"" group:"Sessions and runs:" help:"Show, end and restart the process that all clients share."`
 	Runs       runsCmd       `cmd:"" group:"Sessions and runs:" help:"Show and manage runs on runpod and kaggle."`
 	Carbon     carbonCmd     `cmd:"" group:"Sessions and runs:" help:"Report and estimate energy and emissions."`

@@ -136,6 +136,17 @@ func (*toolsCmd) Help() string {
 }
 
 // Help implements kong's HelpProvider.
+func (*approvalsCmd) Help() string {
+	return `Without a subcommand, lists the questions.
+
+Examples:
+  sallyport approvals
+  sallyport approvals --watch
+  sallyport approvals approve k3vq.40
+  sallyport approvals deny k3vq.40 --because 'write to /tmp instead'`
+}
+
+// Help implements kong's HelpProvider.
 func (*sessionsCmd) Help() string {
 	return `Without a subcommand, lists the sessions.
 

@@ -198,6 +198,8 @@ func TestDefinitionsChangeUnderARunningServer(t *testing.T) {
 func TestCodeAddsAServer(t *testing.T) {
 	s := serve(t, func(home string) string {
 		return "SALLYPORT_POLICY_REQUESTS=python3 " + filepath.Join(home, "echo.py") + " allowed-*"
+	}, func(string) string {
+		return "SALLYPORT_APPROVALS_TIMEOUT=never"
 	})
 	ask := func(name, says string) string {
 		return s.run(fmt.Sprintf(`await runtime.request_server(%q, {"command": "python3", "args": [%q, %q]})`, name, filepath.Join(s.home, "echo.py"), says))

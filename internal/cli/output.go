@@ -28,6 +28,16 @@ func (u *ui) printJSON(v any) error {
 	return err
 }
 
+// printJSONLine prints JSON on one line.
+func (u *ui) printJSONLine(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(u.stdio.Out, plainJSON(string(data))+"\n")
+	return err
+}
+
 // plainJSON returns JSON with the same meaning but without characters that
 // affect a terminal: JSON itself allows some control characters.
 func plainJSON(text string) string {

@@ -122,6 +122,7 @@ func (c *runCmd) Run(u *ui) error {
 	}
 	u.warnOf(sys, c.Server...)
 	u.awaitImage(sys)
+	defer u.elsewhere(sys)()
 
 	req := broker.Request{Principal: authz.Local("sallyport run"), Shown: true, Servers: c.Server, Session: c.Session, Submission: broker.Submission{Measure: c.JSON, Code: code, Timeout: c.Timeout, Script: script, Args: c.args()}}
 	if script {

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/authz/approval"
 	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/hibernate"
@@ -141,6 +142,28 @@ func (c *Client) Import(ctx context.Context, key session.Key, file string) error
 	return c.ask(ctx, http.MethodPost, "/import", request{Key: key, File: file}, nil)
 }
 
+// Questions asks for the questions that are open.
+func (c *Client) Questions(ctx context.Context) (Questions, error) {
+	var q Questions
+	err := c.ask(ctx, http.MethodGet, "/approvals", nil, &q)
+	return q, err
+}
+
+// Question asks for an open question with its calls.
+func (c *Client) Question(ctx context.Context, id string) (approval.Question, error) {
+	var q approval.Question
+	err := c.ask(ctx, http.MethodPost, "/approval", request{Answer: &approval.Answer{ID: id}}, &q)
+	return q, err
+}
+
+// Answer answers a question. The error is approval.ErrUnknown where that is the
+// reason.
+func (c *Client) Answer(ctx context.Context, a approval.Answer) (approval.Outcome, error) {
+	var out approval.Outcome
+	err := c.ask(ctx, http.MethodPost, "/answer", request{Answer: &a}, &out)
+	return out, err
+}
+
 func (c *Client) ask(ctx context.Context, method, path string, asked, answer any) error {
 	var body io.Reader
 	if asked != nil {
@@ -191,5 +214,5 @@ type refused struct{ failure }
 func (r *refused) Error() string { return r.failure.Error }
 
 func (r *refused) Is(target error) bool {
-	return target == session.ErrUnknown && r.Kind == kindUnknown || target == hibernate.ErrElsewhere && r.Kind == kindElsewhere
+	return target == session.ErrUnknown && r.Kind == kindUnknown || target == approval.ErrUnknown && r.Kind == kindQuestion || target == hibernate.ErrElsewhere && r.Kind == kindElsewhere
 }

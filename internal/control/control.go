@@ -1,7 +1,8 @@
 // Package control is how the command line speaks with the Sallyports that serve
 // clients: each listens on a socket of its own, in a directory that belongs to
 // the user, and answers requests of the same user alone. What it can be asked
-// for is what a person does with sessions. It runs no code.
+// for is what a person does with sessions, and with calls that wait for approval.
+// It runs no code.
 //
 // The protocol is HTTP with JSON.
 package control
@@ -11,6 +12,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/authz/approval"
 	"github.com/sallyport/sallyport/internal/session"
 )
 
@@ -27,6 +29,21 @@ type Sessions interface {
 	Export(ctx context.Context, key session.Key, w io.Writer) error
 	// Import reads one.
 	Import(ctx context.Context, key session.Key, r io.Reader) error
+}
+
+// Approvals is what a process lets others do with its open questions.
+type Approvals interface {
+	List() []approval.Question
+	Lost() []approval.Lost
+	Get(id string) (approval.Question, error)
+	Answer(approval.Answer) (approval.Outcome, error)
+}
+
+// Questions are those that are open in a process, without their calls, and those
+// that killed processes left.
+type Questions struct {
+	Open []approval.Question `json:"open"`
+	Lost []approval.Lost     `json:"lost"`
 }
 
 // Process is what a Sallyport says of itself.

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/authz/approval"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/hibernate"
 	"github.com/sallyport/sallyport/internal/socket"
@@ -35,15 +36,16 @@ const (
 
 // A Server answers on the socket of a process.
 type Server struct {
-	sessions Sessions
-	about    func() Process
-	stop     func(context.Context, time.Duration) error
-	log      *slog.Logger
-	listener *socket.Listener
-	http     *http.Server
-	life     context.Context
-	end      context.CancelFunc
-	working  sync.WaitGroup // requests and the server's own
+	sessions  Sessions
+	approvals Approvals
+	about     func() Process
+	stop      func(context.Context, time.Duration) error
+	log       *slog.Logger
+	listener  *socket.Listener
+	http      *http.Server
+	life      context.Context
+	end       context.CancelFunc
+	working   sync.WaitGroup // requests and the server's own
 
 	mu     sync.Mutex
 	closed bool
@@ -52,6 +54,8 @@ type Server struct {
 // Config is what a Server answers with.
 type Config struct {
 	Sessions Sessions
+	// Approvals has the open questions; nil: no one is asked here.
+	Approvals Approvals
 	// About says what the process is; its sessions are asked for.
 	About func() Process
 	// Stop ends the process once nothing runs, or after a time. Nil: its client
@@ -68,7 +72,7 @@ func Listen(dir string, c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{sessions: c.Sessions, about: c.About, stop: c.Stop, log: log, listener: listener}
+	s := &Server{sessions: c.Sessions, approvals: c.Approvals, about: c.About, stop: c.Stop, log: log, listener: listener}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.http = &http.Server{
 		Handler: s.routes(), BaseContext: func(net.Listener) context.Context { return s.life },
@@ -153,6 +157,8 @@ type request struct {
 	Key  session.Key   `json:"key"`
 	File string        `json:"file,omitempty"`
 	Wait time.Duration `json:"waitNanoseconds,omitempty"`
+	// Answer answers a question, or names one by its ID.
+	Answer *approval.Answer `json:"answer,omitempty"`
 }
 
 // failure is an answer that says why not.
@@ -165,6 +171,7 @@ type failure struct {
 const (
 	kindUnknown   = "unknown"
 	kindElsewhere = "elsewhere"
+	kindQuestion  = "question"
 )
 
 func (s *Server) routes() http.Handler {
@@ -196,6 +203,9 @@ func (s *Server) routes() http.Handler {
 		}
 		return reply(w, http.StatusOK, struct{}{})
 	}))
+	if s.approvals != nil {
+		s.answers(mux)
+	}
 	mux.HandleFunc("POST /export", s.handle(s.export))
 	mux.HandleFunc("POST /import", s.handle(func(ctx context.Context, r request, w http.ResponseWriter) error {
 		f, err := os.Open(filepath.Clean(r.File))
@@ -209,6 +219,27 @@ func (s *Server) routes() http.Handler {
 		return reply(w, http.StatusOK, struct{}{})
 	}))
 	return mux
+}
+
+// answers adds what a person does with open questions.
+func (s *Server) answers(mux *http.ServeMux) {
+	mux.HandleFunc("GET /approvals", s.handle(func(_ context.Context, _ request, w http.ResponseWriter) error {
+		return reply(w, http.StatusOK, Questions{s.approvals.List(), s.approvals.Lost()})
+	}))
+	on := func(path string, do func(a approval.Answer) (any, error)) {
+		mux.HandleFunc("POST "+path, s.handle(func(_ context.Context, r request, w http.ResponseWriter) error {
+			if r.Answer == nil {
+				return errors.New("no question is named")
+			}
+			out, err := do(*r.Answer)
+			if err != nil {
+				return err
+			}
+			return reply(w, http.StatusOK, out)
+		}))
+	}
+	on("/approval", func(a approval.Answer) (any, error) { return s.approvals.Get(a.ID) })
+	on("/answer", func(a approval.Answer) (any, error) { return s.approvals.Answer(a) })
 }
 
 // export writes an archive to a file that it is given, because a failure in
@@ -256,6 +287,8 @@ func (s *Server) handle(do func(context.Context, request, http.ResponseWriter) e
 		switch {
 		case errors.Is(err, session.ErrUnknown):
 			f.Kind = kindUnknown
+		case errors.Is(err, approval.ErrUnknown):
+			f.Kind = kindQuestion
 		case errors.Is(err, hibernate.ErrElsewhere):
 			f.Kind = kindElsewhere
 		}

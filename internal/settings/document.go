@@ -23,6 +23,8 @@ var sections = []struct{ name, title, text string }{
 	{"policy.batchServices", "", ""},
 	{"policy.executions", "How much may run", "Clients take turns: a hundred executions of one delay the first one of another until a place is free."},
 	{"policy.executions.perClient", "", ""},
+	{"approvals", "Approvals", "Some calls wait until a person agrees: `sallyport approvals` shows and answers them."},
+	{"approvals.notify", "", ""},
 	{"servers", "MCP servers", ""},
 	{"sessions", "Between calls", ""},
 	{"batch", "Batch services", ""},

@@ -71,6 +71,7 @@ func TestDefaults(t *testing.T) {
 	want.Policy.Executions.Queued, want.Policy.Executions.PerClient.Queued = 1024, 256
 	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "platform", "soft", "soft"
 	want.Hub = settings.Hub{Enabled: true, Idle: 10 * time.Minute}
+	want.Approvals.Timeout = 5 * time.Minute
 	want.Answer = settings.Answer{Within: 50 * time.Second, Characters: 25000}
 	want.Runs = settings.Runs{Timeout: 10 * time.Minute, MaxTimeout: 12 * time.Hour, Queue: time.Hour, Keep: 720 * time.Hour, MaxDisk: 32 << 30}
 	want.Kaggle = settings.Kaggle{URL: "https://api.kaggle.com", Accelerator: "none", MaxOutput: 1 << 30}
@@ -206,6 +207,9 @@ servers:
 catalog: {refresh: manual, maxAge: 1h}
 memories: {enabled: true, maxValue: 1m, maxKeys: 5, maxTotal: 2m}
 savedTools: {enabled: true, maxTools: 6, versions: 7}
+approvals:
+  timeout: 2m
+  notify: {desktop: true, command: [/usr/bin/say, --loud], webhook: https://example.com/hook, secret: "keyring:approvals"}
 hub:
   enabled: true
   idle: 1m
@@ -289,6 +293,9 @@ func TestWholeFile(t *testing.T) {
 	}
 	want.Tools.RunPod = true
 	want.Output = settings.Output{Mode: "toon", Structured: "never", Usage: true}
+	want.Approvals.Timeout = 2 * time.Minute
+	want.Approvals.Notify.Desktop, want.Approvals.Notify.Command = true, []string{"/usr/bin/say", "--loud"}
+	want.Approvals.Notify.Webhook, want.Approvals.Notify.Secret = "https://example.com/hook", "keyring:approvals"
 	want.Carbon = settings.Carbon{
 		Enabled: true, Method: "codecarbon", Location: "USA/california", DetectLocation: true, Kaggle: "gcp/us-central1", RunPod: "FRA",
 		Intensity: 42.5, PUE: 1.2, Zone: "US-CAL-CISO", MapsURL: "http://127.0.0.1:1", CSV: filepath.Join(dir, "emissions.csv"), Dashboard: "on", Keep: 48 * time.Hour,

@@ -10,7 +10,7 @@ import (
 
 // TestSecretsAreNotShown: not in what is in force, and not in an error.
 func TestSecretsAreNotShown(t *testing.T) {
-	const key = "rpa_SECRET0123456789"
+	const key = "rpa_HIDDEN0123456789"
 	s := mustLoad(t, settings.Sources{Home: "/h", Environ: map[string]string{"RUNPOD_API_KEY": key, "RUNPOD_ENDPOINT_ID": "abc"}})
 	if s.RunPod.Key != key || s.RunPod.Endpoint != "abc" {
 		t.Fatalf("%+v", s.RunPod)
@@ -20,7 +20,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{string(data), s.YAML()} {
-		if strings.Contains(text, "SECRET") || !strings.Contains(text, "RUNPOD_API_KEY") {
+		if strings.Contains(text, "HIDDEN") || !strings.Contains(text, "RUNPOD_API_KEY") {
 			t.Errorf("printed: %s", text)
 		}
 	}

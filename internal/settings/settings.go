@@ -40,6 +40,7 @@ type Settings struct {
 	Timeouts      Timeouts
 	Limits        Limits
 	Policy        Policy
+	Approvals     Approvals
 	BatchServices []string // some of BatchServices()
 	Runs          Runs
 	Worker        Worker
@@ -194,6 +195,17 @@ type SavedTools struct {
 	Enabled  bool
 	MaxTools int
 	Versions int
+}
+
+// Approvals configures how people are asked about calls.
+type Approvals struct {
+	Timeout time.Duration // 0: no one is asked
+	Notify  struct {
+		Desktop bool
+		Command []string
+		Webhook string // a URL; empty: none
+		Secret  string // signs what Webhook gets
+	}
 }
 
 // Hub configures the process that all clients of a user share.

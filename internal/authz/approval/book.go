@@ -32,7 +32,7 @@ const (
 )
 
 // ErrUnknown: there is no such question, or it was withdrawn.
-var ErrUnknown = errors.New("no such question is open: its execution ended, or nobody answered in time")
+var ErrUnknown = errors.New("no such question is open: its execution ended, or there was no answer in time")
 
 // Config is what a Book needs.
 type Config struct {
@@ -65,6 +65,7 @@ type Book struct {
 	grants   []*grant
 	answered map[string]string // what became of questions, by ID
 	order    []string          // of answered
+	lost     []Lost            // see Reap
 	changed  chan struct{}     // closed and replaced when something changes
 }
 
@@ -91,15 +92,6 @@ type call struct {
 	answer   chan authz.Answer // with room for it
 }
 
-// grant is an answer for calls to come.
-type grant struct {
-	owner, action, server, item string
-	execution, session          string // one of them
-	fixed                       []argument
-	left                        int // negative: any number
-	answer                      authz.Answer
-}
-
 // New returns a Book. Questions that killed processes left are reported.
 func New(config Config) *Book {
 	b := &Book{config: config, answered: map[string]string{}, changed: make(chan struct{})}
@@ -119,7 +111,7 @@ func (b *Book) Ask(ctx context.Context, p authz.Principal, a authz.Action, why a
 	if err != nil {
 		return authz.Answer{}, fmt.Errorf("no one could be asked to allow it: %w", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, b.config.Timeout, fmt.Errorf("nobody answered within %s (approvals.timeout)", b.config.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, b.config.Timeout, fmt.Errorf("no answer came within %s (approvals.timeout)", b.config.Timeout))
 	defer cancel()
 	b.mu.Lock()
 	if g := b.covered(p, &s); g != nil {
@@ -370,7 +362,7 @@ func (b *Book) head(q *question) Question {
 		Description: b.mask(label(s.description, 500)), Annotations: s.annotations,
 		Rule: label(ruleOf(q.why), 300), Because: label(because, 500), Choices: b.choices(s),
 		Waiting: len(q.calls), Since: q.since.UTC(), Deadline: q.calls[0].deadline.UTC(),
-		connection: q.principal.Connection, settled: q.settled, ended: q.ended,
+		connection: q.principal.Connection, Settled: q.settled, ended: q.ended,
 	}
 	return out
 }
@@ -472,40 +464,4 @@ func (b *Book) drop(which func(*grant) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.grants = slices.DeleteFunc(b.grants, which)
-}
-
-// covered returns the earlier answer that covers a call, or nil. The lock is held.
-func (b *Book) covered(p authz.Principal, s *subject) *grant {
-	if s.single {
-		return nil
-	}
-	for _, g := range b.grants {
-		if g.left != 0 && g.covers(p, s) {
-			return g
-		}
-	}
-	return nil
-}
-
-func (g *grant) covers(p authz.Principal, s *subject) bool {
-	if g.owner != p.Owner || g.action != s.action || g.server != s.server || g.item != s.item {
-		return false
-	}
-	if g.execution != "" && g.execution != p.Request || g.session != "" && g.session != p.SessionKey {
-		return false
-	}
-	for _, a := range g.fixed {
-		if v, has := s.value(a.name); !has || v != a.value {
-			return false
-		}
-	}
-	return true
-}
-
-// use counts a call that the answer covers.
-func (g *grant) use() authz.Answer {
-	if g.left > 0 {
-		g.left--
-	}
-	return g.answer
 }

@@ -280,7 +280,7 @@ func TestNobodyAnswers(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		a.want("ee")
-		if o := <-a.answers[0]; !strings.Contains(o.err.Error(), "nobody answered within 1m0s") {
+		if o := <-a.answers[0]; !strings.Contains(o.err.Error(), "no answer came within 1m0s") {
 			t.Errorf("got %v", o.err)
 		}
 		if n := len(a.List()); n != 0 {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -63,8 +64,10 @@ type Question struct {
 	// Always is what the choice of that name would write; nil where it cannot.
 	Always *Rule `json:"always,omitempty"`
 
+	// Settled: no call has joined for a moment, or it has waited long enough.
+	Settled bool `json:"settled"`
+
 	connection string
-	settled    bool
 	ended      chan struct{}
 }
 
@@ -76,6 +79,19 @@ type Rule struct {
 
 // Address is what an answer names: the question, as it was at this revision.
 func (q *Question) Address() string { return fmt.Sprintf("%s.%d", q.ID, q.Revision) }
+
+// ParseAddress returns the ID and the revision in an address. The revision is 0
+// where it has none.
+func ParseAddress(text string) (id string, revision int, err error) {
+	id, rest, revised := strings.Cut(strings.ToLower(text), ".")
+	if revised {
+		revision, err = strconv.Atoi(rest)
+	}
+	if id == "" || err != nil || revised && revision < 1 {
+		return "", 0, fmt.Errorf("%q names no question: it is an ID and a revision, such as k3vq.40", label(text, 40))
+	}
+	return id, revision, nil
+}
 
 // Ended is closed when the question has been answered or withdrawn.
 func (q *Question) Ended() <-chan struct{} { return q.ended }

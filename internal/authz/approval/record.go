@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -136,4 +137,32 @@ func Reap(dir store.Dir) ([]Lost, error) {
 		out = append(out, these...)
 	}
 	return out, errors.Join(errs...)
+}
+
+// maxLost bounds the lost questions that a process remembers.
+const maxLost = 100
+
+// Reap reports the questions that killed processes left, and remembers them for
+// Lost.
+func (b *Book) Reap() {
+	lost, err := Reap(b.config.Records)
+	if err != nil {
+		b.config.Log.Warn("records of open questions cannot be read", "error", err)
+	}
+	for _, l := range lost {
+		b.config.Log.Warn("a Sallyport was killed while calls waited for approval; none of them was sent", "calls", l.Calls, "of", l.Name, "process", l.Process, "since", l.Since)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lost = append(b.lost, lost...)
+	if over := len(b.lost) - maxLost; over > 0 {
+		b.lost = b.lost[over:]
+	}
+}
+
+// Lost returns the questions that Reap found.
+func (b *Book) Lost() []Lost {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.lost)
 }

@@ -1,0 +1,345 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/app"
+	"github.com/sallyport/sallyport/internal/authz/approval"
+	"github.com/sallyport/sallyport/internal/control"
+	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/terminal"
+)
+
+type approvalsCmd struct {
+	List    approvalsListCmd    `cmd:"" default:"withargs" help:"List the calls that wait for approval, with their arguments."`
+	Show    approvalsShowCmd    `cmd:"" help:"Show one question as it is now."`
+	Approve approvalsApproveCmd `cmd:"" help:"Let calls go out."`
+	Deny    approvalsDenyCmd    `cmd:"" help:"Refuse calls."`
+}
+
+// approvals asks all running processes.
+func (u *ui) approvals() (*app.Approvals, error) {
+	if err := u.configure(); err != nil {
+		return nil, err
+	}
+	f := u.FindApprovals(u.ctx)
+	for _, p := range f.Problems {
+		fmt.Fprintln(u.stdio.Err, "sallyport:", invisible.Escape(p))
+	}
+	return f, nil
+}
+
+type approvalsListCmd struct {
+	Watch bool `help:"Go on showing questions as they come, and ask for answers on a terminal."`
+	JSON  bool `help:"Print JSON; with --watch, one object a line." name:"json"`
+}
+
+// Help implements kong's HelpProvider.
+func (*approvalsListCmd) Help() string {
+	return `Calls wait for approval where a rule of the policy says "ask", and where code asks for a server that is not configured. Calls of one tool that wait at the same time are one question. Its name has a revision, such as k3vq.40: an answer covers the calls that this revision showed, and later ones are asked about again.
+
+A client that can show forms asks its user, too. The first answer counts. No answer within approvals.timeout means no.
+
+Examples:
+  sallyport approvals
+  sallyport approvals --watch
+  sallyport approvals list --json | jq -r '.open[] | "\(.id).\(.revision)"'`
+}
+
+// Run implements the command.
+func (c *approvalsListCmd) Run(u *ui) error {
+	if c.Watch {
+		return c.watch(u)
+	}
+	f, err := u.approvals()
+	if err != nil {
+		return err
+	}
+	open := f.Open[:0:0]
+	for _, q := range f.Open {
+		whole, err := f.Get(u.ctx, q.ID)
+		if err == nil { // else it was answered meanwhile
+			open = append(open, whole)
+		}
+	}
+	if c.JSON {
+		if open == nil {
+			open = []approval.Question{}
+		}
+		return u.printJSON(struct {
+			Open []approval.Question `json:"open"`
+			Lost []approval.Lost     `json:"lost"`
+		}{open, f.Lost})
+	}
+	for _, l := range f.Lost {
+		fmt.Fprintf(u.stdio.Out, "Process %d was killed on or after %s while %d of %s waited for approval. None was sent.\n\n", l.Process, l.Since.Local().Format(time.DateTime), l.Calls, invisible.Line(l.Name))
+	}
+	for _, q := range open {
+		u.printQuestion(&q)
+	}
+	if len(open) == 0 {
+		fmt.Fprintln(u.stdio.Out, "No call waits for approval.")
+	}
+	return nil
+}
+
+// printQuestion prints a question and how to answer it.
+func (u *ui) printQuestion(q *approval.Question) {
+	fmt.Fprint(u.stdio.Out, q.Text())
+	fmt.Fprintf(u.stdio.Out, "  sallyport approvals approve %s | sallyport approvals deny %s\n\n", q.Address(), q.Address())
+}
+
+// watchEvery is how often processes are asked for news.
+const watchEvery = 500 * time.Millisecond
+
+// watch shows questions as they come until the command ends.
+func (c *approvalsListCmd) watch(u *ui) error {
+	asks := !c.JSON && terminal.Is(u.stdio.In) && terminal.Is(u.stdio.Out)
+	seen := map[string]int{} // revisions, by ID
+	for first := true; ; first = false {
+		f, err := u.approvals()
+		if err != nil {
+			return err
+		}
+		if first && !c.JSON && len(f.Open) == 0 {
+			fmt.Fprintln(u.stdio.Out, "No call waits for approval. Waiting for one; Ctrl-C ends this.")
+		}
+		for _, head := range f.Open {
+			if seen[head.ID] >= head.Revision || !head.Settled {
+				continue
+			}
+			q, err := f.Get(u.ctx, head.ID)
+			if err != nil {
+				continue
+			}
+			seen[q.ID] = q.Revision
+			switch {
+			case c.JSON:
+				err = u.printJSONLine(q)
+			case asks:
+				err = u.askFor(f, &q)
+			default:
+				u.printQuestion(&q)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(watchEvery):
+		case <-u.ctx.Done():
+			return u.interrupted()
+		}
+	}
+}
+
+// askFor prints a question and reads its answer.
+func (u *ui) askFor(f *app.Approvals, q *approval.Question) error {
+	fmt.Fprint(u.stdio.Out, q.Text())
+	keys := map[string]approval.Choice{"a": approval.Waiting, "1": approval.ThisCall, "t": approval.ThisTool, "s": approval.Session, "w": approval.Always, "d": approval.No, "D": approval.NoTool}
+	says := []string{}
+	for _, k := range []struct{ key, what string }{
+		{"a", fmt.Sprintf("allow these %d", q.Waiting)}, {"1", "allow the first"}, {"n COUNT", "allow so many alike"}, {"t", "all of this tool in this execution"},
+		{"s", "in this session"}, {"w", "always"}, {"d [WHY]", "deny"}, {"D [WHY]", "deny all of this tool in this execution"},
+	} {
+		choice := keys[k.key[:1]]
+		if k.key[0] == 'n' {
+			choice = approval.Next
+		}
+		if slices.Contains(q.Choices, choice) {
+			says = append(says, k.key+": "+k.what)
+		}
+	}
+	for {
+		if q.Always != nil {
+			fmt.Fprintf(u.stdio.Out, "  \"always\" writes to %s:\n    %s\n", invisible.Line(q.Always.File), strings.ReplaceAll(strings.TrimSpace(invisible.Escape(q.Always.Text)), "\n", "\n    "))
+		}
+		fmt.Fprintf(u.stdio.Out, "  %s; Enter: leave it open\n? ", strings.Join(says, "; "))
+		line, err := u.line()
+		switch {
+		case u.ctx.Err() != nil:
+			return u.interrupted()
+		case err != nil:
+			return fmt.Errorf("reading your answer: %w", err)
+		}
+		key, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		a := approval.Answer{ID: q.ID, Revision: q.Revision, Choice: keys[key], By: byMe()}
+		switch {
+		case key == "":
+			return nil
+		case key == "n":
+			a.Choice = approval.Next
+			a.Count, _ = strconv.Atoi(strings.TrimSpace(rest)) // 0 is refused
+		case a.Choice == "":
+			fmt.Fprintf(u.stdio.Out, "%s: choose one of the answers above.\n", printable(key))
+			continue
+		default:
+			a.Words = strings.TrimSpace(rest)
+		}
+		out, err := f.Answer(u.ctx, a)
+		if err == nil {
+			fmt.Fprintf(u.stdio.Out, "%s.\n\n", out.Text)
+			return nil
+		}
+		fmt.Fprintf(u.stdio.Out, "%s.\n\n", invisible.Escape(err.Error()))
+		if _, open := f.Get(u.ctx, q.ID); open != nil {
+			return nil
+		}
+	}
+}
+
+// byMe names who answers.
+func byMe() string {
+	me, err := user.Current()
+	if err != nil {
+		return "sallyport approvals"
+	}
+	return approval.By("sallyport approvals,", me.Username)
+}
+
+type approvalsShowCmd struct {
+	ID   string `arg:"" help:"The question, as 'sallyport approvals' lists it."`
+	JSON bool   `help:"Print JSON." name:"json"`
+}
+
+// Help implements kong's HelpProvider.
+func (*approvalsShowCmd) Help() string {
+	return `Example:
+  sallyport approvals show k3vq`
+}
+
+// Run implements the command.
+func (c *approvalsShowCmd) Run(u *ui) error {
+	f, err := u.approvals()
+	if err != nil {
+		return err
+	}
+	id, _, _ := strings.Cut(c.ID, ".")
+	q, err := f.Get(u.ctx, id)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", printable(c.ID), err)
+	case c.JSON:
+		return u.printJSON(q)
+	}
+	u.printQuestion(&q)
+	return nil
+}
+
+type approvalsApproveCmd struct {
+	ID    string   `arg:"" help:"The question and its revision, as 'sallyport approvals' lists them."`
+	For   string   `help:"What may go out: call (the first one), waiting, next (see --count), tool (all calls of the tool in this execution), session, or always (writes a rule). Default: all calls that were shown." enum:",call,waiting,next,tool,session,always" default:"" complete:"none"`
+	Count int      `help:"How many calls with equal arguments may go out, with --for next." placeholder:"N"`
+	Vary  []string `help:"Argument that may differ in those calls, besides those that differed in the question. Can be repeated." placeholder:"NAME" sep:"none"`
+	JSON  bool     `help:"Print JSON." name:"json"`
+}
+
+// Help implements kong's HelpProvider.
+func (*approvalsApproveCmd) Help() string {
+	return `Calls are alike if they are of the same tool and have equal values for the arguments that the question held fixed: those that were equal in all its calls.
+
+Examples:
+  sallyport approvals approve k3vq.40
+  sallyport approvals approve k3vq.1 --for next --count 40 --vary path --vary content
+  sallyport approvals approve k3vq.40 --for tool`
+}
+
+// Run implements the command.
+func (c *approvalsApproveCmd) Run(u *ui) error {
+	if (c.Count != 0 || len(c.Vary) > 0) != (c.For == "next") {
+		return errors.New("--for next and --count go together; --vary goes with them")
+	}
+	return u.answer(c.ID, c.JSON, approval.Answer{Choice: approval.Choice(c.For), Count: c.Count, Vary: c.Vary})
+}
+
+type approvalsDenyCmd struct {
+	ID      string `arg:"" help:"The question and its revision, as 'sallyport approvals' lists them."`
+	Because string `help:"Why, in your words. The code gets them with the error." placeholder:"WORDS"`
+	Tool    bool   `help:"Refuse all calls of this tool in this execution."`
+	JSON    bool   `help:"Print JSON." name:"json"`
+}
+
+// Help implements kong's HelpProvider.
+func (*approvalsDenyCmd) Help() string {
+	return `The calls raise PermissionError in the code.
+
+Example:
+  sallyport approvals deny k3vq.40 --because 'write to /tmp instead'`
+}
+
+// Run implements the command.
+func (c *approvalsDenyCmd) Run(u *ui) error {
+	choice := approval.No
+	if c.Tool {
+		choice = approval.NoTool
+	}
+	return u.answer(c.ID, c.JSON, approval.Answer{Choice: choice, Words: c.Because})
+}
+
+// answer answers the question at an address.
+func (u *ui) answer(address string, asJSON bool, a approval.Answer) error {
+	id, revision, err := approval.ParseAddress(address)
+	if err != nil {
+		return err
+	}
+	f, err := u.approvals()
+	if err != nil {
+		return err
+	}
+	if revision == 0 || a.Choice == "" {
+		q, err := f.Get(u.ctx, id)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w", printable(address), err)
+		case revision == 0:
+			return fmt.Errorf("name the revision that you saw: it is %s now ('sallyport approvals show %s')", q.Address(), id)
+		}
+		a.Choice = approval.Waiting
+		if !slices.Contains(q.Choices, a.Choice) {
+			a.Choice = approval.ThisCall
+		}
+	}
+	a.ID, a.Revision, a.By = id, revision, byMe()
+	out, err := f.Answer(u.ctx, a)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", printable(address), err)
+	case asJSON:
+		return u.printJSON(out)
+	}
+	fmt.Fprintf(u.stdio.Out, "%s.\n", out.Text)
+	return nil
+}
+
+// elsewhere lets the questions of a program be answered in another terminal, and
+// says so when there are any: its own terminal belongs to the program.
+func (u *ui) elsewhere(sys *app.System) (end func()) {
+	ctx, cancel := context.WithCancel(u.ctx)
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		told := map[string]bool{}
+		for {
+			q, err := sys.Approvals.Next(ctx, func(q *approval.Question) bool { return !told[q.ID] })
+			if err != nil {
+				return
+			}
+			if len(told) == 0 {
+				defer sys.Answer(func(p *control.Process) { p.Client = "sallyport run" }, nil)()
+			}
+			told[q.ID] = true
+			fmt.Fprintf(u.stdio.Err, "sallyport: waiting for approval of %s: answer in another terminal with 'sallyport approvals'\n", q.Name())
+		}
+	})
+	return func() {
+		cancel()
+		asking.Wait()
+	}
+}
