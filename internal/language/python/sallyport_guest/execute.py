@@ -79,19 +79,23 @@ def run(session, source, filename, echo):
         awaits = (0 if code is None else code.co_flags) | (0 if last is None else last.co_flags)
         try:
             interrupts.arm()
-            if awaits & AWAITS:
-                steps = run_awaiting(code, last, session.namespace)
-                if loop is not None:
-                    loop.run(steps)
+            try:
+                if awaits & AWAITS:
+                    steps = run_awaiting(code, last, session.namespace)
+                    if loop is not None:
+                        loop.run(steps)
+                    else:
+                        drive(session, steps)
                 else:
-                    drive(session, steps)
-            else:
-                if loop is not None:
-                    loop.enter()
-                if code is not None:
-                    exec(code, session.namespace)
-                if last is not None:
-                    evaluate_and_show(last, session.namespace, eval, show)
+                    if loop is not None:
+                        loop.enter()
+                    if code is not None:
+                        exec(code, session.namespace)
+                    if last is not None:
+                        evaluate_and_show(last, session.namespace, eval, show)
+            finally:
+                if "matplotlib.pyplot" in sys.modules and not interrupts.happened and not session.channel.closed:
+                    show_figures(session)
         finally:
             # This comes before any other call of ours. The interpreter itself
             # removes what raises; a profile function sees even this call.
@@ -118,6 +122,13 @@ def run(session, source, filename, echo):
         session.streams.flush()
         _exit(outcome[1])
     return outcome
+
+
+def show_figures(session):
+    """Show the figures that the code has left open."""
+    from . import display
+
+    display.finish(session.workspace.path)
 
 
 def repair(source, filename, error):
@@ -208,19 +219,31 @@ def show(value):
 shown = []  # the coroutines that displayhook was given in this execution
 
 
-def displayhook(value):
-    """sys.displayhook, unless user code has set its own."""
+# Types whose values have nothing besides their repr.
+PLAIN = frozenset([bool, int, float, complex, str, bytes, bytearray, dict, set, frozenset, Coroutine])
+rich = None  # session.Session.rich
+
+
+def displayhook(value, keep=True):
+    """sys.displayhook, unless user code has set its own. It keeps the value as _."""
     import builtins
 
     if value is None:
         return
-    text = repr(value)
-    if len(text) > LONG:
-        from .shorten import shortened
+    kind = type(value)
+    text = None
+    if kind not in PLAIN and (kind not in (list, tuple) or "matplotlib.figure" in sys.modules):
+        text = rich(value)
+    if text is None:
+        text = repr(value)
+        if len(text) > LONG:
+            from .shorten import shortened
 
-        text = shortened(value, text)
+            text = shortened(value, text)
     sys.stdout.write(text + "\n")
-    if type(value) is not Coroutine:  # else nothing would say that it was not awaited
+    if not keep:
+        return
+    if kind is not Coroutine:  # else nothing would say that it was not awaited
         builtins._ = value
     elif value.cr_frame is not None:  # it has not ended
         shown.append(value.__name__)

@@ -45,6 +45,7 @@ class Package:
         builtins.exit = Exit("exit")
         builtins.quit = Exit("quit")
         builtins.help = show_help
+        builtins.display = show_values
 
     def install(self):
         """Stay importable, whatever user code did to sys.modules."""
@@ -121,6 +122,13 @@ class Exit:
 
     def __call__(self, code=None):
         raise SystemExit(code)
+
+
+def show_values(*values, **options):
+    """Show values, as the last expression of a cell is shown: display(x)."""
+    from .display import display
+
+    display(*values, **options)
 
 
 def show_help(*args, **kwargs):

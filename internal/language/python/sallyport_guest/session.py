@@ -15,7 +15,7 @@ NAME = "__main__"
 WORKSPACE = "/workspace"
 FILES = "/opt/sallyport-files"
 FAILED = 70
-PICTURES = {"matplotlib.figure": "figures_imported", "matplotlib.pyplot": "pyplot_imported", "PIL.Image": "images_imported"}
+SHOWN = {"matplotlib.figure": "figures_imported", "matplotlib.pyplot": "pyplot_imported", "PIL.Image": "images_imported"}
 
 
 class Session:
@@ -53,14 +53,15 @@ class Session:
         self.imports = hooks.Imports(self)
         belonging.install(self.imports.after)
         self.imports.after["asyncio"] = self.asyncio_imported
-        for module, then in PICTURES.items():
-            self.imports.after[module] = lambda then=then: self.picture(then)
+        for module, then in SHOWN.items():
+            self.imports.after[module] = lambda then=then: self.showing(then)
         self.imports.after["linecache"] = self.sources.publish
         self.imports.after["inspect"] = self.sources.inspect_imported
         sys.path.insert(0, "")
         # If a file is written twice within a second, both versions must be compiled.
         sys.dont_write_bytecode = True
         sys.displayhook = execute.displayhook
+        execute.rich = self.rich
         self.imports.after["_posixsubprocess"] = self.subprocess_imported
         if not SINGLE:
             from posix import register_at_fork
@@ -96,11 +97,17 @@ class Session:
         else:
             asyncio.enter()
 
-    def picture(self, then):
+    def showing(self, then):
         """Show the pictures of a package that user code has imported."""
-        from . import plots
+        from . import display
 
-        getattr(plots, then)(self.workspace.path)
+        getattr(display, then)(self.workspace.path)
+
+    def rich(self, value):
+        """Show what a value has besides its repr: see display.show."""
+        from . import display
+
+        return display.show(value, self.workspace.path)
 
     # Children.
 
