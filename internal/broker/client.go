@@ -226,7 +226,7 @@ func (c *Client) uses(key session.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, known := c.used[key]; !known && key.Client == "" && len(c.used) < maxNames {
-		c.used[key] = time.Now().UTC().Truncate(time.Second)
+		c.used[key] = time.Now().UTC()
 	}
 }
 

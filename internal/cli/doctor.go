@@ -60,19 +60,21 @@ type hubDiagnosis struct {
 	Clients int `json:"clients"`
 	// Others are the processes of hubs with other settings.
 	Others []int `json:"others,omitempty"`
+	// Alone are processes that serve a client without a hub.
+	Alone []int `json:"alone,omitempty"`
 }
 
 // diagnoseHub finds the hub of the settings.
 func (u *ui) diagnoseHub(ctx context.Context) hubDiagnosis {
+	running, alone, _ := u.Hubs(ctx)
 	if !u.Settings.Hub.Enabled {
-		return hubDiagnosis{Why: "hub.enabled is false"}
+		return hubDiagnosis{Why: "hub.enabled is false", Alone: alone}
 	}
 	place, err := u.hubPlace()
 	if err != nil {
-		return hubDiagnosis{Why: err.Error()}
+		return hubDiagnosis{Why: err.Error(), Alone: alone}
 	}
-	d := hubDiagnosis{Used: true, Key: place.Key}
-	running, _, _ := u.Hubs(ctx)
+	d := hubDiagnosis{Used: true, Key: place.Key, Alone: alone}
 	for _, h := range running {
 		if h.Hub.Key == place.Key {
 			d.PID, d.Clients = h.PID, len(h.Hub.Clients)
@@ -94,6 +96,9 @@ func (d *hubDiagnosis) print(w io.Writer) {
 	}
 	if len(d.Others) > 0 {
 		fmt.Fprintf(w, "note  hubs with other settings: %d ('sallyport hub status' says which)\n", len(d.Others))
+	}
+	if len(d.Alone) > 0 {
+		fmt.Fprintf(w, "note  clients without the hub: %d ('sallyport hub status' says which)\n", len(d.Alone))
 	}
 }
 

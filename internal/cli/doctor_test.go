@@ -39,3 +39,22 @@ func TestDoctorTrialDecides(t *testing.T) {
 		})
 	}
 }
+
+// The line about the hub says whether clients share one, and why not.
+func TestDoctorHub(t *testing.T) {
+	for _, tt := range []struct {
+		d    hubDiagnosis
+		want string
+	}{
+		{hubDiagnosis{Used: true}, "ok    hub: the first client starts it\n"},
+		{hubDiagnosis{Used: true, PID: 7, Clients: 2}, "ok    hub: process 7, clients: 2\n"},
+		{hubDiagnosis{Used: true, PID: 7, Others: []int{8}}, "ok    hub: process 7, clients: 0\nnote  hubs with other settings: 1 ('sallyport hub status' says which)\n"},
+		{hubDiagnosis{Why: "no socket"}, "note  each client has a process of its own, without a hub: no socket\n"},
+		{hubDiagnosis{Used: true, Alone: []int{9}}, "ok    hub: the first client starts it\nnote  clients without the hub: 1 ('sallyport hub status' says which)\n"},
+	} {
+		var b strings.Builder
+		if tt.d.print(&b); b.String() != tt.want {
+			t.Errorf("%+v: got\n%swant\n%s", tt.d, &b, tt.want)
+		}
+	}
+}

@@ -1,14 +1,17 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/app"
 	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/session"
 )
 
 type sessionsCmd struct {
@@ -79,11 +82,7 @@ func (c *sessionsListCmd) Run(u *ui) error {
 		case k.Waiting > 0:
 			status += ", busy"
 		}
-		client := "-"
-		if k.Client != "" {
-			client = printable(k.Client)
-		}
-		t.Row(printable(k.Address), status, dash(k.Process), client,
+		t.Row(printable(k.Address), status, dash(k.Process), clientsOf(&k),
 			ago(k.Used), strconv.FormatUint(k.Executions, 10), memoryNow(k.Memory), bytesOrDash(k.Disk), counts(&k))
 	}
 	if err := t.Write(u.stdio.Out); err != nil {
@@ -94,6 +93,26 @@ func (c *sessionsListCmd) Run(u *ui) error {
 	}
 	return nil
 }
+
+// clientsOf names the clients of a session.
+func clientsOf(k *app.KnownSession) string {
+	var names []string
+	if k.Client != "" {
+		names = append(names, printable(k.Client))
+	}
+	for _, user := range k.Users {
+		if name := userName(user); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return "-"
+	}
+	return strings.Join(names, ", ")
+}
+
+// userName is a client's own name, or its ID before it has one.
+func userName(u session.User) string { return printable(cmp.Or(u.Client, "client "+u.ID)) }
 
 type sessionsShowCmd struct {
 	Name string `arg:"" help:"The session, as 'sallyport sessions' lists it." complete:"sessions"`
@@ -147,11 +166,7 @@ func (c *sessionsShowCmd) Run(u *ui) error {
 		if i == 0 {
 			what = "used by"
 		}
-		name := user.Client
-		if name == "" {
-			name = "client " + user.ID
-		}
-		row(what, printable(name)+", since "+user.Since.Local().Format(time.DateTime))
+		row(what, userName(user)+", since "+user.Since.Local().Format(time.DateTime))
 	}
 	row("created", k.Created.Local().Format(time.DateTime))
 	row("last used", k.Used.Local().Format(time.DateTime)+" ("+ago(k.Used)+")")

@@ -154,13 +154,23 @@ func (p *Place) activated(ctx context.Context, h Hello) (*Conn, error) {
 	if _, err := os.Lstat(filepath.Join(p.Dir, Activated)); err != nil {
 		return nil, nil
 	}
-	c, err := p.dial(ctx, Activated, h)
-	var refused *Refused
-	switch {
-	case err == nil, errors.As(err, &refused), ctx.Err() != nil:
-		return c, err
-	case !errors.Is(err, errElsewhere) && !none(err):
-		p.Log.Warn("the hub of the service manager cannot be used", "error", err)
+	for left := attempts; ; left-- {
+		c, err := p.dial(ctx, Activated, h)
+		var refused *Refused
+		switch {
+		case err == nil, errors.As(err, &refused), ctx.Err() != nil:
+			return c, err
+		case errors.Is(err, errElsewhere), none(err):
+			return nil, nil
+		case left == 1:
+			p.Log.Warn("the hub of the service manager cannot be used", "error", err)
+			return nil, nil
+		}
+		// It ended while it was asked: the manager starts another one.
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(attemptWait):
+		}
 	}
-	return nil, nil
 }
