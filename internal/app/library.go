@@ -96,6 +96,11 @@ type userServers struct {
 // Version implements bridge.Live.
 func (u userServers) Version(again bool) uint64 { return u.Current(again).Version }
 
+// Identity implements bridge.Identified.
+func (u userServers) Identity(ctx context.Context, name string) (id string, lasting bool, err error) {
+	return u.Source.(bridge.Identified).Identity(ctx, name)
+}
+
 // Borrow implements bridge.Lender.
 func (u userServers) Borrow(ctx context.Context, name string, use func(bridge.Server) error) error {
 	return u.Source.(bridge.Lender).Borrow(ctx, name, use)

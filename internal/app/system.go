@@ -16,6 +16,7 @@ import (
 	"github.com/sallyport/sallyport/internal/batch"
 	"github.com/sallyport/sallyport/internal/batch/runs"
 	"github.com/sallyport/sallyport/internal/bridge"
+	"github.com/sallyport/sallyport/internal/bridge/results"
 	"github.com/sallyport/sallyport/internal/broker"
 	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/language/python"
@@ -50,10 +51,11 @@ type Core struct {
 	// Approvals has the questions that are open.
 	Approvals *approval.Book
 
-	app    *App
-	pool   *upstream.Pool
-	broker *broker.Broker
-	stores *stores
+	app     *App
+	results *results.Cache
+	pool    *upstream.Pool
+	broker  *broker.Broker
+	stores  *stores
 
 	accounts *journal.Subscription // of Books; nil without
 
@@ -138,7 +140,8 @@ func (c *Core) construct(options Options) (err error) {
 		c.accounts = c.Journal.Subscribe(journal.Options{Name: "accounting", Topics: journal.Usages, Handle: c.Books.Handle})
 	}
 	c.Runs = a.runStore(c.Batch, c.Books)
-	c.pool = a.servers(c.Journal, options)
+	c.results = a.results()
+	c.pool = a.servers(c.Journal, c.results.Forget, options)
 	c.Pins = a.Pins()
 	config := broker.Config{
 		Gate:   c.Gate,
@@ -195,6 +198,7 @@ func (c *Client) construct(serversConfig []string) (err error) {
 		MaxCalls: a.Settings.Servers.MaxCalls,
 		Catalog:  c.Catalog,
 		Pins:     core.Pins,
+		Results:  core.results,
 		Log:      a.Log,
 	})
 	if err != nil {
@@ -207,6 +211,16 @@ func (c *Client) construct(serversConfig []string) (err error) {
 	return nil
 }
 
+// results constructs what keeps results of tools.
+func (a *App) results() *results.Cache {
+	set := a.Settings.Cache
+	config := results.Config{Entries: set.Entries, Bytes: set.Bytes, Log: a.Log}
+	if set.Disk {
+		config.Dir = a.state(store.Results)
+	}
+	return results.New(config)
+}
+
 // surroundings are what a client's servers are started in.
 func (a *App) surroundings() upstream.Surroundings {
 	bus := a.Env.userBus()
@@ -214,7 +228,7 @@ func (a *App) surroundings() upstream.Surroundings {
 }
 
 // servers constructs what runs the servers of all clients.
-func (a *App) servers(events *journal.Journal, with Options) *upstream.Pool {
+func (a *App) servers(events *journal.Journal, forget func(string), with Options) *upstream.Pool {
 	set := a.Settings.Servers
 	options := upstream.Options{
 		Log:           a.Log,
@@ -232,6 +246,7 @@ func (a *App) servers(events *journal.Journal, with Options) *upstream.Pool {
 		PlainHTTP:     set.PlainHTTP,
 		Eras:          a.state(store.Eras),
 		Journal:       events,
+		Forget:        forget,
 		Starting:      with.Starting,
 	}
 	if with.Waits {
@@ -337,6 +352,9 @@ func (c *Core) Close() {
 	}
 	if c.Approvals != nil {
 		c.Approvals.Close()
+	}
+	if c.results != nil {
+		c.results.Close()
 	}
 	c.waitForClients() // after the pool: closing a catalog waits for a server that it lists
 	if c.Engine != nil {

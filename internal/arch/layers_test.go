@@ -36,7 +36,7 @@ var layers = []layer{
 	{"internal/hub", 76, []string{"internal/jsonscan", "internal/private", "internal/socket", "internal/store"}},
 	{"internal/app", 75, []string{
 		"internal/accounting", "internal/authz", "internal/authz/approval", "internal/authz/toolpolicy", "internal/batch", "internal/batch/deploy", "internal/batch/kaggle", "internal/batch/runpod", "internal/batch/runpod/job", "internal/batch/runpod/rest", "internal/batch/runs",
-		"internal/bridge", "internal/broker", "internal/control", "internal/guest", "internal/image", "internal/image/build", "internal/image/flatten", "internal/journal",
+		"internal/bridge", "internal/bridge/results", "internal/broker", "internal/control", "internal/guest", "internal/image", "internal/image/build", "internal/image/flatten", "internal/journal",
 		"internal/image/registry", "internal/language/python", "internal/memory", "internal/private", "internal/runpodtools", "internal/sandbox",
 		"internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/process", "internal/savedtools", "internal/session",
 		"internal/session/places", "internal/settings", "internal/snapshot", "internal/store", "internal/toolbox/catalog", "internal/toolbox/pins",
@@ -66,10 +66,12 @@ var layers = []layer{
 	{"internal/session/sessionlog", 49, []string{"internal/store", "internal/wire"}},
 	{"internal/session/usage", 12, []string{"internal/sandbox"}},
 	{"internal/bridge", 50, []string{
+		"internal/bridge/results",
 		"internal/upstream/definitions", "internal/terminal", "internal/toolbox/tool",
 		"internal/authz", "internal/toolbox/catalog", "internal/invisible", "internal/toolbox/pins", "internal/toolbox/shape", "internal/toolbox/signature",
 		"internal/jsonscan", "internal/memory", "internal/savedtools", "internal/store", "internal/store/keyed", "internal/upstream", "internal/upstream/jsonrpc", "internal/wire",
 	}},
+	{"internal/bridge/results", 39, []string{"internal/jsonscan", "internal/store"}},
 
 	{"internal/toolbox/catalog", 45, []string{"internal/toolbox/tool", "internal/toolbox/shape", "internal/toolbox/search", "internal/toolbox/signature", "internal/store"}},
 	{"internal/toolbox/pins", 44, []string{"internal/jsonscan", "internal/toolbox/tool", "internal/invisible", "internal/store"}},

@@ -259,6 +259,7 @@ type Permit struct {
 	verdict   Verdict
 	began     time.Time // of the action; zero where no one wants to know
 	call      uint64
+	cached    bool
 }
 
 // Action returns what is allowed; nil for the zero Permit.
@@ -275,10 +276,13 @@ func (p *Permit) Done(bytes int, failure string) {
 		return
 	}
 	now := time.Now()
-	e := &journal.Finished{Origin: p.principal.Origin(now), Call: p.call, Took: now.Sub(p.began), Bytes: bytes, Failure: failure}
+	e := &journal.Finished{Origin: p.principal.Origin(now), Call: p.call, Took: now.Sub(p.began), Bytes: bytes, Failure: failure, Cached: p.cached}
 	e.Action, e.Server, e.Item = p.names()
 	p.gate.config.Journal.Publish(e)
 }
+
+// Cached notes that the answer is that of an earlier call, before Done.
+func (p *Permit) Cached() { p.cached = true }
 
 // Observed reports whether Done publishes anything.
 func (p *Permit) Observed() bool { return !p.began.IsZero() }

@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 
 	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/bridge/results"
 	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/toolbox/catalog"
 	"github.com/sallyport/sallyport/internal/toolbox/pins"
@@ -103,7 +104,10 @@ type Config struct {
 	// Pins are the forms of tools that the user accepted; nil accepts all. The gate
 	// decides whether other forms are refused.
 	Pins *pins.Book
-	Log  *slog.Logger // nil: nothing is logged
+	// Results are used again where the user's rules say so; nil: none are. Source is
+	// then an Identified.
+	Results *results.Cache
+	Log     *slog.Logger // nil: nothing is logged
 }
 
 // A Bridge grants servers to executions. It is safe for concurrent use.
@@ -377,6 +381,7 @@ type Execution struct {
 	loaded  []string // by the code itself, in order
 	steps   steps
 	notes   []string // see Notes
+	reused  reused
 }
 
 // Begin grants servers to one execution. The names must have passed Check for

@@ -56,6 +56,7 @@ func (x *Execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, 
 type params struct {
 	server, tool, name, uri string
 	arguments               json.RawMessage
+	fresh                   bool
 }
 
 func parseParams(raw json.RawMessage) (params, error) {
@@ -76,6 +77,8 @@ func parseParams(raw json.RawMessage) (params, error) {
 			text(&p.name, key, value)
 		case "uri":
 			text(&p.uri, key, value)
+		case "fresh":
+			p.fresh = jsonscan.Kind(value) == 't'
 		case "arguments":
 			switch jsonscan.Kind(value) {
 			case '{':
@@ -118,7 +121,7 @@ func (x *Execution) callTool(ctx context.Context, raw json.RawMessage) (json.Raw
 	}
 	x.begin(p.server, p.tool)
 	defer x.end(p.server, p.tool)
-	result, err := x.send(ctx, &permit)
+	result, err := x.send(ctx, &permit, p.fresh)
 	if err == nil {
 		x.bridge.learn(p.server, p.tool, result)
 	}

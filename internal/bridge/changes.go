@@ -207,7 +207,8 @@ func (x *Execution) note(text string) {
 }
 
 // Notes returns what the execution's result should report as well: servers that
-// a search left out, and granted servers whose tools have changed.
+// a search left out, granted servers whose tools have changed, and how old results
+// are that were used again.
 func (x *Execution) Notes() []string {
 	for _, name := range x.Granted() {
 		if text := x.bridge.changesOf(name); text != "" {
@@ -216,7 +217,7 @@ func (x *Execution) Notes() []string {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return slices.Clone(x.notes)
+	return slices.Concat(x.notes, x.reused.notes())
 }
 
 // changesOf returns what a result says about a server. Hidden characters, which

@@ -143,14 +143,19 @@ func (b *Bridge) try(ctx context.Context, permit *authz.Permit) (*Trial, error) 
 	return t, nil
 }
 
-// send opens the server of a permit, waits until one call more may be in flight,
-// and sends what the permit allows.
-func (x *Execution) send(ctx context.Context, permit *authz.Permit) (json.RawMessage, error) {
-	result, err := x.exchange(ctx, permit)
+// send answers what a permit allows: with the result of an earlier call where the
+// user's rules want that and fresh does not, else by a call.
+func (x *Execution) send(ctx context.Context, permit *authz.Permit, fresh bool) (json.RawMessage, error) {
+	result, err := x.reuse(ctx, permit, fresh)
+	if v := permit.Verdict(); err == nil && v.Limits != nil && v.Limits.ResultBytes > 0 && int64(len(result)) > v.Limits.ResultBytes {
+		result, err = nil, &wire.CallError{Kind: wire.KindLimit, Message: fmt.Sprintf("the result takes %d bytes, and the rule %s allows %d: ask for less", len(result), v.Rule, v.Limits.ResultBytes)}
+	}
 	finish(permit, len(result), err)
 	return result, err
 }
 
+// exchange opens the server of a permit, waits until one call more may be in
+// flight, and sends what the permit allows.
 func (x *Execution) exchange(ctx context.Context, permit *authz.Permit) (json.RawMessage, error) {
 	b := x.bridge
 	server, err := b.open(ctx, permit)
@@ -178,6 +183,7 @@ func (x *Execution) exchange(ctx context.Context, permit *authz.Permit) (json.Ra
 	switch a := permit.Action().(type) {
 	case authz.CallTool:
 		name = a.Server.Name
+		defer b.changes(server, permit)()
 		result, err = server.CallTool(ctx, a.Tool, a.Arguments)
 	case authz.ReadResource:
 		name = a.Server.Name
@@ -192,14 +198,8 @@ func (x *Execution) exchange(ctx context.Context, permit *authz.Permit) (json.Ra
 	default:
 		return nil, errNoPermit
 	}
-	if limits != nil {
-		rule := permit.Verdict().Rule
-		switch n := int64(len(result)); {
-		case err != nil && ctx.Err() != nil && outer.Err() == nil:
-			return nil, &wire.CallError{Kind: wire.KindTimeout, Message: fmt.Sprintf("the call took longer than the rule %s allows: %s", rule, limits.Time)}
-		case err == nil && limits.ResultBytes > 0 && n > limits.ResultBytes:
-			return nil, &wire.CallError{Kind: wire.KindLimit, Message: fmt.Sprintf("the result takes %d bytes, and the rule %s allows %d: ask for less", n, rule, limits.ResultBytes)}
-		}
+	if limits != nil && err != nil && ctx.Err() != nil && outer.Err() == nil {
+		return nil, &wire.CallError{Kind: wire.KindTimeout, Message: fmt.Sprintf("the call took longer than the rule %s allows: %s", permit.Verdict().Rule, limits.Time)}
 	}
 	return result, b.failed(outer, name, err, true)
 }
@@ -288,6 +288,7 @@ func (b *Bridge) toolForm(server, tool string) authz.Form {
 type toolFacts struct {
 	annotations tool.Annotations
 	summary     string
+	form        json.RawMessage
 }
 
 // toolFacts returns the facts of a server's tools. Where a tool differs from what
@@ -296,7 +297,7 @@ func (b *Bridge) toolFacts(s pins.Server, tools []tool.Tool, report pins.Report)
 	out := make(map[string]toolFacts, len(tools))
 	for i := range tools {
 		t := &tools[i]
-		f := toolFacts{t.Annotations, t.Summary()}
+		f := toolFacts{t.Annotations, t.Summary(), t.Raw}
 		if slices.Contains(report.Changed, t.Name) {
 			form, _, err := b.config.Pins.Form(s, pins.Tool, t.Name)
 			if err != nil || form == nil {

@@ -176,13 +176,13 @@ func TestNoPermitNoCall(t *testing.T) {
 	for name, permit := range map[string]*authz.Permit{"none": {}, "to find it": &find} {
 		_, opened := b.open(t.Context(), permit)
 		_, listed := toolsOf(t.Context(), e, permit)
-		_, sent := x.send(t.Context(), permit)
+		_, sent := x.send(t.Context(), permit, false)
 		if heard := e.take(); opened == nil || listed == nil || sent == nil || heard != "" {
 			t.Errorf("permit %s: got %v, %v, %v and the server heard %q, want three errors", name, opened, listed, sent, heard)
 		}
 	}
 	// A permit to list is none to call.
-	if _, err := x.send(t.Context(), &list); err == nil || e.take() != "open" {
+	if _, err := x.send(t.Context(), &list, false); err == nil || e.take() != "open" {
 		t.Errorf("permit to list: got %v, want an error", err)
 	}
 }

@@ -100,7 +100,7 @@ func (x *Execution) readResource(ctx context.Context, p params) (json.RawMessage
 	if err != nil {
 		return nil, err
 	}
-	return x.send(ctx, &permit)
+	return x.send(ctx, &permit, false)
 }
 
 func (x *Execution) getPrompt(ctx context.Context, p params) (json.RawMessage, error) {
@@ -116,7 +116,7 @@ func (x *Execution) getPrompt(ctx context.Context, p params) (json.RawMessage, e
 	if err != nil {
 		return nil, err
 	}
-	result, err := x.send(ctx, &permit)
+	result, err := x.send(ctx, &permit, false)
 	if clean := invisible.StripJSON(result, invisible.Message); err == nil && !bytes.Equal(clean, result) {
 		result = clean
 		x.note(fmt.Sprintf("server %s hides characters in what prompt %s says; they were removed", invisible.Line(p.server), invisible.Line(clip(p.name, 60))))

@@ -103,6 +103,7 @@ type Finished struct {
 	Took                 time.Duration // since the decision
 	Bytes                int           // of the answer
 	Failure              string        // what kind of failure; empty on success
+	Cached               bool          // the answer is that of an earlier call, and none went out
 }
 
 // SessionState is what became of a session's sandbox.

@@ -83,7 +83,7 @@ var enforcement = []string{"absent", "soft", "hard"}
 func declare(s *Settings) []*setting {
 	return slices.Concat(
 		declareWhole(s), declareTimeouts(&s.Timeouts), declareLimits(&s.Limits),
-		declarePolicy(&s.Policy), declareRemote(&s.Policy), declareExecutions(&s.Policy), declareApprovals(&s.Approvals), declareRuns(&s.Runs), declareWorker(&s.Worker), declareDeploy(&s.Deploy), declareKaggle(&s.Kaggle), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareImages(&s.Images), declareKept(s), declareRunPod(&s.RunPod, &s.Tools), declareRest(s), declareCarbon(&s.Carbon),
+		declarePolicy(&s.Policy), declareRemote(&s.Policy), declareExecutions(&s.Policy), declareApprovals(&s.Approvals), declareRuns(&s.Runs), declareWorker(&s.Worker), declareDeploy(&s.Deploy), declareKaggle(&s.Kaggle), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareCache(&s.Cache), declareImages(&s.Images), declareKept(s), declareRunPod(&s.RunPod, &s.Tools), declareRest(s), declareCarbon(&s.Carbon),
 	)
 }
 
@@ -224,6 +224,17 @@ func declareCatalog(c *Catalog) []*setting {
 			help: "When servers are started only to list their tools, for searches: in the background while no code runs (`auto`), only when a search or a question needs a server whose tools are not known (`manual`; `auto` does this, too), or never (`off`). The list of a server that runs anyway is always kept."},
 		{key: "catalog.maxAge", value: duration(&c.MaxAge, time.Minute, 365*24*time.Hour), initial: "24h",
 			help: "Age at which the list of a server's tools is refreshed in the background."},
+	}
+}
+
+func declareCache(c *Cache) []*setting {
+	return []*setting{
+		{key: "cache.entries", value: integer(&c.Entries, 1, 1_000_000), initial: "4096",
+			help: "Results that are kept. Where there are more, those that were not used for longest go."},
+		{key: "cache.bytes", value: size(&c.Bytes, mib, 16*gib), initial: "64m",
+			help: "Memory for results that are kept. One that takes more than a quarter of it is not kept."},
+		{key: "cache.disk", value: boolean(&c.Disk), initial: "false",
+			help: "Whether results of servers that all clients share are also kept in the folder `results` of the state folder, readable by you alone, and used by the next Sallyport. They go when they expire."},
 	}
 }
 

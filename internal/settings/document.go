@@ -31,6 +31,7 @@ var sections = []struct{ name, title, text string }{
 	{"runs", "Runs on batch services", "For the services that `batch.services` names. `sallyport runs` shows the runs; their results are kept in the folder `runs` of the state folder."},
 	{"kaggle", "Runs on Kaggle", "Sallyport uses the credentials of Kaggle's own programs, from their usual places ([the service](engines/kaggle.md))."},
 	{"catalog", "What is known of servers' tools", "Lists of tools are kept in the folder `catalog` of the state folder, so that they are found without starting the servers; `sallyport tools` shows them."},
+	{"cache", "Results that are used again", "Which results are kept, and for how long, rules say: `cache: {for: 10m}` in `policy.tools`. Each user has results of their own."},
 	{"memories", "Values that code keeps", "Each is a file in the folder `memory` of the state folder; `sallyport memory` shows them."},
 	{"savedTools", "Functions that code saves", "Each is a file in the folder `user_tools` of the state folder; `sallyport saved-tools` shows them."},
 	{"runpod", "Runs on RunPod", "For `batch.services: [runpod]` ([the service](engines/runpod.md))."},

@@ -84,6 +84,7 @@ func TestDefaults(t *testing.T) {
 		Sources: []string{"*"}, StartTimeout: time.Minute, CallTimeout: 10 * time.Minute, StopGrace: 2 * time.Second, MaxMessage: 256 << 20, MaxCalls: 128, ChangedTools: "note",
 	}
 	want.Catalog = settings.Catalog{Refresh: "auto", MaxAge: 24 * time.Hour}
+	want.Cache = settings.Cache{Entries: 4096, Bytes: 64 << 20}
 	want.Memory = settings.Memory{Enabled: true, MaxValue: 4 << 20, MaxKeys: 10000, MaxTotal: 256 << 20}
 	want.Saved = settings.SavedTools{Enabled: true, MaxTools: 1000, Versions: 20}
 	want.RunPod = settings.RunPod{URL: "https://api.runpod.ai/v2", MaxExecutionTime: 30 * time.Second}
@@ -205,6 +206,7 @@ servers:
   maxCalls: 4
   changedTools: refuse
 catalog: {refresh: manual, maxAge: 1h}
+cache: {entries: 10, bytes: 2m, disk: true}
 memories: {enabled: true, maxValue: 1m, maxKeys: 5, maxTotal: 2m}
 savedTools: {enabled: true, maxTools: 6, versions: 7}
 approvals:
@@ -280,6 +282,7 @@ func TestWholeFile(t *testing.T) {
 		StartTimeout: 10 * time.Second, CallTimeout: -1, IdleStop: 5 * time.Minute, StopGrace: time.Second, MaxMessage: 64 << 20, MaxCalls: 4, ChangedTools: "refuse",
 	}
 	want.Catalog = settings.Catalog{Refresh: "manual", MaxAge: time.Hour}
+	want.Cache = settings.Cache{Entries: 10, Bytes: 2 << 20, Disk: true}
 	want.Memory = settings.Memory{Enabled: true, MaxValue: 1 << 20, MaxKeys: 5, MaxTotal: 2 << 20}
 	want.Saved = settings.SavedTools{Enabled: true, MaxTools: 6, Versions: 7}
 	want.RunPod = settings.RunPod{Key: "keyring:runpod", Endpoint: "4m7x2k9q", URL: "http://127.0.0.1:8080/v2", AcceptUnknownWorker: true, MaxExecutionTime: time.Minute}

@@ -52,6 +52,7 @@ type Settings struct {
 	Container     Container
 	Servers       Servers
 	Catalog       Catalog
+	Cache         Cache
 	Images        Images
 	Memory        Memory
 	Saved         SavedTools
@@ -166,6 +167,13 @@ const (
 type Catalog struct {
 	Refresh string // auto, manual or off
 	MaxAge  time.Duration
+}
+
+// Cache bounds the results of tools that are used again.
+type Cache struct {
+	Entries int
+	Bytes   int64
+	Disk    bool
 }
 
 // The values of images.pull: when images are pulled.

@@ -54,6 +54,7 @@ const (
 	Owners      Area = "owners"
 	Pins        Area = "pins"
 	Requests    Area = "requests"
+	Results     Area = "results"
 	RunPod      Area = "runpod"
 	Runs        Area = "runs"
 	SavedTools  Area = "user_tools"
@@ -84,6 +85,7 @@ var areas = map[Area]string{
 	Owners:      "memory and saved tools of other owners than you",
 	Pins:        "descriptions of tools that you accepted",
 	Requests:    "servers that code asks for",
+	Results:     "results of tools that are used again",
 	RunPod:      "records of runs at RunPod",
 	Runs:        "runs of batch services, their output and files",
 	SavedTools:  "functions that code saves, with their versions",

@@ -90,6 +90,18 @@ func (m *Manager) Server(ctx context.Context, name string) (*Server, error) {
 	}
 }
 
+// Identity tells the server of this name, for the session of ctx, apart from all
+// others: clients and sessions that share a server find the same. It starts
+// nothing. lasting means that it is the same in other processes.
+func (m *Manager) Identity(ctx context.Context, name string) (id string, lasting bool, err error) {
+	s, err := m.usable(ctx, name)
+	if err != nil {
+		return "", false, err
+	}
+	id, lasting = s.identity()
+	return id, lasting, nil
+}
+
 // usable returns the slot of a server that may be started, for the session of ctx.
 func (m *Manager) usable(ctx context.Context, name string) (*slot, error) {
 	s, ok := m.set.Load().slots[name]

@@ -64,6 +64,10 @@ type Options struct {
 	// Starting is called when the start of a server begins, and what it returns
 	// when that has ended. They must not block. It may be nil.
 	Starting func(d Definition) (ended func())
+	// Forget is called with the identity of a server when what its tools returned
+	// may no longer be so: they have changed, or it has ended and belonged to one
+	// client or session alone. It must not block. It may be nil.
+	Forget func(identity string)
 	// Journal receives the starts and ends of servers, and what their processes use,
 	// once a second and at their end. It may be nil.
 	Journal *journal.Journal
@@ -201,6 +205,9 @@ func (p *Pool) retire(e *entry, drain time.Duration) {
 	if p.entries[e.id] == e {
 		delete(p.entries, e.id)
 	}
+	if p.opts.Sharing(e.def) != definitions.ShareAll {
+		p.forget(e)
+	}
 	for _, each := range e.all() {
 		each.retired.Store(true)
 		p.retiring[each] = struct{}{}
@@ -208,8 +215,15 @@ func (p *Pool) retire(e *entry, drain time.Duration) {
 	}
 }
 
+func (p *Pool) forget(e *entry) {
+	if p.opts.Forget != nil {
+		p.opts.Forget(string(e.id[:]))
+	}
+}
+
 // toolsChanged tells the Managers that use the entry.
 func (p *Pool) toolsChanged(e *entry) {
+	p.forget(e)
 	p.mu.Lock()
 	users := slices.Collect(maps.Keys(e.first.users))
 	p.mu.Unlock()

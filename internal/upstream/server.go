@@ -23,6 +23,7 @@ type Server struct {
 	def         Definition
 	callTimeout time.Duration
 	client      uint64 // the Manager whose definition it is; 0: none
+	identity    string
 	*live
 
 	filtering sync.Mutex

@@ -44,12 +44,21 @@ func (s *slot) view(of *Server) *Server {
 	maps.DeleteFunc(s.views, func(_ *live, v *Server) bool { return !v.Alive() })
 	v := &Server{def: s.def.StartedAs(of.def), client: s.manager.id, live: of.live}
 	v.callTimeout = s.manager.pool.callTimeout(s.def)
+	v.identity, _ = s.identity()
 	if s.views == nil {
 		s.views = make(map[*live]*Server)
 	}
 	s.views[of.live] = v
 	return v
 }
+
+// identity is Manager.Identity for the slot.
+func (s *slot) identity() (id string, lasting bool) {
+	return string(s.entry.id[:]), s.manager.pool.opts.Sharing(s.def) == definitions.ShareAll
+}
+
+// Identity is what Manager.Identity says of the server.
+func (s *Server) Identity() string { return s.identity }
 
 // allowed returns those of the server's tools that the definition allows. The
 // result for the same list is the same.

@@ -68,8 +68,9 @@ type Ready struct {
 // Methods of a [Call]. A host answers one that it does not know with
 // [KindUnsupported], and the guest then does without.
 const (
-	// MethodCallTool: params {"server","tool","arguments"}; the result is the
-	// server's raw CallToolResult.
+	// MethodCallTool: params {"server","tool","arguments","fresh"?}; the result is
+	// the server's raw CallToolResult. fresh is true where that of an earlier call,
+	// which rules may allow, will not do.
 	MethodCallTool = "call_tool"
 	// MethodListTools: params {"server"}; the result is an array of the
 	// server's raw tools.

@@ -43,6 +43,7 @@ func say(ctx context.Context, c wire.Call) (json.RawMessage, error) {
 	var p struct {
 		Server, Tool string
 		Arguments    json.RawMessage
+		Fresh        bool
 	}
 	if err := json.Unmarshal(c.Params, &p); err != nil {
 		return nil, err
@@ -61,7 +62,11 @@ func say(ctx context.Context, c wire.Call) (json.RawMessage, error) {
 		}
 		return a.Result, nil
 	}
-	text, err := json.Marshal(string(p.Arguments))
+	said := string(p.Arguments)
+	if p.Fresh {
+		said = `{"fresh": ` + said + `}`
+	}
+	text, err := json.Marshal(said)
 	return json.RawMessage(`{"content":[{"type":"text","text":` + string(text) + `}]}`), err
 }
 
@@ -72,6 +77,7 @@ func TestCalls(t *testing.T) {
 	}{
 		{name: "keyword", code: `await mcp_my_echo.order(z=2, m=1)`, stdout: "{'z': 2, 'm': 1}\n"},
 		{name: "order is kept", code: `r = await runtime.call_tool("my-echo", "order", {"z": 1, "a": 2}); print(r["content"][0]["text"])`, stdout: `{"z":1,"a":2}` + "\n"},
+		{name: "fresh", code: `dict(await mcp_my_echo.order.fresh(z=1, m=2)), await runtime.call_tool("my-echo", "order", {"z": 1}, fresh=True) != await runtime.call_tool("my-echo", "order", {"z": 1}, fresh=False)`, stdout: "({'fresh': {'z': 1, 'm': 2}}, True)\n"},
 		{name: "positional", code: `dict(await mcp_my_echo.order(1, 2, 3))`, stdout: "{'m': 1, 'z': 2, 'a': 3}\n"},
 		{name: "big integer", code: `(await mcp_my_echo.order(9007199254740993, 2**70)).m`, stdout: "9007199254740993\n"},
 		{name: "unicode", code: `(await mcp_my_echo.order("\U0001F600ä\x00", "\ud800")).m == "\U0001F600ä\x00"`, stdout: "True\n"},

@@ -8,6 +8,10 @@ import sys
 import _json
 
 
+# In the parameters of a call whose result must not be that of an earlier one.
+FRESH = ',"fresh":true'
+
+
 class _Settings:
     strict = True
     object_pairs_hook = None

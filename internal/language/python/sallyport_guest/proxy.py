@@ -132,13 +132,20 @@ class Tool:
         return self._parameters
 
     def __call__(self, /, *args, **kwargs):
+        return self._begun(args, kwargs, "")
+
+    def fresh(self, /, *args, **kwargs):
+        """The same call, without a result that was kept from an earlier one."""
+        return self._begun(args, kwargs, codec.FRESH)
+
+    def _begun(self, args, kwargs, how):
         self._server.registry.unstarted += 1
-        call = self._call(args, kwargs)
+        call = self._call(args, kwargs, how)
         # For the warning that it was not awaited.
         call.__name__, call.__qualname__ = self.__name__, self.__qualname__
         return call
 
-    async def _call(self, args, kwargs):
+    async def _call(self, args, kwargs, how):
         server = self._server
         registry = server.registry
         registry.unstarted -= 1
@@ -151,7 +158,7 @@ class Tool:
 
             advice.tell_unlisted(registry.session, self.__qualname__, parameters, arguments)
         text = values.encode(self.__qualname__, arguments)
-        params = '{"server":%s,"tool":%s,"arguments":%s}' % (codec.quote(server.name), codec.quote(self._name), text)
+        params = '{"server":%s,"tool":%s,"arguments":%s%s}' % (codec.quote(server.name), codec.quote(self._name), text, how)
         try:
             result = await registry.channel.request("call_tool", params, values.decode)
         except MCPError as e:

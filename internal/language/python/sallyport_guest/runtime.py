@@ -88,8 +88,8 @@ class Runtime:
 
     # Calling.
 
-    async def call_tool(self, server, tool, arguments=None):
-        """The raw result as a dict, isError included."""
+    async def call_tool(self, server, tool, arguments=None, *, fresh=False):
+        """The raw result as a dict, isError included; fresh=True: not one kept from an earlier call."""
         from . import values
 
         model = await self._registry.need(server)
@@ -99,10 +99,11 @@ class Runtime:
             raise MCPError("Arguments must be an object", kind="invalid", server=model.name, tool=tool)
         if tool not in model.by_name and tool in model.by_alias:
             tool = model.by_alias[tool]._name
-        params = '{"server":%s,"tool":%s,"arguments":%s}' % (
+        params = '{"server":%s,"tool":%s,"arguments":%s%s}' % (
             codec.quote(model.name),
             codec.quote(str(tool)),
             values.encode("runtime.call_tool", arguments or {}),
+            codec.FRESH if fresh else "",
         )
         return values.raw(await self._session.channel.request("call_tool", params), model.name)
 

@@ -11,6 +11,7 @@ import pytest
 from sallyport_guest import values
 from sallyport_guest.errors import ArgumentError
 from sallyport_guest.proxy import Server
+from sallyport_guest.runtime import Runtime
 from sallyport_guest.schema import Parameters
 
 DATA = pathlib.Path(__file__).resolve().parents[4] / "test" / "proxies" / "testdata"
@@ -119,3 +120,29 @@ def test_learned_results():
     assert tool.__doc__.startswith("await mcp_s.f(a: str) -> list[int]  # learned\n\nSays it.")
     with pytest.raises(ArgumentError, match=r"Signature: mcp_s.f\(a: str\)"):
         tool.parameters.bind("mcp_s.f", (), {})
+
+
+def test_a_fresh_result():
+    """runtime.call_tool(..., fresh=True) and tool.fresh(...) say so to the host."""
+    asked = []
+
+    class Channel:
+        async def request(self, method, params, decode=None):
+            asked.append(json.loads(params))
+            return {}
+
+    class Session:
+        class registry:
+            channel, granted, unstarted = Channel(), {"s"}, 0
+
+            async def need(name):
+                return server
+
+    Session.channel, Session.registry.session = Session.registry.channel, Session
+    server = Server(Session.registry, {"name": "s", "alias": "s", "tools": [{"name": "t", "alias": "t", "inputSchema": {"type": "object"}}]})
+    tool, runtime = server.proxy.t, Runtime(Session)
+    for call in (tool(), tool.fresh(), runtime.call_tool("s", "t"), runtime.call_tool("s", "t", fresh=False), runtime.call_tool("s", "t", {}, fresh=True)):
+        with pytest.raises(StopIteration):
+            call.send(None)
+    assert [params.get("fresh") for params in asked] == [None, True, None, None, True]
+    assert Session.registry.unstarted == 0
