@@ -143,6 +143,28 @@ func left(missing []Missing) string {
 	return strings.Join(names, ", ")
 }
 
+// TestWantOnce: who looked before a listing ended, and asks after it, is content.
+func TestWantOnce(t *testing.T) {
+	f := &fake{}
+	f.add("git", has("log"))
+	c := open(t, Config{Source: f, Dir: store.At(t.TempDir())})
+	looked := time.Now()
+	for range 2 {
+		if err := c.list(t.Context(), f.Servers()[0], looked); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := f.asks(); got != "git" {
+		t.Errorf("asked %q, want git once", got)
+	}
+	if err := c.list(t.Context(), f.Servers()[0], time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.asks(); got != "git" {
+		t.Errorf("who looked after it: asked %q, want git once more", got)
+	}
+}
+
 func TestWant(t *testing.T) {
 	dir := store.At(t.TempDir())
 	f := &fake{}

@@ -128,7 +128,7 @@ func (c *Catalog) pass() {
 		}
 		all.Go(func() {
 			defer func() { <-slots }()
-			_ = c.wait(c.base, s, false) // the error is kept with the entry
+			_ = c.wait(c.base, s, time.Now()) // the error is kept with the entry
 		})
 	}
 }
@@ -190,6 +190,7 @@ func (c *Catalog) Want(ctx context.Context, name string) (Entry, error) {
 	if !ok {
 		return Entry{}, fmt.Errorf("%w: %s", ErrUnknown, clip(name, 100))
 	}
+	began := time.Now() // a listing may end while this looks
 	c.mu.Lock()
 	stale := c.stale[s.Key]
 	c.mu.Unlock()
@@ -197,7 +198,7 @@ func (c *Catalog) Want(ctx context.Context, name string) (Entry, error) {
 	if e.Listing != nil && !stale {
 		return e, nil
 	}
-	err := c.list(ctx, s)
+	err := c.list(ctx, s, began)
 	if e = c.entry(s); e.Listing != nil {
 		return e, nil // an old list is better than none
 	}
@@ -210,21 +211,21 @@ func (c *Catalog) List(ctx context.Context, name string) (Entry, error) {
 	if !ok {
 		return Entry{}, fmt.Errorf("%w: %s", ErrUnknown, clip(name, 100))
 	}
-	err := c.wait(ctx, s, true)
+	err := c.wait(ctx, s, time.Time{})
 	return c.entry(s), err
 }
 
-func (c *Catalog) list(ctx context.Context, s Server) error {
+func (c *Catalog) list(ctx context.Context, s Server, enough time.Time) error {
 	if c.config.Refresh == Off {
 		return ErrNotListed
 	}
-	return c.wait(ctx, s, false)
+	return c.wait(ctx, s, enough)
 }
 
 // wait starts listing a server, or joins the listing in progress, and waits
-// until ctx ends. With force, it ignores what another process has just found
-// out.
-func (c *Catalog) wait(ctx context.Context, s Server, force bool) error {
+// until ctx ends. What was found out after enough, here or by another process, is
+// not asked again; the zero time means that nothing is enough.
+func (c *Catalog) wait(ctx context.Context, s Server, enough time.Time) error {
 	c.mu.Lock()
 	f := c.flights[s.Key]
 	if f == nil {
@@ -235,7 +236,7 @@ func (c *Catalog) wait(ctx context.Context, s Server, force bool) error {
 		f = &flight{done: make(chan struct{})}
 		c.flights[s.Key] = f
 		c.running.Go(func() {
-			f.err = c.fly(s, force)
+			f.err = c.fly(s, enough)
 			c.mu.Lock()
 			delete(c.flights, s.Key)
 			c.mu.Unlock()
@@ -252,16 +253,15 @@ func (c *Catalog) wait(ctx context.Context, s Server, force bool) error {
 }
 
 // fly lists a server, unless another process does or just did.
-func (c *Catalog) fly(s Server, force bool) error {
+func (c *Catalog) fly(s Server, enough time.Time) error {
 	ctx, cancel := context.WithTimeout(c.base, c.config.Timeout)
 	defer cancel()
-	began := time.Now()
 	unlock, err := c.alone(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if known := c.entry(s); !force && known.looked().After(began) {
+	if known := c.entry(s); !enough.IsZero() && known.looked().After(enough) {
 		return known.err()
 	}
 	listing, err := c.config.Source.List(ctx, s.Name)
