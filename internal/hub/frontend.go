@@ -148,7 +148,7 @@ func (f *Frontend) leave(ctx context.Context, err error) {
 		_ = l.CloseWrite()
 		select {
 		case <-l.gone:
-			f.answerLost(l)
+			f.answerLost(l, true)
 		case <-ctx.Done():
 		}
 	}
@@ -299,7 +299,7 @@ func (f *Frontend) over(ctx context.Context, l *link) {
 		return
 	}
 	f.Log.Warn("the hub has ended", "process", l.Hub)
-	f.answerLost(l)
+	f.answerLost(l, false)
 	f.conn = nil
 	f.mu.Lock()
 	f.asked = map[string]bool{}
@@ -310,27 +310,31 @@ func (f *Frontend) over(ctx context.Context, l *link) {
 	}
 }
 
-// answerLost answers the calls that may have run.
-func (f *Frontend) answerLost(l *link) {
+// answerLost answers the calls that may have run. last means that no other hub is to
+// answer the rest.
+func (f *Frontend) answerLost(l *link, last bool) {
 	f.mu.Lock()
-	var calls, rest []*request
+	var lost, rest []*request
 	for _, r := range f.open {
 		switch {
 		case r.repeated:
-		case r.sent >= mostSent || !r.unsent && r.method == methodCall:
-			calls = append(calls, r)
+		case last || r.sent >= mostSent || !r.unsent && r.method == methodCall:
+			lost = append(lost, r)
 		default:
 			rest = append(rest, r)
 		}
 	}
 	f.open = rest
 	f.mu.Unlock()
-	for _, r := range calls {
-		if r.method != methodCall || r.unsent {
+	for _, r := range lost {
+		switch {
+		case r.method == methodCall && !r.unsent:
+			f.write(lostCall(r, l.Hub))
+		case last:
+			f.write(errorLine(r.id, codeLost, fmt.Sprintf("Sallyport's hub (process %d) ended before it answered this", l.Hub)))
+		default:
 			f.write(errorLine(r.id, codeLost, "Sallyport's hub ended whenever it was to answer this: see 'sallyport hub logs'"))
-			continue
 		}
-		f.write(lostCall(r, l.Hub))
 	}
 }
 

@@ -227,6 +227,39 @@ func TestForgotten(t *testing.T) {
 	})
 }
 
+// A hub that dies after the client has closed its end leaves no request without an
+// answer.
+func TestLastAnswers(t *testing.T) {
+	inRead, inWrite := io.Pipe()
+	var out bytes.Buffer
+	here, there, err := pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Frontend{Log: discard, Connect: func(context.Context, Hello) (*Conn, error) {
+		return &Conn{Conn: here, Hub: 7, in: bufio.NewReader(here)}, nil
+	}}
+	served := make(chan error, 1)
+	go func() { served <- f.Serve(context.Background(), inRead, &out) }()
+	_, _ = io.WriteString(inWrite, call+"\n"+list+"\n"+ping+"\n"+drop+"\n")
+	_ = inWrite.Close()
+	if _, err := io.ReadAll(there); err != nil { // until the frontend closes its end
+		t.Fatal(err)
+	}
+	_ = there.Close()
+	if err := <-served; err != nil {
+		t.Errorf("Serve: got %v, want nil", err)
+	}
+	heard := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(heard) != 2 {
+		t.Fatalf("got %q, want two answers", heard)
+	}
+	lost(t, heard[0])
+	if !strings.Contains(heard[1], `"id":2,"error":{"code":-32000,`) || !strings.Contains(heard[1], "process 7") {
+		t.Errorf("the list: got %s, want an error", heard[1])
+	}
+}
+
 // dead is a client that ends with its input.
 type dead struct{}
 
