@@ -34,6 +34,8 @@ func condition(what string) (bool, error) {
 	switch what {
 	case "pip":
 		return exec.Command("python3", "-c", "import pip").Run() == nil, nil
+	case "npm": // $NPM has the official servers
+		return os.Getenv("SALLYPORT_NPM_DIR") != "", nil
 	case "root":
 		return os.Geteuid() == 0, nil
 	}

@@ -60,6 +60,7 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Setenv("HOME", home)
+			env.Setenv("NPM", os.Getenv("SALLYPORT_NPM_DIR"))
 			env.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 			env.Setenv("XDG_RUNTIME_DIR", filepath.Join(env.WorkDir, "runtime"))
 			env.Setenv("SALLYPORT_HUB_ENABLED", "false") // but for the scripts about it

@@ -211,19 +211,6 @@ func (c *Cache) Forget(id string) {
 	}
 }
 
-// Clear drops everything and returns how many results that were.
-func (c *Cache) Clear() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.load()
-	n := c.order.Len()
-	for _, s := range c.servers {
-		c.empty(s)
-		c.tidy(s)
-	}
-	return n
-}
-
 // The following methods are called with c.mu.
 
 func (c *Cache) server(id string) *server {

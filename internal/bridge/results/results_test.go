@@ -77,11 +77,6 @@ func TestExpiry(t *testing.T) {
 			{want: `"5" kept 0s`},
 			{do: func() { c.Forget("s") }, want: "no"},
 			{do: func() { of.err = nil }, want: `"8"`},
-			{do: func() {
-				if n := c.Clear(); n != 1 {
-					t.Errorf("got %d cleared, want 1", n)
-				}
-			}, want: `"9"`},
 		} {
 			time.Sleep(step.sleep)
 			if step.do != nil {
@@ -345,7 +340,7 @@ func TestDisk(t *testing.T) {
 	if got := get(t, second, lasting(`{"n":1}`), false, of); got != `"4"` {
 		t.Errorf("two processes at a time: got %s, want a call", got)
 	}
-	second.Clear()
+	second.Forget("s")
 	second.Close()
 	if n := files(); n != 2 {
 		t.Errorf("got %d files, want 2", n)
