@@ -176,6 +176,10 @@ func (g *Gate) Admit(ctx context.Context, p Principal, a Action) (Permit, error)
 			d.Reason = fmt.Errorf("%w (%w)", d.Reason, err)
 		case !allowed:
 			refused, d.Reason = &answer, answer.refusal(a)
+		default: // the user's rules may have changed while someone thought
+			if now := g.Decide(p, a); now.Effect == Deny {
+				allowed, d = false, now
+			}
 		}
 	}
 	permit := Permit{gate: g, principal: p, action: a, verdict: d.Verdict}

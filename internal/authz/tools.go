@@ -246,3 +246,9 @@ func (p *Permit) lane() chan struct{} {
 	}
 	return nil
 }
+
+// NameOf names what a call uses, for people: "tool 'x' of server 'y'".
+func NameOf(a Action) string {
+	uses, _ := usesOf(a)
+	return uses.label
+}

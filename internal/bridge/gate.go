@@ -322,3 +322,18 @@ func (b *Bridge) factsOfTool(server, tool string) toolFacts {
 	}
 	return toolFacts{}
 }
+
+// CallOf returns what the gate would decide on if code that was granted the
+// server called the tool.
+func (b *Bridge) CallOf(server string, t *tool.Tool, arguments json.RawMessage) (authz.CallTool, error) {
+	s, err := b.server(server)
+	if err != nil {
+		return authz.CallTool{}, err
+	}
+	out := authz.CallTool{Server: s, Granted: true, Tool: t.Name, Form: b.toolForm(server, t.Name), Arguments: arguments, Counts: &authz.Counts{}}
+	if d, ok := b.current(false).servers[server]; ok {
+		facts := b.toolFacts(Pinned(d), []tool.Tool{*t}, b.status(Pinned(d)))[t.Name]
+		out.Annotations, out.Description = facts.annotations, facts.summary
+	}
+	return out, nil
+}

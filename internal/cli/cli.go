@@ -49,6 +49,7 @@ type grammar struct {
 	Skill      skillCmd      `cmd:"" group:"Getting started:" help:"Teach the models of your clients to use run_python."`
 	Servers    serversCmd    `cmd:"" group:"What code can use:" help:"Show and test the MCP servers that code can use."`
 	Tools      toolsCmd      `cmd:"" group:"What code can use:" help:"Search, show and approve the tools of all servers."`
+	Policy     policyCmd     `cmd:"" group:"What code can use:" help:"Show, explain and check the rules for calls."`
 	SavedTools savedToolsCmd `cmd:"" group:"What code can use:" help:"Show, export and import the functions that code has saved for later sessions."`
 	Memory     memoryCmd     `cmd:"" group:"What code can use:" help:"Show and change the values that code has kept for later sessions."`
 	Image      imageCmd      `cmd:"" group:"What code can use:" help:"Pull, load, build and remove the OCI images that code can run in."`
