@@ -31,7 +31,7 @@ var layers = []layer{
 	{"internal/completion", 70, []string{"internal/invisible"}},
 	{"internal/configfile", 11, []string{"internal/private", "internal/settings"}},
 	{"internal/manpage", 70, nil},
-	{"internal/mcpserver", 78, []string{"internal/authz", "internal/broker", "internal/invisible", "internal/jsonscan", "internal/manual", "internal/mcpserver/tasks", "internal/runpodtools", "internal/toon", "internal/wire"}},
+	{"internal/mcpserver", 78, []string{"internal/authz", "internal/authz/approval", "internal/broker", "internal/invisible", "internal/jsonscan", "internal/manual", "internal/mcpserver/tasks", "internal/runpodtools", "internal/toon", "internal/wire"}},
 	{"internal/mcpserver/tasks", 77, []string{"internal/budget", "internal/store"}},
 	{"internal/hub", 76, []string{"internal/jsonscan", "internal/private", "internal/socket", "internal/store"}},
 	{"internal/app", 75, []string{

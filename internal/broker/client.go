@@ -73,6 +73,10 @@ func (b *Broker) NewClient(id string, servers *bridge.Bridge) (*Client, error) {
 	return c, nil
 }
 
+// ID returns what tells the client from the broker's others. Principals have it as
+// their Connection.
+func (c *Client) ID() string { return c.id }
+
 // Execute runs a request and returns its result, which is never nil. When ctx
 // is done, the code is interrupted.
 func (c *Client) Execute(ctx context.Context, req Request) *Result { return c.Submit(req)(ctx) }

@@ -146,6 +146,8 @@ func (s *served) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		Resources:        []mcpserver.Resources{runFiles{s.Runs, s.Broker.Owns}},
 		Output:           mcpserver.Output(set.Output.Mode),
 		ClientID:         s.id,
+		Approvals:        s.Approvals,
+		Connection:       s.Broker.ID(),
 		Client: func(name string) {
 			s.name.set(name)
 			s.Broker.Named(name)

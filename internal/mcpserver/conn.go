@@ -51,6 +51,7 @@ type conn struct {
 	unread *outlet
 
 	outputs outputs
+	sdk     *mcp.ServerSession // set before anything is read
 
 	writing chan struct{} // holds a token while one goroutine writes, and may use out and outErr
 	out     io.Writer
@@ -62,9 +63,11 @@ type conn struct {
 	idle     chan struct{} // closed when running becomes 0; nil: nothing waits
 	// finishing means that Serve is about to return, and that fast must not grow.
 	finishing bool
-	protocol  string // negotiated by initialize; empty: not yet
-	modern    string // metadata that the SDK accepted, see modernKey
-	client    string // the client's name for itself, see label
+	protocol  string             // negotiated by initialize; empty: not yet
+	taken     map[string]bool    // questions that the client was asked
+	parked    map[string]*parked // calls that are to be repeated, by their state
+	modern    string             // metadata that the SDK accepted, see modernKey
+	client    string             // the client's name for itself, see label
 }
 
 // request is a request that has not been answered.

@@ -28,6 +28,7 @@ type fastCall struct {
 	token     json.RawMessage // progressToken; nil: none
 	modern    string          // see modernKey; empty: use the session's revision
 	tasks     bool            // the client declares the Tasks extension
+	forms     bool            // the client takes forms, and is asked by a result
 }
 
 // parseFast cuts a line into a fastCall. The parts alias the line.
@@ -78,7 +79,7 @@ func parseFast(line []byte) (fastCall, bool) {
 		return call, true
 	}
 	m, ok := parseMeta(meta)
-	call.token, call.modern, call.tasks = m.token, m.key(), m.declaresTasks()
+	call.token, call.modern, call.tasks, call.forms = m.token, m.key(), m.declaresTasks(), m.declaresForms()
 	return call, ok
 }
 
@@ -221,7 +222,7 @@ func (c *conn) startFast(call fastCall) bool {
 		beat = startHeartbeat(func(seconds float64, message string) { c.progress(call.token, seconds, message) })
 	}
 	if call.tasks && c.server.config.Tasks != nil && c.server.config.Tasks.Room(c.server.owner(client)) {
-		work := c.work(client, call.arguments, beat, func(r *broker.Result) any {
+		work := c.work(client, call.arguments, beat, call.forms, func(r *broker.Result) any {
 			text, structured := c.answerOf(client, r)
 			return newWireResult(text, structured, r)
 		})
@@ -233,12 +234,26 @@ func (c *conn) startFast(call fastCall) bool {
 		}()
 		return true
 	}
-	run := c.submit(authz.Local(client), call.arguments, beat, false)
+	how := asksNothing
+	switch {
+	case call.modern == "":
+		how = c.asksInSession()
+	case call.forms && c.server.config.Approvals != nil:
+		how, beat = asksByResult, orSilent(beat)
+	}
+	x := c.submit(authz.Local(client), call.arguments, beat, false)
 	go func() {
 		defer c.fast.Done()
 		defer cancel(nil)
 		defer c.guard(call.id)
-		r := c.run(ctx, run)
+		r, asks := c.perform(ctx, x, how)
+		if asks != nil {
+			beat.stop()
+			if data, err := appendResponse(call.rawID, c.asksOnWire(asks)); err == nil {
+				_ = c.answer(call.id, data)
+			}
+			return
+		}
 		text, structured := c.answerOf(client, r)
 		defer c.unread.add(max(len(text), structured.Size()))()
 		if beat != nil {

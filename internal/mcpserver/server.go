@@ -71,6 +71,10 @@ type Config struct {
 	// to another process; empty: it is never known again. While a client is
 	// connected, no other one sees its tasks.
 	ClientID string
+	// Approvals has the questions of code; nil: clients are asked none. Connection
+	// is how its questions name this connection.
+	Approvals  Approvals
+	Connection string
 	// Client receives the name that the client gives itself. It may be nil.
 	Client func(name string)
 	// SDKOnly sends every request through the SDK.
@@ -211,6 +215,7 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 	if err != nil {
 		return fmt.Errorf("mcpserver: %w", err)
 	}
+	c.sdk = session
 	go c.readLoop()
 	ended := make(chan error, 1)
 	go func() { ended <- session.Wait() }()

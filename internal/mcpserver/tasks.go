@@ -30,28 +30,31 @@ func (s *Server) addTasks(sdk *mcp.Server, c *conn) error {
 	return s.config.Tasks.Install(sdk, tasks.Hooks{
 		Owner: s.owner,
 		Work: func(ctx context.Context, req *mcp.CallToolRequest) *tasks.Work {
-			if req.Params.Name != toolName {
+			if req.Params.Name != toolName || req.Params.RequestState != "" {
 				return nil
 			}
 			client := principal(req).Client
-			return c.work(client, req.Params.Arguments, sdkHeartbeat(ctx, req), func(r *broker.Result) any { return c.toolResult(client, r) })
+			return c.work(client, req.Params.Arguments, sdkHeartbeat(ctx, req), c.asksOf(req) == asksByResult, func(r *broker.Result) any { return c.toolResult(client, r) })
 		},
 	})
 }
 
-// work returns a call of run_python as one that may become a task. present returns
-// the form of its result.
-func (c *conn) work(client string, arguments json.RawMessage, beat *heartbeat, present func(*broker.Result) any) *tasks.Work {
+// work returns a call of run_python as one that may become a task. forms means that
+// the client takes forms. present returns the form of the call's result.
+func (c *conn) work(client string, arguments json.RawMessage, beat *heartbeat, forms bool, present func(*broker.Result) any) *tasks.Work {
 	if beat == nil {
 		beat = startHeartbeat(nil)
 	}
-	run := c.submit(authz.Local(client), arguments, beat, true)
+	x := c.submit(authz.Local(client), arguments, beat, true)
 	return &tasks.Work{
 		Answered: beat.stop,
 		Run: func(ctx context.Context, t *tasks.Task) (any, error) {
 			defer beat.stop()
 			t.Describe(beat.describe)
-			r := c.run(ctx, run)
+			if forms && c.server.config.Approvals != nil {
+				defer c.askDuring(ctx, ctx, x, byTask(t))()
+			}
+			r := c.run(ctx, x.run)
 			switch cause := context.Cause(ctx); {
 			case !r.IsError():
 			case errors.Is(cause, tasks.ErrCancelled):

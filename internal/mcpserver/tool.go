@@ -3,8 +3,10 @@ package mcpserver
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"math"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -78,8 +80,24 @@ func (s *Server) addTool(sdk *mcp.Server, c *conn) {
 		if beat != nil {
 			defer beat.stop()
 		}
-		run := c.submit(principal(req), req.Params.Arguments, beat, false)
-		return c.toolResult(principal(req).Client, c.run(ctx, run)), nil
+		var r *broker.Result
+		var asks *parked
+		if req.Params.RequestState != "" {
+			var err error
+			if r, asks, err = c.repeated(ctx, req, beat); err != nil {
+				return nil, err
+			}
+		} else {
+			how := c.asksOf(req)
+			if how == asksByResult {
+				beat = orSilent(beat)
+			}
+			r, asks = c.perform(ctx, c.submit(principal(req), req.Params.Arguments, beat, false), how)
+		}
+		if asks != nil {
+			return asksOfSDK(asks), nil
+		}
+		return c.toolResult(principal(req).Client, r), nil
 	})
 }
 
@@ -116,14 +134,20 @@ func principal(req *mcp.CallToolRequest) authz.Principal {
 	return authz.Local("")
 }
 
-// submit takes a place in the session's queue for a call with these arguments,
-// and returns the function that runs it. As a task, it waits to the end.
-func (c *conn) submit(principal authz.Principal, arguments json.RawMessage, beat *heartbeat, task bool) func(context.Context) *broker.Result {
+// submit takes a place in the session's queue for a call with these arguments.
+// The call must be run. As a task, it waits to the end.
+func (c *conn) submit(principal authz.Principal, arguments json.RawMessage, beat *heartbeat, task bool) *submitted {
+	x := &submitted{client: principal.Client, beat: beat}
 	req, invalid, hints := parseArguments(arguments)
 	if invalid != nil {
-		return func(context.Context) *broker.Result { return withHints(invalid, hints) }
+		x.run = func(context.Context) *broker.Result { return withHints(invalid, hints) }
+		return x
 	}
-	req.Principal = principal
+	if c.server.config.Approvals != nil {
+		x.id, x.argument = strings.ToLower(rand.Text()[:12]), digest(arguments)
+		x.waits, x.session, x.backend = strings.TrimSpace(req.Code) == "", req.Session, req.Backend
+	}
+	req.Principal, req.RequestID = principal, x.id
 	req.Within = c.server.config.within(principal.Client)
 	if task {
 		req.Within, req.Whole = c.server.config.Tasks.Moment(), true
@@ -133,11 +157,12 @@ func (c *conn) submit(principal authz.Principal, arguments json.RawMessage, beat
 		req.OnOutput = func(_ wire.Stream, p []byte) { beat.output(p) }
 		req.OnStatus = func(status string) { beat.output([]byte(status + "\n")) }
 	}
-	run := c.server.config.Executor.Submit(req)
-	if len(hints) == 0 {
-		return run
+	x.run = c.server.config.Executor.Submit(req)
+	if len(hints) > 0 {
+		run := x.run
+		x.run = func(ctx context.Context) *broker.Result { return withHints(run(ctx), hints) }
 	}
-	return func(ctx context.Context) *broker.Result { return withHints(run(ctx), hints) }
+	return x
 }
 
 // run runs a call whose place in its session's queue was taken, once there is room

@@ -1,0 +1,379 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"time"
+
+	sdkrpc "github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sallyport/sallyport/internal/authz/approval"
+	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/mcpserver/tasks"
+)
+
+// Approvals has the questions that people answer; *approval.Book is one.
+type Approvals interface {
+	Next(context.Context, func(*approval.Question) bool) (approval.Question, error)
+	Answer(approval.Answer) (approval.Outcome, error)
+}
+
+// How the user of a client can be asked. Clients of the stateless revisions are
+// asked by the result of a call, which they then repeat with the answer; others by
+// a request.
+type asks int
+
+const (
+	asksNothing asks = iota
+	asksByRequest
+	asksByResult
+)
+
+const (
+	// inputKey names the one question in a result.
+	inputKey = "approval"
+	// maxRounds bounds the questions of one call that its results ask: clients give
+	// up after ten.
+	maxRounds = 9
+	// parkedFor bounds how long a call waits to be repeated.
+	parkedFor = 30 * time.Minute
+	// maxTaken bounds the questions that a connection remembers to have asked.
+	maxTaken = 1000
+)
+
+// errNotRepeated is the cause of a context of a call that its client asked nothing
+// of any more.
+var errNotRepeated = errors.New("the client did not repeat the call with an answer")
+
+// submitted is a call of run_python whose place in its session's queue was taken.
+type submitted struct {
+	run      func(context.Context) *broker.Result
+	id       string // of the execution
+	waits    bool   // it has no code: it waits for what runs
+	session  string
+	backend  string
+	client   string
+	beat     *heartbeat // may be nil
+	argument [sha256.Size]byte
+}
+
+// wants reports whether a question is one to ask with a call: of its execution, or
+// of one that it waits for.
+func (c *conn) wants(x *submitted, q *approval.Question) bool {
+	if q.Connection() != c.server.config.Connection || q.Execution != x.id && !x.waits {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.taken[q.ID]
+}
+
+// take notes that the client is asked a question, unless it is or was already.
+func (c *conn) take(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.taken[id] {
+		return false
+	}
+	if c.taken == nil || len(c.taken) >= maxTaken {
+		c.taken = map[string]bool{}
+	}
+	c.taken[id] = true
+	return true
+}
+
+// takesForms reports whether a client that declares these capabilities takes
+// forms.
+func takesForms(capabilities *mcp.ElicitationCapabilities) bool {
+	return capabilities != nil && (capabilities.Form != nil || capabilities.URL == nil)
+}
+
+// declaresForms is takesForms for a request's metadata.
+func (m requestMeta) declaresForms() bool {
+	if m.version == nil || !bytes.Contains(m.capabilities, []byte(`"elicitation"`)) {
+		return false
+	}
+	var capabilities struct {
+		Elicitation *mcp.ElicitationCapabilities `json:"elicitation"`
+	}
+	return json.Unmarshal(m.capabilities, &capabilities) == nil && takesForms(capabilities.Elicitation)
+}
+
+// asksInSession returns how the client of a session with a handshake is asked.
+func (c *conn) asksInSession() asks {
+	if c.server.config.Approvals == nil || c.sdk == nil {
+		return asksNothing
+	}
+	p := c.sdk.InitializeParams()
+	if p == nil || p.Capabilities == nil || !takesForms(p.Capabilities.Elicitation) {
+		return asksNothing
+	}
+	return asksByRequest
+}
+
+// asksOf returns how the client of a request that the SDK handles is asked.
+func (c *conn) asksOf(req *mcp.CallToolRequest) asks {
+	version, _ := req.Params.Meta[mcp.MetaKeyProtocolVersion].(string)
+	if version < tasks.Since {
+		return c.asksInSession()
+	}
+	capabilities := req.ClientCapabilities()
+	if c.server.config.Approvals == nil || capabilities == nil || !takesForms(capabilities.Elicitation) {
+		return asksNothing
+	}
+	return asksByResult
+}
+
+// perform runs a call to its end, or until its client has a question to answer.
+func (c *conn) perform(ctx context.Context, x *submitted, how asks) (*broker.Result, *parked) {
+	switch how {
+	case asksByRequest:
+		defer c.askDuring(ctx, c.stop, x, c.elicit)()
+	case asksByResult:
+		return c.attend(ctx, c.park(x))
+	}
+	return c.run(ctx, x.run), nil
+}
+
+// asker asks the client, and returns the action and the content of its answer.
+type asker func(context.Context, approval.Form) (*mcp.ElicitResult, error)
+
+// askDuring asks the questions of a call until end is called, one after the other.
+// A question that is being asked then stays asked as long as it and life last.
+func (c *conn) askDuring(ctx, life context.Context, x *submitted, ask asker) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		for {
+			q, err := c.server.config.Approvals.Next(ctx, func(q *approval.Question) bool { return c.wants(x, q) })
+			if err != nil {
+				return
+			}
+			if form, ok := q.Form(true); c.take(q.ID) && ok {
+				c.put(life, x, &q, form, ask)
+			}
+		}
+	}()
+	return cancel
+}
+
+// put asks a question and passes on the answer, unless another one came first.
+func (c *conn) put(ctx context.Context, x *submitted, q *approval.Question, form approval.Form, ask asker) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-q.Ended():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	answer, err := ask(ctx, form)
+	switch {
+	case err == nil:
+		c.decide(x, q, answer)
+	case ctx.Err() == nil:
+		c.log.Warn("the client could not be asked", "question", q.ID, "error", err)
+	}
+}
+
+// decide passes on what the client answered.
+func (c *conn) decide(x *submitted, q *approval.Question, answer *mcp.ElicitResult) {
+	a, answered, err := q.Parse(answer.Action, answer.Content)
+	if err == nil && answered {
+		a.By = approval.By("client", x.client)
+		_, err = c.server.config.Approvals.Answer(a)
+	}
+	if err != nil {
+		c.log.Warn("the client's answer does not count", "question", q.ID, "error", err)
+	}
+}
+
+// elicit asks by a request.
+func (c *conn) elicit(ctx context.Context, form approval.Form) (*mcp.ElicitResult, error) {
+	return c.sdk.Elicit(ctx, &mcp.ElicitParams{Mode: form.Mode, Message: form.Message, RequestedSchema: form.Schema})
+}
+
+// byTask asks by a task.
+func byTask(t *tasks.Task) asker {
+	return func(ctx context.Context, form approval.Form) (*mcp.ElicitResult, error) {
+		raw, err := t.Ask(ctx, tasks.Question{Method: "elicitation/create", Params: form})
+		if err != nil {
+			return nil, err
+		}
+		var answer mcp.ElicitResult
+		err = json.Unmarshal(raw, &answer)
+		return &answer, err
+	}
+}
+
+// parked is a call that may be answered with a question: it goes on while its
+// client asks the user, and waits for the client to repeat it.
+type parked struct {
+	*submitted
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when result is set
+	result *broker.Result
+
+	rounds   int // questions
+	question approval.Question
+	form     approval.Form
+	state    string // that the client repeats it with
+	expires  *time.Timer
+}
+
+// park runs a call apart from the request that began it.
+func (c *conn) park(x *submitted) *parked {
+	ctx, cancel := context.WithCancelCause(c.stop)
+	p := &parked{submitted: x, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		defer cancel(nil)
+		p.result = c.run(ctx, x.run)
+	}()
+	return p
+}
+
+// attend waits for the end of a call, or for a question to ask with its result.
+func (c *conn) attend(ctx context.Context, p *parked) (*broker.Result, *parked) {
+	for {
+		waiting, stop := context.WithCancel(ctx)
+		next := make(chan approval.Question, 1)
+		if p.rounds < maxRounds {
+			go func() {
+				q, err := c.server.config.Approvals.Next(waiting, func(q *approval.Question) bool { return c.wants(p.submitted, q) })
+				if err == nil {
+					next <- q
+				}
+			}()
+		}
+		select {
+		case <-p.done:
+			stop()
+			return p.result, nil
+		case q := <-next:
+			stop()
+			if form, ok := q.Form(false); c.take(q.ID) && ok && c.leave(p, q, form) {
+				return nil, p
+			}
+		case <-ctx.Done():
+			stop()
+			p.cancel(context.Cause(ctx))
+			<-p.done
+			return p.result, nil
+		}
+	}
+}
+
+// leave keeps a call until its client repeats it, and reports whether there is
+// room.
+func (c *conn) leave(p *parked, q approval.Question, form approval.Form) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.parked) >= maxInFlight {
+		return false
+	}
+	p.rounds++
+	p.question, p.form, p.state = q, form, rand.Text()
+	if c.parked == nil {
+		c.parked = map[string]*parked{}
+	}
+	c.parked[p.state] = p
+	state := p.state
+	p.expires = time.AfterFunc(parkedFor, func() {
+		if c.back(state) != nil {
+			p.cancel(errNotRepeated)
+		}
+	})
+	return true
+}
+
+// back returns the call that waits to be repeated with this state, once.
+func (c *conn) back(state string) *parked {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.parked[state]
+	delete(c.parked, state)
+	return p
+}
+
+// errNoSuchState is the answer to a call that is repeated with a state that no
+// call of the connection waits for. Its code does not run again.
+var errNoSuchState = &sdkrpc.Error{Code: sdkrpc.CodeInvalidParams, Message: "no call waits for this requestState: it was answered, has expired, or belongs to other arguments or another connection; nothing was run"}
+
+// repeated goes on with a call that its client repeats with an answer.
+func (c *conn) repeated(ctx context.Context, req *mcp.CallToolRequest, beat *heartbeat) (*broker.Result, *parked, error) {
+	p := c.back(req.Params.RequestState)
+	if p == nil || p.argument != digest(req.Params.Arguments) {
+		if p != nil {
+			p.cancel(errNotRepeated)
+		}
+		return nil, nil, errNoSuchState
+	}
+	p.expires.Stop()
+	if answer, ok := req.Params.InputResponses[inputKey].(*mcp.ElicitResult); ok && answer != nil {
+		c.decide(p.submitted, &p.question, answer)
+	}
+	if beat != nil {
+		beat.activity.Follow(p.beat.describe)
+	}
+	select {
+	case <-p.done:
+		if p.result.Status == broker.Running { // the user took longer than a call may
+			arguments, _ := marshal(map[string]string{"session": p.session, "backend": p.backend})
+			again := c.park(c.submit(principal(req), arguments, orSilent(beat), false))
+			again.argument, again.rounds = p.argument, p.rounds
+			p = again
+		}
+	default:
+	}
+	r, asks := c.attend(ctx, p)
+	return r, asks, nil
+}
+
+// orSilent returns the heartbeat, or one that sends nothing and can be asked what a
+// call does.
+func orSilent(beat *heartbeat) *heartbeat {
+	if beat == nil {
+		return startHeartbeat(nil)
+	}
+	return beat
+}
+
+// digest identifies the arguments of a call, however they are written.
+func digest(arguments json.RawMessage) [sha256.Size]byte {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(arguments))
+	d.UseNumber()
+	if d.Decode(&v) == nil {
+		if canonical, err := json.Marshal(v); err == nil {
+			return sha256.Sum256(canonical)
+		}
+	}
+	return sha256.Sum256(arguments)
+}
+
+// wireAsks is a result that asks, for our own encoder.
+type wireAsks struct {
+	Meta     json.RawMessage            `json:"_meta,omitempty"`
+	Type     string                     `json:"resultType"`
+	Requests map[string]*tasks.Question `json:"inputRequests"`
+	State    string                     `json:"requestState"`
+}
+
+// asksOnWire returns the result that asks the question of a call.
+func (c *conn) asksOnWire(p *parked) wireAsks {
+	return wireAsks{c.server.resultMeta, "input_required", map[string]*tasks.Question{inputKey: {Method: "elicitation/create", Params: p.form}}, p.state}
+}
+
+// asksOfSDK is asksOnWire for the SDK.
+func asksOfSDK(p *parked) *mcp.CallToolResult {
+	return &mcp.CallToolResult{
+		InputRequests: mcp.InputRequestMap{inputKey: &mcp.ElicitParams{Mode: p.form.Mode, Message: p.form.Message, RequestedSchema: p.form.Schema}},
+		RequestState:  p.state,
+	}
+}
