@@ -269,7 +269,7 @@ type approvalsDenyCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*approvalsDenyCmd) Help() string {
-	return `The calls raise PermissionError in the code.
+	return `The calls raise runtime.MCPError in the code, with your words.
 
 Example:
   sallyport approvals deny k3vq.40 --because 'write to /tmp instead'`
