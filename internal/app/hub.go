@@ -64,7 +64,7 @@ func (a *App) HubSettings() map[string]string {
 			out["variable "+name] = fmt.Sprintf("set (%.8x)", sha256.Sum256([]byte(value)))
 		}
 	}
-	if strings.HasPrefix(a.Settings.RunPod.Key, "keyring:") {
+	if strings.HasPrefix(a.Settings.RunPod.Key, "keyring:") || strings.HasPrefix(a.Settings.Approvals.Notify.Secret, "keyring:") {
 		out["keyring"] = a.Env.userBus()
 	}
 	if a.Settings.Carbon.Dashboard == settings.DashboardOn {

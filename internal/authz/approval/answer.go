@@ -50,7 +50,7 @@ func (b *Book) Answer(a Answer) (Outcome, error) {
 
 // writeRule writes the rule that allows the calls of a question for good.
 func (b *Book) writeRule(q *question) error {
-	rule, err := b.config.Rules.Propose(q.subject.server, q.subject.item)
+	rule, err := b.config.Rules.Propose(q.subject.server, q.subject.item, ruleOf(q.why))
 	if err == nil {
 		err = b.config.Rules.Write(rule)
 	}

@@ -49,8 +49,9 @@ type Config struct {
 
 // Rules writes rules for the calls of a tool.
 type Rules interface {
-	// Propose returns what Write would write to allow the tool for good.
-	Propose(server, tool string) (Rule, error)
+	// Propose returns what Write would write to allow the tool for good, or why
+	// that cannot be: of is the rule that asks.
+	Propose(server, tool, of string) (Rule, error)
 	Write(Rule) error
 }
 
@@ -397,7 +398,7 @@ func (b *Book) show(q *question) Question {
 		}
 	}
 	if b.config.Rules != nil && slices.Contains(out.Choices, Always) {
-		rule, err := b.config.Rules.Propose(q.subject.server, q.subject.item)
+		rule, err := b.config.Rules.Propose(q.subject.server, q.subject.item, ruleOf(q.why))
 		if err == nil {
 			out.Always = &rule
 		} else {

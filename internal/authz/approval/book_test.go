@@ -426,7 +426,7 @@ type rules struct {
 	err     error
 }
 
-func (r *rules) Propose(server, tool string) (Rule, error) {
+func (r *rules) Propose(server, tool, _ string) (Rule, error) {
 	return Rule{"policy.d/x.yaml", server + " " + tool}, nil
 }
 func (r *rules) Write(rule Rule) error {

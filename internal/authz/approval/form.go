@@ -95,7 +95,7 @@ func (q *Question) Parse(action string, content map[string]any) (a Answer, answe
 		return Answer{}, false, nil
 	case "accept":
 	default:
-		return Answer{}, false, errors.New("the answer is none of accept, decline and cancel")
+		return Answer{}, false, errors.New("the answer must be accept, decline or cancel")
 	}
 	choice, _ := content["answer"].(string)
 	if a.Choice = Choice(choice); !slices.Contains(q.Choices, a.Choice) {
