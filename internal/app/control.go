@@ -18,8 +18,8 @@ const controlDir = "control"
 func (c *Core) Sessions() control.Sessions { return c.broker }
 
 // Answer lets the user's other processes ask this one about its sessions, until
-// end is called. about adds who is served; stop is control.Config.Stop. Serving
-// clients does not depend on this.
+// end is called, and publishes metrics where that is set. about adds who is served;
+// stop is control.Config.Stop. Serving clients does not depend on this.
 func (c *Core) Answer(about func(*control.Process), stop func(context.Context, time.Duration) error) (end func()) {
 	a, started := c.app, time.Now().UTC()
 	var server *control.Server
@@ -32,17 +32,22 @@ func (c *Core) Answer(about func(*control.Process), stop func(context.Context, t
 				about(&p)
 				return p
 			},
-			Stop: stop,
-			Log:  a.Log,
+			Stop:    stop,
+			Metrics: c.Metrics,
+			Log:     a.Log,
 		})
 	}
+	published := c.publishMetrics()
 	if err != nil {
 		if !errors.Is(err, socket.ErrUnsupported) {
 			a.Log.Warn("'sallyport sessions' will not see this process", "error", err)
 		}
-		return func() {}
+		return published
 	}
 	c.Approvals.Reap()
 	go func() { _, _ = control.Find(filepath.Join(dir, controlDir)) }() // which removes what killed processes left
-	return server.Close
+	return func() {
+		server.Close()
+		published()
+	}
 }

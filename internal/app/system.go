@@ -20,6 +20,7 @@ import (
 	"github.com/sallyport/sallyport/internal/broker"
 	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/metrics"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/places"
@@ -58,6 +59,8 @@ type Core struct {
 	stores  *stores
 
 	accounts *journal.Subscription // of Books; nil without
+	counts   *metrics.Set
+	counting *journal.Subscription // of counts
 
 	leaving sync.WaitGroup // clients that were closed
 }
@@ -139,6 +142,8 @@ func (c *Core) construct(options Options) (err error) {
 	if c.Books != nil {
 		c.accounts = c.Journal.Subscribe(journal.Options{Name: "accounting", Topics: journal.Usages, Handle: c.Books.Handle})
 	}
+	c.counts = metrics.New()
+	c.counting = c.Journal.Subscribe(journal.Options{Name: "metrics", Topics: metrics.Topics, Every: time.Second, Handle: c.counts.Handle})
 	c.Runs = a.runStore(c.Batch, c.Books)
 	c.results = a.results()
 	c.pool = a.servers(c.Journal, c.results.Forget, options)
@@ -365,6 +370,9 @@ func (c *Core) Close() {
 	}
 	if err := errors.Join(ended...); err != nil {
 		c.app.Log.Warn("cleaning up", "error", err)
+	}
+	if c.counting != nil {
+		c.counting.Close()
 	}
 	if c.Books != nil {
 		c.accounts.Close()

@@ -22,7 +22,7 @@ var layers = []layer{
 
 	{"internal/cli", 80, []string{
 		"internal/accounting", "internal/app", "internal/authz", "internal/authz/approval", "internal/authz/toolpolicy", "internal/batch", "internal/batch/deploy", "internal/batch/runpod/job", "internal/batch/runs", "internal/bridge", "internal/broker", "internal/completion", "internal/connect", "internal/connect/o200k", "internal/configfile", "internal/control", "internal/hub", "internal/image", "internal/image/archive",
-		"internal/image/build", "internal/image/flatten", "internal/invisible", "internal/language/python", "internal/manpage", "internal/manual", "internal/mcpserver", "internal/mcpserver/tasks", "internal/memory", "internal/sandbox",
+		"internal/image/build", "internal/image/flatten", "internal/invisible", "internal/language/python", "internal/manpage", "internal/manual", "internal/mcpserver", "internal/mcpserver/tasks", "internal/memory", "internal/metrics", "internal/sandbox",
 		"internal/private", "internal/savedtools", "internal/session", "internal/session/hibernate", "internal/session/archive", "internal/session/sessionlog", "internal/socket",
 		"internal/settings", "internal/skill", "internal/store", "internal/store/keyed", "internal/table", "internal/terminal", "internal/toolbox/catalog", "internal/toolbox/pins", "internal/toolbox/signature", "internal/toolbox/tool",
 		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/usage/carbon", "internal/usage/carbon/codecarbon",
@@ -37,7 +37,7 @@ var layers = []layer{
 	{"internal/app", 75, []string{
 		"internal/accounting", "internal/authz", "internal/authz/approval", "internal/authz/toolpolicy", "internal/batch", "internal/batch/deploy", "internal/batch/kaggle", "internal/batch/runpod", "internal/batch/runpod/job", "internal/batch/runpod/rest", "internal/batch/runs",
 		"internal/bridge", "internal/bridge/results", "internal/broker", "internal/configfile", "internal/control", "internal/guest", "internal/image", "internal/image/build", "internal/image/flatten", "internal/journal",
-		"internal/image/registry", "internal/language/python", "internal/memory", "internal/private", "internal/runpodtools", "internal/sandbox",
+		"internal/image/registry", "internal/language/python", "internal/memory", "internal/metrics", "internal/private", "internal/runpodtools", "internal/sandbox",
 		"internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/process", "internal/savedtools", "internal/session",
 		"internal/session/places", "internal/settings", "internal/snapshot", "internal/store", "internal/toolbox/catalog", "internal/toolbox/pins",
 		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/upstream/secret", "internal/usage/carbon",
@@ -56,7 +56,7 @@ var layers = []layer{
 	{"internal/batch/runs", 52, []string{"internal/batch", "internal/sandbox", "internal/store"}},
 	{"internal/batch/deploy", 55, []string{"internal/batch/runpod/rest"}},
 	{"internal/worker", 55, []string{"internal/authz", "internal/sandbox", "internal/batch/runpod/job", "internal/session", "internal/session/capture", "internal/store", "internal/wire"}},
-	{"internal/control", 52, []string{"internal/authz/approval", "internal/private", "internal/session", "internal/session/hibernate", "internal/socket"}},
+	{"internal/control", 52, []string{"internal/authz/approval", "internal/metrics", "internal/private", "internal/session", "internal/session/hibernate", "internal/socket"}},
 	{"internal/session", 51, []string{"internal/journal", "internal/session/archive", "internal/session/capture", "internal/session/clock", "internal/session/places", "internal/session/hibernate", "internal/session/sessionlog", "internal/session/usage", "internal/sandbox", "internal/snapshot", "internal/store", "internal/guest", "internal/wire", "internal/budget"}},
 	{"internal/session/archive", 50, []string{"internal/session/sessionlog", "internal/wire"}},
 	{"internal/session/capture", 50, []string{"internal/budget", "internal/wire"}},
@@ -85,6 +85,7 @@ var layers = []layer{
 	{"internal/savedtools", 40, []string{"internal/store", "internal/store/keyed"}},
 	{"internal/authz/toolpolicy", 43, []string{"internal/authz", "internal/jsonscan", "internal/private", "internal/settings", "internal/toolbox/tool"}},
 	{"internal/authz", 40, []string{"internal/journal", "internal/terminal", "internal/sandbox", "internal/toolbox/tool"}},
+	{"internal/metrics", 40, []string{"internal/journal"}},
 	{"internal/journal", 20, []string{"internal/session/usage"}},
 	{"internal/authz/approval", 46, []string{"internal/authz", "internal/invisible", "internal/jsonscan", "internal/store", "internal/toolbox/tool"}},
 	{"internal/upstream", 42, []string{

@@ -73,6 +73,7 @@ type CallTool struct {
 	Server      *Server
 	Granted     bool
 	Tool        string
+	Listed      bool // the server lists it
 	Form        Form
 	Annotations tool.Annotations // of the form that the user accepted
 	Description string           // of the tool, in one line, for a question

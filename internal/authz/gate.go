@@ -282,6 +282,9 @@ func (p *Permit) Done(bytes int, failure string) {
 	now := time.Now()
 	e := &journal.Finished{Origin: p.principal.Origin(now), Call: p.call, Took: now.Sub(p.began), Bytes: bytes, Failure: failure, Cached: p.cached}
 	e.Action, e.Server, e.Item = p.names()
+	if call, ok := p.action.(CallTool); ok {
+		e.Listed = call.Listed
+	}
 	p.gate.config.Journal.Publish(e)
 }
 

@@ -113,7 +113,7 @@ func (x *Execution) callTool(ctx context.Context, raw json.RawMessage) (json.Raw
 	}
 	facts := x.bridge.factsOfTool(p.server, p.tool)
 	permit, err := x.admit(ctx, authz.CallTool{
-		Server: s, Granted: x.isGranted(p.server), Tool: p.tool, Form: x.bridge.toolForm(p.server, p.tool), Arguments: p.arguments,
+		Server: s, Granted: x.isGranted(p.server), Tool: p.tool, Listed: len(facts.form) > 0, Form: x.bridge.toolForm(p.server, p.tool), Arguments: p.arguments,
 		Annotations: facts.annotations, Description: facts.summary, Counts: &x.counts,
 	})
 	if err != nil {

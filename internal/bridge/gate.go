@@ -150,6 +150,10 @@ func (x *Execution) send(ctx context.Context, permit *authz.Permit, fresh bool) 
 	if v := permit.Verdict(); err == nil && v.Limits != nil && v.Limits.ResultBytes > 0 && int64(len(result)) > v.Limits.ResultBytes {
 		result, err = nil, &wire.CallError{Kind: wire.KindLimit, Message: fmt.Sprintf("the result takes %d bytes, and the rule %s allows %d: ask for less", len(result), v.Rule, v.Limits.ResultBytes)}
 	}
+	if err == nil && permit.Observed() && isError(result) {
+		permit.Done(len(result), toolError)
+		return result, nil
+	}
 	finish(permit, len(result), err)
 	return result, err
 }
@@ -251,6 +255,10 @@ func offersOf(server Server, name string) (Offers, error) {
 	}
 	return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: fmt.Sprintf("Server '%s' has tools only", name)}
 }
+
+// toolError is the kind of failure of a tool that says so in its result, as
+// OpenTelemetry's conventions for MCP call it.
+const toolError = "tool_error"
 
 // finish reports how what a permit allows ended.
 func finish(permit *authz.Permit, bytes int, err error) {

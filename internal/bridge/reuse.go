@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -80,6 +81,9 @@ func (b *Bridge) changes(server Server, permit *authz.Permit) (ended func()) {
 // isError reports whether a tool says that it has failed.
 func isError(result json.RawMessage) bool {
 	failed := false
+	if !bytes.Contains(result, []byte(`"isError"`)) { // most results, and large ones
+		return false
+	}
 	_ = jsonscan.Members(result, func(key string, value json.RawMessage) bool { // validated on arrival
 		failed = failed || key == "isError" && jsonscan.Kind(value) != 'f'
 		return true

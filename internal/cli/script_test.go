@@ -3,6 +3,7 @@ package cli_test
 import (
 	"errors"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,7 @@ func TestScripts(t *testing.T) {
 		"spoilcatalog": spoilCatalog,
 		"registry":     serveRegistry,
 		"wheel":        writeWheel,
+		"freeport":     freePort,
 	})
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -69,6 +71,15 @@ func TestScripts(t *testing.T) {
 		Condition: condition,
 		Cmds:      commands,
 	})
+}
+
+// freePort sets a variable to a port that nobody listens at.
+func freePort(ts *testscript.TestScript, neg bool, args []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	ts.Check(errors.Join(err, l.Close()))
+	ts.Setenv(args[0], port)
 }
 
 // status runs a command and checks its exit status: status 3 sallyport …

@@ -106,6 +106,13 @@ func (c *Client) Process(ctx context.Context) (Process, error) {
 	return p, err
 }
 
+// Stats asks what the process has counted.
+func (c *Client) Stats(ctx context.Context) (Stats, error) {
+	var s Stats
+	err := c.ask(ctx, http.MethodGet, "/stats", nil, &s)
+	return s, err
+}
+
 // Stop ends the process, which is a hub, once nothing runs, or after wait.
 func (c *Client) Stop(ctx context.Context, wait time.Duration) error {
 	return c.ask(ctx, http.MethodPost, "/stop", request{Wait: wait}, nil)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/authz/approval"
+	"github.com/sallyport/sallyport/internal/metrics"
 	"github.com/sallyport/sallyport/internal/session"
 )
 
@@ -80,6 +81,13 @@ type Attached struct {
 	Since   time.Time `json:"since"`
 	Running int       `json:"running"` // of its executions, as in Hub
 	Waiting int       `json:"waiting"`
+}
+
+// Stats is what a process has counted since it began.
+type Stats struct {
+	PID     int              `json:"pid"`
+	Started time.Time        `json:"started"`
+	Metrics metrics.Snapshot `json:"metrics"`
 }
 
 // suffix ends the names of sockets.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/authz/approval"
+	"github.com/sallyport/sallyport/internal/metrics"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/hibernate"
 	"github.com/sallyport/sallyport/internal/socket"
@@ -40,6 +41,7 @@ type Server struct {
 	approvals Approvals
 	about     func() Process
 	stop      func(context.Context, time.Duration) error
+	metrics   func(context.Context) metrics.Snapshot
 	log       *slog.Logger
 	listener  *socket.Listener
 	http      *http.Server
@@ -61,7 +63,9 @@ type Config struct {
 	// Stop ends the process once nothing runs, or after a time. Nil: its client
 	// does.
 	Stop func(context.Context, time.Duration) error
-	Log  *slog.Logger
+	// Metrics is what was counted; nil: nothing was.
+	Metrics func(context.Context) metrics.Snapshot
+	Log     *slog.Logger
 }
 
 // Listen serves on a new socket in dir, which is made if it is not there.
@@ -72,7 +76,7 @@ func Listen(dir string, c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{sessions: c.Sessions, approvals: c.Approvals, about: c.About, stop: c.Stop, log: log, listener: listener}
+	s := &Server{sessions: c.Sessions, approvals: c.Approvals, about: c.About, stop: c.Stop, metrics: c.Metrics, log: log, listener: listener}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.http = &http.Server{
 		Handler: s.routes(), BaseContext: func(net.Listener) context.Context { return s.life },
@@ -183,6 +187,14 @@ func (s *Server) routes() http.Handler {
 			p.Sessions[i].Client = cmp.Or(p.Sessions[i].Client, p.Client)
 		}
 		return reply(w, http.StatusOK, p)
+	}))
+	mux.HandleFunc("GET /stats", s.handle(func(ctx context.Context, _ request, w http.ResponseWriter) error {
+		p := s.about()
+		out := Stats{PID: p.PID, Started: p.Started}
+		if s.metrics != nil {
+			out.Metrics = s.metrics(ctx)
+		}
+		return reply(w, http.StatusOK, out)
 	}))
 	for path, do := range map[string]func(context.Context, session.Key) error{
 		"/suspend": s.sessions.Suspend, "/resume": s.sessions.Resume, "/reset": s.sessions.Reset, "/remove": s.sessions.Remove,

@@ -104,6 +104,7 @@ type Finished struct {
 	Bytes                int           // of the answer
 	Failure              string        // what kind of failure; empty on success
 	Cached               bool          // the answer is that of an earlier call, and none went out
+	Listed               bool          // its server lists the tool: code can invent names
 }
 
 // SessionState is what became of a session's sandbox.

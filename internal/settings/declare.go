@@ -326,6 +326,9 @@ func declareRest(s *Settings) []*setting {
 		{key: "output.usage", value: boolean(&s.Output.Usage), initial: "false",
 			help: "Report in every result what it used: processor time, energy, emissions. It costs each call a millisecond."},
 
+		{key: "metrics.listen", value: metricsAddress(&s.Metrics.Listen), defaults: "off",
+			help: "Address at which Prometheus reads metrics, at `/metrics`: a port, which is then open to this machine alone, or HOST:PORT. Name a host only if others may read which servers and tools are used. Of several Sallyports, the first one has the port. `sallyport stats` shows the same and needs no port."},
+
 		{key: "log.level", value: level(&s.Log.Level),
 			legacy: "MCP_BRIDGE_LOG_LEVEL", initial: "warn",
 			help: "The least level of log lines, which go to standard error."},

@@ -46,6 +46,7 @@ var sections = []struct{ name, title, text string }{
 	{"carbon", "Energy and emissions", "[How they are estimated](carbon.md); `sallyport carbon` shows them. The project token, the experiment and the endpoint of a dashboard are taken from CodeCarbon's own configuration."},
 	{"carbon.kaggle", "", ""},
 	{"carbon.runpod", "", ""},
+	{"metrics", "Metrics", "What was counted since the hub began; `sallyport stats` prints it."},
 	{"log", "Log lines", ""},
 	{"debug", "For people who debug Sallyport", ""},
 }

@@ -234,6 +234,7 @@ carbon:
   keep: 48h
   kaggle: {location: gcp/us-central1}
   runpod: {location: FRA}
+metrics: {listen: 9464}
 log:
   level: INFO
   format: json
@@ -265,6 +266,7 @@ func TestWholeFile(t *testing.T) {
 	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "kernel", "hard", "absent"
 	want.BatchServices = []string{"kaggle", "runpod"}
 	want.Hub = settings.Hub{Enabled: true, Idle: time.Minute}
+	want.Metrics = settings.Metrics{Listen: "127.0.0.1:9464"}
 	want.Answer = settings.Answer{Within: 20 * time.Second, Characters: 2000}
 	want.Runs = settings.Runs{Timeout: 5 * time.Minute, MaxTimeout: time.Hour, Queue: 10 * time.Minute, Keep: 24 * time.Hour, MaxDisk: 3 << 30}
 	want.Kaggle = settings.Kaggle{URL: "http://127.0.0.1:7777/api", Accelerator: "gpu", Internet: true, Keep: true, MaxOutput: 2 << 20, CodeCarbon: true}

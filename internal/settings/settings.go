@@ -60,6 +60,7 @@ type Settings struct {
 	Answer        Answer
 	Output        Output
 	Carbon        Carbon
+	Metrics       Metrics
 	Log           Log
 	Debug         Debug
 
@@ -220,6 +221,11 @@ type Approvals struct {
 type Hub struct {
 	Enabled bool
 	Idle    time.Duration // 0: never
+}
+
+// Metrics configures who may read what was counted.
+type Metrics struct {
+	Listen string // HOST:PORT; empty: off
 }
 
 // Answer configures when calls are answered, and with how much.
