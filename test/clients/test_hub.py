@@ -167,3 +167,40 @@ def test_without_a_hub(connect, hubs):
     client = connect(SALLYPORT_HUB_ENABLED="false")
     assert client.run("print(1)") == "1"
     assert hubs() == []
+
+
+def test_clients_take_turns(connect):
+    """A client with more calls than may run delays no other. Its calls say which in line
+    they are, one beyond the bound is refused at once, and one that is cancelled leaves."""
+    limits = {"RUNNING": "2", "PER_CLIENT_RUNNING": "1", "PER_CLIENT_QUEUED": "3"}
+    busy, other = (connect(**{f"SALLYPORT_POLICY_EXECUTIONS_{k}": v for k, v in limits.items()}) for _ in "12")
+    said, answers, numbers = {}, {}, {}
+
+    def call(name, code):
+        numbers[name] = busy.send("tools/call", name="run_python", arguments={"code": code, "session": name}, _meta={"progressToken": name})
+
+    def cancel(name):
+        print(json.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": numbers[name]}}), file=busy.process.stdin, flush=True)
+
+    def read(until):
+        while not until():
+            message = json.loads(busy.process.stdout.readline())
+            if "id" in message:
+                answers[message["id"]] = message["result"]["content"][0]["text"]
+            else:
+                said[message["params"]["progressToken"]] = message["params"]["message"]
+
+    call("a", "import time\nprint('up', flush=True)\nwhile True: time.sleep(0.1)")
+    read(lambda: said.get("a") == "up")
+    for name in "bcde":
+        call(name, "print('done')")
+    read(lambda: numbers["e"] in answers)
+    assert "policy.executions.perClient.queued" in answers[numbers["e"]]
+    read(lambda: [said.get(n, "") for n in "bcd"] == [f"waiting for its turn: {n} of 3" for n in ("1st", "2nd", "3rd")])
+    assert other.run("print(6 * 7)") == "42"
+    cancel("b")
+    read(lambda: [said[n] for n in "cd"] == [f"waiting for its turn: {n} of 2" for n in ("1st", "2nd")])
+    cancel("a")
+    read(lambda: {numbers["c"], numbers["d"]} <= answers.keys())
+    assert [answers[numbers[n]] for n in "cd"] == ["done"] * 2
+    assert {numbers["a"], numbers["b"]}.isdisjoint(answers)
