@@ -247,7 +247,7 @@ func (b *Broker) enqueue(req *Request) func(context.Context) *Result {
 		return answer(invalid(err.Error()))
 	}
 	req.client.uses(key)
-	x := &execution{broker: b, req: req, session: sess, ticket: ticket, servers: req.client.bridge.Begin(req.Principal, req.Servers).InSession(key.String())}
+	x := &execution{broker: b, req: req, session: sess, ticket: ticket, servers: req.client.bridge.Begin(req.Principal, req.Servers).InSession(req.Principal.SessionKey)}
 	if req.Activity != nil {
 		req.Activity.Follow(x.activity)
 	}
