@@ -172,8 +172,12 @@ def test_without_a_hub(connect, hubs):
 def test_clients_take_turns(connect):
     """A client with more calls than may run delays no other. Its calls say which in line
     they are, one beyond the bound is refused at once, and one that is cancelled leaves."""
-    limits = {"RUNNING": "2", "PER_CLIENT_RUNNING": "1", "PER_CLIENT_QUEUED": "3"}
-    busy, other = (connect(**{f"SALLYPORT_POLICY_EXECUTIONS_{k}": v for k, v in limits.items()}) for _ in "12")
+    limits = {
+        "SALLYPORT_POLICY_EXECUTIONS_RUNNING": "2",
+        "SALLYPORT_POLICY_EXECUTIONS_PER_CLIENT_RUNNING": "1",
+        "SALLYPORT_POLICY_EXECUTIONS_PER_CLIENT_QUEUED": "3",
+    }
+    busy, other = connect(**limits), connect(**limits)
     said, answers, numbers = {}, {}, {}
 
     def call(name, code):
