@@ -247,6 +247,9 @@ func (b *Broker) enqueue(req *Request) func(context.Context) *Result {
 		return answer(invalid(err.Error()))
 	}
 	req.client.uses(key)
+	if req.Activity != nil && req.partial == nil {
+		req.partial = &session.Partial{} // which knows when the code has begun
+	}
 	x := &execution{broker: b, req: req, session: sess, ticket: ticket, servers: req.client.bridge.Begin(req.Principal, req.Servers).InSession(req.Principal.SessionKey)}
 	if req.Activity != nil {
 		req.Activity.Follow(x.activity)

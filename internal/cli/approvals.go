@@ -325,21 +325,32 @@ func (u *ui) elsewhere(sys *app.System) (end func()) {
 	ctx, cancel := context.WithCancel(u.ctx)
 	var asking sync.WaitGroup
 	asking.Go(func() {
-		told := map[string]bool{}
-		for {
-			q, err := sys.Approvals.Next(ctx, func(q *approval.Question) bool { return !told[q.ID] })
-			if err != nil {
-				return
-			}
-			if len(told) == 0 {
-				defer sys.Answer(func(p *control.Process) { p.Client = "sallyport run" }, nil)()
-			}
-			told[q.ID] = true
-			fmt.Fprintf(u.stdio.Err, "sallyport: waiting for approval of %s: answer in another terminal with 'sallyport approvals'\n", q.Name())
+		answer := sync.OnceValue(func() func() {
+			return sys.Answer(func(p *control.Process) { p.Client = runClient }, nil)
+		})
+		if followQuestions(ctx, sys.Approvals, sys.Broker.ID(), func(text string) {
+			answer()
+			fmt.Fprintln(u.stdio.Err, text)
+		}) {
+			answer()()
 		}
 	})
 	return func() {
 		cancel()
 		asking.Wait()
+	}
+}
+
+// followQuestions tells of the questions of a client's code until ctx is done, and
+// reports whether there were any.
+func followQuestions(ctx context.Context, book *approval.Book, connection string, tell func(text string)) bool {
+	told := map[string]bool{}
+	for {
+		q, err := book.Next(ctx, func(q *approval.Question) bool { return !told[q.ID] && q.Connection() == connection })
+		if err != nil {
+			return len(told) > 0
+		}
+		told[q.ID] = true
+		tell(fmt.Sprintf("sallyport: waiting for approval of %s: answer in another terminal with 'sallyport approvals'", q.Name()))
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/app"
 	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/budget"
 	"github.com/sallyport/sallyport/internal/control"
 	"github.com/sallyport/sallyport/internal/hub"
 	"github.com/sallyport/sallyport/internal/mcpserver/tasks"
@@ -222,7 +223,7 @@ func (u *ui) runHub(want string, tell func()) error {
 	if err != nil {
 		return err
 	}
-	h := &hubProcess{ui: u, core: core, tasks: taskSet(u.App), place: place, names: map[string]*attached{}}
+	h := &hubProcess{ui: u, core: core, tasks: taskSet(u.App), place: place, files: budget.New(maxRunFiles), names: map[string]*attached{}}
 	closed := sync.OnceFunc(func() {
 		h.tasks.Close(broker.ErrStop)
 		core.Close()
@@ -259,6 +260,7 @@ type hubProcess struct {
 	tasks  *tasks.Set
 	place  hub.Place
 	server *hub.Server
+	files  *budget.Budget // that programs of 'sallyport run' have sent
 
 	mu    sync.Mutex
 	names map[string]*attached // by the ID of the frontend
@@ -302,7 +304,7 @@ func (h *hubProcess) open(ctx context.Context, hello hub.Hello) (hub.Client, err
 		return nil, err
 	}
 	logs := newAside()
-	log := slog.New(both{h.Log.With("client", hello.Process).Handler(), newLogger(logs, set.Log, true, false).Handler()})
+	log := slog.New(both{h.Log.With("client", hello.Process).Handler(), newLogger(logs, set.Log, !hello.Run, false).Handler()})
 	a := &app.App{Env: env, Dir: o.Dir, Settings: set, Log: log, Version: h.Version, Life: ctx}
 	if a.HubKey() != h.place.Key {
 		return nil, errors.New("the settings have changed: restart the client")
@@ -316,11 +318,19 @@ func (h *hubProcess) open(ctx context.Context, hello hub.Hello) (hub.Client, err
 	h.mu.Lock()
 	h.names[hello.Client] = of
 	h.mu.Unlock()
-	one := &served{App: a, Core: h.core, Client: client, tasks: h.tasks, name: name, id: hello.Client}
+	one := &hubClient{
+		served: &served{App: a, Core: h.core, Client: client, tasks: h.tasks, name: name, id: hello.Client},
+		hub:    h, id: hello.Client, of: of, logs: logs,
+	}
+	if hello.Run {
+		name.set(runClient)
+		client.Broker.Named(runClient)
+		return &hubRun{one}, nil
+	}
 	if hello.Lost {
 		one.executor = &bereft{Executor: client.Broker}
 	}
-	return &hubClient{served: one, hub: h, id: hello.Client, of: of, logs: logs}, nil
+	return one, nil
 }
 
 // hubClient is a client that the hub knows by name.

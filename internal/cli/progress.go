@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -291,24 +292,41 @@ func startText(d upstream.Definition) string {
 	return "starting " + name
 }
 
+// show shows what the program that runs in a hub waits for; empty: nothing.
+func (s *starts) show(what string) {
+	s.change(func() {
+		if s.texts = nil; what != "" && !s.over {
+			s.texts = []string{invisible.Escape(what)}
+		}
+	})
+}
+
 // awaitImage waits for the configured image if it is being pulled, and shows
 // the progress.
 func (u *ui) awaitImage(sys *app.System) {
-	p := sys.PendingImage(u.ctx)
+	meter := u.meter("image " + u.Settings.Image)
+	defer meter.end()
+	awaitImage(u.ctx, sys.Core, meter.tell)
+}
+
+// awaitImage waits for the configured image if it is being pulled, and tells the
+// progress.
+func awaitImage(ctx context.Context, core *app.Core, tell func(stage string, done, total int64)) {
+	p := core.PendingImage(ctx)
 	if p == nil {
 		return
 	}
-	meter := u.meter("image " + u.Settings.Image)
-	defer meter.end()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
 		case <-p.Done():
 			return
+		case <-ctx.Done():
+			return
 		case <-tick.C:
 			if stage, done, total := p.Progress(); total > 0 {
-				meter.tell(stage, done, total)
+				tell(stage, done, total)
 			}
 		}
 	}

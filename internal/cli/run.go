@@ -66,6 +66,8 @@ type runCmd struct {
 	Session string        `help:"Run in the named session, which keeps its variables from call to call." placeholder:"NAME" complete:"sessions"`
 	Files   []string      `help:"File or directory to copy into /workspace, under its own name or as SRC=DEST. Can be repeated." name:"file" placeholder:"PATH" sep:"none"`
 	Out     string        `help:"Directory for the files that the program leaves in /workspace." placeholder:"DIR"`
+
+	Standalone bool `help:"Run everything in this process, even if a hub runs: see 'sallyport hub'."`
 	batchFlags
 	Program []string `arg:"" optional:"" passthrough:"partial" name:"program" help:"The program, a file or - for standard input, and its own arguments." complete:"files"`
 }
@@ -75,6 +77,8 @@ func (*runCmd) Help() string {
 	return `Flags of 'sallyport run' come before the program: what follows the program goes to it, in sys.argv.
 
 The program's output appears as it is written, and the program can read standard input. The exit status is the program's: n for sys.exit(n), 1 for an uncaught exception; 124 after a timeout, 137 if the memory limit ended it, 125 if Sallyport itself failed or files for --out are missing, 130 after Ctrl-C, and 128 plus its number after another signal ('sallyport help exit-codes').
+
+If a hub runs with the same settings, the program runs there, and a named session is that of your clients ('sallyport hub'); --standalone keeps it in this process.
 
 With --batch kaggle or --batch runpod the program runs on that service, with your own account and without standard input, if the setting batch.services allows it. Ctrl-C cancels the run if the service can do that; 'sallyport runs' shows one that goes on.
 
@@ -107,32 +111,34 @@ func (c *runCmd) Run(u *ui) error {
 	c.unsaved = func(session string, err error) {
 		unsaved = fmt.Errorf("session %s could not be saved: %w", session, err)
 	}
-	sys, err := u.compose(&c.composeFlags)
-	if err != nil {
+	if err := u.loadSettings(c.flags()...); err != nil {
 		return err
 	}
-	adopted := sys.Adopt()
-	closed := sync.OnceFunc(func() {
-		adopted()
-		sys.Close()
-	})
-	defer closed()
 	if err := c.possible(u); err != nil {
 		return err
 	}
-	u.warnOf(sys, c.Server...)
-	u.awaitImage(sys)
-	defer u.elsewhere(sys)()
+	options, err := c.options()
+	if err != nil {
+		return err
+	}
+	by, sys, done, err := c.host(u, c.Standalone || c.Batch != "" || options != nil)
+	if err != nil {
+		return err
+	}
+	closed := sync.OnceFunc(done)
+	defer closed()
+	if sys != nil {
+		u.warnOf(sys, c.Server...)
+		u.awaitImage(sys)
+		defer u.elsewhere(sys)()
+	}
 
-	req := broker.Request{Principal: authz.Local("sallyport run"), Shown: true, Servers: c.Server, Session: c.Session, Submission: broker.Submission{Measure: c.JSON, Code: code, Timeout: c.Timeout, Script: script, Args: c.args()}}
+	req := broker.Request{Principal: authz.Local(runClient), Batch: options, Shown: true, Servers: c.Server, Session: c.Session, Submission: broker.Submission{Measure: c.JSON, Code: code, Timeout: c.Timeout, Script: script, Args: c.args()}}
 	if script {
 		req.Filename = c.filename()
 	}
 	req.Backend = c.Batch
 	if err := c.input(u, &req); err != nil {
-		return err
-	}
-	if req.Batch, err = c.batchFlags.options(); err != nil {
 		return err
 	}
 	if req.Files, err = readFiles(c.Files); err != nil {
@@ -153,6 +159,9 @@ func (c *runCmd) Run(u *ui) error {
 	defer progress.end()
 	if !c.JSON {
 		req.OnStatus = progress.status
+		if sys == nil {
+			req.OnStatus = u.starts.show
+		}
 		req.OnOutput = func(s wire.Stream, b []byte) {
 			w := u.stdio.Out
 			if s == wire.Stderr {
@@ -170,8 +179,9 @@ func (c *runCmd) Run(u *ui) error {
 			}
 		}
 	}
-	r := sys.Broker.Execute(ctx, req)
+	r := by.Execute(ctx, req)
 	progress.end()
+	u.starts.stop()
 	if c.JSON {
 		if err := u.printJSON(r); err != nil {
 			return err
@@ -185,7 +195,7 @@ func (c *runCmd) Run(u *ui) error {
 		}
 	}
 	var untaken error
-	if out != nil && r.Run != "" {
+	if out != nil && r.Run != "" { // of a batch service
 		untaken = c.fetched(u, sys, r, out)
 	}
 	closed()

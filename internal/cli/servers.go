@@ -234,18 +234,23 @@ func (u *ui) warn(problems []string) {
 	}
 }
 
-// warnOf prints the problems with the definitions of these servers. A server
-// that was not found may be in a file that cannot be read.
+// warnOf prints the problems with the definitions of these servers.
 func (u *ui) warnOf(sys *app.System, names ...string) {
-	now := sys.Library.Snapshot()
+	u.warn(problemsOf(sys.Library.Snapshot(), names))
+}
+
+// problemsOf returns the problems with the definitions of these servers. A server
+// that was not found may be in a file that cannot be read.
+func problemsOf(now *library.Snapshot, names []string) (out []string) {
 	missing := slices.ContainsFunc(names, func(name string) bool {
 		return !slices.ContainsFunc(now.Definitions, func(d library.Definition) bool { return d.Name == name })
 	})
 	for _, p := range now.Problems {
 		if slices.Contains(names, p.Server) || missing && p.Server == "" {
-			u.warn([]string{p.String()})
+			out = append(out, p.String())
 		}
 	}
+	return out
 }
 
 type serversShowCmd struct {

@@ -88,7 +88,7 @@ func (e *NoneError) Unwrap() error { return e.Err }
 // *NoneError. When it returns because of ctx, a read of stdin may still be in
 // progress.
 func (f *Frontend) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
-	f.client, f.out = strings.ToLower(rand.Text()[:16]), stdout
+	f.client, f.out = NewID(), stdout
 	f.ended, f.asked = make(chan struct{}), map[string]bool{}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -112,6 +112,9 @@ func (f *Frontend) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer)
 	cancel() // which closes the connection
 	return err
 }
+
+// NewID returns what tells one client from all others.
+func NewID() string { return strings.ToLower(rand.Text()[:16]) }
 
 // finish has Serve return.
 func (f *Frontend) finish(why error) {
@@ -390,13 +393,21 @@ func (f *Frontend) write(line []byte) {
 	}
 }
 
+// Lost says what is lost with a hub that ended while it ran something, in a session
+// that has a name or none.
+func Lost(hub int, what, session string) string {
+	text := fmt.Sprintf("Sallyport's hub (process %d) ended while %s ran, and its result is lost. Which of its effects took place is unknown: check before you run it again.", hub, what)
+	if session != "" {
+		text += fmt.Sprintf(" Session %s goes on from where it was last saved, if it was.", session)
+	}
+	return text
+}
+
 // lostCall is the answer to a call that was lost.
 func lostCall(r *request, hub int) []byte {
-	text := fmt.Sprintf("Sallyport's hub (process %d) ended while this call ran, and its result is lost. Which of its effects took place is unknown: check before you run it again. ", hub)
-	if session := r.session(); session != "" {
-		text += fmt.Sprintf("Session %s goes on from where it was last saved, if it was.", session)
-	} else {
-		text += "The variables of the default session are lost; named sessions go on from where they were last saved."
+	text := Lost(hub, "this call", r.session())
+	if r.session() == "" {
+		text += " The variables of the default session are lost; named sessions go on from where they were last saved."
 	}
 	type content struct {
 		Type string `json:"type"`

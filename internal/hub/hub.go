@@ -9,7 +9,8 @@
 //
 // On a connection the frontend sends a line with a Hello, the hub answers with a
 // line, and after that both send the protocol's lines. Between them are lines of
-// the hub for the frontend's log.
+// the hub for the frontend's log. A command that runs one program says so in its
+// Hello; what follows is that of package execution.
 package hub
 
 import (
@@ -85,6 +86,9 @@ type Hello struct {
 	Process int    `json:"process"`
 	// Lost means that code which ran for the client was lost with another hub.
 	Lost bool `json:"lost,omitempty"`
+	// Run means that the client runs one program, and does not speak the Model
+	// Context Protocol.
+	Run bool `json:"run,omitempty"`
 	// About is what the hub needs to know to serve the client.
 	About json.RawMessage `json:"about"`
 }
@@ -111,6 +115,9 @@ type Conn struct {
 	Hub int           // the hub's process
 	in  *bufio.Reader // from the hub; what follows its welcome
 }
+
+// Read reads what the hub says after its welcome.
+func (c *Conn) Read(p []byte) (int, error) { return c.in.Read(p) }
 
 // CloseWrite tells the hub that nothing more comes.
 func (c *Conn) CloseWrite() error {

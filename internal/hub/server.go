@@ -260,7 +260,10 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 		}
 	}()
 	// A client that neither reads nor leaves does not hold up the hub's end.
-	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
+	defer context.AfterFunc(ctx, func() {
+		_ = conn.SetReadDeadline(time.Unix(1, 0))
+		_ = conn.SetWriteDeadline(time.Now().Add(helloTimeout))
+	})()
 	hello, in, err := s.hello(conn)
 	if err != nil {
 		if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errElsewhere) { // it only looked

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/socket"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
 const (
@@ -65,6 +66,53 @@ func (p *Place) Connect(ctx context.Context, h Hello, start func(context.Context
 		err = p.Begin(ctx, start)
 		if starts++; err != nil && (!errors.Is(err, ErrUnready) || starts >= mostStarts) {
 			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("the hub could not be reached: %w", last)
+}
+
+// Find connects to the hub if one runs, and returns nil where there is none. It waits
+// for one that starts or ends. active reports whether the hub of a service manager
+// runs, which connecting to its socket would start.
+func (p *Place) Find(ctx context.Context, h Hello, active func() bool) (*Conn, error) {
+	if _, err := os.Lstat(p.Dir); err != nil {
+		return nil, nil
+	}
+	h.Key = p.Key
+	if _, err := os.Lstat(filepath.Join(p.Dir, Activated)); err == nil && active() {
+		if c, err := p.activated(ctx, h); c != nil || err != nil {
+			return c, err
+		}
+	}
+	var last error
+	for range attempts {
+		c, err := p.dial(ctx, p.socket(), h)
+		var refused *Refused
+		if err == nil || errors.As(err, &refused) || ctx.Err() != nil {
+			return c, err
+		}
+		last = err
+		unlock, free, err := store.At(p.Dir).TryLock(p.Key)
+		switch {
+		case err != nil:
+			return nil, err
+		case !free:
+			waiting, cancel := context.WithTimeout(ctx, lockWait)
+			err := p.Ended(waiting)
+			cancel()
+			if err != nil {
+				return nil, fmt.Errorf("waiting for another process that starts or ends the hub: %w", err)
+			}
+			continue
+		}
+		unlock()
+		if none(last) {
+			return nil, nil
+		}
+		select { // it has too much to do
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(attemptWait):
 		}
 	}
 	return nil, fmt.Errorf("the hub could not be reached: %w", last)
