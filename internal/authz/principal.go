@@ -16,8 +16,9 @@ type Principal struct {
 	// is the only authority here: the frontend sets it and never takes it from
 	// what a client says. An empty owner is denied everything.
 	Owner string
-	// Client is what the client calls itself. It is a label for people: no rule
-	// may grant anything because of it.
+	// Client is what the client calls itself. It is a label: no rule of the gate
+	// grants anything because of it, and a user's rule that does grants it to
+	// whoever takes that name.
 	Client string
 	// Session and Request name the execution, where there is one.
 	Session, Request string

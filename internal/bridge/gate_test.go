@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/journal"
@@ -76,10 +78,13 @@ func (e *ear) Open(context.Context, string) (Server, error) { e.note("open"); re
 func (e *ear) ParseRequest(name string, _ json.RawMessage) (upstream.Definition, error) {
 	return upstream.Definition{Name: name}, nil
 }
-func (e *ear) AddRequested(upstream.Definition) error     { e.note("add"); return nil }
-func (e *ear) NoteRequest(string, json.RawMessage) error  { return nil }
-func (e *ear) Requested() []string                        { return nil }
-func (e *ear) Tools(context.Context) ([]tool.Tool, error) { e.note("tools"); return nil, nil }
+func (e *ear) AddRequested(upstream.Definition) error    { e.note("add"); return nil }
+func (e *ear) NoteRequest(string, json.RawMessage) error { return nil }
+func (e *ear) Requested() []string                       { return nil }
+func (e *ear) Tools(context.Context) ([]tool.Tool, error) {
+	e.note("tools")
+	return []tool.Tool{{Name: "t", Alias: "t", Description: "Reads", InputSchema: tool.AnyObject, Annotations: tool.Annotations{ReadOnly: true}}}, nil
+}
 func (e *ear) list(what string) (json.RawMessage, error) {
 	e.note(what)
 	return json.RawMessage(`[]`), nil
@@ -242,5 +247,90 @@ func TestWhatTheGateSees(t *testing.T) {
 	}
 	if heard := e.take(); heard != "open call:t" {
 		t.Errorf("the server heard %q", heard)
+	}
+}
+
+// limited has the same verdict for all calls, and keeps what it saw.
+type limited struct {
+	authz.Verdict
+	seen []authz.CallTool
+}
+
+func (l *limited) DecideTool(_ authz.Principal, a authz.CallTool) authz.Verdict {
+	l.seen = append(l.seen, a)
+	return l.Verdict
+}
+func (l *limited) DecideRead(authz.Principal, authz.Action) authz.Verdict { return l.Verdict }
+func (l *limited) Broken(bool) error                                      { return nil }
+
+// slow is a server that answers when the call ends.
+type slow struct{ *ear }
+
+func (s slow) Open(context.Context, string) (Server, error) { return s, nil }
+func (s slow) CallTool(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestLimitsOfCalls: what a rule allows of a result and of time holds, and calls of
+// one execution are counted together.
+func TestLimitsOfCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			name   string
+			source Source
+			limits authz.Limits
+			kinds  []string // of two calls
+			says   string
+		}{
+			{"none", &ear{}, authz.Limits{}, []string{"", ""}, ""},
+			{"a small result", &ear{}, authz.Limits{ResultBytes: 1 << 10}, []string{"", ""}, ""},
+			{"a large result", &ear{}, authz.Limits{ResultBytes: 1}, []string{wire.KindLimit, wire.KindLimit}, "and the rule r allows 1: ask for less"},
+			{"a slow server", slow{&ear{}}, authz.Limits{Time: time.Minute}, []string{wire.KindTimeout, wire.KindTimeout}, "longer than the rule r allows: 1m0s"},
+			{"two calls", &ear{}, authz.Limits{PerExecution: 1}, []string{"", wire.KindDenied}, "it allows 1 calls per execution"},
+			{"one after the other", &ear{}, authz.Limits{InFlight: 1}, []string{"", ""}, ""},
+		} {
+			rules := &limited{Verdict: authz.Verdict{Effect: authz.Allow, Rule: "r", Limits: &tt.limits}}
+			b, err := New(Config{Source: tt.source, Gate: authz.New(authz.Config{Policy: authz.Default(), Tools: rules})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := b.Begin(self, []string{"fs"})
+			for i, want := range tt.kinds {
+				_, err := x.Call(t.Context(), wire.Call{Method: wire.MethodCallTool, Params: json.RawMessage(`{"server":"fs","tool":"t"}`)})
+				kind := ""
+				var failed *wire.CallError
+				if errors.As(err, &failed) {
+					kind = failed.Kind
+				}
+				if kind != want || want != "" && !strings.Contains(err.Error(), tt.says) {
+					t.Errorf("%s, call %d: got %q %v, want %q %q", tt.name, i, kind, err, want, tt.says)
+				}
+			}
+			b.Close()
+		}
+	})
+}
+
+// TestAnnotationsOfCalls: rules see what the server says of a tool, and of one
+// that is not listed nothing.
+func TestAnnotationsOfCalls(t *testing.T) {
+	rules := &limited{Verdict: authz.Verdict{Effect: authz.Allow}}
+	b, err := New(Config{Source: &ear{}, Gate: authz.New(authz.Config{Policy: authz.Default(), Tools: rules})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	x := b.Begin(self, []string{"fs"})
+	if _, err := x.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"t", "unlisted"} {
+		if _, err := x.Call(t.Context(), wire.Call{Method: wire.MethodCallTool, Params: json.RawMessage(`{"server":"fs","tool":"` + name + `"}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(rules.seen) != 2 || !rules.seen[0].Annotations.ReadOnly || rules.seen[0].Description != "Reads" || rules.seen[1].Annotations != (tool.Annotations{}) {
+		t.Errorf("got %+v, want a tool that reads and an unknown one", rules.seen)
 	}
 }

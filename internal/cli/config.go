@@ -2,7 +2,9 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/sallyport/sallyport/internal/authz/toolpolicy"
 	"github.com/sallyport/sallyport/internal/settings"
 )
 
@@ -61,5 +63,8 @@ func (c *configShowCmd) Run(u *ui) error {
 		fmt.Fprintf(u.stdio.Out, "# Configuration file, which does not exist: %q\n", file.Path)
 	}
 	_, err := fmt.Fprint(u.stdio.Out, u.Settings.YAML())
+	if view := u.Rules().View(); err == nil && slices.ContainsFunc(view.Rules, func(r *toolpolicy.Rule) bool { return r.File == file.Path }) {
+		_, err = fmt.Fprintln(u.stdio.Out, "# The file has rules for calls (policy.tools), too: 'sallyport policy' prints them.")
+	}
 	return err
 }

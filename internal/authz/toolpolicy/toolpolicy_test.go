@@ -159,6 +159,31 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+// TestTheGuide: the guide's rules are right, and do what it says.
+func TestTheGuide(t *testing.T) {
+	guide, err := os.ReadFile("../../../docs/GUIDE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(guide), "\n## Rules for calls\n")
+	_, rest, _ := strings.Cut(section, "```yaml\n")
+	content, _, _ := strings.Cut(rest, "```")
+	r, _ := rules(t, map[string]string{"config.yaml": content})
+	if err := r.Broken(true); err != nil {
+		t.Fatal(err)
+	}
+	for want, x := range map[string]authz.CallTool{
+		"deny never delete repositories": call("github", "delete_repo", `{"repo":"x"}`, tool.Annotations{}),
+		"allow config.yaml:9":            call("filesystem", "write_file", `{"path":"/home/me/notes/x"}`, tool.Annotations{}),
+		"ask profile careful":            call("filesystem", "write_file", `{"path":"/home/me/notes/../x"}`, tool.Annotations{}),
+		"allow config.yaml:14":           call("docs", "search", "", tool.Annotations{ReadOnly: true}),
+	} {
+		if got := decide(r, me, x); got != want {
+			t.Errorf("%s %s: got %q, want %q", x.Tool, x.Arguments, got, want)
+		}
+	}
+}
+
 func TestProfiles(t *testing.T) {
 	read := authz.ReadResource{Server: &authz.Server{Name: "fs"}, URI: "file:///a"}
 	prompt := authz.GetPrompt{Server: &authz.Server{Name: "fs"}, Prompt: "fix"}
