@@ -128,6 +128,28 @@ func TestWaitingSessionsMakeRoom(t *testing.T) {
 	})
 }
 
+// A client whose sessions wait makes room before one that has fewer and uses none.
+func TestWaitingSessionsOfTheClientWithMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ann, bob, end := users(t, newSaving(), 3, places.Limits{Running: 2, ClientRunning: 1})
+		defer end()
+		bob.exec("x", "set v x")
+		time.Sleep(time.Second)
+		ann.exec("a", "set v a")
+		ann.exec("b", "set v b")
+		busy := ann.start(t.Context(), "a", "sleep 30s")
+		waits := ann.start(t.Context(), "b", "get v")
+		bob.exec("y", "set v y")
+		if got := ann.awake(); got != "axy" {
+			t.Errorf("awake: %s, want axy", got)
+		}
+		<-busy
+		if got := <-waits; got != "b" {
+			t.Errorf("after its turn came: %q, want its variable", got)
+		}
+	})
+}
+
 // An execution that has its place waits for a sandbox that is neither idle nor runs
 // code; without a place, it is refused.
 func TestPlaceWaitsForRoom(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -310,13 +311,14 @@ func (s *Set) room(ctx context.Context, newcomer *Session, patient bool) error {
 
 // look returns how many sessions run besides the newcomer, which runs from then on if
 // there is room; whether one of them is being suspended; and the one to suspend, of
-// those that have not failed. Sessions whose next execution waits for its place make
-// room only where no other can.
+// those that run no code and have not failed. The client that has most sandboxes makes
+// room, with a session whose next execution waits for its place only where it has no
+// other.
 func (s *Set) look(newcomer *Session, failed map[*Session]error) (running int, going bool, spare *Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	has := map[*places.Line]int{}
-	var idle, parked []*Session
+	parked := map[*Session]int{} // the sessions that can make room: 1 if the next execution waits
 	for _, one := range s.sessions {
 		if one == newcomer || !one.running.Load() {
 			continue
@@ -327,23 +329,20 @@ func (s *Set) look(newcomer *Session, failed map[*Session]error) (running int, g
 		switch {
 		case failed[one] != nil:
 		case one.Waiting() == 0:
-			idle = append(idle, one)
+			parked[one] = 0
 		case one.parkedAt() != nil:
-			parked = append(parked, one)
+			parked[one] = 1
 		}
 	}
 	if running < s.options.MaxRunning {
 		newcomer.running.Store(true)
 		return running, going, nil
 	}
-	if len(idle) == 0 {
-		idle = parked
-	}
-	if len(idle) == 0 {
+	if len(parked) == 0 {
 		return running, going, nil
 	}
-	return running, going, slices.MinFunc(idle, func(a, b *Session) int {
-		return cmp.Or(has[b.status.lastUser()]-has[a.status.lastUser()], cmp.Compare(a.used.Load(), b.used.Load()))
+	return running, going, slices.MinFunc(slices.Collect(maps.Keys(parked)), func(a, b *Session) int {
+		return cmp.Or(has[b.status.lastUser()]-has[a.status.lastUser()], parked[a]-parked[b], cmp.Compare(a.used.Load(), b.used.Load()))
 	})
 }
 
