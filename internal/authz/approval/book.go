@@ -106,7 +106,7 @@ func (b *Book) Close() { b.record.close() }
 // Ask implements authz.Asker.
 func (b *Book) Ask(ctx context.Context, p authz.Principal, a authz.Action, why authz.Decision) (authz.Answer, error) {
 	if b.config.Timeout == 0 {
-		return authz.Answer{}, errors.New("approvals.timeout: 0 lets no one be asked")
+		return authz.Answer{}, errors.New("approvals.timeout: never lets no one be asked")
 	}
 	s, err := subjectOf(a)
 	if err != nil {
