@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/authz/approval"
 	"github.com/sallyport/sallyport/internal/authz/toolpolicy"
 	"github.com/sallyport/sallyport/internal/configfile"
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // approvedFile has the rules that answers write: the first one in its directory,
@@ -21,7 +21,7 @@ const approvedFile = "00-approved.yaml"
 type approvedRules struct{ path string }
 
 // plainName are names that mean nothing else in a rule.
-var plainName = regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}\z`)
+var plainName = lazyregexp.New(`\A[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}\z`)
 
 // Propose implements approval.Rules. Only what a profile asks about can be allowed
 // for good: any other rule that asks is for the user to change.
@@ -29,7 +29,7 @@ func (r approvedRules) Propose(server, tool, of string) (approval.Rule, error) {
 	switch {
 	case !strings.HasPrefix(of, "profile "):
 		return approval.Rule{}, fmt.Errorf("the rule %s asks: change it", of)
-	case !plainName.MatchString(server), !plainName.MatchString(tool):
+	case !plainName().MatchString(server), !plainName().MatchString(tool):
 		return approval.Rule{}, errors.New("these names could mean something else in a rule")
 	}
 	return approval.Rule{File: r.path, Text: fmt.Sprintf("- server: %q\n  tool: %q\n  action: allow\n", server, tool)}, nil

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/batch/deploy"
 	"github.com/sallyport/sallyport/internal/batch/runpod/rest"
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 	"github.com/sallyport/sallyport/internal/settings"
 )
 
@@ -27,7 +27,7 @@ func (a *App) Deployer(ctx context.Context) (*deploy.Deployer, error) {
 	return &deploy.Deployer{API: api}, nil
 }
 
-var variableName = regexp.MustCompile(`\A[A-Za-z_][A-Za-z0-9_]*\z`)
+var variableName = lazyregexp.New(`\A[A-Za-z_][A-Za-z0-9_]*\z`)
 
 // DeploySpec returns the endpoint that the settings describe. Env is added to
 // the environment of its workers: each entry is NAME=VALUE.
@@ -66,7 +66,7 @@ func (a *App) DeploySpec(env []string) (*deploy.Spec, error) {
 	}
 	for _, entry := range env {
 		name, value, ok := strings.Cut(entry, "=")
-		if !ok || !variableName.MatchString(name) {
+		if !ok || !variableName().MatchString(name) {
 			return nil, errors.New("--env: write NAME=VALUE")
 		}
 		if name == deploy.MarkVariable || strings.HasPrefix(name, "RUNPOD_") {

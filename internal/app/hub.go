@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/sha256"
-	"debug/elf"
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/control"
+	"github.com/sallyport/sallyport/internal/executable"
 	"github.com/sallyport/sallyport/internal/language/python"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/settings"
@@ -138,14 +138,8 @@ func (a *App) HubEnviron() []string {
 // buildID identifies the build of this program. It is read once: a hub compares it
 // for each client.
 var buildID = sync.OnceValue(func() string {
-	const own = "/proc/self/exe"
-	if f, err := elf.Open(own); err == nil {
-		defer f.Close()
-		if s := f.Section(".note.go.buildid"); s != nil && s.Size < 4096 {
-			if note, err := s.Data(); err == nil {
-				return fmt.Sprintf("%.8x", sha256.Sum256(note))
-			}
-		}
+	if id, err := executable.BuildID(executable.Own); err == nil {
+		return id[:16]
 	}
 	path, err := Executable()
 	if err != nil {
@@ -161,7 +155,7 @@ var buildID = sync.OnceValue(func() string {
 // Outdated reports whether the executable is no longer the one that this process
 // runs: it was replaced, and clients start another.
 func (a *App) Outdated() bool {
-	path, err := os.Readlink("/proc/self/exe")
+	path, err := os.Readlink(executable.Own)
 	return err == nil && strings.HasSuffix(path, " (deleted)")
 }
 

@@ -3,11 +3,13 @@ package arch
 import (
 	"bufio"
 	"go/ast"
+	"go/token"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -208,6 +210,53 @@ func TestChangelogEntries(t *testing.T) {
 		}
 		if filepath.Ext(name) != ".md" || !first.Match(raw) {
 			t.Errorf("%s begins with %.80q, want what changelog/TEMPLATE.md shows", name, raw)
+		}
+	}
+}
+
+// TestExpressionsAreLazy: no program compiles a regular expression before it needs
+// it, and each that it may need is valid.
+func TestExpressionsAreLazy(t *testing.T) {
+	for _, f := range sources(t) {
+		if f.test || !(strings.HasPrefix(f.pkg, "internal/") || strings.HasPrefix(f.pkg, "cmd/")) {
+			continue
+		}
+		for _, d := range f.file.Decls {
+			if declared, ok := d.(*ast.GenDecl); !ok || declared.Tok != token.VAR {
+				continue
+			}
+			ast.Inspect(d, func(n ast.Node) bool {
+				if _, ok := n.(*ast.FuncLit); ok {
+					return false
+				}
+				call, ok := n.(*ast.CallExpr)
+				if !ok {
+					return true
+				}
+				to, ok := call.Fun.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				in, _ := to.X.(*ast.Ident)
+				switch {
+				case in == nil || len(call.Args) != 1:
+				case in.Name == "regexp" && to.Sel.Name == "MustCompile":
+					t.Errorf("%s: use lazyregexp.New", f.fset.Position(call.Pos()))
+				case in.Name == "lazyregexp":
+					text, ok := call.Args[0].(*ast.BasicLit)
+					if !ok {
+						return true // put together: a test of its package uses it
+					}
+					expr, err := strconv.Unquote(text.Value)
+					if err == nil {
+						_, err = regexp.Compile(expr)
+					}
+					if err != nil {
+						t.Errorf("%s: %v", f.fset.Position(call.Pos()), err)
+					}
+				}
+				return true
+			})
 		}
 	}
 }

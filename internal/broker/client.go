@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/bridge"
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/places"
 )
@@ -25,7 +25,7 @@ const maxRuns = 1000
 // a session that several clients share is interrupted then, and not killed.
 var errGone = errors.New("the client has gone")
 
-var validClient = regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\z`)
+var validClient = lazyregexp.New(`\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\z`)
 
 // A Client is what one client may do with a Broker. It reaches the user's named
 // sessions, and of the sessions, results and runs that belong to one client only its
@@ -54,7 +54,7 @@ type Client struct {
 // tells it from the Broker's other clients: 1 to 64 letters, digits, dots, dashes and
 // underscores. The servers must stay open until Ended is closed. The caller calls End.
 func (b *Broker) NewClient(id string, servers *bridge.Bridge) (*Client, error) {
-	if !validClient.MatchString(id) {
+	if !validClient().MatchString(id) {
 		return nil, fmt.Errorf("broker: %q identifies no client", id)
 	}
 	if servers == nil {

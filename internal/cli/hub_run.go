@@ -18,6 +18,7 @@ import (
 	"github.com/sallyport/sallyport/internal/broker"
 	"github.com/sallyport/sallyport/internal/budget"
 	"github.com/sallyport/sallyport/internal/control"
+	"github.com/sallyport/sallyport/internal/executable"
 	"github.com/sallyport/sallyport/internal/hub"
 	"github.com/sallyport/sallyport/internal/mcpserver/tasks"
 	"github.com/sallyport/sallyport/internal/private"
@@ -79,7 +80,7 @@ func (u *ui) startHub(ctx context.Context, place hub.Place, origin app.Origin) (
 	}
 	defer read.Close()
 	defer says.Close()
-	self, err := ownExecutable()
+	self, err := executable.Path()
 	if err != nil {
 		return err
 	}
@@ -397,14 +398,4 @@ func (h *hubProcess) stop(ctx context.Context, wait time.Duration) error {
 	}
 	h.server.Stop()
 	return nil
-}
-
-// ownExecutable returns the file that this process runs, even if an upgrade has
-// replaced it: the hub and its frontend are of one version.
-func ownExecutable() (string, error) {
-	const own = "/proc/self/exe"
-	if _, err := os.Stat(own); err == nil {
-		return own, nil
-	}
-	return os.Executable()
 }

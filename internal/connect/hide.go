@@ -1,9 +1,9 @@
 package connect
 
 import (
-	"regexp"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
@@ -11,9 +11,9 @@ const hidden = "***"
 
 var (
 	// named matches a member whose name says that its value is a secret.
-	named = regexp.MustCompile(`(?i)((?:token|secret|passw|pwd|key|auth|credential|cookie|bearer)[\w-]*["']?\s*[:=]\s*)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,}\]]+)`)
+	named = lazyregexp.New(`(?i)((?:token|secret|passw|pwd|key|auth|credential|cookie|bearer)[\w-]*["']?\s*[:=]\s*)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,}\]]+)`)
 	// random matches what only a generator writes.
-	random = regexp.MustCompile(`[A-Za-z0-9_+=-]*[0-9][A-Za-z0-9_+=-]*`)
+	random = lazyregexp.New(`[A-Za-z0-9_+=-]*[0-9][A-Za-z0-9_+=-]*`)
 )
 
 // Hide returns a function that removes secrets from a line of a client's file:
@@ -24,14 +24,14 @@ func Hide(defs []definitions.Definition, self string) func(string) string {
 		for _, d := range defs {
 			line = d.Redact(line)
 		}
-		line = named.ReplaceAllStringFunc(line, func(s string) string {
-			m := named.FindStringSubmatch(s)
+		line = named().ReplaceAllStringFunc(line, func(s string) string {
+			m := named().FindStringSubmatch(s)
 			if v := strings.Trim(m[2], `"'`); strings.HasPrefix(v, "$") || v == "true" || v == "false" || strings.HasPrefix(m[2], "{") || strings.HasPrefix(m[2], "[") {
 				return s
 			}
 			return m[1] + `"` + hidden + `"`
 		})
-		return random.ReplaceAllStringFunc(line, func(s string) string {
+		return random().ReplaceAllStringFunc(line, func(s string) string {
 			if len(s) < 24 || strings.Contains(self, s) {
 				return s
 			}

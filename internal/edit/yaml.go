@@ -2,8 +2,9 @@ package edit
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // The YAML that is changed is a mapping in block form with one of its members
@@ -56,11 +57,11 @@ func indentOf(lines []string) int {
 	return 2
 }
 
-var yamlMember = regexp.MustCompile(`^("(?:[^"\\]*)"|'[^']*'|[^\s"'#{}\[\]&*!|>%@,-][^:#]*?)\s*:(\s|$)`)
+var yamlMember = lazyregexp.New(`^("(?:[^"\\]*)"|'[^']*'|[^\s"'#{}\[\]&*!|>%@,-][^:#]*?)\s*:(\s|$)`)
 
 // yamlKey returns the key of a line without its indentation.
 func yamlKey(line string) (string, bool) {
-	m := yamlMember.FindStringSubmatch(line)
+	m := yamlMember().FindStringSubmatch(line)
 	if m == nil {
 		return "", false
 	}
@@ -250,7 +251,7 @@ func yamlObject(object Object, indent int) []string {
 	return out
 }
 
-var simple = regexp.MustCompile(`^[A-Za-z/_][A-Za-z0-9/_.-]*$`)
+var simple = lazyregexp.New(`^[A-Za-z/_][A-Za-z0-9/_.-]*$`)
 
 // tidyText quotes text unless it cannot mean anything else.
 func tidyText(s string) string {
@@ -258,7 +259,7 @@ func tidyText(s string) string {
 	case "true", "false", "yes", "no", "on", "off", "null", "y", "n":
 		return quote(s)
 	}
-	if simple.MatchString(s) {
+	if simple().MatchString(s) {
 		return s
 	}
 	return quote(s) // JSON's strings are YAML's

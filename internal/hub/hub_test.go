@@ -510,7 +510,7 @@ func FuzzHello(f *testing.F) {
 			}
 			return
 		}
-		if h.Key != "abc" || h.Protocol != protocol || !validClient.MatchString(h.Client) || w.heard.Len() > 0 {
+		if h.Key != "abc" || h.Protocol != protocol || !validClient().MatchString(h.Client) || w.heard.Len() > 0 {
 			t.Errorf("%q was accepted as %+v, with the answer %q", said, h, &w.heard)
 		}
 		_, after, _ := bytes.Cut(said, []byte("\n"))

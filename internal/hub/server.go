@@ -10,11 +10,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"regexp"
 	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 const (
@@ -314,14 +315,14 @@ func (s *Server) hello(conn net.Conn) (*Hello, *bufio.Reader, error) {
 		return nil, nil, errors.Join(errElsewhere, answer(conn, welcome{Elsewhere: true}))
 	case h.Protocol != protocol:
 		return nil, nil, refuse(conn, fmt.Sprintf("the hub speaks version %d of its protocol, and not %d", protocol, h.Protocol))
-	case !validClient.MatchString(h.Client):
+	case !validClient().MatchString(h.Client):
 		return nil, nil, refuse(conn, "the client's name must be letters and digits")
 	}
 	return &h, in, conn.SetDeadline(time.Time{})
 }
 
 // validClient matches the names of clients.
-var validClient = regexp.MustCompile(`\A[0-9a-z]{1,32}\z`)
+var validClient = lazyregexp.New(`\A[0-9a-z]{1,32}\z`)
 
 // refuse tells a frontend why it is not served, which is the error.
 func refuse(conn net.Conn, why string) error {

@@ -2,10 +2,11 @@ package image
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // local is the registry in the names of images that no registry has: those that
@@ -27,11 +28,11 @@ type Name struct {
 }
 
 var (
-	wholeID = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-	partID  = regexp.MustCompile(`^(sha256:)?[0-9a-f]{12,64}$`)
+	wholeID = lazyregexp.New(`^sha256:[0-9a-f]{64}$`)
+	partID  = lazyregexp.New(`^(sha256:)?[0-9a-f]{12,64}$`)
 	// wholeName matches a full name. It is stricter than the client's own
 	// check.
-	wholeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+	wholeName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
 )
 
 // hexOf returns the part of a digest that serves as a file name.
@@ -40,11 +41,11 @@ func hexOf(id string) string { return strings.TrimPrefix(id, "sha256:") }
 // ParseName parses the name of an image: "python:3.13-slim",
 // "registry.example/team/image@sha256:…", "localhost/mine", or the image's ID.
 func ParseName(text string) (Name, error) {
-	if wholeID.MatchString(text) {
+	if wholeID().MatchString(text) {
 		return Name{Text: text, ID: text}, nil
 	}
 	ref, err := name.ParseReference(text)
-	if err != nil || !wholeName.MatchString(ref.Name()) || strings.HasPrefix(text, "sha256:") {
+	if err != nil || !wholeName().MatchString(ref.Name()) || strings.HasPrefix(text, "sha256:") {
 		return Name{}, fmt.Errorf("%q is not an image name: write it as python:3.13-slim or registry.example/team/image:tag", text)
 	}
 	n := Name{Text: text, Full: ref.Name(), ref: ref}

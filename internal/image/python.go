@@ -7,11 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // Python is the interpreter of an image.
@@ -92,7 +93,7 @@ func FindPython(dir string, env []string) (*Python, error) {
 	return nil, fmt.Errorf("it has no CPython 3.%d or newer in its PATH, /usr/local/bin, /usr/bin or /opt", oldest)
 }
 
-var interpreterName = regexp.MustCompile(`^python3\.(\d{1,2})$`)
+var interpreterName = lazyregexp.New(`^python3\.(\d{1,2})$`)
 
 // interpretersIn returns the names of interpreters in a directory of the image:
 // the usual one first, then those with versions, newest first.
@@ -110,7 +111,7 @@ func interpretersIn(root *os.Root, dir string) []string {
 	entries, _ := d.ReadDir(-1)
 	var versions []int
 	for _, e := range entries {
-		if m := interpreterName.FindStringSubmatch(e.Name()); m != nil {
+		if m := interpreterName().FindStringSubmatch(e.Name()); m != nil {
 			n, _ := strconv.Atoi(m[1])
 			versions = append(versions, n)
 		}
@@ -150,7 +151,7 @@ func interpreterAt(root *os.Root, name string) (*Python, error) {
 	}
 	p := &Python{Path: name, Real: real, Major: 3}
 	prefix := path.Dir(path.Dir(real))
-	if m := interpreterName.FindStringSubmatch(path.Base(real)); m != nil {
+	if m := interpreterName().FindStringSubmatch(path.Base(real)); m != nil {
 		p.Minor, _ = strconv.Atoi(m[1])
 		return p, checkLibrary(root, prefix, p.Minor)
 	}

@@ -52,7 +52,7 @@ func (s *Store) record(full string) (Record, error) {
 	if err != nil {
 		return r, err
 	}
-	if err := json.Unmarshal(raw, &r); err != nil || r.Name != full || !wholeID.MatchString(r.ID) {
+	if err := json.Unmarshal(raw, &r); err != nil || r.Name != full || !wholeID().MatchString(r.ID) {
 		return r, fmt.Errorf("the record of %s cannot be read: remove %s", full, s.names().Path(recordFile(full)))
 	}
 	return r, nil
@@ -78,7 +78,7 @@ func (s *Store) Records() ([]Record, error) {
 		if err == nil {
 			err = json.Unmarshal(raw, &r)
 		}
-		if err == nil && (recordFile(r.Name) != f || !wholeID.MatchString(r.ID)) {
+		if err == nil && (recordFile(r.Name) != f || !wholeID().MatchString(r.ID)) {
 			err = errors.New("not a record of an image")
 		}
 		if err != nil {
@@ -111,7 +111,7 @@ func (s *Store) Find(text string) (Record, error) {
 			}
 		}
 	}
-	if err != nil && !partID.MatchString(text) {
+	if err != nil && !partID().MatchString(text) {
 		return Record{}, err
 	}
 	all, listErr := s.Records()
@@ -121,7 +121,7 @@ func (s *Store) Find(text string) (Record, error) {
 		at, _ := splitTag(r.Name)
 		switch {
 		case digest != "" && r.Digest == digest && at == repository,
-			partID.MatchString(text) && strings.HasPrefix(hexOf(r.ID), hexOf(text)):
+			partID().MatchString(text) && strings.HasPrefix(hexOf(r.ID), hexOf(text)):
 			found = append(found, r)
 		}
 	}

@@ -47,7 +47,7 @@ func (s *Store) Prune(id string, bound func(id string) (bool, error)) ([]Removed
 			return nil, err
 		}
 		for _, e := range entries {
-			if id := "sha256:" + e.Name(); wholeID.MatchString(id) {
+			if id := "sha256:" + e.Name(); wholeID().MatchString(id) {
 				ids = append(ids, id)
 			}
 		}

@@ -199,7 +199,7 @@ func (s *Store) roots() ([]fs.DirEntry, error) {
 // if it is not in the store.
 func (s *Store) Info(id string) (Info, error) {
 	var in Info
-	if s.path == "" || !wholeID.MatchString(id) {
+	if s.path == "" || !wholeID().MatchString(id) {
 		return in, missing(id)
 	}
 	raw, err := store.At(s.rootDir(id)).Read(infoFile, maxRecord)

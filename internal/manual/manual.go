@@ -8,8 +8,9 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
-	"regexp"
 	"strings"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 //go:embed manual.md
@@ -20,10 +21,10 @@ const Name = "sallyport"
 
 // long matches what only the skill has: blocks marked as examples, and blocks that
 // show what the code before them prints.
-var long = regexp.MustCompile("(?ms)^```(?:\\w+ example|text)\n.*?^```\n\n?")
+var long = lazyregexp.New("(?ms)^```(?:\\w+ example|text)\n.*?^```\n\n?")
 
 // brief returns the manual as a model reads it whole.
-func brief() string { return long.ReplaceAllString(text, "") }
+func brief() string { return long().ReplaceAllString(text, "") }
 
 // description is what a client reads of a skill before it needs the skill.
 const description = "Run Python code in Sallyport's sandbox, where every MCP server of the user is a module. " +
@@ -55,12 +56,12 @@ func Skill() string {
 	return before + "  checksum: " + sum(before+after) + "\n" + after
 }
 
-var checksum = regexp.MustCompile(`(?m)^  checksum: ([0-9a-f]{16})\n`)
+var checksum = lazyregexp.New(`(?m)^  checksum: ([0-9a-f]{16})\n`)
 
 // Unchanged reports whether a file is a skill as some version of Skill returned
 // it: nothing in it has been edited.
 func Unchanged(skill string) bool {
-	at := checksum.FindStringSubmatchIndex(skill)
+	at := checksum().FindStringSubmatchIndex(skill)
 	return at != nil && skill[at[2]:at[3]] == sum(skill[:at[0]]+skill[at[1]:])
 }
 

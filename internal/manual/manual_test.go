@@ -67,8 +67,8 @@ func TestUnchanged(t *testing.T) {
 		{"as written", skill, true},
 		{"a word more", skill + "x", false},
 		{"a changed description", strings.Replace(skill, "description: ", "description: My ", 1), false},
-		{"no checksum", checksum.ReplaceAllString(skill, ""), false},
-		{"another checksum", checksum.ReplaceAllString(skill, "  checksum: 0123456789abcdef\n"), false},
+		{"no checksum", checksum().ReplaceAllString(skill, ""), false},
+		{"another checksum", checksum().ReplaceAllString(skill, "  checksum: 0123456789abcdef\n"), false},
 		{"empty", "", false},
 		{"of another version", edited(strings.Replace(skill, "## Files", "## All files", 1)), true},
 	} {
@@ -80,7 +80,7 @@ func TestUnchanged(t *testing.T) {
 
 // edited returns a skill with the checksum of what it has now.
 func edited(skill string) string {
-	at := checksum.FindStringIndex(skill)
+	at := checksum().FindStringIndex(skill)
 	return skill[:at[0]] + "  checksum: " + sum(skill[:at[0]]+skill[at[1]:]) + "\n" + skill[at[1]:]
 }
 

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 var (
-	validID  = regexp.MustCompile(`\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\z`)
-	validEnv = regexp.MustCompile(`\A[A-Za-z_][A-Za-z0-9_]*\z`)
+	validID  = lazyregexp.New(`\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\z`)
+	validEnv = lazyregexp.New(`\A[A-Za-z_][A-Za-z0-9_]*\z`)
 )
 
 // Check returns an error if a spec is malformed for every engine. Each engine
@@ -35,7 +36,7 @@ func (spec *Spec) Check() error {
 
 // CheckID returns an error if id cannot name a run.
 func CheckID(id string) error {
-	if !validID.MatchString(id) {
+	if !validID().MatchString(id) {
 		return fmt.Errorf("ID %q: 1 to 63 characters of a-z, 0-9 and -", id)
 	}
 	return nil
@@ -52,7 +53,7 @@ func (l Limits) Check() error {
 // CheckEnv returns an error if env cannot be added to an environment.
 func CheckEnv(env map[string]string) error {
 	for k, v := range env {
-		if !validEnv.MatchString(k) || strings.ContainsRune(v, 0) {
+		if !validEnv().MatchString(k) || strings.ContainsRune(v, 0) {
 			return fmt.Errorf("environment variable %q", k)
 		}
 	}

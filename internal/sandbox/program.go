@@ -169,7 +169,7 @@ func (p *Program) check() error {
 		return errors.New("a program without a command")
 	}
 	for _, kv := range p.Env {
-		if name, value, ok := strings.Cut(kv, "="); !ok || !validEnv.MatchString(name) || strings.ContainsRune(value, 0) {
+		if name, value, ok := strings.Cut(kv, "="); !ok || !validEnv().MatchString(name) || strings.ContainsRune(value, 0) {
 			return fmt.Errorf("environment variable %q of the program", name)
 		}
 	}

@@ -3,11 +3,11 @@ package session
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 	"github.com/sallyport/sallyport/internal/store"
 )
 
@@ -19,7 +19,7 @@ const DefaultName = "default"
 // maxOwner bounds the owner in a Key, in bytes.
 const maxOwner = 1024
 
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+var validName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // A Key identifies a session. Sessions of different keys share nothing: no
 // sandbox, no file and no lock, even where only the case or the Unicode
@@ -61,9 +61,9 @@ func (k Key) file() string { return store.FileName(k.String(), "") }
 // and clients contain neither "#" nor "@".
 func (k Key) check() error {
 	switch {
-	case !validName.MatchString(k.Name):
+	case !validName().MatchString(k.Name):
 		return errors.New("a session's name is 1 to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit")
-	case k.Client != "" && (!k.own() || !validName.MatchString(k.Client)):
+	case k.Client != "" && (!k.own() || !validName().MatchString(k.Client)):
 		return fmt.Errorf("session: %q is not a client of session %s", k.Client, k.Name)
 	case len(k.Owner) > maxOwner:
 		return fmt.Errorf("a session's owner is at most %d bytes long", maxOwner)

@@ -1,8 +1,9 @@
 package settings
 
 import (
-	"regexp"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // The values of carbon.dashboard: whether runs are reported to CodeCarbon's
@@ -28,11 +29,18 @@ type Carbon struct {
 	Keep           time.Duration // 0: forever
 }
 
-var placeForm = regexp.MustCompile(`^([A-Za-z]{3}(/[\p{L}0-9 .'-]{1,60})?|gcp/[a-z0-9-]{1,40})$`)
+var placeForm = lazyregexp.New(`^([A-Za-z]{3}(/[\p{L}0-9 .'-]{1,60})?|gcp/[a-z0-9-]{1,40})$`)
 
-func isPlace(s string) bool { return placeForm.MatchString(s) }
+func isPlace(s string) bool { return placeForm().MatchString(s) }
 
-func isWebAddress(s string) bool { return regexp.MustCompile(`^https?://[^\s"<>]+$`).MatchString(s) }
+var (
+	webAddress = lazyregexp.New(`^https?://[^\s"<>]+$`)
+	zoneForm   = lazyregexp.New(`^[A-Za-z0-9-]{2,40}$`)
+)
+
+func isWebAddress(s string) bool { return webAddress().MatchString(s) }
+
+func isZone(s string) bool { return zoneForm().MatchString(s) }
 
 // declareCarbon declares what is recorded and reported about energy and
 // emissions.
@@ -54,7 +62,7 @@ func declareCarbon(c *Carbon) []*setting {
 			help: "Power usage effectiveness: the kilowatt-hours that the building uses for each one that this machine uses."},
 		{key: "carbon.electricityMapsUrl", value: matching(&c.MapsURL, isWebAddress, "a URL"), initial: "https://api.electricitymaps.com",
 			help: "Address of the Electricity Maps API. It is asked for live intensities if CodeCarbon's configuration has a token for it (`CODECARBON_ELECTRICITYMAPS_API_TOKEN`, or `electricitymaps_api_token` in `~/.codecarbon.config`)."},
-		{key: "carbon.electricityMapsZone", value: matching(&c.Zone, regexp.MustCompile(`^[A-Za-z0-9-]{2,40}$`).MatchString, "a zone such as `US-CAL-CISO`"), defaults: "the country",
+		{key: "carbon.electricityMapsZone", value: matching(&c.Zone, isZone, "a zone such as `US-CAL-CISO`"), defaults: "the country",
 			help: "The zone of Electricity Maps that this machine is in."},
 		{key: "carbon.csv", value: path(&c.CSV, func(s string, at place) (string, error) { return at.absolute(s) }, "path of a file"), defaults: "none",
 			help: "An `emissions.csv` with CodeCarbon's columns. Each run adds a line to it."},

@@ -1,8 +1,9 @@
 package settings
 
 import (
-	"regexp"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // Deploy configures `sallyport deploy runpod`.
@@ -27,15 +28,15 @@ type Deploy struct {
 }
 
 var (
-	serviceName = regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9 _.-]{0,63}\z`)
-	serviceWord = regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9_-]{0,63}\z`)
+	serviceName = lazyregexp.New(`\A[A-Za-z0-9][A-Za-z0-9 _.-]{0,63}\z`)
+	serviceWord = lazyregexp.New(`\A[A-Za-z0-9][A-Za-z0-9_-]{0,63}\z`)
 )
 
 func declareDeploy(d *Deploy) []*setting {
 	const day = 24 * time.Hour
-	word := func(s string) bool { return serviceWord.MatchString(s) }
+	word := func(s string) bool { return serviceWord().MatchString(s) }
 	return []*setting{
-		{key: "deploy.runpod.name", value: matching(&d.Name, serviceName.MatchString, "letters, digits, spaces and . _ -"), initial: "sallyport",
+		{key: "deploy.runpod.name", value: matching(&d.Name, serviceName().MatchString, "letters, digits, spaces and . _ -"), initial: "sallyport",
 			help: "Name of the endpoint that `sallyport deploy runpod` creates, and by which it finds the endpoint again."},
 		{key: "deploy.runpod.image", value: text(&d.Image), defaults: "none",
 			help: "Image of the workers, made from `deploy/runpod/Dockerfile` and pushed to a registry that RunPod can read."},

@@ -2,9 +2,10 @@ package settings
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 const (
@@ -40,9 +41,9 @@ var invented = map[string]string{
 
 // serviceLink matches the variables that Kubernetes and Docker links set in
 // every container for a service whose name begins with ours.
-var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+var serviceLink = lazyregexp.New(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
-var serviceURL = regexp.MustCompile(`^(tcp|udp|sctp)://`)
+var serviceURL = lazyregexp.New(`^(tcp|udp|sctp)://`)
 
 // Ours reports whether a variable's name is one of a setting, or names the
 // configuration file.
@@ -59,7 +60,7 @@ func ours(name, value string) bool {
 	if slices.Contains(internal, name) || strings.HasPrefix(name, testPrefix) || name == fileVariable {
 		return false
 	}
-	return !serviceLink.MatchString(name) && !(strings.HasSuffix(name, "_PORT") && serviceURL.MatchString(value))
+	return !serviceLink().MatchString(name) && !(strings.HasSuffix(name, "_PORT") && serviceURL().MatchString(value))
 }
 
 // readEnvironment reads the variables of all settings. A variable that looks

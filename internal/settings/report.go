@@ -4,9 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // An Entry describes one setting in force.
@@ -148,13 +149,13 @@ func fileText(v value) string {
 }
 
 // plain matches strings that mean the same without quotes.
-var plain = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./-]*$`)
+var plain = lazyregexp.New(`^[A-Za-z/][A-Za-z0-9_./-]*$`)
 
 // special lists words that some version of YAML reads as something else.
 var special = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"}
 
 func quoteYAML(s string) string {
-	if plain.MatchString(s) && !slices.Contains(special, strings.ToLower(s)) {
+	if plain().MatchString(s) && !slices.Contains(special, strings.ToLower(s)) {
 		return s
 	}
 	var b strings.Builder

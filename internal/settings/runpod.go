@@ -3,8 +3,9 @@ package settings
 import (
 	"net"
 	"net/url"
-	"regexp"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // RunPod configures the batch service `runpod`.
@@ -21,14 +22,14 @@ type Tools struct {
 	RunPod bool
 }
 
-var runpodEndpoint = regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9_-]{0,63}\z`)
+var runpodEndpoint = lazyregexp.New(`\A[A-Za-z0-9][A-Za-z0-9_-]{0,63}\z`)
 
 func declareRunPod(r *RunPod, t *Tools) []*setting {
 	return []*setting{
 		{key: "runpod.key", value: secret(&r.Key),
 			legacy: "RUNPOD_API_KEY", defaults: "none",
 			help: "API key of your RunPod account. It is never shown, and only sent to `runpod.url`."},
-		{key: "runpod.endpoint", value: matching(&r.Endpoint, runpodEndpoint.MatchString, "an endpoint's ID, such as 4m7x2k9q"),
+		{key: "runpod.endpoint", value: matching(&r.Endpoint, runpodEndpoint().MatchString, "an endpoint's ID, such as 4m7x2k9q"),
 			legacy: "RUNPOD_ENDPOINT_ID", defaults: "none",
 			help: "The serverless endpoint that runs code; `sallyport deploy runpod` creates one."},
 		{key: "runpod.url", value: matching(&r.URL, isServiceURL, "an https address, or an http address of this machine"), initial: "https://api.runpod.ai/v2",

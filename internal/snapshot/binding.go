@@ -13,7 +13,7 @@ import (
 // is empty for a snapshot that cannot be restored. The error is ErrNone if
 // there is no snapshot of that name.
 func (s *Store) Binding(name string) (string, error) {
-	if !validName.MatchString(name) {
+	if !validName().MatchString(name) {
 		return "", nil
 	}
 	data, err := store.At(filepath.Join(s.path, name)).Read(manifestName, maxManifest)

@@ -32,7 +32,7 @@ type Snapshot struct {
 // not verified before Check. The error is ErrNone, ErrForeign, ErrCorrupt or a
 // read error.
 func (s *Store) Open(name, binding string) (_ *Snapshot, err error) {
-	if !validName.MatchString(name) {
+	if !validName().MatchString(name) {
 		return nil, fmt.Errorf("%q is not a valid snapshot name", name)
 	}
 	dir := store.At(filepath.Join(s.path, name))

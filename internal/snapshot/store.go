@@ -18,7 +18,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/store"
 )
@@ -53,7 +53,7 @@ const (
 	version     = 2
 )
 
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._%+~-]{0,199}$`)
+var validName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._%+~-]{0,199}$`)
 
 // A Store is a directory of snapshots. It is safe for concurrent use.
 type Store struct {
@@ -72,7 +72,7 @@ func At(path string) *Store { return &Store{path: path} }
 // binding. note is for the reader, and must be encodable as JSON when fill has
 // returned.
 func (s *Store) Write(name, binding string, form Form, note any, fill func(dir string) error) (err error) {
-	if !validName.MatchString(name) {
+	if !validName().MatchString(name) {
 		return fmt.Errorf("%q is not a valid snapshot name", name)
 	}
 	key, err := s.secret(true)
@@ -172,7 +172,7 @@ func publish(root *os.Root, dir, name string) error {
 // Remove removes a snapshot; the error is ErrNone when there is none. Sandboxes
 // restored from it are not affected.
 func (s *Store) Remove(name string) error {
-	if !validName.MatchString(name) {
+	if !validName().MatchString(name) {
 		return fmt.Errorf("%q is not a valid snapshot name", name)
 	}
 	root, err := private.Existing(s.path)
@@ -232,7 +232,7 @@ func (s *Store) List() ([]Entry, error) {
 			}
 			continue
 		}
-		if !validName.MatchString(e.Name()) {
+		if !validName().MatchString(e.Name()) {
 			continue
 		}
 		list = append(list, Entry{Name: e.Name(), Size: s.Size(e.Name()), Time: info.ModTime()})
@@ -298,7 +298,7 @@ func (s *Store) Size(name string) (total int64) {
 
 // Touch sets the time of a snapshot.
 func (s *Store) Touch(name string, t time.Time) error {
-	if !validName.MatchString(name) {
+	if !validName().MatchString(name) {
 		return fmt.Errorf("%q is not a valid snapshot name", name)
 	}
 	return os.Chtimes(filepath.Join(s.path, name), t, t)

@@ -6,11 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"aead.dev/minisign"
 	"golang.org/x/mod/semver"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // Names of the files of every release.
@@ -89,7 +90,7 @@ func verify(keys []minisign.PublicKey, sums, signature []byte) (*Release, error)
 	return &Release{Version: version, sums: list}, nil
 }
 
-var fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,199}$`)
+var fileName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,199}$`)
 
 // decodeSums reads the output of sha256sum: a checksum and a file name a line.
 func decodeSums(data []byte) (map[string]sum, error) {
@@ -107,7 +108,7 @@ func decodeSums(data []byte) (map[string]sum, error) {
 			return fail("the checksum is not hexadecimal")
 		}
 		name := string(line[digits+2:])
-		if !fileName.MatchString(name) {
+		if !fileName().MatchString(name) {
 			return fail("the file name has characters that no release uses")
 		}
 		if _, twice := sums[name]; twice {

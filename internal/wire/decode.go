@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // FromGuest is a decoded control frame from the guest: exactly one field is
@@ -142,11 +142,11 @@ func number(raw []byte) (uint64, error) {
 }
 
 // callHead is how our own guest begins the frame of a call.
-var callHead = regexp.MustCompile(`^\{"type":"call","id":([0-9]{1,19}),`)
+var callHead = lazyregexp.New(`^\{"type":"call","id":([0-9]{1,19}),`)
 
 // CallID guesses which call a frame makes of which only the beginning is known.
 func CallID(head []byte) (id uint64, ok bool) {
-	m := callHead.FindSubmatch(head)
+	m := callHead().FindSubmatch(head)
 	if m == nil {
 		return 0, false
 	}

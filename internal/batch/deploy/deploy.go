@@ -11,12 +11,12 @@ import (
 	"io"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/batch/runpod/rest"
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // MarkVariable is the environment variable that marks a template as ours. Its
@@ -101,7 +101,7 @@ type Step struct {
 }
 
 // secretName matches variables whose values are not shown.
-var secretName = regexp.MustCompile(`(?i)key|token|secret|passw|credential`)
+var secretName = lazyregexp.New(`(?i)key|token|secret|passw|credential`)
 
 // WithoutSecrets returns the step without the values of variables that may be
 // secret.
@@ -116,7 +116,7 @@ func (s Step) WithoutSecrets() Step {
 	}
 	masked := map[string]string{}
 	for k, v := range env {
-		if secretName.MatchString(k) && k != MarkVariable {
+		if secretName().MatchString(k) && k != MarkVariable {
 			v = "***"
 		}
 		masked[k] = v
@@ -264,7 +264,7 @@ func (d *Deployer) find(ctx context.Context, name string) (template, endpoint re
 }
 
 // validID: IDs become parts of addresses, and of a command that people copy.
-var validID = regexp.MustCompile(`\A[A-Za-z0-9_-]{1,64}\z`)
+var validID = lazyregexp.New(`\A[A-Za-z0-9_-]{1,64}\z`)
 
 // one is the object of that name, nil where there is none.
 func one(ctx context.Context, list func(context.Context) ([]rest.Object, error), name string) (rest.Object, error) {
@@ -278,7 +278,7 @@ func one(ctx context.Context, list func(context.Context) ([]rest.Object, error),
 		if o.Name() != name && o.Name() != name+" -fb" {
 			continue
 		}
-		if !validID.MatchString(o.ID()) {
+		if !validID().MatchString(o.ID()) {
 			return nil, fmt.Errorf("RunPod lists %q with an invalid ID", name)
 		}
 		if found != nil {
@@ -337,7 +337,7 @@ func (d *Deployer) do(ctx context.Context, out *Outcome, s Step) (rest.Object, e
 	o, err := d.API.Send(ctx, s.Method, s.Path, body)
 	if err == nil {
 		out.Steps = append(out.Steps, s)
-		if s.Method == "POST" && !validID.MatchString(o.ID()) {
+		if s.Method == "POST" && !validID().MatchString(o.ID()) {
 			err = errors.New("RunPod's answer has no id")
 		}
 	}

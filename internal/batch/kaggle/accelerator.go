@@ -2,9 +2,10 @@ package kaggle
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // The accelerators that the short names stand for.
@@ -25,7 +26,7 @@ var retired = map[string]string{
 	"NvidiaTeslaP100": shapeGPU, "TpuV38": shapeTPU, "Tpu1VmV38": shapeTPU, "TpuV232": "no accelerator", "TpuV2256": "no accelerator",
 }
 
-var validShape = regexp.MustCompile(`\A[A-Za-z][A-Za-z0-9]{2,39}\z`)
+var validShape = lazyregexp.New(`\A[A-Za-z][A-Za-z0-9]{2,39}\z`)
 
 // accelerator returns the machine shape that a name stands for; "" is none. The
 // note, if any, explains a difference from what was requested.
@@ -52,7 +53,7 @@ func accelerator(asked, fallback string) (shape, note string, err error) {
 		}
 	}
 	// A newer one than those in this list starts like them.
-	if validShape.MatchString(asked) && (strings.HasPrefix(asked, "Nvidia") || strings.HasPrefix(asked, "Tpu")) {
+	if validShape().MatchString(asked) && (strings.HasPrefix(asked, "Nvidia") || strings.HasPrefix(asked, "Tpu")) {
 		return asked, "", nil
 	}
 	return "", "", fmt.Errorf("accelerator %q: want gpu, tpu, none, or one of %s", asked, strings.Join(shapes, ", "))

@@ -128,7 +128,7 @@ func (c *client) credential(ctx context.Context, refused string) (*credential, e
 		}
 		now.username = answer.Username
 	}
-	if !validName.MatchString(now.username) {
+	if !validName().MatchString(now.username) {
 		return nil, fmt.Errorf("the user name %q from %s is not valid at Kaggle", now.username, now.source)
 	}
 	c.found = &now

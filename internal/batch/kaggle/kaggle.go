@@ -18,10 +18,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"regexp"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/batch"
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
@@ -66,7 +66,7 @@ const (
 	defaultQueue     = time.Hour
 )
 
-var validInstance = regexp.MustCompile(`\A[a-z0-9]{1,12}\z`)
+var validInstance = lazyregexp.New(`\A[a-z0-9]{1,12}\z`)
 
 // Service is the batch service. Make one with New.
 type Service struct {
@@ -86,7 +86,7 @@ func New(opts Options) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kaggle.url: %w", err)
 	}
-	if !validInstance.MatchString(opts.Instance) {
+	if !validInstance().MatchString(opts.Instance) {
 		return nil, fmt.Errorf("instance %q: want 1 to 12 characters from a-z and 0-9", opts.Instance)
 	}
 	if _, _, err := accelerator(opts.Accelerator, ""); err != nil {

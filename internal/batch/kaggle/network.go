@@ -10,10 +10,11 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 )
 
 // validName is a user's name, or a slug, as it may stand in a path.
-var validName = regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9_-]{0,79}\z`)
+var validName = lazyregexp.New(`\A[A-Za-z0-9][A-Za-z0-9_-]{0,79}\z`)
 
 // refusedError means that an address must not be contacted.
 type refusedError struct{ why string }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sallyport/sallyport/internal/batch"
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
@@ -222,9 +223,9 @@ type sources struct {
 }
 
 var (
-	validTwo   = regexp.MustCompile(`\A[A-Za-z0-9_-]+/[A-Za-z0-9_.-]+\z`)
-	validOne   = regexp.MustCompile(`\A[A-Za-z0-9_-]+\z`)
-	validModel = regexp.MustCompile(`\A[A-Za-z0-9_-]+/[A-Za-z0-9_.-]+/[A-Za-z0-9_-]+/[A-Za-z0-9_.-]+(/[0-9]+)?\z`)
+	validTwo   = lazyregexp.New(`\A[A-Za-z0-9_-]+/[A-Za-z0-9_.-]+\z`)
+	validOne   = lazyregexp.New(`\A[A-Za-z0-9_-]+\z`)
+	validModel = lazyregexp.New(`\A[A-Za-z0-9_-]+/[A-Za-z0-9_.-]+/[A-Za-z0-9_-]+/[A-Za-z0-9_.-]+(/[0-9]+)?\z`)
 )
 
 // parseSources parses names of the form OWNER/DATASET or KIND:NAME.
@@ -240,13 +241,13 @@ func parseSources(list []string) (sources, error) {
 		element := 1
 		switch kind {
 		case "dataset":
-			valid, to = validTwo, &s.datasets
+			valid, to = validTwo(), &s.datasets
 		case "kernel", "notebook":
-			valid, to = validTwo, &s.kernels
+			valid, to = validTwo(), &s.kernels
 		case "competition":
-			valid, to, element = validOne, &s.competitions, 0
+			valid, to, element = validOne(), &s.competitions, 0
 		case "model":
-			valid, to = validModel, &s.models
+			valid, to = validModel(), &s.models
 		}
 		if valid == nil || !valid.MatchString(name) {
 			return s, fmt.Errorf("dataset %q: want OWNER/NAME, competition:NAME, notebook:OWNER/NAME, or model:OWNER/MODEL/FRAMEWORK/VARIATION/VERSION", text)
@@ -271,7 +272,7 @@ func (b *Service) Attach(ctx context.Context, h sandbox.Handle) (batch.Run, erro
 	if err := json.Unmarshal(h.Data, &data); err != nil || h.Version != handleVersion {
 		return nil, fail("attach", sandbox.ErrGone, fmt.Errorf("run %s was recorded by another version of this program", h.ID))
 	}
-	if !validName.MatchString(data.User) || !validName.MatchString(data.Slug) {
+	if !validName().MatchString(data.User) || !validName().MatchString(data.Slug) {
 		return nil, fail("attach", sandbox.ErrGone, fmt.Errorf("the record of run %s is damaged", h.ID))
 	}
 	return newRun(b, h.ID, &data), nil

@@ -29,7 +29,7 @@ func (b *Service) Sweep(ctx context.Context, age time.Duration, known func(id st
 			owner, slug, _ := strings.Cut(k.Ref, "/")
 			id, ours := strings.CutPrefix(slug, b.prefix())
 			ran, err := time.Parse(time.RFC3339Nano, k.LastRunTime)
-			if ours && strings.EqualFold(owner, user) && validName.MatchString(slug) && err == nil && time.Since(ran) > age && !known(id) {
+			if ours && strings.EqualFold(owner, user) && validName().MatchString(slug) && err == nil && time.Since(ran) > age && !known(id) {
 				stray = append(stray, id)
 			}
 		}

@@ -12,10 +12,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 const (
@@ -27,8 +28,8 @@ const (
 )
 
 var (
-	validEndpoint = regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9_-]{0,63}\z`)
-	validJob      = regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9_.:-]{0,199}\z`)
+	validEndpoint = lazyregexp.New(`\A[A-Za-z0-9][A-Za-z0-9_-]{0,63}\z`)
+	validJob      = lazyregexp.New(`\A[A-Za-z0-9][A-Za-z0-9_.:-]{0,199}\z`)
 )
 
 // api speaks the job API of one endpoint.

@@ -77,7 +77,7 @@ func FuzzListed(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":{"c":[[[[[[[[1]]]]]]]]}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, j := range listed(data) {
-			if !validJob.MatchString(j.id) || j.run == "" {
+			if !validJob().MatchString(j.id) || j.run == "" {
 				t.Errorf("%+v", j)
 			}
 		}

@@ -76,7 +76,7 @@ func New(opts Options) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("runpod.url %q: %w", opts.URL, err)
 	}
-	if opts.Endpoint != "" && !validEndpoint.MatchString(opts.Endpoint) {
+	if opts.Endpoint != "" && !validEndpoint().MatchString(opts.Endpoint) {
 		return nil, fmt.Errorf("runpod.endpoint %q is not the ID of an endpoint, such as 4m7x2k9q", opts.Endpoint)
 	}
 	if opts.Key == nil || opts.Log == nil {

@@ -251,7 +251,7 @@ func (b *Service) submit(ctx context.Context, a *api, op string, body []byte, ag
 		answer, t := a.call(sending, op, "", query, body)
 		if t == nil {
 			st := &jobStatus{}
-			if err := json.Unmarshal(answer, st); err == nil && validJob.MatchString(string(st.ID)) {
+			if err := json.Unmarshal(answer, st); err == nil && validJob().MatchString(string(st.ID)) {
 				return st, nil
 			}
 			t = &trouble{op: op, status: http.StatusOK, sent: true, text: "the answer has no job ID"}
@@ -382,7 +382,7 @@ func (b *Service) Attach(ctx context.Context, h sandbox.Handle) (batch.Run, erro
 	if h.Version != handleVersion || json.Unmarshal(h.Data, &s) != nil {
 		return nil, b.fail("attach", sandbox.ErrUnsupported, "the run was started by another version of Sallyport, and only that version can read its handle")
 	}
-	if !validEndpoint.MatchString(s.Endpoint) || s.Job != "" && !validJob.MatchString(s.Job) {
+	if !validEndpoint().MatchString(s.Endpoint) || s.Job != "" && !validJob().MatchString(s.Job) {
 		return nil, b.fail("attach", sandbox.ErrGone, "the run's handle is damaged")
 	}
 	return &run{b: b, id: h.ID, api: b.api(s.Endpoint), spec: s}, nil

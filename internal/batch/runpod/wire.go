@@ -135,7 +135,7 @@ func listed(answer []byte) (jobs []listedJob) {
 			}
 			ours, _ := input["sallyport"].(map[string]any)
 			run, _ := ours["run"].(string)
-			if validJob.MatchString(id) && run != "" {
+			if validJob().MatchString(id) && run != "" {
 				j := listedJob{id: id, run: run}
 				j.status, _ = v["status"].(string)
 				j.owner, _ = ours["owner"].(string)

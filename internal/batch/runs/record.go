@@ -10,12 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/batch"
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
@@ -37,7 +37,7 @@ const (
 	maxOutput = 64 << 20
 )
 
-var validID = regexp.MustCompile(`\Arun-[a-z0-9]{12}\z`)
+var validID = lazyregexp.New(`\Arun-[a-z0-9]{12}\z`)
 
 // Kinds of failure that callers tell apart with errors.Is.
 var (
@@ -125,7 +125,7 @@ func recordName(id string) string { return id + ".json" }
 
 // Get returns a run's record.
 func (s *Store) Get(id string) (*Record, error) {
-	if !validID.MatchString(id) {
+	if !validID().MatchString(id) {
 		return nil, fmt.Errorf("%q: %w (an ID is run- and twelve letters and digits; `sallyport runs list` shows them)", id, ErrUnknown)
 	}
 	b, err := s.dir.Read(recordName(id), maxRecord)
@@ -155,7 +155,7 @@ func (s *Store) List() ([]*Record, error) {
 	var broken []error
 	for _, name := range names {
 		id, ok := strings.CutSuffix(name, ".json")
-		if !ok || !validID.MatchString(id) {
+		if !ok || !validID().MatchString(id) {
 			continue
 		}
 		r, err := s.Get(id)

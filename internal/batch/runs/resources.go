@@ -21,7 +21,7 @@ func ParseURI(uri string) (id, path string, ok bool) {
 		return "", "", false
 	}
 	id, rest, ok = strings.Cut(rest, "/files/")
-	if !ok || !validID.MatchString(id) {
+	if !ok || !validID().MatchString(id) {
 		return "", "", false
 	}
 	path, err := url.PathUnescape(rest)

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // A Requirement is a line of a requirements file that identifies a package by
@@ -15,9 +16,9 @@ import (
 type Requirement string
 
 var (
-	requirementForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\s*(\[[A-Za-z0-9._, -]*\])?\s*(\(?(===|==|~=|!=|<=|>=|<|>)[^;@/\\$]*\)?)?\s*(;[^@/\\$]*)?$`)
-	optionForm      = regexp.MustCompile(`\s-`)
-	hashForm        = regexp.MustCompile(`\s--hash[= ](sha256|sha384|sha512):[0-9a-f]+`)
+	requirementForm = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\s*(\[[A-Za-z0-9._, -]*\])?\s*(\(?(===|==|~=|!=|<=|>=|<|>)[^;@/\\$]*\)?)?\s*(;[^@/\\$]*)?$`)
+	optionForm      = lazyregexp.New(`\s-`)
+	hashForm        = lazyregexp.New(`\s--hash[= ](sha256|sha384|sha512):[0-9a-f]+`)
 )
 
 // ParseRequirement reads a requirement. It refuses everything that could make
@@ -26,11 +27,11 @@ var (
 // the environment.
 func ParseRequirement(text string) (Requirement, error) {
 	text = strings.TrimSpace(text)
-	plain := strings.TrimSpace(hashForm.ReplaceAllString(text, ""))
+	plain := strings.TrimSpace(hashForm().ReplaceAllString(text, ""))
 	control := strings.ContainsFunc(text, func(r rune) bool {
 		return r < ' ' && r != '\t' || r == 0x7f || r == 0x85 || r == '\u2028' || r == '\u2029'
 	})
-	if !requirementForm.MatchString(plain) || optionForm.MatchString(plain) || control || len(text) > 8<<10 {
+	if !requirementForm().MatchString(plain) || optionForm().MatchString(plain) || control || len(text) > 8<<10 {
 		return "", fmt.Errorf("%q does not name a package: write NAME, NAME==1.2 or NAME>=1,<2 (paths, URLs and options are not allowed, because building anything but a wheel runs code here)", text)
 	}
 	return Requirement(text), nil

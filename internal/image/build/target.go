@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"regexp"
 	"runtime"
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // A Target is the Python that packages are for, as it describes itself.
@@ -69,7 +69,7 @@ os.write(1, json.dumps({
 }).encode()) and None
 `
 
-var abiFlags = regexp.MustCompile(`^[a-z]{0,3}$`)
+var abiFlags = lazyregexp.New(`^[a-z]{0,3}$`)
 
 // inspect runs the base's Python to describe itself.
 func (b *Builder) inspect(ctx context.Context, base *image.Root) (*Target, error) {
@@ -88,7 +88,7 @@ func (b *Builder) inspect(ctx context.Context, base *image.Root) (*Target, error
 			return nil, fmt.Errorf("the base's Python has its packages in %q, which is not a usable directory", dir)
 		}
 	}
-	if t.Version[0] != 3 || t.Version[1] < 9 || t.Version[1] > 99 || !abiFlags.MatchString(t.ABI) || len(t.Markers) > 30 {
+	if t.Version[0] != 3 || t.Version[1] < 9 || t.Version[1] > 99 || !abiFlags().MatchString(t.ABI) || len(t.Markers) > 30 {
 		return nil, fmt.Errorf("the base's Python has the unsupported version %v", t.Version)
 	}
 	return &t, nil

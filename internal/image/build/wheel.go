@@ -12,10 +12,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // Limits of what wheels may hold.
@@ -30,7 +31,7 @@ const (
 // make the same image.
 var built = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-var wheelName = regexp.MustCompile(`^[A-Za-z0-9_.]+-[A-Za-z0-9_.!+]+(-[0-9][A-Za-z0-9_.]*)?-[a-z0-9_.]+-[a-z0-9_.]+-[a-z0-9_.]+\.whl$`)
+var wheelName = lazyregexp.New(`^[A-Za-z0-9_.]+-[A-Za-z0-9_.!+]+(-[0-9][A-Za-z0-9_.]*)?-[a-z0-9_.]+-[a-z0-9_.]+-[a-z0-9_.]+\.whl$`)
 
 // wheelsIn returns the downloaded wheels, sorted.
 func wheelsIn(dir string) ([]string, error) {
@@ -40,7 +41,7 @@ func wheelsIn(dir string) ([]string, error) {
 	}
 	var out []string
 	for _, e := range entries {
-		if !wheelName.MatchString(e.Name()) || !e.Type().IsRegular() {
+		if !wheelName().MatchString(e.Name()) || !e.Type().IsRegular() {
 			return nil, fmt.Errorf("pip downloaded %q, which is not a wheel", e.Name())
 		}
 		out = append(out, e.Name())
@@ -219,8 +220,8 @@ func (in *installation) script(r io.Reader, f *zip.File, to string) error {
 }
 
 var (
-	entrySection = regexp.MustCompile(`^\[(\w+)\]$`)
-	entryPoint   = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*)\s*=\s*([A-Za-z_][A-Za-z0-9_.]*)\s*:\s*([A-Za-z_][A-Za-z0-9_.]*)\s*(\[.*\])?$`)
+	entrySection = lazyregexp.New(`^\[(\w+)\]$`)
+	entryPoint   = lazyregexp.New(`^([A-Za-z0-9][A-Za-z0-9._-]*)\s*=\s*([A-Za-z_][A-Za-z0-9_.]*)\s*:\s*([A-Za-z_][A-Za-z0-9_.]*)\s*(\[.*\])?$`)
 )
 
 // entryPoints writes the programs that a wheel declares.
@@ -232,11 +233,11 @@ func (in *installation) entryPoints(z *zip.ReadCloser, info string) error {
 	section := ""
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		if m := entrySection.FindStringSubmatch(line); m != nil {
+		if m := entrySection().FindStringSubmatch(line); m != nil {
 			section = m[1]
 			continue
 		}
-		m := entryPoint.FindStringSubmatch(line)
+		m := entryPoint().FindStringSubmatch(line)
 		if section != "console_scripts" || m == nil {
 			continue
 		}

@@ -12,11 +12,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // Credentials tells where to find the user's credentials.
@@ -169,12 +170,12 @@ func keys(names []string, repository string) []string {
 	return out
 }
 
-var helperName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+var helperName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // ask asks a credential helper.
 func (c Credentials) ask(ctx context.Context, helper, key string) (authn.AuthConfig, error) {
 	var none authn.AuthConfig
-	if !helperName.MatchString(helper) {
+	if !helperName().MatchString(helper) {
 		return none, fmt.Errorf("%q is not the name of a credential helper", helper)
 	}
 	program, err := lookPath("docker-credential-"+helper, c.Path)

@@ -10,11 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
@@ -193,13 +193,13 @@ func isELF(file string) bool {
 	return true
 }
 
-var versionedName = regexp.MustCompile(`^python(\d+)\.(\d+)$`)
+var versionedName = lazyregexp.New(`^python(\d+)\.(\d+)$`)
 
 // interpreterAt reads version and prefix off the usual layout,
 // PREFIX/bin/pythonX.Y with PREFIX/lib/pythonX.Y/os.py, which spares a
 // start of the interpreter.
 func interpreterAt(file string) (*Interpreter, error) {
-	m := versionedName.FindStringSubmatch(filepath.Base(file))
+	m := versionedName().FindStringSubmatch(filepath.Base(file))
 	if m == nil {
 		return nil, errors.New("no version in the name")
 	}

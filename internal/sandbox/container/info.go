@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // facts is what an engine reports about itself.
@@ -301,8 +303,8 @@ func (c *client) inspectImage(ctx context.Context, reference string) (*image, er
 
 // IDs become arguments of later commands.
 var (
-	imageID     = regexp.MustCompile(`^(sha256:)?[0-9a-f]{1,64}$`)
-	containerID = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	imageID     = lazyregexp.New(`^(sha256:)?[0-9a-f]{1,64}$`)
+	containerID = lazyregexp.New(`^[0-9a-f]{64}$`)
 )
 
 // parseImage reads what `image inspect` prints.
@@ -323,7 +325,7 @@ func parseImage(data []byte) (*image, error) {
 		return nil, errNoImage
 	}
 	i := images[0]
-	if !imageID.MatchString(i.ID) {
+	if !imageID().MatchString(i.ID) {
 		return nil, fmt.Errorf("image inspect: %q is not an image ID", i.ID)
 	}
 	if i.Os != "" && i.Os != "linux" {
@@ -382,7 +384,7 @@ func parseCondition(data []byte) (*condition, error) {
 		return nil, errNoContainer
 	}
 	out := containers[0].State
-	if containerID.MatchString(containers[0].ID) {
+	if containerID().MatchString(containers[0].ID) {
 		out.ID = containers[0].ID // control groups are known by it
 	}
 	return &out, nil

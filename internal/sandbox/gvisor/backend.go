@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/executable"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/sandbox/hostroot"
 	"github.com/sallyport/sallyport/internal/sandbox/instancedir"
@@ -44,7 +45,7 @@ func New(opts Options) (*Engine, error) {
 		return nil, errors.New("gvisor: RuntimeDir, CacheDir and Program are needed")
 	}
 	if opts.Executable == "" {
-		opts.Executable = supervise.OwnExecutable
+		opts.Executable = executable.Own
 	}
 	if opts.Path == "" {
 		opts.Path = "/usr/local/bin:/usr/bin:/bin"

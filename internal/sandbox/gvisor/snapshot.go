@@ -5,7 +5,6 @@ package gvisor
 import (
 	"context"
 	"crypto/sha256"
-	"debug/elf"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -17,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sallyport/sallyport/internal/executable"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/sandbox/hostroot"
 	"github.com/sallyport/sallyport/internal/sandbox/supervise"
@@ -63,7 +63,7 @@ func (b *Engine) Binding(ctx context.Context, spec *sandbox.Spec) (string, error
 	if err := checkSpec(spec); err != nil {
 		return fail(err)
 	}
-	executable, err := executableID(b.opts.Executable)
+	build, err := executable.BuildID(b.opts.Executable)
 	if err != nil {
 		return fail(err)
 	}
@@ -83,7 +83,7 @@ func (b *Engine) Binding(ctx context.Context, spec *sandbox.Spec) (string, error
 	slices.Sort(environment)
 	lines := []string{
 		"engine: " + Name,
-		"executable: " + executable,
+		"executable: " + build,
 		"program: " + program,
 		fmt.Sprintf("user: %d", os.Geteuid()),
 		"processor: " + processor(),
@@ -105,22 +105,6 @@ func digestOf(parts ...string) string {
 		fmt.Fprintf(h, "%d %s\n", len(p), p)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
-}
-
-// executableID identifies the build of this program by the linker's build ID, which
-// covers all of its content.
-func executableID(path string) (string, error) {
-	f, err := elf.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	if s := f.Section(".note.go.buildid"); s != nil && s.Size < 4096 {
-		if note, err := s.Data(); err == nil && len(note) > 16 {
-			return digestOf(string(note)), nil
-		}
-	}
-	return "", errors.New("the program has no build ID: build it without -ldflags=-buildid=")
 }
 
 // processor returns a digest of the processor's model and features.

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sallyport/sallyport/internal/executable"
 	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/sandbox/hostroot"
@@ -170,7 +171,7 @@ func worksText(surroundings string, userns bool) string {
 func (b *Engine) surroundings() string {
 	h := sha256.New()
 	if fi, err := os.Stat(b.opts.Executable); err == nil {
-		at, _ := os.Readlink(supervise.OwnExecutable) // AppArmor's profiles are for paths
+		at, _ := os.Readlink(executable.Own) // AppArmor's profiles are for paths
 		fmt.Fprintln(h, b.opts.Executable, at, fi.Size(), fi.ModTime().UnixNano())
 	}
 	for _, file := range append([]string{

@@ -10,13 +10,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 	"github.com/sallyport/sallyport/internal/private"
 )
 
@@ -28,7 +28,7 @@ const (
 )
 
 // names matches instance directories, finished or not.
-var names = regexp.MustCompile(`^(` + unfinished + `)?[a-z0-9]{10}$`)
+var names = lazyregexp.New(`^(` + unfinished + `)?[a-z0-9]{10}$`)
 
 // newName returns a new directory's name: ten of the characters of rand.Text.
 func newName() string { return strings.ToLower(rand.Text()[:10]) }
@@ -235,7 +235,7 @@ func sweep(runtime *os.Root, remove Remover, log *slog.Logger) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		if !e.IsDir() || !names.MatchString(e.Name()) {
+		if !e.IsDir() || !names().MatchString(e.Name()) {
 			continue
 		}
 		if strings.HasPrefix(e.Name(), unfinished) {

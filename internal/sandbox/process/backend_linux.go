@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/executable"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/sandbox/hostroot"
 	"github.com/sallyport/sallyport/internal/sandbox/supervise"
@@ -42,7 +43,7 @@ func New(opts Options) (*Engine, error) {
 		return nil, errors.New("process: RuntimeDir, CacheDir and Program are needed")
 	}
 	if opts.Executable == "" {
-		opts.Executable = supervise.OwnExecutable
+		opts.Executable = executable.Own
 	}
 	if opts.Path == "" {
 		opts.Path = "/usr/local/bin:/usr/bin:/bin"

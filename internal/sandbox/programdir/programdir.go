@@ -14,10 +14,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
@@ -108,7 +108,7 @@ func InstallFor(ctx context.Context, cacheDir string, p *sandbox.Program, key st
 }
 
 // nameEnd is what a Compile may choose of its file's name.
-var nameEnd = regexp.MustCompile(`^[a-z0-9_-]{1,40}$`)
+var nameEnd = lazyregexp.New(`^[a-z0-9_-]{1,40}$`)
 
 // compiled returns the path of the file that compile makes, and its content.
 func compiled(p *sandbox.Program, dir string, compile func(dir string) ([]byte, error)) (string, []byte, error) {
@@ -117,7 +117,7 @@ func compiled(p *sandbox.Program, dir string, compile func(dir string) ([]byte, 
 		return "", nil, err
 	}
 	end, data, ok := bytes.Cut(out, []byte("\n"))
-	if !ok || !nameEnd.Match(end) {
+	if !ok || !nameEnd().Match(end) {
 		return "", nil, errors.New("compile the program: no answer")
 	}
 	return filepath.FromSlash(p.Compiled + string(end)), data, nil

@@ -16,11 +16,6 @@ import (
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// OwnExecutable names the file that this process runs, even if an upgrade has
-// replaced or removed it since: a helper of another version would not understand
-// its configuration.
-const OwnExecutable = "/proc/self/exe"
-
 // Config describes a run and its helper.
 type Config struct {
 	Handle sandbox.Handle

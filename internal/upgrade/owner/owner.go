@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // An Owner is what installed an executable.
@@ -33,19 +35,19 @@ const module = "github.com/sallyport/sallyport/cmd/sallyport"
 
 // rules recognize managers by the path of an executable, with forward slashes.
 var rules = []struct {
-	path    *regexp.Regexp
+	path    func() *regexp.Regexp
 	name    string
 	upgrade string
 }{
-	{regexp.MustCompile(`^/nix/store/`), "nix", "nix profile upgrade sallyport"},
-	{regexp.MustCompile(`/Cellar/sallyport/`), "homebrew", "brew upgrade sallyport"},
-	{regexp.MustCompile(`/_npx/[^/]+/node_modules/`), "npx", "npx -y sallyport@latest"},
-	{regexp.MustCompile(`/node_modules/`), "npm", "npm install -g sallyport@latest"},
-	{regexp.MustCompile(`/uv/tools/sallyport/`), "uv", "uv tool upgrade sallyport"},
-	{regexp.MustCompile(`/uv/(archive|environments)-v\d+/`), "uvx", "uvx sallyport@latest"},
-	{regexp.MustCompile(`/pipx/venvs/sallyport/`), "pipx", "pipx upgrade sallyport"},
-	{regexp.MustCompile(`(?i)/scoop/apps/sallyport/`), "scoop", "scoop update sallyport"},
-	{regexp.MustCompile(`(?i)/microsoft/winget/packages/`), "winget", "winget upgrade Sallyport.Sallyport"},
+	{lazyregexp.New(`^/nix/store/`), "nix", "nix profile upgrade sallyport"},
+	{lazyregexp.New(`/Cellar/sallyport/`), "homebrew", "brew upgrade sallyport"},
+	{lazyregexp.New(`/_npx/[^/]+/node_modules/`), "npx", "npx -y sallyport@latest"},
+	{lazyregexp.New(`/node_modules/`), "npm", "npm install -g sallyport@latest"},
+	{lazyregexp.New(`/uv/tools/sallyport/`), "uv", "uv tool upgrade sallyport"},
+	{lazyregexp.New(`/uv/(archive|environments)-v\d+/`), "uvx", "uvx sallyport@latest"},
+	{lazyregexp.New(`/pipx/venvs/sallyport/`), "pipx", "pipx upgrade sallyport"},
+	{lazyregexp.New(`(?i)/scoop/apps/sallyport/`), "scoop", "scoop update sallyport"},
+	{lazyregexp.New(`(?i)/microsoft/winget/packages/`), "winget", "winget upgrade Sallyport.Sallyport"},
 }
 
 // A database is a package manager of the system that knows the owner of a file.
@@ -81,7 +83,7 @@ func Here(home string) System {
 func (s System) Of(ctx context.Context, path string, info *debug.BuildInfo, released bool) Owner {
 	slashed := filepath.ToSlash(path)
 	for _, r := range rules {
-		if r.path.MatchString(slashed) {
+		if r.path().MatchString(slashed) {
 			return Owner{r.name, r.upgrade}
 		}
 	}

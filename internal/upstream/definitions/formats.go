@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/tailscale/hujson"
 
 	"github.com/sallyport/sallyport/internal/edit"
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // Bounds of formats other than JSON, whose parsers are slower.
@@ -44,7 +44,7 @@ func decode(data []byte, d *dialect) (node, error) {
 	return parseTree(data, d.prune)
 }
 
-var hujsonLine = regexp.MustCompile(`line (\d+), column \d+: `)
+var hujsonLine = lazyregexp.New(`line (\d+), column \d+: `)
 
 // parseJSONC reads JSON with comments and trailing commas. Both become blanks,
 // so that line numbers stay the same.
@@ -62,7 +62,7 @@ func parseJSONC(data []byte, prune func([]string) bool) (node, error) {
 	plain, err := hujson.Standardize(append(bytes.Clone(data), '\n'))
 	if err != nil {
 		line, reason := 1, err.Error()
-		if m := hujsonLine.FindStringSubmatch(reason); m != nil {
+		if m := hujsonLine().FindStringSubmatch(reason); m != nil {
 			line, _ = strconv.Atoi(m[1]) // digits
 			_, reason, _ = strings.Cut(reason, m[0])
 		}
@@ -128,7 +128,7 @@ func parseTOML(data []byte) (n node, err error) {
 	return t.node(doc, nil, 1, 0)
 }
 
-var tomlHeader = regexp.MustCompile(`^\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$`)
+var tomlHeader = lazyregexp.New(`^\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$`)
 
 // tomlLines finds the lines of the headers of tables.
 func tomlLines(data []byte) map[string]int {
@@ -136,7 +136,7 @@ func tomlLines(data []byte) map[string]int {
 	at := 0
 	for line := range bytes.Lines(data) {
 		at++
-		if m := tomlHeader.FindSubmatch(bytes.TrimRight(line, "\r\n")); m != nil {
+		if m := tomlHeader().FindSubmatch(bytes.TrimRight(line, "\r\n")); m != nil {
 			parts := splitKey(string(m[1]))
 			for i := range parts { // a parent may have no header of its own
 				key := strings.Join(parts[:i+1], "\x00")

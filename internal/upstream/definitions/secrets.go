@@ -3,10 +3,11 @@ package definitions
 import (
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // shortestSecret is the length of the shortest value that Redact looks for:
@@ -84,12 +85,12 @@ func (s *secrets) replacer() *strings.Replacer {
 
 var (
 	// secretName matches option and variable names that hold secrets.
-	secretName = regexp.MustCompile(`(?i)(^|[-_])(token|secret|passw(or)?d|passphrase|pwd|pat|bearer|auth(orization)?|credentials?|api[-_]?key|access[-_]?key|private[-_]?key|key)$`)
+	secretName = lazyregexp.New(`(?i)(^|[-_])(token|secret|passw(or)?d|passphrase|pwd|pat|bearer|auth(orization)?|credentials?|api[-_]?key|access[-_]?key|private[-_]?key|key)$`)
 	// assigned matches --name=value, NAME=value and a header "Name: value".
-	assigned = regexp.MustCompile(`^(-{0,2}[A-Za-z][A-Za-z0-9_-]*)(=|:\s*)((?:(?i:bearer|basic|token)\s+)?)(.+)$`)
-	variable = regexp.MustCompile(`^\$\{[^}]*\}$`)
+	assigned = lazyregexp.New(`^(-{0,2}[A-Za-z][A-Za-z0-9_-]*)(=|:\s*)((?:(?i:bearer|basic|token)\s+)?)(.+)$`)
+	variable = lazyregexp.New(`^\$\{[^}]*\}$`)
 	// knownToken matches the prefixes that services give their tokens.
-	knownToken = regexp.MustCompile(`^(gh[pousr]_|github_pat_|glpat-|sk-|xox[abeprs]-|AKIA|ya29\.|npm_|hf_|rpa_)[A-Za-z0-9_-]{8,}`)
+	knownToken = lazyregexp.New(`^(gh[pousr]_|github_pat_|glpat-|sk-|xox[abeprs]-|AKIA|ya29\.|npm_|hf_|rpa_)[A-Za-z0-9_-]{8,}`)
 )
 
 // everyday lists variables that are expanded often and hold no secrets.
@@ -108,18 +109,18 @@ func maskArgs(args []string, found *secrets) []string {
 		case announced && !strings.HasPrefix(arg, "-"):
 			out[i] = maskValue(arg, found)
 			continue
-		case strings.HasPrefix(arg, "-") && secretName.MatchString(strings.TrimLeft(arg, "-")):
+		case strings.HasPrefix(arg, "-") && secretName().MatchString(strings.TrimLeft(arg, "-")):
 			next = true
 			continue
 		}
-		if m := assigned.FindStringSubmatch(arg); m != nil && secretName.MatchString(strings.TrimLeft(m[1], "-")) {
+		if m := assigned().FindStringSubmatch(arg); m != nil && secretName().MatchString(strings.TrimLeft(m[1], "-")) {
 			out[i] = m[1] + m[2] + m[3] + maskValue(m[4], found)
 			continue
 		}
 		switch {
 		case strings.Contains(arg, "://"):
 			out[i] = maskURL(arg, found)
-		case knownToken.MatchString(arg):
+		case knownToken().MatchString(arg):
 			out[i] = maskValue(arg, found)
 		}
 	}
@@ -127,7 +128,7 @@ func maskArgs(args []string, found *secrets) []string {
 }
 
 func maskValue(value string, found *secrets) string {
-	if variable.MatchString(value) {
+	if variable().MatchString(value) {
 		return value // the name of a variable is not a secret
 	}
 	found.add(mask, value)
@@ -135,16 +136,16 @@ func maskValue(value string, found *secrets) string {
 }
 
 var (
-	userinfo = regexp.MustCompile(`://([^/?#@:\s]*):([^/?#\s]+)@`)
-	tokenAt  = regexp.MustCompile(`://([^/?#@:\s]{16,})@`)
+	userinfo = lazyregexp.New(`://([^/?#@:\s]*):([^/?#\s]+)@`)
+	tokenAt  = lazyregexp.New(`://([^/?#@:\s]{16,})@`)
 )
 
 var (
 	// webPath matches the host and the path of each web address in a string.
-	webPath = regexp.MustCompile(`(https?://[^/?#\s"'<>]*/)([^?#\s"'<>]+)`)
+	webPath = lazyregexp.New(`(https?://[^/?#\s"'<>]*/)([^?#\s"'<>]+)`)
 	// plainSegment matches a part of a path that consists of words, with a few
 	// digits behind them, versions and variables.
-	plainSegment = regexp.MustCompile(`^` + word + `([-_.~@+:]` + word + `){0,5}$`)
+	plainSegment = lazyregexp.New(`^` + word + `([-_.~@+:]` + word + `){0,5}$`)
 )
 
 const word = `(([A-Z]?[a-z]{1,24}){1,3}[0-9]{0,3}|[A-Z]{1,5}[0-9]{0,3}|[0-9]{1,4}|\$\{[^{}]*\})?`
@@ -152,11 +153,11 @@ const word = `(([A-Z]?[a-z]{1,24}){1,3}[0-9]{0,3}|[A-Z]{1,5}[0-9]{0,3}|[0-9]{1,4
 // maskPaths masks the parts of the paths of web addresses that are no plain
 // words: some services have a key there.
 func maskPaths(arg string, found *secrets) string {
-	return webPath.ReplaceAllStringFunc(arg, func(s string) string {
-		m := webPath.FindStringSubmatch(s)
+	return webPath().ReplaceAllStringFunc(arg, func(s string) string {
+		m := webPath().FindStringSubmatch(s)
 		parts := strings.Split(m[2], "/")
 		for i, part := range parts {
-			if plainSegment.MatchString(part) && !knownToken.MatchString(part) {
+			if plainSegment().MatchString(part) && !knownToken().MatchString(part) {
 				continue
 			}
 			if plain, err := url.PathUnescape(part); err == nil && plain != part {
@@ -171,14 +172,14 @@ func maskPaths(arg string, found *secrets) string {
 // maskURL masks the password of a URL, the values of query parameters whose
 // names sound secret, and the parts of a path that look like a key.
 func maskURL(arg string, found *secrets) string {
-	arg = userinfo.ReplaceAllStringFunc(arg, func(s string) string {
-		m := userinfo.FindStringSubmatch(s)
+	arg = userinfo().ReplaceAllStringFunc(arg, func(s string) string {
+		m := userinfo().FindStringSubmatch(s)
 		if plain, err := url.PathUnescape(m[2]); err == nil && plain != m[2] {
 			found.add(mask, plain)
 		}
 		return "://" + m[1] + ":" + maskValue(m[2], found) + "@"
 	})
-	arg = tokenAt.ReplaceAllStringFunc(arg, func(s string) string {
+	arg = tokenAt().ReplaceAllStringFunc(arg, func(s string) string {
 		return "://" + maskValue(s[len("://"):len(s)-1], found) + "@"
 	})
 	arg = maskPaths(arg, found)
@@ -188,7 +189,7 @@ func maskURL(arg string, found *secrets) string {
 	}
 	pairs := strings.Split(query, "&")
 	for i, pair := range pairs {
-		if name, value, ok := strings.Cut(pair, "="); ok && secretName.MatchString(name) {
+		if name, value, ok := strings.Cut(pair, "="); ok && secretName().MatchString(name) {
 			pairs[i] = name + "=" + maskValue(value, found)
 		}
 	}

@@ -7,17 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // Where servers put the id of an answer: before or after the result.
 var (
-	idInFront = regexp.MustCompile(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?[0-9]{1,18})\s*,`)
-	idBehind  = regexp.MustCompile(`"id"\s*:\s*(-?[0-9]{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
+	idInFront = lazyregexp.New(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?[0-9]{1,18})\s*,`)
+	idBehind  = lazyregexp.New(`"id"\s*:\s*(-?[0-9]{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 )
 
 // notInMemory gives a line in a file to the call that it answers, if its
@@ -29,9 +29,9 @@ func (c *Conn) notInMemory(l line) {
 		c.overlong.Add(1)
 		c.opts.Log.Warn("line over the limit discarded", "bytes", l.length, "limit", c.opts.MaxLine)
 	}
-	id := idInFront.FindSubmatch(l.data)
+	id := idInFront().FindSubmatch(l.data)
 	if id == nil {
-		id = idBehind.FindSubmatch(l.tail)
+		id = idBehind().FindSubmatch(l.tail)
 	}
 	waiting, ok := pending{}, false
 	if id != nil {
@@ -88,13 +88,13 @@ func guessID(data []byte) ([]byte, bool) {
 	if !answers {
 		return nil, false
 	}
-	if m := idInFront.FindSubmatch(data[:min(len(data), keptHead)]); m != nil {
+	if m := idInFront().FindSubmatch(data[:min(len(data), keptHead)]); m != nil {
 		return m[1], true
 	}
 	if id != nil {
 		return id, true
 	}
-	if m := idBehind.FindSubmatch(data[max(0, len(data)-keptTail):]); m != nil {
+	if m := idBehind().FindSubmatch(data[max(0, len(data)-keptTail):]); m != nil {
 		return m[1], true
 	}
 	return nil, false

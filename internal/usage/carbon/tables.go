@@ -6,12 +6,13 @@ import (
 	"encoding/csv"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"unicode"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 //go:generate go run ../../../scripts/carbontables -from ../../../data/carbon -to tables
@@ -211,8 +212,8 @@ func (t *Tables) RunPodCenters() []DataCenter {
 }
 
 var (
-	frequency = regexp.MustCompile(` @\s*\d+\.\d+GHz`)
-	cores     = regexp.MustCompile(`(?i)(\d+)-Core`)
+	frequency = lazyregexp.New(` @\s*\d+\.\d+GHz`)
+	cores     = lazyregexp.New(`(?i)(\d+)-Core`)
 )
 
 // TDP is the thermal design power of a processor, in watts. It is found as
@@ -246,7 +247,7 @@ func (c *cpus) find(model string) float64 {
 	if i := strings.Index(plain, " CPU @ "); i > 0 {
 		plain = plain[:i]
 	}
-	plain = frequency.ReplaceAllString(strings.ReplaceAll(plain, " CPU", ""), "")
+	plain = frequency().ReplaceAllString(strings.ReplaceAll(plain, " CPU", ""), "")
 	if w, ok := c.exact[strings.ToLower(plain)]; ok {
 		return w
 	}
@@ -267,7 +268,7 @@ func (c *cpus) find(model string) float64 {
 // threadsOf is how many threads a processor runs, where its name says how many
 // cores it has: those whose names do have two for each.
 func threadsOf(model string) int {
-	m := cores.FindStringSubmatch(model)
+	m := cores().FindStringSubmatch(model)
 	if m == nil {
 		return 0
 	}

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 )
 
 // kernel is a user's script, with its versions.
@@ -117,13 +118,13 @@ var retired = map[string]string{
 }
 
 var (
-	notSlug = regexp.MustCompile(`[^a-z0-9]+`)
+	notSlug = lazyregexp.New(`[^a-z0-9]+`)
 	// KnownDatasets is the form of the data sets that exist here.
-	knownDataset = regexp.MustCompile(`\A[a-z0-9-]+/[a-z0-9-]+\z`)
+	knownDataset = lazyregexp.New(`\A[a-z0-9-]+/[a-z0-9-]+\z`)
 )
 
 func slugify(title string) string {
-	return strings.Trim(notSlug.ReplaceAllString(strings.ToLower(title), "-"), "-")
+	return strings.Trim(notSlug().ReplaceAllString(strings.ToLower(title), "-"), "-")
 }
 
 const maxSessionSeconds = 12 * 60 * 60
@@ -152,7 +153,7 @@ func (s *Server) saveKernel(user string, request []byte) (any, error) {
 	}
 	var invalid []string
 	for _, d := range in.DatasetDataSources {
-		if !knownDataset.MatchString(d) || strings.Contains(d, "missing") {
+		if !knownDataset().MatchString(d) || strings.Contains(d, "missing") {
 			invalid = append(invalid, d)
 		}
 	}
@@ -212,7 +213,7 @@ type about struct {
 	PageSize                                      int
 }
 
-var label = regexp.MustCompile(`\Av[0-9]+\z`)
+var label = lazyregexp.New(`\Av[0-9]+\z`)
 
 // find returns the kernel of a request. The caller holds mu.
 func (s *Server) find(user string, request []byte) (*kernel, about, error) {
@@ -220,7 +221,7 @@ func (s *Server) find(user string, request []byte) (*kernel, about, error) {
 	if err := json.Unmarshal(request, &in); err != nil {
 		return nil, in, refuse(http.StatusBadRequest, "bad request: "+err.Error())
 	}
-	if in.VersionLabel != "" && !label.MatchString(in.VersionLabel) {
+	if in.VersionLabel != "" && !label().MatchString(in.VersionLabel) {
 		return nil, in, refuse(http.StatusNotFound, "no such version")
 	}
 	k := s.kernels[in.UserName+"/"+in.KernelSlug]
