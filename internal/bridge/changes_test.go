@@ -259,3 +259,30 @@ func TestHiddenCharacters(t *testing.T) {
 		t.Errorf("note %q", note)
 	}
 }
+
+// TestChangedAnnotations: a server that changes what it says of a tool does not
+// become less dangerous by it for the rules.
+func TestChangedAnnotations(t *testing.T) {
+	const writes, reads = `{"name":"put","annotations":{"idempotentHint":true}}`, `{"name":"put","annotations":{"readOnlyHint":true,"idempotentHint":true}}`
+	for _, tt := range []struct {
+		first, then string
+		readOnly    bool
+	}{
+		{reads, reads, true}, {writes, reads, false}, {reads, writes, false}, {writes, writes, false},
+	} {
+		dir := store.At(t.TempDir())
+		var got tool.Annotations
+		for _, raw := range []string{tt.first, tt.then} {
+			s := newShelf()
+			put, ok := tool.Parse(json.RawMessage(raw))
+			if !ok {
+				t.Fatal(raw)
+			}
+			s.tools = []tool.Tool{put}
+			got = begin(t, s, dir, false).bridge.factsOfTool("shelf", "put").annotations
+		}
+		if want := (tool.Annotations{ReadOnly: tt.readOnly, Idempotent: true}); got != want {
+			t.Errorf("first %s, then %s: got %+v, want %+v", tt.first, tt.then, got, want)
+		}
+	}
+}

@@ -234,17 +234,32 @@ func (r *Rules) read(before *state) *state {
 	l := &loading{names: map[string]*Rule{}}
 	if r.config.Path != "" {
 		dir := filepath.Dir(r.config.Path)
-		content := s.file(l, r.config.Path, dir)
+		content, foreign := s.file(l, r.config.Path)
 		if content != nil {
 			(&reader{l, r.config.Path, short(r.config.Path)}).main(content)
 		}
 		s.said = l.profile != "" || len(l.rules) > 0
+		wrong := func(message string) {
+			l.problems = append(l.problems, settings.Problem{File: r.config.Path, Message: message})
+		}
 		if before != nil && before.said && len(bytes.TrimSpace(content)) == 0 {
 			s.said = true
-			l.problems = append(l.problems, settings.Problem{File: r.config.Path, Message: "it had rules for calls, and is gone or empty: restore it, or say policy: {profile: open} in it"})
+			wrong("it had rules for calls, and is gone or empty: restore it, or say policy: {profile: open} in it")
+		}
+		if before != nil && len(l.problems) > 0 {
+			s.said = s.said || before.said
+		}
+		if foreign == "" && s.said {
+			foreign = s.parent(l, dir)
+		}
+		if foreign != "" && s.said { // else its owner has more to say than rules
+			wrong(foreign)
 		}
 		for _, path := range s.list(l, filepath.Join(dir, Directory)) {
-			if content := s.file(l, path, ""); content != nil {
+			content, foreign := s.file(l, path)
+			if foreign != "" {
+				l.problems = append(l.problems, settings.Problem{File: path, Message: foreign})
+			} else if content != nil {
 				(&reader{l, path, short(path)}).extra(content)
 			}
 		}
@@ -286,16 +301,16 @@ func (s *state) look(l *loading, path string) fs.FileInfo {
 	return info
 }
 
-// file reads a file, and checks that no one else can write to it or, if dir is not
-// empty, replace it. It returns nil for none.
-func (s *state) file(l *loading, path, dir string) []byte {
-	wrong := func(format string, args ...any) []byte {
+// file reads a file, and says why others can change it, if they can. The content
+// is nil where there is none.
+func (s *state) file(l *loading, path string) (content []byte, foreign string) {
+	wrong := func(format string, args ...any) ([]byte, string) {
 		l.problems = append(l.problems, settings.Problem{File: path, Message: fmt.Sprintf(format, args...)})
-		return nil
+		return nil, ""
 	}
 	info := s.look(l, path)
 	if info == nil {
-		return nil
+		return nil, ""
 	}
 	if !info.Mode().IsRegular() {
 		return wrong("it is not a regular file")
@@ -312,29 +327,36 @@ func (s *state) file(l *loading, path, dir string) []byte {
 	if !same(opened, info) {
 		s.unsettled = true
 	}
-	if why := private.Foreign(opened); why != "" {
-		return wrong("%s: make it the user's own (chmod go-w)", why)
-	}
-	if dir != "" {
-		unsettled := s.unsettled
-		info := s.look(l, dir)
-		s.unsettled = unsettled
-		if info != nil {
-			if why := private.Foreign(info); why != "" && info.Mode()&fs.ModeSticky == 0 {
-				return wrong("its directory: %s: make it the user's own (chmod go-w)", why)
-			}
-		}
-	}
-	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	content, err = io.ReadAll(io.LimitReader(f, maxFile+1))
 	switch {
 	case err != nil:
 		return wrong("it cannot be read: %v", errors.Unwrap(err))
 	case len(content) > maxFile:
 		return wrong("it is larger than %d KiB", maxFile>>10)
-	case content == nil:
-		content = []byte{}
 	}
-	return content
+	return content, remedied(private.Foreign(opened))
+}
+
+// parent says why others can replace what is in a directory, if they can.
+func (s *state) parent(l *loading, dir string) string {
+	unsettled := s.unsettled
+	info := s.look(l, dir)
+	s.unsettled = unsettled // its own age does not matter
+	if info == nil || info.Mode()&fs.ModeSticky != 0 {
+		return ""
+	}
+	if why := private.Foreign(info); why != "" {
+		return "its directory: " + remedied(why)
+	}
+	return ""
+}
+
+// remedied adds what to do about a file that others can change.
+func remedied(why string) string {
+	if why == "" {
+		return ""
+	}
+	return why + ": make it yours alone (chown, chmod go-w)"
 }
 
 // list returns the files of rules in a directory, sorted by name.
@@ -346,8 +368,8 @@ func (s *state) list(l *loading, dir string) []string {
 	if info == nil {
 		return nil
 	}
-	if why := private.Foreign(info); why != "" {
-		wrong(dir, "%s: make it the user's own (chmod go-w)", why)
+	if why := remedied(private.Foreign(info)); why != "" {
+		wrong(dir, "%s", why)
 		return nil
 	}
 	entries, err := os.ReadDir(dir)

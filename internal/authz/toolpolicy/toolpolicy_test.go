@@ -318,19 +318,23 @@ func TestBrokenFiles(t *testing.T) {
 }
 
 func TestFilesOfOthers(t *testing.T) {
+	const some, none = "policy.tools: [{action: ask}]", "python: python3"
 	for _, tt := range []struct {
-		path string
-		mode os.FileMode
-		want string
+		config, path string
+		mode         os.FileMode
+		want         string
 	}{
-		{"config.yaml", 0o602, "config.yaml: it belongs to"},
-		{"policy.d/1.yaml", 0o606, "policy.d/1.yaml: it belongs to"},
-		{"policy.d", 0o777, "policy.d: it belongs to"},
-		{".", 0o777, "config.yaml: its directory: it belongs to"},
-		{".", os.ModeSticky | 0o777, ""},
-		{"config.yaml", 0o644, ""},
+		{some, "config.yaml", 0o602, "config.yaml: it belongs to"},
+		{some, "policy.d/1.yaml", 0o606, "policy.d/1.yaml: it belongs to"},
+		{none, "policy.d/1.yaml", 0o606, "policy.d/1.yaml: it belongs to"},
+		{some, "policy.d", 0o777, "policy.d: it belongs to"},
+		{some, ".", 0o777, "config.yaml: its directory: it belongs to"},
+		{some, ".", os.ModeSticky | 0o777, ""},
+		{some, "config.yaml", 0o644, ""},
+		{none, "config.yaml", 0o606, ""}, // as before there were rules
+		{none, ".", 0o777, ""},
 	} {
-		r, dir := rules(t, map[string]string{"config.yaml": "policy.tools: []", "policy.d/1.yaml": "[]"})
+		r, dir := rules(t, map[string]string{"config.yaml": tt.config, "policy.d/1.yaml": "[]"})
 		if err := r.Broken(true); err != nil {
 			t.Fatal(err)
 		}
@@ -339,7 +343,7 @@ func TestFilesOfOthers(t *testing.T) {
 		}
 		err := r.Broken(true)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s with mode %v: got %v, want %q", tt.path, tt.mode, err, tt.want)
+			t.Errorf("%s: %s with mode %v: got %v, want %q", tt.config, tt.path, tt.mode, err, tt.want)
 		}
 	}
 }
@@ -390,6 +394,9 @@ func TestChanges(t *testing.T) {
 		write(t, dir, "config.yaml", "")
 		later()
 		expect("while the file is written", "deny policy.tools")
+		write(t, dir, "config.yaml", "policy: [")
+		later()
+		expect("while it is not YAML", "deny policy.tools")
 		if err := os.Remove(filepath.Join(dir, "config.yaml")); err != nil {
 			t.Fatal(err)
 		}
