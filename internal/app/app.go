@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/sallyport/sallyport/internal/redact"
 	"github.com/sallyport/sallyport/internal/settings"
 )
 
@@ -20,7 +21,8 @@ type App struct {
 	Version  string          // the program's
 	Life     context.Context // ends the program's work in the background
 
-	images *imageLibrary // nil until an engine needs it
+	images  *imageLibrary // nil until an engine needs it
+	secrets redact.Set    // that are known, for the audit log
 }
 
 // LoadSettings loads the settings: from the configuration file of that name, or

@@ -66,8 +66,7 @@ func (a *App) Engine() (sandbox.Engine, error) {
 func (a *App) ImageBuilder(store *image.Store) (*build.Builder, sandbox.Engine, error) {
 	set := *a.Settings
 	set.Engine, set.Image = settings.EngineGVisor, ""
-	other := *a
-	other.Settings, other.images = &set, nil
+	other := App{Env: a.Env, Dir: a.Dir, Settings: &set, Log: a.Log, Version: a.Version, Life: a.Life}
 	engine, err := other.Engine()
 	if err != nil {
 		return nil, nil, err

@@ -30,6 +30,7 @@ func (a *App) kaggle() (batch.Service, error) {
 	if a.Env["KAGGLE_KERNEL_RUN_TYPE"] != "" && a.Env["KAGGLE_DATA_PROXY_URL"] != "" { // in a session of Kaggle's itself
 		sources.NotebookToken = a.Env["KAGGLE_API_V1_TOKEN"]
 	}
+	a.secrets.Add(sources.APIToken, sources.Key, sources.NotebookToken)
 	// CodeCarbon's own tracker knows countries, and no cloud's regions.
 	country, region, _ := strings.Cut(a.Settings.Carbon.Kaggle, "/")
 	if country = strings.ToUpper(country); country == "GCP" {

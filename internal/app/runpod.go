@@ -40,12 +40,14 @@ func (a *App) RunPodKey(ctx context.Context) (string, error) {
 func (a *App) readSecret(ctx context.Context, setting, value string) (string, error) {
 	kind, name, _ := strings.Cut(value, ":")
 	if !(kind == "file" && filepath.IsAbs(name)) && kind != "keyring" {
+		a.secrets.Add(value)
 		return value, nil
 	}
 	got, err := secret.Reader{Bus: a.Env.userBus()}.Read(ctx, kind, name)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", setting, err)
 	}
+	a.secrets.Add(got)
 	return strings.TrimSpace(got), nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/sallyport/sallyport/internal/accounting"
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/authz/approval"
+	"github.com/sallyport/sallyport/internal/authz/audit"
 	"github.com/sallyport/sallyport/internal/authz/toolpolicy"
 	"github.com/sallyport/sallyport/internal/batch"
 	"github.com/sallyport/sallyport/internal/batch/runs"
@@ -61,6 +62,7 @@ type Core struct {
 	accounts *journal.Subscription // of Books; nil without
 	counts   *metrics.Set
 	counting *journal.Subscription // of counts
+	Audit    *audit.Log            // nil: none is kept
 
 	leaving sync.WaitGroup // clients that were closed
 }
@@ -124,6 +126,9 @@ func (a *App) NewCore(options Options) (*Core, error) {
 func (c *Core) construct(options Options) (err error) {
 	a, set := c.app, c.app.Settings
 	if err := a.CheckDirectories(); err != nil {
+		return err
+	}
+	if c.Audit, err = a.audit(c.Journal); err != nil {
 		return err
 	}
 	c.Approvals = a.approvals()
@@ -191,8 +196,15 @@ func (c *Client) construct(serversConfig []string) (err error) {
 	if c.Library, c.Problems, err = a.library(serversConfig, a.Log); err != nil {
 		return err
 	}
-	c.Servers = core.pool.NewManager(c.Library.Snapshot().Definitions, a.surroundings())
-	c.Library.OnChange(func(now *library.Snapshot) { c.Servers.Replace(now.Definitions, drainTime) })
+	secrets := &core.app.secrets
+	learn(secrets, c.Library.Snapshot().Definitions)
+	around := a.surroundings()
+	around.Secrets = learning(secrets, around.Secrets)
+	c.Servers = core.pool.NewManager(c.Library.Snapshot().Definitions, around)
+	c.Library.OnChange(func(now *library.Snapshot) {
+		learn(secrets, now.Definitions)
+		c.Servers.Replace(now.Definitions, drainTime)
+	})
 	source := userServers{bridge.Upstream(c.Servers), c.Library}
 	c.Catalog = a.catalog(source, core.Gate, core.Pins)
 	c.Servers.OnToolsChanged(c.Catalog.Stale)
@@ -377,6 +389,9 @@ func (c *Core) Close() {
 	if c.Books != nil {
 		c.accounts.Close()
 		c.Books.Close() // when it is known what all that ran has used
+	}
+	if c.Audit != nil {
+		c.Audit.Close() // when all has ended that it tells of
 	}
 }
 

@@ -21,6 +21,7 @@ var layers = []layer{
 	{"cmd/sallyport", 90, []string{"internal/cli", "internal/procfs", "internal/sandbox/gvisor/supervisor", "internal/sandbox/process"}},
 
 	{"internal/cli", 80, []string{
+		"internal/authz/audit",
 		"internal/executable",
 		"internal/accounting", "internal/app", "internal/authz", "internal/authz/approval", "internal/authz/toolpolicy", "internal/batch", "internal/batch/deploy", "internal/batch/runpod/job", "internal/batch/runs", "internal/bridge", "internal/broker", "internal/completion", "internal/connect", "internal/connect/o200k", "internal/configfile", "internal/budget", "internal/control", "internal/hub", "internal/hub/execution", "internal/image", "internal/image/archive",
 		"internal/image/build", "internal/image/flatten", "internal/invisible", "internal/language/python", "internal/manpage", "internal/manual", "internal/mcpserver", "internal/mcpserver/tasks", "internal/memory", "internal/metrics", "internal/sandbox",
@@ -37,6 +38,7 @@ var layers = []layer{
 	{"internal/hub/execution", 77, []string{"internal/authz", "internal/broker", "internal/budget", "internal/sandbox", "internal/wire"}},
 	{"internal/hub", 76, []string{"internal/lazyregexp", "internal/jsonscan", "internal/private", "internal/socket", "internal/store"}},
 	{"internal/app", 75, []string{
+		"internal/authz/audit", "internal/redact",
 		"internal/executable",
 		"internal/lazyregexp",
 		"internal/accounting", "internal/authz", "internal/authz/approval", "internal/authz/toolpolicy", "internal/batch", "internal/batch/deploy", "internal/batch/kaggle", "internal/batch/runpod", "internal/batch/runpod/job", "internal/batch/runpod/rest", "internal/batch/runs",
@@ -91,6 +93,8 @@ var layers = []layer{
 	{"internal/authz/toolpolicy", 43, []string{"internal/authz", "internal/jsonscan", "internal/private", "internal/settings", "internal/toolbox/tool"}},
 	{"internal/authz", 40, []string{"internal/journal", "internal/terminal", "internal/sandbox", "internal/toolbox/tool"}},
 	{"internal/metrics", 40, []string{"internal/journal"}},
+	{"internal/authz/audit", 41, []string{"internal/journal", "internal/redact", "internal/store"}},
+	{"internal/redact", 8, nil},
 	{"internal/journal", 20, []string{"internal/session/usage"}},
 	{"internal/authz/approval", 46, []string{"internal/authz", "internal/invisible", "internal/jsonscan", "internal/store", "internal/toolbox/tool"}},
 	{"internal/upstream", 42, []string{

@@ -57,6 +57,7 @@ type grammar struct {
 	Approvals  approvalsCmd  `cmd:"" group:"Sessions and runs:" help:"Show and answer calls that wait for approval."`
 	Hub        hubCmd        `cmd:"" group:"Sessions and runs:" help:"Show, end and restart the process that all clients share."`
 	Stats      statsCmd      `cmd:"" group:"Sessions and runs:" help:"Show how often and how long code, calls and starts have run, and what failed."`
+	Audit      auditCmd      `cmd:"" group:"Sessions and runs:" help:"Show, export and verify the log of what was done and who allowed it."`
 	Runs       runsCmd       `cmd:"" group:"Sessions and runs:" help:"Show and manage runs on runpod and kaggle."`
 	Carbon     carbonCmd     `cmd:"" group:"Sessions and runs:" help:"Report and estimate energy and emissions."`
 	Deploy     deployCmd     `cmd:"" group:"Workers:" help:"Deploy workers to a service."`

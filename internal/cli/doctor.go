@@ -41,11 +41,12 @@ type diagnosis struct {
 	Engine      *sandbox.Report `json:"engine,omitempty"`
 	// Choice says for each engine why it was chosen or not, if the setting
 	// engine leaves it open.
-	Choice  []app.Verdict `json:"choice,omitempty"`
-	Policy  string        `json:"policy"` // "ok", or what is missing
-	Trial   trial         `json:"trial"`
-	Servers serverSummary `json:"servers"`
-	Hub     hubDiagnosis  `json:"hub"`
+	Choice  []app.Verdict  `json:"choice,omitempty"`
+	Policy  string         `json:"policy"` // "ok", or what is missing
+	Trial   trial          `json:"trial"`
+	Servers serverSummary  `json:"servers"`
+	Hub     hubDiagnosis   `json:"hub"`
+	Audit   auditDiagnosis `json:"audit"`
 	// Services are the batch services that code can be sent to.
 	Services []*sandbox.Report `json:"batchServices,omitempty"`
 }
@@ -170,6 +171,7 @@ func (c *doctorCmd) diagnose(u *ui) (*diagnosis, error) {
 	d.Services = sys.ProbeBatch(ctx)
 	d.Servers = serverSummary{Count: len(sys.Servers.Definitions()), Shared: countShared(u.App, sys.Servers.Definitions()), Problems: sys.Problems}
 	d.Hub = u.diagnoseHub(ctx)
+	d.Audit = u.diagnoseAudit(ctx, sys)
 	d.Usable = d.Engine.Usable && d.Policy == "ok" && d.Trial.OK
 	return d, nil
 }
@@ -297,6 +299,7 @@ func (d *diagnosis) print(w io.Writer) {
 		fmt.Fprintf(w, "warn  %s\n", p)
 	}
 	d.Hub.print(w)
+	d.Audit.print(w)
 	printFindings(w, e.Findings)
 	for _, e := range d.Services {
 		fmt.Fprintf(w, "\n%s  batch service %s", mark(e.Usable), e.Backend)

@@ -136,6 +136,15 @@ func (*toolsCmd) Help() string {
 }
 
 // Help implements kong's HelpProvider.
+func (*auditCmd) Help() string {
+	return `Each decision about running code, using a server or calling a tool is recorded, and what came of it, with who asked for it and which rule or person decided (settings audit.*). Records are a chain: 'sallyport audit verify' finds what was changed, removed or cut.
+
+Example:
+  sallyport audit list --since 24h
+  sallyport audit verify`
+}
+
+// Help implements kong's HelpProvider.
 func (*approvalsCmd) Help() string {
 	return `Without a subcommand, lists the questions.
 

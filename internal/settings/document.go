@@ -25,6 +25,7 @@ var sections = []struct{ name, title, text string }{
 	{"policy.executions.perClient", "", ""},
 	{"approvals", "Approvals", "Some calls wait until a person agrees: `sallyport approvals` shows and answers them."},
 	{"approvals.notify", "", ""},
+	{"audit", "The audit log", "What was done for whom, and who allowed it, in the folder `audit` of the state folder; `sallyport audit` shows and verifies it."},
 	{"servers", "MCP servers", ""},
 	{"sessions", "Between calls", ""},
 	{"batch", "Batch services", ""},

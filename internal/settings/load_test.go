@@ -72,6 +72,7 @@ func TestDefaults(t *testing.T) {
 	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "platform", "soft", "soft"
 	want.Hub = settings.Hub{Enabled: true, Idle: 10 * time.Minute}
 	want.Approvals.Timeout = 5 * time.Minute
+	want.Audit = settings.Audit{Mode: settings.AuditOn, Code: "hash", Arguments: "hash", RotateSize: 16 << 20, RotateAge: 24 * time.Hour, MaxDisk: 1 << 30, Keep: 2160 * time.Hour}
 	want.Answer = settings.Answer{Within: 50 * time.Second, Characters: 25000}
 	want.Runs = settings.Runs{Timeout: 10 * time.Minute, MaxTimeout: 12 * time.Hour, Queue: time.Hour, Keep: 720 * time.Hour, MaxDisk: 32 << 30}
 	want.Kaggle = settings.Kaggle{URL: "https://api.kaggle.com", Accelerator: "none", MaxOutput: 1 << 30}
@@ -209,6 +210,7 @@ catalog: {refresh: manual, maxAge: 1h}
 cache: {entries: 10, bytes: 2m, disk: true}
 memories: {enabled: true, maxValue: 1m, maxKeys: 5, maxTotal: 2m}
 savedTools: {enabled: true, maxTools: 6, versions: 7}
+audit: {mode: strict, code: complete, arguments: omit, rotateSize: 1m, rotateAge: 1h, maxDisk: 2m, keep: 48h}
 approvals:
   timeout: 2m
   notify: {desktop: true, command: [/usr/bin/say, --loud], webhook: https://example.com/hook, secret: "keyring:approvals"}
@@ -298,6 +300,7 @@ func TestWholeFile(t *testing.T) {
 	}
 	want.Tools.RunPod = true
 	want.Output = settings.Output{Mode: "toon", Structured: "never", Usage: true}
+	want.Audit = settings.Audit{Mode: settings.AuditStrict, Code: "complete", Arguments: "omit", RotateSize: 1 << 20, RotateAge: time.Hour, MaxDisk: 2 << 20, Keep: 48 * time.Hour}
 	want.Approvals.Timeout = 2 * time.Minute
 	want.Approvals.Notify.Desktop, want.Approvals.Notify.Command = true, []string{"/usr/bin/say", "--loud"}
 	want.Approvals.Notify.Webhook, want.Approvals.Notify.Secret = "https://example.com/hook", "keyring:approvals"

@@ -41,6 +41,7 @@ type Settings struct {
 	Limits        Limits
 	Policy        Policy
 	Approvals     Approvals
+	Audit         Audit
 	BatchServices []string // some of BatchServices()
 	Runs          Runs
 	Worker        Worker

@@ -11,7 +11,6 @@ package snapshot
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -324,47 +323,13 @@ func (s *Store) secret(create bool) ([]byte, error) {
 	if s.key != nil {
 		return s.key, nil
 	}
-	path := filepath.Join(s.path, keyName)
-	if create {
-		if err := private.Check(s.path); err != nil {
-			return nil, err
-		}
-		if err := newKey(path); err != nil {
-			return nil, err
-		}
+	key, err := store.At(s.path).Key(keyName, create)
+	if errors.Is(err, store.ErrNoKey) {
+		return nil, fmt.Errorf("%w; remove it (existing snapshots can then no longer be restored)", err)
 	}
-	key, err := store.At(s.path).Read(keyName, 1<<10)
 	if err != nil {
 		return nil, err
 	}
-	if len(key) != sha256.Size {
-		return nil, fmt.Errorf("%s: not a key; remove it (existing snapshots can then no longer be restored)", path)
-	}
 	s.key = key
 	return key, nil
-}
-
-// newKey creates the key file if there is none. It is complete even if other
-// processes do the same.
-func newKey(path string) error {
-	if _, err := os.Lstat(path); err == nil {
-		return nil
-	}
-	key := make([]byte, sha256.Size)
-	_, _ = rand.Read(key)                                      // never fails
-	f, err := os.CreateTemp(filepath.Dir(path), temporary+"*") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(key)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Link(f.Name(), path) // the first one wins
-		if errors.Is(err, fs.ErrExist) {
-			err = nil
-		}
-	}
-	return errors.Join(err, os.Remove(f.Name()))
 }

@@ -40,6 +40,7 @@ type Area string
 const (
 	Accounted   Area = "accounted"
 	Approvals   Area = "approvals"
+	Audit       Area = "audit"
 	Carbon      Area = "carbon"
 	Catalog     Area = "catalog"
 	Connections Area = "connections"
@@ -71,6 +72,7 @@ const (
 var areas = map[Area]string{
 	Accounted:   "marks of runs that are in the ledger",
 	Approvals:   "questions that wait for an answer, without arguments",
+	Audit:       "what was done, and who allowed it: a chain of records",
 	Carbon:      "the place that was looked up",
 	Catalog:     "tools of all servers, as they were last listed, and the types of their results",
 	Connections: "changes in the files of clients, with what was there before",

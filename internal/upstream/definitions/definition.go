@@ -352,3 +352,11 @@ func printable(s string) string {
 	}
 	return b.String()
 }
+
+// Secrets returns what Redact hides.
+func (d Definition) Secrets() []string {
+	if d.launch == nil {
+		return nil
+	}
+	return slices.Collect(maps.Keys(d.launch.secrets.shown))
+}

@@ -1,0 +1,107 @@
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/journal"
+	"github.com/sallyport/sallyport/internal/store"
+)
+
+func TestEntries(t *testing.T) {
+	dir := t.TempDir()
+	denied := decided(2, "{}")
+	denied.Allowed, denied.Effect, denied.Item = false, "deny", "delete"
+	other := decided(3, "{}")
+	other.Server, other.Session, other.Time = "github", "t", when.Add(time.Hour)
+	write(t, config(dir), &journal.ExecutionBegan{Origin: origin(), Servers: []string{"github"}}, decided(1, "{}"), denied, other,
+		&journal.Finished{Call: 1}, &journal.Finished{Call: 3, Failure: "timeout"}, &journal.ExecutionEnded{Origin: origin(), Status: "success"})
+	for _, test := range []struct {
+		filter Filter
+		limit  int
+		want   string
+	}{
+		{Filter{}, 0, "1 ok, 2 ok, 3 denied, 4 failed, 7 ok"},
+		{Filter{}, 2, "4 failed, 7 ok"},
+		{Filter{Result: Denied}, 0, "3 denied"},
+		{Filter{Result: Failed}, 1, "4 failed"},
+		{Filter{Server: "github"}, 0, "1 ok, 4 failed"},
+		{Filter{Tool: "delete"}, 0, "3 denied"},
+		{Filter{Session: "t"}, 0, "4 failed"},
+		{Filter{Client: "cursor"}, 0, ""},
+		{Filter{Since: when.Add(time.Minute)}, 0, "4 failed"},
+		{Filter{ID: "x-1"}, 1, "7 ok"},
+		{Filter{ID: "3"}, 0, "3 denied"},
+	} {
+		list, err := Entries(store.At(dir), test.filter, test.limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, e := range list {
+			got = append(got, fmt.Sprint(e.Seq, " ", e.Result()))
+		}
+		if got := strings.Join(got, ", "); got != test.want {
+			t.Errorf("%+v: got %s, want %s", test.filter, got, test.want)
+		}
+	}
+}
+
+// A reader that follows gets each record once.
+func TestFollow(t *testing.T) {
+	dir := t.TempDir()
+	c := config(dir)
+	c.RotateSize = 500
+	r := NewReader(c.Dir, time.Time{})
+	var got []uint64
+	for range 6 {
+		write(t, c, decided(1, "{}"))
+		if err := r.Each(func(_ []byte, r *Record) { got = append(got, r.Seq) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fmt.Sprint(got) != "[1 2 3 4 5 6]" {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestOCSF(t *testing.T) {
+	dir := t.TempDir()
+	denied := decided(2, `{"a":1}`)
+	denied.Allowed, denied.Rule, denied.Reason = false, "policy.tools[1]", "no"
+	write(t, config(dir), denied, &journal.ServerChanged{Server: "fs", To: journal.ServerStarted})
+	var got []map[string]any
+	err := NewReader(store.At(dir), time.Time{}).Each(func(line []byte, r *Record) {
+		raw, err := OCSF(line, r, "1.2.3")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e map[string]any
+		if err := json.Unmarshal(raw, &e); err != nil {
+			t.Fatal(err)
+		}
+		delete(e, "unmapped")
+		got = append(got, e)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	product := `"product":{"name":"Sallyport","vendor_name":"Sallyport","version":"1.2.3"}`
+	call := got[0]["api"].(map[string]any)["request"].(map[string]any)["uid"].(string)
+	want := []string{
+		`{"activity_id":99,"activity_name":"decision","actor":{"app_name":"claude","authorizations":[{"decision":"deny","policy":{"name":"policy.tools[1]"}}],"session":{"uid":"s"},"user":{"name":"local","type":"User","type_id":1}},` +
+			`"api":{"operation":"call_tool","request":{"uid":"` + call + `"},"service":{"name":"fs"}},"category_name":"Application Activity","category_uid":6,"class_name":"API Activity","class_uid":6003,"message":"call tool fs.write_file",` +
+			`"metadata":{"correlation_uid":"x-1","log_name":"audit",` + product + `,"sequence":1,"uid":"1","version":"1.8.0"},"resources":[{"name":"write_file","type":"MCP call_tool"}],"severity":"Medium","severity_id":3,` +
+			`"src_endpoint":{"name":"sandbox"},"status":"Failure","status_detail":"no","status_id":2,"time":1795435200000,"type_uid":600399}`,
+		`{"activity_id":3,"activity_name":"Start","app":{"name":"fs","vendor_name":"Sallyport"},"category_name":"Application Activity","category_uid":6,"class_name":"Application Lifecycle","class_uid":6002,"message":"server fs started",` +
+			`"metadata":{"correlation_uid":"","log_name":"audit",` + product + `,"sequence":2,"uid":"2","version":"1.8.0"},"severity":"Informational","severity_id":1,"status":"Success","status_id":1,"time":-62135596800000,"type_uid":600203}`,
+	}
+	for i := range want {
+		if raw, _ := json.Marshal(got[i]); string(raw) != want[i] {
+			t.Errorf("got  %s\nwant %s", raw, want[i])
+		}
+	}
+}
