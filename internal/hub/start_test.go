@@ -81,3 +81,63 @@ func TestTidy(t *testing.T) {
 		}
 	}
 }
+
+// Find connects to a hub that runs, waits for one that ends, and starts none.
+func TestFind(t *testing.T) {
+	p := place(t)
+	asked := 0
+	inactive := func() bool { asked++; return false }
+	find := func(what string, want bool) {
+		t.Helper()
+		c, err := p.Find(t.Context(), Hello{Client: "x"}, inactive)
+		if (c != nil) != want || err != nil {
+			t.Errorf("%s: got a connection %v and %v, want one: %v", what, c != nil, err, want)
+		}
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+	nowhere := Place{Dir: filepath.Join(p.Dir, "nowhere"), Key: "abc", Log: discard}
+	if c, err := nowhere.Find(t.Context(), Hello{Client: "x"}, inactive); c != nil || err != nil {
+		t.Errorf("without a directory: got %v and %v", c, err)
+	}
+	find("without a hub", false)
+	s, ended := hubAt(t, p, nil)
+	find("with one", true)
+	if asked > 0 {
+		t.Error("it asked about the hub of a service manager, where there is none")
+	}
+
+	// The lock of one that ends is kept until its process does.
+	s.Stop()
+	<-ended
+	found := make(chan *Conn)
+	go func() {
+		c, _ := p.Find(t.Context(), Hello{Client: "x"}, inactive)
+		found <- c
+	}()
+	select {
+	case <-found:
+		t.Error("it did not wait for the end of a hub")
+	case <-time.After(20 * lockRetry):
+	}
+	kept.Range(func(k, unlock any) bool {
+		kept.Delete(k)
+		unlock.(func())()
+		return true
+	})
+	if c := <-found; c != nil {
+		t.Error("after the end of a hub: got a connection")
+	}
+
+	// One that a service manager would start is left alone.
+	l, err := socket.Listen(p.Dir, Activated, discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	find("with a socket", false)
+	if asked != 1 {
+		t.Errorf("it asked %d times about the hub of a service manager, want once", asked)
+	}
+}
