@@ -69,6 +69,8 @@ func TestHubKey(t *testing.T) {
 		{"answers", of(nil, set("answer.within", "20s")), false},
 		{"usage in results", of(nil, set("output.usage", "true")), false},
 		{"log lines", of(nil, set("log.level", "debug")), false},
+		{"the keyring", of(Environment{"DBUS_SESSION_BUS_ADDRESS": "unix:path=/x"}), false},
+		{"authorities", of(Environment{"SSL_CERT_FILE": "/x"}), false},
 		{"memory", of(nil, set("limits.memory", "1g")), true},
 		{"the engine", of(nil, set("engine", "podman")), true},
 		{"the state directory", of(Environment{"XDG_STATE_HOME": dir}), true},
@@ -77,5 +79,12 @@ func TestHubKey(t *testing.T) {
 		if (test.key != first) != test.other {
 			t.Errorf("%s: got another hub: %v, want %v", test.what, test.key != first, test.other)
 		}
+	}
+	// A key that the hub itself reads is of one keyring.
+	key := func(bus string) string {
+		return of(Environment{"DBUS_SESSION_BUS_ADDRESS": bus, "SALLYPORT_RUNPOD_KEY": "keyring:runpod"})
+	}
+	if one, two := key("unix:path=/x"), key("unix:path=/y"); one == two {
+		t.Errorf("a key for RunPod in two keyrings: got one hub, %s, want two", one)
 	}
 }
