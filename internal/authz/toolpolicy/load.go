@@ -1,6 +1,7 @@
 package toolpolicy
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -285,7 +286,7 @@ func (r *reader) limits(out *Rule, p *ast.MappingValueNode) {
 func count(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > 100_000 {
-		return 0, fmt.Errorf("not a number from 1 to 100000")
+		return 0, errors.New("not a number from 1 to 100000")
 	}
 	return n, nil
 }
@@ -293,7 +294,7 @@ func count(text string) (int, error) {
 // atLeastOne refuses zero: it would mean no limit.
 func atLeastOne[T ~int64](n T, err error) (T, error) {
 	if err == nil && n <= 0 {
-		err = fmt.Errorf("it must be more than zero (to allow no call, write action: deny)")
+		err = errors.New("it must be more than zero (to allow no call, write action: deny)")
 	}
 	return n, err
 }
