@@ -15,7 +15,7 @@ var deciders = []string{
 	"approvals.", "audit.", "batch.", "cache.", "carbon.", "catalog.", "container.", "debug.", "deploy.", "engine", "image", "images.", "kaggle.", "limits.", "memories.", "metrics.",
 	"policy.", "python", "runpod.", "runs.", "savedTools.", "servers.allowSelf", "servers.callTimeout", "servers.changedTools",
 	"servers.connections", "servers.idleStop", "servers.inherit", "servers.maxCalls", "servers.maxMessage", "servers.plainHttp",
-	"servers.sharing", "servers.startTimeout", "servers.stopGrace", "sessions.", "stateDir", "timeouts.", "tools.", "worker.",
+	"servers.sharing", "servers.startTimeout", "servers.stopGrace", "sessions.", "stateDir", "timeouts.", "tools.", "traces.", "worker.",
 }
 
 // TestSettingsOfHubs: each setting belongs either to the hub or to a client.

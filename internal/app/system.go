@@ -29,6 +29,7 @@ import (
 	"github.com/sallyport/sallyport/internal/store"
 	"github.com/sallyport/sallyport/internal/toolbox/catalog"
 	"github.com/sallyport/sallyport/internal/toolbox/pins"
+	"github.com/sallyport/sallyport/internal/traces"
 	"github.com/sallyport/sallyport/internal/upstream"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
 	"github.com/sallyport/sallyport/internal/upstream/library"
@@ -61,6 +62,8 @@ type Core struct {
 
 	accounts *journal.Subscription // of Books; nil without
 	counts   *metrics.Set
+	traces   *traces.Exporter      // nil: spans are sent nowhere
+	tracing  *journal.Subscription // of traces; nil without
 	counting *journal.Subscription // of counts
 	Audit    *audit.Log            // nil: none is kept
 
@@ -149,13 +152,19 @@ func (c *Core) construct(options Options) (err error) {
 	}
 	c.counts = metrics.New()
 	c.counting = c.Journal.Subscribe(journal.Options{Name: "metrics", Topics: metrics.Topics, Every: time.Second, Handle: c.counts.Handle})
+	if endpoint := set.Traces.Endpoint; endpoint != "" || traces.Wanted(func(name string) string { return a.Env[name] }) {
+		if c.traces, err = traces.New(endpoint, a.Version, a.Log); err != nil {
+			return err
+		}
+		c.tracing = c.Journal.Subscribe(journal.Options{Name: "traces", Topics: traces.Topics, Every: time.Second, Handle: c.traces.Handle})
+	}
 	c.Runs = a.runStore(c.Batch, c.Books)
 	c.results = a.results()
 	c.pool = a.servers(c.Journal, c.results.Forget, options)
 	c.Pins = a.Pins()
 	config := broker.Config{
 		Gate:   c.Gate,
-		Logger: a.Log, Journal: c.Journal,
+		Logger: a.Log, Journal: c.Journal, Traces: c.traces != nil,
 		Template: &session.Template{
 			Engine: c.Engine, Program: python.Program(), Limits: limitsOf(set.Limits), Preload: set.Sessions.Preload,
 		},
@@ -382,6 +391,10 @@ func (c *Core) Close() {
 	}
 	if err := errors.Join(ended...); err != nil {
 		c.app.Log.Warn("cleaning up", "error", err)
+	}
+	if c.tracing != nil {
+		c.tracing.Close()
+		c.traces.Close()
 	}
 	if c.counting != nil {
 		c.counting.Close()

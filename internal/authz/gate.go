@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/journal"
+	"github.com/sallyport/sallyport/internal/tracecontext"
 )
 
 // Effect is what a rule, or all of them, decide.
@@ -168,9 +169,12 @@ func (g *Gate) Admit(ctx context.Context, p Principal, a Action) (Permit, error)
 	allowed := d.Effect == Allow
 	var refused *Answer
 	var answer Answer
+	var asked time.Duration
 	if d.Effect == Ask {
+		began := time.Now()
 		var err error
 		answer, err = g.ask(ctx, p, a, d)
+		asked = time.Since(began)
 		switch allowed = err == nil && answer.Allowed; {
 		case err != nil:
 			d.Reason = fmt.Errorf("%w (%w)", d.Reason, err)
@@ -184,7 +188,7 @@ func (g *Gate) Admit(ctx context.Context, p Principal, a Action) (Permit, error)
 	}
 	permit := Permit{gate: g, principal: p, action: a, verdict: d.Verdict}
 	if g != nil && g.config.Journal.Wants(journal.Actions) {
-		if err := permit.publish(ctx, d, answer, allowed); err != nil && allowed {
+		if err := permit.publish(ctx, d, answer, asked, allowed); err != nil && allowed {
 			permit.Done(0, "unrecorded")
 			allowed, d = false, Decision{Effect: Deny, Rule: "audit", Reason: fmt.Errorf("it cannot be recorded, which audit.mode: strict requires: %w", err)}
 		}
@@ -197,11 +201,16 @@ func (g *Gate) Admit(ctx context.Context, p Principal, a Action) (Permit, error)
 
 // publish publishes a decision. What is allowed waits until it is recorded,
 // where someone requires that.
-func (p *Permit) publish(ctx context.Context, d Decision, answer Answer, allowed bool) error {
+func (p *Permit) publish(ctx context.Context, d Decision, answer Answer, asked time.Duration, allowed bool) error {
 	p.began, p.call = time.Now(), p.gate.calls.Add(1)
+	execution := p.principal.Trace
+	p.principal.Trace = execution.Child()
 	e := &journal.Decided{
 		Origin: p.principal.Origin(p.began), Call: p.call, Effect: d.Effect.String(), Rule: d.Rule, Allowed: allowed,
-		AnsweredBy: answer.By, Words: answer.Words, Scope: answer.Scope, Audit: d.Verdict.Audit,
+		AnsweredBy: answer.By, Words: answer.Words, Scope: answer.Scope, Asked: asked, Audit: d.Verdict.Audit,
+	}
+	if asked > 0 {
+		e.Trace = execution.Child() // the question's own
 	}
 	if d.Verdict.Rule != "" && (d.Rule == "" || d.Rule == RuleTools) {
 		e.Rule = d.Verdict.Rule // which says more
@@ -265,6 +274,9 @@ type Permit struct {
 	call      uint64
 	cached    bool
 }
+
+// Trace returns the action's span.
+func (p *Permit) Trace() tracecontext.Context { return p.principal.Trace }
 
 // Action returns what is allowed; nil for the zero Permit.
 func (p *Permit) Action() Action { return p.action }

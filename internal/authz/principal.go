@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/journal"
+	"github.com/sallyport/sallyport/internal/tracecontext"
 )
 
 // LocalOwner is the owner of everything in a process that serves one person:
@@ -28,6 +29,8 @@ type Principal struct {
 	// Connection identifies the client among all of the process, whatever it calls
 	// itself.
 	Connection string
+	// Trace is the execution's span.
+	Trace tracecontext.Context
 }
 
 // Local returns the principal of the local user. The client may be empty.
@@ -35,5 +38,5 @@ func Local(client string) Principal { return Principal{Owner: LocalOwner, Client
 
 // Origin returns the principal as events of the journal name it.
 func (p Principal) Origin(at time.Time) journal.Origin {
-	return journal.Origin{Time: at, Owner: p.Owner, Client: p.Client, Session: p.Session, Execution: p.Request}
+	return journal.Origin{Time: at, Owner: p.Owner, Client: p.Client, Session: p.Session, Execution: p.Request, Trace: p.Trace}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/toolbox/pins"
 	"github.com/sallyport/sallyport/internal/toolbox/tool"
+	"github.com/sallyport/sallyport/internal/tracecontext"
 	"github.com/sallyport/sallyport/internal/upstream"
 	"github.com/sallyport/sallyport/internal/wire"
 )
@@ -175,6 +176,7 @@ func (x *Execution) exchange(ctx context.Context, permit *authz.Permit) (json.Ra
 	}
 	defer x.leave()
 	limits := permit.Verdict().Limits
+	ctx = tracecontext.With(ctx, permit.Trace())
 	outer := ctx
 	if limits != nil && limits.Time > 0 {
 		var end context.CancelFunc

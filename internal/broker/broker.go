@@ -49,6 +49,8 @@ type Config struct {
 	Executions places.Limits
 	// Accountant says what usage amounts to; nil: results do not have it.
 	Accountant Accountant
+	// Traces has each execution begin a span, which the journal's events name.
+	Traces bool
 	// Journal receives executions and what they use; nil: nothing is published.
 	Journal *journal.Journal
 }
@@ -207,6 +209,9 @@ func (b *Broker) enqueue(req *Request) func(context.Context) *Result {
 		return func(context.Context) *Result { return r }
 	}
 	req.Principal.Request, req.Principal.Connection = req.RequestID, req.client.id
+	if b.config.Traces {
+		req.Principal.Trace = req.Principal.Trace.Begin()
+	}
 	if invalid := req.validate(); invalid != nil {
 		return answer(invalid)
 	}
@@ -317,6 +322,9 @@ func (b *Broker) account(req *Request, r *Result, began time.Time) {
 	attrs := []slog.Attr{
 		slog.String("request", req.RequestID), slog.String("status", string(r.Status)),
 		slog.Duration("duration", took), slog.Int("code_bytes", len(req.Code)),
+	}
+	if req.Principal.Trace.Valid() {
+		attrs = append(attrs, slog.String("trace", req.Principal.Trace.ID()))
 	}
 	if req.Backend != "" {
 		attrs = append(attrs, slog.String("backend", req.Backend))

@@ -14,6 +14,7 @@ import (
 	"github.com/sallyport/sallyport/internal/bridge"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/tracecontext"
 	"github.com/sallyport/sallyport/internal/wire"
 )
 
@@ -61,7 +62,7 @@ func (x *execution) activity() string {
 func (x *execution) run(ctx context.Context) *Result {
 	defer x.session.Leave(x.ticket) // whatever happens: others wait for their turn
 	defer x.broker.config.Gate.Ended(x.req.RequestID)
-	ctx, done := x.gently(ctx)
+	ctx, done := x.gently(tracecontext.With(ctx, x.req.Principal.Trace))
 	defer done()
 	permit, err := x.broker.admit(ctx, x.req.Principal, x.session.Engine())
 	if err != nil {

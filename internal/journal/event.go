@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/session/usage"
+	"github.com/sallyport/sallyport/internal/tracecontext"
 )
 
 // An Event is something that happened. The types of this package are all there
@@ -23,7 +24,8 @@ type Origin struct {
 	// Owner is the user; Client is what the client calls itself, a label.
 	Owner, Client string
 	Session       string
-	Execution     string // the ID of the request that log lines have, too
+	Execution     string               // the ID of the request that log lines have, too
+	Trace         tracecontext.Context // the span that the event is about
 }
 
 // ExecutionBegan is published when code is about to be handed to its sandbox.
@@ -90,6 +92,7 @@ type Decided struct {
 	Allowed   bool // in the end
 	// AnsweredBy, Words and Scope are those of a person's answer.
 	AnsweredBy, Words, Scope string
+	Asked                    time.Duration // how long the answer took; 0: no one was asked
 	// Audit says how the rule wants arguments recorded: complete, hash or omit;
 	// empty: as is set.
 	Audit string

@@ -12,6 +12,7 @@ import (
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/broker"
 	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/tracecontext"
 )
 
 // statelessVersion is the one stateless revision that the fast path knows, as
@@ -27,8 +28,9 @@ type fastCall struct {
 	arguments json.RawMessage
 	token     json.RawMessage // progressToken; nil: none
 	modern    string          // see modernKey; empty: use the session's revision
-	tasks     bool            // the client declares the Tasks extension
-	forms     bool            // the client takes forms, and is asked by a result
+	trace     tracecontext.Context
+	tasks     bool // the client declares the Tasks extension
+	forms     bool // the client takes forms, and is asked by a result
 }
 
 // parseFast cuts a line into a fastCall. The parts alias the line.
@@ -80,6 +82,7 @@ func parseFast(line []byte) (fastCall, bool) {
 	}
 	m, ok := parseMeta(meta)
 	call.token, call.modern, call.tasks, call.forms = m.token, m.key(), m.declaresTasks(), m.declaresForms()
+	call.trace = m.trace()
 	return call, ok
 }
 
@@ -111,6 +114,8 @@ func requestID(raw json.RawMessage) (sdkrpc.ID, bool) {
 // requestMeta is the part of a request's _meta that matters here.
 type requestMeta struct {
 	token, version, client, capabilities json.RawMessage
+
+	parent, state json.RawMessage // of the trace
 }
 
 // parseMeta reads a request's _meta.
@@ -124,6 +129,10 @@ func parseMeta(raw json.RawMessage) (requestMeta, bool) {
 			if _, valid := requestID(value); !valid {
 				ok = false
 			}
+		case "traceparent":
+			once(&m.parent, value, &ok)
+		case "tracestate":
+			once(&m.state, value, &ok)
 		case mcp.MetaKeyProtocolVersion:
 			once(&m.version, value, &ok)
 			if string(value) != statelessVersion {
@@ -147,6 +156,15 @@ func (m requestMeta) key() string {
 		return ""
 	}
 	return string(m.version) + "\n" + string(m.client) + "\n" + string(m.capabilities)
+}
+
+// trace returns the span of the client that the request belongs to.
+func (m requestMeta) trace() tracecontext.Context {
+	var parent, state string
+	if m.parent == nil || json.Unmarshal(m.parent, &parent) != nil || m.state != nil && json.Unmarshal(m.state, &state) != nil {
+		return tracecontext.Context{}
+	}
+	return tracecontext.Parse(parent, state)
 }
 
 // clientOf returns the client's name in a key.
@@ -221,8 +239,10 @@ func (c *conn) startFast(call fastCall) bool {
 	if call.token != nil {
 		beat = startHeartbeat(func(seconds float64, message string) { c.progress(call.token, seconds, message) })
 	}
+	principal := authz.Local(client)
+	principal.Trace = call.trace
 	if call.tasks && c.server.config.Tasks != nil && c.server.config.Tasks.Room(c.server.owner(client)) {
-		work := c.work(client, call.arguments, beat, call.forms, func(r *broker.Result) any {
+		work := c.work(principal, call.arguments, beat, call.forms, func(r *broker.Result) any {
 			text, structured := c.answerOf(client, r)
 			return newWireResult(text, structured, r)
 		})
@@ -241,7 +261,7 @@ func (c *conn) startFast(call fastCall) bool {
 	case call.forms && c.server.config.Approvals != nil:
 		how, beat = asksByResult, orSilent(beat)
 	}
-	x := c.submit(authz.Local(client), call.arguments, beat, false)
+	x := c.submit(principal, call.arguments, beat, false)
 	go func() {
 		defer c.fast.Done()
 		defer cancel(nil)

@@ -33,19 +33,19 @@ func (s *Server) addTasks(sdk *mcp.Server, c *conn) error {
 			if req.Params.Name != toolName || req.Params.RequestState != "" {
 				return nil
 			}
-			client := principal(req).Client
-			return c.work(client, req.Params.Arguments, sdkHeartbeat(ctx, req), c.asksOf(req) == asksByResult, func(r *broker.Result) any { return c.toolResult(client, r) })
+			who := principal(req)
+			return c.work(who, req.Params.Arguments, sdkHeartbeat(ctx, req), c.asksOf(req) == asksByResult, func(r *broker.Result) any { return c.toolResult(who.Client, r) })
 		},
 	})
 }
 
 // work returns a call of run_python as one that may become a task. forms means that
 // the client takes forms. present returns the form of the call's result.
-func (c *conn) work(client string, arguments json.RawMessage, beat *heartbeat, forms bool, present func(*broker.Result) any) *tasks.Work {
+func (c *conn) work(who authz.Principal, arguments json.RawMessage, beat *heartbeat, forms bool, present func(*broker.Result) any) *tasks.Work {
 	if beat == nil {
 		beat = startHeartbeat(nil)
 	}
-	x := c.submit(authz.Local(client), arguments, beat, true)
+	x := c.submit(who, arguments, beat, true)
 	return &tasks.Work{
 		Answered: beat.stop,
 		Run: func(ctx context.Context, t *tasks.Task) (any, error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/tracecontext"
 	"github.com/sallyport/sallyport/internal/wire"
 )
 
@@ -128,10 +129,16 @@ func wireToken(token any) any {
 // principal returns who a call that the SDK handles is for: the local user,
 // through the client that sent it.
 func principal(req *mcp.CallToolRequest) authz.Principal {
+	var p authz.Principal
 	if info := req.ClientInfo(); info != nil {
-		return authz.Local(label(info.Name))
+		p = authz.Local(label(info.Name))
+	} else {
+		p = authz.Local("")
 	}
-	return authz.Local("")
+	parent, _ := req.Params.Meta["traceparent"].(string)
+	state, _ := req.Params.Meta["tracestate"].(string)
+	p.Trace = tracecontext.Parse(parent, state)
+	return p
 }
 
 // submit takes a place in the session's queue for a call with these arguments.

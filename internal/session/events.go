@@ -1,19 +1,24 @@
 package session
 
 import (
+	"context"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/journal"
+	"github.com/sallyport/sallyport/internal/tracecontext"
 )
 
-// changed publishes a change of the session, which began then and is complete.
-func (s *Session) changed(to journal.SessionState, cause string, began time.Time) {
+// changed publishes a change of the session, which began then and is complete, for
+// the execution of the context, if there is one.
+func (s *Session) changed(ctx context.Context, to journal.SessionState, cause string, began time.Time) {
 	if !s.config.Journal.Wants(journal.Sessions) {
 		return
 	}
 	now := time.Now()
+	origin := s.origin(now)
+	origin.Trace = tracecontext.From(ctx).Child()
 	s.config.Journal.Publish(&journal.SessionChanged{
-		Origin: s.origin(now), To: to, Cause: cause, Took: now.Sub(began),
+		Origin: origin, To: to, Cause: cause, Took: now.Sub(began),
 	})
 }
 

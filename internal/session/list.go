@@ -329,7 +329,7 @@ func (s *Set) forget(ctx context.Context, one *Session) error {
 		return err
 	}
 	s.forgotten(one.key)
-	one.changed(journal.SessionForgotten, "", began)
+	one.changed(ctx, journal.SessionForgotten, "", began)
 	return nil
 }
 

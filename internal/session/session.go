@@ -389,7 +389,7 @@ func (s *Session) begin(ctx context.Context, place *places.Place) (_ *instance, 
 		if err == nil {
 			s.notice = limitsNotice(b.limits, s.config.Limits)
 			s.log.Debug("session resumed", "run", b.id, "duration", time.Since(started))
-			s.changed(journal.SessionResumed, "", started)
+			s.changed(ctx, journal.SessionResumed, "", started)
 			return b, nil
 		}
 		if s.checkpoint.Suspended {
@@ -401,11 +401,11 @@ func (s *Session) begin(ctx context.Context, place *places.Place) (_ *instance, 
 		}
 		s.lose("the suspended session could not be resumed: " + err.Error())
 		s.log.Warn("session lost", "reason", s.lost)
-		s.changed(journal.SessionLost, s.lost, started)
+		s.changed(ctx, journal.SessionLost, s.lost, started)
 	}
 	if b := s.shared.pool.take(s); b != nil {
 		s.log.Debug("ready sandbox taken", "run", b.id, "duration", time.Since(started))
-		s.changed(journal.SessionStarted, "pool", started)
+		s.changed(ctx, journal.SessionStarted, "pool", started)
 		return b, nil
 	}
 	b, err := start(ctx, s.config, s.shared.prepared, s.log, s.life.Done())
@@ -417,7 +417,7 @@ func (s *Session) begin(ctx context.Context, place *places.Place) (_ *instance, 
 	if b.fresh {
 		cause = "prepared"
 	}
-	s.changed(journal.SessionStarted, cause, started)
+	s.changed(ctx, journal.SessionStarted, cause, started)
 	return b, nil
 }
 
@@ -431,7 +431,7 @@ func (s *Session) drop(reason string) {
 	s.log.Info("sandbox dropped", "run", b.id, "reason", reason)
 	began := time.Now()
 	b.destroy()
-	s.changed(journal.SessionLost, reason, began)
+	s.changed(context.Background(), journal.SessionLost, reason, began)
 }
 
 // Close ends what is running, destroys the sandbox and lets nothing start

@@ -76,7 +76,7 @@ func (s *Session) suspend(ctx context.Context) error {
 	s.status.closed(hibernate.Suspended, "")
 	s.history.Flush() // while this process still holds it
 	s.checkpoint.Leave("")
-	s.changed(journal.SessionSuspended, "", began)
+	s.changed(ctx, journal.SessionSuspended, "", began)
 	s.log.Debug("session suspended", "duration", time.Since(began), "bytes", s.checkpoint.Record.Bytes)
 	return nil
 }

@@ -328,6 +328,8 @@ func declareRest(s *Settings) []*setting {
 
 		{key: "metrics.listen", value: metricsAddress(&s.Metrics.Listen), defaults: "off",
 			help: "Address at which Prometheus reads metrics, at `/metrics`: a port, which is then open to this machine alone, or HOST:PORT. Name a host only if others may read which servers and tools are used. Of several Sallyports, the first one has the port. `sallyport stats` shows the same and needs no port."},
+		{key: "traces.endpoint", value: matching(&s.Traces.Endpoint, isServiceURL, "an https address, or an http address of this machine"), defaults: "off",
+			help: "OpenTelemetry collector that gets a trace of each execution over OTLP/HTTP, such as `http://127.0.0.1:4318`. Spans name servers and tools, and never have code, arguments or results. A process without a hub also takes the standard `OTEL_*` variables; the hub, which serves many clients, takes none of theirs."},
 
 		{key: "log.level", value: level(&s.Log.Level),
 			legacy: "MCP_BRIDGE_LOG_LEVEL", initial: "warn",

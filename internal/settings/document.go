@@ -48,6 +48,7 @@ var sections = []struct{ name, title, text string }{
 	{"carbon.kaggle", "", ""},
 	{"carbon.runpod", "", ""},
 	{"metrics", "Metrics", "What was counted since the hub began; `sallyport stats` prints it."},
+	{"traces", "Traces", ""},
 	{"log", "Log lines", ""},
 	{"debug", "For people who debug Sallyport", ""},
 }

@@ -237,6 +237,7 @@ carbon:
   kaggle: {location: gcp/us-central1}
   runpod: {location: FRA}
 metrics: {listen: 9464}
+traces: {endpoint: "http://localhost:4318"}
 log:
   level: INFO
   format: json
@@ -268,6 +269,7 @@ func TestWholeFile(t *testing.T) {
 	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "kernel", "hard", "absent"
 	want.BatchServices = []string{"kaggle", "runpod"}
 	want.Hub = settings.Hub{Enabled: true, Idle: time.Minute}
+	want.Traces = settings.Traces{Endpoint: "http://localhost:4318"}
 	want.Metrics = settings.Metrics{Listen: "127.0.0.1:9464"}
 	want.Answer = settings.Answer{Within: 20 * time.Second, Characters: 2000}
 	want.Runs = settings.Runs{Timeout: 5 * time.Minute, MaxTimeout: time.Hour, Queue: 10 * time.Minute, Keep: 24 * time.Hour, MaxDisk: 3 << 30}

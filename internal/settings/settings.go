@@ -62,6 +62,7 @@ type Settings struct {
 	Output        Output
 	Carbon        Carbon
 	Metrics       Metrics
+	Traces        Traces
 	Log           Log
 	Debug         Debug
 
@@ -227,6 +228,11 @@ type Hub struct {
 // Metrics configures who may read what was counted.
 type Metrics struct {
 	Listen string // HOST:PORT; empty: off
+}
+
+// Traces configures where spans are sent.
+type Traces struct {
+	Endpoint string // a URL; empty: nowhere
 }
 
 // Answer configures when calls are answered, and with how much.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/tracecontext"
 	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
@@ -75,12 +76,13 @@ func (s *Server) CallToolWith(ctx context.Context, name string, args json.RawMes
 		ctx, cancel = bounded(ctx, opts.Timeout)
 		defer cancel()
 	}
-	params := s.session.params(members)
+	var token int64
 	if opts.Progress != nil {
-		token, forget := s.progress.listen(opts.Progress)
+		var forget func()
+		token, forget = s.progress.listen(opts.Progress)
 		defer forget()
-		params = s.session.paramsWithToken(members, token)
 	}
+	params := s.session.paramsWith(members, token, tracecontext.From(ctx))
 	s.caller.calls(s.client)
 	done := s.begin()
 	result, err := s.callTool(ctx, name, args, params)

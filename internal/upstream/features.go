@@ -9,6 +9,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/budget"
 	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/tracecontext"
 	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
@@ -71,7 +72,7 @@ func (s *Server) ask(ctx context.Context, method string, members []byte) (json.R
 	defer cancel()
 	s.caller.calls(s.client)
 	done := s.begin()
-	result, err := s.conn.Call(ctx, method, s.session.params(members))
+	result, err := s.conn.Call(ctx, method, s.session.paramsWith(members, 0, tracecontext.From(ctx)))
 	if err == nil {
 		err = s.checkResult(result)
 	}

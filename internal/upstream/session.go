@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/tracecontext"
 	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
@@ -192,27 +193,37 @@ func (s *session) takeCapabilities(c serverCapabilities) {
 }
 
 // params makes a request's parameters from JSON members without their braces.
-func (s *session) params(members []byte) json.RawMessage { return s.paramsWithToken(members, 0) }
+func (s *session) params(members []byte) json.RawMessage {
+	return s.paramsWith(members, 0, tracecontext.Context{})
+}
 
-// paramsWithToken is params with a progress token, unless token is 0.
-func (s *session) paramsWithToken(members []byte, token int64) json.RawMessage {
-	out := make([]byte, 0, len(members)+len(s.meta)+64)
-	out = append(out, '{')
-	switch {
-	case token != 0:
-		out = append(out, `"_meta":`...)
-		if s.meta != nil {
-			out = append(out, s.meta[:len(s.meta)-1]...) // an object that is not empty
-			out = append(out, ',')
-		} else {
-			out = append(out, '{')
+// paramsWith is params with a progress token, unless token is 0, and with the span
+// that the request belongs to, if there is one.
+func (s *session) paramsWith(members []byte, token int64, span tracecontext.Context) json.RawMessage {
+	var meta []byte // members, too
+	if s.meta != nil {
+		meta = s.meta[1 : len(s.meta)-1 : len(s.meta)-1]
+	}
+	add := func(name, value string) {
+		if len(meta) > 0 {
+			meta = append(meta, ',')
 		}
-		out = append(out, `"progressToken":`...)
-		out = strconv.AppendInt(out, token, 10)
-		out = append(out, '}')
-	case s.meta != nil:
-		out = append(out, `"_meta":`...)
-		out = append(out, s.meta...)
+		meta = append(append(append(meta, '"'), name...), `":`...)
+		meta = append(meta, value...)
+	}
+	if span.Valid() {
+		add("traceparent", `"`+span.TraceParent()+`"`)
+		if state, err := json.Marshal(span.State); err == nil && span.State != "" {
+			add("tracestate", string(state))
+		}
+	}
+	if token != 0 {
+		add("progressToken", strconv.FormatInt(token, 10))
+	}
+	out := make([]byte, 0, len(members)+len(meta)+16)
+	out = append(out, '{')
+	if len(meta) > 0 {
+		out = append(append(append(out, `"_meta":{`...), meta...), '}')
 	}
 	if len(out) > 1 && len(members) > 0 {
 		out = append(out, ',')
