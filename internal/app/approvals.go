@@ -15,7 +15,7 @@ import (
 func (a *App) approvals() *approval.Book {
 	return approval.New(approval.Config{
 		Timeout: a.Settings.Approvals.Timeout, Records: a.state(store.Approvals), Log: a.Log,
-		Rules: a.approvalRules(), Notify: a.notifier(),
+		Rules: a.approvalRules(), Notify: a.notifier(), Mask: a.secrets.Text,
 	})
 }
 
