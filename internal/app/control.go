@@ -21,14 +21,17 @@ func (c *Core) Sessions() control.Sessions { return c.broker }
 // end is called, and publishes metrics where that is set. about adds who is served;
 // stop is control.Config.Stop. Serving clients does not depend on this.
 func (c *Core) Answer(about func(*control.Process), stop func(context.Context, time.Duration) error) (end func()) {
-	a, started := c.app, time.Now().UTC()
+	a, started, boot := c.app, time.Now().UTC(), sinceBoot()
 	var server *control.Server
 	dir, err := a.Env.runtimeDir()
 	if err == nil {
 		server, err = control.Listen(filepath.Join(dir, controlDir), control.Config{
 			Sessions: c.broker, Approvals: c.Approvals,
 			About: func() control.Process {
-				p := control.Process{PID: os.Getpid(), Version: a.Version, Started: started, StateDir: a.Settings.StateDir}
+				p := control.Process{PID: os.Getpid(), Version: a.Version, Started: started, StateDir: a.Settings.StateDir, SinceBoot: boot}
+				c.pool.Failing(func(server, class string, times int) {
+					p.Failing = append(p.Failing, control.Failing{Server: server, Class: class, Times: times})
+				})
 				about(&p)
 				return p
 			},

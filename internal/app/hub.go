@@ -32,11 +32,14 @@ type Origin struct {
 	ServersConfig []string `json:"serversConfig,omitempty"`
 }
 
+// hubDir is the directory of the sockets of hubs in a runtime directory.
+const hubDir = "hub"
+
 // HubDir returns the directory of the sockets of this user's hubs. Its errors are
 // those of a runtime directory.
 func (a *App) HubDir() (string, error) {
 	dir, err := a.Env.runtimeDir()
-	return filepath.Join(dir, "hub"), err
+	return filepath.Join(dir, hubDir), err
 }
 
 // clients are settings that each client of a hub has for itself, by the beginning

@@ -44,7 +44,7 @@ var layers = []layer{
 		"internal/accounting", "internal/authz", "internal/authz/approval", "internal/authz/toolpolicy", "internal/batch", "internal/batch/deploy", "internal/batch/kaggle", "internal/batch/runpod", "internal/batch/runpod/job", "internal/batch/runpod/rest", "internal/batch/runs",
 		"internal/bridge", "internal/bridge/results", "internal/broker", "internal/configfile", "internal/control", "internal/guest", "internal/image", "internal/image/build", "internal/image/flatten", "internal/journal",
 		"internal/image/registry", "internal/language/python", "internal/memory", "internal/metrics", "internal/private", "internal/runpodtools", "internal/sandbox",
-		"internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/process", "internal/savedtools", "internal/session",
+		"internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/instancedir", "internal/sandbox/process", "internal/savedtools", "internal/session",
 		"internal/session/places", "internal/settings", "internal/snapshot", "internal/store", "internal/toolbox/catalog", "internal/toolbox/pins",
 		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/upstream/secret", "internal/usage/carbon",
 		"internal/usage/carbon/codecarbon", "internal/usage/carbon/hardware", "internal/usage/carbon/intensity", "internal/usage/ledger",

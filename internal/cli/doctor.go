@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,19 +16,25 @@ import (
 	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/terminal"
+	"github.com/sallyport/sallyport/internal/upstream"
 )
 
 type doctorCmd struct {
 	composeFlags
-	JSON bool `help:"Print JSON." name:"json"`
+	Servers bool `help:"Start each MCP server, too."`
+	Fix     bool `help:"Repair what can be repaired without losing anything: each change is shown first, and made if you agree."`
+	Yes     bool `short:"y" help:"With --fix: do not ask." name:"yes"`
+	JSON    bool `help:"Print JSON." name:"json"`
 }
 
 // Help implements kong's HelpProvider.
 func (*doctorCmd) Help() string {
-	return `Starts a sandbox, runs code in it, and reports for each limit whether a kernel enforces it (hard), a watcher does (soft), or nothing does (absent). Exits with 1 if run_python cannot run here.
+	return `Starts a sandbox, runs code in it, and reports for each limit whether a kernel enforces it (hard), a watcher does (soft), or nothing does (absent). Looks at the program's own files, the running processes, the clock, the disk and the rules for calls, too. Exits with 1 if run_python cannot run here.
 
-Example:
+Examples:
   sallyport doctor
+  sallyport doctor --servers
+  sallyport doctor --fix
   sallyport doctor --json | jq .usable`
 }
 
@@ -47,6 +54,8 @@ type diagnosis struct {
 	Servers serverSummary  `json:"servers"`
 	Hub     hubDiagnosis   `json:"hub"`
 	Audit   auditDiagnosis `json:"audit"`
+	// Checks are those that need no sandbox.
+	Checks []app.Finding `json:"checks"`
 	// Services are the batch services that code can be sent to.
 	Services []*sandbox.Report `json:"batchServices,omitempty"`
 }
@@ -127,12 +136,51 @@ func (c *doctorCmd) Run(u *ui) error {
 	return c.report(u, d)
 }
 
+// repair shows each change that helps, and makes those that the user wants, until
+// there are none: what a change lets the program read may be wrong, too.
+func (c *doctorCmd) repair(u *ui) {
+	seen := map[string]bool{}
+	for again := true; again; {
+		again = false
+		for _, f := range u.SelfCheck(u.ctx) {
+			what := f.Check + f.Text
+			if f.Fix == "" || seen[what] {
+				continue
+			}
+			seen[what] = true
+			said := u.stdio.Out
+			if c.JSON {
+				said = u.stdio.Err
+			}
+			fmt.Fprintf(said, "%s\n", printable(f.Text))
+			question := "  to fix it: " + printable(f.Fix)
+			switch {
+			case c.Yes:
+				fmt.Fprintln(said, question)
+			case c.JSON || !terminal.Is(u.stdio.In):
+				fmt.Fprintln(said, question+" (--yes does it)")
+				continue
+			case !u.agreed(question + "?"):
+				continue
+			}
+			if err := f.Repair(); err != nil {
+				fmt.Fprintf(said, "  that failed: %s\n", printable(err.Error()))
+			}
+			again = true
+		}
+	}
+}
+
 // diagnose examines this machine.
 func (c *doctorCmd) diagnose(u *ui) (*diagnosis, error) {
 	d := &diagnosis{Version: readVersion()}
 	if err := u.loadSettings(c.flags()...); err != nil {
 		return nil, err
 	}
+	if c.Fix {
+		c.repair(u)
+	}
+	d.Checks = u.SelfCheck(u.ctx)
 	var ok bool
 	if d.Directories, ok = u.TryDirectories(); !ok {
 		return d, nil // nothing is started that would use them
@@ -170,10 +218,34 @@ func (c *doctorCmd) diagnose(u *ui) (*diagnosis, error) {
 	}
 	d.Services = sys.ProbeBatch(ctx)
 	d.Servers = serverSummary{Count: len(sys.Servers.Definitions()), Shared: countShared(u.App, sys.Servers.Definitions()), Problems: sys.Problems}
+	if c.Servers {
+		d.Checks = append(d.Checks, c.tryServers(u, sys)...)
+	}
 	d.Hub = u.diagnoseHub(ctx)
 	d.Audit = u.diagnoseAudit(ctx, sys)
 	d.Usable = d.Engine.Usable && d.Policy == "ok" && d.Trial.OK
 	return d, nil
+}
+
+// tryServers starts each server that code may be granted.
+func (c *doctorCmd) tryServers(u *ui, sys *app.System) []app.Finding {
+	var found []app.Finding
+	for _, d := range sys.Servers.Definitions() {
+		if d.Disabled || d.Offer != "" {
+			continue
+		}
+		ctx, cancel := upstream.WithTimeout(u.ctx, cmp.Or(d.StartTimeout, u.Settings.Servers.StartTimeout))
+		t, err := sys.Bridge.Try(ctx, authz.Local("sallyport doctor"), d.Name)
+		cancel()
+		f := app.Finding{Check: "servers", Level: app.FindingOK}
+		if err != nil {
+			f.Level, f.Text = app.FindingWarn, fmt.Sprintf("server %s: %v", d.Name, err)
+		} else {
+			f.Text = fmt.Sprintf("server %s: %s, started in %d ms", d.Name, count(len(t.Tools), "tool"), t.Started.Milliseconds())
+		}
+		found = append(found, f)
+	}
+	return found
 }
 
 // report prints a diagnosis.
@@ -242,6 +314,12 @@ func (d *diagnosis) print(w io.Writer) {
 			fmt.Fprintf(w, "warn  %s\n", dir.Warning)
 		default:
 			fmt.Fprintf(w, "ok    %s directory %s\n", dir.Name, dir.Path)
+		}
+	}
+	for _, f := range d.Checks {
+		fmt.Fprintf(w, "%-4s  %s\n", f.Level, strings.ReplaceAll(f.Text, "\n", "\n      "))
+		if f.Fix != "" {
+			fmt.Fprintf(w, "      to fix it: %s ('sallyport doctor --fix')\n", f.Fix)
 		}
 	}
 	e := d.Engine

@@ -55,7 +55,19 @@ type Process struct {
 	Started  time.Time      `json:"started"`
 	StateDir string         `json:"stateDir,omitempty"`
 	Sessions []session.Info `json:"sessions"`
-	Hub      *Hub           `json:"hub,omitempty"` // nil: it serves one client alone
+	// SinceBoot is what the machine's uptime was at Started, sleep included, where
+	// that is known. It shows whether the clock was set since.
+	SinceBoot time.Duration `json:"sinceBoot,omitempty"`
+	// Failing are the servers that do not start, or do not stay up.
+	Failing []Failing `json:"failing,omitempty"`
+	Hub     *Hub      `json:"hub,omitempty"` // nil: it serves one client alone
+}
+
+// Failing is a server whose last starts failed.
+type Failing struct {
+	Server string `json:"server"`
+	Class  string `json:"class"` // what kind of failure
+	Times  int    `json:"times"` // in a row
 }
 
 // Hub is what a process that serves many clients says besides.

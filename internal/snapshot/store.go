@@ -284,6 +284,26 @@ func (s *Store) Unfinished() (total int64, err error) {
 	return total, err
 }
 
+// Left returns the names of what dead processes have not finished, and of the
+// snapshots that cannot be restored because they are damaged.
+func (s *Store) Left() (unfinished, unreadable []string) {
+	entries, _ := os.ReadDir(s.path)
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case !e.IsDir():
+		case strings.HasPrefix(name, temporary):
+			if !alive(name) {
+				unfinished = append(unfinished, name)
+			}
+		case validName().MatchString(name):
+			if binding, err := s.Binding(name); binding == "" && !errors.Is(err, ErrNone) {
+				unreadable = append(unreadable, name)
+			}
+		}
+	}
+	return unfinished, unreadable
+}
+
 // Size returns the size of a snapshot on disk, in bytes; 0 if there is none.
 func (s *Store) Size(name string) (total int64) {
 	files, _ := os.ReadDir(filepath.Join(s.path, name))

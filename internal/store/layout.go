@@ -156,6 +156,54 @@ type AreaReport struct {
 type Problem struct {
 	Path    string `json:"path"`
 	Problem string `json:"problem"`
+	// Fix says what [Dir.Repair] does about it; empty: nothing can be done without
+	// losing what cannot be made again.
+	Fix  string `json:"fix,omitempty"`
+	kind kind
+}
+
+// kind is what is wrong.
+type kind int
+
+const (
+	other   kind = iota
+	exposed      // others may use it
+	left         // by a write that was cut short
+	broken       // its content is of no use
+)
+
+// Made again are the files of these areas where they are missing.
+var again = map[Area]bool{Carbon: true, Catalog: true, Eras: true, Results: true}
+
+// fix returns what Repair does.
+func (p *Problem) fix() string {
+	switch {
+	case p.kind == exposed:
+		return "make it private"
+	case p.kind == left, p.kind == broken && again[areaOf(p.Path)]:
+		return "remove it"
+	}
+	return ""
+}
+
+// Repair does what the problem's Fix says.
+func (d Dir) Repair(p Problem) error {
+	root, err := d.existing()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	switch p.fix() {
+	case "make it private":
+		info, err := root.Lstat(p.Path)
+		if err != nil {
+			return err
+		}
+		return root.Chmod(p.Path, info.Mode().Perm()&0o700)
+	case "remove it":
+		return root.Remove(p.Path)
+	}
+	return fmt.Errorf("%s: nothing can be done about it", p.Path)
 }
 
 // Report is the result of Check.
@@ -164,6 +212,8 @@ type Report struct {
 	Version  int          `json:"version"`
 	Areas    []AreaReport `json:"areas"`
 	Problems []Problem    `json:"problems"`
+	// Newest is when the last of its files was written.
+	Newest time.Time `json:"-"`
 }
 
 // Check examines the state directory without changing it: its layout, foreign
@@ -174,7 +224,11 @@ func (d Dir) Check(readers map[Area]func(name string, data []byte) error) (*Repo
 		return nil, ErrNoPlace
 	}
 	r := &Report{Path: d.path, Version: Version, Areas: []AreaReport{}, Problems: []Problem{}}
-	note := func(path, problem string) { r.Problems = append(r.Problems, Problem{path, problem}) }
+	add := func(p Problem) {
+		p.Fix = p.fix()
+		r.Problems = append(r.Problems, p)
+	}
+	note := func(path, problem string) { add(Problem{Path: path, Problem: problem}) }
 	root, err := private.Existing(d.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
@@ -229,8 +283,11 @@ func (d Dir) Check(readers map[Area]func(name string, data []byte) error) (*Repo
 			if foreign[a] && path != string(a) {
 				return nil
 			}
-			if problem := d.judge(root, path, info, readers[areaOf(path)]); problem != "" {
-				note(path, problem)
+			if e.Type().IsRegular() && info.ModTime().After(r.Newest) {
+				r.Newest = info.ModTime()
+			}
+			if problem, kind := d.judge(root, path, info, readers[areaOf(path)]); problem != "" {
+				add(Problem{Path: path, Problem: problem, kind: kind})
 			}
 			return nil
 		})
@@ -259,31 +316,31 @@ func areaOf(path string) Area {
 // maxRecord bounds the records whose form is checked.
 const maxRecord = 64 << 20
 
-// judge returns what is wrong with a file, or "".
-func (d Dir) judge(root *os.Root, path string, info fs.FileInfo, reader func(string, []byte) error) string {
+// judge returns what is wrong with a file, or "", and of what kind that is.
+func (d Dir) judge(root *os.Root, path string, info fs.FileInfo, reader func(string, []byte) error) (string, kind) {
 	name := filepath.Base(path)
 	switch {
 	case !info.Mode().IsRegular() && !info.IsDir() && info.Mode()&fs.ModeSocket == 0:
-		return "neither a file nor a directory"
+		return "neither a file nor a directory", other
 	case permissions && !strings.HasPrefix(name, ".") && info.Mode().Perm()&0o077 != 0: // a lock is empty
-		return fmt.Sprintf("others may use it (mode %04o); make it private: chmod go= %s", info.Mode().Perm(), d.Path(path))
+		return fmt.Sprintf("others may use it (mode %04o); make it private: chmod go= %s", info.Mode().Perm(), d.Path(path)), exposed
 	case strings.HasPrefix(name, temporary) && time.Since(info.ModTime()) > abandoned:
-		return "left by a write that was cut short; it goes at the next use"
+		return "left by a write that was cut short; it goes at the next use", left
 	case filepath.Ext(name) != ".json" || !info.Mode().IsRegular() || info.Size() > maxRecord || strings.HasPrefix(name, "."):
-		return ""
+		return "", other
 	}
 	data, err := root.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return ""
+		return "", other
 	case err != nil:
-		return err.Error()
+		return err.Error(), other
 	case !json.Valid(data):
-		return "not JSON: its content is not used; repair or remove it"
+		return "not JSON: its content is not used; repair or remove it", broken
 	case reader != nil:
 		if err := reader(name, data); err != nil {
-			return err.Error() + "; it is not used; repair or remove it"
+			return err.Error() + "; it is not used; repair or remove it", broken
 		}
 	}
-	return ""
+	return "", other
 }

@@ -80,6 +80,10 @@ func TestCheck(t *testing.T) {
 	want := &Report{Path: dir.Path(""), Version: 1, Problems: []Problem{}, Areas: []AreaReport{
 		{"images", areas[Images], 1, 3}, {"ledger", areas[Ledger], 1, 1}, {"memory", areas[Memory], 1, 11},
 	}}
+	if got.Newest.IsZero() {
+		t.Error("got no time of the newest file")
+	}
+	got.Newest = want.Newest
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Check (-want +got):\n%s", diff)
 	}
@@ -105,5 +109,32 @@ func TestCheck(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"pins: not", "strange: not", "ledger/" + temporary + "x: left", "ledger/link: neither", "memory/a.json: others", "memory/b.json: not", "memory/c.json: unused;", "owners/ann/memory/c.json: unused;"}, problems); diff != "" {
 		t.Errorf("problems (-want +got):\n%s\n%+v", diff, got.Problems)
+	}
+
+	// Repair loses nothing that cannot be made again.
+	must(dir.Area(Catalog).Write("half.json", []byte(`{`)))
+	got, err = dir.Check(readers)
+	must(err)
+	var repaired []string
+	for _, p := range got.Problems {
+		if p.Fix == "" {
+			if dir.Repair(p) == nil {
+				t.Errorf("%s was repaired, and should not be", p.Path)
+			}
+			continue
+		}
+		must(dir.Repair(p))
+		repaired = append(repaired, p.Path)
+	}
+	if diff := cmp.Diff([]string{"catalog/half.json", "ledger/" + temporary + "x", "memory/a.json"}, repaired); diff != "" {
+		t.Errorf("repaired (-want +got):\n%s", diff)
+	}
+	got, err = dir.Check(readers)
+	must(err)
+	if len(got.Problems) != len(problems)-2 {
+		t.Errorf("afterwards: got %+v, want what cannot be repaired", got.Problems)
+	}
+	if data, err := dir.Area(Memory).Read("a.json", 100); err != nil || string(data) != `{"key":"a"}` {
+		t.Errorf("got %q, %v, want the file as it was", data, err)
 	}
 }

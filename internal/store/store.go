@@ -291,6 +291,20 @@ func (d Dir) TryLock(name string) (unlock func(), ok bool, err error) {
 	}
 }
 
+// LeftLocks returns the names of TryLock whose holder was killed.
+func (d Dir) LeftLocks() []string {
+	files, _ := filepath.Glob(d.Path(".*" + trySuffix))
+	var names []string
+	for _, path := range files {
+		lock := flock.New(path)
+		if ok, err := lock.TryLock(); err == nil && ok {
+			names = append(names, strings.TrimSuffix(filepath.Base(path)[1:], trySuffix))
+			_ = lock.Unlock()
+		}
+	}
+	return names
+}
+
 // DropLock removes the files of TryLock for a name, which must never be used
 // again.
 func (d Dir) DropLock(name string) error {

@@ -4,6 +4,8 @@ package upstream
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -90,5 +92,21 @@ func TestIdentity(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Errorf("%s: nothing was told", name)
 		}
+	}
+}
+
+// TestFailing: a server that does not start is named until it does.
+func TestFailing(t *testing.T) {
+	p := pooled(t, Options{})
+	broken := definitions.New("broken", "", definitions.Launch{Command: "/nowhere/server"})
+	m := p.NewManager([]Definition{define(t, "a", "sdk"), broken}, here())
+	running(t, m, "a")
+	if _, err := m.Server(t.Context(), "broken"); err == nil {
+		t.Fatal("it started")
+	}
+	var got []string
+	p.Failing(func(server, class string, times int) { got = append(got, fmt.Sprint(server, " ", class, " ", times)) })
+	if want := []string{"broken did not start 1"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

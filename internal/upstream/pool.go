@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -230,6 +231,24 @@ func (p *Pool) toolsChanged(e *entry) {
 	for _, s := range users {
 		if changed := s.manager.toolsChanged.Load(); changed != nil {
 			(*changed)(s.def.Name)
+		}
+	}
+}
+
+// Failing calls yield for each server whose last starts failed, or did not last,
+// with what kind of failure it was and how many there were in a row.
+func (p *Pool) Failing(yield func(server, class string, times int)) {
+	p.mu.Lock()
+	entries := slices.Collect(maps.Values(p.entries))
+	p.mu.Unlock()
+	slices.SortFunc(entries, func(a, b *entry) int { return strings.Compare(a.def.Name, b.def.Name) })
+	for _, first := range entries {
+		for _, e := range first.all() {
+			e.mu.Lock()
+			if e.failures > 0 && (e.current == nil || !e.current.Alive()) {
+				yield(e.def.Name, Class(e.lastErr), e.failures)
+			}
+			e.mu.Unlock()
 		}
 	}
 }

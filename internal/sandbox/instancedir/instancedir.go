@@ -228,6 +228,24 @@ func (d *Dir) Sweep() error {
 	return errors.Join(sweep(runtime, d.remove, d.log), runtime.Close())
 }
 
+// Left returns the directories of dead programs below runtimeDir.
+func Left(runtimeDir string) []string {
+	locks, _ := filepath.Glob(filepath.Join(runtimeDir, "*", "lock"))
+	var out []string
+	for _, path := range locks {
+		dir := filepath.Dir(path)
+		f, err := os.Open(path)
+		if err != nil || !names().MatchString(filepath.Base(dir)) {
+			continue
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			out = append(out, dir)
+		}
+		f.Close()
+	}
+	return out
+}
+
 func sweep(runtime *os.Root, remove Remover, log *slog.Logger) error {
 	entries, err := fs.ReadDir(runtime.FS(), ".")
 	if err != nil {
