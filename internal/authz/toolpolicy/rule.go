@@ -38,8 +38,8 @@ type Rule struct {
 	Cache  string   `json:"cache,omitempty"`
 	Audit  string   `json:"audit,omitempty"`
 
-	short     string // the file, as code may know it
-	condition *condition
+	short     string     // the file, as code may know it
+	condition *condition // nil: none
 	verdict   authz.Verdict
 }
 
