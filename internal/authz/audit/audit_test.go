@@ -431,7 +431,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// records is a slog.Handler that counts.
+// logged keeps the lines of a log.
 type logged struct {
 	mu    sync.Mutex
 	lines []string
@@ -449,12 +449,11 @@ func (l *logged) Write(b []byte) (int, error) {
 func TestFullDisk(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		dir := t.TempDir()
-		var filler string
 		if err := syscall.Mount("none", dir, "tmpfs", 0, "size=64k"); err != nil {
 			t.Skipf("no small file system can be mounted: %v", err)
 		}
 		t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-		filler = filepath.Join(dir, "filler")
+		filler := filepath.Join(dir, "filler")
 		var out logged
 		c := config(filepath.Join(dir, "audit"))
 		c.Strict, c.Log = strict, slog.New(slog.NewTextHandler(&out, nil))
