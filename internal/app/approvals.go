@@ -8,14 +8,15 @@ import (
 
 	"github.com/sallyport/sallyport/internal/authz/approval"
 	"github.com/sallyport/sallyport/internal/control"
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/store"
 )
 
 // approvals constructs the questions of a process.
-func (a *App) approvals() *approval.Book {
+func (a *App) approvals(events *journal.Journal) *approval.Book {
 	return approval.New(approval.Config{
 		Timeout: a.Settings.Approvals.Timeout, Records: a.state(store.Approvals), Log: a.Log,
-		Rules: a.approvalRules(), Notify: a.notifier(), Mask: a.secrets.Text,
+		Rules: a.approvalRules(), Notify: a.notifier(), Mask: a.secrets.Text, Journal: events,
 	})
 }
 

@@ -21,12 +21,15 @@ func (c *Core) Metrics(ctx context.Context) metrics.Snapshot {
 	return c.counts.Snapshot(metrics.Now{Running: running, Waiting: waiting, Lost: c.Journal.Lost()})
 }
 
-// Stats returns what all running Sallyports of the user have counted, and why some
+// Stats returns what the running Sallyports with this state directory have counted, and why some
 // of it may be missing.
 func (a *App) Stats(ctx context.Context) (all []control.Stats, problems []string) {
 	s := &Sessions{clients: map[*control.Process]*control.Client{}, stateDir: a.Settings.StateDir}
 	s.ask(ctx, a.Env.runtimeDirs())
 	for _, p := range s.processes {
+		if p.StateDir != s.stateDir {
+			continue // of another home
+		}
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		one, err := s.clients[p].Stats(ctx)
 		cancel()

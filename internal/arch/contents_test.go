@@ -79,7 +79,7 @@ func TestEmbeddedBinaries(t *testing.T) {
 // debugging information, to a limit. SALLYPORT_BIN may have both: their
 // sections do not count.
 func TestExecutableSize(t *testing.T) {
-	const limit = 60_000_000
+	const limit = 75_000_000
 	file := os.Getenv("SALLYPORT_BIN")
 	if file == "" {
 		t.Skip("SALLYPORT_BIN names no executable")

@@ -68,10 +68,13 @@ func (c *statsCmd) Run(u *ui) error {
 		}
 	}
 	fmt.Fprintln(u.stdio.Out)
+	if s.TokensSaved > 0 {
+		fmt.Fprintf(u.stdio.Out, "Tokens saved, about: %d (results that code read, less what it printed)\n", s.TokensSaved)
+	}
 	for _, line := range []struct {
 		what string
 		of   map[string]int
-	}{{"Results used again", s.Reused}, {"Sandboxes gone", s.Ended}, {"Not allowed", s.Denied}, {"Events lost", s.Lost}} {
+	}{{"Questions", s.Questions}, {"Results used again", s.Reused}, {"Sandboxes gone", s.Ended}, {"Not allowed", s.Denied}, {"Events lost", s.Lost}} {
 		if text := tally(line.of); text != "" {
 			fmt.Fprintf(u.stdio.Out, "%s: %s\n", line.what, text)
 		}

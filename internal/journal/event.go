@@ -110,6 +110,28 @@ type Finished struct {
 	Listed               bool          // its server lists the tool: code can invent names
 }
 
+// Asked is published when a question is put to people. It may grow afterwards.
+type Asked struct {
+	Origin
+	Question             string // its ID
+	Action, Server, Item string
+	Rule                 string // that asks
+	Calls                int    // that wait
+}
+
+// Answered tells how a question ended that was put to people.
+type Answered struct {
+	Origin
+	Question             string
+	Action, Server, Item string
+	Allowed              bool
+	// By, Words and Scope are those of the answer; By is empty where none came
+	// before the calls ended or had waited long enough.
+	By, Words, Scope string
+	Calls            int           // that it answered
+	Took             time.Duration // since the question was opened
+}
+
 // SessionState is what became of a session's sandbox.
 type SessionState string
 
@@ -155,6 +177,8 @@ func (*ExecutionEnded) Topic() Topic { return Executions }
 func (*Used) Topic() Topic           { return Usages }
 func (*Decided) Topic() Topic        { return Actions }
 func (*Finished) Topic() Topic       { return Actions }
+func (*Asked) Topic() Topic          { return Questions }
+func (*Answered) Topic() Topic       { return Questions }
 func (*SessionChanged) Topic() Topic { return Sessions }
 func (*ServerChanged) Topic() Topic  { return Servers }
 
@@ -163,5 +187,7 @@ func (e *ExecutionEnded) size() int { return eventSize + len(e.Error) }
 func (e *Used) size() int           { return eventSize + len(e.Code) }
 func (e *Decided) size() int        { return eventSize + len(e.Arguments) + len(e.Reason) }
 func (e *Finished) size() int       { return eventSize }
+func (e *Asked) size() int          { return eventSize }
+func (e *Answered) size() int       { return eventSize + len(e.Words) }
 func (e *SessionChanged) size() int { return eventSize + len(e.Cause) }
 func (e *ServerChanged) size() int  { return eventSize + len(e.Cause) }

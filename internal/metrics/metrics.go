@@ -35,6 +35,9 @@ var (
 	waiting          = &family{"sallyport_executions_waiting", "gauge", "Executions that wait for their turn now.", nil}
 	reused           = &family{"sallyport_reused_results_total", "counter", "Calls that were answered with the result of an earlier one.", []string{"sallyport_server"}}
 	decisions        = &family{"sallyport_decisions_total", "counter", "Decisions of the gate by action, by what the rules said, and by the outcome.", []string{"action", "effect", "outcome"}}
+	questions        = &family{"sallyport_questions_total", "counter", "Questions that were put to people, by outcome: allowed, refused, or unanswered.", []string{"outcome"}}
+	resultBytes      = &family{"sallyport_result_bytes_total", "counter", "Bytes of the results that code got from tools.", nil}
+	answerBytes      = &family{"sallyport_answer_bytes_total", "counter", "Bytes of output in the answers to run_python.", nil}
 	sessionStarts    = &family{"sallyport_session_start_duration_seconds", "histogram", "Starts of sandboxes for sessions: cold, from the prepared snapshot, or from the pool.", []string{"cause"}}
 	sessionResumes   = &family{"sallyport_session_resume_duration_seconds", "histogram", "Resumptions of suspended sessions.", nil}
 	sessionSuspends  = &family{"sallyport_session_suspend_duration_seconds", "histogram", "Suspensions of sessions.", nil}
@@ -44,13 +47,13 @@ var (
 	journalLost      = &family{"sallyport_journal_lost_total", "counter", "Events that a subscriber of the journal was too slow to take.", []string{"subscriber"}}
 
 	families = []*family{
-		serverOperations, clientOperations, executions, waits, running, waiting, reused, decisions, sessionStarts, sessionResumes, sessionSuspends,
+		serverOperations, clientOperations, executions, waits, running, waiting, reused, decisions, questions, resultBytes, answerBytes, sessionStarts, sessionResumes, sessionSuspends,
 		sessionsEnded, servers, serverStarts, journalLost,
 	}
 )
 
 // Topics are those whose events a Set counts.
-const Topics = journal.Executions | journal.Actions | journal.Sessions | journal.Servers
+const Topics = journal.Executions | journal.Actions | journal.Questions | journal.Sessions | journal.Servers
 
 // methods are the MCP methods of the gate's actions.
 var methods = map[string]string{"call_tool": "tools/call", "list_server": "tools/list", "read_resource": "resources/read", "get_prompt": "prompts/get"}
@@ -120,13 +123,26 @@ func (s *Set) Handle(events []journal.Event, _ int) error {
 			}
 			s.series(serverOperations, []string{"tools/call", "run_python", failure}).Times.observe(e.Took)
 			s.series(executions, []string{e.Status, engine}).Value++
+			s.series(answerBytes, nil).Value += float64(e.Stdout + e.Stderr)
 		case *journal.Decided:
 			outcome := "denied"
 			if e.Allowed {
 				outcome = "allowed"
 			}
 			s.series(decisions, []string{e.Action, e.Effect, outcome}).Value++
+		case *journal.Answered:
+			outcome := "refused"
+			switch {
+			case e.Allowed:
+				outcome = "allowed"
+			case e.By == "":
+				outcome = "unanswered"
+			}
+			s.series(questions, []string{outcome}).Value++
 		case *journal.Finished:
+			if e.Action == "call_tool" && e.Failure == "" {
+				s.series(resultBytes, nil).Value += float64(e.Bytes)
+			}
 			if e.Cached {
 				s.series(reused, []string{e.Server}).Value++
 			} else if method := methods[e.Action]; method != "" {

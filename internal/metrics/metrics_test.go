@@ -35,6 +35,11 @@ func events() []journal.Event {
 		&journal.ExecutionEnded{Status: "error", Engine: "gvisor", Took: ms},
 		&journal.ExecutionEnded{Status: "validation_error", Engine: "invented", Took: ms},
 		&journal.Decided{Action: "call_tool", Effect: "ask"},
+		&journal.Answered{Allowed: true, By: "someone"},
+		&journal.Answered{By: "someone"},
+		&journal.Answered{},
+		&journal.Finished{Action: "call_tool", Server: "web", Item: "get", Listed: true, Took: 20 * ms, Bytes: 5000},
+		&journal.ExecutionEnded{Status: "success", Engine: "gvisor", Took: 500 * ms, Stdout: 900, Stderr: 100},
 		&journal.Finished{Action: "call_tool", Server: "web", Item: "invented", Failure: "not_found", Took: ms},
 		&journal.Finished{Action: "call_tool", Server: "web", Item: `a"b\c`, Listed: true, Failure: "tool_error", Took: ms},
 		&journal.Finished{Action: "list_server", Server: "web", Took: ms},
@@ -79,15 +84,17 @@ func TestReport(t *testing.T) {
 		what      string
 		got, want any
 	}{
-		{"executions", []int{r.Executions.Count, r.Executions.Failed}, []int{204, 4}},
-		{"status", r.Status, map[string]int{"success": 200, "error": 2, "validation_error": 2}},
+		{"executions", []int{r.Executions.Count, r.Executions.Failed}, []int{206, 4}},
+		{"status", r.Status, map[string]int{"success": 202, "error": 2, "validation_error": 2}},
 		{"now", []int{r.Running, r.Waiting}, []int{4, 2}},
-		{"calls", []int{r.Calls.Count, r.Calls.Failed}, []int{206, 4}},
+		{"calls", []int{r.Calls.Count, r.Calls.Failed}, []int{208, 4}},
 		{"waited", r.Waited.Count, 200},
 		{"starts", []int{r.Starts["cold"].Count, r.Starts["pool"].Count, len(r.Starts)}, []int{2, 2, 2}},
 		{"resumes", []int{r.Resumes.Count, r.Suspends.Count}, []int{2, 2}},
 		{"ended", r.Ended, map[string]int{"lost: the sandbox engine died": 4, "forgotten": 2}},
 		{"reused", r.Reused, map[string]int{"web": 2}},
+		{"questions", r.Questions, map[string]int{"allowed": 2, "refused": 2, "unanswered": 2}},
+		{"tokens saved", r.TokensSaved, 2000},
 		{"denied", r.Denied, map[string]int{"call_tool": 2}},
 		{"lost events", r.Lost, map[string]int{"audit": 14}},
 		{"servers", len(r.Servers), 1},
@@ -175,12 +182,12 @@ func TestPrometheus(t *testing.T) {
 		return nil
 	}
 	h := find(serverOperations.name, "tools/call", "run_python", "").GetHistogram()
-	if h.GetSampleCount() != 100 || !near(h.GetSampleSum(), 50.5) {
-		t.Errorf("got %d executions of %g s, want 100 of 50.5 s", h.GetSampleCount(), h.GetSampleSum())
+	if h.GetSampleCount() != 101 || !near(h.GetSampleSum(), 51) {
+		t.Errorf("got %d executions of %g s, want 101 of 51 s", h.GetSampleCount(), h.GetSampleSum())
 	}
 	for _, bucket := range h.GetBucket() {
-		if bucket.GetUpperBound() == .5 && bucket.GetCumulativeCount() != 50 {
-			t.Errorf("up to 0.5 s: got %d, want 50", bucket.GetCumulativeCount())
+		if bucket.GetUpperBound() == .5 && bucket.GetCumulativeCount() != 51 {
+			t.Errorf("up to 0.5 s: got %d, want 51", bucket.GetCumulativeCount())
 		}
 	}
 	find(clientOperations.name, "tools/call", `a"b\c`, "tool_error", "web")

@@ -7,20 +7,25 @@ import (
 
 // Report is what people read of the metrics of one or more processes.
 type Report struct {
-	Executions Times            `json:"executions"`
-	Status     map[string]int   `json:"status"` // of executions
-	Waited     Times            `json:"waited"` // until the code was about to run
-	Running    int              `json:"running"`
-	Waiting    int              `json:"waiting"`
-	Calls      Times            `json:"calls"` // to servers
-	Servers    []ServerReport   `json:"servers"`
-	Reused     map[string]int   `json:"reused"` // results of earlier calls, by server
-	Starts     map[string]Times `json:"starts"` // of sandboxes, by cause
-	Resumes    Times            `json:"resumes"`
-	Suspends   Times            `json:"suspends"`
-	Ended      map[string]int   `json:"ended"` // sandboxes that were lost or forgotten, by why
-	Denied     map[string]int   `json:"denied"`
-	Lost       map[string]int   `json:"lostEvents"` // by subscriber of the journal
+	Executions Times          `json:"executions"`
+	Status     map[string]int `json:"status"` // of executions
+	Waited     Times          `json:"waited"` // until the code was about to run
+	Running    int            `json:"running"`
+	Waiting    int            `json:"waiting"`
+	Calls      Times          `json:"calls"` // to servers
+	Servers    []ServerReport `json:"servers"`
+	Reused     map[string]int `json:"reused"`    // results of earlier calls, by server
+	Questions  map[string]int `json:"questions"` // to people, by outcome
+	// TokensSaved is an estimate of the results of tools that no model had to read,
+	// because code did: the bytes that code got less those that it printed, four to
+	// a token.
+	TokensSaved int              `json:"tokensSaved"`
+	Starts      map[string]Times `json:"starts"` // of sandboxes, by cause
+	Resumes     Times            `json:"resumes"`
+	Suspends    Times            `json:"suspends"`
+	Ended       map[string]int   `json:"ended"` // sandboxes that were lost or forgotten, by why
+	Denied      map[string]int   `json:"denied"`
+	Lost        map[string]int   `json:"lostEvents"` // by subscriber of the journal
 }
 
 // ServerReport is what is known of one MCP server.
@@ -64,7 +69,7 @@ func (t *timing) times() Times {
 // ReportOf joins what processes have counted. Series without the labels of their
 // metric, of another version, are left out.
 func ReportOf(of ...Snapshot) *Report {
-	r := &Report{Status: map[string]int{}, Servers: []ServerReport{}, Starts: map[string]Times{}, Reused: map[string]int{}, Ended: map[string]int{}, Denied: map[string]int{}, Lost: map[string]int{}}
+	r := &Report{Status: map[string]int{}, Servers: []ServerReport{}, Starts: map[string]Times{}, Reused: map[string]int{}, Questions: map[string]int{}, Ended: map[string]int{}, Denied: map[string]int{}, Lost: map[string]int{}}
 	total := func(f *family, add func(labels []string, s *Series)) {
 		for _, snapshot := range of {
 			for i := range snapshot[f.name] {
@@ -94,6 +99,11 @@ func ReportOf(of ...Snapshot) *Report {
 	total(waiting, func(_ []string, s *Series) { r.Waiting += int(s.Value) })
 	counted(journalLost, r.Lost, func(l []string) string { return l[0] })
 	counted(reused, r.Reused, func(l []string) string { return l[0] })
+	counted(questions, r.Questions, func(l []string) string { return l[0] })
+	saved := 0.0
+	total(resultBytes, func(_ []string, s *Series) { saved += s.Value })
+	total(answerBytes, func(_ []string, s *Series) { saved -= s.Value })
+	r.TokensSaved = int(max(0, saved) / 4)
 	counted(decisions, r.Denied, func(l []string) string {
 		if l[2] == "allowed" {
 			return ""

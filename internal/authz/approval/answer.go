@@ -132,7 +132,7 @@ func (b *Book) apply(a *Answer) (Outcome, error) {
 	if !yes {
 		who = "refused"
 	}
-	b.end(q, fmt.Sprintf("%s (%s) by %s", who, answer.Scope, a.By))
+	b.end(q, fmt.Sprintf("%s (%s) by %s", who, answer.Scope, a.By), answer, len(seen))
 	var again *question
 	if len(rest) > 0 {
 		again = b.reopen(q, rest)
@@ -165,6 +165,7 @@ func (b *Book) reopen(q *question, rest []*call) *question {
 func (b *Book) sweep(g *grant) int {
 	n := 0
 	for _, q := range slices.Clone(b.open) {
+		before := len(q.calls)
 		q.calls = slices.DeleteFunc(q.calls, func(c *call) bool {
 			if g.left == 0 || c.single || !g.covers(q.principal, &c.subject) {
 				return false
@@ -175,7 +176,7 @@ func (b *Book) sweep(g *grant) int {
 			return true
 		})
 		if len(q.calls) == 0 {
-			b.end(q, fmt.Sprintf("covered by another answer (%s) by %s", g.answer.Scope, g.answer.By))
+			b.end(q, fmt.Sprintf("covered by another answer (%s) by %s", g.answer.Scope, g.answer.By), g.answer, before)
 		}
 	}
 	return n

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/store"
 )
 
@@ -45,6 +46,9 @@ type Config struct {
 	// Notify is called with each question once it has settled. It must not block.
 	Notify func(Question)
 	Log    *slog.Logger // required
+	// Journal receives each question that has settled, and how it ended; it may be
+	// nil.
+	Journal *journal.Journal
 }
 
 // Rules writes rules for the calls of a tool.
@@ -203,6 +207,10 @@ func (b *Book) settles(q *question) {
 		if news {
 			shown = b.show(q)
 			b.change()
+			b.config.Journal.Publish(&journal.Asked{
+				Origin: q.principal.Origin(time.Now()), Question: q.id, Action: q.subject.action, Server: q.subject.server, Item: q.subject.item,
+				Rule: shown.Rule, Calls: len(q.calls),
+			})
 		}
 		b.mu.Unlock()
 		if news {
@@ -222,7 +230,7 @@ func (b *Book) leave(c *call) {
 			q.calls = slices.Delete(q.calls, i, i+1)
 			q.size -= c.size
 			if len(q.calls) == 0 {
-				b.end(q, "")
+				b.end(q, "", authz.Answer{}, 0)
 			}
 		}
 	}
@@ -231,9 +239,16 @@ func (b *Book) leave(c *call) {
 	b.note()
 }
 
-// end closes a question. What became of it is remembered for later answers. The
-// lock is held.
-func (b *Book) end(q *question, what string) {
+// end closes a question, with the answer to so many calls, if there was one. What
+// became of it is remembered for later answers. The lock is held.
+func (b *Book) end(q *question, what string, answer authz.Answer, calls int) {
+	if q.settled {
+		now := time.Now()
+		b.config.Journal.Publish(&journal.Answered{
+			Origin: q.principal.Origin(now), Question: q.id, Action: q.subject.action, Server: q.subject.server, Item: q.subject.item,
+			Allowed: answer.Allowed, By: answer.By, Words: answer.Words, Scope: answer.Scope, Calls: calls, Took: now.Sub(q.since),
+		})
+	}
 	q.timer.Stop()
 	close(q.ended)
 	b.open = slices.DeleteFunc(b.open, func(o *question) bool { return o == q })

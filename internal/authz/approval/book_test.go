@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/store"
 )
 
@@ -89,6 +90,47 @@ func (a *asker) tally() string {
 		}
 	}
 	return b.String()
+}
+
+// TestEvents: a question is published once it was put to people, and how it ended.
+func TestEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		j := journal.New(slog.New(slog.DiscardHandler))
+		events := j.Subscribe(journal.Options{Topics: journal.Questions, Handle: func(events []journal.Event, _ int) error {
+			for _, e := range events {
+				switch e := e.(type) {
+				case *journal.Asked:
+					got = append(got, fmt.Sprintf("%s asked %s.%s by %s, %d", e.Execution, e.Server, e.Item, e.Rule, e.Calls))
+				case *journal.Answered:
+					got = append(got, fmt.Sprintf("answered %t by %s %q, %d after %s", e.Allowed, e.By, e.Words, e.Calls, e.Took))
+				}
+			}
+			return nil
+		}})
+		a := newAsker(t, Config{Journal: j})
+		a.writes(3)
+		time.Sleep(time.Second)
+		a.say(Answer{Choice: Waiting})
+		a.writes(2)
+		time.Sleep(time.Second)
+		a.say(Answer{Choice: No, Words: "not now"})
+		a.writes(1)
+		time.Sleep(time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		a.call(ctx, writeFile("/x", "x"))
+		cancel() // before it was put to anyone
+		synctest.Wait()
+		events.Close()
+		want := []string{
+			"run-1 asked filesystem.write_file by tools, 3", `answered true by the test "", 3 after 1s`,
+			"run-1 asked filesystem.write_file by tools, 2", `answered false by the test "not now", 2 after 1s`,
+			"run-1 asked filesystem.write_file by tools, 1", `answered false by  "", 0 after 5m0s`,
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
 }
 
 // one returns the only open question.

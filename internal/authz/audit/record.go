@@ -18,6 +18,8 @@ const (
 	Ended    = "execution.ended"
 	Decision = "decision" // of the gate, before anything is done
 	Outcome  = "outcome"  // of what was allowed
+	Question = "question" // that people were asked
+	Answer   = "answer"   // to it; without answeredBy there was none
 	Session  = "session"
 	Server   = "server"
 	// Lost stands for events that could not be written.
@@ -65,6 +67,10 @@ type Record struct {
 	Words      string          `json:"words,omitempty"`
 	Scope      string          `json:"scope,omitempty"`
 	Failure    string          `json:"failure,omitempty"` // the kind; empty on success
+
+	// Of questions and answers; decisions of the calls follow.
+	Question string `json:"question,omitempty"`
+	Calls    int    `json:"calls,omitempty"` // that are in it, or were answered
 
 	// Of executions.
 	Code     string   `json:"code,omitempty"`
@@ -122,6 +128,15 @@ func (l *Log) recordOf(event journal.Event) *Record {
 		r := of(Outcome, &e.Origin)
 		r.Call, r.Action, r.Server, r.Item = l.call(e.Call), e.Action, text(e.Server), text(e.Item)
 		r.TookMs, r.Bytes, r.Failure = ms(e.Took), e.Bytes, e.Failure
+		return r
+	case *journal.Asked:
+		r := of(Question, &e.Origin)
+		r.Question, r.Action, r.Server, r.Item, r.Rule, r.Calls = e.Question, e.Action, text(e.Server), text(e.Item), e.Rule, e.Calls
+		return r
+	case *journal.Answered:
+		r := of(Answer, &e.Origin)
+		r.Question, r.Action, r.Server, r.Item, r.Calls, r.TookMs = e.Question, e.Action, text(e.Server), text(e.Item), e.Calls, ms(e.Took)
+		r.Allowed, r.AnsweredBy, r.Words, r.Scope = &e.Allowed, text(e.By), text(e.Words), text(e.Scope)
 		return r
 	case *journal.SessionChanged:
 		r := of(Session, &e.Origin)
@@ -181,6 +196,16 @@ func (r *Record) Title() string {
 		return "code ended: " + r.Status
 	case Decision, Outcome:
 		return strings.TrimSpace(strings.ReplaceAll(r.Action, "_", " ") + " " + target)
+	case Question:
+		return fmt.Sprintf("asked about %d × %s", r.Calls, target)
+	case Answer:
+		switch {
+		case r.AnsweredBy == "":
+			return "no answer about " + target
+		case r.Allowed != nil && *r.Allowed:
+			return fmt.Sprintf("yes to %d × %s", r.Calls, target)
+		}
+		return fmt.Sprintf("no to %d × %s", r.Calls, target)
 	case Session:
 		return strings.TrimSpace("session " + r.To)
 	case Server:
