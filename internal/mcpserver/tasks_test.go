@@ -285,6 +285,8 @@ func TestTasksOutliveTheirConnection(t *testing.T) {
 		t.Error(err)
 	}
 	again := connect("first")
+	// Once this has an answer, it is connected.
+	again.request("1", "tasks/get", fmt.Sprintf(`"taskId":%q,%s`, id, withTasks))
 	refused()
 	close(exec.gate)
 	got := again.terminal(id)
