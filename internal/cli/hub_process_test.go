@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,17 +28,18 @@ type hubUser struct {
 	t       *testing.T
 	bin     string
 	env     []string
+	home    string
 	runtime string
 }
 
 func newHubUser(t *testing.T, more ...string) *hubUser {
 	t.Helper()
-	h := &hubUser{t: t, bin: executable(t), runtime: t.TempDir()}
+	h := &hubUser{t: t, bin: executable(t), home: t.TempDir(), runtime: t.TempDir()}
 	if err := os.Chmod(h.runtime, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	h.env = append([]string{
-		"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + h.runtime,
+		"HOME=" + h.home, "PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + h.runtime,
 		"SALLYPORT_HUB_IDLE=1s", "SALLYPORT_SESSIONS_POOL=0", "SALLYPORT_CATALOG_REFRESH=off",
 	}, more...)
 	return h
@@ -89,12 +91,18 @@ func (h *hubUser) hub() int {
 	cmd := exec.Command(h.bin, "hub", "status", "--json")
 	cmd.Env = h.env
 	out, err := cmd.Output()
-	var status struct{ Hubs []struct{ PID int } }
+	type one struct {
+		PID      int
+		Settings map[string]string
+	}
+	var status struct{ Hubs []one }
 	if err == nil {
 		err = json.Unmarshal(out, &status)
 	}
+	// Others of this user, with other homes, may run.
+	status.Hubs = slices.DeleteFunc(status.Hubs, func(o one) bool { return !strings.HasPrefix(o.Settings["stateDir"], h.home+"/") })
 	if err != nil || len(status.Hubs) != 1 {
-		h.t.Fatalf("hub status: got %s, %v; want one hub", out, err)
+		h.t.Fatalf("hub status: got %s, %v; want one hub with its state in %s", out, err, h.home)
 	}
 	pid := status.Hubs[0].PID
 	h.t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) })
@@ -235,7 +243,15 @@ func TestSocketActivation(t *testing.T) {
 			}
 		}
 	}()
-	defer func() { close(over); <-managed }()
+	defer func() {
+		close(over)
+		select {
+		case pid := <-started: // of a test that failed before it was told
+			_ = unix.Kill(pid, unix.SIGKILL)
+		default:
+		}
+		<-managed
+	}()
 	for round := range 3 {
 		c := h.serve()
 		pid := <-started

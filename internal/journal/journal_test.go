@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,6 +37,13 @@ func (n *names) handle(events []journal.Event, lost int) error {
 		}
 	}
 	return nil
+}
+
+// all returns what there is so far.
+func (n *names) all() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.got)
 }
 
 func server(name string) journal.Event { return &journal.ServerChanged{Server: name} }
@@ -111,8 +119,8 @@ func TestSlowSubscriber(t *testing.T) {
 					j.Publish(server(fmt.Sprint(i)))
 					synctest.Wait() // the first is being handled
 				}
-				if len(fast.got) != tt.sent {
-					t.Errorf("the other subscriber got %d events, want %d", len(fast.got), tt.sent)
+				if len(fast.all()) != tt.sent {
+					t.Errorf("the other subscriber got %d events, want %d", len(fast.all()), tt.sent)
 				}
 				if got, want := j.Lost()["slow"], uint64(tt.sent-tt.want); got != want {
 					t.Errorf("got %d lost, want %d", got, want)
@@ -142,18 +150,18 @@ func TestEvery(t *testing.T) {
 		j.Publish(server("two"))
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
-		if len(n.got) != 0 {
-			t.Errorf("after 59 s: got %v, want nothing yet", n.got)
+		if len(n.all()) != 0 {
+			t.Errorf("after 59 s: got %v, want nothing yet", n.all())
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if len(n.got) != 2 {
-			t.Errorf("after a minute: got %v, want two", n.got)
+		if len(n.all()) != 2 {
+			t.Errorf("after a minute: got %v, want two", n.all())
 		}
 		j.Publish(server("three"))
 		began := time.Now()
-		if err := s.Flush(t.Context()); err != nil || len(n.got) != 3 || time.Since(began) != 0 {
-			t.Errorf("flushed: got %v after %s (%v), want three at once", n.got, time.Since(began), err)
+		if err := s.Flush(t.Context()); err != nil || len(n.all()) != 3 || time.Since(began) != 0 {
+			t.Errorf("flushed: got %v after %s (%v), want three at once", n.all(), time.Since(began), err)
 		}
 		if err := s.Flush(t.Context()); err != nil {
 			t.Errorf("flushing an empty queue: got %v", err)
@@ -173,8 +181,8 @@ func TestCommit(t *testing.T) {
 			return answer
 		}})
 		began := time.Now()
-		if err := j.Commit(t.Context(), server("one")); err != nil || time.Since(began) != time.Second || len(n.got) != 1 {
-			t.Errorf("got %v after %s, with %v handled, want one after a second", err, time.Since(began), n.got)
+		if err := j.Commit(t.Context(), server("one")); err != nil || time.Since(began) != time.Second || len(n.all()) != 1 {
+			t.Errorf("got %v after %s, with %v handled, want one after a second", err, time.Since(began), n.all())
 		}
 		answer = full
 		if err := j.Commit(t.Context(), server("two")); !errors.Is(err, full) {
@@ -195,7 +203,7 @@ func TestCommit(t *testing.T) {
 			t.Errorf("got %v, want %v", err, journal.ErrLost)
 		}
 		s.Close()
-		if got, want := strings.Join(n.got, " "), "one two three four five"; got != want {
+		if got, want := strings.Join(n.all(), " "), "one two three four five"; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		if err := s.Flush(t.Context()); !errors.Is(err, journal.ErrClosed) {

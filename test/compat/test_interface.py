@@ -48,7 +48,7 @@ print(shape(runtime.discovered_servers), shape(runtime.query_tool_docs), shape(r
 print(shape(runtime.search_tool_docs), shape(runtime.search_tool_docs_sync))
 """,
         [
-            "(server, tool, arguments=None) (server) (server=None)",
+            "(server, tool, arguments=None, *, fresh=False) (server) (server=None)",
             "(detailed=False) (server, tool=None, detail='summary') (server, tool=None, detail='summary')",
             "(query, *, limit=5, detail='summary') (query, *, limit=5, detail='summary')",
         ],
@@ -246,7 +246,7 @@ def test_what_is_told_is_there(live):
     told = live.ask("tools/list")["result"]["tools"][0]["description"]
     uri = "resource://mcp-server-code-execution-mode/capabilities"
     told += live.ask("resources/read", uri=uri)["result"]["contents"][0]["text"]
-    names = set(re.findall(r"(?<![\w.])(?:runtime\.)?([a-z_]+)\(", told)) - {"run_python", "print", "help"}
+    names = set(re.findall(r"(?<![\w.])(?:runtime\.)?([a-z_]+)\(", told)) - {"run_python", "print", "help", "display"}
     names -= set(re.findall(r"from user_tools import (\w+)", told))
     assert {"discovered_servers", "search_tool_docs", "save_memory", "load_memory", "save_tool", "describe_server"} <= names
     assert live.run(f"print([n for n in {sorted(names)} if not hasattr(runtime, n)])").text == "[]"

@@ -260,6 +260,8 @@ func TestWrites(t *testing.T) {
 					}
 				})
 				time.Sleep(20 * time.Second)
+				c.mu.Lock() // for the race detector: all others have ended
+				defer c.mu.Unlock()
 				if got := c.order.Len() == 1; got != tt.kept {
 					t.Errorf("got it kept: %v, want %v", got, tt.kept)
 				}

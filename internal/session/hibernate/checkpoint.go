@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/snapshot"
@@ -58,6 +59,11 @@ func (c *Checkpoint) Claim() (lost string, err error) {
 		return "", nil
 	}
 	unlock, err := c.Store.Lock(c.session.File)
+	// Whoever lists the sessions of a dead process has the lock for a moment.
+	for pause := time.Millisecond; errors.Is(err, ErrElsewhere) && pause < 100*time.Millisecond; pause *= 2 {
+		time.Sleep(pause)
+		unlock, err = c.Store.Lock(c.session.File)
+	}
 	if errors.Is(err, ErrElsewhere) {
 		return "", err
 	}
