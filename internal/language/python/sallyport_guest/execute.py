@@ -95,7 +95,7 @@ def run(session, source, filename, echo):
                         evaluate_and_show(last, session.namespace, eval, show)
             finally:
                 if "matplotlib.pyplot" in sys.modules and not interrupts.happened and not session.channel.closed:
-                    show_figures(session)
+                    session.show_figures()
         finally:
             # This comes before any other call of ours. The interpreter itself
             # removes what raises; a profile function sees even this call.
@@ -122,13 +122,6 @@ def run(session, source, filename, echo):
         session.streams.flush()
         _exit(outcome[1])
     return outcome
-
-
-def show_figures(session):
-    """Show the figures that the code has left open."""
-    from . import display
-
-    display.finish(session.workspace.path)
 
 
 def repair(source, filename, error):

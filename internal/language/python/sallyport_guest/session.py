@@ -109,6 +109,12 @@ class Session:
 
         return display.show(value, self.workspace.path)
 
+    def show_figures(self):
+        """Show the figures that the code has left open."""
+        from . import display
+
+        display.finish(self.workspace.path)
+
     # Children.
 
     def subprocess_imported(self):
