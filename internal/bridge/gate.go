@@ -48,7 +48,8 @@ func (b *Bridge) Check(ctx context.Context, p authz.Principal, name string) erro
 	if err != nil {
 		return err
 	}
-	_, err = b.config.Gate.Admit(ctx, p, authz.LoadServer{Server: s})
+	permit, err := b.config.Gate.Admit(ctx, p, authz.LoadServer{Server: s})
+	permit.Done(0, "") // that is all, if it was admitted
 	return err
 }
 

@@ -319,10 +319,13 @@ const maxRecord = 64 << 20
 // judge returns what is wrong with a file, or "", and of what kind that is.
 func (d Dir) judge(root *os.Root, path string, info fs.FileInfo, reader func(string, []byte) error) (string, kind) {
 	name := filepath.Base(path)
+	// Engines write the files of snapshots, with modes of their own, into directories
+	// that no one else can enter.
+	theirs := strings.HasPrefix(path, string(Snapshots)+"/") && info.Mode().IsRegular()
 	switch {
 	case !info.Mode().IsRegular() && !info.IsDir() && info.Mode()&fs.ModeSocket == 0:
 		return "neither a file nor a directory", other
-	case permissions && !strings.HasPrefix(name, ".") && info.Mode().Perm()&0o077 != 0: // a lock is empty
+	case permissions && !theirs && !strings.HasPrefix(name, ".") && info.Mode().Perm()&0o077 != 0: // a lock is empty
 		return fmt.Sprintf("others may use it (mode %04o); make it private: chmod go= %s", info.Mode().Perm(), d.Path(path)), exposed
 	case strings.HasPrefix(name, temporary) && time.Since(info.ModTime()) > abandoned:
 		return "left by a write that was cut short; it goes at the next use", left

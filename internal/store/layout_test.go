@@ -75,10 +75,13 @@ func TestCheck(t *testing.T) {
 	must(os.Mkdir(image, 0o755))
 	must(os.WriteFile(filepath.Join(image, "open"), []byte("abc"), 0o666))
 	must(os.Symlink("/etc/passwd", filepath.Join(image, "link")))
+	snapshot := dir.Area(Snapshots).Path("base")
+	must(os.MkdirAll(snapshot, 0o700))
+	must(os.WriteFile(filepath.Join(snapshot, "pages.img"), []byte("abc"), 0o644))
 	got, err := dir.Check(readers)
 	must(err)
 	want := &Report{Path: dir.Path(""), Version: 1, Problems: []Problem{}, Areas: []AreaReport{
-		{"images", areas[Images], 1, 3}, {"ledger", areas[Ledger], 1, 1}, {"memory", areas[Memory], 1, 11},
+		{"images", areas[Images], 1, 3}, {"ledger", areas[Ledger], 1, 1}, {"memory", areas[Memory], 1, 11}, {"snapshots", areas[Snapshots], 1, 3},
 	}}
 	if got.Newest.IsZero() {
 		t.Error("got no time of the newest file")
