@@ -33,8 +33,7 @@ type Approvals struct {
 // FindApprovals asks every running Sallyport of the user. The questions have no
 // calls.
 func (a *App) FindApprovals(ctx context.Context) *Approvals {
-	s := &Sessions{clients: map[*control.Process]*control.Client{}, stateDir: a.Settings.StateDir}
-	s.ask(ctx, a.Env.runtimeDirs())
+	s := a.running(ctx)
 	out := &Approvals{Open: []approval.Question{}, Lost: []approval.Lost{}, Problems: s.Problems, of: map[string][]*control.Client{}}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

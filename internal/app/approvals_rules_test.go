@@ -21,7 +21,7 @@ func TestAlways(t *testing.T) {
 		if err := rules.Broken(true); err != nil {
 			t.Fatal(err)
 		}
-		return rules.DecideTool(authz.Local("tests"), authz.CallTool{Server: &authz.Server{Name: "files"}, Tool: tool}).Effect.String()
+		return rules.DecideCall(authz.Local("tests"), authz.CallTool{Server: &authz.Server{Name: "files"}, Tool: tool}).Effect.String()
 	}
 	w := approvedRules{filepath.Join(filepath.Dir(config), toolpolicy.Directory, approvedFile)}
 	for _, tool := range []string{"write", "edit", "write"} {

@@ -192,8 +192,7 @@ type RunningHub struct {
 // Hubs returns the hubs of this user that run, and the numbers of the processes
 // that serve one client alone.
 func (a *App) Hubs(ctx context.Context) (hubs []RunningHub, alone []int, problems []string) {
-	s := &Sessions{clients: map[*control.Process]*control.Client{}, stateDir: a.Settings.StateDir}
-	s.ask(ctx, a.Env.runtimeDirs())
+	s := a.running(ctx)
 	alone = []int{}
 	for _, p := range s.processes {
 		if p.Hub != nil {

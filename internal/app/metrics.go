@@ -24,8 +24,7 @@ func (c *Core) Metrics(ctx context.Context) metrics.Snapshot {
 // Stats returns what the running Sallyports with this state directory have counted, and why some
 // of it may be missing.
 func (a *App) Stats(ctx context.Context) (all []control.Stats, problems []string) {
-	s := &Sessions{clients: map[*control.Process]*control.Client{}, stateDir: a.Settings.StateDir}
-	s.ask(ctx, a.Env.runtimeDirs())
+	s := a.running(ctx)
 	for _, p := range s.processes {
 		if p.StateDir != s.stateDir {
 			continue // of another home

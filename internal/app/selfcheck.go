@@ -224,8 +224,7 @@ func (c *selfCheck) sockets() {
 
 // processes asks the running Sallyports.
 func (c *selfCheck) processes() {
-	s := &Sessions{clients: map[*control.Process]*control.Client{}, stateDir: c.app.Settings.StateDir}
-	s.ask(c.ctx, c.app.Env.runtimeDirs())
+	s := c.app.running(c.ctx)
 	c.running = s.processes
 	for _, p := range s.Problems {
 		c.add(FindingWarn, "%s", p)

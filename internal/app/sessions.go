@@ -51,13 +51,19 @@ type Sessions struct {
 	stateDir  string
 }
 
+// running asks every running Sallyport of the user who it is.
+func (a *App) running(ctx context.Context) *Sessions {
+	s := &Sessions{clients: map[*control.Process]*control.Client{}, stateDir: a.Settings.StateDir}
+	s.ask(ctx, a.Env.runtimeDirs())
+	return s
+}
+
 // FindSessions asks every running Sallyport of the user and reads the records.
 func (a *App) FindSessions(ctx context.Context) *Sessions {
-	s := &Sessions{clients: map[*control.Process]*control.Client{}, stateDir: a.Settings.StateDir}
+	s := a.running(ctx)
 	s.Shelf = session.NewOfflineSessions(session.Options{
 		Logger: a.Log, Records: a.state(store.Sessions), Snapshots: a.snapshots(), Logs: a.statePath(store.Logs),
 	}, "")
-	s.ask(ctx, a.Env.runtimeDirs())
 	disk, err := s.Shelf.List()
 	if err != nil {
 		s.Problems = append(s.Problems, "records of sessions: "+err.Error())
