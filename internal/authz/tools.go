@@ -11,10 +11,8 @@ import (
 
 // ToolRules are the user's rules for calls. They are safe for concurrent use.
 type ToolRules interface {
-	// DecideTool decides on the call of a tool.
-	DecideTool(p Principal, a CallTool) Verdict
-	// DecideRead decides on a [ReadResource] or a [GetPrompt].
-	DecideRead(p Principal, a Action) Verdict
+	// DecideCall decides on a [CallTool], a [ReadResource] or a [GetPrompt].
+	DecideCall(p Principal, a Action) Verdict
 	// Broken returns why the rules cannot be applied, and code may not run: a
 	// file of them is wrong. now means that an answer from a moment ago is not
 	// good enough.
@@ -153,16 +151,14 @@ func (g *Gate) applyTools(d Decision, p Principal, a Action) Decision {
 	if rules == nil {
 		return d
 	}
-	switch a := a.(type) {
+	switch a.(type) {
 	case RunCode, RunBatch:
 		if err := rules.Broken(true); err != nil {
 			return Decision{Effect: Deny, Rule: RuleTools, Reason: err}
 		}
 		return d
-	case CallTool:
-		d.Verdict = rules.DecideTool(p, a)
-	case ReadResource, GetPrompt:
-		d.Verdict = rules.DecideRead(p, a)
+	case CallTool, ReadResource, GetPrompt:
+		d.Verdict = rules.DecideCall(p, a)
 	default:
 		return d
 	}

@@ -18,9 +18,8 @@ type verdict struct {
 	broken error
 }
 
-func (v *verdict) DecideTool(authz.Principal, authz.CallTool) authz.Verdict { return v.Verdict }
-func (v *verdict) DecideRead(authz.Principal, authz.Action) authz.Verdict   { return v.Verdict }
-func (v *verdict) Broken(bool) error                                        { return v.broken }
+func (v *verdict) DecideCall(authz.Principal, authz.Action) authz.Verdict { return v.Verdict }
+func (v *verdict) Broken(bool) error                                      { return v.broken }
 
 func TestToolRules(t *testing.T) {
 	call := authz.CallTool{Server: usable, Granted: true, Tool: "t"}

@@ -256,12 +256,13 @@ type limited struct {
 	seen []authz.CallTool
 }
 
-func (l *limited) DecideTool(_ authz.Principal, a authz.CallTool) authz.Verdict {
-	l.seen = append(l.seen, a)
+func (l *limited) DecideCall(_ authz.Principal, a authz.Action) authz.Verdict {
+	if call, ok := a.(authz.CallTool); ok {
+		l.seen = append(l.seen, call)
+	}
 	return l.Verdict
 }
-func (l *limited) DecideRead(authz.Principal, authz.Action) authz.Verdict { return l.Verdict }
-func (l *limited) Broken(bool) error                                      { return nil }
+func (l *limited) Broken(bool) error { return nil }
 
 // slow is a server that answers when the call ends.
 type slow struct{ *ear }

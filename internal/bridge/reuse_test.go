@@ -56,15 +56,16 @@ func (c *counted) CallTool(ctx context.Context, name string, _ json.RawMessage) 
 // read-only, in spite of that.
 type cacheRules struct{ deny bool }
 
-func (r *cacheRules) DecideTool(_ authz.Principal, a authz.CallTool) authz.Verdict {
+func (r *cacheRules) DecideCall(_ authz.Principal, of authz.Action) authz.Verdict {
+	a, ok := of.(authz.CallTool)
+	if !ok {
+		return authz.Verdict{Effect: authz.Allow}
+	}
 	v := authz.Verdict{Effect: authz.Allow, Rule: "kept", Cache: &authz.CacheRule{For: 10 * time.Minute, Force: a.Tool == "odd"}}
 	if r.deny {
 		v.Effect = authz.Deny
 	}
 	return v
-}
-func (r *cacheRules) DecideRead(authz.Principal, authz.Action) authz.Verdict {
-	return authz.Verdict{Effect: authz.Allow}
 }
 func (r *cacheRules) Broken(bool) error { return nil }
 

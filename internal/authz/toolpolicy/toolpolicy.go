@@ -94,17 +94,8 @@ func (r *Rules) Broken(now bool) error {
 	return nil
 }
 
-// DecideTool implements [authz.ToolRules].
-func (r *Rules) DecideTool(p authz.Principal, a authz.CallTool) authz.Verdict {
-	s := r.current(false)
-	if s.free() {
-		return authz.Verdict{Effect: authz.Allow}
-	}
-	return s.verdict(p, a, nil)
-}
-
-// DecideRead implements [authz.ToolRules].
-func (r *Rules) DecideRead(p authz.Principal, a authz.Action) authz.Verdict {
+// DecideCall implements [authz.ToolRules].
+func (r *Rules) DecideCall(p authz.Principal, a authz.Action) authz.Verdict {
 	s := r.current(false)
 	if s.free() {
 		return authz.Verdict{Effect: authz.Allow}

@@ -120,12 +120,7 @@ func TestMatching(t *testing.T) {
 }
 
 func decide(r *toolpolicy.Rules, p authz.Principal, a authz.Action) string {
-	var v authz.Verdict
-	if c, ok := a.(authz.CallTool); ok {
-		v = r.DecideTool(p, c)
-	} else {
-		v = r.DecideRead(p, a)
-	}
+	v := r.DecideCall(p, a)
 	return v.Effect.String() + " " + v.Rule
 }
 
@@ -232,7 +227,7 @@ func TestVerdict(t *testing.T) {
 	if err := r.Broken(true); err != nil {
 		t.Fatal(err)
 	}
-	v := r.DecideTool(me, call("github", "x", "", tool.Annotations{}))
+	v := r.DecideCall(me, call("github", "x", "", tool.Annotations{}))
 	if want := (authz.Limits{PerExecution: 5, PerMinute: 60, InFlight: 2, ArgumentBytes: 64 << 10, ResultBytes: 1 << 20, Time: 30 * time.Second}); v.Limits == nil || *v.Limits != want {
 		t.Errorf("got the limits %+v, want %+v", v.Limits, want)
 	}
@@ -307,10 +302,10 @@ func TestBrokenFiles(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "so no code runs: "+strings.TrimPrefix(tt.want, "…")) && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
-			if v := r.DecideTool(me, call("fs", "x", "", tool.Annotations{ReadOnly: true})); v.Effect != authz.Deny {
+			if v := r.DecideCall(me, call("fs", "x", "", tool.Annotations{ReadOnly: true})); v.Effect != authz.Deny {
 				t.Errorf("got %v, want a denial", v)
 			}
-			if v := r.DecideRead(me, authz.GetPrompt{Server: &authz.Server{Name: "fs"}, Prompt: "x"}); v.Effect != authz.Deny {
+			if v := r.DecideCall(me, authz.GetPrompt{Server: &authz.Server{Name: "fs"}, Prompt: "x"}); v.Effect != authz.Deny {
 				t.Errorf("got %v, want a denial", v)
 			}
 		})
@@ -424,7 +419,7 @@ func FuzzLoad(f *testing.F) {
 		if (err == nil) != (len(view.Problems) == 0) {
 			t.Fatalf("got %v and the problems %v", err, view.Problems)
 		}
-		v := r.DecideTool(me, call("a", "x", `{"x":1}`, tool.Annotations{}))
+		v := r.DecideCall(me, call("a", "x", `{"x":1}`, tool.Annotations{}))
 		if err != nil && v.Effect != authz.Deny {
 			t.Errorf("got %v from a broken file: %v", v, err)
 		}
@@ -445,7 +440,7 @@ func FuzzArguments(f *testing.F) {
 	}
 	r, _ := rules(f, config(`- {if: 'args.x == 1', action: allow}`+"\n"+`- {action: ask}`))
 	f.Fuzz(func(t *testing.T, args string) {
-		v := r.DecideTool(me, call("a", "x", args, tool.Annotations{}))
+		v := r.DecideCall(me, call("a", "x", args, tool.Annotations{}))
 		var got struct{ X any }
 		err := json.Unmarshal([]byte(args), &got)
 		if n, _ := got.X.(float64); v.Effect == authz.Allow && (err != nil || n != 1) {
@@ -476,7 +471,7 @@ func BenchmarkDecide(b *testing.B) {
 			x := call("fs", "read_file", `{"path":"/home/x","head":10}`, tool.Annotations{})
 			b.ReportAllocs()
 			for b.Loop() {
-				r.DecideTool(me, x)
+				r.DecideCall(me, x)
 			}
 		})
 	}
