@@ -115,6 +115,7 @@ func TestValidation(t *testing.T) {
 }
 
 func TestTimeoutThatCodeSurvives(t *testing.T) {
+	dependsOnSpeed(t, "code must print within a second")
 	t.Parallel()
 	b, e := newBroker(t, func(p *parts) { p.sessions.Grace = time.Minute })
 	want(t, run(t, b, "kept = 1"), Success, 0, "")
@@ -142,6 +143,7 @@ func TestTimeoutThatCodeSurvives(t *testing.T) {
 }
 
 func TestTimeoutThatKills(t *testing.T) {
+	dependsOnSpeed(t, "code must print within a second")
 	t.Parallel()
 	b, _ := newBroker(t, func(p *parts) { p.sessions.Grace = 300 * time.Millisecond })
 	want(t, run(t, b, "kept = 1"), Success, 0, "")
@@ -165,6 +167,7 @@ while True:
 }
 
 func TestTheWholeRunIsBounded(t *testing.T) {
+	dependsOnSpeed(t, "code must call its tool within 1.5 s")
 	t.Parallel()
 	b, _ := newBroker(t, func(p *parts) { p.sessions.WholeRun, p.sessions.Grace = 1500*time.Millisecond, 20*time.Second })
 	r := run(t, b, "await mcp_math.sleep(seconds=60)", "math")
@@ -175,6 +178,7 @@ func TestTheWholeRunIsBounded(t *testing.T) {
 }
 
 func TestTheAgentsOwnTime(t *testing.T) {
+	dependsOnSpeed(t, "code must start within a second")
 	t.Parallel()
 	b, _ := newBroker(t, nil)
 	run(t, b, "1", "math")
@@ -201,6 +205,7 @@ finally:
 }
 
 func TestCancellation(t *testing.T) {
+	dependsOnSpeed(t, "code must run after 200 ms")
 	t.Parallel()
 	b, _ := newBroker(t, func(p *parts) { p.sessions.Grace = time.Minute })
 	want(t, run(t, b, "import time; kept = 1"), Success, 0, "")
@@ -548,6 +553,7 @@ func TestAnEngineWithoutAChannelIsRefused(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
+	dependsOnSpeed(t, "code must run after 100 ms")
 	t.Parallel()
 	b, _ := newBroker(t, func(p *parts) { p.sessions.Grace = time.Minute })
 	run(t, b, "import time")

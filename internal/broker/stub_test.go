@@ -138,3 +138,11 @@ func (mathServer) CallTool(ctx context.Context, tool string, arguments json.RawM
 	}
 	return json.RawMessage(fmt.Sprintf(`{"content":[{"type":"text","text":"%g"}],"structuredContent":{"result":%g}}`, args.A+args.B, args.A+args.B)), nil
 }
+
+// dependsOnSpeed leaves a test to .ci/full, for a reason.
+func dependsOnSpeed(t *testing.T, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("depends on speed: " + why)
+	}
+}

@@ -17,6 +17,9 @@ import (
 // of this tree.
 func executable(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts the executable, with real sandboxes")
+	}
 	if bin := os.Getenv("SALLYPORT_BIN"); bin != "" {
 		return bin
 	}

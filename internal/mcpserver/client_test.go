@@ -45,7 +45,7 @@ func connect(t *testing.T, config Config, version string, options *mcp.ClientOpt
 			if err != nil {
 				t.Errorf("Serve: %v", err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("Serve did not return")
 		}
 	})

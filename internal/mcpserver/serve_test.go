@@ -131,7 +131,7 @@ func serve(t *testing.T, config Config) *client {
 		go io.Copy(io.Discard, outR)
 		select {
 		case <-c.ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("Serve did not return")
 		}
 		cancel()
@@ -413,7 +413,7 @@ func TestAClientThatCannotBeWrittenToEndsTheConversation(t *testing.T) {
 	go func() { done <- s.Serve(context.Background(), in, failingWriter{}) }()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Serve goes on")
 	}
 }
@@ -433,7 +433,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	cancel()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Serve goes on")
 	}
 	w.Close() // ends the read that is still in progress

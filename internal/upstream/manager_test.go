@@ -122,6 +122,9 @@ func TestOneStartForAll(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
+	if testing.Short() {
+		t.Skip("depends on speed: a caller must be refused within 300 ms")
+	}
 	m := manage(t, Options{}, define(t, "x", "dies-at-start"), define(t, "y", "plain"))
 	const paused = "it is tried again after"
 	refused := func(err error) bool { return err != nil && strings.Contains(err.Error(), paused) }

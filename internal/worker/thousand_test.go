@@ -17,6 +17,9 @@ import (
 // TestThousandJobs: whatever breaks, each job has one outcome, and none runs
 // twice unless RunPod has given it to two workers.
 func TestThousandJobs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("depends on speed: some jobs must be delivered twice by chance")
+	}
 	const jobs, workers = 1000, 4
 	places := make([]store.Dir, workers)
 	for i := range places {

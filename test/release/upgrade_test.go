@@ -30,6 +30,9 @@ const older, newer = "101.202.303", "101.202.304"
 // itself with a newer release, refuses an older one and what is not signed or not
 // whole, leaves what a package manager installed alone, and goes back.
 func TestUpgrade(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds executables, and starts them")
+	}
 	if runtime.GOOS == "windows" {
 		t.Skip("runs a Unix path")
 	}

@@ -133,7 +133,7 @@ func (p *process) run(t testing.TB, e wire.Exec, call func(context.Context, wire
 	}
 	select {
 	case <-x.Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGQUIT)
 		t.Fatalf("no end; stdout %q, stderr %q", h.Stdout(), h.Stderr())
 	}

@@ -12,6 +12,9 @@ import (
 // The catalogue is only worth what its controls prove, whatever the engine:
 // natively every probe reaches what it tries, but for what this machine lacks.
 func TestControls(t *testing.T) {
+	if testing.Short() {
+		t.Skip("tries every attempt of the catalogue on this machine, which takes long")
+	}
 	// For suites that ordinary users run after it.
 	cfg := &Config{HostPython: "/usr/bin/python3", ProofsFile: os.Getenv("SALLYPORT_TEST_PROOFS")}
 	h := newHost(t, cfg)

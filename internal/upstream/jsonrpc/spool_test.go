@@ -103,7 +103,7 @@ func TestWaitingResultIsGivenUp(t *testing.T) {
 	}()
 	peer.recv()
 	peer.send(`{"jsonrpc":"2.0","id":1,"result":"%s"}`, strings.Repeat("x", 20<<20))
-	for end := time.Now().Add(10 * time.Second); share.Spool.Used() == 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); share.Spool.Used() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the result does not arrive")
 		}
