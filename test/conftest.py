@@ -22,7 +22,7 @@ for _name in ("SIGHUP", "SIGQUIT", "SIGTERM"):
         signal.signal(getattr(signal, _name), signal.SIG_DFL)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Their tests have an environment of their own: phase `remote` of .ci/run.
+# Their tests have an environment of their own: suite `remote` of .ci/full.
 # (Not asked for by the name of a folder here, which Python takes for a package.)
 collect_ignore = [] if importlib.util.find_spec("kagglesdk") else ["kaggle", "runpod"]
 NPM = pathlib.Path(os.environ.get("SALLYPORT_TEST_NPM", ROOT / ".cache/npm/node_modules"))

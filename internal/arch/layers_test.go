@@ -200,6 +200,7 @@ var programs = map[string][]string{
 	"test/faults":             {"internal/hub", "internal/sandbox/sandboxtest"},
 	"test/endurance":          {"internal/sandbox/sandboxtest"},
 	"test/proxies":            nil,
+	"test/smoke":              {"internal/language/python", "internal/sandbox", "internal/sandbox/gvisor", "internal/sandbox/sandboxtest"},
 	"test/release":            nil,
 	"test/carbon/peer":        {"internal/usage/carbon", "internal/usage/carbon/codecarbon/codecarbontest"},
 	"test/kaggle/fake":        {"internal/batch/kaggle/kaggletest"},
@@ -207,8 +208,6 @@ var programs = map[string][]string{
 
 	"scripts/configuration": {"internal/settings"},
 	"scripts/man":           {"internal/cli"},
-
-	"test/clients/goclient": nil,
 }
 
 // testImports are what tests of any package may import. The fake engine, the

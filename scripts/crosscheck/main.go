@@ -1,6 +1,6 @@
 // Command crosscheck type-checks the executable for other platforms, without
 // compiling it: of other modules it checks declarations only. That takes seconds
-// where a build takes a minute for each; .ci/nightly builds them.
+// where a build takes a minute for each; `.ci/full cross` builds them, too.
 //
 //	go run ./scripts/crosscheck linux/arm64 darwin/arm64 windows/amd64
 package main

@@ -4,36 +4,47 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // againLabel marks the results of tests that were run again, alone, because they
-// had failed: NAME.again.json holds those of NAME.json, NAME.again1.xml and so on
-// those of NAME.xml.
+// had failed: NAME.again1.json and NAME.again2.json hold those of NAME.json,
+// NAME.again1.xml and so on those of NAME.xml.
 var againLabel = regexp.MustCompile(`\.again[0-9]*$`)
 
-// mostAgain is how many failed tests may be run again. More are no accident.
-const mostAgain = 2
+// mostAgain is how many failed tests are worth running again. More are no accident.
+const mostAgain = 10
 
 // listFailed writes a line "package pattern" for each test of one file of events
-// that failed, for running it again with go test -run; a subtest stands for the
-// tests that failed with it. It is false when that cannot help: none failed, too
-// many did, or a package failed as a whole.
+// that failed, for running it again with go test -run. A subtest stands for the
+// tests that failed with it. A package that failed as a whole, or ended before its
+// tests did, has the pattern of all tests. It is false when running again cannot
+// help: nothing failed, or too much did.
 func listFailed(w io.Writer, file string) (bool, error) {
 	results, err := readFile(file, "", readEvents)
 	if err != nil {
 		return false, err
 	}
 	var lines []string
+	whole := map[string]bool{} // packages to run whole
 	for _, r := range results {
-		if r.outcome == passed || r.outcome == skipped || r.parent {
+		if pkg, _, ok := splitTest(r.name); !r.ended() && !(ok && r.outcome == failed) {
+			whole[pkg] = true
+		}
+	}
+	for _, r := range results {
+		if r.ended() || r.parent {
 			continue
 		}
-		pkg, test, ok := splitTest(r.name)
-		if !ok || r.outcome == unknown {
-			return false, nil
+		pkg, test, _ := splitTest(r.name)
+		line := pkg + " " + pattern(test)
+		if whole[pkg] {
+			line = pkg + " ."
 		}
-		lines = append(lines, pkg+" "+pattern(test))
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
 	}
 	if len(lines) == 0 || len(lines) > mostAgain {
 		return false, nil
@@ -44,13 +55,14 @@ func listFailed(w io.Writer, file string) (bool, error) {
 	return true, nil
 }
 
-// splitTest splits "package.Test/subtest".
+// splitTest splits "package.Test/subtest". It is false for a package alone.
 func splitTest(name string) (pkg, test string, ok bool) {
-	dot := strings.Index(name, ".Test")
-	if dot < 0 {
-		return "", "", false
+	for _, kind := range []string{".Test", ".Fuzz", ".Example"} {
+		if i := strings.Index(name, kind); i >= 0 {
+			return name[:i], name[i+1:], true
+		}
 	}
-	return name[:dot], name[dot+1:], true
+	return name, "", false
 }
 
 // pattern returns the argument of -run that selects one test or subtest.
@@ -63,21 +75,28 @@ func pattern(test string) string {
 }
 
 // settle takes the results of second runs out of the list. A test that failed
-// and passed each time that it was run again counts as passed, and is said; so do
-// the tests that failed only because of it.
+// and passed when it was run again counts as passed, and is named as flaky; so
+// do the tests that failed only because of it.
 func settle(w io.Writer, results []result) []result {
-	again := map[string]outcome{}
+	passedAgain := map[string]bool{} // label and name, of a package too
+	brokenAgain := map[string]bool{} // label of the second run and package
 	for _, r := range results {
-		if label := againLabel.ReplaceAllString(r.label, ""); label != r.label {
-			key := label + " " + r.name
-			if again[key] != failed {
-				again[key] = r.outcome
+		if againLabel.MatchString(r.label) && !r.ended() {
+			pkg, _, _ := splitTest(r.name)
+			brokenAgain[r.label+" "+pkg] = true
+		}
+	}
+	for _, r := range results {
+		if label := againLabel.ReplaceAllString(r.label, ""); label != r.label && r.outcome == passed {
+			passedAgain[label+" "+r.name] = true
+			if pkg, _, _ := splitTest(r.name); !brokenAgain[r.label+" "+pkg] {
+				passedAgain[label+" "+pkg] = true
 			}
 		}
 	}
 	stays := map[string]bool{} // tests that failed for good, and those that they are part of
 	for _, r := range results {
-		if r.outcome != failed || r.parent || againLabel.MatchString(r.label) || again[r.label+" "+r.name] == passed {
+		if r.ended() || r.parent || againLabel.MatchString(r.label) || passedAgain[r.label+" "+r.name] {
 			continue
 		}
 		for name := r.name; ; name = name[:strings.LastIndex(name, "/")] {
@@ -92,9 +111,9 @@ func settle(w io.Writer, results []result) []result {
 		if againLabel.MatchString(r.label) {
 			continue
 		}
-		if r.outcome == failed && !stays[r.label+" "+r.name] {
+		if !r.ended() && !stays[r.label+" "+r.name] {
 			if !r.parent {
-				fmt.Fprintf(w, "--- FLAKY: [%s] %s failed once, and passed each time that it was run again\n%s", r.label, r.name, indent(r.output))
+				fmt.Fprintf(w, "--- FLAKY: [%s] %s failed, and passed when it was run again\n%s", r.label, r.name, indent(r.output))
 			}
 			r.outcome = passed
 		}
@@ -102,3 +121,6 @@ func settle(w io.Writer, results []result) []result {
 	}
 	return settled
 }
+
+// ended reports whether the test passed or was skipped.
+func (r result) ended() bool { return r.outcome == passed || r.outcome == skipped }

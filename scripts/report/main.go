@@ -4,14 +4,14 @@
 // tests that must not be skipped and against the tests that a list of
 // requirements names, and ends with one line of counts.
 //
-//	go run ./scripts/report -must .ci/must-run.txt -mapped docs/COMPATIBILITY.md -failed-checks 0 DIR
+//	go run ./scripts/report -must .ci/must-run.txt -mapped docs/COMPATIBILITY.md -failed-checks 0 DIR...
 //
 // NAME is the label of a run ("root", "user", "race"). A line of the list is a
 // label and a pattern, matched against "package.Test/subtest" (of pytest, against
 // "module.test"): at least one test must match it, and each that does must have
 // passed.
 //
-// NAME.again.json has the second runs of tests that failed in NAME.json: see
+// NAME.again1.json has the second runs of tests that failed in NAME.json: see
 // settle.
 //
 // Before the counts it lists the slowest tests.
@@ -73,7 +73,7 @@ func main() {
 		}
 		return
 	}
-	ok, err := run(os.Stdout, flag.Arg(0), must, *requirements, *checksPassed, *checksFailed)
+	ok, err := run(os.Stdout, flag.Args(), must, *requirements, *checksPassed, *checksFailed)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 	}
@@ -82,10 +82,14 @@ func main() {
 	}
 }
 
-func run(w io.Writer, dir string, must []string, requirements string, checksPassed, checksFailed int) (bool, error) {
-	results, err := readAll(dir)
-	if err != nil {
-		return false, err
+func run(w io.Writer, dirs, must []string, requirements string, checksPassed, checksFailed int) (bool, error) {
+	var results []result
+	for _, dir := range dirs {
+		some, err := readAll(dir)
+		if err != nil {
+			return false, err
+		}
+		results = append(results, some...)
 	}
 	results = settle(w, results)
 	count := map[outcome]int{passed: checksPassed, failed: checksFailed}
@@ -296,21 +300,23 @@ func readJUnit(label string, r io.Reader) ([]result, error) {
 		Message string `xml:"message,attr"`
 		Text    string `xml:",chardata"`
 	}
+	type testcase struct {
+		Class   string  `xml:"classname,attr"`
+		Name    string  `xml:"name,attr"`
+		Seconds float64 `xml:"time,attr"`
+		Failure *note   `xml:"failure"`
+		Error   *note   `xml:"error"`
+		Skipped *note   `xml:"skipped"`
+	}
 	var doc struct {
-		Cases []struct {
-			Class   string  `xml:"classname,attr"`
-			Name    string  `xml:"name,attr"`
-			Seconds float64 `xml:"time,attr"`
-			Failure *note   `xml:"failure"`
-			Error   *note   `xml:"error"`
-			Skipped *note   `xml:"skipped"`
-		} `xml:"testsuite>testcase"`
+		Cases []testcase `xml:"testsuite>testcase"`
+		Alone []testcase `xml:"testcase"` // where the document is one suite
 	}
 	if err := xml.NewDecoder(r).Decode(&doc); err != nil {
 		return nil, err
 	}
 	var results []result
-	for _, c := range doc.Cases {
+	for _, c := range append(doc.Cases, doc.Alone...) {
 		res := result{label: label, name: c.Class + "." + c.Name, outcome: passed, seconds: c.Seconds}
 		for o, n := range map[outcome]*note{skipped: c.Skipped, failed: firstOf(c.Failure, c.Error)} {
 			if n != nil {

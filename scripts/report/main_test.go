@@ -70,8 +70,30 @@ const failedAgain = `{"Action":"run","Package":"p","Test":"TestTree"}
 {"Action":"fail","Package":"p"}
 `
 
+const crashed = `{"Action":"run","Package":"b","Test":"TestHangs"}
+{"Action":"fail","Package":"b"}
+`
+
+const notCrashed = `{"Action":"run","Package":"b","Test":"TestHangs"}
+{"Action":"pass","Package":"b","Test":"TestHangs"}
+{"Action":"pass","Package":"b"}
+`
+
+const leaked = `{"Action":"run","Package":"b","Test":"TestOne"}
+{"Action":"pass","Package":"b","Test":"TestOne"}
+{"Action":"fail","Package":"b"}
+`
+
+const notLeaked = `{"Action":"run","Package":"b","Test":"TestOne"}
+{"Action":"pass","Package":"b","Test":"TestOne"}
+{"Action":"pass","Package":"b"}
+`
+
 func TestListFailed(t *testing.T) {
-	third := strings.ReplaceAll(oneFailed, "TestTree", "TestOther") + strings.ReplaceAll(oneFailed, "TestTree", "TestThird")
+	var many string
+	for i := range mostAgain + 1 {
+		many += strings.ReplaceAll(oneFailed, "TestTree", fmt.Sprint("TestTree", i))
+	}
 	for _, c := range []struct {
 		name, events, want string
 		ok                 bool
@@ -79,8 +101,8 @@ func TestListFailed(t *testing.T) {
 		{"one", oneFailed, "p ^TestTree$/^one$\n", true},
 		{"two", oneFailed + strings.ReplaceAll(oneFailed, "one", "a(b)"), "p ^TestTree$/^one$\np ^TestTree$/^a\\(b\\)$\n", true},
 		{"none", events, "", false},
-		{"a crash", crash, "", false},
-		{"too many", oneFailed + third, "", false},
+		{"a crash", crash, "github.com/sallyport/sallyport/internal/b .\ngithub.com/sallyport/sallyport/internal/c .\n", true},
+		{"too many", many, "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "root.json")
@@ -109,23 +131,39 @@ func TestReport(t *testing.T) {
 			last: "3 passed, 0 failed, 1 skipped", want: []string{"--- SKIP: [root] github.com/sallyport/sallyport/internal/a.TestTree/two", "    no root here"}, ok: true,
 		},
 		{
-			name: "failed once", files: map[string]string{"root.json": oneFailed, "root.again.json": passedAgain},
-			must: "root ^p.TestTree\n", last: "2 passed, 0 failed, 0 skipped", want: []string{"--- FLAKY: [root] p.TestTree/one failed once, and passed each time that it was run again", "    once"}, ok: true,
+			name: "failed once", files: map[string]string{"root.json": oneFailed, "root.again1.json": passedAgain},
+			must: "root ^p.TestTree\n", last: "2 passed, 0 failed, 0 skipped", want: []string{"--- FLAKY: [root] p.TestTree/one failed, and passed when it was run again", "    once"}, ok: true,
 		},
 		{
-			name: "failed again", files: map[string]string{"root.json": oneFailed, "root.again.json": failedAgain},
+			name: "failed again", files: map[string]string{"root.json": oneFailed, "root.again1.json": failedAgain},
 			last: "1 passed, 1 failed, 0 skipped", want: []string{"--- FAIL: [root] p.TestTree/one"},
 		},
 		{
 			name: "failed once in pytest", files: map[string]string{"clients.xml": junit, "clients.again1.xml": junitAgain, "clients.again2.xml": junitAgain},
-			must: "clients test_bad\n", last: "2 passed, 0 failed, 1 skipped", want: []string{"--- FLAKY: [clients] test.clients.test_x.test_bad failed once, and passed each time that it was run again"}, ok: true,
+			must: "clients test_bad\n", last: "2 passed, 0 failed, 1 skipped", want: []string{"--- FLAKY: [clients] test.clients.test_x.test_bad failed, and passed when it was run again"}, ok: true,
 		},
 		{
-			name: "failed again in pytest", files: map[string]string{"clients.xml": junit, "clients.again1.xml": junitAgain, "clients.again2.xml": junit},
+			name: "failed twice in pytest", files: map[string]string{"clients.xml": junit, "clients.again1.xml": junit, "clients.again2.xml": junitAgain},
+			last: "2 passed, 0 failed, 1 skipped", ok: true,
+		},
+		{
+			name: "failed three times in pytest", files: map[string]string{"clients.xml": junit, "clients.again1.xml": junit, "clients.again2.xml": junit},
 			last: "1 passed, 1 failed, 1 skipped",
 		},
 		{
-			name: "another run's second runs", files: map[string]string{"root.json": oneFailed, "race.again.json": passedAgain},
+			name: "crashed once", files: map[string]string{"root.json": crashed, "root.again1.json": notCrashed},
+			last: "1 passed, 0 failed, 0 skipped", want: []string{"--- FLAKY: [root] b.TestHangs failed, and passed when it was run again"}, ok: true,
+		},
+		{
+			name: "leaked once", files: map[string]string{"root.json": leaked, "root.again1.json": notLeaked},
+			last: "2 passed, 0 failed, 0 skipped", want: []string{"--- FLAKY: [root] b failed, and passed when it was run again"}, ok: true,
+		},
+		{
+			name: "leaked twice", files: map[string]string{"root.json": leaked, "root.again1.json": leaked},
+			last: "1 passed, 1 failed, 0 skipped", want: []string{"--- FAIL: [root] b"},
+		},
+		{
+			name: "another run's second runs", files: map[string]string{"root.json": oneFailed, "race.again1.json": passedAgain},
 			last: "1 passed, 1 failed, 0 skipped", want: []string{"--- FAIL: [root] p.TestTree/one"},
 		},
 		{
@@ -153,6 +191,10 @@ func TestReport(t *testing.T) {
 			want: []string{"--- FAIL: [clients] test.clients.test_x.test_bad", "    assert 1 == 2"},
 		},
 		{
+			name: "one suite", files: map[string]string{"conformance.xml": `<testsuite name="conformance"><testcase classname="c" name="n"/></testsuite>`},
+			last: "1 passed, 0 failed, 0 skipped", ok: true,
+		},
+		{
 			name: "must run, with subtests", files: map[string]string{"root.json": events},
 			must: "root a\\.TestTree$\n", last: "3 passed, 0 failed, 1 skipped", ok: true,
 		},
@@ -169,7 +211,7 @@ func TestReport(t *testing.T) {
 				write(t, must[0], c.must)
 			}
 			var b strings.Builder
-			ok, err := run(&b, dir, must, "", 0, 0)
+			ok, err := run(&b, []string{dir}, must, "", 0, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -190,7 +232,7 @@ func TestChecksCount(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "root.json"), events)
 	var b strings.Builder
-	if ok, err := run(&b, dir, nil, "", 4, 1); err != nil || ok {
+	if ok, err := run(&b, []string{dir}, nil, "", 4, 1); err != nil || ok {
 		t.Errorf("a failed check: ok %v, error %v", ok, err)
 	}
 	if !strings.HasSuffix(b.String(), "\n7 passed, 1 failed, 1 skipped\n") {

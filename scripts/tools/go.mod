@@ -1,4 +1,4 @@
-// The checkers that .ci/run uses, kept out of the product's module.
+// The checkers that the gate and .ci/full use, kept out of the product's module.
 module github.com/sallyport/sallyport/scripts/tools
 
 go 1.26.3

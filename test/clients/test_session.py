@@ -1,11 +1,11 @@
-"""One scripted session, session.json, through the official Python, TypeScript
-and Go clients and the Inspector, in each of their ways to connect."""
+"""One scripted session, session.json, through the official Python and TypeScript
+clients and the Inspector, in each of their ways to connect. test/smoke plays it
+through the Go client."""
 
 import asyncio
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
@@ -113,24 +113,6 @@ def test_typescript(mode, node22, npm, server):
     command, environment = server
     script = [node22, str(HERE / "typescript_client.mjs"), mode, str(SCRIPT)]
     judge(played(script + command, environment | {"SALLYPORT_TEST_NPM": str(npm)}))
-
-
-@pytest.fixture(scope="session")
-def goclient(tmp_path_factory):
-    built = ROOT / ".cache/bin/goclient"
-    if built.exists() and built.stat().st_mtime >= (HERE / "goclient/main.go").stat().st_mtime:
-        return str(built)
-    if not shutil.which("go"):
-        pytest.fail(f"{built} is missing: .ci/run build", pytrace=False)
-    built = tmp_path_factory.mktemp("goclient") / "goclient"
-    subprocess.run(["go", "build", "-o", str(built), "./test/clients/goclient"], cwd=ROOT, check=True, timeout=300)
-    return str(built)
-
-
-@pytest.mark.parametrize("revision", ["auto", "2024-11-05", "2025-11-25", "2026-07-28"])
-def test_go(revision, goclient, server):
-    command, environment = server
-    judge(played([goclient, revision, str(SCRIPT), *command], environment))
 
 
 def test_inspector(node22, npm, server, tmp_path):

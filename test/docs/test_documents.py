@@ -71,7 +71,7 @@ def commands(sallyport):
     """The words of every command, from the program's own help."""
 
     def help_of(*words):
-        return subprocess.run([sallyport, *words, "--help"], capture_output=True, text=True, timeout=20, check=True).stdout
+        return subprocess.run([sallyport, *words, "--help"], capture_output=True, text=True, timeout=120, check=True).stdout
 
     found = [(name,) for name in re.findall(r"^  ([a-z][a-z-]*) +[A-Z]", help_of().split("\nFlags:\n")[0], re.M)]
     for (name,) in tuple(found):
@@ -99,7 +99,7 @@ def test_documented_flags_exist(sallyport):
     for where, command, line in documented_commands(known):
         key = tuple(command)
         if key not in help_texts:
-            help_texts[key] = subprocess.run([sallyport, *command, "--help"], capture_output=True, text=True, timeout=20, check=True).stdout
+            help_texts[key] = subprocess.run([sallyport, *command, "--help"], capture_output=True, text=True, timeout=120, check=True).stdout
         for flag in re.findall(r"--[a-z][a-z-]*", line):
             found += 1
             assert re.search(rf"{flag}\b", help_texts[key]), f"{where}: {' '.join(command)} has no {flag}: {line}"
@@ -134,12 +134,14 @@ def test_readme_gives_its_two_commands():
 
 
 def test_scripts_of_the_documents_run_somewhere():
-    """Each script that a document names is run by .ci/run or .ci/nightly, as it is
-    named. What only makes files of the tree is checked by tests of its own."""
-    run = {f: read(ROOT / f) for f in (".ci/run", ".ci/nightly")}
+    """Each script that a document names is run by a step of .ci/run or a suite of
+    .ci/full, as it is named. What only makes files of the tree is checked by tests of
+    its own."""
+    run = {f: read(f) for folder in (".ci/steps", ".ci/suites") for f in [*(ROOT / folder).iterdir(), ROOT / ".ci/lib"]}
     elsewhere = {
         ".ci/run": "test/bareroot/run runs it",
-        ".ci/nightly": "it runs the others",
+        ".ci/full": "it runs the others",
+        ".ci/load": "it makes a machine busy",
         "scripts/vulnerabilities": "before a release: its databases are elsewhere",
         "scripts/lock": "it changes the lists that the others use",
         "scripts/configuration": "internal/settings tests that its result is up to date",
@@ -159,7 +161,7 @@ def test_scripts_of_the_documents_run_somewhere():
 def test_no_database_is_no_pass():
     """The check for releases fails where the databases are out of reach."""
     done = subprocess.run(
-        [ROOT / "scripts/vulnerabilities"], env=os.environ | {"GOVULNDB": "http://127.0.0.1:1"}, capture_output=True, text=True, timeout=60
+        [ROOT / "scripts/vulnerabilities"], env=os.environ | {"GOVULNDB": "http://127.0.0.1:1"}, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 2, done.stdout + done.stderr
     assert "nothing was checked" in done.stderr
@@ -193,6 +195,6 @@ def test_readme_main_job(sallyport, environment, tmp_path):
     """The first command, past the build that made the executable."""
     line = next(l for l in read(ROOT / "README.md").splitlines() if l.startswith("CGO_ENABLED=0 go build"))
     command = line.partition(" && ")[2].replace("bin/sallyport", sallyport)
-    done = subprocess.run(["bash", "-c", command], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", command], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("in a sandbox: 3.")

@@ -4,7 +4,7 @@
     SALLYPORT_TEST_RELEASE=.cache/snapshot .cache/venv/bin/pytest test/release/packages.py
 
 `UPDATE=1` writes contents.txt anew. pytest does not find this file by itself: it
-needs a release, which .ci/run makes."""
+needs a release, which the suite release of .ci/full makes."""
 
 import base64
 import csv

@@ -2,7 +2,12 @@
 
 package sandboxtest
 
-import "github.com/sallyport/sallyport/internal/sandbox"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sallyport/sallyport/internal/sandbox"
+)
 
 // An Attempt is one entry of the isolation catalogue: something that hostile
 // code tries. To add one, append to a category's list; the runner needs
@@ -88,4 +93,22 @@ func Catalogue() []Attempt {
 		}
 	}
 	return all
+}
+
+// selected returns the attempts with these names in the catalogue's order, or
+// all of them if names is nil.
+func selected(names []string) ([]Attempt, error) {
+	all := Catalogue()
+	if names == nil {
+		return all, nil
+	}
+	for i, name := range names {
+		if !slices.ContainsFunc(all, func(a Attempt) bool { return a.Name == name }) {
+			return nil, fmt.Errorf("the catalogue has no attempt %q", name)
+		}
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("the attempt %q is named twice", name)
+		}
+	}
+	return slices.DeleteFunc(all, func(a Attempt) bool { return !slices.Contains(names, a.Name) }), nil
 }

@@ -38,4 +38,7 @@ type Config struct {
 	// mounts, files, and cgroups with mark in their names, as the IDs of all
 	// runs have. After the suite it must be empty.
 	Leftovers func(mark string) []string
+	// Attempts names the attempts of the catalogue that [Attack] makes. [Run]
+	// makes all of them.
+	Attempts []string
 }

@@ -18,20 +18,11 @@ import (
 // Run runs the suite.
 func Run(t *testing.T, cfg Config) {
 	t.Helper()
-	if cfg.New == nil || cfg.Engine == "" || cfg.HostPython == "" {
-		t.Fatal("the suite's configuration is incomplete")
+	if cfg.Attempts != nil {
+		t.Fatal("Run makes every attempt: use Attack")
 	}
-	s := &suite{cfg: &cfg, mark: "suite-" + strings.ToLower(rand.Text()[:8])}
-	b := cfg.New(t)
-	report, err := b.Probe(t.Context())
-	if err != nil {
-		t.Fatalf("Probe: %v", err)
-	}
-	s.report = report
-	if !report.Usable {
-		_ = b.Close()
-		Skip(t, cfg.Engine, "the engine cannot run here: "+findings(report))
-	}
+	s, b := begin(t, &cfg)
+	report := s.report
 	t.Run("probe", func(t *testing.T) { s.probe(t, b) })
 	if err := b.Close(); err != nil {
 		t.Errorf("Close: %v", err)
@@ -60,6 +51,48 @@ func Run(t *testing.T, cfg Config) {
 	if cfg.Leftovers != nil {
 		t.Run("nothing left", s.nothingLeft)
 	}
+}
+
+// Attack makes only the attempts that cfg names. Whoever runs it must be able
+// to prove the control of each: it takes no proofs from another run, and an
+// unproven attempt fails the test, as does a name that is not in the catalogue.
+func Attack(t *testing.T, cfg Config) {
+	t.Helper()
+	if len(cfg.Attempts) == 0 {
+		t.Fatal("no attempts are named")
+	}
+	if _, err := selected(cfg.Attempts); err != nil {
+		t.Fatal(err)
+	}
+	cfg.ProofsFile = ""
+	s, b := begin(t, &cfg)
+	if err := b.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	t.Run("isolation", s.isolation)
+	if cfg.Leftovers != nil {
+		t.Run("nothing left", s.nothingLeft)
+	}
+}
+
+// begin probes a new engine, and skips the test if that cannot run here.
+func begin(t *testing.T, cfg *Config) (*suite, sandbox.Engine) {
+	t.Helper()
+	if cfg.New == nil || cfg.Engine == "" || cfg.HostPython == "" {
+		t.Fatal("the suite's configuration is incomplete")
+	}
+	s := &suite{cfg: cfg, mark: "suite-" + strings.ToLower(rand.Text()[:8])}
+	b := cfg.New(t)
+	report, err := b.Probe(t.Context())
+	if err != nil {
+		t.Fatalf("Probe: %v", err)
+	}
+	s.report = report
+	if !report.Usable {
+		_ = b.Close()
+		Skip(t, cfg.Engine, "the engine cannot run here: "+findings(report))
+	}
+	return s, b
 }
 
 func findings(r *sandbox.Report) string {

@@ -10,6 +10,12 @@ func Run(t *testing.T, cfg Config) {
 	Skip(t, cfg.Engine, "the suite runs on Linux only")
 }
 
+// Attack skips, as [Run] does.
+func Attack(t *testing.T, cfg Config) {
+	t.Helper()
+	Run(t, cfg)
+}
+
 // Prove skips, as [Run] does.
 func Prove(t *testing.T, _ Config) {
 	t.Helper()
