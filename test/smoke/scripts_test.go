@@ -120,7 +120,6 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	_, err = errs.WriteTo(ts.Stderr())
 	ts.Check(err)
-	ts.Logf("[errors]\n%s", ts.ReadFile("stderr"))
 	checkStatus(ts, args[0], exit)
 }
 
