@@ -72,7 +72,8 @@ func TestSmoke(t *testing.T) {
 		t.Run("session", func(t *testing.T) { session(t, p) })
 		scripts(t, p)
 	})
-	t.Run("nothing left", func(t *testing.T) { nothingLeft(t, p) })
+	// Part of this test, so that all checks run again with it.
+	nothingLeft(t, p)
 }
 
 // nothingLeft waits until no process, mount or file of the checks is on the

@@ -319,13 +319,22 @@ func (r *Run) Do(ctx context.Context, cmd Command) (Event, error) {
 	if err != nil {
 		err = r.fail(cmd.Op, sandbox.ErrGone, err)
 	} else {
-		select {
-		case e := <-ch:
+		answer := func(e Event) (Event, error) {
 			if e.Error != "" {
 				return e, r.fail(cmd.Op, nil, errors.New(e.Error))
 			}
 			return e, nil
+		}
+		select {
+		case e := <-ch:
+			return answer(e)
 		case <-r.ending.Done():
+			// The answer came before the end, if it came.
+			select {
+			case e := <-ch:
+				return answer(e)
+			default:
+			}
 			err = r.fail(cmd.Op, sandbox.ErrGone, nil)
 		case <-ctx.Done():
 			err = ctx.Err()

@@ -48,6 +48,12 @@ func helper() int {
 		return 1
 	}
 	line.Send(Event{Kind: EventStarted})
+	ended := make(chan struct{})
+	go func() {
+		<-ended
+		line.Finish(Event{Kind: EventExited, Exit: &Exit{Code: 9}})
+		os.Exit(0)
+	}()
 	line.Serve(func(cmd Command) (*Usage, error) {
 		switch cmd.Op {
 		case OpUsage:
@@ -57,6 +63,9 @@ func helper() int {
 		case OpInterrupt:
 			line.Send(Event{Kind: EventExited, Exit: &Exit{Code: 9}, Detail: "details"})
 			os.Exit(0)
+		case OpSnapshot: // what the helper waits for ends before the answer
+			close(ended)
+			time.Sleep(20 * time.Millisecond)
 		case OpResume:
 			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		}
@@ -141,6 +150,25 @@ func TestExit(t *testing.T) {
 		}
 		if exit, err := run.Wait(t.Context()); exit != tt.want || err != nil {
 			t.Errorf("%s: got %+v, %v, want %+v", tt.name, exit, err, tt.want)
+		}
+		if err := run.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestAnswerBeforeTheEnd: a snapshot that ends the run is answered all the same.
+func TestAnswerBeforeTheEnd(t *testing.T) {
+	for range 20 {
+		run, err := start(t, helperConfig{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run.Do(t.Context(), Command{Op: OpSnapshot}); err != nil {
+			t.Errorf("the snapshot: got %v, want an answer", err)
+		}
+		if exit, err := run.Wait(t.Context()); exit.Code != 9 || exit.Reason != sandbox.Exited || err != nil {
+			t.Errorf("Wait: got %+v, %v, want status 9", exit, err)
 		}
 		if err := run.Destroy(t.Context()); err != nil {
 			t.Error(err)

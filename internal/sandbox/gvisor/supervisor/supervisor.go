@@ -113,7 +113,7 @@ func run() int {
 	default:
 		exit.Code = status.ExitStatus()
 	}
-	s.line.Send(supervise.Event{Kind: supervise.EventExited, Exit: &exit, Detail: s.lastWords()})
+	s.line.Finish(supervise.Event{Kind: supervise.EventExited, Exit: &exit, Detail: s.lastWords()})
 	return 0
 }
 
