@@ -35,7 +35,7 @@ func (l *Lifeline) Send(e Event) {
 }
 
 // answerTime bounds the wait of Finish for a command. Only one that hangs needs it.
-const answerTime = time.Minute
+const answerTime = killTime
 
 // Finish sends the last event, after the answer to a command that is being carried
 // out: a snapshot may end what this process waits for before it is answered. Serve
