@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -93,25 +92,7 @@ func privateCopy(t *testing.T, name, dir string) string {
 	if bin == "" {
 		sandboxtest.Skip(t, name, binaryEnv+" is not set")
 	}
-	return copyTo(t, bin, filepath.Join(dir, "sallyport"))
-}
-
-func copyTo(t *testing.T, from, to string) string {
-	t.Helper()
-	in, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = io.Copy(out, in)
-	if err := errors.Join(err, out.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return to
+	return sandboxtest.Copy(t, bin, filepath.Join(dir, "sallyport"))
 }
 
 // asUser runs this test binary once more as an ordinary user.
@@ -130,9 +111,9 @@ func asUser(t *testing.T, name, proofs string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(place) })
-	self := copyTo(t, "/proc/self/exe", filepath.Join(place, "engines.test"))
-	bin := copyTo(t, os.Getenv(binaryEnv), filepath.Join(place, "sallyport"))
-	proofs = copyTo(t, proofs, filepath.Join(place, "proofs.json"))
+	self := sandboxtest.Copy(t, "/proc/self/exe", filepath.Join(place, "engines.test"))
+	bin := sandboxtest.Copy(t, os.Getenv(binaryEnv), filepath.Join(place, "sallyport"))
+	proofs = sandboxtest.Copy(t, proofs, filepath.Join(place, "proofs.json"))
 	for _, dir := range []string{"home", "tmp"} {
 		if err := os.Mkdir(filepath.Join(place, dir), 0o700); err != nil {
 			t.Fatal(err)

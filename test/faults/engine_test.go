@@ -60,7 +60,7 @@ func newEngineHost(t *testing.T, name string, room int64) *engineHost {
 	}
 	h := &engineHost{name: name, place: place, exe: filepath.Join(place, "sallyport"), ids: map[string]bool{}}
 	t.Cleanup(h.remove)
-	copyFile(t, bin, h.exe)
+	sandboxtest.Copy(t, bin, h.exe)
 	for _, dir := range []string{"home", "run", "state", "cache", "storage"} {
 		if err := os.Mkdir(filepath.Join(place, dir), 0o700); err != nil {
 			t.Fatal(err)

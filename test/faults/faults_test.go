@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -79,7 +78,7 @@ func newChain(t *testing.T, bin string, who *syscall.Credential) *chain {
 	t.Cleanup(func() { _ = os.RemoveAll(place) })
 	c := &chain{who: who, home: filepath.Join(place, "home")}
 	exe := filepath.Join(place, "sallyport")
-	copyFile(t, bin, exe)
+	sandboxtest.Copy(t, bin, exe)
 	if err := os.Chmod(place, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -101,23 +100,6 @@ func newChain(t *testing.T, bin string, who *syscall.Credential) *chain {
 	}
 	c.host = sandboxtest.HostState{Executable: exe, Dirs: []string{filepath.Join(run, "sallyport", "gvisor")}}
 	return c
-}
-
-func copyFile(t *testing.T, from, to string) {
-	t.Helper()
-	in, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = io.Copy(out, in)
-	if err := errors.Join(err, out.Close()); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // prepare has the snapshot made that sandboxes are restored from: what makes it

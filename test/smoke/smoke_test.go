@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,8 +58,8 @@ func TestSmoke(t *testing.T) {
 	})
 	p := &place{
 		dir: dir, runtimes: filepath.Join(dir, "r"),
-		executable: copyTo(t, bin, filepath.Join(dir, "sallyport")),
-		servers:    copyTo(t, "/proc/self/exe", filepath.Join(dir, "servers")),
+		executable: sandboxtest.Copy(t, bin, filepath.Join(dir, "sallyport")),
+		servers:    sandboxtest.Copy(t, "/proc/self/exe", filepath.Join(dir, "servers")),
 	}
 	if err := os.Mkdir(p.runtimes, 0o700); err != nil {
 		t.Fatal(err)
@@ -124,24 +123,6 @@ func until(t *testing.T, left func() []string) {
 			t.Fatalf("left on the host:\n%s", strings.Join(now, "\n"))
 		}
 	}
-}
-
-func copyTo(t *testing.T, from, to string) string {
-	t.Helper()
-	in, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = io.Copy(out, in)
-	if err := errors.Join(err, out.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return to
 }
 
 // environment makes the directories of one check, and returns the variables

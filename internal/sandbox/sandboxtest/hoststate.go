@@ -4,12 +4,15 @@ package sandboxtest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"testing"
 )
 
 // A HostState recognizes what an engine has on the host.
@@ -102,4 +105,24 @@ func (h *HostState) Left() []string {
 		}
 	}
 	return left
+}
+
+// Copy copies an executable to a place where nothing is yet, so that every process
+// which runs the copy belongs to one test. It returns the place.
+func Copy(t testing.TB, from, to string) string {
+	t.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(out, in)
+	if err := errors.Join(err, out.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return to
 }
