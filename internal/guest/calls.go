@@ -102,7 +102,7 @@ func cover(ctx context.Context, lease *budget.Lease, n int64) error {
 	return err
 }
 
-// handle waits for the call's turn and calls the handler.
+// handle calls the handler.
 func (c *Conn) handle(ctx context.Context, x *Execution, call wire.Call, lease *budget.Lease) (json.RawMessage, error) {
 	if wire.Large(call.Method) {
 		share, err := lease.Exclusive(ctx)
@@ -116,17 +116,16 @@ func (c *Conn) handle(ctx context.Context, x *Execution, call wire.Call, lease *
 		before := budget.Allocated()
 		defer func() { lease.Return(budget.Allocated() - before) }()
 	}
-	select {
-	case c.turns <- struct{}{}:
-	default:
-		select {
-		case c.turns <- struct{}{}:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	defer func() { <-c.turns }()
+	call.Behind = func() int { return int(x.behind.Load()) }
 	return x.handler.Call(ctx, call)
+}
+
+func (c *Conn) gotBehind(m wire.Behind) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x := c.run; x != nil && x.id == m.Run {
+		x.behind.Store(int64(m.Calls))
+	}
 }
 
 func (c *Conn) gotCancel(m wire.Cancel) {

@@ -26,11 +26,10 @@ type Options struct {
 	// been given before.
 	Restored   *wire.Ready
 	Executions uint64
-	// MaxCalls bounds the calls of one guest that are under way or wait for
-	// their turn; more are refused. Zero is 1024.
+	// MaxCalls bounds the calls of one guest that a Handler answers at a time; more
+	// are refused. Zero is 1,200: the guest program makes 1,000, and as many more as
+	// it has threads.
 	MaxCalls int
-	// MaxParallel bounds those that a Handler answers at a time. Zero is 128.
-	MaxParallel int
 	// Patience is how long a large request waits for the memory of those before
 	// it, and what is behind it with it: also the end of the execution. Zero is
 	// 10 s.
@@ -57,7 +56,6 @@ type Conn struct {
 	stdout, stderr io.ReadCloser
 	tail           *tailReader
 
-	turns   chan struct{} // holds a token for each call that is being answered
 	budget  *budget.Sandbox
 	work    work
 	readied chan struct{} // closed when ready has been received
@@ -84,10 +82,7 @@ type Conn struct {
 // for pipes and sockets.
 func Open(stdin io.WriteCloser, stdout, stderr io.ReadCloser, opts Options) *Conn {
 	if opts.MaxCalls == 0 {
-		opts.MaxCalls = 1024
-	}
-	if opts.MaxParallel == 0 {
-		opts.MaxParallel = 128
+		opts.MaxCalls = 1200
 	}
 	if opts.Patience == 0 {
 		opts.Patience = 10 * time.Second
@@ -105,7 +100,6 @@ func Open(stdin io.WriteCloser, stdout, stderr io.ReadCloser, opts Options) *Con
 	c := &Conn{
 		opts: opts, log: log, send: newSender(stdin), stdout: stdout, stderr: stderr,
 		tail:         &tailReader{r: stderr},
-		turns:        make(chan struct{}, opts.MaxParallel),
 		budget:       opts.Budget,
 		readied:      make(chan struct{}),
 		controlEnded: make(chan struct{}),
@@ -308,6 +302,8 @@ func (c *Conn) control(b []byte, charged int64) error {
 	switch {
 	case m.Ready != nil:
 		return c.gotReady(*m.Ready)
+	case m.Behind != nil:
+		c.gotBehind(*m.Behind)
 	case m.Cancel != nil:
 		c.gotCancel(*m.Cancel)
 	case m.Done != nil:

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/sallyport/sallyport/internal/wire"
 )
@@ -33,6 +34,7 @@ type Execution struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	ended   chan struct{}
+	behind  atomic.Int64 // calls that wait in the guest, as it says
 
 	// Guarded by Conn.mu until ended is closed.
 	done    *wire.Done

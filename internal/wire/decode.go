@@ -18,6 +18,7 @@ import (
 type FromGuest struct {
 	Ready  *Ready
 	Call   *Call
+	Behind *Behind
 	Cancel *Cancel
 	Done   *Done
 }
@@ -31,6 +32,7 @@ const (
 	maxException = 4096
 	maxRunning   = 100
 	maxJob       = 1024
+	maxBehind    = 1_000_000_000
 )
 
 // DecodeFromGuest decodes the body of a control frame from the guest. What it
@@ -47,6 +49,8 @@ func DecodeFromGuest(b []byte) (FromGuest, error) {
 	var m struct {
 		Type     string `json:"type"`
 		ID       uint64 `json:"id"`
+		Run      uint64 `json:"run"`
+		Calls    int    `json:"calls"`
 		Protocol int    `json:"protocol"`
 		Runtime  string `json:"runtime"`
 
@@ -67,6 +71,11 @@ func DecodeFromGuest(b []byte) (FromGuest, error) {
 			return FromGuest{}, fmt.Errorf("%w: a version of %d bytes", ErrFrame, len(m.Runtime))
 		}
 		return FromGuest{Ready: &Ready{Protocol: m.Protocol, Runtime: m.Runtime}}, nil
+	case TypeBehind:
+		if m.Calls < 0 || m.Calls > maxBehind {
+			return FromGuest{}, fmt.Errorf("%w: %d calls wait", ErrFrame, m.Calls)
+		}
+		return FromGuest{Behind: &Behind{Run: m.Run, Calls: m.Calls}}, nil
 	case TypeCancel:
 		return FromGuest{Cancel: &Cancel{ID: m.ID}}, nil
 	case TypeDone:

@@ -42,6 +42,8 @@
 //	ready     {"type":"ready","protocol":1,"runtime":"Python 3.11.2"}
 //	call      {"type":"call","id":7,"run":1,"method":"call_tool","params":{…}}
 //	cancel    {"type":"cancel","id":7}: no caller waits for that call's reply
+//	behind    {"type":"behind","run":1,"calls":12}: so many calls wait in the guest,
+//	          which has a thousand under way
 //	done      {"type":"done","id":1,"status":"ok","exitCode":0,
 //	           "artifacts":[{"path":"a.png","size":123}],
 //	           "background":{"threads":1,"tasks":2,"children":0}}

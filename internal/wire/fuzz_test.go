@@ -70,7 +70,7 @@ func FuzzDecodeFromGuest(f *testing.F) {
 				continue
 			}
 			set := 0
-			for _, is := range []bool{m.Ready != nil, m.Call != nil, m.Cancel != nil, m.Done != nil} {
+			for _, is := range []bool{m.Ready != nil, m.Call != nil, m.Behind != nil, m.Cancel != nil, m.Done != nil} {
 				if is {
 					set++
 				}

@@ -89,6 +89,7 @@ func TestGoldensFromGuest(t *testing.T) {
 		{"ready", FromGuest{Ready: &Ready{Protocol: Protocol, Runtime: "Python 3.11.2"}}},
 		{"call", FromGuest{Call: &Call{ID: 7, Run: 1, Method: MethodCallTool,
 			Params: json.RawMessage(`{"server":"my-fs","tool":"read-file","arguments":{"z":9007199254740993,"a":"\u00e4\ud83d\ude00"}}`)}}},
+		{"behind", FromGuest{Behind: &Behind{Run: 1, Calls: 12}}},
 		{"cancel", FromGuest{Cancel: &Cancel{ID: 7}}},
 		{"done", FromGuest{Done: &Done{ID: 1, Status: StatusOK}}},
 		{"done-full", FromGuest{Done: &Done{ID: 2, Status: StatusExit, ExitCode: 3,

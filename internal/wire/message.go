@@ -17,6 +17,7 @@ const (
 	TypeShutdown = "shutdown"
 	TypeReady    = "ready"
 	TypeCall     = "call"
+	TypeBehind   = "behind"
 	TypeCancel   = "cancel"
 	TypeDone     = "done"
 )
@@ -225,6 +226,9 @@ type Call struct {
 	Run    uint64          `json:"run"`
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params"`
+	// Behind returns how many calls wait in the sandbox, as the last [Behind] of its
+	// execution said. The host sets it.
+	Behind func() int `json:"-"`
 }
 
 // SavedTool is a function that code saves for later sessions, as a module's
@@ -238,6 +242,13 @@ type SavedTool struct {
 	Servers   []string        `json:"servers"` // aliases
 	Python    string          `json:"python"`
 	Schema    json.RawMessage `json:"schema,omitempty"` // of the arguments
+}
+
+// Behind says how many calls of an execution wait in the sandbox until others are
+// answered.
+type Behind struct {
+	Run   uint64 `json:"run"`
+	Calls int    `json:"calls"`
 }
 
 // Cancel says that no caller waits for the reply to call ID any more.

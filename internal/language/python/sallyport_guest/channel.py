@@ -18,11 +18,13 @@ from itertools import count
 from posix import read, readv, set_blocking, write
 
 from . import belonging, codec
+from .messages import behind_frame, call_frame, cancel_frame, framed, parsed
 from .slot import Slot
 
 MAX_TO_GUEST = 128 << 20
 MAX_FROM_GUEST = 32 << 20
 KEEP = 64 << 10
+WINDOW = 1000  # calls under way; further ones wait here
 
 
 class Gone(BaseException):
@@ -44,6 +46,8 @@ class Channel:
         self.idle = None  # the slot that the main thread waits on for one
 
         self.pending = {}
+        self.behind = {}  # of those, the frames of calls that are not sent yet, by ID
+        self.told = 0  # how many those are, as the host knows
         self.ids = count(1)
         self.outbox = []  # frames that wait for the event loop's next turn
         self.outbox_size = 0
@@ -159,6 +163,9 @@ class Channel:
 
     def flush(self):
         """Send the waiting frames. Main thread only."""
+        if len(self.behind) != self.told:
+            self.told = len(self.behind)
+            self.outbox.append(framed(behind_frame(self.run, self.told)))
         if self.outbox:
             data, self.outbox, self.outbox_size = b"".join(self.outbox), [], 0
             if not thread_count():
@@ -184,6 +191,8 @@ class Channel:
             slot = self.pending.pop(int(text[21 : text.index(",", 21)]), None)
             if slot is None:
                 return
+            if self.behind:
+                self.proceed()
             try:
                 frame = parsed(text, slot.decode)
                 slot.deliver(frame["ok"], frame["result"] if frame["ok"] else frame["error"])
@@ -336,15 +345,38 @@ class Channel:
         slot.id = next(self.ids)
         self.pending[slot.id] = slot
         text = call_frame(slot.id, self.run, method, params)
-        if later:
+        if len(self.pending) - len(self.behind) > WINDOW:
+            self.behind[slot.id] = text
+            if not later:
+                self.tell()
+        elif later:
             self.send_later(text)
         else:
             self.send(text)
 
+    def proceed(self):
+        """Send calls that wait, as far as there is room."""
+        while self.behind and len(self.pending) - len(self.behind) < WINDOW:
+            number = next(iter(self.behind), None)
+            text = self.behind.pop(number, None)
+            if text is not None:
+                self.send(text)
+        self.tell()
+
+    def tell(self):
+        """Tell the host how many calls wait."""
+        if len(self.behind) != self.told:
+            self.told = len(self.behind)
+            self.send(behind_frame(self.run, self.told))
+
     def abandon(self, slot):
         """Stop waiting for the reply."""
-        if self.pending.pop(slot.id, None) is not None and not self.closed:
+        if self.pending.pop(slot.id, None) is None or self.closed:
+            return
+        if self.behind.pop(slot.id, None) is None:
             self.send(cancel_frame(slot.id))
+        if self.told:
+            self.proceed()
 
     async def request(self, method, params, decode=codec.decode):
         """Call the host and await the reply."""
@@ -428,6 +460,7 @@ class Channel:
         many calls that were."""
         self.run = 0
         self.outbox, self.outbox_size = [], 0
+        self.behind, self.told = {}, 0
         given_up = len(self.pending)
         while self.pending:
             _, slot = self.pending.popitem()
@@ -437,37 +470,6 @@ class Channel:
 
 GIVEN_UP = "the execution that made this call ended before the answer arrived: await background tasks before the code ends"
 LEFT_OVER = "this code belongs to an earlier execution, which has ended: start code that calls tools in the execution that grants them"
-PROTOCOL = 1
-
-
-def parsed(text, decode):
-    """Parse a frame. It is JSON, whatever the interpreter's limits say."""
-    try:
-        return decode(text)
-    except ValueError:
-        return decode.loose(text)
-
-
-def ready_frame():
-    version = "%d.%d.%d" % sys.version_info[:3]
-    return '{"type":"ready","protocol":%d,"runtime":"Python %s"}' % (PROTOCOL, version)
-
-
-def call_frame(number, run, method, params):
-    return '{"type":"call","id":%d,"run":%d,"method":"%s","params":%s}' % (number, run, method, params)
-
-
-def cancel_frame(number):
-    return '{"type":"cancel","id":%d}' % number
-
-
-def done_frame(run, status, code, more):
-    return '{"type":"done","id":%d,"status":"%s","exitCode":%d%s}' % (run, status, code, more)
-
-
-def framed(text):
-    body = text.encode("ascii")
-    return len(body).to_bytes(4, "big") + body
 
 
 def running_loop():

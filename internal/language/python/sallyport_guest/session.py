@@ -6,7 +6,7 @@ import builtins
 import sys
 from posix import _exit, chdir, environ, unsetenv
 
-from . import artifacts, belonging, channel, execute, hooks, output, sources
+from . import artifacts, belonging, channel, execute, hooks, messages, output, sources
 from .channel import Gone
 from .descriptors import CONTROL_IN, CONTROL_OUT, ERR, NONCE, NULL, OUT, SINGLE
 from .interrupt import Interrupts
@@ -157,7 +157,7 @@ class Session:
     def serve(self):
         """Run what the host sends until it is gone."""
         self.prepare()
-        self.channel.send(channel.ready_frame())
+        self.channel.send(messages.ready_frame())
         while True:
             if self.asyncio is not None and not self.channel.execs and self.asyncio.busy():
                 self.asyncio.idle()
@@ -237,7 +237,7 @@ class Session:
         more = execute.error_member(self.error) + self.background()
         if "task" not in frame:
             more += self.workspace.report()
-        self.channel.send(channel.done_frame(run, status, code, more))
+        self.channel.send(messages.done_frame(run, status, code, more))
 
     def background(self):
         """Return the member of a done frame that counts what is still running, or

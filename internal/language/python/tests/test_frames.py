@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from sallyport_guest import artifacts, channel, codec, execute, frames, init, session
+from sallyport_guest import artifacts, channel, codec, execute, frames, init, messages, session
 
 EXPECTED = {
     "exec": {"type": "exec", "id": 1, "nonce": "0123abcd", "code": "print(1+1)"},
@@ -54,24 +54,72 @@ def test_cancel(wired, golden):
     assert wired.sent() == golden("from-guest-cancel")
 
 
+def sent(wired):
+    """The frames that were sent, decoded."""
+    data, out = wired.sent(), []
+    while data:
+        size = int.from_bytes(data[:4], "big")
+        out.append(codec.decode(data[4 : 4 + size].decode()))
+        data = data[4 + size :]
+    return out
+
+
+def kinds(wired):
+    return [(frame["type"], frame.get("id", frame.get("calls"))) for frame in sent(wired)]
+
+
+def test_more_calls_than_may_be_under_way_wait(wired, golden, monkeypatch):
+    monkeypatch.setattr(channel, "WINDOW", 2)
+    wired.channel.begin_run(1)
+    slots = [channel.Slot() for _ in range(5)]
+    for slot in slots:
+        wired.channel.begin(slot, "call_tool", "{}", later=True)
+    wired.channel.flush()
+    assert kinds(wired) == [("call", 1), ("call", 2), ("behind", 3)]
+    wired.channel.dispatch('{"type":"reply","id":2,"ok":true,"result":null}')
+    assert kinds(wired) == [("call", 3), ("behind", 2)]
+    wired.channel.abandon(slots[4])  # was not sent, so it is not cancelled
+    assert kinds(wired) == [("behind", 1)]
+    wired.channel.abandon(slots[0])
+    assert kinds(wired) == [("cancel", 1), ("call", 4), ("behind", 0)]
+    for slot in (slots[2], slots[3]):
+        wired.channel.dispatch('{"type":"reply","id":%d,"ok":true,"result":null}' % slot.id)
+    assert not wired.channel.pending
+    assert messages.framed(messages.behind_frame(1, 12)) == golden("from-guest-behind")
+
+
+def test_calls_that_wait_end_with_their_execution(wired, monkeypatch):
+    monkeypatch.setattr(channel, "WINDOW", 1)
+    wired.channel.begin_run(1)
+    slots = [channel.Slot() for _ in range(3)]
+    for slot in slots:
+        wired.channel.begin(slot, "call_tool", "{}")
+    assert kinds(wired) == [("call", 1), ("behind", 1), ("behind", 2)]
+    assert wired.channel.end_run() == 3
+    assert all(slot.done for slot in slots)
+    wired.channel.begin_run(2)
+    wired.channel.begin(channel.Slot(), "call_tool", "{}")
+    assert kinds(wired) == [("call", 4)]
+
+
 def test_ready(golden, monkeypatch):
-    monkeypatch.setattr(channel.sys, "version_info", (3, 11, 2, "final", 0))
-    assert channel.framed(channel.ready_frame()) == golden("from-guest-ready")
+    monkeypatch.setattr(messages.sys, "version_info", (3, 11, 2, "final", 0))
+    assert messages.framed(messages.ready_frame()) == golden("from-guest-ready")
 
 
 def test_done(golden):
-    assert channel.framed(channel.done_frame(1, "ok", 0, "")) == golden("from-guest-done")
+    assert messages.framed(messages.done_frame(1, "ok", 0, "")) == golden("from-guest-done")
     more = artifacts.artifacts_member([("a/b.png", 5)] + [("x", 1)] * artifacts.MAX_REPORTED)
     assert more.count('"path"') == artifacts.MAX_REPORTED
     one = artifacts.artifacts_member([("a/b.png", 5)]) + ',"artifactsTruncated":true'
     assert more.endswith(',"artifactsTruncated":true')
-    frame = channel.done_frame(2, "exit", 3, one + session.background_member(1, 2, 3))
-    assert channel.framed(frame) == golden("from-guest-done-full")
+    frame = messages.done_frame(2, "exit", 3, one + session.background_member(1, 2, 3))
+    assert messages.framed(frame) == golden("from-guest-done-full")
     running = ',"running":["thread Thread-1 (tick)","process 34 sleep 60"]'
-    frame = channel.done_frame(4, "ok", 0, session.background_member(1, 0, 1) + running)
-    assert channel.framed(frame) == golden("from-guest-done-running")
-    frame = channel.done_frame(3, "error", 1, execute.error_member(("ValueError", 'é "x"')))
-    assert channel.framed(frame) == golden("from-guest-done-error")
+    frame = messages.done_frame(4, "ok", 0, session.background_member(1, 0, 1) + running)
+    assert messages.framed(frame) == golden("from-guest-done-running")
+    frame = messages.done_frame(3, "error", 1, execute.error_member(("ValueError", 'é "x"')))
+    assert messages.framed(frame) == golden("from-guest-done-error")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +167,7 @@ def test_frames_in_pieces(wired, golden):
 @pytest.mark.parametrize("size", [10, channel.KEEP - 60, channel.KEEP - 4, channel.KEEP, channel.KEEP + 1, 3 << 20])
 def test_frames_of_every_size(wired, size):
     text = '{"type":"reply","id":1,"ok":true,"result":"%s"}' % ("x" * size)
-    data = channel.framed(text) + channel.framed('{"type":"shutdown"}')
+    data = messages.framed(text) + messages.framed('{"type":"shutdown"}')
 
     def write():
         rest = memoryview(data)
