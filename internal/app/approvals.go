@@ -7,16 +7,17 @@ import (
 	"sync"
 
 	"github.com/sallyport/sallyport/internal/authz/approval"
+	"github.com/sallyport/sallyport/internal/authz/toolpolicy"
 	"github.com/sallyport/sallyport/internal/control"
 	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/store"
 )
 
 // approvals constructs the questions of a process.
-func (a *App) approvals(events *journal.Journal) *approval.Book {
+func (a *App) approvals(events *journal.Journal, rules *toolpolicy.Rules) *approval.Book {
 	return approval.New(approval.Config{
 		Timeout: a.Settings.Approvals.Timeout, Records: a.state(store.Approvals), Log: a.Log,
-		Rules: a.approvalRules(), Notify: a.notifier(), Mask: a.secrets.Text, Journal: events,
+		Rules: a.approvalRules(rules), Notify: a.notifier(), Mask: a.secrets.Text, Journal: events,
 	})
 }
 

@@ -17,15 +17,16 @@ func TestAlways(t *testing.T) {
 		t.Fatal(err)
 	}
 	rules := toolpolicy.Open(toolpolicy.Config{Path: config})
-	decide := func(tool string) string {
-		if err := rules.Broken(true); err != nil {
-			t.Fatal(err)
-		}
+	decide := func(tool string) string { // what was written counts at once
 		return rules.DecideCall(authz.Local("tests"), authz.CallTool{Server: &authz.Server{Name: "files"}, Tool: tool}).Effect.String()
 	}
-	w := approvedRules{filepath.Join(filepath.Dir(config), toolpolicy.Directory, approvedFile)}
+	w := approvedRules{filepath.Join(filepath.Dir(config), toolpolicy.Directory, toolpolicy.ApprovedFile), rules}
+	call := func(server, tool string) authz.CallTool {
+		return authz.CallTool{Server: &authz.Server{Name: server}, Tool: tool}
+	}
+	careful := rules.DecideCall(authz.Local("tests"), call("files", "write"))
 	for _, tool := range []string{"write", "edit", "write"} {
-		rule, err := w.Propose("files", tool, "profile careful")
+		rule, err := w.Propose(call("files", tool), careful)
 		if err == nil {
 			err = w.Write(rule)
 		}
@@ -42,9 +43,25 @@ func TestAlways(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", tool, got, want)
 		}
 	}
-	for _, refused := range [][3]string{{"files", "wri*e", "profile careful"}, {"a\nb", "write", "profile careful"}, {"files", "write", "policy.d/1.yaml:1"}} {
-		if rule, err := w.Propose(refused[0], refused[1], refused[2]); err == nil {
-			t.Errorf("%v: got %q, want it refused", refused, rule.Text)
+	for name, refused := range map[string]struct {
+		call authz.CallTool
+		asks authz.Verdict
+	}{
+		"a pattern":               {call("files", "wri*e"), careful},
+		"two lines":               {call("a\nb", "write"), careful},
+		"a rule asks":             {call("files", "other"), authz.Verdict{Effect: authz.Ask, Rule: "policy.d/1.yaml:1", ID: "1"}},
+		"a rule named as profile": {call("files", "other"), authz.Verdict{Effect: authz.Ask, Rule: careful.Rule, ID: "1"}},
+	} {
+		if rule, err := w.Propose(refused.call, refused.asks); err == nil {
+			t.Errorf("%s: got %q, want it refused", name, rule.Text)
 		}
+	}
+	// Where another rule is about the tool, it is for the user to change.
+	big := filepath.Join(filepath.Dir(w.path), "10-big.yaml")
+	if err := os.WriteFile(big, []byte("- {server: files, tool: other, if: args.n > 100, action: ask}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if rule, err := w.Propose(call("files", "other"), careful); err == nil || !strings.Contains(err.Error(), "10-big.yaml") {
+		t.Errorf("got %q, %v, want it refused because of 10-big.yaml", rule.Text, err)
 	}
 }

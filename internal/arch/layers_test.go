@@ -98,7 +98,7 @@ var layers = []layer{
 	{"internal/authz/audit", 41, []string{"internal/journal", "internal/redact", "internal/store"}},
 	{"internal/redact", 8, nil},
 	{"internal/journal", 20, []string{"internal/tracecontext", "internal/session/usage"}},
-	{"internal/authz/approval", 46, []string{"internal/journal", "internal/authz", "internal/invisible", "internal/jsonscan", "internal/store", "internal/toolbox/tool"}},
+	{"internal/authz/approval", 46, []string{"internal/journal", "internal/authz", "internal/invisible", "internal/jsonscan", "internal/lazyregexp", "internal/store", "internal/toolbox/tool"}},
 	{"internal/upstream", 42, []string{"internal/tracecontext",
 		"internal/journal", "internal/session/usage",
 		"internal/toolbox/tool",

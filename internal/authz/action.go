@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"context"
 	"encoding/json"
 
 	"github.com/sallyport/sallyport/internal/sandbox"
@@ -28,6 +29,12 @@ type Server struct {
 	// ToolAllowed applies the lists of tools in the server's definition; nil
 	// allows none.
 	ToolAllowed func(tool string) bool
+	// Identify tells the server from every other one, also one of the same name: a
+	// person agrees to calls of what is started or reached, not of a name. Nil: the
+	// name does.
+	Identify func(context.Context) (string, error)
+	// Started is the command line or the URL, fit to be shown to a person.
+	Started string
 }
 
 // Form is how something that a server describes stands to what the user
@@ -79,6 +86,9 @@ type CallTool struct {
 	Description string           // of the tool, in one line, for a question
 	Arguments   json.RawMessage  // one JSON object, or empty for none
 	Counts      *Counts          // of the execution
+	// Behind returns how many calls, of any tool, the code has made besides that
+	// wait in the sandbox until others are answered; nil: none. The code says so.
+	Behind func() int
 }
 
 // ReadResource reads a resource of a server.

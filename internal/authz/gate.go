@@ -55,6 +55,10 @@ type Decision struct {
 	Verdict Verdict
 }
 
+// By identifies the rule that denies or asks: another rule of the same name or
+// place is not the same.
+func (d *Decision) By() string { return d.Rule + "\x00" + d.Verdict.ID }
+
 // An Asker asks someone who may answer for the principal's owner.
 type Asker interface {
 	// Ask blocks until there is an answer or ctx ends. An error means that there
@@ -73,6 +77,7 @@ type Answer struct {
 	Words   string // why not, in the person's words; may be empty
 	By      string // who answered, and where
 	Scope   string // what the answer covered
+	Server  string // the server that it was about, see [Server]'s Identify
 }
 
 // Config is what a Gate needs. The zero value denies everything.
@@ -155,6 +160,10 @@ func (d *Denied) Unwrap() error { return d.Reason }
 // errNoAsker is part of the reason when a rule asks and no one can be asked.
 var errNoAsker = errors.New("no one could be asked to allow it")
 
+// maxAsked bounds how often one action is asked about because the rules change
+// while a person thinks.
+const maxAsked = 3
+
 // Admit decides, asks where a rule wants that, publishes the decision, and
 // returns the permit to go on. An error is a [*Denied]; its Effect tells a rule's
 // no from a question without a yes. What a subscriber of the journal requires to
@@ -170,23 +179,30 @@ func (g *Gate) Admit(ctx context.Context, p Principal, a Action) (Permit, error)
 	var refused *Answer
 	var answer Answer
 	var asked time.Duration
-	if d.Effect == Ask {
+	for rounds, again := 1, d.Effect == Ask; again; rounds++ {
 		began := time.Now()
 		var err error
 		answer, err = g.ask(ctx, p, a, d)
-		asked = time.Since(began)
+		asked += time.Since(began)
+		again = false
 		switch allowed = err == nil && answer.Allowed; {
 		case err != nil:
 			d.Reason = fmt.Errorf("%w (%w)", d.Reason, err)
 		case !allowed:
 			refused, d.Reason = &answer, answer.refusal(a)
 		default: // the user's rules may have changed while someone thought
-			if now := g.Decide(p, a); now.Effect == Deny {
+			switch now := g.Decide(p, a); {
+			case now.Effect == Deny:
 				allowed, d = false, now
+			case now.Effect == Ask && now.By() != d.By():
+				allowed, d = false, now
+				if again = rounds < maxAsked; !again {
+					d.Reason = fmt.Errorf("%w (the rules changed each time that the user had agreed)", d.Reason)
+				}
 			}
 		}
 	}
-	permit := Permit{gate: g, principal: p, action: a, verdict: d.Verdict}
+	permit := Permit{gate: g, principal: p, action: a, verdict: d.Verdict, consented: answer.Server}
 	if g != nil && g.config.Journal.Wants(journal.Actions) {
 		if err := permit.publish(ctx, d, answer, asked, allowed); err != nil && allowed {
 			permit.Done(0, "unrecorded")
@@ -270,6 +286,7 @@ type Permit struct {
 	principal Principal
 	action    Action
 	verdict   Verdict
+	consented string    // see Consented
 	began     time.Time // of the action; zero where no one wants to know
 	call      uint64
 	cached    bool
@@ -284,6 +301,10 @@ func (p *Permit) Action() Action { return p.action }
 // Verdict returns what the user's rules say about the call; the zero Verdict where
 // there are none.
 func (p *Permit) Verdict() Verdict { return p.verdict }
+
+// Consented identifies the server that a person has agreed to, who was asked; it
+// is empty where no one was. What is permitted must not go to another server.
+func (p *Permit) Consented() string { return p.consented }
 
 // Done publishes how the action ended: how many bytes it answered with, and the
 // kind of its failure, which is empty on success.

@@ -23,6 +23,9 @@ type ToolRules interface {
 type Verdict struct {
 	Effect Effect
 	Rule   string // its name, or its file and line
+	// ID tells the rule from every other one, and from what it said before it was
+	// changed.
+	ID string
 	// Because has the user's words for the code and its agent; it may be empty.
 	Because string
 	Limits  *Limits    // nil: none

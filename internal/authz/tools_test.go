@@ -140,3 +140,49 @@ func TestCallsInFlight(t *testing.T) {
 		second.Leave()
 	})
 }
+
+// fickle is a person who agrees while the user's rules change: from one to the next
+// with each question.
+type fickle struct {
+	verdict
+	next []authz.Verdict
+	said []string // the rules of the questions
+}
+
+func (f *fickle) Ask(_ context.Context, _ authz.Principal, _ authz.Action, why authz.Decision) (authz.Answer, error) {
+	f.said = append(f.said, why.Verdict.Rule)
+	f.Verdict, f.next = f.next[0], f.next[1:]
+	return authz.Answer{Allowed: true, Server: "id"}, nil
+}
+func (f *fickle) Waiting(string) string { return "" }
+func (f *fickle) Ended(string)          {}
+
+// TestRulesChangeWhileAsking: a yes is for the rule that asked. What denies or asks
+// by then counts.
+func TestRulesChangeWhileAsking(t *testing.T) {
+	asks := func(id string) authz.Verdict { return authz.Verdict{Effect: authz.Ask, Rule: "rule " + id, ID: id} }
+	allow, deny := authz.Verdict{Effect: authz.Allow, Rule: "free", ID: "f"}, authz.Verdict{Rule: "no", ID: "n"}
+	a := asks("a")
+	for _, tt := range []struct {
+		name  string
+		next  []authz.Verdict
+		asked int
+		want  string // part of the error
+	}{
+		{"nothing changes", []authz.Verdict{a}, 1, ""},
+		{"it is allowed", []authz.Verdict{allow}, 1, ""},
+		{"it is denied", []authz.Verdict{deny}, 1, "denied by the rule no"},
+		{"another rule asks", []authz.Verdict{asks("b"), asks("b")}, 2, ""},
+		{"another one, and it is denied", []authz.Verdict{asks("b"), deny}, 2, "denied by the rule no"},
+		{"another one each time", []authz.Verdict{asks("b"), asks("c"), asks("d")}, 3, "the rules changed each time"},
+	} {
+		f := &fickle{verdict: verdict{Verdict: a}, next: tt.next}
+		p, err := authz.New(authz.Config{Policy: authz.Default(), Tools: f, Asker: f}).Admit(t.Context(), me, authz.CallTool{Server: usable, Granted: true, Tool: "t"})
+		if len(f.said) != tt.asked || (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %q asked and %v, want %d and %q", tt.name, f.said, err, tt.asked, tt.want)
+		}
+		if want := map[bool]string{true: "id"}[tt.want == ""]; p.Consented() != want {
+			t.Errorf("%s: got consent to server %q, want %q", tt.name, p.Consented(), want)
+		}
+	}
+}

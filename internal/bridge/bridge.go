@@ -215,7 +215,7 @@ func (b *Bridge) current(again bool) *view {
 	}
 	v := &view{version: version, servers: map[string]upstream.Definition{}, facts: map[string]*authz.Server{}}
 	for _, d := range b.config.Source.Definitions() {
-		facts := factsOf(d)
+		facts := factsOf(d, b.config.Source)
 		v.servers[d.Name], v.facts[d.Name] = d, facts
 		if b.config.Gate.Visible(self, authz.LoadServer{Server: facts}) {
 			v.discovered = append(v.discovered, wire.ServerInfo{Name: d.Name, Alias: d.Alias, Description: invisible.Strip(d.Description)})

@@ -21,7 +21,7 @@ func (x *Execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, 
 	var err error
 	switch call.Method {
 	case wire.MethodCallTool:
-		result, err = x.callTool(ctx, call.Params)
+		result, err = x.callTool(ctx, call)
 	case wire.MethodListTools:
 		result, err = x.listTools(ctx, call.Params)
 	case wire.MethodLoadServer:
@@ -99,8 +99,8 @@ func parseParams(raw json.RawMessage) (params, error) {
 	return p, nil
 }
 
-func (x *Execution) callTool(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
-	p, err := parseParams(raw)
+func (x *Execution) callTool(ctx context.Context, call wire.Call) (json.RawMessage, error) {
+	p, err := parseParams(call.Params)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (x *Execution) callTool(ctx context.Context, raw json.RawMessage) (json.Raw
 	facts := x.bridge.factsOfTool(p.server, p.tool)
 	permit, err := x.admit(ctx, authz.CallTool{
 		Server: s, Granted: x.isGranted(p.server), Tool: p.tool, Listed: len(facts.form) > 0, Form: x.bridge.toolForm(p.server, p.tool), Arguments: p.arguments,
-		Annotations: facts.annotations, Description: facts.summary, Counts: &x.counts,
+		Annotations: facts.annotations, Description: facts.summary, Counts: &x.counts, Behind: call.Behind,
 	})
 	if err != nil {
 		return nil, err

@@ -36,9 +36,16 @@ func (b *Bridge) server(name string) (*authz.Server, error) {
 	return nil, b.unknown(name)
 }
 
-// factsOf returns what the rules know about a definition.
-func factsOf(d upstream.Definition) *authz.Server {
-	return &authz.Server{Name: d.Name, Disabled: d.Disabled, Offer: string(d.Offer), ToolAllowed: d.ToolAllowed}
+// factsOf returns what the rules know about a definition of a source.
+func factsOf(d upstream.Definition, source Source) *authz.Server {
+	s := &authz.Server{Name: d.Name, Disabled: d.Disabled, Offer: string(d.Offer), ToolAllowed: d.ToolAllowed, Started: d.CommandLine()}
+	if identified, ok := source.(Identified); ok {
+		s.Identify = func(ctx context.Context) (string, error) {
+			id, _, err := identified.Identity(ctx, d.Name)
+			return id, err
+		}
+	}
+	return s
 }
 
 // Check returns an error if the principal's code may not be granted the server.
@@ -168,6 +175,11 @@ func (x *Execution) exchange(ctx context.Context, permit *authz.Permit) (json.Ra
 	if err != nil {
 		return nil, err
 	}
+	if known, ok := server.(interface{ Identity() string }); ok {
+		if err := agreed(permit, known.Identity()); err != nil {
+			return nil, err
+		}
+	}
 	if err := permit.Enter(ctx); err != nil {
 		return nil, err
 	}
@@ -209,6 +221,15 @@ func (x *Execution) exchange(ctx context.Context, permit *authz.Permit) (json.Ra
 		return nil, &wire.CallError{Kind: wire.KindTimeout, Message: fmt.Sprintf("the call took longer than the rule %s allows: %s", permit.Verdict().Rule, limits.Time)}
 	}
 	return result, b.failed(outer, name, err, true)
+}
+
+// agreed returns an error if a person has agreed to a call of another server than
+// the one of this identity.
+func agreed(permit *authz.Permit, identity string) error {
+	if want := permit.Consented(); want == "" || want == identity {
+		return nil
+	}
+	return &wire.CallError{Kind: wire.KindDenied, Message: authz.NameOf(permit.Action()) + ": the server's definition has changed since the user allowed the call, so it was not sent: call again"}
 }
 
 // enter waits until one call more of the execution may be in flight.

@@ -169,7 +169,7 @@ func TestNoPermitNoCall(t *testing.T) {
 	}
 	t.Cleanup(b.Close)
 	x := b.Begin(self, []string{"fs"})
-	s := factsOf(e.Definitions()[0])
+	s := factsOf(e.Definitions()[0], e)
 	find, err := x.admit(t.Context(), authz.FindServer{Server: s})
 	if err != nil {
 		t.Fatal(err)

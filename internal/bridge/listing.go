@@ -64,7 +64,7 @@ func (l *Listable) Servers() []catalog.Server {
 	}
 	l.version, l.servers, l.facts = version, nil, map[string]*authz.Server{}
 	for _, d := range l.source.Definitions() {
-		facts := factsOf(d)
+		facts := factsOf(d, l.source)
 		if !l.gate.Visible(self, authz.DescribeServer{Server: facts}) {
 			continue
 		}

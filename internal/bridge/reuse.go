@@ -41,6 +41,9 @@ func (x *Execution) reuse(ctx context.Context, permit *authz.Permit, fresh bool)
 	if err != nil || len(form) == 0 {
 		return x.exchange(ctx, permit) // which says what is wrong
 	}
+	if err := agreed(permit, id); err != nil {
+		return nil, err
+	}
 	key := results.Key{Server: id, Lasting: lasting, Owner: x.principal.Owner, Tool: a.Tool, Form: form, Arguments: a.Arguments}
 	got, err := b.config.Results.Do(ctx, key, rule.For, fresh, func() (json.RawMessage, bool, error) {
 		result, err := x.exchange(ctx, permit)

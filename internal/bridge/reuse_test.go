@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -170,3 +171,58 @@ func TestReusedNotes(t *testing.T) {
 		t.Errorf("got %s, want %s …", got, want)
 	}
 }
+
+// trusting agrees to every call of the server that there is when it is asked, which
+// has another definition by the time that the call goes out.
+type trusting struct {
+	source *counting
+	then   string
+}
+
+func (p trusting) Ask(ctx context.Context, _ authz.Principal, a authz.Action, _ authz.Decision) (authz.Answer, error) {
+	id, err := a.(authz.CallTool).Server.Identify(ctx)
+	p.source.id = p.then
+	return authz.Answer{Allowed: true, Server: id}, err
+}
+func (trusting) Waiting(string) string { return "" }
+func (trusting) Ended(string)          {}
+
+// TestConsentIsForAServer: what a person agreed to is not sent to a server whose
+// definition has changed meanwhile, nor answered with its earlier results.
+func TestConsentIsForAServer(t *testing.T) {
+	for _, cached := range []bool{false, true} {
+		for then, want := range map[string]string{"one": "", "two": wire.KindDenied} {
+			source := &counting{stub: newStub(), calls: map[string]int{}, id: "one"}
+			ask := &verdicts{authz.Verdict{Effect: authz.Ask, Rule: "r"}}
+			if cached {
+				ask.Cache = &authz.CacheRule{For: time.Minute, Force: true}
+			}
+			kept := results.New(results.Config{Entries: 100, Bytes: 1 << 20})
+			b, err := New(Config{Source: source, Results: kept, Gate: authz.New(authz.Config{Policy: authz.Default(), Tools: ask, Asker: trusting{source, then}})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := b.Begin(self, []string{"fs"})
+			if _, err := x.Prepare(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			_, err = x.Call(t.Context(), wire.Call{Method: wire.MethodCallTool, Params: json.RawMessage(`{"server":"fs","tool":"write","arguments":{}}`)})
+			got := ""
+			var failed *wire.CallError
+			if errors.As(err, &failed) {
+				got = failed.Kind
+			}
+			if sent := source.calls["write"]; got != want || (sent > 0) != (want == "") {
+				t.Errorf("cached %v, then %s: got %q (%v) and %d calls sent, want %q", cached, then, got, err, sent, want)
+			}
+			b.Close()
+			kept.Close()
+		}
+	}
+}
+
+// verdicts has one verdict for all calls.
+type verdicts struct{ authz.Verdict }
+
+func (v *verdicts) DecideCall(authz.Principal, authz.Action) authz.Verdict { return v.Verdict }
+func (v *verdicts) Broken(bool) error                                      { return nil }

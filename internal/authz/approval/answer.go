@@ -19,8 +19,8 @@ type Answer struct {
 	Revision int    `json:"revision"` // that the person saw
 	Choice   Choice `json:"choice"`
 	Count    int    `json:"count,omitempty"` // of Next
-	// Vary names arguments that may differ in the calls of Next, besides those that
-	// differed in the question.
+	// Vary names arguments that the calls of Next may have, whatever their values,
+	// besides those that differed in the question.
 	Vary  []string `json:"vary,omitempty"`
 	Words string   `json:"words,omitempty"` // why not
 	By    string   `json:"by"`              // who answers, and where
@@ -50,7 +50,7 @@ func (b *Book) Answer(a Answer) (Outcome, error) {
 
 // writeRule writes the rule that allows the calls of a question for good.
 func (b *Book) writeRule(q *question) error {
-	rule, err := b.config.Rules.Propose(q.subject.server, q.subject.item, ruleOf(q.why))
+	rule, err := b.config.Rules.Propose(q.subject.call, q.why.Verdict)
 	if err == nil {
 		err = b.config.Rules.Write(rule)
 	}
@@ -74,51 +74,48 @@ func (b *Book) apply(a *Answer) (Outcome, error) {
 		return Outcome{}, errors.New("say how many calls")
 	}
 	var seen, rest []*call
+	unshown := 0 // of those that may follow, as the person has read
 	for _, c := range q.calls {
-		if c.revision <= a.Revision {
+		if c.revision <= a.Revision && !c.unshown {
 			seen = append(seen, c)
-		} else {
-			rest = append(rest, c)
+			continue
+		}
+		rest = append(rest, c)
+		if c.revision <= a.Revision {
+			unshown++
 		}
 	}
 	if len(seen) == 0 {
 		return Outcome{}, fmt.Errorf("%w: the calls that you saw wait no more", ErrUnknown)
 	}
-	fixed, _ := compare(seen)
-	for _, name := range a.Vary {
-		at := slices.IndexFunc(fixed, func(f argument) bool { return f.name == name })
-		if _, has := seen[0].value(name); !has {
-			return Outcome{}, fmt.Errorf("the calls have no argument %q", name)
-		}
-		if at >= 0 {
-			fixed = slices.Delete(fixed, at, at+1)
-		}
-	}
+	alike := likenessOf(seen, a.Vary)
+	more := q.told[a.Revision]
 	if a.Choice == Always { // before any call goes out
 		if err := b.writeRule(q); err != nil {
 			return Outcome{}, err
 		}
 	}
 	yes := a.Choice != No && a.Choice != NoTool
-	answer := authz.Answer{Allowed: yes, By: a.By, Scope: a.scope()}
+	answer := authz.Answer{Allowed: yes, By: a.By, Scope: a.scope(more), Server: q.subject.identity}
 	if !yes {
 		answer.Words = label(a.Words, maxWords)
 	}
-	g := &grant{owner: q.principal.Owner, action: q.subject.action, server: q.subject.server, item: q.subject.item, execution: q.principal.Request, left: -1, answer: answer}
+	g := &grant{
+		owner: q.principal.Owner, rule: q.why.By(), action: q.subject.action, server: q.subject.server, item: q.subject.item, identity: q.subject.identity,
+		execution: q.principal.Request, left: -1, answer: answer,
+	}
 	switch a.Choice {
 	case ThisCall:
 		seen, rest = seen[:1], append(seen[1:], rest...)
-		g = nil
+		g.left = 0
 	case Waiting, No:
-		g = nil
+		g.left, g.alike = more, alike
 	case Next:
 		if len(seen) > a.Count {
 			seen, rest = seen[:a.Count], append(seen[a.Count:], rest...)
 		}
-		g.left, g.fixed = a.Count-len(seen), fixed
-	case Session, Always:
-		// The rule that Always has written counts from the next decision on, and
-		// may not yet have been read.
+		g.left, g.alike = a.Count-len(seen), alike
+	case Session:
 		g.execution, g.session = "", q.principal.SessionKey
 		if g.session == "" {
 			g.execution = q.principal.Request
@@ -137,11 +134,19 @@ func (b *Book) apply(a *Answer) (Outcome, error) {
 	if len(rest) > 0 {
 		again = b.reopen(q, rest)
 	}
-	if g != nil {
-		b.grants = append(b.grants, g)
+	if g.left != 0 {
 		out.Calls += b.sweep(g)
+		if g.left >= 0 && (a.Choice == Waiting || a.Choice == No) {
+			g.left = min(g.left, max(0, more-unshown)) // those that wait in the sandbox
+		}
+		if a.Choice != Always { // whose rule covers what comes
+			b.grants = append(b.grants, g)
+		}
 	}
 	out.Text = fmt.Sprintf("%s: %s", calls(out.Calls), who)
+	if unknown := unknownNames(seen, a.Vary); len(unknown) > 0 {
+		out.Text += "; no call that you saw has " + strings.Join(unknown, ", ")
+	}
 	if again != nil && !again.over() {
 		out.Waiting, out.Next = len(again.calls), again.id
 		out.Text += fmt.Sprintf("; %s you were not asked about, or not yet, see question %s", calls(out.Waiting), again.id)
@@ -149,12 +154,22 @@ func (b *Book) apply(a *Answer) (Outcome, error) {
 	return out, nil
 }
 
+// unknownNames returns the names that no call has, as people see them.
+func unknownNames(seen []*call, names []string) []string {
+	var out []string
+	for _, name := range names {
+		if !slices.ContainsFunc(seen, func(c *call) bool { _, has := c.value(name); return has }) {
+			out = append(out, word(name))
+		}
+	}
+	return out
+}
+
 // reopen asks about the calls that an answer left over. The lock is held.
 func (b *Book) reopen(q *question, rest []*call) *question {
-	again := &question{id: b.newID(), principal: q.principal, why: q.why, subject: q.subject, calls: rest, joined: len(rest), since: rest[0].deadline.Add(-b.config.Timeout), ended: make(chan struct{})}
-	for i, c := range rest {
-		c.revision = i + 1
-		again.size += c.size
+	again := &question{id: b.newID(), principal: q.principal, why: q.why, subject: q.subject, since: rest[0].deadline.Add(-b.config.Timeout), ended: make(chan struct{})}
+	for _, c := range rest {
+		again.add(c)
 	}
 	b.open = append(b.open, again)
 	b.settles(again)
@@ -167,14 +182,14 @@ func (b *Book) sweep(g *grant) int {
 	for _, q := range slices.Clone(b.open) {
 		before := len(q.calls)
 		q.calls = slices.DeleteFunc(q.calls, func(c *call) bool {
-			if g.left == 0 || c.single || !g.covers(q.principal, &c.subject) {
+			if g.left == 0 || c.single || !g.covers(q.principal, q.why.By(), &c.subject) {
 				return false
 			}
 			c.answer <- g.use()
-			q.size -= c.size
 			n++
 			return true
 		})
+		q.fill()
 		if len(q.calls) == 0 {
 			b.end(q, fmt.Sprintf("covered by another answer (%s) by %s", g.answer.Scope, g.answer.By), g.answer, before)
 		}
@@ -182,8 +197,8 @@ func (b *Book) sweep(g *grant) int {
 	return n
 }
 
-// scope says what an answer covers.
-func (a *Answer) scope() string {
+// scope says what an answer covers; more is how many calls that were not shown.
+func (a *Answer) scope(more int) string {
 	switch a.Choice {
 	case ThisCall:
 		return "this call"
@@ -196,6 +211,9 @@ func (a *Answer) scope() string {
 	case Always:
 		return "always, by a rule"
 	default:
+		if more > 0 {
+			return fmt.Sprintf("the calls that waited, and %d alike", more)
+		}
 		return "the calls that waited"
 	}
 }

@@ -21,10 +21,12 @@ import (
 const (
 	// maxOpen bounds the open questions of one execution.
 	maxOpen = 16
-	// maxCalls and maxShown bound one question: calls, and bytes of arguments.
+	// maxCalls and maxShown bound what one question shows: calls, and bytes of
+	// arguments.
 	maxCalls, maxShown = 1000, 512 << 10
-	// maxArguments bounds the arguments of one call.
-	maxArguments = 100
+	// maxArguments bounds the arguments of one call, and maxName the names of its
+	// server and tool, in bytes.
+	maxArguments, maxName = 100, 1000
 	// A question is put to people once no call has joined it for settle, or after
 	// settleMost: the calls of a loop come one after the other.
 	settle, settleMost = 200 * time.Millisecond, time.Second
@@ -54,8 +56,9 @@ type Config struct {
 // Rules writes rules for the calls of a tool.
 type Rules interface {
 	// Propose returns what Write would write to allow the tool for good, or why
-	// that cannot be: of is the rule that asks.
-	Propose(server, tool, of string) (Rule, error)
+	// that cannot be: asks is the rule that asks.
+	Propose(call authz.CallTool, asks authz.Verdict) (Rule, error)
+	// Write writes a rule, which counts when Write returns.
 	Write(Rule) error
 }
 
@@ -74,29 +77,6 @@ type Book struct {
 	changed  chan struct{}     // closed and replaced when something changes
 }
 
-// question is an open question. The Book's lock guards it.
-type question struct {
-	id        string
-	principal authz.Principal
-	why       authz.Decision
-	subject   subject // of its first call
-	calls     []*call // that wait, in the order in which they came
-	joined    int     // calls, ever: its revision
-	size      int     // of the arguments of calls
-	since     time.Time
-	settled   bool
-	timer     *time.Timer
-	ended     chan struct{}
-}
-
-// call is a call that waits.
-type call struct {
-	subject
-	revision int // of the question, from which on it is shown
-	deadline time.Time
-	answer   chan authz.Answer // with room for it
-}
-
 // New returns a Book. Questions that killed processes left are reported.
 func New(config Config) *Book {
 	b := &Book{config: config, answered: map[string]string{}, changed: make(chan struct{})}
@@ -112,14 +92,14 @@ func (b *Book) Ask(ctx context.Context, p authz.Principal, a authz.Action, why a
 	if b.config.Timeout == 0 {
 		return authz.Answer{}, errors.New("approvals.timeout: never lets no one be asked")
 	}
-	s, err := subjectOf(a)
+	s, err := subjectOf(ctx, a)
 	if err != nil {
 		return authz.Answer{}, fmt.Errorf("no one could be asked to allow it: %w", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, b.config.Timeout, fmt.Errorf("no answer came within %s (approvals.timeout)", b.config.Timeout))
 	defer cancel()
 	b.mu.Lock()
-	if g := b.covered(p, &s); g != nil {
+	if g := b.covered(p, why.By(), &s); g != nil {
 		defer b.mu.Unlock()
 		return g.use(), nil
 	}
@@ -153,7 +133,7 @@ func (b *Book) join(p authz.Principal, s subject, why authz.Decision) (*call, er
 			continue
 		}
 		open++
-		if o.subject.alike(&s) && !s.single && o.why.Rule == why.Rule && len(o.calls) < maxCalls && o.size+s.size <= maxShown {
+		if o.subject.alike(&s) && !s.single && o.why.By() == why.By() {
 			q = o
 		}
 	}
@@ -164,10 +144,8 @@ func (b *Book) join(p authz.Principal, s subject, why authz.Decision) (*call, er
 		q = &question{id: b.newID(), principal: p, why: why, subject: s, since: now, ended: make(chan struct{})}
 		b.open = append(b.open, q)
 	}
-	q.joined++
-	q.size += s.size
-	c := &call{subject: s, revision: q.joined, deadline: now.Add(b.config.Timeout), answer: make(chan authz.Answer, 1)}
-	q.calls = append(q.calls, c)
+	c := &call{subject: s, deadline: now.Add(b.config.Timeout), answer: make(chan authz.Answer, 1)}
+	q.add(c)
 	b.settles(q)
 	b.change()
 	return c, nil
@@ -182,11 +160,6 @@ func (b *Book) newID() string {
 			return id
 		}
 	}
-}
-
-// alike reports whether calls of two subjects may be one question.
-func (s *subject) alike(o *subject) bool {
-	return s.action == o.action && s.server == o.server && s.item == o.item
 }
 
 // settles has a question put to people when no call has joined it for a moment.
@@ -228,7 +201,7 @@ func (b *Book) leave(c *call) {
 	for _, q := range slices.Clone(b.open) {
 		if i := slices.Index(q.calls, c); i >= 0 {
 			q.calls = slices.Delete(q.calls, i, i+1)
-			q.size -= c.size
+			q.fill()
 			if len(q.calls) == 0 {
 				b.end(q, "", authz.Answer{}, 0)
 			}
@@ -259,16 +232,6 @@ func (b *Book) end(q *question, what string, answer authz.Answer, calls int) {
 	if b.order = append(b.order, q.id); len(b.order) > maxRemembered {
 		delete(b.answered, b.order[0])
 		b.order = b.order[1:]
-	}
-}
-
-// over reports whether the question has ended. The lock is held.
-func (q *question) over() bool {
-	select {
-	case <-q.ended:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -374,35 +337,35 @@ func (b *Book) head(q *question) Question {
 	out := Question{
 		ID: q.id, Revision: q.joined, Process: os.Getpid(),
 		Owner: label(q.principal.Owner, 100), Client: label(q.principal.Client, 100), Session: label(q.principal.Session, 100), Execution: label(q.principal.Request, 100),
-		Action: s.action, Server: label(s.server, 200), Item: label(s.item, 200),
+		Action: s.action, Server: invisible.Mark(invisible.Line(s.server)), Started: b.mask(label(s.started, 500)), Item: invisible.Mark(invisible.Line(s.item)),
 		Description: b.mask(label(s.description, 500)), Annotations: s.annotations,
 		Rule: label(ruleOf(q.why), 300), Because: label(because, 500), Choices: b.choices(s),
-		Waiting: len(q.calls), Since: q.since.UTC(), Deadline: q.calls[0].deadline.UTC(),
+		Waiting: len(q.seen()), More: q.more(), Since: q.since.UTC(), Deadline: q.calls[0].deadline.UTC(),
 		connection: q.principal.Connection, Settled: q.settled, ended: q.ended,
 	}
 	return out
 }
 
-// ruleOf names the rule that asks.
-func ruleOf(why authz.Decision) string {
-	if why.Verdict.Rule != "" {
-		return why.Verdict.Rule
-	}
-	return why.Rule
-}
-
 // show describes a question with its calls. The lock is held.
 func (b *Book) show(q *question) Question {
 	out := b.head(q)
-	fixed, varies := compare(q.calls)
+	if before, was := q.told[q.joined]; was {
+		out.More = min(out.More, before)
+	}
+	if q.told == nil {
+		q.told = map[int]int{}
+	}
+	q.told[q.joined] = out.More
+	seen := q.seen()
+	fixed, varies := compare(seen)
 	for _, a := range fixed {
-		out.Fixed = append(out.Fixed, label(a.name, 200)+" = "+b.mask(shown(a.value)))
+		out.Fixed = append(out.Fixed, b.mask(word(a.name))+" = "+b.mask(shown(a.value)))
 	}
 	for _, name := range varies {
-		out.Varies = append(out.Varies, label(name, 200))
+		out.Varies = append(out.Varies, b.mask(word(name)))
 	}
 	if len(varies) > 0 {
-		for _, c := range q.calls {
+		for _, c := range seen {
 			row := make([]string, len(varies))
 			for i, name := range varies {
 				if v, has := c.value(name); has {
@@ -413,7 +376,7 @@ func (b *Book) show(q *question) Question {
 		}
 	}
 	if b.config.Rules != nil && slices.Contains(out.Choices, Always) {
-		rule, err := b.config.Rules.Propose(q.subject.server, q.subject.item, ruleOf(q.why))
+		rule, err := b.config.Rules.Propose(q.subject.call, q.why.Verdict)
 		if err == nil {
 			out.Always = &rule
 		} else {
@@ -452,7 +415,7 @@ func (b *Book) Waiting(request string) string {
 		case q.principal.Request != request:
 		case text == "":
 			head := b.head(q)
-			text = fmt.Sprintf("waiting for approval of %s (%s)", invisible.Line(head.Name()), calls(head.Waiting))
+			text = fmt.Sprintf("waiting for approval of %s (%s)", invisible.Line(head.Name()), calls(head.Waiting+head.More))
 		default:
 			more++
 		}

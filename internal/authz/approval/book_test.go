@@ -297,7 +297,7 @@ func TestRevisions(t *testing.T) {
 		}
 		for _, wrong := range []Answer{
 			{ID: next.ID, Revision: 3, Choice: Waiting}, {ID: next.ID, Choice: Waiting}, {ID: next.ID, Revision: 2, Choice: "yes"},
-			{ID: next.ID, Revision: 2, Choice: Next}, {ID: next.ID, Revision: 2, Choice: Always}, {ID: next.ID, Revision: 2, Choice: Next, Count: 3, Vary: []string{"pth"}}, {ID: "none", Revision: 1, Choice: Waiting},
+			{ID: next.ID, Revision: 2, Choice: Next}, {ID: next.ID, Revision: 2, Choice: Always}, {ID: "none", Revision: 1, Choice: Waiting},
 		} {
 			if out, err := a.Answer(wrong); err == nil {
 				t.Errorf("%+v: got %+v, want an error", wrong, out)
@@ -376,25 +376,6 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// TestFullQuestion: what does not fit into a question is another one, and an
-// answer for the tool covers both.
-func TestFullQuestion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAsker(t, Config{})
-		for range 3 {
-			a.call(t.Context(), writeFile("/", strings.Repeat("x", maxShown/2)))
-		}
-		list := a.List()
-		if len(list) != 3 {
-			t.Fatalf("got %d questions, want 3", len(list))
-		}
-		if _, err := a.Answer(Answer{ID: list[1].ID, Revision: 1, Choice: ThisTool}); err != nil {
-			t.Fatal(err)
-		}
-		a.want("yyy")
-	})
-}
-
 // TestSettles: a question is put to people when its loop has made its calls.
 func TestSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -468,8 +449,8 @@ type rules struct {
 	err     error
 }
 
-func (r *rules) Propose(server, tool, _ string) (Rule, error) {
-	return Rule{"policy.d/x.yaml", server + " " + tool}, nil
+func (r *rules) Propose(call authz.CallTool, _ authz.Verdict) (Rule, error) {
+	return Rule{"policy.d/x.yaml", call.Server.Name + " " + call.Tool}, nil
 }
 func (r *rules) Write(rule Rule) error {
 	if r.err == nil {
@@ -497,6 +478,12 @@ func TestAlways(t *testing.T) {
 		if len(r.written) != 1 || r.written[0] != *q.Always {
 			t.Errorf("got %v written, want what was shown", r.written)
 		}
+		// From then on the rule decides: where it is removed, a person is asked.
+		ctx, cancel := context.WithCancel(t.Context())
+		a.call(ctx, writeFile("/3", "x"))
+		a.want("yy.")
+		cancel()
+		synctest.Wait()
 	})
 }
 

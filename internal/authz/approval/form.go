@@ -56,6 +56,9 @@ func (q *Question) Form(legacy bool) (form Form, ok bool) {
 		if q.Waiting == 1 {
 			title = strings.NewReplacer("all calls shown above", "this call", "the first of these calls", "this call").Replace(title)
 		}
+		if q.More > 0 && (c == Waiting || c == No) {
+			title += fmt.Sprintf(", and %d more alike", q.More)
+		}
 		if c == ThisCall && q.Waiting == 1 && slices.Contains(q.Choices, Waiting) {
 			continue // it says the same
 		}

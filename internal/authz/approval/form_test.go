@@ -91,7 +91,7 @@ func FuzzShown(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		action := writeFile("", "")
 		action.Arguments = raw
-		s, err := subjectOf(action)
+		s, err := subjectOf(t.Context(), action)
 		if err != nil {
 			return
 		}

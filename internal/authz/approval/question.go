@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/jsonscan"
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 	"github.com/sallyport/sallyport/internal/toolbox/tool"
 )
 
@@ -45,14 +47,19 @@ type Question struct {
 
 	Action      string   `json:"action"` // call_tool, read_resource, get_prompt, request_server
 	Server      string   `json:"server"`
-	Item        string   `json:"item,omitempty"` // the tool or prompt
+	Started     string   `json:"started,omitempty"` // the server's command line or URL
+	Item        string   `json:"item,omitempty"`    // the tool or prompt
 	Description string   `json:"description,omitempty"`
 	Annotations string   `json:"annotations,omitempty"` // what the server says of the tool
 	Rule        string   `json:"rule"`
 	Because     string   `json:"because,omitempty"`
 	Choices     []Choice `json:"choices"`
 
-	Waiting  int       `json:"waiting"` // calls
+	Waiting int `json:"waiting"` // calls that are shown
+	// More is how many calls may follow that are not shown: they found no room, or
+	// wait in the sandbox. An answer to all calls covers those of them that are
+	// alike.
+	More     int       `json:"more,omitempty"`
 	Since    time.Time `json:"since"`
 	Deadline time.Time `json:"deadline"` // when the first call is refused
 	// Fixed are the arguments that are equal in all calls, as "name = value".
@@ -120,6 +127,8 @@ func calls(n int) string {
 // subject is what a question is about: the facts of an action that a person sees.
 type subject struct {
 	action, server, item     string
+	identity, started        string         // of the server
+	call                     authz.CallTool // that it is, without its arguments
 	description, annotations string
 	arguments                []argument
 	size                     int
@@ -133,29 +142,39 @@ type argument struct {
 
 // subjectOf returns what a person is asked about an action. What cannot be shown
 // as it would be sent cannot be approved.
-func subjectOf(a authz.Action) (subject, error) {
+func subjectOf(ctx context.Context, a authz.Action) (subject, error) {
 	var s subject
 	var raw json.RawMessage
+	var server *authz.Server
 	switch a := a.(type) {
 	case authz.CallTool:
-		s = subject{action: "call_tool", server: a.Server.Name, item: a.Tool, description: a.Description, annotations: hints(a.Annotations)}
-		raw = a.Arguments
+		server, s = a.Server, subject{action: "call_tool", item: a.Tool, description: a.Description, annotations: hints(a.Annotations), call: a}
+		raw, s.call.Arguments = a.Arguments, nil
 	case authz.ReadResource:
-		s = subject{action: "read_resource", server: a.Server.Name}
+		server, s = a.Server, subject{action: "read_resource"}
 		raw, _ = json.Marshal(map[string]string{"uri": a.URI}) // a string can always be encoded
 	case authz.GetPrompt:
-		s = subject{action: "get_prompt", server: a.Server.Name, item: a.Prompt}
+		server, s = a.Server, subject{action: "get_prompt", item: a.Prompt}
 		raw = a.Arguments
 	case authz.RequestServer:
-		s = subject{action: "request_server", server: a.Server.Name, single: true}
+		server, s = a.Server, subject{action: "request_server", single: true}
 		if raw = a.Definition; raw == nil {
 			return s, fmt.Errorf("the definition of the server cannot be shown")
 		}
 	default:
 		return s, fmt.Errorf("no one can be asked about %T", a)
 	}
+	s.server, s.started = server.Name, server.Started
+	if server.Identify != nil {
+		var err error
+		if s.identity, err = server.Identify(ctx); err != nil {
+			return s, err
+		}
+	}
 	s.size = len(raw)
 	switch {
+	case len(s.server)+len(s.item) > maxName:
+		return s, fmt.Errorf("its name takes %d bytes, and a person can be shown %d", len(s.server)+len(s.item), maxName)
 	case s.size > maxShown:
 		return s, fmt.Errorf("its arguments take %d bytes, and a person can be shown %d", s.size, maxShown)
 	case !utf8.Valid(raw):
@@ -255,7 +274,7 @@ func shown(value string) string {
 		b.WriteString(plain(value[:end]))
 		value = value[end:]
 	}
-	return invisible.Escape(b.String())
+	return invisible.Mark(b.String())
 }
 
 // plain returns a JSON string with as few escapes as possible. One that does not
@@ -277,6 +296,18 @@ func quote(text string) string {
 		return ""
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// bare are names that cannot be taken for anything else.
+var bare = lazyregexp.New(`\A[A-Za-z_][A-Za-z0-9_.@/-]*\z`)
+
+// word returns an untrusted name, whole: in quotes where it could be taken for a
+// value or for several words.
+func word(name string) string {
+	if bare().MatchString(name) && !slices.Contains([]string{"true", "false", "null"}, name) {
+		return name
+	}
+	return invisible.Mark(quote(name))
 }
 
 // label returns an untrusted name or text on one line, of bounded length.

@@ -17,7 +17,12 @@ func (q *Question) Text() string {
 			fmt.Fprintf(&b, "  %-9s %s\n", what, text)
 		}
 	}
-	fmt.Fprintf(&b, "%s: %s, %s, %s left\n", q.Address(), q.Name(), calls(q.Waiting), time.Until(q.Deadline).Round(time.Second))
+	waiting := calls(q.Waiting)
+	if q.More > 0 {
+		waiting += fmt.Sprintf(" and %d more", q.More)
+	}
+	fmt.Fprintf(&b, "%s: %s, %s, %s left\n", q.Address(), q.Name(), waiting, time.Until(q.Deadline).Round(time.Second))
+	line("server", q.Started)
 	line("tool", q.Description)
 	if q.Annotations != "" {
 		line("", "the server says that it "+q.Annotations)
@@ -46,6 +51,10 @@ func (q *Question) Text() string {
 	}
 	if len(q.Varies) > 0 {
 		b.WriteString(q.table())
+	}
+	if q.More > 0 {
+		line("more", fmt.Sprintf("%s more may follow that are not shown. An answer to all calls covers those of them that have", calls(q.More)))
+		line("", "the same arguments, and the values that are equal above.")
 	}
 	return b.String()
 }

@@ -234,6 +234,7 @@ func (r *reader) rule(n ast.Node) {
 	}
 	out.verdict.Effect = map[string]authz.Effect{"allow": authz.Allow, "ask": authz.Ask, "deny": authz.Deny}[out.Action]
 	out.verdict.Rule, out.verdict.Because, out.verdict.Audit = out.label(), out.Because, out.Audit
+	out.verdict.ID = out.identity()
 	r.rules = append(r.rules, out)
 }
 

@@ -6,6 +6,9 @@
 package toolpolicy
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,6 +53,15 @@ func (r *Rule) label() string {
 		return r.Name
 	}
 	return fmt.Sprintf("%s:%d", r.short, r.Line)
+}
+
+// identity returns a digest of what the rule says, wherever it stands.
+func (r *Rule) identity() string {
+	said := *r
+	said.File, said.Line = "", 0
+	text, _ := json.Marshal(said) // strings and lists never fail
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
 }
 
 // Matches describes what the rule is about.
@@ -163,9 +175,13 @@ const (
 	locked
 )
 
+// profileRule begins what a profile is called where a rule is named.
+const profileRule = "profile "
+
 // profileVerdict decides on what no rule is about.
 func profileVerdict(profile int, s *subject) authz.Verdict {
-	v := authz.Verdict{Rule: "profile " + settings.Profiles[profile]}
+	v := authz.Verdict{Rule: profileRule + settings.Profiles[profile]}
+	v.ID = v.Rule
 	switch {
 	case profile == open, profile == careful && (s.tool == nil || s.tool.Annotations.ReadOnly):
 		v.Effect = authz.Allow
@@ -186,9 +202,10 @@ type Explanation struct {
 }
 
 // decide applies the rules: a rule that denies wins wherever it stands, then the
-// first rule that matches.
+// first rule that matches; what was approved for good decides last, in the place of
+// the profile.
 func (s *state) decide(on *subject, explain *Explanation) authz.Verdict {
-	for _, group := range [][]*Rule{s.denying, s.others} {
+	for _, group := range [][]*Rule{s.denying, s.others, s.approved} {
 		for _, r := range group {
 			matches, trouble := r.matches(on)
 			if trouble != nil && explain != nil {

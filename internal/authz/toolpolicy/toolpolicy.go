@@ -2,6 +2,7 @@ package toolpolicy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,11 @@ import (
 // Directory is the name of the directory of further files of rules, next to the
 // configuration file.
 const Directory = "policy.d"
+
+// ApprovedFile is the file in Directory that has what a person has approved for
+// good. Its rules decide last, after those of every other file, so that they
+// replace the profile and weaken no rule.
+const ApprovedFile = "approved.yaml"
 
 // recheck is how long it may take until a call notices that a file has changed. An
 // execution notices at once.
@@ -50,6 +56,7 @@ type Rules struct {
 // state is what was read at one time. It is immutable.
 type state struct {
 	denying, others []*Rule // in the order in which they count
+	approved        []*Rule // of ApprovedFile, those that deny aside
 	profile         int
 	profileFrom     string
 	broken          *Broken
@@ -105,7 +112,7 @@ func (r *Rules) DecideCall(p authz.Principal, a authz.Action) authz.Verdict {
 
 // free reports that everything is allowed.
 func (s *state) free() bool {
-	return s.broken == nil && len(s.denying)+len(s.others) == 0 && s.profile == open
+	return s.broken == nil && len(s.denying)+len(s.others)+len(s.approved) == 0 && s.profile == open
 }
 
 // Explain decides as an execution that starts now would, and says why.
@@ -145,7 +152,7 @@ type View struct {
 // View returns what holds now.
 func (r *Rules) View() View {
 	s := r.current(true)
-	v := View{Profile: settings.Profiles[s.profile], ProfileFrom: s.profileFrom, Rules: slices.Concat(s.denying, s.others), Files: []string{}}
+	v := View{Profile: settings.Profiles[s.profile], ProfileFrom: s.profileFrom, Rules: slices.Concat(s.denying, s.others, s.approved), Files: []string{}}
 	for path, info := range s.files {
 		if info != nil && !info.IsDir() {
 			v.Files = append(v.Files, path)
@@ -164,18 +171,38 @@ func (r *Rules) View() View {
 	return v
 }
 
-// order has the configuration file first.
+// order has the files in the order in which their rules count.
 func (r *Rules) order(a, b string) int {
-	switch {
-	case a == b:
-		return 0
-	case a == r.config.Path:
-		return -1
-	case b == r.config.Path:
+	place := func(path string) int {
+		switch {
+		case path == r.config.Path:
+			return 0
+		case short(path) == Directory+"/"+ApprovedFile:
+			return 2
+		}
 		return 1
 	}
-	return strings.Compare(a, b)
+	return cmp.Or(place(a)-place(b), strings.Compare(a, b))
 }
+
+// Another returns the name of a rule about a tool that stands in another file than
+// ApprovedFile, whatever session, client or arguments it wants; it is empty where
+// there is none.
+func (r *Rules) Another(call authz.CallTool) string {
+	s := r.current(true)
+	on := subject{server: call.Server.Name, tool: &call}
+	for _, rule := range slices.Concat(s.denying, s.others) {
+		anyone := *rule
+		anyone.Session, anyone.Client = nil, nil
+		if anyone.about(&on) {
+			return rule.label()
+		}
+	}
+	return ""
+}
+
+// ByProfile reports whether a verdict is a profile's, and not that of a rule.
+func ByProfile(v authz.Verdict) bool { return strings.HasPrefix(v.ID, profileRule) }
 
 // current returns what holds, and reads files that have changed.
 func (r *Rules) current(now bool) *state {
@@ -263,9 +290,12 @@ func (r *Rules) read(before *state) *state {
 		s.profile, s.profileFrom = floor, "a variable or a flag"
 	}
 	for _, rule := range l.rules {
-		if rule.verdict.Effect == authz.Deny {
+		switch {
+		case rule.verdict.Effect == authz.Deny:
 			s.denying = append(s.denying, rule)
-		} else {
+		case rule.short == Directory+"/"+ApprovedFile:
+			s.approved = append(s.approved, rule)
+		default:
 			s.others = append(s.others, rule)
 		}
 	}
