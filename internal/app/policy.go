@@ -1,13 +1,17 @@
 package app
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/authz/toolpolicy"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
 // limitsAsked returns only the limits that the user has set. A batch service
@@ -48,12 +52,70 @@ func limitsOf(l settings.Limits) sandbox.Limits {
 
 // Rules reads the user's rules for calls.
 func (a *App) Rules() *toolpolicy.Rules {
-	config := toolpolicy.Config{Path: a.Settings.File().Path}
+	floor := ""
 	switch a.Settings.Origin("policy.profile").Layer {
 	case settings.LayerEnvironment, settings.LayerFlag:
-		config.Profile = a.Settings.Policy.Profile
+		floor = a.Settings.Policy.Profile
 	}
-	return toolpolicy.Open(config)
+	return a.rules(a.Settings.File(), floor, a.state(store.Rules))
+}
+
+// RulesOf reads the rules for calls of a configuration file with which no settings
+// could be loaded.
+func (a *App) RulesOf(file settings.File) *toolpolicy.Rules {
+	return a.rules(file, "", store.At(""))
+}
+
+func (a *App) rules(file settings.File, floor string, state store.Dir) *toolpolicy.Rules {
+	return toolpolicy.Open(toolpolicy.Config{
+		Path: file.Path, Named: file.Named, Home: a.Env.Sources(a.Dir, "").Home, Profile: floor,
+		Had: func() toolpolicy.Had { return hadRules(state, file.Path) },
+	})
+}
+
+// ruled is the record of a configuration file that had rules for calls.
+type ruled struct {
+	Path string         `json:"path"`
+	Had  toolpolicy.Had `json:"had"`
+}
+
+func ruledName(path string) string { return store.FileName(path, ".json") }
+
+// hadRules returns what a configuration file and its directory had when a program
+// last read them. A record that cannot be understood counts as one of everything.
+func hadRules(state store.Dir, path string) toolpolicy.Had {
+	data, err := state.Read(ruledName(path), 64<<10)
+	if err != nil {
+		return toolpolicy.Had{} // there is none, or the state directory cannot be used at all
+	}
+	var r ruled
+	if json.Unmarshal(data, &r) != nil || r.Path != path {
+		return toolpolicy.Had{Config: true, Directory: true}
+	}
+	return r.Had
+}
+
+// keepHadRules has it kept what the configuration file has, for processes that
+// begin later.
+func (a *App) keepHadRules(rules *toolpolicy.Rules) {
+	state, path := a.state(store.Rules), a.Settings.File().Path
+	if !state.Placed() || path == "" {
+		return
+	}
+	rules.Keep(func(had toolpolicy.Had) {
+		var data []byte
+		var err error
+		if had == (toolpolicy.Had{}) {
+			if err = state.Remove(ruledName(path)); errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
+		} else if data, err = json.Marshal(ruled{path, had}); err == nil {
+			err = state.Write(ruledName(path), append(data, '\n'))
+		}
+		if err != nil {
+			a.Log.Warn("that there are rules for calls cannot be recorded: a program that begins later will not notice if they vanish", "error", err)
+		}
+	})
 }
 
 // gateOf returns the gate that the settings describe. with has what is not in the

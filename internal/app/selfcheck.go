@@ -287,13 +287,20 @@ func (c *selfCheck) servers() {
 
 // policy looks at the rules for calls.
 func (c *selfCheck) policy() {
-	v := c.app.Rules().View()
+	c.findings = append(c.findings, CheckRules(c.app.Rules())...)
+}
+
+// CheckRules looks at rules for calls.
+func CheckRules(rules *toolpolicy.Rules) []Finding {
+	c := &selfCheck{name: "policy"}
+	v := rules.View()
 	for _, p := range v.Problems {
 		c.add(FindingFail, "policy: %s", p.String())
 	}
 	if len(v.Problems) == 0 {
 		c.add(FindingOK, "rules for calls: %d, profile %s", len(v.Rules), v.Profile)
 	}
+	return c.findings
 }
 
 // othersWrite reports whether others than the owner may write to a file.

@@ -131,6 +131,7 @@ func (c *Core) construct(options Options) (err error) {
 	if err := a.CheckDirectories(); err != nil {
 		return err
 	}
+	a.keepHadRules(c.Rules)
 	if c.Audit, err = a.audit(c.Journal); err != nil {
 		return err
 	}

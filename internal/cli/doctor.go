@@ -175,7 +175,12 @@ func (c *doctorCmd) repair(u *ui) {
 func (c *doctorCmd) diagnose(u *ui) (*diagnosis, error) {
 	d := &diagnosis{Version: readVersion()}
 	if err := u.loadSettings(c.flags()...); err != nil {
-		return nil, err
+		rules := u.brokenRules(err)
+		if rules == nil {
+			return nil, err
+		}
+		d.Checks = app.CheckRules(rules)
+		return d, nil // nothing is looked at without settings
 	}
 	if c.Fix {
 		c.repair(u)

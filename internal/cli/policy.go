@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/authz"
@@ -30,12 +31,32 @@ Example:
   sallyport policy`
 }
 
-// rules reads the user's rules for calls.
+// rules reads the user's rules for calls. A configuration file with which no
+// settings can be loaded is for the rules to judge, as they do in a program that
+// runs.
 func (u *ui) rules() (*toolpolicy.Rules, error) {
-	if err := u.loadSettings(); err != nil {
-		return nil, err
+	err := u.loadSettings()
+	if err == nil {
+		return u.Rules(), nil
 	}
-	return u.Rules(), nil
+	if rules := u.brokenRules(err); rules != nil {
+		return rules, nil
+	}
+	return nil, err
+}
+
+// brokenRules returns the rules of the configuration file if that is why the
+// settings cannot be loaded, and nil otherwise.
+func (u *ui) brokenRules(err error) *toolpolicy.Rules {
+	file := settings.FileOf(u.Env.Sources(u.Dir, u.grammar.ConfigFile))
+	wrong, ok := errors.AsType[*settings.Error](err)
+	if !ok || file.Path == "" || !slices.ContainsFunc(wrong.Problems, func(p settings.Problem) bool { return p.File == file.Path }) {
+		return nil
+	}
+	if rules := u.RulesOf(file); rules.Broken(true) != nil {
+		return rules
+	}
+	return nil
 }
 
 type policyShowCmd struct {
@@ -106,29 +127,69 @@ type policyCheckCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*policyCheckCmd) Help() string {
-	return `Each problem is printed with its file and line. The exit status is 1 if there is one.
+	return `Each problem is printed with its file and line, as programs that run find it, too. The exit status is 1 if there is one. A rule that matches no server or no tool, as far as these are known, gets a warning. Nothing is started.
 
-Example:
-  sallyport policy check`
+Examples:
+  sallyport policy check
+  sallyport policy check --json | jq '.warnings[]'`
 }
 
 // Run implements the command.
 func (c *policyCheckCmd) Run(u *ui) error {
+	u.quiet = true
 	rules, err := u.rules()
 	if err != nil {
 		return err
 	}
 	view := rules.View()
+	warnings := []settings.Problem{}
+	if len(view.Problems) == 0 && len(view.Rules) > 0 {
+		known, err := u.knownServers()
+		if err != nil { // which other commands report as an error
+			fmt.Fprintf(u.stdio.Err, "whether the rules match servers and tools is not known: %s\n", printable(err.Error()))
+		} else {
+			warnings = append(warnings, view.Warnings(known)...)
+		}
+	}
 	if c.JSON {
 		err = u.printJSON(struct {
 			Rules    int                `json:"rules"`
 			Files    []string           `json:"files"`
 			Problems []settings.Problem `json:"problems"`
-		}{len(view.Rules), view.Files, append([]settings.Problem{}, view.Problems...)})
-	} else if printProblems(u.stdio.Out, view.Problems); len(view.Problems) == 0 {
+			Warnings []settings.Problem `json:"warnings"`
+		}{len(view.Rules), view.Files, append([]settings.Problem{}, view.Problems...), warnings})
+		return failIf(err, len(view.Problems) > 0)
+	}
+	printProblems(u.stdio.Out, view.Problems)
+	for _, w := range warnings {
+		fmt.Fprintf(u.stdio.Out, "warning: %s\n", printable(w.String()))
+	}
+	if len(view.Problems) == 0 {
 		_, err = fmt.Fprintf(u.stdio.Out, "ok: %s in %s, profile %s\n", count(len(view.Rules), "rule"), count(len(view.Files), "file"), view.Profile)
 	}
 	return failIf(err, len(view.Problems) > 0)
+}
+
+// knownServers returns the servers that the user has, with their tools where these
+// are known. It starts none.
+func (u *ui) knownServers() ([]toolpolicy.Known, error) {
+	sys, err := u.compose(&composeFlags{})
+	if err != nil {
+		return nil, err
+	}
+	defer sys.Close()
+	var out []toolpolicy.Known
+	for _, d := range sys.Library.Snapshot().Definitions {
+		k := toolpolicy.Known{Name: d.Name}
+		if e, ok := sys.Catalog.Entry(d.Name); ok && e.Listing != nil {
+			k.Listed = true
+			for _, t := range e.Listing.Tools {
+				k.Tools = append(k.Tools, t.Name)
+			}
+		}
+		out = append(out, k)
+	}
+	return out, nil
 }
 
 type policyExplainCmd struct {

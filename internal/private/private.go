@@ -69,6 +69,21 @@ func Foreign(info fs.FileInfo) string {
 	return ""
 }
 
+// Way returns an error if another user may be able to put something else in the
+// place of a file or a directory, by changing a directory on the way to it or
+// through a link on that way. It is a *Rejected, or fs.ErrNotExist if there is
+// nothing. saw, if not nil, gets everything on the way, without following links.
+// Whether others can write to the file itself, Foreign says.
+func Way(path string, saw func(path string, info fs.FileInfo)) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	w := &walker{path: path, file: true, saw: saw}
+	_, err = w.walk()
+	return err
+}
+
 func open(path string, create, tighten bool) (*os.Root, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -88,7 +103,7 @@ func open(path string, create, tighten bool) (*os.Root, error) {
 var errReplaced = errors.New("replaced")
 
 func tryOpen(path string, create, tighten bool) (*os.Root, error) {
-	real, err := walk(path, create)
+	real, err := (&walker{path: path, create: create}).walk()
 	if err != nil {
 		return nil, err
 	}
@@ -138,12 +153,21 @@ func remedy(dir string) string {
 	return text
 }
 
+// walker follows a path.
+type walker struct {
+	path   string
+	create bool                                // directories that do not exist
+	file   bool                                // whether the path may end at a file
+	saw    func(path string, info fs.FileInfo) // nil: no one asks
+}
+
 // walk returns the path without symbolic links. Each directory on it must be
 // one that no other user can replace: it belongs to this user or to root, and
 // no one else can write to it, unless its sticky bit protects the files of
 // others. By induction from the top, nothing on the path changes after it was
 // checked.
-func walk(path string, create bool) (string, error) {
+func (w *walker) walk() (string, error) {
+	path := w.path
 	volume := filepath.VolumeName(path)
 	at := volume + string(filepath.Separator)
 	rest := strings.Split(strings.TrimPrefix(path, at), string(filepath.Separator))
@@ -171,13 +195,16 @@ func walk(path string, create bool) (string, error) {
 		}
 		next := filepath.Join(at, name)
 		info, err := os.Lstat(next)
-		if errors.Is(err, fs.ErrNotExist) && create {
+		if errors.Is(err, fs.ErrNotExist) && w.create {
 			if err = os.Mkdir(next, 0o700); err == nil || errors.Is(err, fs.ErrExist) {
 				info, err = os.Lstat(next)
 			}
 		}
 		if err != nil {
 			return "", err
+		}
+		if w.saw != nil {
+			w.saw(next, info)
 		}
 		if !isOwn(info) && !trusted(info, top) {
 			return "", &Rejected{path, describe(next, info), remedy(next)}
@@ -201,6 +228,8 @@ func walk(path string, create bool) (string, error) {
 				to = strings.TrimPrefix(to, at)
 			}
 			rest = append(strings.Split(to, string(filepath.Separator)), rest...)
+		case !info.IsDir() && w.file && len(rest) == 0:
+			return next, nil
 		case !info.IsDir():
 			return "", &fs.PathError{Op: "open", Path: next, Err: errors.New("not a directory")}
 		default:

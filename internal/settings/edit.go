@@ -2,30 +2,55 @@ package settings
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
 // ConfigPath returns the path of the configuration file that these sources have.
 // It is empty if there is no place for one.
-func ConfigPath(src Sources) string {
-	path, _ := configFile(src)
-	return path
+func ConfigPath(src Sources) string { return FileOf(src).Path }
+
+// FileOf returns the configuration file that these sources have, without reading
+// it.
+func FileOf(src Sources) File {
+	path, named := configFile(src)
+	return File{Path: path, Named: named}
 }
 
 // MaxFile bounds a configuration file, in bytes.
 const MaxFile = maxFile
 
-// Validate reports what is wrong with the content of a configuration file at a
-// path, as Load does for the file. The home directory may be empty.
-func Validate(path, home string, content []byte) error {
-	s := &Settings{}
-	l := newLoader(s, home, "")
+// CheckFile returns what is wrong with the content of a configuration file at a
+// path, as Load does for the file alone: it does not relate the file's settings to
+// those from elsewhere. needs are the files that the settings name, and that must
+// exist. The home directory may be empty.
+func CheckFile(path, home string, content []byte) (problems []Problem, needs []string) {
+	_, l, needs := checkFile(path, home, content)
+	problems = l.problems.Problems
+	if more := l.problems.more; more > 0 {
+		problems = append(problems, Problem{File: path, Message: fmt.Sprintf("%d more problems are not shown", more)})
+	}
+	return problems, needs
+}
+
+func checkFile(path, home string, content []byte) (s *Settings, l *loader, needs []string) {
+	s = &Settings{}
+	l = newLoader(s, home, "")
+	l.needs = func(path string) { needs = append(needs, path) }
 	s.file.Path = path
 	if len(content) > maxFile {
-		l.add(Problem{File: path, Message: "it is too large"})
+		l.add(Problem{File: path, Message: fmt.Sprintf("it is larger than %d KiB", maxFile>>10)})
 	} else {
 		l.readYAML(path, content)
 	}
+	return s, l, needs
+}
+
+// Validate reports what is wrong with the content of a configuration file at a
+// path, as Load does if there is nothing but the file. The home directory may be
+// empty.
+func Validate(path, home string, content []byte) error {
+	s, l, _ := checkFile(path, home, content)
 	if len(l.problems.Problems) == 0 {
 		l.relate(s)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,43 +25,107 @@ const maxFile = 64 << 10
 type File struct {
 	Path string `json:"path"`
 	Read bool   `json:"read"`
+	// Named means that the user named the file, which must exist.
+	Named bool `json:"-"`
 }
 
 // readFile returns the contents of the file. It returns nothing if the file
 // does not exist and need not.
 func readFile(path string, must bool) ([]byte, bool, error) {
+	b, _, err := ReadFile(path, maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, Missing(path, must)
+	}
+	return b, err == nil, err
+}
+
+// ReadFile returns the contents of a regular file of at most that many bytes, and
+// what the file was when it was opened. The error does not say where the file is;
+// it is fs.ErrNotExist if there is none.
+func ReadFile(path string, most int) ([]byte, fs.FileInfo, error) {
 	info, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		if must {
-			return nil, false, errors.New("there is no such file")
-		}
-		// A file next to it that looks like ours would be ignored silently.
-		for _, other := range []string{"config.yml", "config.json", "config.toml"} {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), other)); err == nil {
-				return nil, false, fmt.Errorf("there is no such file, but there is %s next to it, which is not read: write YAML (JSON is YAML, too) into %s", other, filepath.Base(path))
-			}
-		}
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("it cannot be read: %w", errors.Unwrap(err))
-	}
-	if !info.Mode().IsRegular() {
-		return nil, false, errors.New("it is not a regular file")
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil, fs.ErrNotExist
+	case err != nil:
+		return nil, nil, unreadable(err)
+	case !info.Mode().IsRegular(): // to open a pipe could take forever
+		return nil, nil, errors.New("it is not a regular file")
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, false, fmt.Errorf("it cannot be read: %w", errors.Unwrap(err))
+		return nil, nil, unreadable(err)
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if info, err = f.Stat(); err != nil {
+		return nil, nil, unreadable(err)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
 	if err != nil {
-		return nil, false, fmt.Errorf("it cannot be read: %w", errors.Unwrap(err))
+		return nil, nil, unreadable(err)
 	}
-	if len(b) > maxFile {
-		return nil, false, fmt.Errorf("it is larger than %d KiB", maxFile>>10)
+	if len(b) > most {
+		return nil, nil, fmt.Errorf("it is larger than %d KiB", most>>10)
 	}
-	return b, true, nil
+	return b, info, nil
+}
+
+// unreadable leaves the path out of an error.
+func unreadable(err error) error {
+	if why := errors.Unwrap(err); why != nil {
+		err = why
+	}
+	return fmt.Errorf("it cannot be read: %w", err)
+}
+
+// Missing returns what is wrong with a configuration file that does not exist.
+// Nothing is, unless it must exist, a link leads to it, or a file next to it looks
+// like ours and would be ignored silently.
+func Missing(path string, must bool) error {
+	if err := Dangling(path); err != nil {
+		return err
+	}
+	if must {
+		return errors.New("there is no such file")
+	}
+	if others := Lookalikes(path); len(others) > 0 {
+		return fmt.Errorf("there is no such file, but there is %s next to it, which is not read: write YAML (JSON is YAML, too) into %s", others[0], filepath.Base(path))
+	}
+	return nil
+}
+
+// Dangling returns an error for a path that leads to nothing through a symbolic
+// link, at its end or on the way.
+func Dangling(path string) error {
+	for {
+		if _, err := os.Lstat(path); err == nil {
+			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+				return errors.New("a symbolic link leads to it, whose target does not exist: restore the target, or remove the link")
+			}
+			return nil
+		}
+		above := filepath.Dir(path)
+		if above == path {
+			return nil
+		}
+		path = above
+	}
+}
+
+// Lookalikes returns the names of the files next to a configuration file that a
+// person may have written in its place.
+func Lookalikes(path string) []string {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return nil // what is there cannot be read, or does not exist
+	}
+	var out []string
+	for _, e := range entries {
+		if e.Name() != filepath.Base(path) && slices.Contains([]string{"config.yaml", "config.yml", "config.json", "config.toml"}, strings.ToLower(e.Name())) {
+			out = append(out, e.Name())
+		}
+	}
+	return out
 }
 
 // RulesKey is the key of the rules for calls, which are no setting: a list of
@@ -79,7 +144,7 @@ type reader struct {
 // loader's problems.
 func (l *loader) readYAML(path string, content []byte) {
 	r := &reader{loader: l, path: path, seen: map[string]int{}}
-	r.at = place{dir: filepath.Dir(path), home: l.home}
+	r.at = place{dir: filepath.Dir(path), home: l.home, needs: l.needs}
 	body, wrong := ParseYAML(path, content)
 	if wrong != nil {
 		r.add(*wrong)
@@ -127,6 +192,12 @@ func (r *reader) problem(line int, format string, args ...any) {
 	r.add(Problem{File: r.path, Line: line, Message: fmt.Sprintf(format, args...)})
 }
 
+// private is problem for a message that quotes a value, which may be a secret or a
+// path. brief is the message without it.
+func (r *reader) private(line int, brief, format string, args ...any) {
+	r.add(Problem{File: r.path, Line: line, Brief: brief, Message: fmt.Sprintf(format, args...)})
+}
+
 // syntax reports in one line what the parser reports with an excerpt.
 func syntax(path string, err error) *Problem {
 	var at interface {
@@ -170,10 +241,10 @@ func (r *reader) mapping(section string, n ast.Node) {
 		return
 	default:
 		if section == "" {
-			r.problem(LineOf(n), "%s stands where settings are expected: write key: value", DescribeNode(n))
+			r.private(LineOf(n), "settings are expected: write key: value", "%s stands where settings are expected: write key: value", DescribeNode(n))
 			return
 		}
-		r.problem(LineOf(n), "%s is a section, and %s stands there: write its keys under it (%s)", section, DescribeNode(n), strings.Join(r.under(section), ", "))
+		r.private(LineOf(n), section+" is a section: write its keys under it", "%s is a section, and %s stands there: write its keys under it (%s)", section, DescribeNode(n), strings.Join(r.under(section), ", "))
 		return
 	}
 	for _, pair := range pairs {
@@ -181,8 +252,9 @@ func (r *reader) mapping(section string, n ast.Node) {
 			r.problems.more++
 			continue
 		}
-		name, ok := r.key(pair.Key)
-		if !ok {
+		name, wrong := KeyOf(pair.Key)
+		if wrong != "" {
+			r.problem(LineOf(pair.Key), "%s", wrong)
 			continue
 		}
 		key := name
@@ -206,29 +278,29 @@ func (r *reader) mapping(section string, n ast.Node) {
 	}
 }
 
-// key returns the name of a key.
-func (r *reader) key(n ast.MapKeyNode) (string, bool) {
+// KeyOf returns the name of a key, or what is wrong with it.
+func KeyOf(n ast.MapKeyNode) (name, wrong string) {
 	switch k := n.(type) {
 	case *ast.StringNode:
-		return k.Value, true
+		return k.Value, ""
 	case *ast.MergeKeyNode:
-		r.problem(LineOf(n), "merging (<<) is not supported: write the settings out")
-		return "", false
+		return "", "merging (<<) is not supported: write the settings out"
 	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode, *ast.MappingKeyNode:
-		r.problem(LineOf(n), "%s is not supported as a key", DescribeNode(n))
-		return "", false
+		return "", DescribeNode(n) + " is not supported as a key"
 	}
 	if t := n.GetToken(); t != nil {
-		return t.Value, true // 1: or true: is an unknown key like others
+		return t.Value, "" // 1: or true: is an unknown key like others
 	}
-	return "", false
+	return "", "this is not supported as a key"
 }
 
 func (r *reader) leaf(s *setting, at int, n ast.Node) {
 	if n != nil && LineOf(n) > 0 {
 		at = LineOf(n)
 	}
-	fail := func(format string, args ...any) { r.problem(at, s.key+": "+format, args...) }
+	fail := func(format string, args ...any) {
+		r.private(at, s.key+": its value is not accepted", s.key+": "+format, args...)
+	}
 	var err error
 	switch v := n.(type) {
 	case nil, *ast.NullNode:

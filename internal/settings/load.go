@@ -70,6 +70,9 @@ type Problem struct {
 	Line    int    `json:"line,omitempty"` // 0: the file as a whole
 	Name    string `json:"name,omitempty"` // of the variable or the flag
 	Message string `json:"message"`
+	// Brief is the message without values of settings and without directories, for
+	// those who may not know them; empty where the message has none.
+	Brief string `json:"-"`
 }
 
 func (p Problem) String() string {
@@ -115,6 +118,7 @@ type loader struct {
 	settings  map[string]*setting
 	keys      []string // in order of declaration
 	dir, home string
+	needs     func(path string) // gets the files that settings of a file name
 	problems  Error
 }
 
@@ -153,10 +157,9 @@ func Load(src Sources) (*Settings, error) {
 	l := newLoader(s, src.Home, src.Dir)
 	s.StateDir = stateDir(src)
 
-	must := false
-	s.file.Path, must = configFile(src)
+	s.file.Path, s.file.Named = configFile(src)
 	if s.file.Path != "" {
-		content, there, err := readFile(s.file.Path, must)
+		content, there, err := readFile(s.file.Path, s.file.Named)
 		if err != nil {
 			l.add(Problem{File: s.file.Path, Message: err.Error()})
 		} else if s.file.Read = there; there {

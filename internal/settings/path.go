@@ -33,6 +33,9 @@ func (at place) existing(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if at.needs != nil {
+		at.needs(path)
+	}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):

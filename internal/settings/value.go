@@ -33,7 +33,10 @@ func (f form) String() string {
 }
 
 // place is where relative paths and ~ start.
-type place struct{ dir, home string }
+type place struct {
+	dir, home string
+	needs     func(path string) // gets a file that must exist; nil: no one asks
+}
 
 // A value reads and formats the field of one setting.
 type value interface {

@@ -56,6 +56,7 @@ const (
 	Pins        Area = "pins"
 	Requests    Area = "requests"
 	Results     Area = "results"
+	Rules       Area = "rules"
 	RunPod      Area = "runpod"
 	Runs        Area = "runs"
 	SavedTools  Area = "user_tools"
@@ -88,6 +89,7 @@ var areas = map[Area]string{
 	Pins:        "descriptions of tools that you accepted",
 	Requests:    "servers that code asks for",
 	Results:     "results of tools that are used again",
+	Rules:       "which configuration files had rules for calls",
 	RunPod:      "records of runs at RunPod",
 	Runs:        "runs of batch services, their output and files",
 	SavedTools:  "functions that code saves, with their versions",

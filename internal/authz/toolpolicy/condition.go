@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"strconv"
 	"strings"
 	"sync"
@@ -179,13 +180,59 @@ func decodeValue(raw json.RawMessage, depth int) (any, error) {
 	case 'n':
 		return nil, nil
 	}
-	text := strings.TrimSpace(string(raw))
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+	return number(strings.TrimSpace(string(raw)))
+}
+
+// number decodes a number. An integer that a double does not hold exactly is an
+// error, however it is written: a server that reads doubles, as one in JavaScript
+// does, would see another number than the rule.
+func number(text string) (any, error) {
+	if !json.Valid([]byte(text)) {
+		return nil, errors.New("the arguments have something that is not JSON")
+	}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && -1<<53 <= n && n <= 1<<53 {
 		return n, nil
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsInf(f, 0) {
 		return nil, errors.New("a number in the arguments is too large")
 	}
+	if n, ok := integer(text); ok {
+		if held, _ := big.NewFloat(f).Int(nil); held.Cmp(n) != 0 {
+			return nil, errors.New("an integer in the arguments has more digits than a double holds, so that servers may read another one")
+		}
+		if !strings.ContainsAny(text, ".eE") && n.IsInt64() {
+			return n.Int64(), nil
+		}
+	}
 	return f, nil
+}
+
+// integer returns the value of a number of JSON that a double has room for, if it is
+// an integer.
+func integer(text string) (*big.Int, bool) {
+	mantissa, exponent := text, "0"
+	if i := strings.IndexAny(text, "eE"); i >= 0 {
+		mantissa, exponent = text[:i], text[i+1:]
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	whole, negative := strings.CutPrefix(whole, "-")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	zeros := len(digits) - len(strings.TrimRight(digits, "0"))
+	if digits == "" {
+		return new(big.Int), true
+	}
+	power, err := strconv.Atoi(exponent)
+	if err != nil {
+		return nil, false // so small that a double has 0
+	}
+	power += zeros - len(fraction) // of ten, for the digits that follow
+	if power < 0 {
+		return nil, false
+	}
+	n, ok := new(big.Int).SetString(digits[:len(digits)-zeros]+strings.Repeat("0", power), 10)
+	if ok && negative {
+		n.Neg(n)
+	}
+	return n, ok
 }

@@ -38,20 +38,28 @@ type reader struct {
 	path, short string
 }
 
-func (r *reader) problem(line int, format string, args ...any) {
-	if len(r.problems) < maxProblems {
-		r.problems = append(r.problems, settings.Problem{File: r.path, Line: line, Message: strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")})
+func (l *loading) add(p settings.Problem) {
+	if len(l.problems) < maxProblems {
+		p.Message = strings.ReplaceAll(p.Message, "\n", " ")
+		l.problems = append(l.problems, p)
 	}
 }
 
-// main reads what the configuration file says about calls.
+// wrong adds a problem of a file as a whole.
+func (l *loading) wrong(path, format string, args ...any) {
+	l.add(settings.Problem{File: path, Message: fmt.Sprintf(format, args...)})
+}
+
+func (r *reader) problem(line int, format string, args ...any) {
+	r.add(settings.Problem{File: r.path, Line: line, Message: fmt.Sprintf(format, args...)})
+}
+
+// main reads what the configuration file says about calls. Whether it is YAML, and
+// all else that it says, settings.CheckFile checks.
 func (r *reader) main(content []byte) {
-	body, wrong := settings.ParseYAML(r.path, content)
-	if wrong != nil {
-		r.problems = append(r.problems, *wrong)
-		return
+	if body, wrong := settings.ParseYAML(r.path, content); wrong == nil {
+		r.find("", body, map[string]int{})
 	}
-	r.find("", body, map[string]int{})
 }
 
 // find looks for the keys of the policy for calls, also in keys with dots.
@@ -73,7 +81,8 @@ func (r *reader) find(section string, n ast.Node, seen map[string]int) {
 			if name == settings.RulesKey {
 				r.list(p.Value)
 			} else {
-				r.profile, r.profiled = r.choice(p, "policy.profile", settings.Profiles...), settings.LineOf(p.Key)
+				text := strings.ToLower(r.text(p, maxText)) // as the settings read it
+				r.profile, r.profiled = r.among(p, "policy.profile", text, settings.Profiles), settings.LineOf(p.Key)
 			}
 		}
 	}
@@ -84,7 +93,7 @@ func (r *reader) extra(content []byte) {
 	body, wrong := settings.ParseYAML(r.path, content)
 	switch {
 	case wrong != nil:
-		r.problems = append(r.problems, *wrong)
+		r.add(*wrong)
 	case body == nil && len(content) == 0:
 		r.problem(0, "it is empty: write a list of rules, or remove the file")
 	case body != nil:
@@ -119,10 +128,8 @@ func pairsOf(n ast.Node) []*ast.MappingValueNode {
 }
 
 func nameOf(p *ast.MappingValueNode) string {
-	if t := p.Key.GetToken(); t != nil {
-		return t.Value
-	}
-	return ""
+	name, _ := settings.KeyOf(p.Key)
+	return name
 }
 
 // section reads a section: each of its keys is given to one of these functions.
@@ -382,7 +389,11 @@ func (r *reader) truth(p *ast.MappingValueNode) bool {
 }
 
 func (r *reader) choice(p *ast.MappingValueNode, what string, words ...string) string {
-	text := r.text(p, maxText)
+	return r.among(p, what, r.text(p, maxText), words)
+}
+
+// among returns a word that must be one of these.
+func (r *reader) among(p *ast.MappingValueNode, what, text string, words []string) string {
 	if text != "" && !slices.Contains(words, text) {
 		best, near := settings.Nearest(text, words, ".")
 		hint := "it is one of " + strings.Join(words, ", ")

@@ -64,6 +64,11 @@ func (r *Rule) identity() string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// approved reports whether the rule stands among those that decide last.
+func (r *Rule) approved() bool {
+	return r.short == Directory+"/"+ApprovedFile && r.verdict.Effect != authz.Deny
+}
+
 // Matches describes what the rule is about.
 func (r *Rule) Matches() string {
 	var parts []string

@@ -1,13 +1,9 @@
 package toolpolicy
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,7 +12,6 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/authz"
-	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/settings"
 )
 
@@ -36,11 +31,25 @@ const recheck = 250 * time.Millisecond
 // Config is where rules come from.
 type Config struct {
 	// Path is the configuration file; empty where there is no place for one. It
-	// need not exist.
-	Path string
+	// need not exist, unless the user has named it.
+	Path  string
+	Named bool
+	// Home is the user's home directory, for paths in the file; it may be empty.
+	Home string
 	// Profile is one that holds whatever the file says, unless the file's is
 	// stricter; empty for none.
 	Profile string
+	// Had returns what [Rules.Keep] was given, also by other processes before; nil
+	// if that is not known.
+	Had func() Had
+}
+
+// Had says what there was when the files were last right, which must not vanish
+// without a word: rules or a profile in the configuration file, and rules in the
+// directory next to it.
+type Had struct {
+	Config    bool `json:"config"`
+	Directory bool `json:"directory"`
 }
 
 // Rules are the user's rules for calls. They implement [authz.ToolRules].
@@ -51,6 +60,9 @@ type Rules struct {
 	now     atomic.Pointer[state]
 	checked atomic.Int64 // when the files were last compared, since began
 	mu      sync.Mutex   // held while files are compared and read
+	listed  time.Time    // the configuration file's directory, when its names were last compared
+	keep    func(Had)    // nil: it is kept in memory only
+	kept    Had
 }
 
 // state is what was read at one time. It is immutable.
@@ -61,15 +73,37 @@ type state struct {
 	profileFrom     string
 	broken          *Broken
 	files           map[string]fs.FileInfo // what was read, or looked for: nil
+	ways            map[string]fs.FileInfo // directories and links on the way to these
+	names           []string               // next to the configuration file, that a person may have meant
 	unsettled       bool                   // a file changed just before it was read
-	said            bool                   // the configuration file says something about calls
+	had             Had
 }
 
 // Open reads the rules. What is wrong with them is for [Rules.Broken] to say.
 func Open(config Config) *Rules {
 	r := &Rules{config: config, began: time.Now()}
-	r.now.Store(r.read(nil))
+	if config.Had != nil {
+		r.kept = config.Had()
+	}
+	r.now.Store(r.read(r.kept))
 	return r
+}
+
+// Keep calls keep with the present state, and after each change, so that processes
+// that begin later can know it.
+func (r *Rules) Keep(keep func(Had)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keep = keep
+	r.tell(r.now.Load())
+}
+
+// tell calls r.keep if it does not know yet. The caller holds r.mu.
+func (r *Rules) tell(s *state) {
+	if r.keep != nil && s.had != r.kept {
+		r.kept = s.had
+		r.keep(s.had)
+	}
 }
 
 // Broken is the error for rules that cannot be applied.
@@ -77,7 +111,7 @@ type Broken struct{ Problems []settings.Problem }
 
 func (b *Broken) Error() string {
 	p := b.Problems[0]
-	p.File = short(p.File)
+	p.File, p.Message = short(p.File), cmp.Or(p.Brief, p.Message)
 	text := "the rules for calls cannot be applied, so no code runs: " + p.String()
 	if more := len(b.Problems) - 1; more > 0 {
 		text += fmt.Sprintf(" (and %d more)", more)
@@ -217,202 +251,10 @@ func (r *Rules) current(now bool) *state {
 	defer r.mu.Unlock()
 	s := r.now.Load()
 	if s.unsettled || r.changed(s) {
-		s = r.read(s)
+		s = r.read(s.had)
 		r.now.Store(s)
+		r.tell(s)
 	}
 	r.checked.Store(int64(time.Since(r.began)))
 	return s
-}
-
-// changed reports whether a file differs from when it was read.
-func (r *Rules) changed(s *state) bool {
-	for path, before := range s.files {
-		info, _ := os.Stat(path)
-		if path == filepath.Dir(r.config.Path) && info != nil && before != nil { // who can write to it is all that matters
-			if info.Mode() != before.Mode() || !os.SameFile(info, before) {
-				return true
-			}
-		} else if !same(info, before) {
-			return true
-		}
-	}
-	return false
-}
-
-func same(a, b fs.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.Mode() == b.Mode() && a.ModTime().Equal(b.ModTime())
-}
-
-// read reads everything. Before is what held until now.
-func (r *Rules) read(before *state) *state {
-	s := &state{files: map[string]fs.FileInfo{}}
-	l := &loading{names: map[string]*Rule{}}
-	if r.config.Path != "" {
-		dir := filepath.Dir(r.config.Path)
-		content, foreign := s.file(l, r.config.Path)
-		if content != nil {
-			(&reader{l, r.config.Path, short(r.config.Path)}).main(content)
-		}
-		s.said = l.profile != "" || len(l.rules) > 0
-		wrong := func(message string) {
-			l.problems = append(l.problems, settings.Problem{File: r.config.Path, Message: message})
-		}
-		if before != nil && before.said && len(bytes.TrimSpace(content)) == 0 {
-			s.said = true
-			wrong("it had rules for calls, and is gone or empty: restore it, or say policy: {profile: open} in it")
-		}
-		if before != nil && len(l.problems) > 0 {
-			s.said = s.said || before.said
-		}
-		if foreign == "" && s.said {
-			foreign = s.parent(l, dir)
-		}
-		if foreign != "" && s.said { // else its owner has more to say than rules
-			wrong(foreign)
-		}
-		for _, path := range s.list(l, filepath.Join(dir, Directory)) {
-			content, foreign := s.file(l, path)
-			if foreign != "" {
-				l.problems = append(l.problems, settings.Problem{File: path, Message: foreign})
-			} else if content != nil {
-				(&reader{l, path, short(path)}).extra(content)
-			}
-		}
-	}
-	s.profileFrom = "default"
-	if l.profile != "" {
-		s.profile, s.profileFrom = max(0, slices.Index(settings.Profiles, l.profile)), fmt.Sprintf("%s:%d", r.config.Path, l.profiled)
-	}
-	if floor := slices.Index(settings.Profiles, r.config.Profile); floor > s.profile {
-		s.profile, s.profileFrom = floor, "a variable or a flag"
-	}
-	for _, rule := range l.rules {
-		switch {
-		case rule.verdict.Effect == authz.Deny:
-			s.denying = append(s.denying, rule)
-		case rule.short == Directory+"/"+ApprovedFile:
-			s.approved = append(s.approved, rule)
-		default:
-			s.others = append(s.others, rule)
-		}
-	}
-	if len(l.problems) > 0 {
-		s.broken = &Broken{l.problems}
-	}
-	return s
-}
-
-// look notes what is at a path. Nil means that nothing is.
-func (s *state) look(l *loading, path string) fs.FileInfo {
-	info, err := os.Stat(path)
-	s.files[path] = info
-	if err != nil {
-		s.files[path] = nil
-		if !errors.Is(err, fs.ErrNotExist) {
-			l.problems = append(l.problems, settings.Problem{File: path, Message: "it cannot be read: " + errors.Unwrap(err).Error()})
-		}
-		return nil
-	}
-	if time.Since(info.ModTime()).Abs() < time.Second { // it may change again without a trace
-		s.unsettled = true
-	}
-	return info
-}
-
-// file reads a file, and says why others can change it, if they can. The content
-// is nil where there is none.
-func (s *state) file(l *loading, path string) (content []byte, foreign string) {
-	wrong := func(format string, args ...any) ([]byte, string) {
-		l.problems = append(l.problems, settings.Problem{File: path, Message: fmt.Sprintf(format, args...)})
-		return nil, ""
-	}
-	info := s.look(l, path)
-	if info == nil {
-		return nil, ""
-	}
-	if !info.Mode().IsRegular() {
-		return wrong("it is not a regular file")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return wrong("it cannot be read: %v", errors.Unwrap(err))
-	}
-	defer f.Close()
-	opened, err := f.Stat()
-	if err != nil {
-		return wrong("it cannot be read: %v", errors.Unwrap(err))
-	}
-	if !same(opened, info) {
-		s.unsettled = true
-	}
-	content, err = io.ReadAll(io.LimitReader(f, maxFile+1))
-	switch {
-	case err != nil:
-		return wrong("it cannot be read: %v", errors.Unwrap(err))
-	case len(content) > maxFile:
-		return wrong("it is larger than %d KiB", maxFile>>10)
-	}
-	return content, remedied(private.Foreign(opened))
-}
-
-// parent says why others can replace what is in a directory, if they can.
-func (s *state) parent(l *loading, dir string) string {
-	unsettled := s.unsettled
-	info := s.look(l, dir)
-	s.unsettled = unsettled // its own age does not matter
-	if info == nil || info.Mode()&fs.ModeSticky != 0 {
-		return ""
-	}
-	if why := private.Foreign(info); why != "" {
-		return "its directory: " + remedied(why)
-	}
-	return ""
-}
-
-// remedied adds what to do about a file that others can change.
-func remedied(why string) string {
-	if why == "" {
-		return ""
-	}
-	return why + ": make it yours alone (chown, chmod go-w)"
-}
-
-// list returns the files of rules in a directory, sorted by name.
-func (s *state) list(l *loading, dir string) []string {
-	wrong := func(path, format string, args ...any) {
-		l.problems = append(l.problems, settings.Problem{File: path, Message: fmt.Sprintf(format, args...)})
-	}
-	info := s.look(l, dir)
-	if info == nil {
-		return nil
-	}
-	if why := remedied(private.Foreign(info)); why != "" {
-		wrong(dir, "%s", why)
-		return nil
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		wrong(dir, "it cannot be read: %v", errors.Unwrap(err))
-		return nil
-	}
-	var out []string
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		switch ext := filepath.Ext(e.Name()); {
-		case strings.HasPrefix(e.Name(), "."):
-		case ext == ".yaml":
-			out = append(out, path)
-		case ext == ".yml", ext == ".json":
-			wrong(path, "only files named *.yaml are read here: rename it")
-			s.look(l, path)
-		}
-	}
-	if len(out) > maxFiles {
-		wrong(dir, "it has more than %d files", maxFiles)
-		return nil
-	}
-	return out
 }
