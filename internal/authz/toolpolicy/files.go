@@ -19,7 +19,8 @@ import (
 // changed reports whether a file differs from when it was read.
 func (r *Rules) changed(s *state) bool {
 	for path, before := range s.files {
-		if info, _ := os.Stat(path); !same(info, before) {
+		info, _ := os.Stat(path)
+		if !same(info, before) || info == nil && settings.Dangling(path) != nil {
 			return true
 		}
 	}
@@ -32,11 +33,12 @@ func (r *Rules) changed(s *state) bool {
 		return false
 	}
 	// To read a directory takes longer than to see whether it may have changed.
-	info, err := os.Stat(filepath.Dir(r.config.Path))
-	if err != nil || info.ModTime().Equal(r.listed) && !recent(info) {
-		return false
+	if info, err := os.Stat(filepath.Dir(r.config.Path)); err == nil {
+		if info.ModTime().Equal(r.listed) && !recent(info) {
+			return false
+		}
+		r.listed = info.ModTime()
 	}
-	r.listed = info.ModTime()
 	return !slices.Equal(r.names(), s.names)
 }
 
@@ -156,7 +158,10 @@ func (r *Rules) readAll(s *state, l *loading, had Had) {
 		s.guard(l, path, append([]string{dir}, list...))
 	}
 
-	s.had = Had{inConfig > 0 || l.profile != "" && l.profile != settings.Profiles[open], inDirectory > 0}
+	s.had = Had{
+		Config:    inConfig > 0 || l.profile != "" && l.profile != settings.Profiles[open],
+		Directory: slices.ContainsFunc(l.rules[inConfig:], (*Rule).restricts),
+	}
 	if len(l.problems) > 0 {
 		s.had.Config, s.had.Directory = s.had.Config || had.Config, s.had.Directory || had.Directory
 	}

@@ -145,6 +145,10 @@ func (r *Rule) about(s *subject) bool {
 	return true
 }
 
+// restricts reports whether more may be allowed without the rule. Answers to
+// questions write rules that only allow, and a person may remove all of these.
+func (r *Rule) restricts() bool { return r.verdict.Effect != authz.Allow || r.verdict.Limits != nil }
+
 // forOthers reports whether the rule is not about tools alone.
 func (r *Rule) forOthers() bool {
 	return len(r.Tool) == 0 && r.Annotations == nil && r.condition == nil

@@ -45,8 +45,8 @@ type Config struct {
 }
 
 // Had says what there was when the files were last right, which must not vanish
-// without a word: rules or a profile in the configuration file, and rules in the
-// directory next to it.
+// without a word: rules or a profile in the configuration file, and rules that do
+// more than allow in the directory next to it.
 type Had struct {
 	Config    bool `json:"config"`
 	Directory bool `json:"directory"`

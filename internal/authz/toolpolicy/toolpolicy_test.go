@@ -82,7 +82,7 @@ func TestMatching(t *testing.T) {
 		{"a condition", `- {if: 'args.path.startsWith("/etc")', action: deny}`, call("fs", "x", `{"path":"/etc/x"}`, plain), "deny config.yaml:3"},
 		{"a condition that does not hold", `- {if: 'args.path.startsWith("/etc")', action: deny}`, call("fs", "x", `{"path":"/home"}`, plain), "allow profile open"},
 		{"a condition on everything else", `- {if: 'server == "fs" && tool == "x" && session == "work-1" && client == "cursor"', action: deny}`, call("fs", "x", "", plain), "deny config.yaml:3"},
-		{"numbers", `- {if: 'args.n > 9007199254740992 && args.f < 0.5 && size(args.l) == 2', action: deny}`, call("fs", "x", `{"n":9007199254740993,"f":1e-1,"l":[1,{}]}`, plain), "deny config.yaml:3"},
+		{"numbers", `- {if: 'args.n > 9007199254740992 && args.f < 0.5 && size(args.l) == 2', action: deny}`, call("fs", "x", `{"n":9007199254740994,"f":1e-1,"l":[1,{}]}`, plain), "deny config.yaml:3"},
 		{"an optional", `- {if: 'args.?path.orValue("") == ""', action: deny}`, call("fs", "x", "", plain), "deny config.yaml:3"},
 		{"several keys", `- {server: fs, tool: x, client: zed, action: deny}`, call("fs", "x", "", plain), "allow profile open"},
 
@@ -381,7 +381,10 @@ func TestChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		later()
-		expect("without the file", "allow ")
+		expect("without the file", "deny policy.tools")
+		write(t, dir, "config.yaml", "policy.profile: open")
+		later()
+		expect("without the file, as the configuration says", "allow ")
 
 		write(t, dir, "config.yaml", "policy.tools: [{action: ask}]")
 		later()
