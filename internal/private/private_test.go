@@ -154,3 +154,39 @@ func TestExistingAndPassable(t *testing.T) {
 		t.Errorf("mode %v, %v; want 0711", info.Mode(), err)
 	}
 }
+
+// TestWay: a file's own mode does not matter here, but everything on the way does.
+func TestWay(t *testing.T) {
+	top := t.TempDir()
+	at := func(names ...string) string { return filepath.Join(append([]string{top}, names...)...) }
+	must(t, os.MkdirAll(at("mine", "below"), 0o700), os.MkdirAll(at("open", "below"), 0o700), os.MkdirAll(at("sticky"), 0o700))
+	for _, dir := range []string{"mine", "open", "sticky"} {
+		must(t, os.WriteFile(at(dir, "file"), nil, 0o600), os.Symlink("file", at(dir, "link")))
+	}
+	must(t, os.Chmod(at("open"), 0o777), os.Chmod(at("sticky"), 0o777|fs.ModeSticky))
+	must(t, os.Symlink(at("open", "file"), at("mine", "out")), os.Symlink("../open/below/../../mine/file", at("mine", "through")), os.Symlink("mine", at("home")))
+	for path, want := range map[string]string{
+		at("mine"):              "",
+		at("mine", "file"):      "",
+		at("mine", "link"):      "",
+		at("home", "file"):      "",
+		at("sticky", "file"):    "",
+		at("open"):              "",
+		at("open", "file"):      "can replace what is in it",
+		at("open", "below"):     "can replace what is in it",
+		at("mine", "out"):       "can replace what is in it",
+		at("mine", "through"):   "can replace what is in it",
+		at("sticky", "link"):    "in a directory that all users can write to",
+		at("mine", "none"):      "no such file",
+		at("mine", "file", "x"): "not a directory",
+	} {
+		saw := map[string]bool{}
+		err := Way(path, func(path string, _ fs.FileInfo) { saw[path] = true })
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", path, err, want)
+		}
+		if !saw[top] {
+			t.Errorf("%s: it saw only %v", path, saw)
+		}
+	}
+}

@@ -1,10 +1,13 @@
 package settings_test
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -154,7 +157,28 @@ func TestUnreadableFiles(t *testing.T) {
 		}
 		fails(t, settings.Sources{Home: home}, "config.yaml: it cannot be read: permission denied")
 	})
-	for _, other := range []string{"config.yml", "config.json", "config.toml"} {
+	for _, to := range []string{"nothing", "config.yaml"} {
+		t.Run("link to "+to, func(t *testing.T) {
+			home, path := config(t)
+			if err := errors.Join(os.Remove(path), os.Symlink(to, path)); err != nil {
+				t.Fatal(err)
+			}
+			want := "config.yaml: a symbolic link leads to it, whose target does not exist"
+			if to == "config.yaml" {
+				want = "config.yaml: it cannot be read: too many levels of symbolic links"
+			}
+			fails(t, settings.Sources{Home: home}, want)
+		})
+	}
+	t.Run("its folder is a link to nothing", func(t *testing.T) {
+		home, path := config(t)
+		dir := filepath.Dir(path)
+		if err := errors.Join(os.RemoveAll(dir), os.Symlink("nothing", dir)); err != nil {
+			t.Fatal(err)
+		}
+		fails(t, settings.Sources{Home: home}, "config.yaml: a symbolic link leads to it, whose target does not exist")
+	})
+	for _, other := range []string{"config.yml", "config.json", "config.toml", "config.YAML", "Config.Yml"} {
 		t.Run(other, func(t *testing.T) {
 			home, path := config(t)
 			if err := os.Rename(path, filepath.Join(filepath.Dir(path), other)); err != nil {
@@ -162,6 +186,47 @@ func TestUnreadableFiles(t *testing.T) {
 			}
 			fails(t, settings.Sources{Home: home}, "config.yaml: there is no such file, but there is "+other+" next to it, which is not read")
 		})
+	}
+}
+
+// TestCheckFile: the content of a file is judged as Load judges it, and those who
+// may not know its values are not told them.
+func TestCheckFile(t *testing.T) {
+	for _, tt := range []struct {
+		content string
+		brief   string // of the first problem, with its line; empty: the file is fine
+	}{
+		{"", ""},
+		{"limits: {memory: 1g}\npolicy:\n  tools: [{action: deny}]\n", ""},
+		{"timeouts: {default: 3h}\n", ""}, // more than timeouts.max, which a variable may raise
+		{"polcy: {}\n", `1: there is no setting "polcy"; did you mean policy`},
+		{"kaggle: hunter2\n", "1: kaggle is a section: write its keys under it"},
+		{"runpod:\n  key: [hunter2]\n", "2: runpod.key: its value is not accepted"},
+		{"python: ~/hunter2\n", "1: python: its value is not accepted"}, // without a home directory
+		{"servers: {fallbackConfig: hunter2.json}\n", "1: servers.fallbackConfig: its value is not accepted"},
+		{"- hunter2\n", "1: settings are expected: write key: value"},
+		{"image: [\n", "1: "},
+		{"# " + strings.Repeat("x", 64<<10), "0: it is larger than 64 KiB"},
+	} {
+		home := write(t, tt.content)
+		path := filepath.Join(home, ".config", "sallyport", "config.yaml")
+		problems, _ := settings.CheckFile(path, "", []byte(tt.content))
+		got := ""
+		if len(problems) > 0 {
+			got = fmt.Sprintf("%d: %s", problems[0].Line, cmp.Or(problems[0].Brief, problems[0].Message))
+		}
+		if (got == "") != (tt.brief == "") || !strings.HasPrefix(got, tt.brief) || strings.Contains(got, "hunter2") {
+			t.Errorf("%.40q: got %q, want %q", tt.content, got, tt.brief)
+		}
+		_, err := settings.Load(settings.Sources{ConfigFile: path, Environ: map[string]string{"SALLYPORT_TIMEOUTS_MAX": "24h", "SALLYPORT_TIMEOUTS_WHOLE_RUN": "24h"}})
+		var wrong *settings.Error
+		if errors.As(err, &wrong) && !slices.Equal(wrong.Problems, problems) || err == nil && len(problems) > 0 {
+			t.Errorf("%.40q: got %+v, want what Load finds: %v", tt.content, problems, err)
+		}
+	}
+	needs := "servers: {config: [a.json, /b.json], fallbackConfig: c.json}"
+	if _, got := settings.CheckFile("/x/config.yaml", "", []byte(needs)); !slices.Equal(got, []string{"/x/a.json", "/x/c.json"}) {
+		t.Errorf("it needs %q", got) // a list ends at its first mistake
 	}
 }
 
