@@ -2,8 +2,11 @@ package toolpolicy_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/sallyport/sallyport/internal/authz/toolpolicy"
 	"github.com/sallyport/sallyport/internal/toolbox/tool"
 )
 
@@ -31,6 +34,26 @@ func TestApprovedDecidesLast(t *testing.T) {
 	}
 	if view := r.View(); view.Rules[len(view.Rules)-1].File != dir+"/policy.d/approved.yaml" {
 		t.Errorf("got %s last, want approved.yaml", view.Rules[len(view.Rules)-1].File)
+	}
+}
+
+// TestApprovedMayGo: to remove what was approved takes a permission back, and is no
+// accident with rules.
+func TestApprovedMayGo(t *testing.T) {
+	for _, profile := range []string{"", "careful"} {
+		_, dir := rules(t, map[string]string{"policy.d/approved.yaml": "- {server: bank, tool: pay, action: allow}\n"})
+		r := toolpolicy.Open(toolpolicy.Config{Path: filepath.Join(dir, "config.yaml"), Profile: profile})
+		if err := os.Remove(filepath.Join(dir, "policy.d/approved.yaml")); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{"": "allow profile open", "careful": "ask profile careful"}[profile]
+		if err := r.Broken(true); err != nil {
+			t.Errorf("profile %q: got %v", profile, err)
+		}
+		v := r.DecideCall(me, call("bank", "pay", "{}", tool.Annotations{}))
+		if got := fmt.Sprint(v.Effect, " ", v.Rule); got != want {
+			t.Errorf("profile %q: got %s, want %s", profile, got, want)
+		}
 	}
 }
 
