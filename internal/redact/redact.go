@@ -1,7 +1,9 @@
 // Package redact removes known secrets from text, also where they are encoded:
 // in base64 (standard and URL-safe, at every alignment), in hexadecimal digits,
-// with percent signs, and with the escapes of JSON. Text that was encoded twice,
-// compressed, or encrypted is not recognized.
+// with percent signs, and with the escapes of JSON. Base64 and hexadecimal digits may
+// be wrapped: line breaks in them, and the white space around these, are ignored,
+// also where they are escaped themselves. Text that was encoded twice, compressed, or
+// encrypted is not recognized.
 package redact
 
 import (
@@ -123,6 +125,7 @@ func (s *Set) JSON(raw []byte) []byte {
 type pattern struct {
 	text          string
 	before, after int
+	wraps         bool // line breaks in it say nothing
 	// shorter is the place among the index's patterns of the longest one that this
 	// one begins with, or negative.
 	shorter int
@@ -151,15 +154,15 @@ func newIndex(secrets map[string]bool) *index {
 		x.begins[word] |= mask
 	}
 	for secret := range maps.Keys(secrets) {
-		add(pattern{text: secret})
+		add(pattern{text: secret, wraps: encoded(secret)})
 		add(pattern{text: strings.ReplaceAll(secret, " ", "+")}) // in a query
-		add(pattern{text: hex.EncodeToString([]byte(secret))})
-		add(pattern{text: strings.ToUpper(hex.EncodeToString([]byte(secret)))})
+		add(pattern{text: hex.EncodeToString([]byte(secret)), wraps: true})
+		add(pattern{text: strings.ToUpper(hex.EncodeToString([]byte(secret))), wraps: true})
 		for shift := range 3 {
 			// Characters that have bits of other bytes, too, are not part of the pattern.
 			bits := 8 * (shift + len(secret))
 			from, to := (8*shift+5)/6, bits/6
-			p := pattern{before: min(1, 8*shift%6), after: min(1, bits%6)}
+			p := pattern{before: min(1, 8*shift%6), after: min(1, bits%6), wraps: true}
 			for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 				p.text = enc.EncodeToString([]byte(strings.Repeat("\x00", shift) + secret))[from:to]
 				add(p)
@@ -195,50 +198,81 @@ func (x *index) at(text []byte) iter.Seq[pattern] {
 
 // mask returns the text with its secrets masked, or nil if it has none.
 func (x *index) mask(text []byte) []byte {
-	masked := x.maskIn(text, text, nil)
-	for _, v := range []struct {
-		sign   byte
-		decode func(text []byte) (plain []byte, at []int)
-	}{{'%', unpercent}, {'\\', unescape}} {
-		now := text
-		if masked != nil {
-			now = masked
-		}
-		if bytes.IndexByte(now, v.sign) < 0 {
-			continue
-		}
-		plain, at := v.decode(now)
-		if again := x.maskIn(now, plain, at); again != nil {
-			masked = again
+	found := x.find(nil, text, nil)
+	passes := min(1, len(found)) // that have found something
+	decoded := func(plain []byte, at []int) {
+		before := len(found)
+		if found = x.find(found, plain, at); len(found) > before {
+			passes++
 		}
 	}
-	return masked
+	if bytes.IndexByte(text, '%') >= 0 {
+		decoded(unpercent(text))
+		if bytes.IndexByte(text, '+') >= 0 && bytes.Contains(text, []byte("%0")) { // a line break, and spaces
+			decoded(unquery(text))
+		}
+	}
+	if bytes.IndexByte(text, '\\') >= 0 {
+		decoded(unescape(text))
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	if passes > 1 {
+		slices.SortFunc(found, func(a, b span) int { return a.from - b.from })
+	}
+	out := make([]byte, 0, len(text))
+	for i, done := 0, 0; i < len(found); {
+		s := found[i]
+		for i++; i < len(found) && found[i].from <= s.to; i++ {
+			s.to = max(s.to, found[i].to)
+		}
+		out = append(append(out, text[done:s.from]...), Mask...)
+		done = s.to
+		if i == len(found) {
+			out = append(out, text[done:]...)
+		}
+	}
+	return out
 }
 
-// maskIn masks in text what is found in plain, its decoded form; at says where
-// each byte of plain begins in text, and nil that they are the same.
-func (x *index) maskIn(text, plain []byte, at []int) []byte {
-	var out []byte
-	done, from, to := 0, -1, 0 // the bytes from and to of plain are to be masked
-	flush := func() {
-		if from < 0 {
-			return
-		}
-		begin, end := from, to
-		if at != nil {
-			begin, end = at[from], at[to]
-		}
-		out = append(append(out, text[done:begin]...), Mask...)
-		done, from = end, -1
+// A span is a part of a text that is to be masked.
+type span struct{ from, to int }
+
+// find adds to found what is to be masked because of plain, the decoded form of a
+// text; at says where each byte of plain begins in the text, and nil that they are
+// the same.
+func (x *index) find(found []span, plain []byte, at []int) []span {
+	old := len(found)
+	found = x.match(found, plain, false)
+	direct := len(found)
+	found = x.unwrap(found, plain)
+	if direct > old && len(found) > direct {
+		slices.SortFunc(found[old:], func(a, b span) int { return a.from - b.from })
 	}
+	if at != nil {
+		for i := old; i < len(found); i++ {
+			found[i] = span{at[found[i].from], at[found[i].to]}
+		}
+	}
+	return found
+}
+
+// match adds to found where plain has patterns, in their order: all, or those that
+// line breaks may be taken out of.
+func (x *index) match(found []span, plain []byte, wrapped bool) []span {
+	from, to := -1, 0 // is to be masked
 	for i := 0; i+Shortest <= len(plain); i++ {
 		if word, mask := bit(beginning(plain[i:])); x.begins[word]&mask == 0 {
 			continue
 		}
 		for p := range x.at(plain[i:]) {
+			if wrapped && !p.wraps {
+				continue
+			}
 			a, b := max(0, i-p.before), min(len(plain), i+len(p.text)+p.after)
 			if from >= 0 && a > to {
-				flush()
+				found, from = append(found, span{from, to}), -1
 			}
 			if from < 0 {
 				from, to = a, b
@@ -246,11 +280,10 @@ func (x *index) maskIn(text, plain []byte, at []int) []byte {
 			from, to = min(from, a), max(to, b)
 		}
 	}
-	flush()
-	if out == nil {
-		return nil
+	if from >= 0 {
+		found = append(found, span{from, to})
 	}
-	return append(out, text[done:]...)
+	return found
 }
 
 // unpercent decodes percent signs.
@@ -268,6 +301,17 @@ func unpercent(text []byte) (plain []byte, at []int) {
 		i += n
 	}
 	return plain, append(at, len(text))
+}
+
+// unquery decodes a query: percent signs, and plus signs, which are spaces.
+func unquery(text []byte) (plain []byte, at []int) {
+	plain, at = unpercent(text)
+	for i := range plain {
+		if text[at[i]] == '+' {
+			plain[i] = ' '
+		}
+	}
+	return plain, at
 }
 
 // unescape decodes the escapes of JSON, and \x41 of other languages.
