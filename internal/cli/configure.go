@@ -43,6 +43,9 @@ func (u *ui) loadSettings(own ...settings.Flag) error {
 		return err
 	}
 	u.Settings, u.Log = set, newLogger(asideWriter{u}, set.Log, u.daemon, terminal.Colours(u.stdio.Err, u.variable))
+	for _, w := range set.Warnings() {
+		u.Log.Warn(w)
+	}
 	return nil
 }
 

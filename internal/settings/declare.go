@@ -22,6 +22,12 @@ type setting struct {
 	defaults string // describes the default if it is not a value
 	help     string
 	origin   Origin
+	// strength, if not nil, is how much the field's value demands. Variables and
+	// flags, which come with a client's own configuration, can demand more than the
+	// configuration file or the default, and not less.
+	strength func() int64
+	least    int64     // of the file, or the default
+	ignored  []Ignored // variables and flags that demanded less
 }
 
 // variable returns the setting's own environment variable: SALLYPORT_ and the

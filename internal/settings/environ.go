@@ -82,11 +82,12 @@ func (l *loader) readEnvironment(environ map[string]string) {
 			if value == "" {
 				continue
 			}
+			before := s.value.text()
 			if err := s.assign(value, place{dir: l.dir, home: l.home}); err != nil {
 				l.add(Problem{Name: name, Message: err.Error()})
 				continue
 			}
-			s.origin = Origin{Layer: LayerEnvironment, Name: name}
+			s.came(Origin{Layer: LayerEnvironment, Name: name}, before)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(environ)) {

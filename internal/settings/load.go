@@ -166,6 +166,11 @@ func Load(src Sources) (*Settings, error) {
 			l.readYAML(s.file.Path, content)
 		}
 	}
+	for _, e := range s.entries {
+		if e.strength != nil {
+			e.least = e.strength()
+		}
+	}
 	l.readEnvironment(src.Environ)
 	l.readFlags(src.Flags)
 	if len(l.problems.Problems) == 0 {
@@ -224,6 +229,7 @@ func (l *loader) readFlags(flags []Flag) {
 		}
 		at := place{dir: l.dir, home: l.home}
 		var err error
+		before := s.value.text()
 		lister, isList := s.value.(lister)
 		switch {
 		case f.Values != nil && isList:
@@ -243,7 +249,7 @@ func (l *loader) readFlags(flags []Flag) {
 			l.add(Problem{Name: f.Name, Message: err.Error()})
 			continue
 		}
-		s.origin = Origin{Layer: LayerFlag, Name: f.Name}
+		s.came(Origin{Layer: LayerFlag, Name: f.Name}, before)
 	}
 }
 

@@ -18,7 +18,9 @@ type Entry struct {
 	Value     any      `json:"value"`
 	Origin    Origin   `json:"origin"`
 	Variables []string `json:"variables"` // all variables that set it; the last one wins
-	text      string   // Value as a configuration file would have it
+	// Ignored has variables and flags that would have made the setting weaker.
+	Ignored []Ignored `json:"ignored,omitempty"`
+	text    string    // Value as a configuration file would have it
 }
 
 // File returns which configuration file was looked for, and whether it was
@@ -37,7 +39,7 @@ func (s *Settings) Entries() []Entry {
 	out := make([]Entry, 0, len(s.entries))
 	for _, e := range s.entries {
 		out = append(out, Entry{
-			Key: e.key, Value: e.value.data(), Origin: e.origin, Variables: e.variables(), text: fileText(e.value),
+			Key: e.key, Value: e.value.data(), Origin: e.origin, Variables: e.variables(), Ignored: e.ignored, text: fileText(e.value),
 		})
 	}
 	return out
@@ -102,7 +104,11 @@ func (s *Settings) YAML() string {
 		if e.text == "" {
 			line = strings.Repeat("  ", len(sections)) + "# " + name + ":"
 		}
-		rows = append(rows, row{line, e.Origin.String()})
+		comment := e.Origin.String()
+		for _, i := range e.Ignored {
+			comment += "; " + i.Origin.String() + " says " + i.Value + ", which is weaker and ignored"
+		}
+		rows = append(rows, row{line, comment})
 	}
 	width := 0
 	for _, r := range rows {
