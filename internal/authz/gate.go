@@ -206,7 +206,7 @@ func (g *Gate) Admit(ctx context.Context, p Principal, a Action) (Permit, error)
 	if g != nil && g.config.Journal.Wants(journal.Actions) {
 		if err := permit.publish(ctx, d, answer, asked, allowed); err != nil && allowed {
 			permit.Done(0, "unrecorded")
-			allowed, d = false, Decision{Effect: Deny, Rule: "audit", Reason: fmt.Errorf("it cannot be recorded, which audit.mode: strict requires: %w", err)}
+			allowed, d = false, Decision{Effect: Deny, Rule: "audit", Reason: &unrecordedError{err}}
 		}
 	}
 	if !allowed {

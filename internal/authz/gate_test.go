@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/journal"
+	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
@@ -208,6 +212,30 @@ func TestUnrecorded(t *testing.T) {
 	events.Close()
 	if _, err := gate.Admit(t.Context(), me, call); err != nil {
 		t.Errorf("without that subscriber: got %v, want a permit", err)
+	}
+}
+
+// TestUnrecordedNamesNoPath: code learns the cause, and not where the log is.
+func TestUnrecordedNamesNoPath(t *testing.T) {
+	const dir = "/home/someone/.local/state/sallyport/audit"
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{&fs.PathError{Op: "open", Path: dir + "/1.jsonl", Err: syscall.EACCES}, "permission denied"},
+		{fmt.Errorf("%s: %w", dir, &os.LinkError{Op: "rename", Old: dir + "/a", New: dir + "/b", Err: syscall.ENOSPC}), "no space left on device"},
+		{errors.Join(&fs.PathError{Op: "write", Path: dir, Err: syscall.EROFS}, &fs.PathError{Op: "truncate", Path: dir, Err: syscall.EIO}), "read-only file system"},
+		{&fs.PathError{Op: "lock", Path: dir, Err: fs.ErrNotExist}, "file does not exist"},
+		{&private.Rejected{Path: dir, Cause: dir + " is open to others", Remedy: "chmod 700 " + dir}, "the audit log cannot be written; Sallyport's own log says why"},
+		{errors.New(dir + ": its seal does not fit"), "the audit log cannot be written; Sallyport's own log says why"},
+	} {
+		j := journal.New(slog.New(slog.DiscardHandler))
+		events := j.Subscribe(journal.Options{Topics: journal.Actions, Required: true, Handle: func([]journal.Event, int) error { return test.err }})
+		_, err := authz.New(authz.Config{Policy: authz.Default(), Journal: j}).Admit(t.Context(), me, authz.CallTool{Server: usable, Granted: true, Tool: "t"})
+		events.Close()
+		if want := "it cannot be recorded, which audit.mode: strict requires: " + test.want; err == nil || err.Error() != want || !errors.Is(err, test.err) {
+			t.Errorf("%v: got %v, want %s", test.err, err, want)
+		}
 	}
 }
 
