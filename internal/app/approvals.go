@@ -3,10 +3,13 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/authz/approval"
+	"github.com/sallyport/sallyport/internal/authz/audit"
 	"github.com/sallyport/sallyport/internal/authz/toolpolicy"
 	"github.com/sallyport/sallyport/internal/control"
 	"github.com/sallyport/sallyport/internal/journal"
@@ -14,9 +17,10 @@ import (
 )
 
 // approvals constructs the questions of a process.
-func (a *App) approvals(events *journal.Journal, rules *toolpolicy.Rules) *approval.Book {
+func (a *App) approvals(events *journal.Journal, log *audit.Log, rules *toolpolicy.Rules) *approval.Book {
 	return approval.New(approval.Config{
 		Timeout: a.Settings.Approvals.Timeout, Records: a.state(store.Approvals), Log: a.Log,
+		Lost:  func(lost []approval.Lost) error { return recordLost(events, log, lost) },
 		Rules: a.approvalRules(rules), Notify: a.notifier(), Mask: a.secrets.Text, Journal: events,
 	})
 }
@@ -57,13 +61,45 @@ func (a *App) FindApprovals(ctx context.Context) *Approvals {
 		})
 	}
 	asking.Wait()
-	lost, err := approval.Reap(a.state(store.Approvals))
+	lost, err := approval.Reap(a.state(store.Approvals), a.recordLost)
 	if err != nil {
 		out.Problems = append(out.Problems, err.Error())
 	}
 	out.Lost = append(out.Lost, lost...)
 	slices.SortFunc(out.Open, func(a, b approval.Question) int { return a.Since.Compare(b.Since) })
 	return out
+}
+
+// recordLost has the audit log, if one is kept, record questions that killed processes
+// left.
+func (a *App) recordLost(lost []approval.Lost) error {
+	events := journal.New(a.Log)
+	log, err := a.audit(events)
+	if err != nil || log == nil {
+		return err
+	}
+	defer log.Close()
+	return recordLost(events, log, lost)
+}
+
+// recordTimeout bounds how long the end of lost questions may take to be recorded.
+const recordTimeout = 5 * time.Second
+
+// recordLost publishes the end of questions, and waits until the audit log has it; nil
+// is no log.
+func recordLost(events *journal.Journal, log *audit.Log, lost []approval.Lost) error {
+	for i := range lost {
+		events.Publish(lost[i].End())
+	}
+	if log == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
+	defer cancel()
+	if err := log.Flush(ctx); err != nil {
+		return fmt.Errorf("questions of killed processes are not yet in the audit log: %w", err)
+	}
+	return nil
 }
 
 // Get returns a question with its calls.

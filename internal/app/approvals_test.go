@@ -19,7 +19,7 @@ func TestQuestionsHideSecrets(t *testing.T) {
 	set.Approvals.Timeout = time.Minute
 	a := &App{Settings: set, Log: slog.New(slog.DiscardHandler), Life: t.Context()}
 	a.secrets.Add("hunter2-of-the-user")
-	book := a.approvals(nil, nil)
+	book := a.approvals(nil, nil, nil)
 	defer book.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

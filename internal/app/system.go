@@ -135,7 +135,7 @@ func (c *Core) construct(options Options) (err error) {
 	if c.Audit, err = a.audit(c.Journal); err != nil {
 		return err
 	}
-	c.Approvals = a.approvals(c.Journal, c.Rules)
+	c.Approvals = a.approvals(c.Journal, c.Audit, c.Rules)
 	if c.Gate, err = gateOf(set, authz.Config{Tools: c.Rules, Asker: c.Approvals, Journal: c.Journal}); err != nil {
 		return err
 	}

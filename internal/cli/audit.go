@@ -46,7 +46,7 @@ type auditListCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*auditListCmd) Help() string {
-	return `A call and what came of it are one line. 'sallyport audit show' takes what is under ID.
+	return `A call and what came of it are one line; a question to a person and its answer are one each. 'sallyport audit show' takes what is under ID.
 
 Example:
   sallyport audit list --since 24h --server github
@@ -87,6 +87,8 @@ func (c *auditListCmd) Run(u *ui) error {
 func resultOf(e audit.Entry) string {
 	result := e.Result()
 	switch {
+	case e.Type == audit.Answer:
+		return result + ": " + e.Answered()
 	case e.Allowed != nil && !*e.Allowed:
 		return strings.TrimSuffix(result+": "+e.Rule, ": ")
 	case e.Outcome != nil:
@@ -96,7 +98,7 @@ func resultOf(e audit.Entry) string {
 }
 
 type auditShowCmd struct {
-	ID   string `arg:"" help:"The number of a record, as 'sallyport audit list' has it, or what a record has as execution or call."`
+	ID   string `arg:"" help:"The number of a record, as 'sallyport audit list' has it, or what a record has as execution, call or question."`
 	JSON bool   `help:"Print JSON." name:"json"`
 }
 
@@ -104,6 +106,7 @@ type auditShowCmd struct {
 func (*auditShowCmd) Help() string {
 	return `Example:
   sallyport audit show 812
+  sallyport audit show k3vq.5        # a question, as it was shown, and its answer
   sallyport audit show 812 --json | jq .records[].execution`
 }
 
@@ -211,6 +214,8 @@ func (c *auditTailCmd) line(line []byte, r *audit.Record) string {
 		text += ": denied: " + r.Reason
 	case r.Type == audit.Decision:
 		text += ": allowed"
+	case r.Type == audit.Answer:
+		text += ": " + r.Answered()
 	}
 	if r.Client != "" {
 		text += " (" + r.Client + ")"
@@ -225,7 +230,7 @@ type auditExportCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*auditExportCmd) Help() string {
-	return `Calls and executions are events of the class API Activity (6003), the starts and ends of sessions and servers of Application Lifecycle (6002). The whole record is under unmapped.
+	return `Calls, questions about them and executions are events of the class API Activity (6003), the starts and ends of sessions and servers of Application Lifecycle (6002). The whole record is under unmapped.
 
 Example:
   sallyport audit export --format ocsf --since 7d > events.jsonl`

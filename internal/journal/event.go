@@ -110,26 +110,41 @@ type Finished struct {
 	Listed               bool          // its server lists the tool: code can invent names
 }
 
-// Asked is published when a question is put to people. It may grow afterwards.
+// Asked is published when a question is put to people, and before an answer to it
+// where that person saw more or fewer calls.
 type Asked struct {
 	Origin
 	Question             string // its ID
+	Revision             int    // how many calls have joined it, with those that are shown
 	Action, Server, Item string
 	Rule                 string // that asks
-	Calls                int    // that wait
+	Calls                int    // that wait, and are shown
+	// Shown is the text that people see, without the secrets that are known. It has
+	// the arguments of the calls.
+	Shown string
+	// Audit is that of Decided, for Shown.
+	Audit string
 }
 
 // Answered tells how a question ended that was put to people.
 type Answered struct {
 	Origin
-	Question             string
+	Question string
+	// Revision is the one that was answered: an Asked with it comes before. 0: the
+	// question ended without an answer of its own, and Reason says how.
+	Revision             int
 	Action, Server, Item string
 	Allowed              bool
 	// By, Words and Scope are those of the answer; By is empty where none came
 	// before the calls ended or had waited long enough.
 	By, Words, Scope string
-	Calls            int           // that it answered
+	Reason           string
+	Calls            int           // that it answered; without an answer, that ended
 	Took             time.Duration // since the question was opened
+	// Killed is the process that had the question and was killed, as another has
+	// found, and Since is when it was opened; 0: it was not.
+	Killed int
+	Since  time.Time
 }
 
 // SessionState is what became of a session's sandbox.
@@ -187,7 +202,7 @@ func (e *ExecutionEnded) size() int { return eventSize + len(e.Error) }
 func (e *Used) size() int           { return eventSize + len(e.Code) }
 func (e *Decided) size() int        { return eventSize + len(e.Arguments) + len(e.Reason) }
 func (e *Finished) size() int       { return eventSize }
-func (e *Asked) size() int          { return eventSize }
-func (e *Answered) size() int       { return eventSize + len(e.Words) }
+func (e *Asked) size() int          { return eventSize + len(e.Shown) }
+func (e *Answered) size() int       { return eventSize + len(e.Words) + len(e.Reason) }
 func (e *SessionChanged) size() int { return eventSize + len(e.Cause) }
 func (e *ServerChanged) size() int  { return eventSize + len(e.Cause) }

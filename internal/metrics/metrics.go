@@ -131,6 +131,9 @@ func (s *Set) Handle(events []journal.Event, _ int) error {
 			}
 			s.series(decisions, []string{e.Action, e.Effect, outcome}).Value++
 		case *journal.Answered:
+			if e.Killed != 0 {
+				break // it was another process's
+			}
 			outcome := "refused"
 			switch {
 			case e.Allowed:

@@ -89,12 +89,13 @@ func (b *Book) apply(a *Answer) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("%w: the calls that you saw wait no more", ErrUnknown)
 	}
 	alike := likenessOf(seen, a.Vary)
-	more := q.told[a.Revision]
+	more := q.follow[a.Revision]
 	if a.Choice == Always { // before any call goes out
 		if err := b.writeRule(q); err != nil {
 			return Outcome{}, err
 		}
 	}
+	b.tellAnswer(q, a.Revision, seen)
 	yes := a.Choice != No && a.Choice != NoTool
 	answer := authz.Answer{Allowed: yes, By: a.By, Scope: a.scope(more), Server: q.subject.identity}
 	if !yes {
@@ -122,14 +123,14 @@ func (b *Book) apply(a *Answer) (Outcome, error) {
 		}
 	}
 	out := Outcome{Calls: len(seen)}
-	for _, c := range seen {
-		c.answer <- answer
-	}
 	who := "allowed"
 	if !yes {
 		who = "refused"
 	}
-	b.end(q, fmt.Sprintf("%s (%s) by %s", who, answer.Scope, a.By), answer, len(seen))
+	b.end(q, fmt.Sprintf("%s (%s) by %s", who, answer.Scope, a.By), answer, len(seen)) // published before what it allows
+	for _, c := range seen {
+		c.answer <- answer
+	}
 	var again *question
 	if len(rest) > 0 {
 		again = b.reopen(q, rest)

@@ -43,8 +43,10 @@ type Config struct {
 	Timeout time.Duration
 	// Records is where open questions are noted; without a place they are not.
 	Records store.Dir
-	Rules   Rules               // nil: no answer writes a rule
-	Mask    func(string) string // hides known secrets; nil: there are none
+	// Lost records what Reap finds, before it is forgotten; nil: nothing does.
+	Lost  func([]Lost) error
+	Rules Rules               // nil: no answer writes a rule
+	Mask  func(string) string // hides known secrets; nil: there are none
 	// Notify is called with each question once it has settled. It must not block.
 	Notify func(Question)
 	Log    *slog.Logger // required
@@ -114,7 +116,7 @@ func (b *Book) Ask(ctx context.Context, p authz.Principal, a authz.Action, why a
 		return answer, nil
 	case <-ctx.Done():
 	}
-	b.leave(c)
+	b.leave(c, context.Cause(ctx))
 	select {
 	case answer := <-c.answer: // just before it left
 		return answer, nil
@@ -180,10 +182,7 @@ func (b *Book) settles(q *question) {
 		if news {
 			shown = b.show(q)
 			b.change()
-			b.config.Journal.Publish(&journal.Asked{
-				Origin: q.principal.Origin(time.Now()), Question: q.id, Action: q.subject.action, Server: q.subject.server, Item: q.subject.item,
-				Rule: shown.Rule, Calls: len(q.calls),
-			})
+			b.tell(q, &shown)
 		}
 		b.mu.Unlock()
 		if news {
@@ -196,12 +195,13 @@ func (b *Book) settles(q *question) {
 }
 
 // leave takes back a call that was cancelled or has waited long enough.
-func (b *Book) leave(c *call) {
+func (b *Book) leave(c *call, why error) {
 	b.mu.Lock()
 	for _, q := range slices.Clone(b.open) {
 		if i := slices.Index(q.calls, c); i >= 0 {
 			q.calls = slices.Delete(q.calls, i, i+1)
 			q.fill()
+			q.told.left, q.told.why = q.told.left+1, why
 			if len(q.calls) == 0 {
 				b.end(q, "", authz.Answer{}, 0)
 			}
@@ -215,13 +215,7 @@ func (b *Book) leave(c *call) {
 // end closes a question, with the answer to so many calls, if there was one. What
 // became of it is remembered for later answers. The lock is held.
 func (b *Book) end(q *question, what string, answer authz.Answer, calls int) {
-	if q.settled {
-		now := time.Now()
-		b.config.Journal.Publish(&journal.Answered{
-			Origin: q.principal.Origin(now), Question: q.id, Action: q.subject.action, Server: q.subject.server, Item: q.subject.item,
-			Allowed: answer.Allowed, By: answer.By, Words: answer.Words, Scope: answer.Scope, Calls: calls, Took: now.Sub(q.since),
-		})
-	}
+	b.tellEnd(q, answer, calls)
 	q.timer.Stop()
 	close(q.ended)
 	b.open = slices.DeleteFunc(b.open, func(o *question) bool { return o == q })
@@ -249,7 +243,11 @@ func (b *Book) note() {
 		out := make([]Lost, 0, len(b.open))
 		for _, q := range b.open {
 			shown := b.head(q)
-			out = append(out, Lost{ID: q.id, Process: shown.Process, Name: shown.Name(), Calls: shown.Waiting, Client: shown.Client, Session: shown.Session, Since: q.since})
+			out = append(out, Lost{
+				ID: q.id, Process: shown.Process, Name: shown.Name(), Calls: shown.Waiting, Since: q.since,
+				Owner: shown.Owner, Client: shown.Client, Session: shown.Session, Execution: shown.Execution,
+				Action: shown.Action, Server: shown.Server, Item: shown.Item,
+			})
 		}
 		return out
 	})
@@ -348,14 +346,22 @@ func (b *Book) head(q *question) Question {
 
 // show describes a question with its calls. The lock is held.
 func (b *Book) show(q *question) Question {
+	more := q.more()
+	if before, was := q.follow[q.joined]; was {
+		more = min(more, before)
+	}
+	if q.follow == nil {
+		q.follow = map[int]int{}
+	}
+	q.follow[q.joined] = more
+	return b.view(q, more)
+}
+
+// view describes a question with its calls, after which so many more may follow. The
+// lock is held.
+func (b *Book) view(q *question, more int) Question {
 	out := b.head(q)
-	if before, was := q.told[q.joined]; was {
-		out.More = min(out.More, before)
-	}
-	if q.told == nil {
-		q.told = map[int]int{}
-	}
-	q.told[q.joined] = out.More
+	out.More = more
 	seen := q.seen()
 	fixed, varies := compare(seen)
 	for _, a := range fixed {

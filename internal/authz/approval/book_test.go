@@ -23,6 +23,7 @@ type asker struct {
 	*testing.T
 	*Book
 	principal authz.Principal
+	why       authz.Decision
 	answers   []chan outcome
 }
 
@@ -38,7 +39,7 @@ func newAsker(t *testing.T, c Config) *asker {
 	}
 	p := authz.Local("tests")
 	p.Request, p.Session, p.SessionKey, p.Connection = "run-1", "work", "work", "conn-1"
-	return &asker{T: t, Book: New(c), principal: p}
+	return &asker{T: t, Book: New(c), principal: p, why: because}
 }
 
 func writeFile(path, content string) authz.CallTool {
@@ -51,9 +52,9 @@ var because = authz.Decision{Effect: authz.Ask, Rule: "tools", Reason: errors.Ne
 // call has code make a call, and waits until it waits.
 func (a *asker) call(ctx context.Context, action authz.Action) chan outcome {
 	c := make(chan outcome, 1)
-	p := a.principal
+	p, why := a.principal, a.why
 	go func() {
-		answer, err := a.Ask(ctx, p, action, because)
+		answer, err := a.Ask(ctx, p, action, why)
 		c <- outcome{answer, err}
 	}()
 	synctest.Wait()
@@ -125,7 +126,7 @@ func TestEvents(t *testing.T) {
 		want := []string{
 			"run-1 asked filesystem.write_file by tools, 3", `answered true by the test "", 3 after 1s`,
 			"run-1 asked filesystem.write_file by tools, 2", `answered false by the test "not now", 2 after 1s`,
-			"run-1 asked filesystem.write_file by tools, 1", `answered false by  "", 0 after 5m0s`,
+			"run-1 asked filesystem.write_file by tools, 1", `answered false by  "", 1 after 5m0s`,
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
@@ -495,9 +496,11 @@ func TestRecord(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	opened := b.Changed()
+	p := authz.Local("tests")
+	p.Request, p.Session = "run-9", "work"
 	go func() {
 		defer close(ended)
-		_, _ = b.Ask(ctx, authz.Local("tests"), writeFile("/secret-path", "x"), because)
+		_, _ = b.Ask(ctx, p, writeFile("/secret-path", "x"), because)
 	}()
 	<-opened
 	for { // it is written right after that
@@ -507,7 +510,8 @@ func TestRecord(t *testing.T) {
 			break
 		}
 	}
-	if lost, err := Reap(dir); len(lost) != 0 || err != nil {
+	keep := func([]Lost) error { return nil }
+	if lost, err := Reap(dir, keep); len(lost) != 0 || err != nil {
 		t.Fatalf("got %v, %v of a process that lives", lost, err)
 	}
 	data, err := os.ReadFile(dir.Path(b.record.name + extension))
@@ -515,11 +519,23 @@ func TestRecord(t *testing.T) {
 		t.Errorf("got %s, %v, want no arguments on disk", data, err)
 	}
 	b.record.unlock() // as the end of the process does
-	lost, err := Reap(dir)
-	if err != nil || len(lost) != 1 || lost[0].Name != "filesystem.write_file" || lost[0].Calls != 1 || lost[0].Process != os.Getpid() {
-		t.Errorf("got %+v, %v, want the question", lost, err)
+	full := errors.New("disk full")
+	if lost, err := Reap(dir, func([]Lost) error { return full }); !errors.Is(err, full) || len(lost) != 1 {
+		t.Errorf("got %v, %v, want the question and why it is not recorded", lost, err)
 	}
-	if lost, err := Reap(dir); len(lost) != 0 || err != nil {
+	var kept []Lost
+	lost, err := Reap(dir, func(l []Lost) error { kept = l; return nil })
+	if err != nil || len(lost) != 1 || lost[0].Name != "filesystem.write_file" || lost[0].Calls != 1 || lost[0].Process != os.Getpid() {
+		t.Errorf("got %+v, %v, want the question again", lost, err)
+	}
+	if !slices.Equal(kept, lost) {
+		t.Errorf("got %+v to record, want %+v", kept, lost)
+	}
+	if e := lost[0].End(); e.Killed != os.Getpid() || !e.Since.Equal(lost[0].Since) || e.Client != "tests" || e.Owner != "local" || e.Execution != "run-9" || e.Session != "work" ||
+		e.Question != lost[0].ID || e.Action != "call_tool" || e.Server != "filesystem" || e.Item != "write_file" || e.Calls != 1 || e.Allowed || !strings.Contains(e.Reason, "none of its calls was sent") {
+		t.Errorf("got the end %+v, want all that is known of it", e)
+	}
+	if lost, err := Reap(dir, keep); len(lost) != 0 || err != nil {
 		t.Errorf("got %v, %v, want it reported once", lost, err)
 	}
 	cancel()

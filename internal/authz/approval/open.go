@@ -15,9 +15,10 @@ type question struct {
 	subject   subject // of its first call
 	calls     []*call // that wait, in the order in which they came
 	joined    int     // its revision: how often a call joined it, or was shown
-	// told is how many calls more may follow, as people have read, by revision: the
+	// follow is how many calls more may follow, as people have read, by revision: the
 	// least of these numbers.
-	told    map[int]int
+	follow  map[int]int
+	told    told
 	since   time.Time
 	settled bool
 	timer   *time.Timer

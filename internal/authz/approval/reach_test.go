@@ -91,9 +91,9 @@ func TestUnknownVary(t *testing.T) {
 
 // ask has code make a call about which a rule asks.
 func (a *asker) ask(ctx context.Context, action authz.Action, v authz.Verdict) {
-	before := because
-	defer func() { because = before }()
-	because = authz.Decision{Effect: authz.Ask, Rule: authz.RuleTools, Reason: errors.New("asks"), Verdict: v}
+	before := a.why
+	defer func() { a.why = before }()
+	a.why = authz.Decision{Effect: authz.Ask, Rule: authz.RuleTools, Reason: errors.New("asks"), Verdict: v}
 	a.call(ctx, action)
 }
 

@@ -23,9 +23,15 @@ type Lost struct {
 	Process int       `json:"process"`
 	Name    string    `json:"name"`
 	Calls   int       `json:"calls"`
-	Client  string    `json:"client,omitempty"`
-	Session string    `json:"session,omitempty"`
 	Since   time.Time `json:"since"`
+
+	Owner     string `json:"owner,omitempty"`
+	Client    string `json:"client,omitempty"`
+	Session   string `json:"session,omitempty"`
+	Execution string `json:"execution,omitempty"`
+	Action    string `json:"action,omitempty"`
+	Server    string `json:"server,omitempty"`
+	Item      string `json:"item,omitempty"`
 }
 
 // extension ends the names of records.
@@ -102,8 +108,9 @@ func (r *recorder) close() {
 	r.broken = true
 }
 
-// Reap returns the questions that killed processes left, and forgets them.
-func Reap(dir store.Dir) ([]Lost, error) {
+// Reap returns the questions that killed processes left, and forgets those that keep
+// has recorded. What it cannot record is found again.
+func Reap(dir store.Dir, keep func([]Lost) error) ([]Lost, error) {
 	if !dir.Placed() {
 		return nil, nil
 	}
@@ -130,8 +137,15 @@ func Reap(dir store.Dir) ([]Lost, error) {
 		if err == nil {
 			err = json.Unmarshal(data, &these)
 		}
-		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil: // it says nothing
 			errs = append(errs, err, dir.Remove(name))
+		default:
+			if err = keep(these); err == nil {
+				err = dir.Remove(name)
+			}
+			errs = append(errs, err)
 		}
 		unlock()
 		out = append(out, these...)
@@ -145,9 +159,13 @@ const maxLost = 100
 // Reap reports the questions that killed processes left, and remembers them for
 // Lost.
 func (b *Book) Reap() {
-	lost, err := Reap(b.config.Records)
+	keep := b.config.Lost
+	if keep == nil {
+		keep = func([]Lost) error { return nil }
+	}
+	lost, err := Reap(b.config.Records, keep)
 	if err != nil {
-		b.config.Log.Warn("records of open questions cannot be read", "error", err)
+		b.config.Log.Warn("records of open questions cannot be read, or not be recorded in the audit log", "error", err)
 	}
 	for _, l := range lost {
 		b.config.Log.Warn("a Sallyport was killed while calls waited for approval; none of them was sent", "calls", l.Calls, "of", l.Name, "process", l.Process, "since", l.Since)

@@ -11,6 +11,14 @@ const widest = 48
 
 // Text returns a question as people read it, with all arguments.
 func (q *Question) Text() string {
+	return q.text(fmt.Sprintf(", %s left", time.Until(q.Deadline).Round(time.Second)))
+}
+
+// shown is Text without the time that is left, so that it is the same for all who
+// look.
+func (q *Question) shown() string { return q.text("") }
+
+func (q *Question) text(left string) string {
 	var b strings.Builder
 	line := func(what, text string) {
 		if text != "" {
@@ -21,7 +29,7 @@ func (q *Question) Text() string {
 	if q.More > 0 {
 		waiting += fmt.Sprintf(" and %d more", q.More)
 	}
-	fmt.Fprintf(&b, "%s: %s, %s, %s left\n", q.Address(), q.Name(), waiting, time.Until(q.Deadline).Round(time.Second))
+	fmt.Fprintf(&b, "%s: %s, %s%s\n", q.Address(), q.Name(), waiting, left)
 	line("server", q.Started)
 	line("tool", q.Description)
 	if q.Annotations != "" {

@@ -61,7 +61,7 @@ func Open(config Config, j *journal.Journal) *Log {
 	l := &Log{config: config, writer: strings.ToLower(rand.Text()[:8])}
 	l.chain.config = &l.config
 	l.events = j.Subscribe(journal.Options{
-		Name: "audit", Topics: journal.Executions | journal.Actions | journal.Sessions | journal.Servers,
+		Name: "audit", Topics: journal.Executions | journal.Actions | journal.Questions | journal.Sessions | journal.Servers,
 		Every: every, Required: config.Strict, Handle: l.handle,
 	})
 	return l

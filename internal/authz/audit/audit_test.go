@@ -44,6 +44,13 @@ func decided(n uint64, arguments string) *journal.Decided {
 	}
 }
 
+func asked(revision int, how string) *journal.Asked {
+	return &journal.Asked{
+		Origin: origin(), Question: "k3vq", Revision: revision, Action: "call_tool", Server: "fs", Item: "write_file", Rule: "policy.tools[1]", Calls: revision,
+		Shown: "shown /etc/x", Audit: how,
+	}
+}
+
 // write writes events as one process does, in batches of one.
 func write(t *testing.T, c Config, events ...journal.Event) {
 	t.Helper()
@@ -94,6 +101,16 @@ func TestRecords(t *testing.T) {
 		{"code", Hash, Hash, &journal.ExecutionBegan{Code: "print(1)", Servers: []string{"fs"}}, []string{`"size":8`, `"digest":"sha256:`, `"servers":["fs"]`}, []string{"print"}},
 		{"whole code", Complete, Hash, &journal.ExecutionBegan{Code: "print(1)"}, []string{`"code":"print(1)"`}, []string{"digest"}},
 		{"an end", Hash, Hash, &journal.ExecutionEnded{Status: "error", Stdout: 3, Stderr: 4, StateLost: "killed"}, []string{`"status":"error"`, `"bytes":7`, `"cause":"killed"`}, nil},
+		{"a question", Hash, Hash, asked(5, ""), []string{`"type":"question"`, `"owner":"local"`, `"client":"claude"`, `"session":"s"`, `"execution":"x-1"`, `"question":"k3vq"`, `"revision":5`, `"action":"call_tool"`, `"server":"fs"`, `"item":"write_file"`, `"rule":"policy.tools[1]"`, `"calls":5`, `"size":12`, `"digest":"` + digest([]byte("shown /etc/x")) + `"`}, []string{"/etc/x", "shown"}},
+		{"a question, complete", Hash, Complete, asked(5, ""), []string{`"shown":"shown /etc/x"`, `"size":12`}, []string{"digest"}},
+		{"a question, omitted", Hash, Omit, asked(5, ""), []string{`"size":12`}, []string{"/etc/x", "digest", "shown"}},
+		{"a question, complete by the rule", Hash, Omit, asked(5, Complete), []string{`"shown":"shown /etc/x"`}, nil},
+		{"a question, hashed by the rule", Hash, Complete, asked(5, Hash), []string{"digest"}, []string{"/etc/x", "shown"}},
+		{"a question, omitted by the rule", Hash, Complete, asked(5, Omit), []string{`"size":12`}, []string{"/etc/x", "digest", "shown"}},
+		{"a yes", Hash, Hash, &journal.Answered{Origin: origin(), Question: "k3vq", Revision: 7, Action: "call_tool", Server: "fs", Item: "write_file", Allowed: true, By: "terminal", Scope: "this call", Calls: 1, Took: 1500 * time.Millisecond}, []string{`"type":"answer"`, `"owner":"local"`, `"client":"claude"`, `"session":"s"`, `"execution":"x-1"`, `"question":"k3vq"`, `"revision":7`, `"server":"fs"`, `"item":"write_file"`, `"allowed":true`, `"answeredBy":"terminal"`, `"scope":"this call"`, `"calls":1`, `"tookMs":1500`}, []string{"killed", "since", "reason"}},
+		{"a no", Hash, Hash, &journal.Answered{Question: "k3vq", Revision: 7, By: "client", Words: "not there"}, []string{`"allowed":false`, `"words":"not there"`}, nil},
+		{"no answer", Hash, Hash, &journal.Answered{Question: "k3vq", Reason: "no answer came", Calls: 2}, []string{`"allowed":false`, `"reason":"no answer came"`, `"calls":2`}, []string{"answeredBy", "revision", "killed"}},
+		{"no answer, killed", Hash, Hash, &journal.Answered{Origin: origin(), Question: "k3vq", Reason: "none of its calls was sent", Killed: 42, Since: when, Calls: 3}, []string{`"client":"claude"`, `"session":"s"`, `"calls":3`, `"killed":42`, `"since":"2026-11-23T12:00:00Z"`, `"reason":"none of its calls was sent"`}, nil},
 		{"a session", Hash, Hash, &journal.SessionChanged{To: journal.SessionLost, Cause: "memory"}, []string{`"type":"session"`, `"to":"lost"`, `"cause":"memory"`}, nil},
 		{"a server", Hash, Hash, &journal.ServerChanged{Server: "fs", To: journal.ServerDied}, []string{`"type":"server"`, `"to":"died"`}, nil},
 	} {
@@ -136,6 +153,8 @@ func TestSecrets(t *testing.T) {
 		&journal.ExecutionEnded{Origin: o, Error: text, StateLost: text},
 		&journal.Decided{Origin: o, Server: text, Item: text, Arguments: arguments, Reason: text, AnsweredBy: text, Words: text, Scope: text},
 		&journal.Finished{Origin: o, Server: text, Item: text},
+		&journal.Asked{Origin: o, Server: text, Item: text, Rule: text, Shown: text},
+		&journal.Answered{Origin: o, Server: text, Item: text, By: text, Words: text, Scope: text, Reason: text},
 		&journal.SessionChanged{Origin: o, Cause: text},
 		&journal.ServerChanged{Origin: o, Server: text, Cause: text},
 	)

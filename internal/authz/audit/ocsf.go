@@ -11,8 +11,8 @@ import (
 const ocsfVersion = "1.8.0"
 
 // OCSF returns a record as an event of the Open Cybersecurity Schema Framework.
-// Actions and executions are of the class API Activity, the others of Application
-// Lifecycle. What the schema has no place for is in unmapped.
+// Actions, questions about them and executions are of the class API Activity, the
+// others of Application Lifecycle. What the schema has no place for is in unmapped.
 func OCSF(line []byte, r *Record, version string) ([]byte, error) {
 	type object = map[string]any
 	success := (&Entry{Record: r}).Result()
@@ -49,11 +49,11 @@ func OCSF(line []byte, r *Record, version string) ([]byte, error) {
 		e["activity_id"], e["activity_name"], e["type_uid"] = activity, activityName, uid*100+activity
 	}
 	switch r.Type {
-	case Decision, Outcome, Began, Ended:
+	case Decision, Outcome, Question, Answer, Began, Ended:
 		// The schema's activities are create, read, update and delete; which of them a
 		// call is, only its server knows.
 		class(6003, "API Activity", 99, r.Type)
-		api := object{"operation": cmp.Or(r.Action, "run_code"), "request": object{"uid": cmp.Or(r.Call, r.Execution, strconv.FormatUint(r.Seq, 10))}}
+		api := object{"operation": cmp.Or(r.Action, "run_code"), "request": object{"uid": cmp.Or(r.Call, r.Question, r.Execution, strconv.FormatUint(r.Seq, 10))}}
 		if r.Server != "" {
 			api["service"] = object{"name": r.Server}
 		}

@@ -91,6 +91,7 @@ func (s section) ReadAt(b []byte, offset int64) (int, error) { return s.File.Rea
 type Entry struct {
 	*Record
 	Outcome *Record `json:"outcome,omitempty"`
+	ended   bool    // of a question: a later record says how it ended
 }
 
 // Results of entries.
@@ -106,7 +107,7 @@ func (e *Entry) Result() string {
 	switch {
 	case e.Allowed != nil && !*e.Allowed:
 		return Denied
-	case e.Type == Decision && e.Outcome == nil:
+	case e.Type == Decision && e.Outcome == nil, e.Type == Question && !e.ended:
 		return Pending
 	case e.Type == Decision && e.Outcome.Failure != "",
 		e.Type == Ended && e.Status != "success", e.Type == Lost, e.Type == Repaired, e.Type == Broken,
@@ -120,7 +121,8 @@ func (e *Entry) Result() string {
 type Filter struct {
 	Since                                 time.Time
 	Server, Tool, Session, Client, Result string
-	// ID is the number of a record, or what Execution or Call says.
+	// ID is the number of a record, what Execution, Call or Question says, or a
+	// question with its revision.
 	ID string
 }
 
@@ -128,8 +130,9 @@ type Filter struct {
 // all), in their order.
 func Entries(dir store.Dir, f Filter, limit int) ([]Entry, error) {
 	var list []Entry
-	open := map[string]int{} // of list, the decisions without an outcome, by call
-	dropped := 0             // entries before list
+	open := map[string]int{}    // of list, the decisions without an outcome, by call
+	asked := map[string][]int{} // of list, the questions that have not ended, by ID
+	dropped := 0                // entries before list
 	err := NewReader(dir, f.Since).Each(func(_ []byte, r *Record) {
 		if r.Type == Outcome {
 			if i, ok := open[r.Call]; ok {
@@ -140,8 +143,19 @@ func Entries(dir store.Dir, f Filter, limit int) ([]Entry, error) {
 			}
 			return
 		}
+		if r.Type == Answer {
+			for _, i := range asked[r.question()] {
+				if i -= dropped; i >= 0 {
+					list[i].ended = true
+				}
+			}
+			delete(asked, r.question())
+		}
 		if !f.Selects(r) {
 			return
+		}
+		if r.Type == Question {
+			asked[r.question()] = append(asked[r.question()], dropped+len(list))
 		}
 		if r.Type == Decision && r.Allowed != nil && *r.Allowed {
 			open[r.Call] = dropped + len(list)
@@ -171,5 +185,8 @@ func Entries(dir store.Dir, f Filter, limit int) ([]Entry, error) {
 func (f *Filter) Selects(r *Record) bool {
 	is := func(want string, have ...string) bool { return want == "" || slices.Contains(have, want) }
 	return !r.Time.Before(f.Since) && is(f.Server, append(r.Servers, r.Server)...) && is(f.Tool, r.Item) && is(f.Session, r.Session) && is(f.Client, r.Client) &&
-		is(f.ID, strconv.FormatUint(r.Seq, 10), r.Execution, r.Call)
+		is(f.ID, strconv.FormatUint(r.Seq, 10), r.Execution, r.Call, r.Question, r.address())
 }
+
+// question tells the questions of all processes apart, as far as that is possible.
+func (r *Record) question() string { return r.Execution + " " + r.Question }

@@ -3,6 +3,7 @@ package audit
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,60 @@ func TestEntries(t *testing.T) {
 	}
 }
 
+// TestQuestions: a question waits until its answer, or its end, is recorded.
+func TestQuestions(t *testing.T) {
+	dir := t.TempDir()
+	question := func(id, execution string, revision int) *journal.Asked {
+		q := asked(revision, "")
+		q.Question, q.Execution = id, execution
+		return q
+	}
+	answer := func(id, execution string, revision, calls int, allowed bool, by, reason string) *journal.Answered {
+		a := &journal.Answered{Origin: origin(), Question: id, Revision: revision, Server: "fs", Item: "write_file", Allowed: allowed, By: by, Calls: calls, Reason: reason, Took: 2 * time.Second}
+		if a.Execution = execution; by != "" {
+			a.Scope = "this call"
+		}
+		return a
+	}
+	killed := answer("dddd", "x-4", 0, 2, false, "", "killed")
+	killed.Killed, killed.Since = 42, when
+	write(t, config(dir),
+		question("aaaa", "x-1", 1), question("aaaa", "x-1", 2), answer("aaaa", "x-1", 2, 1, true, "terminal", ""),
+		question("bbbb", "x-1", 1), answer("bbbb", "x-2", 1, 1, false, "client", ""), // of another execution
+		question("cccc", "x-3", 3), answer("cccc", "x-3", 0, 3, false, "", "no answer came"), killed,
+	)
+	for _, test := range []struct {
+		filter Filter
+		want   []string
+	}{
+		{Filter{}, []string{
+			"1 ok asked aaaa.1 about 1 × fs.write_file", "2 ok asked aaaa.2 about 2 × fs.write_file", "3 ok yes to aaaa.2, 1 × fs.write_file: this call, by terminal after 2s",
+			"4 pending asked bbbb.1 about 1 × fs.write_file", "5 denied no to bbbb.1, 1 × fs.write_file: this call, by client after 2s",
+			"6 ok asked cccc.3 about 3 × fs.write_file", "7 denied no answer to cccc about 3 × fs.write_file: no answer came (after 2s)",
+			"8 denied no answer to dddd about 2 × fs.write_file: killed (since " + when.Local().Format(time.DateTime) + ")",
+		}},
+		{Filter{Result: Pending}, []string{"4 pending asked bbbb.1 about 1 × fs.write_file"}},
+		{Filter{ID: "aaaa.2"}, []string{"2 ok asked aaaa.2 about 2 × fs.write_file", "3 ok yes to aaaa.2, 1 × fs.write_file: this call, by terminal after 2s"}},
+		{Filter{ID: "bbbb"}, []string{"4 pending asked bbbb.1 about 1 × fs.write_file", "5 denied no to bbbb.1, 1 × fs.write_file: this call, by client after 2s"}},
+	} {
+		list, err := Entries(store.At(dir), test.filter, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, e := range list {
+			text := fmt.Sprint(e.Seq, " ", e.Result(), " ", e.Title())
+			if e.Type == Answer {
+				text += ": " + e.Answered()
+			}
+			got = append(got, text)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%+v: got\n%s\nwant\n%s", test.filter, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+		}
+	}
+}
+
 // A reader that follows gets each record once.
 func TestFollow(t *testing.T) {
 	dir := t.TempDir()
@@ -72,7 +127,8 @@ func TestOCSF(t *testing.T) {
 	dir := t.TempDir()
 	denied := decided(2, `{"a":1}`)
 	denied.Allowed, denied.Rule, denied.Reason = false, "policy.tools[1]", "no"
-	write(t, config(dir), denied, &journal.ServerChanged{Server: "fs", To: journal.ServerStarted})
+	write(t, config(dir), denied, &journal.ServerChanged{Server: "fs", To: journal.ServerStarted}, asked(5, ""),
+		&journal.Answered{Origin: origin(), Question: "k3vq", Action: "call_tool", Server: "fs", Item: "write_file", Reason: "no answer came", Calls: 5, Took: time.Second})
 	var got []map[string]any
 	err := NewReader(store.At(dir), time.Time{}).Each(func(line []byte, r *Record) {
 		raw, err := OCSF(line, r, "1.2.3")
@@ -98,6 +154,17 @@ func TestOCSF(t *testing.T) {
 			`"src_endpoint":{"name":"sandbox"},"status":"Failure","status_detail":"no","status_id":2,"time":1795435200000,"type_uid":600399}`,
 		`{"activity_id":3,"activity_name":"Start","app":{"name":"fs","vendor_name":"Sallyport"},"category_name":"Application Activity","category_uid":6,"class_name":"Application Lifecycle","class_uid":6002,"message":"server fs started",` +
 			`"metadata":{"correlation_uid":"","log_name":"audit",` + product + `,"sequence":2,"uid":"2","version":"1.8.0"},"severity":"Informational","severity_id":1,"status":"Success","status_id":1,"time":-62135596800000,"type_uid":600203}`,
+		`{"activity_id":99,"activity_name":"question","actor":{"app_name":"claude","session":{"uid":"s"},"user":{"name":"local","type":"User","type_id":1}},` +
+			`"api":{"operation":"call_tool","request":{"uid":"k3vq"},"service":{"name":"fs"}},"category_name":"Application Activity","category_uid":6,"class_name":"API Activity","class_uid":6003,"message":"asked k3vq.5 about 5 × fs.write_file",` +
+			`"metadata":{"correlation_uid":"x-1","log_name":"audit",` + product + `,"sequence":3,"uid":"3","version":"1.8.0"},"resources":[{"name":"write_file","type":"MCP call_tool"}],"severity":"Informational","severity_id":1,` +
+			`"src_endpoint":{"name":"sandbox"},"status":"Success","status_id":1,"time":1795435200000,"type_uid":600399}`,
+		`{"activity_id":99,"activity_name":"answer","actor":{"app_name":"claude","authorizations":[{"decision":"deny"}],"session":{"uid":"s"},"user":{"name":"local","type":"User","type_id":1}},` +
+			`"api":{"operation":"call_tool","request":{"uid":"k3vq"},"service":{"name":"fs"}},"category_name":"Application Activity","category_uid":6,"class_name":"API Activity","class_uid":6003,"duration":1000,"message":"no answer to k3vq about 5 × fs.write_file",` +
+			`"metadata":{"correlation_uid":"x-1","log_name":"audit",` + product + `,"sequence":4,"uid":"4","version":"1.8.0"},"resources":[{"name":"write_file","type":"MCP call_tool"}],"severity":"Medium","severity_id":3,` +
+			`"src_endpoint":{"name":"sandbox"},"status":"Failure","status_detail":"no answer came","status_id":2,"time":1795435200000,"type_uid":600399}`,
+	}
+	if len(got) != len(want) {
+		t.Fatalf("got %d events, want %d", len(got), len(want))
 	}
 	for i := range want {
 		if raw, _ := json.Marshal(got[i]); string(raw) != want[i] {

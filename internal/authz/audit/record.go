@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -18,8 +19,8 @@ const (
 	Ended    = "execution.ended"
 	Decision = "decision" // of the gate, before anything is done
 	Outcome  = "outcome"  // of what was allowed
-	Question = "question" // that people were asked
-	Answer   = "answer"   // to it; without answeredBy there was none
+	Question = "question" // that people were asked, as they saw it
+	Answer   = "answer"   // to it, or its end without one: then it has no revision
 	Session  = "session"
 	Server   = "server"
 	// Lost stands for events that could not be written.
@@ -57,8 +58,8 @@ type Record struct {
 	Server     string          `json:"server,omitempty"`
 	Item       string          `json:"item,omitempty"` // the tool, prompt or engine
 	Arguments  json.RawMessage `json:"arguments,omitempty"`
-	Digest     string          `json:"digest,omitempty"` // of the arguments, or of the code
-	Size       int             `json:"size,omitempty"`   // of the arguments, or of the code, in bytes
+	Digest     string          `json:"digest,omitempty"` // of the arguments, of the code, or of what was shown
+	Size       int             `json:"size,omitempty"`   // of the same, in bytes
 	Effect     string          `json:"effect,omitempty"` // of the rules: allow, ask, deny
 	Allowed    *bool           `json:"allowed,omitempty"`
 	Rule       string          `json:"rule,omitempty"`
@@ -68,9 +69,15 @@ type Record struct {
 	Scope      string          `json:"scope,omitempty"`
 	Failure    string          `json:"failure,omitempty"` // the kind; empty on success
 
-	// Of questions and answers; decisions of the calls follow.
-	Question string `json:"question,omitempty"`
-	Calls    int    `json:"calls,omitempty"` // that are in it, or were answered
+	// Of questions and answers; decisions of the calls follow. A person who answers a
+	// revision has seen what the last question before that has for this revision:
+	// the text, its digest and size, or its size.
+	Question string    `json:"question,omitempty"`
+	Revision int       `json:"revision,omitempty"`
+	Calls    int       `json:"calls,omitempty"` // that are in it, were answered, or ended without an answer
+	Shown    string    `json:"shown,omitempty"`
+	Killed   int       `json:"killed,omitempty"` // the process that had the question and was killed
+	Since    time.Time `json:"since,omitzero"`   // when that was opened
 
 	// Of executions.
 	Code     string   `json:"code,omitempty"`
@@ -131,12 +138,22 @@ func (l *Log) recordOf(event journal.Event) *Record {
 		return r
 	case *journal.Asked:
 		r := of(Question, &e.Origin)
-		r.Question, r.Action, r.Server, r.Item, r.Rule, r.Calls = e.Question, e.Action, text(e.Server), text(e.Item), e.Rule, e.Calls
+		r.Question, r.Revision, r.Action, r.Server, r.Item, r.Rule, r.Calls = e.Question, e.Revision, e.Action, text(e.Server), text(e.Item), text(e.Rule), e.Calls
+		shown := text(e.Shown)
+		r.Size = len(shown)
+		switch l.howMuch(e.Audit) {
+		case Omit:
+		case Complete:
+			r.Shown = shown
+		default:
+			r.Digest = digest([]byte(shown))
+		}
 		return r
 	case *journal.Answered:
 		r := of(Answer, &e.Origin)
-		r.Question, r.Action, r.Server, r.Item, r.Calls, r.TookMs = e.Question, e.Action, text(e.Server), text(e.Item), e.Calls, ms(e.Took)
-		r.Allowed, r.AnsweredBy, r.Words, r.Scope = &e.Allowed, text(e.By), text(e.Words), text(e.Scope)
+		r.Question, r.Revision, r.Action, r.Server, r.Item, r.Calls, r.TookMs = e.Question, e.Revision, e.Action, text(e.Server), text(e.Item), e.Calls, ms(e.Took)
+		r.Allowed, r.AnsweredBy, r.Words, r.Scope, r.Reason = &e.Allowed, text(e.By), text(e.Words), text(e.Scope), text(e.Reason)
+		r.Killed, r.Since = e.Killed, e.Since.UTC().Round(time.Microsecond)
 		return r
 	case *journal.SessionChanged:
 		r := of(Session, &e.Origin)
@@ -156,12 +173,8 @@ func (l *Log) arguments(r *Record, e *journal.Decided) {
 	if len(e.Arguments) == 0 {
 		return
 	}
-	how := e.Audit
-	if how == "" {
-		how = l.config.Arguments
-	}
 	r.Size = len(e.Arguments)
-	switch {
+	switch how := l.howMuch(e.Audit); {
 	case how == Omit:
 	case how != Complete:
 		r.Digest = digest(e.Arguments)
@@ -171,6 +184,10 @@ func (l *Log) arguments(r *Record, e *journal.Decided) {
 		r.Arguments, _ = json.Marshal(l.config.Secrets.Text(string(e.Arguments)))
 	}
 }
+
+// howMuch returns how arguments are recorded: as the rule or, if it says nothing, the
+// setting wants that.
+func (l *Log) howMuch(rule string) string { return cmp.Or(rule, l.config.Arguments) }
 
 // call names an action of this process among those of all.
 func (l *Log) call(n uint64) string { return fmt.Sprintf("%s-%d", l.writer, n) }
@@ -182,6 +199,33 @@ func digest(data []byte) string {
 
 // ms returns milliseconds, to the microsecond.
 func ms(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
+
+// address names a question, and its revision where that is known, as people do.
+func (r *Record) address() string {
+	if r.Revision == 0 {
+		return r.Question
+	}
+	return fmt.Sprintf("%s.%d", r.Question, r.Revision)
+}
+
+// Answered says in a few words how a question ended: who answered, and for what, or
+// why no one did.
+func (r *Record) Answered() string {
+	took := time.Duration(r.TookMs * 1e6).Round(100 * time.Millisecond)
+	switch {
+	case r.Killed != 0:
+		return fmt.Sprintf("%s (since %s)", r.Reason, r.Since.Local().Format(time.DateTime))
+	case r.AnsweredBy == "" && r.Revision == 0:
+		return fmt.Sprintf("%s (after %s)", r.Reason, took)
+	}
+	text := fmt.Sprintf("%s, by %s after %s", r.Scope, r.AnsweredBy, took)
+	for _, more := range []string{r.Words, r.Reason} {
+		if more != "" {
+			text += ": " + more
+		}
+	}
+	return text
+}
 
 // Title says in a few words what a record is about.
 func (r *Record) Title() string {
@@ -197,15 +241,16 @@ func (r *Record) Title() string {
 	case Decision, Outcome:
 		return strings.TrimSpace(strings.ReplaceAll(r.Action, "_", " ") + " " + target)
 	case Question:
-		return fmt.Sprintf("asked about %d × %s", r.Calls, target)
+		return fmt.Sprintf("asked %s about %d × %s", r.address(), r.Calls, target)
 	case Answer:
+		what := fmt.Sprintf("%d × %s", r.Calls, target)
 		switch {
-		case r.AnsweredBy == "":
-			return "no answer about " + target
+		case r.AnsweredBy == "" && r.Revision == 0:
+			return "no answer to " + r.Question + " about " + what
 		case r.Allowed != nil && *r.Allowed:
-			return fmt.Sprintf("yes to %d × %s", r.Calls, target)
+			return "yes to " + r.address() + ", " + what
 		}
-		return fmt.Sprintf("no to %d × %s", r.Calls, target)
+		return "no to " + r.address() + ", " + what
 	case Session:
 		return strings.TrimSpace("session " + r.To)
 	case Server:

@@ -46,7 +46,7 @@ func TestApprovedMayGo(t *testing.T) {
 		if err := os.Remove(filepath.Join(dir, "policy.d/approved.yaml")); err != nil {
 			t.Fatal(err)
 		}
-		want := map[string]string{"": "allow profile open", "careful": "ask profile careful"}[profile]
+		want := map[string]string{"": "allow ", "careful": "ask profile careful"}[profile]
 		if err := r.Broken(true); err != nil {
 			t.Errorf("profile %q: got %v", profile, err)
 		}
