@@ -70,6 +70,12 @@ func (a *App) FindApprovals(ctx context.Context) *Approvals {
 	return out
 }
 
+// RecordLost has the audit log record questions that killed processes left, before it
+// is read.
+func (a *App) RecordLost() error {
+	return approval.RecordLost(a.state(store.Approvals), a.recordLost)
+}
+
 // recordLost has the audit log, if one is kept, record questions that killed processes
 // left.
 func (a *App) recordLost(lost []approval.Lost) error {

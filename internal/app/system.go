@@ -178,6 +178,9 @@ func (c *Core) construct(options Options) (err error) {
 		MaxTimeout:     set.Timeouts.Max,
 		Executions:     executionsOf(set),
 	}
+	if c.Audit != nil {
+		config.Unrecorded = c.Audit.Failing
+	}
 	if c.Books != nil {
 		config.Accountant = c.Books
 	}

@@ -51,6 +51,10 @@ type Config struct {
 	Accountant Accountant
 	// Traces has each execution begin a span, which the journal's events name.
 	Traces bool
+	// Unrecorded returns 0 while what happens is recorded as the user wants it, and
+	// else a number that is another one for each time that it was not: the next
+	// result of each client says so. nil: no one wants a record.
+	Unrecorded func() (period uint64)
 	// Journal receives executions and what they use; nil: nothing is published.
 	Journal *journal.Journal
 }

@@ -46,6 +46,7 @@ type Client struct {
 	unkept     map[session.Key]bool      // sessions of which it was said that they are not kept
 	runs       []string                  // on batch services, the latest last
 	executions int                       // that run or wait
+	unrecorded uint64                    // the last period without records that it has heard of
 	declared   int                       // those in its own session that outlive its connection: see Request.Whole
 	gone       bool
 }
@@ -88,7 +89,30 @@ func (c *Client) Execute(ctx context.Context, req Request) *Result { return c.Su
 func (c *Client) Submit(req Request) func(context.Context) *Result {
 	own := &req
 	own.client = c
-	return c.broker.wait(own)
+	run := c.broker.wait(own)
+	return func(ctx context.Context) *Result { return c.tellUnrecorded(ctx, run(ctx)) }
+}
+
+// unrecorded is the note of a result while nothing can be recorded.
+const unrecorded = "the audit log cannot be written: what happens is not recorded until it can. `sallyport doctor` says why"
+
+// tellUnrecorded returns the result with a note that what happens is not recorded, if
+// the client has not heard of that. It leaves r as it is: other calls may read it.
+func (c *Client) tellUnrecorded(ctx context.Context, r *Result) *Result {
+	check := c.broker.config.Unrecorded
+	if check == nil || ctx.Err() != nil { // no one reads the result
+		return r
+	}
+	period := check()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if period == 0 || period == c.unrecorded {
+		return r
+	}
+	c.unrecorded = period
+	told := *r
+	told.Notes = append(slices.Clone(r.Notes), unrecorded)
+	return &told
 }
 
 // Written returns what code wrote in an execution of a session of the client, as

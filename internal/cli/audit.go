@@ -55,7 +55,7 @@ Example:
 
 // Run implements the command.
 func (c *auditListCmd) Run(u *ui) error {
-	if err := u.configure(); err != nil {
+	if err := u.readAudit(); err != nil {
 		return err
 	}
 	f := c.filter()
@@ -81,6 +81,18 @@ func (c *auditListCmd) Run(u *ui) error {
 		t.Row(strconv.FormatUint(e.Seq, 10), e.Time.Local().Format("2006-01-02 15:04:05"), invisible.Line(e.Client), invisible.Line(e.Session), invisible.Line(e.Title()), invisible.Line(resultOf(e)))
 	}
 	return t.Write(u.stdio.Out)
+}
+
+// readAudit is configure for commands that read the log, of which nothing is to be
+// missing that is known.
+func (u *ui) readAudit() error {
+	err := u.configure()
+	if err == nil {
+		if wrong := u.RecordLost(); wrong != nil {
+			u.Log.Warn(wrong.Error())
+		}
+	}
+	return err
 }
 
 // resultOf says how something went, and why.
@@ -112,7 +124,7 @@ func (*auditShowCmd) Help() string {
 
 // Run implements the command.
 func (c *auditShowCmd) Run(u *ui) error {
-	if err := u.configure(); err != nil {
+	if err := u.readAudit(); err != nil {
 		return err
 	}
 	f := audit.Filter{ID: c.ID}
@@ -164,7 +176,7 @@ const tailEvery = 300 * time.Millisecond
 
 // Run implements the command.
 func (c *auditTailCmd) Run(u *ui) error {
-	if err := u.configure(); err != nil {
+	if err := u.readAudit(); err != nil {
 		return err
 	}
 	f := c.filter()
@@ -238,7 +250,7 @@ Example:
 
 // Run implements the command.
 func (c *auditExportCmd) Run(u *ui) error {
-	if err := u.configure(); err != nil {
+	if err := u.readAudit(); err != nil {
 		return err
 	}
 	f := c.filter()

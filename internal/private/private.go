@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // A Rejected is the error for a directory that another user may be able to
@@ -231,7 +232,7 @@ func (w *walker) walk() (string, error) {
 		case !info.IsDir() && w.file && len(rest) == 0:
 			return next, nil
 		case !info.IsDir():
-			return "", &fs.PathError{Op: "open", Path: next, Err: errors.New("not a directory")}
+			return "", &fs.PathError{Op: "open", Path: next, Err: syscall.ENOTDIR}
 		default:
 			at, here = next, info
 		}

@@ -32,6 +32,8 @@ type Lost struct {
 	Action    string `json:"action,omitempty"`
 	Server    string `json:"server,omitempty"`
 	Item      string `json:"item,omitempty"`
+	// Recorded: it was, and is kept for people to see.
+	Recorded bool `json:"recorded,omitempty"`
 }
 
 // extension ends the names of records.
@@ -110,7 +112,16 @@ func (r *recorder) close() {
 
 // Reap returns the questions that killed processes left, and forgets those that keep
 // has recorded. What it cannot record is found again.
-func Reap(dir store.Dir, keep func([]Lost) error) ([]Lost, error) {
+func Reap(dir store.Dir, keep func([]Lost) error) ([]Lost, error) { return reap(dir, keep, true) }
+
+// RecordLost has keep record the questions that killed processes left, and leaves them
+// for Reap.
+func RecordLost(dir store.Dir, keep func([]Lost) error) error {
+	_, err := reap(dir, keep, false)
+	return err
+}
+
+func reap(dir store.Dir, keep func([]Lost) error, forget bool) ([]Lost, error) {
 	if !dir.Placed() {
 		return nil, nil
 	}
@@ -142,8 +153,16 @@ func Reap(dir store.Dir, keep func([]Lost) error) ([]Lost, error) {
 		case err != nil: // it says nothing
 			errs = append(errs, err, dir.Remove(name))
 		default:
-			if err = keep(these); err == nil {
+			fresh := slices.DeleteFunc(slices.Clone(these), func(l Lost) bool { return l.Recorded })
+			if len(fresh) > 0 {
+				err = keep(fresh)
+			}
+			switch {
+			case err != nil:
+			case forget:
 				err = dir.Remove(name)
+			case len(fresh) > 0:
+				err = mark(dir, name, these)
 			}
 			errs = append(errs, err)
 		}
@@ -151,6 +170,19 @@ func Reap(dir store.Dir, keep func([]Lost) error) ([]Lost, error) {
 		out = append(out, these...)
 	}
 	return out, errors.Join(errs...)
+}
+
+// mark notes in a record that its questions are in the audit log.
+func mark(dir store.Dir, name string, these []Lost) error {
+	marked := slices.Clone(these)
+	for i := range marked {
+		marked[i].Recorded = true
+	}
+	data, err := json.Marshal(marked)
+	if err != nil {
+		return err
+	}
+	return dir.WriteUnsynced(name, data)
 }
 
 // maxLost bounds the lost questions that a process remembers.

@@ -52,8 +52,10 @@ type Log struct {
 	chain chain // used by one goroutine at a time, the journal's
 
 	mu      sync.Mutex
-	failure error // of the last attempt to write
-	lost    int   // events, since one was written
+	failure error     // of the last attempt to write
+	tried   time.Time // when that was
+	periods uint64
+	lost    int // events, since one was written
 }
 
 // Open subscribes to the journal. The caller closes the Log.
@@ -83,6 +85,26 @@ func (l *Log) Failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.failure
+}
+
+// Failing returns 0 if the log can be written, and else a number that is another one
+// for each time that it could not. Where nothing was written for a moment, or something
+// seems to be wrong, it waits until what has happened is written, but not for long.
+func (l *Log) Failing() (period uint64) {
+	l.mu.Lock()
+	failing, tried := l.failure != nil, l.tried
+	l.mu.Unlock()
+	if !failing && (time.Since(tried) > every || l.chain.blocked()) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = l.events.Flush(ctx) // report has its error
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failure == nil {
+		return 0
+	}
+	return l.periods
 }
 
 // handle writes a batch of events.
@@ -121,7 +143,10 @@ func (l *Log) handle(events []journal.Event, lost int) error {
 func (l *Log) report(err error) {
 	l.mu.Lock()
 	before := l.failure
-	l.failure = err
+	l.failure, l.tried = err, time.Now()
+	if err != nil && before == nil {
+		l.periods++
+	}
 	l.mu.Unlock()
 	switch {
 	case err != nil && before == nil && l.config.Strict:

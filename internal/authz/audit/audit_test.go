@@ -494,14 +494,17 @@ func TestFullDisk(t *testing.T) {
 				t.Errorf("strict %v, full: got %v", strict, err)
 			}
 		}
-		if l.Failure() == nil {
-			t.Errorf("got no failure")
+		if l.Failure() == nil || l.Failing() != 1 {
+			t.Errorf("got the failure %v, period %d, want the first one", l.Failure(), l.Failing())
 		}
 		if err := os.Remove(filler); err != nil {
 			t.Fatal(err)
 		}
 		if err := commit(); err != nil {
 			t.Errorf("strict %v, with room again: %v", strict, err)
+		}
+		if n := l.Failing(); n != 0 {
+			t.Errorf("strict %v, with room again: got period %d, want none", strict, n)
 		}
 		l.Close()
 		if r := intact(t, c.Dir.Path(""), 3); r.Lost != 3 {
@@ -556,6 +559,20 @@ func TestConcurrency(t *testing.T) {
 	}
 	all.Wait()
 	intact(t, dir, 300)
+}
+
+// BenchmarkFailing is what each result costs.
+func BenchmarkFailing(b *testing.B) {
+	c := config(b.TempDir())
+	j := journal.New(quiet())
+	l := Open(c, j)
+	defer l.Close()
+	j.Publish(decided(1, "{}"))
+	for b.Loop() {
+		if l.Failing() != 0 {
+			b.Fatal("it can be written")
+		}
+	}
 }
 
 // BenchmarkCommit is what a decision costs who waits for it.

@@ -228,6 +228,25 @@ func (c *chain) append(bodies [][]byte) (err error) {
 	return nil
 }
 
+// blocked reports whether something seems to keep lines from being appended. It looks at
+// the directory and writes nothing, so that it does not notice a full disk.
+func (c *chain) blocked() bool {
+	root, err := c.config.Dir.OpenRoot()
+	if err != nil {
+		return true
+	}
+	defer root.Close()
+	info, err := root.Stat(".")
+	if err != nil || info.Mode().Perm()&0o200 == 0 {
+		return true
+	}
+	f, err := root.OpenFile(headName, os.O_WRONLY, 0)
+	if err != nil {
+		return true
+	}
+	return f.Close() != nil
+}
+
 // resume returns the end of the chain, and what it has noticed there.
 func (c *chain) resume(root *os.Root, key []byte) (h head, noticed []*Record, err error) {
 	h, err = readHead(c.config.Dir, key)
