@@ -236,7 +236,7 @@ func (x *index) mask(text []byte) []byte {
 	return out
 }
 
-// A span is a part of a text that is to be masked.
+// A span is what is to be masked.
 type span struct{ from, to int }
 
 // find adds to found what is to be masked because of plain, the decoded form of a

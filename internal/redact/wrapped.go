@@ -29,8 +29,8 @@ func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
 // unwrap adds to found where plain has patterns once line breaks are taken out that
 // stand between two characters of an encoding, with the white space around them.
-// It looks at each piece of text that such breaks hold together, so that a text
-// without them costs a search for line breaks.
+// It looks at each piece that such breaks hold together. Where there are none, this
+// costs a search for line breaks.
 func (x *index) unwrap(found []span, plain []byte) []span {
 	next := breaks{plain, -1, -1}
 	if next.after(0) == len(plain) {

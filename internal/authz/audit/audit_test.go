@@ -44,13 +44,6 @@ func decided(n uint64, arguments string) *journal.Decided {
 	}
 }
 
-func asked(revision int, how string) *journal.Asked {
-	return &journal.Asked{
-		Origin: origin(), Question: "k3vq", Revision: revision, Action: "call_tool", Server: "fs", Item: "write_file", Rule: "policy.tools[1]", Calls: revision,
-		Shown: "shown /etc/x", Audit: how,
-	}
-}
-
 // write writes events as one process does, in batches of one.
 func write(t *testing.T, c Config, events ...journal.Event) {
 	t.Helper()

@@ -51,6 +51,13 @@ func TestEntries(t *testing.T) {
 	}
 }
 
+func asked(revision int, how string) *journal.Asked {
+	return &journal.Asked{
+		Origin: origin(), Question: "k3vq", Revision: revision, Action: "call_tool", Server: "fs", Item: "write_file", Rule: "policy.tools[1]", Calls: revision,
+		Shown: "shown /etc/x", Audit: how,
+	}
+}
+
 // TestQuestions: a question waits until its answer, or its end, is recorded.
 func TestQuestions(t *testing.T) {
 	dir := t.TempDir()
