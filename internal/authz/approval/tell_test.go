@@ -147,39 +147,47 @@ func (a *asker) answer(revision int, with Answer) {
 	}
 }
 
-// TestToldBeforeCallsGoOn: whoever receives an answer finds it published.
+// TestToldBeforeCallsGoOn: an answer is published before any call receives it, so that a
+// strict log has it before the decision that follows.
 func TestToldBeforeCallsGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := journal.New(slog.New(slog.DiscardHandler))
-		var answered int
-		events := j.Subscribe(journal.Options{Topics: journal.Questions | journal.Actions, Required: true, Handle: func(events []journal.Event, _ int) error {
+		told := make(chan *journal.Answered, 1)
+		events := j.Subscribe(journal.Options{Topics: journal.Questions, Handle: func(events []journal.Event, _ int) error {
 			for _, e := range events {
-				switch e.(type) {
-				case *journal.Answered:
-					answered++
-				case *journal.Decided:
-					if answered == 0 {
-						t.Error("a call was allowed before the answer was published")
-					}
+				if e, ok := e.(*journal.Answered); ok {
+					told <- e
 				}
 			}
 			return nil
 		}})
 		a := newAsker(t, Config{Journal: j})
-		gate := authz.New(authz.Config{Policy: authz.Default(), Requests: []string{}, Asker: a.Book, Journal: j})
+		a.call(t.Context(), writeFile("/1", "x"))
+		q := a.one()
+		receives := make(chan authz.Answer) // which no one does yet
+		a.mu.Lock()
+		waits := a.find(q.ID).calls[0].answer
+		a.find(q.ID).calls[0].answer = receives
+		a.mu.Unlock()
 		done := make(chan error, 1)
 		go func() {
-			_, err := gate.Admit(t.Context(), a.principal, authz.RequestServer{Server: &authz.Server{Name: "new"}, Command: []string{"x"}, Definition: []byte(`{"command":"x"}`)})
+			_, err := a.Book.Answer(Answer{ID: q.ID, Revision: 1, Choice: Waiting, By: "the test"})
 			done <- err
 		}()
 		synctest.Wait()
-		a.say(Answer{Choice: ThisCall})
+		select {
+		case e := <-told:
+			if !e.Allowed || e.By != "the test" {
+				t.Errorf("got %+v, want the answer", e)
+			}
+		default:
+			t.Error("got nothing published, want the answer")
+		}
+		waits <- <-receives
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+		a.want("y")
 		events.Close()
-		if answered != 1 {
-			t.Errorf("got %d answers, want one", answered)
-		}
 	})
 }
