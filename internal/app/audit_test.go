@@ -33,6 +33,7 @@ func TestUnwritableAudit(t *testing.T) {
 		if err := os.WriteFile(dir, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(100 * time.Millisecond) // longer than until the log is looked at again
 	}
 	clients := map[string]*Client{}
 	step := func(who string, want bool) {

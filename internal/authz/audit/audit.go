@@ -43,6 +43,10 @@ type Config struct {
 // process that is killed loses what it has collected.
 const every = 500 * time.Millisecond
 
+// lookEvery is how often Failing looks at the directory: that takes some 20 µs, and results
+// may come every millisecond.
+const lookEvery = 20 * time.Millisecond
+
 // A Log writes what the journal publishes.
 type Log struct {
 	config Config
@@ -54,6 +58,7 @@ type Log struct {
 	mu      sync.Mutex
 	failure error     // of the last attempt to write
 	tried   time.Time // when that was
+	looked  time.Time // when something was last looked for that keeps lines away
 	periods uint64
 	lost    int // events, since one was written
 }
@@ -88,13 +93,16 @@ func (l *Log) Failure() error {
 }
 
 // Failing returns 0 if the log can be written, and else a number that is another one
-// for each time that it could not. Where nothing was written for a moment, or something
-// seems to be wrong, it waits until what has happened is written, but not for long.
+// for each time that it could not. Where nothing was ever written, or something seems
+// to be wrong, it waits until what has happened is written, but not for long.
 func (l *Log) Failing() (period uint64) {
 	l.mu.Lock()
-	failing, tried := l.failure != nil, l.tried
+	failing, first, look := l.failure != nil, l.tried.IsZero(), time.Since(l.looked) >= lookEvery
+	if look {
+		l.looked = time.Now()
+	}
 	l.mu.Unlock()
-	if !failing && (time.Since(tried) > every || l.chain.blocked()) {
+	if !failing && (first || look && l.chain.blocked()) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_ = l.events.Flush(ctx) // report has its error

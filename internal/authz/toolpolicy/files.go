@@ -145,14 +145,9 @@ func (r *Rules) readAll(s *state, l *loading, had Had) {
 			(&reader{l, path, short(path)}).extra(content)
 		}
 	}
-	inDirectory := 0 // rules that weaken others if they vanish
-	for _, rule := range l.rules[inConfig:] {
-		if !rule.approved() {
-			inDirectory++
-		}
-	}
-	if had.Directory && inDirectory == 0 && inConfig == 0 && l.profile == "" && len(l.problems) == 0 {
-		l.wrong(dir, "its files had rules for calls, and have none now: restore them, or say policy: {profile: open} in %s", short(path))
+	// To remove a file of rules is a decision; a directory may be lost.
+	if had.Directory && s.files[dir] == nil && inConfig == 0 && l.profile == "" && len(l.problems) == 0 {
+		l.wrong(dir, "it had rules for calls, and is gone: restore it, or say policy: {profile: open} in %s", short(path))
 	}
 	if says || had.Directory || len(l.rules) > inConfig {
 		s.guard(l, path, append([]string{dir}, list...))

@@ -173,7 +173,8 @@ func TestBrokenIsNoPolicy(t *testing.T) {
 	}
 }
 
-// TestVanished: rules of the directory do not vanish as a whole, either.
+// TestVanished: rules do not vanish as a whole. To remove a file of them is a
+// decision.
 func TestVanished(t *testing.T) {
 	const rule, allow = "- {server: fs, action: deny}\n", "- {server: fs, action: allow}\n"
 	for _, tt := range []struct {
@@ -181,16 +182,19 @@ func TestVanished(t *testing.T) {
 		before, after map[string]string // an empty file is removed
 		want          string
 	}{
-		{"the only file", map[string]string{"policy.d/1.yaml": rule}, map[string]string{"policy.d/1.yaml": ""}, "policy.d: its files had rules for calls, and have none now"},
-		{"all of its rules", map[string]string{"policy.d/1.yaml": rule}, map[string]string{"policy.d/1.yaml": "[]"}, "policy.d: its files had rules for calls, and have none now"},
-		{"all are comments", map[string]string{"policy.d/1.yaml": rule}, map[string]string{"policy.d/1.yaml": "# " + rule}, "policy.d: its files had rules for calls, and have none now"},
-		{"the suffix", map[string]string{"policy.d/1.yaml": rule}, map[string]string{"policy.d/1.yaml": "", "policy.d/1.yaml.off": rule}, "policy.d: its files had rules for calls, and have none now"},
+		{"the only file", map[string]string{"policy.d/1.yaml": rule}, map[string]string{"policy.d/1.yaml": ""}, ""},
+		{"all of its rules", map[string]string{"policy.d/1.yaml": rule}, map[string]string{"policy.d/1.yaml": "[]"}, ""},
+		{"all are comments", map[string]string{"policy.d/1.yaml": rule}, map[string]string{"policy.d/1.yaml": "# " + rule}, ""},
+		{"the suffix", map[string]string{"policy.d/1.yaml": rule}, map[string]string{"policy.d/1.yaml": "", "policy.d/1.yaml.off": rule}, ""},
+		{"the directory", map[string]string{"policy.d/1.yaml": rule}, map[string]string{"policy.d": ""}, "policy.d: it had rules for calls, and is gone"},
+		{"the directory, with a profile", map[string]string{"policy.d/1.yaml": rule, "config.yaml": "policy.profile: careful"}, map[string]string{"policy.d": ""}, ""},
+		{"the directory of what only allows", map[string]string{"policy.d/1.yaml": allow}, map[string]string{"policy.d": ""}, ""},
 		{"one of two", map[string]string{"policy.d/1.yaml": rule, "policy.d/2.yaml": rule}, map[string]string{"policy.d/1.yaml": ""}, ""},
 		{"with a profile", map[string]string{"policy.d/1.yaml": rule, "config.yaml": "policy.profile: Careful"}, map[string]string{"policy.d/1.yaml": ""}, ""},
 		{"with a profile that is new", map[string]string{"policy.d/1.yaml": rule}, map[string]string{"policy.d/1.yaml": "", "config.yaml": "policy: {profile: open}"}, ""},
 		{"with rules elsewhere", map[string]string{"policy.d/1.yaml": rule, "config.yaml": "policy.tools: [{action: ask}]"}, map[string]string{"policy.d/1.yaml": ""}, ""},
 		{"what only allows", map[string]string{"policy.d/1.yaml": allow}, map[string]string{"policy.d/1.yaml": ""}, ""},
-		{"what allows so many", map[string]string{"policy.d/1.yaml": "- {action: allow, limits: {perMinute: 1}}"}, map[string]string{"policy.d/1.yaml": ""}, "policy.d: its files had rules"},
+		{"what allows so many", map[string]string{"policy.d/1.yaml": "- {action: allow, limits: {perMinute: 1}}"}, map[string]string{"policy.d": ""}, "policy.d: it had rules for calls, and is gone"},
 		{"the configuration's, with others left", map[string]string{"policy.d/1.yaml": allow, "config.yaml": denies}, map[string]string{"config.yaml": "python: python3"}, "config.yaml: it had rules for calls or a profile"},
 		{"a profile", map[string]string{"config.yaml": "policy: {profile: locked}"}, map[string]string{"config.yaml": "python: python3"}, "config.yaml: it had rules for calls or a profile"},
 		{"the profile of rules", map[string]string{"config.yaml": "policy: {profile: careful, tools: [{action: deny}]}"}, map[string]string{"config.yaml": "policy: {tools: [{action: deny}]}"}, ""},
@@ -205,7 +209,7 @@ func TestVanished(t *testing.T) {
 			for name, content := range tt.after {
 				if content != "" {
 					write(t, dir, name, content)
-				} else if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				} else if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 					t.Fatal(err)
 				}
 			}
