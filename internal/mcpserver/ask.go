@@ -20,6 +20,7 @@ import (
 // Approvals has the questions that people answer; *approval.Book is one.
 type Approvals interface {
 	Next(context.Context, func(*approval.Question) bool) (approval.Question, error)
+	Get(id string) (approval.Question, error)
 	Answer(approval.Answer) (approval.Outcome, error)
 }
 
@@ -40,6 +41,9 @@ const (
 	// maxRounds bounds the questions of one call that its results ask: clients give
 	// up after ten.
 	maxRounds = 9
+	// maxAgain bounds how often a question is asked again because the answer does not
+	// count.
+	maxAgain = 3
 	// parkedFor bounds how long a call waits to be repeated.
 	parkedFor = 30 * time.Minute
 	// maxTaken bounds the questions that a connection remembers to have asked.
@@ -49,6 +53,9 @@ const (
 // errNotRepeated is the cause of a context of a call that its client asked nothing
 // of any more.
 var errNotRepeated = errors.New("the client did not repeat the call with an answer")
+
+// errUnfit is an answer that is none to the form.
+var errUnfit = errors.New("the answer does not fit the form")
 
 // submitted is a call of run_python whose place in its session's queue was taken.
 type submitted struct {
@@ -154,15 +161,16 @@ func (c *conn) askDuring(ctx, life context.Context, x *submitted, ask asker) (en
 				return
 			}
 			if form, ok := q.Form(true); c.take(q.ID) && ok {
-				c.put(life, x, &q, form, ask)
+				c.put(life, x, q, form, ask)
 			}
 		}
 	}()
 	return cancel
 }
 
-// put asks a question and passes on the answer, unless another one came first.
-func (c *conn) put(ctx context.Context, x *submitted, q *approval.Question, form approval.Form, ask asker) {
+// put asks a question and passes on the answer, unless another one came first. An
+// answer that does not count has the question asked again.
+func (c *conn) put(ctx context.Context, x *submitted, q approval.Question, form approval.Form, ask asker) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -172,30 +180,58 @@ func (c *conn) put(ctx context.Context, x *submitted, q *approval.Question, form
 		case <-ctx.Done():
 		}
 	}()
-	answer, err := ask(ctx, form)
-	switch {
-	case err == nil:
-		c.decide(x, q, answer)
-	case ctx.Err() == nil:
-		c.log.Warn("the client could not be asked", "question", q.ID, "error", err)
+	for asked := 1; ; asked++ {
+		answer, err := ask(ctx, form)
+		if err == nil {
+			err = c.decide(x, &q, answer)
+		} else if !errors.Is(err, errUnfit) {
+			if ctx.Err() == nil {
+				c.log.Warn("the client could not be asked", "question", q.ID, "error", err)
+			}
+			return
+		}
+		ok := false
+		if err == nil {
+			return
+		} else if q, form, ok = c.again(&q, err, asked, true); !ok {
+			return
+		}
 	}
 }
 
-// decide passes on what the client answered.
-func (c *conn) decide(x *submitted, q *approval.Question, answer *mcp.ElicitResult) {
+// decide passes on what the client answered. The error says why that does not count.
+func (c *conn) decide(x *submitted, q *approval.Question, answer *mcp.ElicitResult) error {
 	a, answered, err := q.Parse(answer.Action, answer.Content)
-	if err == nil && answered {
-		a.By = approval.By("client", x.client)
-		_, err = c.server.config.Approvals.Answer(a)
+	if err != nil || !answered {
+		return err
 	}
-	if err != nil {
-		c.log.Warn("the client's answer does not count", "question", q.ID, "error", err)
+	a.By = approval.By("client", x.client)
+	_, err = c.server.config.Approvals.Answer(a)
+	return err
+}
+
+// again returns a question as it is now and the form that asks it once more, after
+// an answer that does not count. ok is false where there is nothing to ask any more,
+// and where it was asked often enough: it stays open for others.
+func (c *conn) again(q *approval.Question, why error, asked int, legacy bool) (now approval.Question, form approval.Form, ok bool) {
+	now, gone := c.server.config.Approvals.Get(q.ID)
+	if gone == nil && asked <= maxAgain {
+		if form, ok = now.Form(legacy); ok {
+			return now, form.Again(why), true
+		}
 	}
+	c.log.Warn("the client's answer does not count", "question", q.ID, "error", why)
+	return now, form, false
 }
 
 // elicit asks by a request.
 func (c *conn) elicit(ctx context.Context, form approval.Form) (*mcp.ElicitResult, error) {
-	return c.sdk.Elicit(ctx, &mcp.ElicitParams{Mode: form.Mode, Message: form.Message, RequestedSchema: form.Schema})
+	answer, err := c.sdk.Elicit(ctx, &mcp.ElicitParams{Mode: form.Mode, Message: form.Message, RequestedSchema: form.Schema})
+	var refused *sdkrpc.Error
+	if err != nil && ctx.Err() == nil && !errors.As(err, &refused) { // the SDK compares it with the schema
+		err = errors.Join(errUnfit, err)
+	}
+	return answer, err
 }
 
 // byTask asks by a task.
@@ -206,8 +242,10 @@ func byTask(t *tasks.Task) asker {
 			return nil, err
 		}
 		var answer mcp.ElicitResult
-		err = json.Unmarshal(raw, &answer)
-		return &answer, err
+		if json.Unmarshal(raw, &answer) != nil {
+			return nil, errUnfit
+		}
+		return &answer, nil
 	}
 }
 
@@ -219,7 +257,8 @@ type parked struct {
 	done   chan struct{} // closed when result is set
 	result *broker.Result
 
-	rounds   int // questions
+	rounds   int // results that asked
+	asked    int // of these, about question
 	question approval.Question
 	form     approval.Form
 	state    string // that the client repeats it with
@@ -278,6 +317,9 @@ func (c *conn) leave(p *parked, q approval.Question, form approval.Form) bool {
 		return false
 	}
 	p.rounds++
+	if p.asked++; p.question.ID != q.ID {
+		p.asked = 1
+	}
 	p.question, p.form, p.state = q, form, rand.Text()
 	if c.parked == nil {
 		c.parked = map[string]*parked{}
@@ -285,38 +327,85 @@ func (c *conn) leave(p *parked, q approval.Question, form approval.Form) bool {
 	c.parked[p.state] = p
 	state := p.state
 	p.expires = time.AfterFunc(parkedFor, func() {
-		if c.back(state) != nil {
+		if c.back(state) {
 			p.cancel(errNotRepeated)
 		}
 	})
 	return true
 }
 
-// back returns the call that waits to be repeated with this state, once.
-func (c *conn) back(state string) *parked {
+// back takes back the state that a call waits to be repeated with, and reports
+// whether it was still good.
+func (c *conn) back(state string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.parked[state]
+	_, waits := c.parked[state]
 	delete(c.parked, state)
-	return p
+	return waits
 }
 
 // errNoSuchState is the answer to a call that is repeated with a state that no
 // call of the connection waits for. Its code does not run again.
-var errNoSuchState = &sdkrpc.Error{Code: sdkrpc.CodeInvalidParams, Message: "no call waits for this requestState: it was answered, has expired, or belongs to other arguments or another connection; nothing was run"}
+var errNoSuchState = &sdkrpc.Error{Code: sdkrpc.CodeInvalidParams, Message: "no call waits for this requestState: it was answered, has expired, or belongs to another connection; nothing was run"}
+
+// errWrongRepeat is the answer to a call that does not repeat the one that its state
+// belongs to. That one goes on waiting.
+var errWrongRepeat = &sdkrpc.Error{Code: sdkrpc.CodeInvalidParams, Message: "this requestState belongs to a call with other arguments, which still waits to be repeated with an answer; nothing was run"}
+
+// errWrongAnswer is the answer to a call that is repeated with what answers no form.
+// It goes on waiting.
+var errWrongAnswer = &sdkrpc.Error{Code: sdkrpc.CodeInvalidParams, Message: `inputResponses.` + inputKey + ` must be the result of elicitation/create; the call still waits to be repeated with one, and nothing was run`}
+
+// claim returns the call that waits to be repeated with this state, once, and the
+// answer. Where there is no answer to its question, asks is what asks it: the call
+// waits on, as it does after an error.
+func (c *conn) claim(params *mcp.CallToolParamsRaw) (p *parked, answer *mcp.ElicitResult, asks *parked, err error) {
+	argument := digest(params.Arguments)
+	response, answered := params.InputResponses[inputKey]
+	answer, fits := response.(*mcp.ElicitResult)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p = c.parked[params.RequestState]
+	switch {
+	case p == nil:
+		return nil, nil, nil, errNoSuchState
+	case p.argument != argument:
+		return nil, nil, nil, errWrongRepeat
+	case answered && (!fits || answer == nil):
+		return nil, nil, nil, errWrongAnswer
+	case !answered && p.undecided():
+		return nil, nil, &parked{form: p.form, state: p.state}, nil
+	}
+	delete(c.parked, p.state)
+	p.expires.Stop()
+	return p, answer, nil, nil
+}
+
+// undecided reports whether the question of a call is open.
+func (p *parked) undecided() bool {
+	select {
+	case <-p.question.Ended():
+		return false
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
 
 // repeated goes on with a call that its client repeats with an answer.
 func (c *conn) repeated(ctx context.Context, req *mcp.CallToolRequest, beat *heartbeat) (*broker.Result, *parked, error) {
-	p := c.back(req.Params.RequestState)
-	if p == nil || p.argument != digest(req.Params.Arguments) {
-		if p != nil {
-			p.cancel(errNotRepeated)
-		}
-		return nil, nil, errNoSuchState
+	p, answer, asks, err := c.claim(req.Params)
+	if p == nil {
+		return nil, asks, err
 	}
-	p.expires.Stop()
-	if answer, ok := req.Params.InputResponses[inputKey].(*mcp.ElicitResult); ok && answer != nil {
-		c.decide(p.submitted, &p.question, answer)
+	if answer != nil {
+		if err := c.decide(p.submitted, &p.question, answer); err != nil {
+			q, form, ok := c.again(&p.question, err, p.asked, false)
+			if ok && p.rounds < maxRounds && c.leave(p, q, form) {
+				return nil, p, nil
+			}
+		}
 	}
 	if beat != nil {
 		beat.activity.Follow(p.beat.describe)

@@ -1,10 +1,13 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +15,8 @@ import (
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/authz/approval"
 	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/mcpserver/tasks"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
 // askingExecutor runs code that makes one call, which a person is asked about.
@@ -80,9 +85,20 @@ func TestResultsThatAsk(t *testing.T) {
 		if r, failure := c.repeat("5", "one", first, yes); failure == nil {
 			t.Errorf("a state counts twice: got %v", r)
 		}
-		// With other arguments the call ends, and nothing is allowed.
-		if r, failure := c.repeat("6", "another", second, yes); failure == nil {
-			t.Errorf("a state for other arguments: got %v", r)
+		// A wrong repeat fails, allows nothing and leaves the state to a right one.
+		for _, wrong := range []struct{ code, answer string }{
+			{"another", yes}, {"two", `{"roots":[]}`}, {"two", `{"role":"user","content":{"type":"text","text":"yes"},"model":"m"}`}, {"two", `"yes"`}, {"two", `null`},
+		} {
+			if r, failure := c.repeat("6", wrong.code, second, wrong.answer); failure == nil {
+				t.Errorf("a state with code %q and the answer %s: got %v", wrong.code, wrong.answer, r)
+			}
+		}
+		r, failure = c.request("6", "tools/call", fmt.Sprintf(`"name":"run_python","arguments":{"code":"two"},"requestState":%q,%s`, second, withForms))
+		if failure != nil || r["requestState"] != second {
+			t.Errorf("no answer: got %v, %v, want the same question", r, failure)
+		}
+		if r, failure := c.repeat("6", "two", second, yes); failure != nil || !strings.Contains(fmt.Sprint(r["content"]), "allowed: true, by client test") {
+			t.Errorf("the right repeat after wrong ones: got %v, %v", r, failure)
 		}
 		third := c.begin("7", "three")
 		q := e.book.List()
@@ -98,6 +114,215 @@ func TestResultsThatAsk(t *testing.T) {
 		}
 		if got := strings.Join(e.codes(), " "); got != "one two three" {
 			t.Errorf("got %s run, want each once", got)
+		}
+		if err := c.end(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestRepeatsAtOnce: of two right repeats one goes on with the call, and no
+// connection knows the states of another.
+func TestRepeatsAtOnce(t *testing.T) {
+	c, e := asking(t, Config{})
+	state := c.begin("1", "one")
+	other, _ := asking(t, Config{})
+	other.begin("1", "one")
+	const yes = `{"action":"accept","content":{"answer":"waiting"}}`
+	if r, failure := other.repeat("2", "one", state, yes); failure == nil {
+		t.Errorf("another connection's state: got %v", r)
+	}
+	for i := range 8 {
+		c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":"r%d","method":"tools/call","params":{"name":"run_python","arguments":{"code":"one"},"requestState":%q,"inputResponses":{"approval":%s},%s}}`, i, state, yes, withForms))
+	}
+	won := 0
+	for range 8 {
+		if m := c.receive(); m["result"] != nil {
+			won++
+		}
+	}
+	if got := strings.Join(e.codes(), " "); won != 1 || got != "one" {
+		t.Errorf("%d repeats went on, and %s was run, want one and once", won, got)
+	}
+	if err := errors.Join(c.end(), other.end()); err != nil {
+		t.Error(err)
+	}
+}
+
+// unfit are answers that do not count, and why. Clients of older revisions are told
+// something else where the answer does not have the form's schema.
+var unfit = []struct{ answer, why, old string }{
+	{`{"action":"accept","content":{"answer":"maybe"}}`, "choose one of the answers: waiting, call", "does not fit the form"},
+	{`{"action":"accept"}`, "choose one of the answers", ""},
+	{`{"action":"accept","content":{"answer":"next"}}`, "say how many calls", ""},
+	{`{"action":"accept","content":{"answer":"next","count":2,"vary":"path, nothing"}}`, `the calls have no argument`, ""},
+	{`{"action":"perhaps"}`, "must be accept, decline or cancel", ""},
+}
+
+// TestResultsThatAskAgain: an answer that does not count is asked for again, with the
+// reason, a few times; then the question is open for others.
+func TestResultsThatAskAgain(t *testing.T) {
+	for _, sdkOnly := range []bool{false, true} {
+		c, e := asking(t, Config{SDKOnly: sdkOnly})
+		for i, tt := range unfit {
+			code := fmt.Sprint("code", i)
+			state := c.begin("1", code)
+			for n := range maxAgain {
+				r, failure := c.repeat("2", code, state, tt.answer)
+				requests := fmt.Sprint(r["inputRequests"])
+				if failure != nil || r["requestState"] == state || !strings.Contains(requests, tt.why) || !strings.Contains(requests, "files."+code+", 1 call") {
+					t.Fatalf("%s: got %v, %v, want the question again because of %q", tt.answer, r, failure, tt.why)
+				}
+				if r, failure := c.repeat("3", code, state, tt.answer); failure == nil {
+					t.Errorf("the state before counts: got %v", r)
+				}
+				state = r["requestState"].(string)
+				if n == i%maxAgain { // some are answered after one more, or two
+					break
+				}
+			}
+			if i%maxAgain == maxAgain-1 { // this was the last time
+				answered := make(chan error)
+				go func() {
+					c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"run_python","arguments":{"code":%q},"requestState":%q,"inputResponses":{"approval":%s},%s}}`, code, state, tt.answer, withForms))
+					q, err := e.book.Next(t.Context(), func(*approval.Question) bool { return true })
+					if err == nil {
+						_, err = e.book.Answer(approval.Answer{ID: q.ID, Revision: 1, Choice: approval.No, By: "elsewhere"})
+					}
+					answered <- err
+				}()
+				if got := fmt.Sprint(c.receive()); !strings.Contains(got, "allowed: false, by elsewhere") {
+					t.Errorf("%s: got %s, want no further question", tt.answer, got)
+				}
+				if err := <-answered; err != nil {
+					t.Error(err)
+				}
+				continue
+			}
+			r, failure := c.repeat("4", code, state, `{"action":"accept","content":{"answer":"call"}}`)
+			if failure != nil || !strings.Contains(fmt.Sprint(r["content"]), "allowed: true, by client test") {
+				t.Errorf("%s: got %v, %v, want the answer to count", tt.answer, r, failure)
+			}
+		}
+		if err := c.end(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestRequestsThatAskAgain is TestResultsThatAskAgain for requests.
+func TestRequestsThatAskAgain(t *testing.T) {
+	c, e := asking(t, Config{})
+	c.send(strings.Replace(fmt.Sprintf(initialize, legacyLatest), `"capabilities":{}`, `"capabilities":{"elicitation":{}}`, 1))
+	c.receive()
+	c.send(initialized)
+	question := func(want string) (id string) {
+		t.Helper()
+		m := c.receive()
+		params, _ := json.Marshal(m["params"])
+		if m["method"] != "elicitation/create" || !strings.Contains(string(params), want) {
+			t.Fatalf("got %v, want a question with %q", m, want)
+		}
+		raw, _ := json.Marshal(m["id"])
+		return string(raw)
+	}
+	answer := func(id, answer string) {
+		c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, answer))
+	}
+	for i, tt := range unfit {
+		code := fmt.Sprint("code", i)
+		c.send(call("1", code, ""))
+		id := question("files." + code + ", 1 call")
+		why := cmp.Or(tt.old, tt.why)
+		for range maxAgain {
+			answer(id, tt.answer)
+			id = question(why)
+		}
+		if i == 0 { // once too often
+			answer(id, tt.answer)
+			if _, err := e.book.Answer(approval.Answer{ID: e.book.List()[0].ID, Revision: 1, Choice: approval.No, By: "elsewhere"}); err != nil {
+				t.Fatal(err)
+			}
+			if got := c.outcome(); !strings.Contains(got, "allowed: false, by elsewhere") {
+				t.Errorf("got %s", got)
+			}
+			continue
+		}
+		answer(id, `{"action":"accept","content":{"answer":"waiting"}}`)
+		if got := fmt.Sprint(c.receive()); !strings.Contains(got, "allowed: true, by client t") {
+			t.Errorf("%s: got %s", tt.answer, got)
+		}
+	}
+	// A client that refuses to ask is not asked again.
+	c.send(call("1", "last", ""))
+	c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, question("files.last")))
+	if _, err := e.book.Answer(approval.Answer{ID: e.book.List()[0].ID, Revision: 1, Choice: approval.No, By: "elsewhere"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.outcome(); !strings.Contains(got, "allowed: false, by elsewhere") {
+		t.Errorf("got %s", got)
+	}
+	if err := c.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// outcome returns the next answer. Questions may be withdrawn before.
+func (c *client) outcome() string {
+	c.t.Helper()
+	m := c.receive()
+	if m["method"] == "notifications/cancelled" {
+		m = c.receive()
+	}
+	return fmt.Sprint(m)
+}
+
+// TestTasksThatAskAgain is TestResultsThatAskAgain for tasks.
+func TestTasksThatAskAgain(t *testing.T) {
+	both := meta("test", `{"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`)
+	for _, sdkOnly := range []bool{false, true} {
+		set := tasks.New(tasks.Options{Log: slog.New(slog.DiscardHandler), Dir: store.At(t.TempDir()), Moment: time.Nanosecond})
+		t.Cleanup(func() { set.Close(broker.ErrStop) })
+		c, e := asking(t, Config{SDKOnly: sdkOnly, Tasks: set})
+		// question returns the key of the task's question, once it has this in it.
+		question := func(id, want string) string {
+			for {
+				task, _ := c.request("2", "tasks/get", fmt.Sprintf(`"taskId":%q,%s`, id, both))
+				requests, _ := task["inputRequests"].(map[string]any)
+				for key, r := range requests {
+					if strings.Contains(fmt.Sprint(r), want) {
+						return key
+					}
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+		for i, tt := range append(slices.Clone(unfit), struct{ answer, why, old string }{`"yes"`, "does not fit the form", ""}) {
+			code := fmt.Sprint("code", i)
+			id := c.run("1", code, both)["taskId"].(string)
+			key := question(id, "files."+code+", 1 call")
+			answer := func(answer string) {
+				if _, failure := c.request("3", "tasks/update", fmt.Sprintf(`"taskId":%q,"inputResponses":{%q:%s},%s`, id, key, answer, both)); failure != nil {
+					t.Fatal(failure)
+				}
+			}
+			for range maxAgain {
+				answer(tt.answer)
+				key = question(id, tt.why)
+			}
+			want := "allowed: true, by client test"
+			if i == 0 { // once too often
+				answer(tt.answer)
+				want = "allowed: false, by elsewhere"
+				if _, err := e.book.Answer(approval.Answer{ID: e.book.List()[0].ID, Revision: 1, Choice: approval.No, By: "elsewhere"}); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				answer(`{"action":"accept","content":{"answer":"waiting"}}`)
+			}
+			if got := fmt.Sprint(c.terminal(id)); !strings.Contains(got, want) {
+				t.Errorf("%s: got %s, want %q", tt.answer, got, want)
+			}
 		}
 		if err := c.end(); err != nil {
 			t.Error(err)

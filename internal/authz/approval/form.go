@@ -85,6 +85,12 @@ func (q *Question) Form(legacy bool) (form Form, ok bool) {
 	return Form{"form", text, schema}, true
 }
 
+// Again returns the form with a reason why an answer to it does not count.
+func (f Form) Again(why error) Form {
+	f.Message = "This answer does not count: " + label(why.Error(), 500) + ". Please answer again.\n\n" + f.Message
+	return f
+}
+
 // Parse reads what a client answered to a form: the action, and what the person
 // filled in. answered is false where the person did not decide. By is left to the
 // caller.
@@ -102,7 +108,7 @@ func (q *Question) Parse(action string, content map[string]any) (a Answer, answe
 	}
 	choice, _ := content["answer"].(string)
 	if a.Choice = Choice(choice); !slices.Contains(q.Choices, a.Choice) {
-		return Answer{}, false, errors.New("the form has no answer")
+		return Answer{}, false, fmt.Errorf("choose one of the answers: %s", strings.Join(names(q.Choices), ", "))
 	}
 	switch a.Choice {
 	case No, NoTool:
@@ -110,10 +116,13 @@ func (q *Question) Parse(action string, content map[string]any) (a Answer, answe
 	case Next:
 		n, _ := content["count"].(float64)
 		if n != math.Trunc(n) || n < 1 || n > maxCount {
-			return Answer{}, false, errors.New("the form has no number of calls")
+			return Answer{}, false, fmt.Errorf("say how many calls: a whole number from 1 to %d", maxCount)
 		}
 		a.Count = int(n)
-		vary, _ := content["vary"].(string)
+		vary, is := content["vary"].(string)
+		if !is && content["vary"] != nil {
+			return Answer{}, false, errors.New("the arguments that may differ must be names, separated by commas")
+		}
 		for _, name := range strings.Split(vary, ",") {
 			if name = strings.TrimSpace(name); name != "" {
 				a.Vary = append(a.Vary, name)
