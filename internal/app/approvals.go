@@ -36,8 +36,19 @@ type Approvals struct {
 }
 
 // FindApprovals asks every running Sallyport of the user. The questions have no
-// calls.
+// calls. What killed processes left is reported once.
 func (a *App) FindApprovals(ctx context.Context) *Approvals {
+	out := a.OpenApprovals(ctx)
+	lost, err := approval.Reap(a.state(store.Approvals), a.recordLost)
+	if err != nil {
+		out.Problems = append(out.Problems, err.Error())
+	}
+	out.Lost = append(out.Lost, lost...)
+	return out
+}
+
+// OpenApprovals is FindApprovals without what killed processes left.
+func (a *App) OpenApprovals(ctx context.Context) *Approvals {
 	s := a.running(ctx)
 	out := &Approvals{Open: []approval.Question{}, Lost: []approval.Lost{}, Problems: s.Problems, of: map[string][]*control.Client{}}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -61,11 +72,6 @@ func (a *App) FindApprovals(ctx context.Context) *Approvals {
 		})
 	}
 	asking.Wait()
-	lost, err := approval.Reap(a.state(store.Approvals), a.recordLost)
-	if err != nil {
-		out.Problems = append(out.Problems, err.Error())
-	}
-	out.Lost = append(out.Lost, lost...)
 	slices.SortFunc(out.Open, func(a, b approval.Question) int { return a.Since.Compare(b.Since) })
 	return out
 }

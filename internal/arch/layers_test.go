@@ -35,7 +35,7 @@ var layers = []layer{
 	{"internal/manpage", 70, nil},
 	{"internal/mcpserver", 78, []string{"internal/tracecontext", "internal/authz", "internal/authz/approval", "internal/broker", "internal/invisible", "internal/jsonscan", "internal/manual", "internal/mcpserver/tasks", "internal/runpodtools", "internal/toon", "internal/wire"}},
 	{"internal/mcpserver/tasks", 77, []string{"internal/budget", "internal/store"}},
-	{"internal/hub/execution", 77, []string{"internal/authz", "internal/broker", "internal/budget", "internal/sandbox", "internal/wire"}},
+	{"internal/hub/execution", 77, []string{"internal/authz", "internal/broker", "internal/budget", "internal/lazyregexp", "internal/sandbox", "internal/wire"}},
 	{"internal/hub", 76, []string{"internal/lazyregexp", "internal/jsonscan", "internal/private", "internal/socket", "internal/store"}},
 	{"internal/app", 75, []string{
 		"internal/authz/audit", "internal/redact",

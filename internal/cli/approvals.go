@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/user"
+	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -31,10 +30,15 @@ func (u *ui) approvals() (*app.Approvals, error) {
 		return nil, err
 	}
 	f := u.FindApprovals(u.ctx)
-	for _, p := range f.Problems {
+	u.missing(f.Problems)
+	return f, nil
+}
+
+// missing says why questions may be missing.
+func (u *ui) missing(problems []string) {
+	for _, p := range problems {
 		fmt.Fprintln(u.stdio.Err, "sallyport:", invisible.Escape(p))
 	}
-	return f, nil
 }
 
 type approvalsListCmd struct {
@@ -97,113 +101,69 @@ func (u *ui) printQuestion(q *approval.Question) {
 	fmt.Fprintf(u.stdio.Out, "  sallyport approvals approve %s | sallyport approvals deny %s\n\n", q.Address(), q.Address())
 }
 
-// watchEvery is how often processes are asked for news.
-const watchEvery = 500 * time.Millisecond
-
-// watch shows questions as they come until the command ends.
+// watch shows questions as they come until the command ends, or its input.
 func (c *approvalsListCmd) watch(u *ui) error {
-	asks := !c.JSON && terminal.Is(u.stdio.In) && terminal.Is(u.stdio.Out)
-	seen := map[string]int{} // revisions, by ID
-	for first := true; ; first = false {
-		f, err := u.approvals()
-		if err != nil {
-			return err
-		}
-		if first && !c.JSON && len(f.Open) == 0 {
-			fmt.Fprintln(u.stdio.Out, "No call waits for approval. Waiting for one; Ctrl-C ends this.")
-		}
-		for _, head := range f.Open {
-			if seen[head.ID] >= head.Revision || !head.Settled {
-				continue
-			}
-			q, err := f.Get(u.ctx, head.ID)
-			if err != nil {
-				continue
-			}
-			seen[q.ID] = q.Revision
-			switch {
-			case c.JSON:
-				err = u.printJSONLine(q)
-			case asks:
-				err = u.askFor(f, &q)
-			default:
-				u.printQuestion(&q)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		select {
-		case <-time.After(watchEvery):
-		case <-u.ctx.Done():
-			return u.interrupted()
-		}
-	}
-}
-
-// askFor prints a question and reads its answer.
-func (u *ui) askFor(f *app.Approvals, q *approval.Question) error {
-	fmt.Fprint(u.stdio.Out, q.Text())
-	keys := map[string]approval.Choice{"a": approval.Waiting, "1": approval.ThisCall, "t": approval.ThisTool, "s": approval.Session, "w": approval.Always, "d": approval.No, "D": approval.NoTool}
-	says := []string{}
-	for _, k := range []struct{ key, what string }{
-		{"a", fmt.Sprintf("allow these %d", q.Waiting)}, {"1", "allow the first"}, {"n COUNT", "allow so many alike"}, {"t", "all of this tool in this execution"},
-		{"s", "in this session"}, {"w", "always"}, {"d [WHY]", "deny"}, {"D [WHY]", "deny all of this tool in this execution"},
-	} {
-		choice := keys[k.key[:1]]
-		if k.key[0] == 'n' {
-			choice = approval.Next
-		}
-		if slices.Contains(q.Choices, choice) {
-			says = append(says, k.key+": "+k.what)
-		}
-	}
-	for {
-		if q.Always != nil {
-			fmt.Fprintf(u.stdio.Out, "  \"always\" writes to %s:\n    %s\n", invisible.Line(q.Always.File), strings.ReplaceAll(strings.TrimSpace(invisible.Escape(q.Always.Text)), "\n", "\n    "))
-		}
-		fmt.Fprintf(u.stdio.Out, "  %s; Enter: leave it open\n? ", strings.Join(says, "; "))
-		line, err := u.line()
-		switch {
-		case u.ctx.Err() != nil:
-			return u.interrupted()
-		case err != nil:
-			return fmt.Errorf("reading your answer: %w", err)
-		}
-		key, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		a := approval.Answer{ID: q.ID, Revision: q.Revision, Choice: keys[key], By: byMe()}
-		switch {
-		case key == "":
-			return nil
-		case key == "n":
-			a.Choice = approval.Next
-			a.Count, _ = strconv.Atoi(strings.TrimSpace(rest)) // 0 is refused
-		case a.Choice == "":
-			fmt.Fprintf(u.stdio.Out, "%s: choose one of the answers above.\n", printable(key))
-			continue
-		default:
-			a.Words = strings.TrimSpace(rest)
-		}
-		out, err := f.Answer(u.ctx, a)
-		if err == nil {
-			fmt.Fprintf(u.stdio.Out, "%s.\n\n", out.Text)
-			return nil
-		}
-		fmt.Fprintf(u.stdio.Out, "%s.\n\n", invisible.Escape(err.Error()))
-		if _, open := f.Get(u.ctx, q.ID); open != nil {
-			return nil
-		}
-	}
-}
-
-// byMe names who answers.
-func byMe() string {
-	me, err := user.Current()
+	ctx, cancel := context.WithCancel(u.ctx)
+	defer cancel()
+	err := u.configure()
 	if err != nil {
-		return "sallyport approvals"
+		return err
 	}
-	return approval.By("sallyport approvals,", me.Username)
+	from := u.poll(ctx, u.missing)
+	var d *dialog
+	if keys := newKeyboard(u.stdio.In); keys != nil && !c.JSON && terminal.Real(u.stdio.Out) {
+		d = &dialog{ui: u, from: from, keys: keys, out: u.stdio.Out, by: approvalsBy}
+	}
+	if !c.JSON && from.open() == 0 {
+		fmt.Fprintln(u.stdio.Out, "No call waits for approval. Waiting for one; Ctrl-C ends this.")
+	}
+	seen := map[string]int{} // revisions, by ID
+	for err == nil {
+		var q approval.Question
+		if q, err = c.next(ctx, from, d, seen); err != nil {
+			break
+		}
+		seen[q.ID] = q.Revision
+		switch {
+		case c.JSON:
+			err = u.printJSONLine(q)
+		case d == nil:
+			u.printQuestion(&q)
+		default:
+			if seen[q.ID], err = d.ask(ctx, q); errors.Is(err, errBackground) {
+				u.printQuestion(&q)
+				err = nil
+			}
+		}
+	}
+	switch {
+	case u.ctx.Err() != nil:
+		return u.interrupted()
+	case errors.Is(err, io.EOF):
+		return nil
+	}
+	return err
 }
+
+// next waits for a question that was not seen as it is. Lines that are typed
+// meanwhile answer nothing; the end of the input is an error.
+func (c *approvalsListCmd) next(ctx context.Context, from questions, d *dialog, seen map[string]int) (approval.Question, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if d != nil && d.keys.begin(func() {}) {
+		go func() {
+			var err error
+			for err == nil {
+				_, err = d.keys.line(ctx)
+			}
+			cancel(err)
+		}()
+	}
+	return from.Next(ctx, func(q *approval.Question) bool { return seen[q.ID] < q.Revision })
+}
+
+// approvalsBy is what answers of these commands are called.
+const approvalsBy = "sallyport approvals"
 
 type approvalsShowCmd struct {
 	ID   string `arg:"" help:"The question, as 'sallyport approvals' lists it."`
@@ -307,7 +267,7 @@ func (u *ui) answer(address string, asJSON bool, a approval.Answer) error {
 			a.Choice = approval.ThisCall
 		}
 	}
-	a.ID, a.Revision, a.By = id, revision, byMe()
+	a.ID, a.Revision, a.By = id, revision, byMe(approvalsBy)
 	out, err := f.Answer(u.ctx, a)
 	switch {
 	case err != nil:
@@ -320,37 +280,52 @@ func (u *ui) answer(address string, asJSON bool, a approval.Answer) error {
 }
 
 // elsewhere lets the questions of a program be answered in another terminal, and
-// says so when there are any: its own terminal belongs to the program.
-func (u *ui) elsewhere(sys *app.System) (end func()) {
+// asks them on this one if there is a dialog for that.
+func (u *ui) elsewhere(sys *app.System, d *dialog) (end func()) {
 	ctx, cancel := context.WithCancel(u.ctx)
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		answer := sync.OnceValue(func() func() {
 			return sys.Answer(func(p *control.Process) { p.Client = runClient }, nil)
 		})
-		if followQuestions(ctx, sys.Approvals, sys.Broker.ID(), func(text string) {
+		asked := false
+		first := func() {
+			asked = true
 			answer()
-			fmt.Fprintln(u.stdio.Err, text)
-		}) {
+		}
+		if d == nil {
+			followQuestions(ctx, sys.Approvals, sys.Broker.ID(), func(text string) {
+				first()
+				fmt.Fprintln(u.stdio.Err, text)
+			})
+		} else {
+			d.from = sys.Approvals
+			d.attend(ctx, first, func(q *approval.Question) bool { return q.Connection() == sys.Broker.ID() })
+		}
+		if asked {
 			answer()()
 		}
 	})
-	return func() {
+	return sync.OnceFunc(func() {
 		cancel()
 		asking.Wait()
-	}
+	})
 }
 
-// followQuestions tells of the questions of a client's code until ctx is done, and
-// reports whether there were any.
-func followQuestions(ctx context.Context, book *approval.Book, connection string, tell func(text string)) bool {
+// followQuestions tells of the questions of a client's code until ctx is done.
+func followQuestions(ctx context.Context, book *approval.Book, connection string, tell func(text string)) {
 	told := map[string]bool{}
 	for {
 		q, err := book.Next(ctx, func(q *approval.Question) bool { return !told[q.ID] && q.Connection() == connection })
 		if err != nil {
-			return len(told) > 0
+			return
 		}
 		told[q.ID] = true
-		tell(fmt.Sprintf("sallyport: waiting for approval of %s: answer in another terminal with 'sallyport approvals'", q.Name()))
+		tell(waitingText(&q))
 	}
+}
+
+// waitingText says that a question waits, where it is not asked.
+func waitingText(q *approval.Question) string {
+	return fmt.Sprintf("sallyport: waiting for approval of %s: answer in another terminal with 'sallyport approvals'", q.Name())
 }

@@ -88,6 +88,7 @@ type ui struct {
 	daemon  bool // other programs start the command and keep its log
 	quiet   bool // the command prints JSON and shows no progress
 	starts  *starts
+	screen  *screen       // nil: no questions are asked besides what is written
 	typed   *bufio.Reader // see line
 }
 

@@ -138,8 +138,10 @@ func TestFishCompletes(t *testing.T) {
 // shellTerminal is an interactive shell.
 type shellTerminal struct {
 	t      *testing.T
+	cmd    *exec.Cmd
 	tty    *os.File
 	output bytes.Buffer
+	all    bytes.Buffer // that until has read
 }
 
 // until reads until the shell has printed something.
@@ -158,6 +160,7 @@ func (s *shellTerminal) until(what string) string {
 			s.t.Fatalf("waiting for %q: %v; got %q", what, err, s.output.String())
 		}
 		s.output.Write(b[:n])
+		s.all.Write(b[:n])
 	}
 }
 
@@ -181,5 +184,5 @@ func startShell(t *testing.T, environ []string, dir, shell string, args ...strin
 		_ = cmd.Wait()
 		tty.Close()
 	})
-	return &shellTerminal{t: t, tty: tty}
+	return &shellTerminal{t: t, cmd: cmd, tty: tty}
 }

@@ -32,6 +32,7 @@ type meter struct {
 	mu          sync.Mutex
 	done        chan struct{} // closed at the end; nil: no lines are repeated
 	ended       bool
+	held        bool // nothing is shown for now
 	drawn       time.Time
 	stage       string
 	began       time.Time // the stage
@@ -93,7 +94,7 @@ func (m *meter) repeat(done <-chan struct{}) {
 		case <-tick.C:
 			m.mu.Lock()
 			switch {
-			case m.ended:
+			case m.ended, m.held:
 			case !m.terminal:
 				fmt.Fprintln(m.w, m.line())
 			case m.shown:
@@ -153,7 +154,7 @@ func (m *meter) tell(stage string, done, total int64) {
 	}
 	soon := stage == m.stage && m.shown && time.Since(m.drawn) < meterTerminal
 	m.set(stage, done, total)
-	if m.terminal && !soon {
+	if m.terminal && !soon && !m.held {
 		m.draw()
 	}
 }
@@ -177,6 +178,20 @@ func (m *meter) pause() {
 		terminal.Own(m.w, "\r\x1b[K")
 	}
 	m.shown, m.drawn = false, time.Time{}
+}
+
+// hold shows nothing, or shows its line again. A meter that is nil shows
+// nothing anyway.
+func (m *meter) hold(held bool) {
+	if m == nil {
+		return
+	}
+	if held {
+		m.pause()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held = held
 }
 
 // status is tell for a run elsewhere. An empty status changes nothing.
@@ -206,6 +221,7 @@ type starts struct {
 	now   *meter // nil: nothing starts
 	texts []string
 	over  bool
+	held  bool // nothing is shown for now
 }
 
 // newStarts returns a starts for the commands that a person waits for.
@@ -233,6 +249,13 @@ func (s *starts) stop() {
 	}
 }
 
+// hold shows nothing, or goes on.
+func (s *starts) hold(held bool) {
+	if s != nil {
+		s.change(func() { s.held = held })
+	}
+}
+
 // aside calls what writes to the terminal.
 func (s *starts) aside(write func()) {
 	if s == nil {
@@ -251,7 +274,10 @@ func (s *starts) aside(write func()) {
 type asideWriter struct{ u *ui }
 
 func (a asideWriter) Write(p []byte) (n int, err error) {
-	a.u.starts.aside(func() { n, err = a.u.stdio.Err.Write(p) })
+	n = len(p)
+	a.u.screen.aside(a.u.stdio.Err, p, func(p []byte) {
+		a.u.starts.aside(func() { _, err = a.u.stdio.Err.Write(p) })
+	})
 	return n, err
 }
 
@@ -259,7 +285,7 @@ func (s *starts) change(how func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	how()
-	if s.over || len(s.texts) == 0 {
+	if s.over || s.held || len(s.texts) == 0 {
 		if s.now != nil {
 			s.now.end()
 			s.now = nil

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -15,8 +16,10 @@ import (
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/hub/execution"
 	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/terminal"
 	"github.com/sallyport/sallyport/internal/wire"
 )
 
@@ -121,16 +124,19 @@ func (c *runCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
+	talk := c.dialog(u)
 	by, sys, done, err := c.host(u, c.Standalone || c.Batch != "" || options != nil)
 	if err != nil {
 		return err
 	}
 	closed := sync.OnceFunc(done)
 	defer closed()
+	asked := func() {}
 	if sys != nil {
 		u.warnOf(sys, c.Server...)
 		u.awaitImage(sys)
-		defer u.elsewhere(sys)()
+		asked = u.elsewhere(sys, talk)
+		defer asked()
 	}
 
 	req := broker.Request{Principal: authz.Local(runClient), Batch: options, Shown: true, Servers: c.Server, Session: c.Session, Submission: broker.Submission{Measure: c.JSON, Code: code, Timeout: c.Timeout, Script: script, Args: c.args()}}
@@ -140,6 +146,16 @@ func (c *runCmd) Run(u *ui) error {
 	req.Backend = c.Batch
 	if err := c.input(u, &req); err != nil {
 		return err
+	}
+	if talk != nil {
+		if req.Stdin != nil {
+			req.Stdin = talk.keys
+		}
+		if there, ok := by.(*execution.Client); ok {
+			req.RequestID = strings.ToLower(rand.Text())
+			there.Asked, asked = talk.askFrom(req.RequestID)
+			defer asked()
+		}
 	}
 	if req.Files, err = readFiles(c.Files); err != nil {
 		return err
@@ -157,6 +173,9 @@ func (c *runCmd) Run(u *ui) error {
 	var writeErr error // of the first write that failed
 	progress := u.silentMeter("sallyport")
 	defer progress.end()
+	if u.screen != nil {
+		u.screen.meter = progress
+	}
 	if !c.JSON {
 		req.OnStatus = progress.status
 		if sys == nil {
@@ -167,19 +186,22 @@ func (c *runCmd) Run(u *ui) error {
 			if s == wire.Stderr {
 				w = u.stdio.Err
 			}
-			if closedPipe(writeErr) {
-				return // nor to how it ends
-			}
-			progress.pause()
-			u.starts.stop() // a line may be unfinished
-			if _, err := w.Write(b); err != nil && writeErr == nil {
-				if writeErr = err; closedPipe(err) {
-					cancel() // like a program whose output has no reader
+			u.screen.output(w, b, func(b []byte) {
+				if closedPipe(writeErr) {
+					return // nor to how it ends
 				}
-			}
+				progress.pause()
+				u.starts.stop() // a line may be unfinished
+				if _, err := w.Write(b); err != nil && writeErr == nil {
+					if writeErr = err; closedPipe(err) {
+						cancel() // like a program whose output has no reader
+					}
+				}
+			})
 		}
 	}
 	r := by.Execute(ctx, req)
+	asked() // and what was held is written
 	progress.end()
 	u.starts.stop()
 	if c.JSON {
@@ -216,6 +238,17 @@ func (c *runCmd) Run(u *ui) error {
 	default:
 		return ends
 	}
+}
+
+// dialog returns what asks the user about calls of the program; nil where that is
+// elsewhere.
+func (c *runCmd) dialog(u *ui) *dialog {
+	keys := newKeyboard(u.stdio.In)
+	if keys == nil || c.JSON || c.Batch != "" || !terminal.Real(u.stdio.Err) {
+		return nil
+	}
+	u.screen = newScreen(u)
+	return &dialog{ui: u, keys: keys, out: u.stdio.Err, by: runClient}
 }
 
 // possible rejects flags that cannot be satisfied, before anything runs.

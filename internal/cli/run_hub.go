@@ -31,7 +31,7 @@ const hubPatience = 10 * time.Second
 
 // joinHub connects to the hub of the settings. It returns nil where none runs, or
 // none can be used: nothing has run there yet.
-func (u *ui) joinHub(f *composeFlags, session string) (_ executor, leave func(), err error) {
+func (u *ui) joinHub(f *composeFlags, session string) (_ *execution.Client, leave func(), err error) {
 	place, err := u.hubPlace()
 	if err != nil {
 		return nil, nil, nil // constructing a sandbox says why
@@ -67,6 +67,9 @@ type hubRun struct{ *hubClient }
 func (c *hubRun) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	h := execution.Host{
 		Execute: c.Broker.Execute, Principal: authz.Local(runClient), Lines: c.logs.lines, Files: c.hub.files,
+		Questions: func(ctx context.Context, asked func(text string)) {
+			followQuestions(ctx, c.Approvals, c.Broker.ID(), asked)
+		},
 		Before: func(ctx context.Context, servers []string, status func(string)) {
 			for _, p := range problemsOf(c.Library.Snapshot(), servers) {
 				fmt.Fprintln(c.logs, "sallyport: warning:", p)
@@ -76,9 +79,6 @@ func (c *hubRun) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 			})
 		},
 	}
-	asking, asked := context.WithCancel(ctx)
-	defer asked()
-	go followQuestions(asking, c.Approvals, c.Broker.ID(), func(text string) { fmt.Fprintln(c.logs, text) })
 	return h.Serve(ctx, in, out)
 }
 
@@ -95,7 +95,10 @@ func (c *runCmd) host(u *ui, alone bool) (by executor, sys *app.System, done fun
 			if !u.quiet {
 				u.starts = u.newStarts()
 			}
-			return by, nil, done, err
+			if by != nil {
+				return by, nil, done, err
+			}
+			return nil, nil, done, err
 		}
 	}
 	if sys, err = u.compose(&c.composeFlags); err != nil {

@@ -83,6 +83,9 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // ErrGone: the process ended while it was asked.
 var ErrGone = errors.New("the process has ended")
 
+// ErrRefused: the process answered, and did not do what it was asked.
+var ErrRefused = errors.New("refused by the process")
+
 // gone reports whether no process listens at the socket any more.
 func (c *Client) gone() bool {
 	conn, err := c.dial(context.Background(), "", "")
@@ -221,5 +224,5 @@ type refused struct{ failure }
 func (r *refused) Error() string { return r.failure.Error }
 
 func (r *refused) Is(target error) bool {
-	return target == session.ErrUnknown && r.Kind == kindUnknown || target == approval.ErrUnknown && r.Kind == kindQuestion || target == hibernate.ErrElsewhere && r.Kind == kindElsewhere
+	return target == ErrRefused || target == session.ErrUnknown && r.Kind == kindUnknown || target == approval.ErrUnknown && r.Kind == kindQuestion || target == hibernate.ErrElsewhere && r.Kind == kindElsewhere
 }

@@ -14,6 +14,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/term"
+
 	"github.com/sallyport/sallyport/internal/invisible"
 )
 
@@ -27,6 +29,16 @@ func Is(w any) bool {
 	}
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// Real reports whether w is a terminal that people type at, and not another
+// character device.
+func Real(w any) bool {
+	if t, guarded := w.(*Writer); guarded {
+		w = t.w
+	}
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // Guard returns a Writer if w is a terminal, and otherwise w itself.

@@ -19,6 +19,9 @@ import (
 type Client struct {
 	Conn net.Conn
 	Log  io.Writer // gets the host's lines for the log
+	// Asked, if not nil, is called when the code waits for an answer of a person, with
+	// a line that says what for. Without it the log gets the line.
+	Asked func(text string)
 	// Patience is how long the host may take to end what is cancelled.
 	Patience time.Duration
 	// Lost says what is lost if the host ends without a result.
@@ -27,7 +30,7 @@ type Client struct {
 
 // Execute runs a request and returns its result, which is never nil. When ctx is
 // done, the code is interrupted. Of the request it sends the code's text, arguments,
-// files, servers and session; principal, backend and the rest are the host's. It is
+// files, servers, session and ID; principal, backend and the rest are the host's. It is
 // called once.
 func (c *Client) Execute(ctx context.Context, req broker.Request) *broker.Result {
 	x := &client{Client: c, req: &req, from: wire.NewReader(c.Conn), to: &sender{to: c.Conn}}
@@ -80,8 +83,8 @@ func (x *client) request() error {
 	r := x.req
 	h := head{
 		Code: len(r.Code), Filename: r.Filename, Script: r.Script, Args: r.Args, Servers: r.Servers, Session: r.Session,
-		Timeout: int64(r.Timeout), Measure: r.Measure,
-		Input: r.Stdin != nil, Output: r.OnOutput != nil, Status: r.OnStatus != nil, Take: r.TakeFiles != nil,
+		Timeout: int64(r.Timeout), Measure: r.Measure, Request: r.RequestID,
+		Input: r.Stdin != nil, Output: r.OnOutput != nil, Status: r.OnStatus != nil, Take: r.TakeFiles != nil, Asks: x.Asked != nil,
 	}
 	pieces := [][]byte{nil, []byte(r.Code)}
 	for _, f := range r.Files {
@@ -113,6 +116,11 @@ func (x *client) follow() (*broker.Result, error) {
 			}
 		case kindLog:
 			_, _ = x.Log.Write(payload)
+		case kindAsks:
+			if x.Asked == nil {
+				return nil, fmt.Errorf("%w: it asks", errFrame)
+			}
+			x.Asked(string(payload))
 		case kindWant:
 			err = x.read(payload)
 		case kindFile:

@@ -104,6 +104,48 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// TestAsks: a client that asks a person hears of questions; the log of another one
+// has them. The client may name the execution.
+func TestAsks(t *testing.T) {
+	for _, tt := range []struct {
+		asks      bool
+		id        string
+		want, log string
+	}{
+		{true, "abcdefghijkl", "what for", ""},
+		{false, "", "", "what for\n"},
+		{true, "short", "", ""},
+		{true, "abcdefghijkl\n", "", ""},
+	} {
+		asked, got := make(chan struct{}), make(chan string, 1)
+		p := newPair(t, func(_ context.Context, r broker.Request) *broker.Result {
+			if r.RequestID != tt.id {
+				t.Errorf("got the ID %q, want %q", r.RequestID, tt.id)
+			}
+			<-asked
+			return success()
+		}, func(h *Host) {
+			h.Questions = func(ctx context.Context, ask func(string)) {
+				ask("what for")
+				close(asked)
+				<-ctx.Done()
+			}
+		})
+		if tt.asks {
+			p.Asked = func(text string) { got <- text }
+		}
+		r := p.Execute(t.Context(), broker.Request{RequestID: tt.id})
+		text := ""
+		select {
+		case text = <-got:
+		default:
+		}
+		if fails := tt.want+tt.log == ""; text != tt.want || p.log.String() != tt.log || fails != (r.Status != broker.Success) {
+			t.Errorf("%+v: got %q, the log %q and %q (%s)", tt, text, p.log.String(), r.Status, r.Error)
+		}
+	}
+}
+
 // TestOutput: output arrives as it is written, on its stream and in its order, and
 // is not sent again with the result.
 func TestOutput(t *testing.T) {

@@ -34,6 +34,7 @@ const (
 const (
 	kindStatus  wire.Kind = 's' // what the execution does; empty: nothing to say
 	kindLog     wire.Kind = 'l' // a line for the client's log
+	kindAsks    wire.Kind = 'q' // the code waits for an answer of a person: what for
 	kindWant    wire.Kind = 'i' // asks for at most so many bytes of standard input
 	kindFile    wire.Kind = 'f' // begins a file: its path
 	kindData    wire.Kind = 'd' // the file's content
@@ -67,6 +68,7 @@ type head struct {
 	Args     []string `json:"args,omitempty"`
 	Servers  []string `json:"servers,omitempty"`
 	Session  string   `json:"session,omitempty"`
+	Request  string   `json:"request,omitempty"` // the execution's ID; empty: the host makes one
 	Timeout  int64    `json:"timeout,omitempty"` // nanoseconds
 	Measure  bool     `json:"measure,omitempty"`
 	Files    []file   `json:"files,omitempty"`
@@ -75,6 +77,7 @@ type head struct {
 	Output bool `json:"output,omitempty"`
 	Status bool `json:"status,omitempty"`
 	Take   bool `json:"take,omitempty"`
+	Asks   bool `json:"asks,omitempty"`
 }
 
 type file struct {

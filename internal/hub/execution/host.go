@@ -9,18 +9,23 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/broker"
 	"github.com/sallyport/sallyport/internal/budget"
+	"github.com/sallyport/sallyport/internal/lazyregexp"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // statusEvery is how often a client hears what its execution does.
 const statusEvery = time.Second
+
+// requestID are the IDs that a client may give an execution: no one guesses them.
+var requestID = lazyregexp.New(`\A[a-z0-9]{12,40}\z`)
 
 // A Host runs the request of one client.
 type Host struct {
@@ -29,6 +34,9 @@ type Host struct {
 	// Before, if not nil, is called before the code runs, with the servers that
 	// the request names.
 	Before func(ctx context.Context, servers []string, status func(string))
+	// Questions, if not nil, calls asked with a line for each question of the code to
+	// a person, until ctx is done.
+	Questions func(ctx context.Context, asked func(text string))
 	// Lines has what the client's log gets.
 	Lines <-chan []byte
 	// Files bounds the contents of files that all hosts of a process hold.
@@ -55,11 +63,19 @@ func (h *Host) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	go x.read(from, cancel)
 	x.serve(head, req)
 	telling, told := context.WithCancel(life)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		x.tell(telling, h.Lines, req.Activity)
-	}()
+	var ended sync.WaitGroup
+	ended.Go(func() { x.tell(telling, h.Lines, req.Activity) })
+	if h.Questions != nil {
+		ended.Go(func() {
+			h.Questions(telling, func(text string) {
+				if head.Asks {
+					_ = to.text(kindAsks, text)
+				} else {
+					_ = to.text(kindLog, text+"\n")
+				}
+			})
+		})
+	}
 	if h.Before != nil {
 		h.Before(life, req.Servers, func(text string) {
 			if head.Status {
@@ -69,7 +85,7 @@ func (h *Host) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	r := h.Execute(life, *req)
 	told()
-	<-ended
+	ended.Wait()
 	if ctx.Err() != nil {
 		r.Error = strings.Replace(r.Error, "Cancelled by the client", "Ended with Sallyport's hub", 1)
 	}
@@ -95,8 +111,11 @@ func (h *Host) request(m *message) (*head, *broker.Request, func(), error) {
 		return nil, nil, nil, err
 	}
 	req := &broker.Request{
-		Principal: h.Principal, Shown: true, Servers: head.Servers, Session: head.Session, Activity: &broker.Activity{},
+		Principal: h.Principal, RequestID: head.Request, Shown: true, Servers: head.Servers, Session: head.Session, Activity: &broker.Activity{},
 		Submission: broker.Submission{Filename: head.Filename, Script: head.Script, Args: head.Args, Timeout: time.Duration(head.Timeout), Measure: head.Measure},
+	}
+	if head.Request != "" && !requestID().MatchString(head.Request) {
+		return nil, nil, nil, fmt.Errorf("the ID %.40q", head.Request)
 	}
 	var size int64
 	for _, f := range head.Files {
