@@ -42,7 +42,7 @@ func (u *ui) missing(problems []string) {
 }
 
 type approvalsListCmd struct {
-	Watch bool `help:"Go on showing questions as they come, and ask for answers on a terminal."`
+	Watch bool `help:"Go on showing questions as they come, and ask for answers on a terminal, until Ctrl-C or Ctrl-D."`
 	JSON  bool `help:"Print JSON; with --watch, one object a line." name:"json"`
 }
 
@@ -50,7 +50,7 @@ type approvalsListCmd struct {
 func (*approvalsListCmd) Help() string {
 	return `Calls wait for approval where a rule of the policy says "ask", and where code asks for a server that is not configured. Calls of one tool that wait at the same time are one question. Its name has a revision, such as k3vq.40: an answer covers the calls that this revision showed, and later ones are asked about again.
 
-A client that can show forms asks its user, too. The first answer counts. No answer within approvals.timeout means no.
+A client that can show forms asks its user, too, and so does 'sallyport run' on a terminal. The first answer counts. With --watch, a question that was answered elsewhere makes room for the next, and what was typed for one question answers no other; one that you leave open is shown again when it has grown. No answer within approvals.timeout means no.
 
 Examples:
   sallyport approvals

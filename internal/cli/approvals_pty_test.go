@@ -4,6 +4,7 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -125,7 +126,9 @@ type program struct {
 
 func (h *hubUser) program() *program {
 	h.t.Helper()
-	p := &program{t: h.t, cmd: exec.Command(h.bin, "run", "--standalone", "--server", "notes", h.file("calls.py"))}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	h.t.Cleanup(cancel)
+	p := &program{t: h.t, cmd: exec.CommandContext(ctx, h.bin, "run", "--standalone", "--server", "notes", h.file("calls.py"))}
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = h.env, &p.out, &p.out
 	var err error
 	if p.in, err = p.cmd.StdinPipe(); err == nil {
@@ -134,7 +137,6 @@ func (h *hubUser) program() *program {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.t.Cleanup(func() { _ = p.cmd.Process.Kill() })
 	return p
 }
 

@@ -83,6 +83,8 @@ The program's output appears as it is written, and the program can read standard
 
 If a hub runs with the same settings, the program runs there, and a named session is that of your clients ('sallyport hub'); --standalone keeps it in this process.
 
+Where a rule of the policy says "ask", the command asks on its terminal, if standard input and standard error are one; what is typed then does not reach the program, whose output waits. Otherwise answer in another terminal with 'sallyport approvals'.
+
 With --batch kaggle or --batch runpod the program runs on that service, with your own account and without standard input, if the setting batch.services allows it. Ctrl-C cancels the run if the service can do that; 'sallyport runs' shows one that goes on.
 
 A file runs as a script (__name__ is "__main__"); with -c the last expression is echoed, as run_python does. With --out, existing files are not overwritten: the new file gets another name.
