@@ -218,7 +218,7 @@ func TestRequestsThatAskAgain(t *testing.T) {
 	c.send(initialized)
 	question := func(want string) (id string) {
 		t.Helper()
-		m := c.receive()
+		m := c.unlessWithdrawn()
 		params, _ := json.Marshal(m["params"])
 		if m["method"] != "elicitation/create" || !strings.Contains(string(params), want) {
 			t.Fatalf("got %v, want a question with %q", m, want)
@@ -243,13 +243,13 @@ func TestRequestsThatAskAgain(t *testing.T) {
 			if _, err := e.book.Answer(approval.Answer{ID: e.book.List()[0].ID, Revision: 1, Choice: approval.No, By: "elsewhere"}); err != nil {
 				t.Fatal(err)
 			}
-			if got := c.outcome(); !strings.Contains(got, "allowed: false, by elsewhere") {
+			if got := fmt.Sprint(c.unlessWithdrawn()); !strings.Contains(got, "allowed: false, by elsewhere") {
 				t.Errorf("got %s", got)
 			}
 			continue
 		}
 		answer(id, `{"action":"accept","content":{"answer":"waiting"}}`)
-		if got := fmt.Sprint(c.receive()); !strings.Contains(got, "allowed: true, by client t") {
+		if got := fmt.Sprint(c.unlessWithdrawn()); !strings.Contains(got, "allowed: true, by client t") {
 			t.Errorf("%s: got %s", tt.answer, got)
 		}
 	}
@@ -259,7 +259,7 @@ func TestRequestsThatAskAgain(t *testing.T) {
 	if _, err := e.book.Answer(approval.Answer{ID: e.book.List()[0].ID, Revision: 1, Choice: approval.No, By: "elsewhere"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.outcome(); !strings.Contains(got, "allowed: false, by elsewhere") {
+	if got := fmt.Sprint(c.unlessWithdrawn()); !strings.Contains(got, "allowed: false, by elsewhere") {
 		t.Errorf("got %s", got)
 	}
 	if err := c.end(); err != nil {
@@ -267,14 +267,14 @@ func TestRequestsThatAskAgain(t *testing.T) {
 	}
 }
 
-// outcome returns the next answer. Questions may be withdrawn before.
-func (c *client) outcome() string {
+// unlessWithdrawn returns the next message that withdraws no question.
+func (c *client) unlessWithdrawn() map[string]any {
 	c.t.Helper()
-	m := c.receive()
-	if m["method"] == "notifications/cancelled" {
-		m = c.receive()
+	for {
+		if m := c.receive(); m["method"] != "notifications/cancelled" {
+			return m
+		}
 	}
-	return fmt.Sprint(m)
 }
 
 // TestTasksThatAskAgain is TestResultsThatAskAgain for tasks.
