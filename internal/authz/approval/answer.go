@@ -19,7 +19,7 @@ type Answer struct {
 	Revision int    `json:"revision"` // that the person saw
 	Choice   Choice `json:"choice"`
 	Count    int    `json:"count,omitempty"` // of Next
-	// Vary names arguments that the calls of Next may have, whatever their values,
+	// Vary names arguments that may be missing in the calls of Next or have any value,
 	// besides those that differed in the question.
 	Vary  []string `json:"vary,omitempty"`
 	Words string   `json:"words,omitempty"` // why not
@@ -88,6 +88,11 @@ func (b *Book) apply(a *Answer) (Outcome, error) {
 	if len(seen) == 0 {
 		return Outcome{}, fmt.Errorf("%w: the calls that you saw wait no more", ErrUnknown)
 	}
+	for _, name := range a.Vary {
+		if !slices.ContainsFunc(seen, func(c *call) bool { _, has := c.value(name); return has }) {
+			return Outcome{}, fmt.Errorf("the calls have no argument %s", word(name))
+		}
+	}
 	alike := likenessOf(seen, a.Vary)
 	more := q.follow[a.Revision]
 	if a.Choice == Always { // before any call goes out
@@ -145,25 +150,11 @@ func (b *Book) apply(a *Answer) (Outcome, error) {
 		}
 	}
 	out.Text = fmt.Sprintf("%s: %s", calls(out.Calls), who)
-	if unknown := unknownNames(seen, a.Vary); len(unknown) > 0 {
-		out.Text += "; no call that you saw has " + strings.Join(unknown, ", ")
-	}
 	if again != nil && !again.over() {
 		out.Waiting, out.Next = len(again.calls), again.id
 		out.Text += fmt.Sprintf("; %s you were not asked about, or not yet, see question %s", calls(out.Waiting), again.id)
 	}
 	return out, nil
-}
-
-// unknownNames returns the names that no call has, as people see them.
-func unknownNames(seen []*call, names []string) []string {
-	var out []string
-	for _, name := range names {
-		if !slices.ContainsFunc(seen, func(c *call) bool { _, has := c.value(name); return has }) {
-			out = append(out, word(name))
-		}
-	}
-	return out
 }
 
 // reopen asks about the calls that an answer left over. The lock is held.

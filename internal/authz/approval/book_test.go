@@ -298,7 +298,7 @@ func TestRevisions(t *testing.T) {
 		}
 		for _, wrong := range []Answer{
 			{ID: next.ID, Revision: 3, Choice: Waiting}, {ID: next.ID, Choice: Waiting}, {ID: next.ID, Revision: 2, Choice: "yes"},
-			{ID: next.ID, Revision: 2, Choice: Next}, {ID: next.ID, Revision: 2, Choice: Always}, {ID: "none", Revision: 1, Choice: Waiting},
+			{ID: next.ID, Revision: 2, Choice: Next}, {ID: next.ID, Revision: 2, Choice: Always}, {ID: next.ID, Revision: 2, Choice: Next, Count: 3, Vary: []string{"pth"}}, {ID: "none", Revision: 1, Choice: Waiting},
 		} {
 			if out, err := a.Answer(wrong); err == nil {
 				t.Errorf("%+v: got %+v, want an error", wrong, out)
