@@ -202,6 +202,9 @@ func (d *dialog) prompt(q *approval.Question) string {
 			if a.choice == approval.Waiting {
 				what = fmt.Sprintf(what, q.Waiting)
 			}
+			if q.More > 0 && (a.choice == approval.Waiting || a.choice == approval.No) {
+				what += fmt.Sprintf(", and %d more alike", q.More)
+			}
 			says = append(says, a.key+": "+what)
 		}
 	}

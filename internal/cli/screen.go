@@ -157,7 +157,7 @@ func (d *dialog) attend(ctx context.Context, first func(), mine func(*approval.Q
 			continue
 		}
 		d.screen.begin()
-		seen[q.ID], err = d.ask(ctx, q)
+		seen[q.ID], _ = d.ask(ctx, q) // what was left open is said below
 		if _, gone := d.from.Get(q.ID); gone == nil && ctx.Err() == nil {
 			d.say("%s is left open: answer in another terminal with 'sallyport approvals'.\n", q.ID)
 		}
