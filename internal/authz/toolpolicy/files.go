@@ -18,7 +18,20 @@ import (
 
 // changed reports whether a file differs from when it was read.
 func (r *Rules) changed(s *state) bool {
+	if r.config.Path == "" {
+		return false
+	}
+	// In a directory that has not changed nothing is new, so what was missing is not
+	// looked for: that takes longer, and this is asked before each execution.
+	dir := filepath.Dir(r.config.Path)
+	now, err := os.Stat(dir)
+	gone := errors.Is(err, fs.ErrNotExist)
+	unchanged := err == nil && r.listed != nil && os.SameFile(now, r.listed) && now.ModTime().Equal(r.listed.ModTime()) && !recent(now)
+	r.listed = now
 	for path, before := range s.files {
+		if before == nil && (gone || unchanged) && filepath.Dir(path) == dir {
+			continue
+		}
 		info, _ := os.Stat(path)
 		if !same(info, before) || info == nil && settings.Dangling(path) != nil {
 			return true
@@ -29,15 +42,11 @@ func (r *Rules) changed(s *state) bool {
 			return true
 		}
 	}
-	if r.config.Path == "" {
+	switch {
+	case gone:
+		return len(s.names) > 0 || settings.Dangling(dir) != nil
+	case unchanged:
 		return false
-	}
-	// To read a directory takes longer than to see whether it may have changed.
-	if info, err := os.Stat(filepath.Dir(r.config.Path)); err == nil {
-		if info.ModTime().Equal(r.listed) && !recent(info) {
-			return false
-		}
-		r.listed = info.ModTime()
 	}
 	return !slices.Equal(r.names(), s.names)
 }

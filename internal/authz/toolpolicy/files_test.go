@@ -436,3 +436,61 @@ func TestWarnings(t *testing.T) {
 		t.Errorf("without servers: got %+v", got)
 	}
 }
+
+// TestMovedAway: rules that come back with their directory, which looks as it did
+// before, are read.
+func TestMovedAway(t *testing.T) {
+	_, dir := rules(t, map[string]string{"sallyport/policy.d/1.yaml": "- {action: deny}"})
+	path := filepath.Join(dir, "sallyport")
+	old := time.Now().Add(-time.Hour)
+	for _, d := range []string{filepath.Join(path, "policy.d"), path} {
+		if err := os.Chtimes(d, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := toolpolicy.Open(toolpolicy.Config{Path: filepath.Join(path, "config.yaml")})
+	for _, step := range []struct {
+		from, to, want string
+	}{
+		{path, path, "deny policy.d/1.yaml:1"},
+		{path, path + ".away", "deny policy.tools"},
+		{path + ".away", path, "deny policy.d/1.yaml:1"},
+	} {
+		if step.from != step.to {
+			if err := os.Rename(step.from, step.to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 { // what is found is remembered
+			_ = r.Broken(true)
+			if got := decide(r, me, call("fs", "x", "", tool.Annotations{})); got != step.want {
+				t.Errorf("after the move to %s: got %q, want %q", filepath.Base(step.to), got, step.want)
+			}
+		}
+	}
+}
+
+// BenchmarkLook is what an execution pays to know that no file has changed.
+func BenchmarkLook(b *testing.B) {
+	for name, files := range map[string]map[string]string{"nothing": nil, "config": {"config.yaml": "python: python3\n"}, "rules": {"config.yaml": "policy: {profile: careful}\n", "policy.d/1.yaml": "- {server: x, action: deny}\n"}} {
+		b.Run(name, func(b *testing.B) {
+			dir := filepath.Join(b.TempDir(), ".config", "sallyport")
+			for f, c := range files {
+				write(b, dir, f, c)
+			}
+			old := time.Now().Add(-time.Hour)
+			for _, d := range []string{dir, filepath.Join(dir, "policy.d")} {
+				if err := os.Chtimes(d, old, old); err != nil && !os.IsNotExist(err) {
+					b.Fatal(err)
+				}
+			}
+			r := toolpolicy.Open(toolpolicy.Config{Path: filepath.Join(dir, "config.yaml")})
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := r.Broken(true); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -66,7 +66,7 @@ func (r *Rule) identity() string {
 
 // approved reports whether the rule stands among those that decide last.
 func (r *Rule) approved() bool {
-	return r.short == Directory+"/"+ApprovedFile && r.verdict.Effect != authz.Deny
+	return r.short == shortApproved && r.verdict.Effect != authz.Deny
 }
 
 // Matches describes what the rule is about.

@@ -24,6 +24,9 @@ const Directory = "policy.d"
 // replace the profile and weaken no rule.
 const ApprovedFile = "approved.yaml"
 
+// shortApproved is what short makes of it.
+const shortApproved = Directory + "/" + ApprovedFile
+
 // recheck is how long it may take until a call notices that a file has changed. An
 // execution notices at once.
 const recheck = 250 * time.Millisecond
@@ -60,7 +63,7 @@ type Rules struct {
 	now     atomic.Pointer[state]
 	checked atomic.Int64 // when the files were last compared, since began
 	mu      sync.Mutex   // held while files are compared and read
-	listed  time.Time    // the configuration file's directory, when its names were last compared
+	listed  fs.FileInfo  // the configuration file's directory, when its names were last compared; nil: not yet
 	keep    func(Had)    // nil: it is kept in memory only
 	kept    Had
 }
@@ -211,7 +214,7 @@ func (r *Rules) order(a, b string) int {
 		switch {
 		case path == r.config.Path:
 			return 0
-		case short(path) == Directory+"/"+ApprovedFile:
+		case short(path) == shortApproved:
 			return 2
 		}
 		return 1
