@@ -175,8 +175,8 @@ func (x *Execution) exchange(ctx context.Context, permit *authz.Permit) (json.Ra
 	if err != nil {
 		return nil, err
 	}
-	if known, ok := server.(interface{ Identity() string }); ok {
-		if err := agreed(permit, known.Identity()); err != nil {
+	if id, ok := identityOf(server); ok {
+		if err := agreed(permit, id); err != nil {
 			return nil, err
 		}
 	}

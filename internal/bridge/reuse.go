@@ -26,6 +26,15 @@ func (m manager) Identity(ctx context.Context, name string) (id string, lasting 
 
 var _ interface{ Identity() string } = (*upstream.Server)(nil)
 
+// identityOf returns what tells a running server from others, if it says so.
+func identityOf(server Server) (id string, ok bool) {
+	known, ok := server.(interface{ Identity() string })
+	if !ok {
+		return "", false
+	}
+	return known.Identity(), true
+}
+
 // reuse is exchange, or the result of an earlier call where the user's rules let
 // it be used again.
 func (x *Execution) reuse(ctx context.Context, permit *authz.Permit, fresh bool) (json.RawMessage, error) {
@@ -74,11 +83,11 @@ func reusable(permit *authz.Permit) (authz.CallTool, *authz.CacheRule) {
 // return; the function that it returns, that it has ended.
 func (b *Bridge) changes(server Server, permit *authz.Permit) (ended func()) {
 	a, _ := permit.Action().(authz.CallTool)
-	known, ok := server.(interface{ Identity() string })
+	id, ok := identityOf(server)
 	if _, rule := reusable(permit); rule != nil || a.Annotations.ReadOnly || !ok || b.config.Results == nil {
 		return func() {}
 	}
-	return b.config.Results.Writing(known.Identity())
+	return b.config.Results.Writing(id)
 }
 
 // isError reports whether a tool says that it has failed.

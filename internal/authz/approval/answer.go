@@ -88,12 +88,10 @@ func (b *Book) apply(a *Answer) (Outcome, error) {
 	if len(seen) == 0 {
 		return Outcome{}, fmt.Errorf("%w: the calls that you saw wait no more", ErrUnknown)
 	}
-	for _, name := range a.Vary {
-		if !slices.ContainsFunc(seen, func(c *call) bool { _, has := c.value(name); return has }) {
-			return Outcome{}, fmt.Errorf("the calls have no argument %s", word(name))
-		}
+	alike, err := likenessOf(seen, a.Vary)
+	if err != nil {
+		return Outcome{}, err
 	}
-	alike := likenessOf(seen, a.Vary)
 	more := q.follow[a.Revision]
 	if a.Choice == Always { // before any call goes out
 		if err := b.writeRule(q); err != nil {
@@ -106,10 +104,7 @@ func (b *Book) apply(a *Answer) (Outcome, error) {
 	if !yes {
 		answer.Words = label(a.Words, maxWords)
 	}
-	g := &grant{
-		owner: q.principal.Owner, rule: q.why.By(), action: q.subject.action, server: q.subject.server, item: q.subject.item, identity: q.subject.identity,
-		execution: q.principal.Request, left: -1, answer: answer,
-	}
+	g := &grant{owner: q.principal.Owner, rule: q.why.By(), of: q.subject.target, execution: q.principal.Request, left: -1, answer: answer}
 	switch a.Choice {
 	case ThisCall:
 		seen, rest = seen[:1], append(seen[1:], rest...)

@@ -135,7 +135,7 @@ func (b *Book) join(p authz.Principal, s subject, why authz.Decision) (*call, er
 			continue
 		}
 		open++
-		if o.subject.alike(&s) && !s.single && o.why.By() == why.By() {
+		if o.subject.target == s.target && !s.single && o.why.By() == why.By() {
 			q = o
 		}
 	}

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/authz"
@@ -9,42 +10,45 @@ import (
 // grant is an answer for calls to come. It belongs to the rule that asked, and to
 // the server that the question was about.
 type grant struct {
-	owner, rule                    string
-	action, server, item, identity string
-	execution, session             string    // one of them
-	alike                          *likeness // nil: whatever the arguments are
-	left                           int       // negative: any number
-	answer                         authz.Answer
+	owner, rule        string
+	of                 target
+	execution, session string    // one of them
+	alike              *likeness // nil: whatever the arguments are
+	left               int       // negative: any number
+	answer             authz.Answer
 }
 
 // likeness is what the arguments of a call must be like.
 type likeness struct {
 	fixed []argument // have these values
-	all   []string   // must be there
-	may   []string   // may be there, besides those
+	must  []string   // be there
+	may   []string   // be there: no others
 }
 
-// likenessOf describes the calls that a person saw. Those named in vary may be
-// missing, there, or have any value.
-func likenessOf(seen []*call, vary []string) *likeness {
+// likenessOf describes the calls that a person saw. Their arguments that vary names
+// may be missing or have any value.
+func likenessOf(seen []*call, vary []string) (*likeness, error) {
 	var l likeness
-	l.fixed, _ = compare(seen)
-	l.fixed = slices.DeleteFunc(l.fixed, func(a argument) bool { return slices.Contains(vary, a.name) })
-	l.may = slices.Clone(vary)
-	for _, c := range seen {
-		for _, a := range c.arguments {
-			if !slices.Contains(l.may, a.name) {
-				l.may = append(l.may, a.name)
-			}
+	fixed, varies := compare(seen)
+	for _, a := range fixed {
+		l.may = append(l.may, a.name)
+		if !slices.Contains(vary, a.name) {
+			l.fixed = append(l.fixed, a)
 		}
 	}
-	for _, name := range l.may {
+	l.may = append(l.may, varies...)
+	for _, name := range vary {
+		if !slices.Contains(l.may, name) {
+			return nil, fmt.Errorf("the calls have no argument %s", word(name))
+		}
+	}
+	for _, name := range varies {
 		lacks := func(c *call) bool { _, has := c.value(name); return !has }
 		if !slices.Contains(vary, name) && !slices.ContainsFunc(seen, lacks) {
-			l.all = append(l.all, name)
+			l.must = append(l.must, name)
 		}
 	}
-	return &l
+	return &l, nil
 }
 
 func (l *likeness) of(s *subject) bool {
@@ -53,7 +57,7 @@ func (l *likeness) of(s *subject) bool {
 			return false
 		}
 	}
-	for _, name := range l.all {
+	for _, name := range l.must {
 		if _, has := s.value(name); !has {
 			return false
 		}
@@ -76,7 +80,7 @@ func (b *Book) covered(p authz.Principal, rule string, s *subject) *grant {
 }
 
 func (g *grant) covers(p authz.Principal, rule string, s *subject) bool {
-	if g.owner != p.Owner || g.rule != rule || g.action != s.action || g.server != s.server || g.item != s.item || g.identity != s.identity {
+	if g.owner != p.Owner || g.rule != rule || g.of != s.target {
 		return false
 	}
 	if g.execution != "" && g.execution != p.Request || g.session != "" && g.session != p.SessionKey {

@@ -78,11 +78,6 @@ func (q *question) more() int {
 	return min(n, maxCount)
 }
 
-// alike reports whether calls of two subjects may be one question.
-func (s *subject) alike(o *subject) bool {
-	return s.action == o.action && s.server == o.server && s.item == o.item && s.identity == o.identity
-}
-
 // over reports whether the question has ended. The lock is held.
 func (q *question) over() bool {
 	select {

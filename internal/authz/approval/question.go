@@ -124,10 +124,14 @@ func calls(n int) string {
 	return fmt.Sprintf("%d calls", n)
 }
 
+// target is what the calls of one question have in common. The identity is the
+// server's.
+type target struct{ action, server, item, identity string }
+
 // subject is what a question is about: the facts of an action that a person sees.
 type subject struct {
-	action, server, item     string
-	identity, started        string         // of the server
+	target
+	started                  string         // the server's command line or URL
 	call                     authz.CallTool // that it is, without its arguments
 	description, annotations string
 	arguments                []argument
@@ -148,16 +152,16 @@ func subjectOf(ctx context.Context, a authz.Action) (subject, error) {
 	var server *authz.Server
 	switch a := a.(type) {
 	case authz.CallTool:
-		server, s = a.Server, subject{action: "call_tool", item: a.Tool, description: a.Description, annotations: hints(a.Annotations), call: a}
+		server, s = a.Server, subject{target: target{action: "call_tool", item: a.Tool}, description: a.Description, annotations: hints(a.Annotations), call: a}
 		raw, s.call.Arguments = a.Arguments, nil
 	case authz.ReadResource:
-		server, s = a.Server, subject{action: "read_resource"}
+		server, s = a.Server, subject{target: target{action: "read_resource"}}
 		raw, _ = json.Marshal(map[string]string{"uri": a.URI}) // a string can always be encoded
 	case authz.GetPrompt:
-		server, s = a.Server, subject{action: "get_prompt", item: a.Prompt}
+		server, s = a.Server, subject{target: target{action: "get_prompt", item: a.Prompt}}
 		raw = a.Arguments
 	case authz.RequestServer:
-		server, s = a.Server, subject{action: "request_server", single: true}
+		server, s = a.Server, subject{target: target{action: "request_server"}, single: true}
 		if raw = a.Definition; raw == nil {
 			return s, fmt.Errorf("the definition of the server cannot be shown")
 		}
