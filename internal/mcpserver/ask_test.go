@@ -286,7 +286,7 @@ func TestTasksThatAskAgain(t *testing.T) {
 		c, e := asking(t, Config{SDKOnly: sdkOnly, Tasks: set})
 		// question returns the key of the task's question, once it has this in it.
 		question := func(id, want string) string {
-			for {
+			for hangs := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 				task, _ := c.request("2", "tasks/get", fmt.Sprintf(`"taskId":%q,%s`, id, both))
 				requests, _ := task["inputRequests"].(map[string]any)
 				for key, r := range requests {
@@ -294,7 +294,9 @@ func TestTasksThatAskAgain(t *testing.T) {
 						return key
 					}
 				}
-				time.Sleep(time.Millisecond)
+				if time.Now().After(hangs) {
+					t.Fatalf("got the task %v, want a question with %q", task, want)
+				}
 			}
 		}
 		for i, tt := range append(slices.Clone(unfit), struct{ answer, why, old string }{`"yes"`, "does not fit the form", ""}) {
