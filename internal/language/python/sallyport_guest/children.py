@@ -45,7 +45,7 @@ def member(asyncio):
     for list_some in (threads, lambda: tasks(asyncio), processes):
         try:
             found += list_some()[:NAMED]
-        except Exception:
+        except BaseException:
             pass
     return ',"running":[%s]' % ",".join(codec.quote(line[:LENGTH]) for line in found) if found else ""
 
@@ -64,8 +64,9 @@ def tasks(asyncio):
     if asyncio is None:
         return []
     from asyncio import all_tasks
+    from itertools import islice
 
-    return ["task %s %s" % (str.strip(t.get_name()), getattr(t.get_coro(), "__qualname__", "")) for t in all_tasks(asyncio.loop)]
+    return ["task %s %s" % (str.strip(t.get_name()), getattr(t.get_coro(), "__qualname__", "")) for t in islice(all_tasks(asyncio.loop), NAMED)]
 
 
 def processes():

@@ -64,14 +64,18 @@ def run(session, source, filename, echo):
     session.told = ()
     try:
         try:
+            interrupts.armed = True  # a warning may run user code
             code, last = compile_source(source, filename, echo)
         except BaseException as e:
             session.submitted = source
             repaired = repair(source, filename, e) if echo else e
             if isinstance(repaired, BaseException):
+                outcome = failed(session, repaired, True)
                 interrupts.disarm()
-                return failed(session, repaired, True)
+                return outcome
             source, code, last = repaired
+        finally:
+            interrupts.armed = False
         session.sources.add(filename, source)
         loop = session.asyncio
         if loop is None and ("asyncio" in source or "asyncio" in sys.modules):
@@ -108,20 +112,34 @@ def run(session, source, filename, echo):
     except Gone:
         raise
     except SystemExit as e:
+        interrupts.resume()
         outcome = "exit", exit_code(e)
     except BaseException as e:
         outcome = failed(session, e, False)
     else:
         outcome = "ok", 0
         if echo and (forgotten(session, code) or "install" in source):
-            from . import hints
-
-            hints.tell(session, source, forgotten(session, code))
+            tell(session, source, code)
+    # This comes after the last object that only the exception kept alive.
+    interrupts.disarm()
     if session.channel.closed:
         # The code forked and this is the child: it ends where the code ends.
         session.streams.flush()
         _exit(outcome[1])
     return outcome
+
+
+def tell(session, source, code):
+    """Add hints for code that has succeeded."""
+    session.interrupts.resume()
+    try:
+        from . import hints
+
+        hints.tell(session, source, forgotten(session, code))
+    except Gone:
+        raise
+    except BaseException:  # an interrupt, or code that nests too deeply
+        pass
 
 
 def repair(source, filename, error):
@@ -242,14 +260,17 @@ def displayhook(value, keep=True):
         shown.append(value.__name__)
 
 
+CONTAINERS = frozenset([list, tuple, set, frozenset, dict, type({}.keys()), type({}.values()), type({}.items())])
+
+
 def exit_code(e):
-    """Convert sys.exit's argument to an exit code."""
-    code = e.code
-    if code is None:
-        return 0
-    if isinstance(code, int):
-        return code & 0xFF
+    """Convert sys.exit's argument to an exit code. It may be any object."""
     try:
+        code = e.code
+        if code is None:
+            return 0
+        if issubclass(type(code), int):
+            return int.__and__(code, 0xFF)
         print(code, file=sys.stderr)
     except BaseException:
         pass
@@ -257,17 +278,29 @@ def exit_code(e):
 
 
 def failed(session, e, compiling):
-    """Report an exception."""
+    """Report an exception. After an interrupt this ends with what is known then."""
+    interrupts = session.interrupts
+    before = interrupts.happened
+    interrupted = before and isinstance(e, KeyboardInterrupt)
+    interrupts.resume()
     try:
         with_a_descriptor(import_report).report(session, e, compiling)
     except Gone:
         raise
-    except BaseException:  # whatever user code has done to what a report needs
-        session.streams.say("%s: %s\n" % described(e))
-    if isinstance(e, KeyboardInterrupt) and session.interrupts.happened:
-        return "interrupted", 130
-    session.error = described(e)
-    return "error", 1
+    except BaseException as problem:  # an interrupt, no memory, an exception that defends itself
+        why = "an interrupt came first" if interrupts.happened else CLASS_NAME(type(problem))
+        known = ": ".join(filter(None, plainly(e)))
+        session.streams.say("%s\n(its traceback cannot be shown: %s)\n" % (known, why))
+    if not interrupted and not interrupts.happened:
+        session.error = described(e)
+    interrupted = interrupted or interrupts.happened
+    interrupts.happened = interrupted or before
+    try:  # a method of the exception may have set these
+        sys.settrace(None)
+        sys.setprofile(None)
+    except BaseException:
+        pass
+    return ("interrupted", 130) if interrupted else ("error", 1)
 
 
 def import_report():
@@ -297,6 +330,16 @@ def described(e):
     except BaseException:
         pass
     return kind, message
+
+
+CLASS_NAME = vars(type)["__name__"].__get__
+
+
+def plainly(e):
+    """Return the same without running any user code."""
+    arguments = BaseException.args.__get__(e)
+    message = arguments[0] if len(arguments) == 1 and type(arguments[0]) is str else ""
+    return str.__str__(CLASS_NAME(type(e)))[:MAX_TYPE], message.strip()[:MAX_MESSAGE]
 
 
 def error_member(error):

@@ -17,9 +17,9 @@ class Imports:
         self.after = {}  # name -> what to do after its import
 
     def install(self):
-        if self not in sys.meta_path:
+        if not here(self):
             sys.meta_path.insert(0, self)
-        if not self.session.paths.added and self.session.paths not in sys.meta_path:
+        if not self.session.paths.added and not here(self.session.paths):
             sys.meta_path.append(self.session.paths)
 
     def find_spec(self, name, path=None, target=None):
@@ -39,6 +39,13 @@ class Imports:
 
             return saved.find_spec(self.session, name)
         return None
+
+
+def here(finder):
+    for found in sys.meta_path:
+        if found is finder:  # == may be a method of another finder
+            return True
+    return False
 
 
 def spec_of(name, loader):
@@ -91,7 +98,7 @@ class SitePaths:
         if self.added:
             return False
         self.added = True
-        if self in sys.meta_path:
+        if here(self):
             sys.meta_path.remove(self)
         before = len(sys.path)
         try:

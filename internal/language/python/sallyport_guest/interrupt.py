@@ -64,6 +64,19 @@ class Interrupts:
         self.armed = True
         self.check()
 
+    def resume(self):
+        """User code has ended, and something of what it left is to run: a method of its
+        exception, a stream of its own. The host may interrupt that too."""
+        self.install()
+        self.happened = self.deferred = False
+        self.begun = self.armed = True
+
+    def stop(self):
+        """Raise if there was an interrupt, even if something has caught it."""
+        if self.happened:
+            self.deferred = False
+            raise KeyboardInterrupt
+
     def disarm(self):
         self.armed = self.begun = False
 

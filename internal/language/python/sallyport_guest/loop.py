@@ -218,7 +218,7 @@ class Asyncio:
     def tasks(self):
         try:
             return len(tasks.all_tasks(self.loop))
-        except RuntimeError:  # changed by a thread meanwhile
+        except Exception:  # changed by a thread meanwhile, or a task of another kind
             return 1
 
     def idle(self):

@@ -303,7 +303,7 @@ def uses_c_streams():
     for module in list(sys.modules.values()):
         try:
             file = vars(module).get("__file__")
-        except TypeError:
+        except Exception:  # any object can be among the modules
             continue
         if type(file) is str and file.endswith(".so") and "/lib-dynload/" not in file:
             return True
@@ -322,5 +322,5 @@ def flush_c():
         if _fflush is None:
             _fflush = _ctypes.dlsym(_ctypes.dlopen(None, 0), "fflush")
         _ctypes.call_function(_fflush, (None,))
-    except Exception:  # an interpreter without ctypes
+    except BaseException:  # an interpreter without ctypes, an interrupt
         _fflush = None

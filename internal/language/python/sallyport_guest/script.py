@@ -53,6 +53,7 @@ def wind_down(session):
         raise
     except BaseException as e:
         outcome = execute.failed(session, e, False)
+    interrupts.disarm()
     return outcome
 
 

@@ -190,7 +190,9 @@ class Session:
 
     def execute(self, frame):
         self.interrupts.begin()
+        self.interrupts.armed = True  # an object that is replaced may have methods
         self.prepare()
+        self.interrupts.armed = False
         run = frame["id"]
         self.channel.begin_run(run)
         self.error = None
@@ -226,17 +228,26 @@ class Session:
             self.stdin.finish()
             self.stdin = None
         given_up = self.channel.end_run()
-        if given_up:
-            self.streams.say("sallyport: %d tool calls of background tasks were given up: await them before the code ends\n" % given_up)
-        self.streams.flush()
+        self.interrupts.resume()
+        try:
+            if given_up:
+                self.streams.say("sallyport: %d tool calls of background tasks were given up: await them before the code ends\n" % given_up)
+            self.streams.flush()
+        except BaseException:  # a stream of the code's own, an interrupt
+            pass
         # This comes first, because init takes longer to handle it than the rest.
         try:
             self.streams.mark(frame["nonce"].encode())
         except OSError:
             raise Gone from None
-        more = execute.error_member(self.error) + self.background()
+        more = execute.error_member(self.error)
+        try:
+            more += self.background()
+        except BaseException:
+            pass
         if "task" not in frame:
             more += self.workspace.report()
+        self.interrupts.disarm()
         self.channel.send(messages.done_frame(run, status, code, more))
 
     def background(self):
