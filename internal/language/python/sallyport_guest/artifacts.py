@@ -2,6 +2,7 @@
 
 from . import BUILTINS as __builtins__
 
+from itertools import islice
 from posix import chmod, fchmod, mkdir, scandir, stat
 
 from . import codec
@@ -80,7 +81,9 @@ class Workspace:
     def look(self, prefix, known, found):
         """Return the files and subdirectories of one directory."""
         files, below = {}, []
-        for entry in sorted(scandir(self.path + "/" + prefix), key=lambda e: e.name):
+        with scandir(self.path + "/" + prefix) as entries:
+            listed = sorted(islice(entries, MAX_SEEN), key=lambda e: e.name)
+        for entry in listed:
             try:
                 if entry.is_dir(follow_symlinks=False):
                     if entry.name not in SKIPPED:
@@ -92,8 +95,6 @@ class Workspace:
                         found.append((prefix + entry.name, s.st_size))
             except OSError:
                 pass
-            if len(files) + len(below) >= MAX_SEEN:
-                break
         return files, below
 
 

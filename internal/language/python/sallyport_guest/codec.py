@@ -68,6 +68,9 @@ def decoder(hook=None, parse_int=int):
 DEEPEST = 1000  # levels of a frame; the host refuses deeper answers
 
 
+MAX_LIMIT = 10000  # of recursion: the stack of the C code has room for this
+
+
 def integer(digits):
     try:
         return int(digits)
@@ -86,7 +89,14 @@ def encode(value, default=_refuse):
     """Return value as JSON: ASCII, no white space, no NaN. default turns a value that
     JSON cannot represent into one that it can."""
     make = _json.make_encoder({}, default, _json.encode_basestring_ascii, None, ":", ",", False, False, False)
-    return "".join(make(value, 0))
+    limit = sys.getrecursionlimit()
+    if limit <= MAX_LIMIT:
+        return "".join(make(value, 0))
+    sys.setrecursionlimit(MAX_LIMIT)
+    try:
+        return "".join(make(value, 0))
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def quote(text):

@@ -197,15 +197,22 @@ def close(figure):
         pyplot.close(figure)
 
 
+MAX_OPEN = 50
+
+
 def finish(place):
     """Show the figures that are open at the end of an execution, except those that are
     empty or that a file shows as they are, and close them."""
     pyplot = sys.modules["matplotlib.pyplot"]
     try:
-        for number in pyplot.get_fignums():
+        numbers = pyplot.get_fignums()
+        for number in numbers[:MAX_OPEN]:
             figure = pyplot.figure(number)
             if (figure.axes or figure.lines) and not seen(figure):
                 save_figure(figure, place)
+        if len(numbers) > MAX_OPEN:
+            sys.stderr.write("sallyport: %d of %d open figures are shown: call savefig for more\n" % (MAX_OPEN, len(numbers)))
     except Exception as e:
         told("a figure could not be shown", e)
-    pyplot.close("all")
+    finally:
+        pyplot.close("all")

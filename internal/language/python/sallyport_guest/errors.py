@@ -38,10 +38,17 @@ def from_host(error):
     return MCPError(str(error.get("message", "the call failed")), kind=error.get("kind"))
 
 
+MAX_NAME, MAX_NAMES = 200, 5000  # characters of a name, and names, that are compared
+
+
 def similar(name, names):
     """Return what a message adds about a name that is not among names."""
     from difflib import get_close_matches
+    from itertools import islice
 
+    if len(name) > MAX_NAME:
+        return ""
+    names = [n for n in islice(names, MAX_NAMES) if len(n) <= MAX_NAME]
     found = get_close_matches(name, names, 1)
     if not found and len(name) > 3:  # a part of a name that only one has
         found = [n for n in names if name in n]

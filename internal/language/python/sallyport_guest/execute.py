@@ -246,8 +246,8 @@ def displayhook(value, keep=True):
     if kind not in PLAIN and (kind not in (list, tuple) or "matplotlib.figure" in sys.modules):
         text = rich(value)
     if text is None:
-        text = repr(value)
-        if len(text) > LONG:
+        text = repr(value) if fits(value) else None
+        if text is None or len(text) > LONG:
             from .shorten import shortened
 
             text = shortened(value, text)
@@ -261,6 +261,40 @@ def displayhook(value, keep=True):
 
 
 CONTAINERS = frozenset([list, tuple, set, frozenset, dict, type({}.keys()), type({}.values()), type({}.items())])
+
+
+DEEP = 100
+
+
+def fits(value):
+    """Return whether the repr of a value may be short. Values of Python's own types may
+    have an endless one, which no interrupt ends."""
+    try:
+        return room(value, LONG) >= 0
+    except RuntimeError:  # a thread changes it
+        return True
+
+
+def room(value, left, around=()):
+    """Return how many characters are left at most after the repr of a value, less than 0
+    if it does not fit. around has the containers that it is in."""
+    kind = type(value)
+    if kind in (str, bytes, bytearray):
+        return left - len(value)
+    if kind is int:
+        return left - (value.bit_length() >> 2)
+    if kind not in CONTAINERS and getattr(sys.modules.get("_collections"), CLASS_NAME(kind), None) is not kind or id(value) in around:
+        return left
+    left -= len(value) + 1
+    if left < 0 or len(around) > DEEP:
+        return -1
+    around += (id(value),)
+    for part in (value, value.values()) if isinstance(value, dict) else (value,):
+        for item in part:
+            left = room(item, left, around)
+            if left < 0:
+                return left
+    return left
 
 
 def exit_code(e):

@@ -17,6 +17,7 @@ from .cells import Cells
 
 MAX_DOC = 4000
 MAX_SIGNATURE = 1000
+MAX_ATTRIBUTES = 1000
 Function = type(lambda: None)
 Module = type(sys)
 SAVING = ("save_tool", "runtime.save_tool", "mcp.runtime.save_tool")
@@ -207,6 +208,8 @@ class Collected:
             for used in sorted(outer & evaluated(decorators + left) - set(free) - own):
                 self.fail("%s uses %s of its enclosing function when it is defined" % (name, used))
         if value is function:
+            if len(vars(function)) > MAX_ATTRIBUTES:
+                self.fail("%s has more than %d attributes" % (name, MAX_ATTRIBUTES))
             for attribute, held in vars(function).items():
                 text += "\n%s.%s = %s" % (name, attribute, self.expression(name, "its attribute " + attribute, held))
         self.names(text, own, function.__globals__, name, function.__code__.co_flags & FUTURE)

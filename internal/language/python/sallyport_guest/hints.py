@@ -32,6 +32,7 @@ def hint(session, e):
 # A forgotten await, and one too many.
 
 WAITING = ("gather", "create_task", "ensure_future", "wait_for", "wait", "as_completed", "shield", "run", "run_until_complete", "start_soon")
+MAX_SOURCE = 200000  # characters of code that hints look at
 AWAIT = "what it returns does nothing until it is awaited: write `await` before the call"
 
 
@@ -64,6 +65,8 @@ def forgotten(session, source, last):
 
 def calls_without_await(session, source):
     """Return the calls of asynchronous functions that nothing awaits."""
+    if len(source) > MAX_SOURCE:
+        return []
     try:
         tree = compile(source, "<hint>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
     except (SyntaxError, ValueError):
@@ -185,7 +188,7 @@ def installing(session, e):
 
 
 def installs(command):
-    words = command.replace("'", " ").replace('"', " ").replace(",", " ").split()
+    words = command[:MAX_SOURCE].replace("'", " ").replace('"', " ").replace(",", " ").split()
     return any(a in INSTALLERS and b == "install" for a, b in zip(words, words[1:]))
 
 
@@ -203,7 +206,7 @@ def causes(e):
         x = pending.pop()
         if isinstance(x, BaseException) and not any(x is f for f in found):
             found.append(x)
-            pending += [x.__cause__, x.__context__, getattr(x, "reason", None), *x.args]
+            pending += [x.__cause__, x.__context__, getattr(x, "reason", None), *x.args[:20]]
     return found
 
 

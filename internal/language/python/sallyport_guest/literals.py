@@ -24,10 +24,16 @@ def is_variable(value):
 def text(value):
     """Return the expression for a plain value. Raise ValueError if it is something
     else, or too large."""
-    parts = []
-    render(value, parts.append, 0)
-    if sum(map(len, parts)) > MAX_TEXT:
-        raise ValueError("too large")
+    parts, size = [], 0
+
+    def out(part):
+        nonlocal size
+        size += len(part)
+        if size > MAX_TEXT:
+            raise ValueError("too large")
+        parts.append(part)
+
+    render(value, out, 0)
     return "".join(parts)
 
 

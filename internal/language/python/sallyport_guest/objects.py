@@ -3,6 +3,11 @@
 from . import BUILTINS as __builtins__
 
 
+from itertools import islice
+
+SHOWN = 100  # names in an error
+
+
 class Object(dict):
     """A JSON object whose members are attributes too. A dict's own methods take
     precedence: write x["items"] for a member of such a name."""
@@ -16,7 +21,8 @@ class Object(dict):
             pass
         if name.startswith("__"):
             raise AttributeError(name)
-        raise AttributeError("there is no %r; there are: %s" % (name, ", ".join(map(str, self)) or "no members"))
+        more = ", …" if len(self) > SHOWN else ""
+        raise AttributeError("there is no %r; there are: %s%s" % (name, ", ".join(map(str, islice(self, SHOWN))) or "no members", more))
 
     def __dir__(self):
         return [*super().__dir__(), *(key for key in self if isinstance(key, str) and key.isidentifier())]

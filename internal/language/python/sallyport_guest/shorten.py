@@ -4,6 +4,7 @@ their lengths and their nesting, and without what no reader can use."""
 from . import BUILTINS as __builtins__
 
 import re
+from _collections import OrderedDict, defaultdict, deque
 
 ROOM = 4000  # characters of a short form, about
 DEPTH = 6
@@ -11,6 +12,10 @@ DEPTH = 6
 # How many items of a container, and how many characters of a string, are shown:
 # the first pair whose result fits.
 SHARES = ((50, 1000), (20, 400), (10, 150), (5, 80), (3, 40), (2, 20), (1, 20))
+
+NAMED = (OrderedDict, defaultdict, deque, type({}.keys()), type({}.values()), type({}.items()))  # which name their type
+HUGE = 14000  # bits of an integer that Python refuses to print, or is slow to
+SAMPLE = 1 << 16  # characters of a string that are looked at
 
 BLOB = re.compile(r"[A-Za-z0-9+/_-]{200,}={0,2}")
 MAGIC = (
@@ -25,11 +30,16 @@ MAGIC = (
 
 
 def shortened(value, text):
-    """The text that stands for a value, whose repr is text."""
+    """The text that stands for a value, whose repr is text, or None if that is long for
+    certain."""
     try:
+        if type(value) is int and value.bit_length() > HUGE:
+            return number(value)
         if not plain(value) and type(value) not in (str, bytes, bytearray):
+            if text is None:
+                text = repr(value)
             return middle(text, "%s, %s characters" % (name(value), thousands(len(text))))
-        short = whole = form(value, 10**9, 10**9, 0, [0])
+        short = whole = form(value, ROOM, ROOM, 0, [0])
         if whole is not None and len(whole) <= ROOM:
             return whole
         for items, characters in SHARES:
@@ -37,18 +47,20 @@ def shortened(value, text):
             if short is not None and len(short) <= ROOM:
                 break
         if short is None:
-            short = text
+            short = text or name(value)
         if len(short) > 2 * ROOM:
             short = middle(short, "")
         return "%s\n(shortened: %s; all of it is in _)" % (short, described(value))
     except Exception:  # an object that defends itself
+        if text is None:
+            return "<%s>" % name(value)
         return middle(text, "%s characters" % thousands(len(text)))
 
 
 def plain(value):
     """Whether a value is a container that prints as Python's own do."""
     kind = type(value)
-    return any(kind.__repr__ is own.__repr__ and isinstance(value, own) for own in (dict, list, tuple, set, frozenset))
+    return kind in NAMED or any(kind.__repr__ is own.__repr__ and isinstance(value, own) for own in (dict, list, tuple, set, frozenset))
 
 
 def form(value, items, characters, depth, seen):
@@ -62,6 +74,8 @@ def form(value, items, characters, depth, seen):
         return string(value, characters)
     if kind in (bytes, bytearray):
         return binary(value, characters)
+    if kind is int and value.bit_length() > HUGE:
+        return number(value)
     if not plain(value):
         text = repr(value)
         return middle(text, name(value), characters) if len(text) > max(characters, 40) * 2 else text
@@ -89,6 +103,10 @@ def form(value, items, characters, depth, seen):
 
 
 def brackets(value):
+    if type(value) in NAMED:
+        pair = "{}" if isinstance(value, dict) else "[]"
+        first = "…, " if type(value) is defaultdict else ""
+        return "%s(%s%s" % (name(value), first, pair[0]), pair[1] + ")"
     for own, pair in ((dict, "{}"), (list, "[]"), (tuple, "()"), (set, "{}")):
         if isinstance(value, own):
             return pair
@@ -102,6 +120,10 @@ def string(value, characters):
     if len(value) <= characters + 20:
         return repr(value)
     return "%r… (%s characters)" % (value[:characters], thousands(len(value)))
+
+
+def number(value):
+    return "<int of about %s digits: hex() shows it>" % thousands(value.bit_length() * 30103 // 100000 + 1)
 
 
 def binary(value, characters):
@@ -118,7 +140,8 @@ def blob(value):
     start = 0
     if value.startswith("data:"):
         start = value.find(",", 0, 200) + 1
-    text = value[start:]
+    size = len(value) - start
+    text = value[start:] if size <= 2 * SAMPLE else value[start : start + SAMPLE] + value[-SAMPLE:].lstrip("=")
     if len(text) < 200 or "\n" in text[:80] and len(text) < 400:
         return None
     packed = text.replace("\n", "") if "\n" in text[:100] else text
@@ -130,7 +153,7 @@ def blob(value):
         begin = b64decode(packed[:24].replace("-", "+").replace("_", "/"))
     except ValueError:
         return None
-    return "<base64%s, %s bytes>" % (", " + magic(begin) if magic(begin) else "", thousands(len(packed) * 3 // 4 - packed[-2:].count("=")))
+    return "<base64%s, %s bytes>" % (", " + magic(begin) if magic(begin) else "", thousands((size - len(text) + len(packed)) * 3 // 4 - packed[-2:].count("=")))
 
 
 def magic(begin):

@@ -3,6 +3,7 @@ the workspace, and putting files in."""
 
 from . import BUILTINS as __builtins__
 
+from itertools import islice
 from posix import O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close, fchmod, fstat, mkdir, open, read, scandir, stat, write
 
 from . import codec
@@ -40,7 +41,9 @@ def take_out(session):
     pending = [("", 0)]
     while pending:
         prefix, depth = pending.pop()
-        for entry in sorted(scandir(root + "/" + prefix), key=lambda e: e.name):
+        with scandir(root + "/" + prefix) as entries:
+            listed = sorted(islice(entries, MAX_SEEN + 1), key=lambda e: e.name)
+        for entry in listed:
             path = prefix + entry.name
             seen += 1
             if seen > MAX_SEEN:

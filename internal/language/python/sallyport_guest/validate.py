@@ -24,7 +24,7 @@ PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
 # names are allowed.
 COMBINED = ("allOf", "anyOf", "oneOf", "$ref", "$dynamicRef", "if", "dependentSchemas", "dependencies")
 
-MAX_STEPS = 50_000
+MAX_STEPS = 500_000  # of which a schema takes ten, and a member of a value one
 MAX_DEPTH = 64
 LONG = 64 << 10  # no pattern is matched against longer strings
 
@@ -176,6 +176,11 @@ class Checker:
         except (Enough, RecursionError):
             return None
 
+    def spend(self, steps):
+        self.steps += steps
+        if self.steps > MAX_STEPS:
+            raise Enough
+
     def check(self, value, schema, depth):
         exact = self.exact.get(id(schema))
         if exact is None:
@@ -186,9 +191,7 @@ class Checker:
             return Problem("is not allowed here")
         if not isinstance(schema, dict) or not schema:
             return None
-        self.steps += 1
-        if self.steps > MAX_STEPS:
-            raise Enough
+        self.spend(10)
         if depth > MAX_DEPTH:
             return None
         if not isinstance(value, PLAIN):
@@ -289,6 +292,7 @@ class Checker:
         if missing:
             return Problem("lacks %s" % ", ".join(map(repr, missing)))
         patterns, more, names = says.patterns, says.more, says.names
+        self.spend(len(value))
         for name, member in value.items():
             found = None
             known = name in properties
@@ -336,6 +340,7 @@ class Checker:
         found = count(len(value), schema, "minItems", "maxItems", "items")
         if found:
             return found
+        self.spend(len(value))
         first, rest = schema.get("prefixItems"), schema.get("items")
         if isinstance(rest, list):
             first, rest = rest, schema.get("additionalItems")
