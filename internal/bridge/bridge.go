@@ -147,6 +147,7 @@ type view struct {
 	servers    map[string]upstream.Definition
 	facts      map[string]*authz.Server // of the same servers, for the gate
 	discovered []wire.ServerInfo
+	calls      map[string]string // how code writes those of discovered
 }
 
 // described is the definition made from one list of tools.
@@ -221,6 +222,11 @@ func (b *Bridge) current(again bool) *view {
 			v.discovered = append(v.discovered, wire.ServerInfo{Name: d.Name, Alias: d.Alias, Description: invisible.Strip(d.Description)})
 		}
 	}
+	names := make([]string, len(v.discovered))
+	for i, s := range v.discovered {
+		names[i] = s.Name
+	}
+	v.calls = tool.ServerCalls(names)
 	if v.discovered == nil && have != nil && have.discovered != nil {
 		v.discovered = []wire.ServerInfo{} // not nil: a sandbox that had servers must hear that there are none now
 	}

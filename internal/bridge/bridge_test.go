@@ -65,7 +65,7 @@ func (s *stubServer) CallTool(ctx context.Context, tool string, arguments json.R
 
 func newTool(name, description string) tool.Tool {
 	return tool.Tool{
-		Name: name, Alias: upstream.ToolAlias(name), Description: description,
+		Name: name, Alias: tool.Alias(name), Description: description,
 		InputSchema: json.RawMessage(`{"type":"object"}`), Raw: rawTool(name, description),
 	}
 }

@@ -134,7 +134,7 @@ func (b *Bridge) accepted(s pins.Server, tools []tool.Tool) []tool.Tool {
 			continue
 		}
 		if form != nil {
-			t = form.Tool(t.Name, t.Alias)
+			t = form.Tool(t.Name)
 		}
 		t.Title, t.Description = invisible.Strip(t.Title), invisible.Strip(t.Description)
 		t.InputSchema = invisible.StripJSON(t.InputSchema, invisible.Schema)

@@ -38,6 +38,8 @@ type document struct {
 	ServerAlias string `json:"serverAlias"`
 	Tool        string `json:"tool"`
 	ToolAlias   string `json:"toolAlias"`
+	// Call is how code calls the tool, if not as mcp_<serverAlias>.<toolAlias>.
+	Call        string `json:"call,omitempty"`
 	Description string `json:"description,omitempty"`
 	Signature   string `json:"signature,omitempty"`
 	// Load is the code that creates the server's module, if it is not loaded yet.
@@ -56,11 +58,16 @@ const (
 	full                // also description and schema, unchanged
 )
 
-// describeTool writes the document of a tool that passed accepted. A saved tool
-// describes itself.
-func (x *Execution) describeTool(s catalog.Server, t *tool.Tool, how detail) document {
+// describeTool writes the document of a tool that passed accepted. calls are
+// those of all tools of its server. A saved tool describes itself.
+func (x *Execution) describeTool(s catalog.Server, t *tool.Tool, calls map[string]string, how detail) document {
 	d := document{Server: s.Name, ServerAlias: s.Alias, Tool: t.Name, ToolAlias: t.Alias}
 	saved := s.Key == savedKey
+	if server, ok := x.bridge.current(false).calls[s.Name]; ok && !saved && calls[t.Name] != "" {
+		if call := server + calls[t.Name]; call != "mcp_"+s.Alias+"."+t.Alias {
+			d.Call = call
+		}
+	}
 	if saved || how == full {
 		d.Description = t.Description
 	} else {
@@ -82,22 +89,10 @@ func (x *Execution) describeTool(s catalog.Server, t *tool.Tool, how detail) doc
 	if !saved {
 		d.Warning = x.bridge.warning(s, t.Name)
 		if !x.isGranted(s.Name) {
-			d.Load = fmt.Sprintf("await runtime.load_server(%s)", pythonString(s.Name))
+			d.Load = fmt.Sprintf("await runtime.load_server(%s)", tool.PythonString(s.Name))
 		}
 	}
 	return d
-}
-
-// pythonString quotes the name of a server. JSON's form is Python's, too.
-func pythonString(s string) string {
-	if !strings.ContainsAny(s, `'"\`) && len(invisible.In(s)) == 0 {
-		return "'" + s + "'"
-	}
-	quoted, err := json.Marshal(s)
-	if err != nil { // cannot happen: a string
-		return "''"
-	}
-	return string(quoted)
 }
 
 // docsParams are the parameters of both methods.
@@ -137,17 +132,30 @@ func (x *Execution) queryDocs(ctx context.Context, raw json.RawMessage) (json.Ra
 	case p.Tool != nil:
 		how = whole
 	}
-	docs := []document{}
-	for i := range entry.Listing.Tools {
-		t := &entry.Listing.Tools[i]
-		if p.Tool == nil || *p.Tool == t.Name || *p.Tool == t.Alias {
-			docs = append(docs, x.describeTool(entry.Server, t, how))
+	tools := entry.Listing.Tools
+	if p.Tool != nil {
+		if tools, err = fitting(tools, *p.Tool, p.Server); err != nil {
+			return nil, err
 		}
 	}
-	if p.Tool != nil && len(docs) == 0 {
-		return nil, &wire.CallError{Kind: wire.KindNotFound, Message: "Tool '" + clip(*p.Tool, 100) + "' not found for server " + p.Server}
+	calls := tool.Calls(entry.Listing.Tools)
+	docs := []document{}
+	for i := range tools {
+		docs = append(docs, x.describeTool(entry.Server, &tools[i], calls, how))
 	}
 	return json.Marshal(docs)
+}
+
+// fitting returns the tool of that name, or the only one with that alias.
+func fitting(tools []tool.Tool, name, server string) ([]tool.Tool, error) {
+	found, err := tool.Find(tools, name)
+	switch {
+	case err != nil:
+		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: clip(err.Error(), 1000)}
+	case found == nil:
+		return nil, &wire.CallError{Kind: wire.KindNotFound, Message: "Tool '" + clip(name, 100) + "' not found for server " + server + nearestTool(tools, name)}
+	}
+	return []tool.Tool{*found}, nil
 }
 
 // known returns what is known about a server, or about the saved tools.
@@ -231,9 +239,15 @@ func (x *Execution) searchDocs(ctx context.Context, raw json.RawMessage) (json.R
 		how = full
 	}
 	docs := []document{}
+	calls := map[string]map[string]string{}
 	for _, h := range hits {
+		if calls[h.Server.Name] == nil {
+			if e, ok := x.bridge.catalog.Entry(h.Server.Name); ok && e.Listing != nil {
+				calls[h.Server.Name] = tool.Calls(e.Listing.Tools)
+			}
+		}
 		for _, t := range x.bridge.accepted(pinned(h.Server), []tool.Tool{*h.Tool}) {
-			docs = append(docs, x.describeTool(h.Server, &t, how))
+			docs = append(docs, x.describeTool(h.Server, &t, calls[h.Server.Name], how))
 		}
 	}
 	return json.Marshal(docs)

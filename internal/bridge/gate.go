@@ -335,7 +335,7 @@ func (b *Bridge) toolFacts(s pins.Server, tools []tool.Tool, report pins.Report)
 			if err != nil || form == nil {
 				f.annotations = tool.Annotations{}
 			} else {
-				before := form.Tool(t.Name, "")
+				before := form.Tool(t.Name)
 				f.annotations = f.annotations.Both(before.Annotations)
 			}
 		}

@@ -198,7 +198,7 @@ func TestSavedToolsInDiscovery(t *testing.T) {
 	if got := ask(t, x, "query_tool_docs", `{"server":"user_tools","detail":"full"}`); !strings.Contains(got, description) || !strings.Contains(got, `"inputSchema":{"type":"object","properties":{"x":{}}}`) {
 		t.Error(got)
 	}
-	if got := ask(t, x, "query_tool_docs", `{"server":"user_tools","tool":"nope"}`); got != "not_found: Tool 'nope' not found for server user_tools" {
+	if got := ask(t, x, "query_tool_docs", `{"server":"user_tools","tool":"nope"}`); got != "not_found: Tool 'nope' not found for server user_tools (nearest: count_lines)" {
 		t.Error(got)
 	}
 	if got := ask(t, x, "search_tool_docs", `{"query":"count lines"}`); !strings.Contains(got, `"server":"user_tools","serverAlias":"user_tools","tool":"count_lines"`) {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
 )
 
 // nearest returns at most n of the names, most similar first.
@@ -28,6 +30,19 @@ func nearest(wanted string, names []string, n int) []string {
 		out = append(out, r.name)
 	}
 	return out
+}
+
+// nearestTool returns what a message adds about a tool that a server does not
+// have.
+func nearestTool(tools []tool.Tool, wanted string) string {
+	if len(tools) == 0 {
+		return " (it has no tools)"
+	}
+	names := make([]string, len(tools))
+	for i := range tools {
+		names[i] = tools[i].Name
+	}
+	return " (nearest: " + strings.Join(nearest(wanted, names, 3), ", ") + ")"
 }
 
 // distance returns the Levenshtein distance in bytes.

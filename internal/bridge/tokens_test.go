@@ -199,14 +199,10 @@ func answersOf(t *testing.T, set toolSet) []json.RawMessage {
 	t.Helper()
 	s := &stub{servers: map[string]*stubServer{}}
 	for name, tools := range set.tools {
-		var own []string
-		for _, tool := range tools {
-			own = append(own, tool.Name)
+		for i := range tools {
+			tools[i].Alias = tool.Alias(tools[i].Name)
 		}
-		for i, alias := range upstream.ToolAliases(own) {
-			tools[i].Alias = alias
-		}
-		s.definitions = append(s.definitions, upstream.Definition{Name: name, Alias: upstream.ServerAlias(name)})
+		s.definitions = append(s.definitions, upstream.Definition{Name: name, Alias: tool.ServerAlias(name)})
 		s.servers[name] = &stubServer{tools: tools}
 	}
 	b, err := New(Config{Source: s, Gate: authz.New(authz.Config{Policy: authz.Default()})})

@@ -244,7 +244,10 @@ func (c *policyExplainCmd) Run(u *ui) error {
 	t := &tool.Tool{Name: c.Tool}
 	e, _ := sys.Catalog.Entry(c.Server)
 	if e.Listing != nil {
-		if t = findTool(e.Listing, c.Tool); t == nil {
+		if t, err = tool.Find(e.Listing.Tools, c.Tool); err != nil {
+			return err
+		}
+		if t == nil {
 			return unknownTool(c.Server, c.Tool, e.Listing)
 		}
 	}

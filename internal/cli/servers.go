@@ -89,17 +89,14 @@ type serverLine struct {
 	NewOthers     []string `json:"newOthers,omitempty"`
 }
 
-func serverLineOf(a *app.App, d upstream.Definition, alias string) serverLine {
+func serverLineOf(a *app.App, d upstream.Definition, module string) serverLine {
 	l := serverLine{
-		Name: d.Name, State: d.State(), Transport: string(d.Transport), Command: d.Command, Args: d.Args, URL: d.URL,
+		Name: d.Name, Module: module, State: d.State(), Transport: string(d.Transport), Command: d.Command, Args: d.Args, URL: d.URL,
 		Env: d.EnvNames, Headers: d.HeaderNames, Uses: d.Uses, Cwd: d.Dir, Description: d.Description,
 		From: d.Source, Source: d.File, Line: d.Line, Disabled: d.Disabled, Shadowed: d.Shadowed,
 		AllowTools: d.AllowTools, DenyTools: d.DenyTools,
 	}
 	l.Shared, l.SharedWhy = sharing(a, d)
-	if alias != "" {
-		l.Module = "mcp_" + alias
-	}
 	if d.StartTimeout > 0 {
 		l.StartTimeout = d.StartTimeout.String()
 	}
@@ -114,9 +111,9 @@ func serverLineOf(a *app.App, d upstream.Definition, alias string) serverLine {
 func serverLines(a *app.App, lib *library.Library) []serverLine {
 	lines := []serverLine{}
 	snapshot := lib.Snapshot()
-	alias := aliases(snapshot.Definitions)
+	module := modules(snapshot.Definitions)
 	for _, d := range snapshot.Definitions {
-		lines = append(lines, serverLineOf(a, d, alias[d.Name]))
+		lines = append(lines, serverLineOf(a, d, module[d.Name]))
 	}
 	for _, r := range lib.Requests() {
 		if _, defined := snapshot.Get(r.Name); !defined {
@@ -278,7 +275,7 @@ func (c *serversShowCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
-	l := serverLineOf(u.App, d, aliases(lib.Snapshot().Definitions)[d.Name])
+	l := serverLineOf(u.App, d, modules(lib.Snapshot().Definitions)[d.Name])
 	report := u.ToolChanges(d)
 	l.ChangedTools, l.NewTools = report.Changed, report.New
 	l.ChangedOthers, l.NewOthers = report.OtherChanged, report.OtherNew

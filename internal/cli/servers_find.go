@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/app"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
 	"github.com/sallyport/sallyport/internal/upstream"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
 	"github.com/sallyport/sallyport/internal/upstream/library"
@@ -17,13 +19,31 @@ func (u *ui) openLibrary(f *serversFlags) (*library.Library, []string, error) {
 	return u.OpenLibrary(f.ServersConfig)
 }
 
-// aliases returns the names of modules, by server.
-func aliases(defs []upstream.Definition) map[string]string {
-	out := make(map[string]string, len(defs))
-	for i, alias := range upstream.ServerAliases(defs) {
-		out[defs[i].Name] = alias
+// modules returns how code writes each server. Those that it cannot use change
+// nothing for the others.
+func modules(defs []upstream.Definition) map[string]string {
+	var names []string
+	for _, d := range defs {
+		if d.State() == "ready" {
+			names = append(names, d.Name)
+		}
 	}
-	return out
+	calls := tool.ServerCalls(names)
+	for _, d := range defs {
+		if _, ok := calls[d.Name]; !ok {
+			calls[d.Name] = tool.ServerCalls(append(names, d.Name))[d.Name]
+		}
+	}
+	return calls
+}
+
+// callsOf returns how code writes the servers that it may use.
+func callsOf(sys *app.System) map[string]string {
+	var names []string
+	for _, e := range sys.Catalog.Entries() {
+		names = append(names, e.Name)
+	}
+	return tool.ServerCalls(names)
 }
 
 // unknownServer returns the error for a name that no server has.

@@ -3,10 +3,12 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
 	"github.com/sallyport/sallyport/internal/upstream"
 )
 
@@ -61,8 +63,9 @@ func (c *serversTestCmd) Run(u *ui) error {
 		Name: c.Name, Protocol: found.Info.ProtocolVersion, Server: found.Info.Server.Name + " " + found.Info.Server.Version,
 		StartMs: found.Started.Milliseconds(), ListMs: found.Listed.Milliseconds(), Tools: []toolLine{},
 	}
-	for _, tool := range found.Tools {
-		t.Tools = append(t.Tools, toolLine{Name: tool.Name, Function: tool.Alias, Description: tool.Description})
+	calls := tool.Calls(found.Tools)
+	for _, f := range found.Tools {
+		t.Tools = append(t.Tools, toolLine{Name: f.Name, Function: strings.TrimPrefix(calls[f.Name], "."), Description: f.Description})
 	}
 	if c.JSON {
 		return u.printJSON(t)
@@ -72,7 +75,7 @@ func (c *serversTestCmd) Run(u *ui) error {
 	table := u.table()
 	table.Indent = 2
 	for _, tool := range t.Tools {
-		table.Row(tool.Function, invisible.Line(firstLine(tool.Description)))
+		table.Row(invisible.Line(tool.Function), invisible.Line(firstLine(tool.Description)))
 	}
 	return table.Write(u.stdio.Out)
 }

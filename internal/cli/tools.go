@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,6 +81,7 @@ type toolFound struct {
 	ServerAlias string  `json:"serverAlias"`
 	Tool        string  `json:"tool"`
 	ToolAlias   string  `json:"toolAlias"`
+	Call        string  `json:"call,omitempty"` // how code calls it
 	Description string  `json:"description,omitempty"`
 	Signature   string  `json:"signature,omitempty"`
 	ReadOnly    bool    `json:"readOnly,omitempty"`
@@ -94,7 +96,8 @@ type serverLeftOut struct {
 	Reason string `json:"reason"`
 }
 
-func findingOf(sys *app.System, e catalog.Server, t *tool.Tool) toolFound {
+// findingOf describes a tool. call is how code calls it.
+func findingOf(sys *app.System, e catalog.Server, t *tool.Tool, call string) toolFound {
 	f := toolFound{
 		Server: e.Name, ServerAlias: e.Alias, Tool: t.Name, ToolAlias: t.Alias,
 		Description: t.Summary(), Signature: signature.Brief(t.InputSchema, t.OutputSchema), ReadOnly: t.ReadOnly,
@@ -104,6 +107,7 @@ func findingOf(sys *app.System, e catalog.Server, t *tool.Tool) toolFound {
 		f.Description, f.Signature = invisible.Line(t.Description), ""
 		return f
 	}
+	f.Call = call
 	f.Signature += signature.Learned(sys.Catalog.Shapes(e.Name).Of(t), true)
 	f.State = toolState(sys, e, t.Name)
 	return f
@@ -162,7 +166,7 @@ func (f toolFound) call() string {
 	if f.Signature == "" { // a saved tool, whose entry has the call
 		return invisible.Line(f.Server + "." + f.Tool)
 	}
-	return invisible.Line("mcp_" + f.ServerAlias + "." + f.ToolAlias + f.Signature)
+	return invisible.Line(f.Call + f.Signature)
 }
 
 type toolsSearchCmd struct {
@@ -201,8 +205,14 @@ func (c *toolsSearchCmd) Run(u *ui) error {
 		Tools   []toolFound     `json:"tools"`
 		LeftOut []serverLeftOut `json:"leftOut,omitempty"`
 	}{Tools: []toolFound{}}
+	servers, calls := callsOf(sys), map[string]map[string]string{}
 	for _, h := range hits {
-		f := findingOf(sys, h.Server, h.Tool)
+		if calls[h.Server.Name] == nil {
+			if e, ok := sys.Catalog.Entry(h.Server.Name); ok && e.Listing != nil {
+				calls[h.Server.Name] = tool.Calls(e.Listing.Tools)
+			}
+		}
+		f := findingOf(sys, h.Server, h.Tool, servers[h.Server.Name]+calls[h.Server.Name][h.Tool.Name])
 		f.Score = h.Score
 		out.Tools = append(out.Tools, f)
 	}
@@ -276,10 +286,10 @@ func (c *toolsListCmd) Run(u *ui) error {
 		return unknownServer(c.Server, sys.Library.Snapshot())
 	}
 	c.learn(u, sys, c.Server)
-	servers := []toolsOfServer{}
+	servers, calls := []toolsOfServer{}, callsOf(sys)
 	for _, e := range append(sys.Catalog.Entries(), sys.SavedEntries()...) {
 		if c.Server == "" || c.Server == e.Name {
-			servers = append(servers, toolsOf(sys, &e))
+			servers = append(servers, toolsOf(sys, &e, calls[e.Name]))
 		}
 	}
 	if c.JSON {
@@ -308,7 +318,7 @@ func (c *toolsListCmd) Run(u *ui) error {
 		table := u.table()
 		table.Indent = 2
 		for _, t := range s.Tools {
-			table.Row(invisible.Line(t.ToolAlias)+t.mark(), t.Description)
+			table.Row(invisible.Line(cmp.Or(strings.TrimPrefix(strings.TrimPrefix(t.Call, s.Module), "."), t.Tool))+t.mark(), t.Description)
 		}
 		if c.Server != "" {
 			for _, r := range s.Resources {
@@ -325,8 +335,8 @@ func (c *toolsListCmd) Run(u *ui) error {
 	return nil
 }
 
-func toolsOf(sys *app.System, e *catalog.Entry) toolsOfServer {
-	out := toolsOfServer{Server: e.Name, Module: "mcp_" + e.Alias, Description: e.About(), Tools: []toolFound{}}
+func toolsOf(sys *app.System, e *catalog.Entry, module string) toolsOfServer {
+	out := toolsOfServer{Server: e.Name, Module: module, Description: e.About(), Tools: []toolFound{}}
 	if e.Failure != nil || e.Listing == nil {
 		out.Problem = whyNot(e.Failure)
 	}
@@ -341,8 +351,10 @@ func toolsOf(sys *app.System, e *catalog.Entry) toolsOfServer {
 	}
 	out.Name, out.Version, out.Listed = e.Listing.Name, e.Listing.Version, &e.Listed
 	out.Resources, out.Prompts, out.LeftOut = e.Listing.Resources, e.Listing.Prompts, e.Listing.LeftOut
+	calls := tool.Calls(e.Listing.Tools)
 	for i := range e.Listing.Tools {
-		out.Tools = append(out.Tools, findingOf(sys, e.Server, &e.Listing.Tools[i]))
+		t := &e.Listing.Tools[i]
+		out.Tools = append(out.Tools, findingOf(sys, e.Server, t, module+calls[t.Name]))
 	}
 	return out
 }

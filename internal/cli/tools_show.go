@@ -57,7 +57,10 @@ func (c *toolsShowCmd) Run(u *ui) error {
 	if e, _ = sys.Catalog.Entry(c.Server); e.Listing == nil {
 		return fmt.Errorf("the tools of %s are unknown: %s", invisible.Line(c.Server), invisible.Escape(whyNot(e.Failure)))
 	}
-	t := findTool(e.Listing, c.Tool)
+	t, err := tool.Find(e.Listing.Tools, c.Tool)
+	if err != nil {
+		return err
+	}
 	if t == nil {
 		return unknownTool(c.Server, c.Tool, e.Listing)
 	}
@@ -69,19 +72,6 @@ func (c *toolsShowCmd) Run(u *ui) error {
 		return u.printJSON(shown)
 	}
 	return shown.print(u.stdio.Out)
-}
-
-func findTool(l *catalog.Listing, name string) *tool.Tool {
-	var found *tool.Tool
-	for i := range l.Tools {
-		switch name {
-		case l.Tools[i].Name:
-			return &l.Tools[i]
-		case l.Tools[i].Alias:
-			found = &l.Tools[i]
-		}
-	}
-	return found
 }
 
 func unknownTool(server, tool string, l *catalog.Listing) error {
@@ -98,7 +88,7 @@ func unknownTool(server, tool string, l *catalog.Listing) error {
 
 func showTool(sys *app.System, e *catalog.Entry, t *tool.Tool) (*toolShown, error) {
 	out := &toolShown{
-		toolFound: findingOf(sys, e.Server, t), Title: t.Title, Text: t.Description,
+		toolFound: findingOf(sys, e.Server, t, callsOf(sys)[e.Name]+tool.Calls(e.Listing.Tools)[t.Name]), Title: t.Title, Text: t.Description,
 		InputSchema: t.InputSchema, OutputSchema: t.OutputSchema,
 	}
 	out.Signature = signature.Whole(t.InputSchema, t.OutputSchema) + signature.Learned(sys.Catalog.Shapes(e.Name).Of(t), false)

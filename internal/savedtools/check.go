@@ -73,7 +73,7 @@ func check(name string, v *Version) error {
 	}
 	for _, alias := range v.Servers {
 		if !isAlias(alias) {
-			return fmt.Errorf("%w: %s: %.120q is not a server's alias", ErrInvalid, name, alias)
+			return fmt.Errorf("%w: %s: %.120q is not a server's identifier", ErrInvalid, name, alias)
 		}
 	}
 	if len(v.Schema) > 0 && (!json.Valid(v.Schema) || bytes.TrimLeft(v.Schema, " \t\r\n")[0] != '{') {
@@ -87,7 +87,7 @@ func isAlias(alias string) bool {
 		return false
 	}
 	return !strings.ContainsFunc(alias, func(r rune) bool {
-		return r != '_' && (r < 'a' || r > 'z') && (r < '0' || r > '9')
+		return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	})
 }
 

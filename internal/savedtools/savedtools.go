@@ -47,7 +47,7 @@ type Version struct {
 	Signature string `json:"signature"` // as in (x, y=2)
 	Doc       string `json:"doc,omitempty"`
 	Async     bool   `json:"async,omitempty"`
-	// Servers are the aliases of the MCP servers that it calls, as far as its
+	// Servers are the MCP servers that it calls, by the names that follow mcp_, as far as its
 	// text tells.
 	Servers []string `json:"servers,omitempty"`
 	// Schema is a JSON Schema of the arguments, an object.

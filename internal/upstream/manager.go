@@ -49,8 +49,7 @@ func (p *Pool) NewManager(defs []Definition, of Surroundings) *Manager {
 func (m *Manager) OnToolsChanged(changed func(server string)) { m.toolsChanged.Store(&changed) }
 
 // Definitions returns all definitions, disabled ones too, sorted by name, with
-// their aliases. Aliases cover all definitions, so that they do not depend on
-// what is used, and Replace keeps them.
+// their aliases.
 func (m *Manager) Definitions() []Definition { return slices.Clone(m.set.Load().defs) }
 
 // Definition returns the definition of a server.

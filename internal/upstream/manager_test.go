@@ -26,7 +26,7 @@ func TestDefinitionsOfAManager(t *testing.T) {
 	for _, d := range m.Definitions() {
 		got = append(got, d.Name+"="+d.Alias)
 	}
-	if strings.Join(got, " ") != "1st=_1st B-C=b_c a=a b c=b_c_2" {
+	if strings.Join(got, " ") != "1st=_1st B-C=b_c a=a b c=b_c" {
 		t.Error(got)
 	}
 	if defs[0].Alias != "" {

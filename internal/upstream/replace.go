@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
 )
 
 // configured holds the definitions in force at one time. It is immutable; a new
@@ -15,19 +17,12 @@ type configured struct {
 }
 
 // configure makes entries of definitions. It keeps those whose server may keep
-// running, and every name keeps its alias.
+// running.
 func (m *Manager) configure(defs []Definition, before *configured) *configured {
 	sorted := slices.Clone(defs)
 	slices.SortStableFunc(sorted, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
 	sorted = slices.CompactFunc(sorted, func(a, b Definition) bool { return a.Name == b.Name })
 	c := &configured{slots: make(map[string]*slot, len(sorted)), defs: sorted}
-	var known map[string]string
-	if before != nil {
-		known = make(map[string]string, len(before.defs))
-		for _, d := range before.defs {
-			known[d.Name] = d.Alias
-		}
-	}
 	// Each definition of a Manager has a server of its own.
 	taken := make(map[identity]bool)
 	if before != nil {
@@ -35,8 +30,8 @@ func (m *Manager) configure(defs []Definition, before *configured) *configured {
 			taken[s.entry.id] = true
 		}
 	}
-	for i, alias := range serverAliases(sorted, known) {
-		sorted[i].Alias = alias
+	for i := range sorted {
+		sorted[i].Alias = tool.ServerAlias(sorted[i].Name)
 		def := sorted[i]
 		if before != nil {
 			if old := before.slots[def.Name]; old != nil && old.def.Same(def) {
@@ -59,7 +54,7 @@ func (m *Manager) configure(defs []Definition, before *configured) *configured {
 // Replace puts other definitions into force. Servers whose definition did not
 // change keep running. Those whose definition changed or is gone are stopped
 // once their calls have ended or drain has passed; the next use of a name
-// starts its new definition. Names keep their aliases.
+// starts its new definition.
 func (m *Manager) Replace(defs []Definition, drain time.Duration) {
 	m.replacing.Lock()
 	defer m.replacing.Unlock()

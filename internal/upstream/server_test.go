@@ -300,7 +300,7 @@ func TestOddTools(t *testing.T) {
 	for _, tool := range tools {
 		got = append(got, fmt.Sprintf("%s=%s %q %s %s", tool.Name, tool.Alias, tool.Title, tool.InputSchema, tool.OutputSchema))
 	}
-	want := `a=a "" {"type":"object"} |b=b "B" {"type":"object"} |class=class_ "" {"type":"object"} |Class=class__2 "" {"type":"object"} `
+	want := `a=a "" {"type":"object"} |b=b "B" {"type":"object"} |class=class_ "" {"type":"object"} |Class=class_ "" {"type":"object"} `
 	if strings.Join(got, "|") != want {
 		t.Errorf("%s\nwant\n%s", strings.Join(got, "|"), want)
 	}

@@ -233,17 +233,10 @@ func (l *toolList) add(raw json.RawMessage) {
 	}
 }
 
-// finish assigns aliases, which depend on all tools.
+// finish says what was left out.
 func (l *toolList) finish() []tool.Tool {
 	if l.odd > 0 {
 		l.server.log.Log(context.Background(), slog.LevelWarn, "tools without a usable name, or named twice, are left out", "tools", l.odd)
-	}
-	names := make([]string, len(l.tools))
-	for i := range l.tools {
-		names[i] = l.tools[i].Name
-	}
-	for i, alias := range ToolAliases(names) {
-		l.tools[i].Alias = alias
 	}
 	return l.tools
 }

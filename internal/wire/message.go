@@ -45,7 +45,7 @@ type Server struct {
 	// send it.
 	Version     string `json:"-"`
 	Name        string `json:"name"`
-	Alias       string `json:"alias"` // unique among the servers of a guest, an identifier
+	Alias       string `json:"alias"` // an identifier, which several servers may have
 	Description string `json:"description,omitempty"`
 	Cwd         string `json:"cwd,omitempty"`
 	// Tools are as code may read them, without what a sandbox does not need
@@ -239,7 +239,7 @@ type SavedTool struct {
 	Signature string          `json:"signature"`
 	Doc       string          `json:"doc"`
 	Async     bool            `json:"async"`
-	Servers   []string        `json:"servers"` // aliases
+	Servers   []string        `json:"servers"` // by the names that follow mcp_
 	Python    string          `json:"python"`
 	Schema    json.RawMessage `json:"schema,omitempty"` // of the arguments
 }

@@ -137,7 +137,7 @@ print(found[0], 'salesforce' in await runtime.list_servers())
     # Proxies.
     "tools-by-alias": (
         "import mcp.servers.odd_names as odd\nprint(sorted(odd.TOOL_MAP))",
-        ["['_', '_3d_render', 'a_b', 'a_b_2', 'class_', 'getuserprofile', 'list_things']"],
+        ["['_', '_3d_render', 'a b', 'a-b', 'class_', 'getuserprofile', 'list_things']"],
     ),
     "call-by-alias": (
         "print(await mcp_odd_names.list_things(), await mcp_odd_names.getuserprofile(), await mcp_odd_names._3d_render(), await mcp_odd_names.class_())",

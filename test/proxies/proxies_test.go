@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -68,7 +67,6 @@ func calls(t *testing.T) []call {
 	t.Helper()
 	var all []call
 	for _, s := range servers(t) {
-		taken := map[string]bool{}
 		for _, tool := range s.Tools {
 			decoder := json.NewDecoder(bytes.NewReader(tool.InputSchema))
 			decoder.UseNumber()
@@ -76,13 +74,8 @@ func calls(t *testing.T) []call {
 			if err := decoder.Decode(&root); err != nil {
 				t.Fatalf("%s %s: %v", s.Name, tool.Name, err)
 			}
-			alias := toolAlias(tool.Name)
-			for n := 2; taken[alias]; n++ {
-				alias = toolAlias(tool.Name) + "_" + strconv.Itoa(n)
-			}
-			taken[alias] = true
 			all = append(all, call{
-				Server: s.Name, ServerAlias: identifier(s.Name), Tool: tool.Name, Alias: alias,
+				Server: s.Name, ServerAlias: identifier(s.Name), Tool: tool.Name, Alias: toolAlias(tool.Name),
 				Arguments: object(newGenerator(s.Name+" "+tool.Name, root).arguments()),
 			})
 		}

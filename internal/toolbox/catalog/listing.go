@@ -39,6 +39,7 @@ func (l *Listing) bound() {
 	used, kept := 0, make([]tool.Tool, 0, min(len(l.Tools), maxTools))
 	for i, t := range l.Tools {
 		t.Raw = nil
+		t.Alias = tool.Alias(t.Name) // an earlier release made others
 		if len(t.InputSchema)+len(t.OutputSchema)+len(t.Description) > maxToolBytes {
 			t.InputSchema, t.OutputSchema = nil, nil
 			if len(t.Description) > maxToolBytes/2 {

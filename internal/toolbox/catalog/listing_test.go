@@ -32,6 +32,13 @@ func TestBound(t *testing.T) {
 	schema := func(n int) json.RawMessage {
 		return json.RawMessage(`{"description":"` + strings.Repeat("x", n) + `"}`)
 	}
+	t.Run("aliases of an earlier release", func(t *testing.T) {
+		l := &Listing{Tools: []tool.Tool{{Name: "delete-all", Alias: "delete_all"}, {Name: "delete_all", Alias: "delete_all_2"}}}
+		l.bound()
+		if a, b := l.Tools[0].Alias, l.Tools[1].Alias; a != "delete_all" || b != "delete_all" {
+			t.Errorf("got %s and %s, want those of the names", a, b)
+		}
+	})
 	t.Run("tools", func(t *testing.T) {
 		l := &Listing{}
 		for i := range maxTools + 7 {

@@ -65,9 +65,8 @@ func (f Form) completes(accepted Form) bool {
 }
 
 // Tool returns the tool of that name in this form.
-func (f *Form) Tool(name, alias string) tool.Tool {
+func (f *Form) Tool(name string) tool.Tool {
 	t, _ := tool.Parse(f.JSON(Tool, name)) // a name that was parsed before
-	t.Alias = alias
 	return t
 }
 

@@ -1,6 +1,7 @@
 // Package tool has the one type for a tool of an MCP server. Upstream reads it,
 // the catalog stores it, pins compare it, the bridge turns it into what code may
-// read, and the sandbox receives it.
+// read, and the sandbox receives it. The names by which code calls servers and
+// tools are here, too.
 package tool
 
 import (
@@ -13,7 +14,7 @@ import (
 // must not be changed.
 type Tool struct {
 	Name string `json:"name"`
-	// Alias is an identifier, unique among the server's tools.
+	// Alias is an identifier. Tools whose names are alike have the same; see Calls.
 	Alias        string          `json:"alias"`
 	Title        string          `json:"title,omitempty"`
 	Description  string          `json:"description,omitempty"`
@@ -57,7 +58,7 @@ var AnyObject = json.RawMessage(`{"type":"object"}`)
 
 // Parse cuts a tool's description into its members without copying them. It
 // reports false for one without a usable name. A member of an unexpected type is
-// ignored. The alias depends on the server's other tools and is left empty.
+// ignored.
 func Parse(raw json.RawMessage) (Tool, bool) {
 	t := Tool{Raw: raw, InputSchema: AnyObject}
 	var annotations json.RawMessage
@@ -94,6 +95,7 @@ func Parse(raw json.RawMessage) (Tool, bool) {
 		}
 		return true
 	})
+	t.Alias = Alias(t.Name)
 	return t, err == nil && t.Name != "" && len(t.Name) <= maxName
 }
 

@@ -4,7 +4,7 @@ from . import BUILTINS as __builtins__
 
 from . import codec
 from .errors import MCPError
-from .proxy import commented, is_pythons
+from .proxy import commented
 
 DETAILS = ("summary", "full")
 
@@ -20,9 +20,8 @@ class Document(dict):
     def line(self):
         if self.get("load") is None and "signature" not in self:
             return self.get("description", "")  # a saved tool, which says it itself
-        alias = self["toolAlias"]
-        call = "[%r]" % self["tool"] if is_pythons(alias) or alias == "list_tools" else "." + alias
-        text = "mcp_%s%s%s" % (self["serverAlias"], call, self.get("signature", "(...)"))
+        call = self.get("call") or "mcp_%s.%s" % (self["serverAlias"], self["toolAlias"])
+        text = call + self.get("signature", "(...)")
         about, _, more = self.get("description", "").partition("\n")
         text = commented(text, about)
         if self.get("warning"):
@@ -76,6 +75,8 @@ def server_metadata(server):
 def document(tool, detail):
     server = tool._server
     doc = {"server": server.name, "serverAlias": server.alias, "tool": tool._name, "toolAlias": tool._alias}
+    if tool.__qualname__ != "mcp_%s.%s" % (server.alias, tool._alias):
+        doc["call"] = tool.__qualname__
     if tool._description:
         doc["description"] = tool._description
     doc["signature"] = tool.parameters.signature("")
@@ -97,9 +98,10 @@ def local(registry, name, tool, detail):
         return None
     tools = server.tools
     if tool is not None:
-        tools = [t for t in tools if tool in (t._name, t._alias)]
-        if not tools:
+        found = server.find(tool, MCPError)
+        if found is None:
             raise not_found(tool, server.name)
+        tools = [found]
     return documents(document(t, detail) for t in tools)
 
 
@@ -121,8 +123,8 @@ def search(registry, query, limit, detail):
 def query_params(registry, server, tool, detail):
     if tool is not None and not isinstance(tool, str):
         raise MCPError("'tool' must be a string when provided", kind="invalid")
-    known = registry.get(server)  # it may be an alias
-    params = {"server": str(server) if known is None else known.name, "detail": detail if detail in DETAILS else "summary"}
+    # It may be an alias.
+    params = {"server": registry.exists(server) or str(server), "detail": detail if detail in DETAILS else "summary"}
     if tool is not None:
         params["tool"] = tool
     return codec.encode(params)

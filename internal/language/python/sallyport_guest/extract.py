@@ -355,22 +355,27 @@ class Collected:
         from . import late
 
         if type(value) is late.Late:
-            alias, tool = value.__late__[1], ""
+            called, tool = late.written(value), ""
         elif type(value) is late.LateTool:
-            alias, tool = value.late.__late__[1], "[%r]" % value.name
+            called, tool = late.written(value.late), "[%r]" % value.name
         elif "sallyport_guest.proxy" in sys.modules:
             from .proxy import Proxy, Tool
 
             if type(value) is Proxy:
-                alias, tool = value.__server__.alias, ""
+                server, tool = value.__server__, ""
             elif type(value) is Tool:
-                alias, tool = value._server.alias, "[%r]" % value._name
+                server, tool = value._server, "[%r]" % value._name
             else:
                 return None
+            called = server.registry.called(server.name)
         else:
             return None
-        self.servers.add(alias)
-        return "mcp_%s%s" % (alias, tool)
+        if "[" in called:
+            self.claim("mcp_servers", self.session.loaded)
+            self.imports.append("from mcp import mcp_servers")
+        else:
+            self.servers.add(called[4:])
+        return called + tool
 
     # Imports.
 

@@ -149,8 +149,9 @@ def missing_package(session, e):
         return missing_server(session, name[4:])
     known = session._registry and session._registry.exists(name)
     if known:
-        alias = session.registry.alias(known)
-        return "%s is a server: import mcp_%s, or call await mcp_%s.TOOL(...)" % (name, alias, alias)
+        called = session.registry.called(known)
+        first = "call" if "[" in called else "import %s, or call" % called
+        return "%s is a server: %s await %s.TOOL(...)" % (name, first, called)
     if name in CLIENTS:
         return "%s is not installed, and %s" % (name, TOOL_INSTEAD)
     instead = " Without it: %s of the standard library." % INSTEAD[name] if name in INSTEAD else ""
@@ -235,7 +236,7 @@ def host_path(session, e):
     for tool in found or ():
         name = str(tool.get("tool", "")).lower()
         if "read" in name and "file" in name:
-            called = "mcp_%s.%s" % (tool.get("serverAlias"), tool.get("toolAlias"))
+            called = tool.get("call") or "mcp_%s.%s" % (tool.get("serverAlias"), tool.get("toolAlias"))
             return "%s: server %r may have it: await %s(path=%r)" % (text, tool.get("server"), called, path[:200])
     return text + ", and no configured server reads files there. Files of this session lie in %s" % session.workspace.path
 
@@ -300,10 +301,15 @@ def undefined(session, e):
 def missing_server(session, alias):
     """Return the hint for a server that code names and cannot have."""
     registry = session.registry
+    try:
+        if registry.exists(alias):
+            return "write from mcp import mcp_%s" % alias
+    except MCPError as e:  # it may mean several
+        return str(e)
     for server in session.channel.request_sync("find_servers", "{}") or ():
         if alias in (server.get("name"), server.get("alias")) and server.get("state") != "ready":
             return "server %r is %s: %s" % (server.get("name"), server.get("state"), server.get("how"))
-    modules = ["mcp_" + registry.alias(info["name"]) for info in registry.known()]
+    modules = [registry.called(info["name"]) for info in registry.known()]
     there = "the servers are %s" % ", ".join(modules[:20]) if modules else "none is configured"
     return "there is no server mcp_%s%s (%s)" % (alias, similar("mcp_" + alias, modules), there)
 
@@ -315,8 +321,11 @@ def misspelt_tool(session, e):
     parts = str(e).split("'")
     if server is None or len(parts) < 3:
         return None
-    aliases = [tool._alias for tool in server.tools]
-    return "server %r has no tool %r%s (it has: %s)" % (server.name, parts[1], similar(parts[1], aliases), ", ".join(aliases[:30]))
+    try:
+        server.find(parts[1], MCPError)
+    except MCPError as e:  # it may mean several
+        return str(e)
+    return server.lacks(parts[1], 30)
 
 
 # Arguments of tools.

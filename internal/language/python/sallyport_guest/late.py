@@ -3,13 +3,15 @@ having been granted them, and those of saved tools."""
 
 from . import BUILTINS as __builtins__
 
+from .errors import MCPError
+
 
 class Late:
-    """mcp_<alias>: whatever server has that alias when it is used. The host then
-    decides whether to grant it to the execution."""
+    """A server by its name, or mcp_<alias>: whatever server that means when it is
+    used. The host then decides whether to grant it to the execution."""
 
-    def __init__(self, session, alias):
-        self.__late__ = (session, alias)
+    def __init__(self, session, key, named=False):
+        self.__late__ = (session, key, named)
 
     def __getattr__(self, name):
         if name.startswith("__") and name.endswith("__"):
@@ -20,15 +22,15 @@ class Late:
         return self.tool(name, lambda server, name: server[name])
 
     def tool(self, name, get):
-        session, alias = self.__late__
-        server = session.registry.get(alias)
+        session, key = place(self)
+        server = session.registry.get(key)
         return LateTool(self, name, get) if server is None else get(server.proxy, name)
 
     def __dir__(self):
         return dir(loaded(self))
 
     def __repr__(self):
-        return "<MCP server mcp_%s, loaded when it is used>" % self.__late__[1]
+        return "<MCP server %s, loaded when it is used>" % written(self)
 
 
 class LateTool:
@@ -38,7 +40,7 @@ class LateTool:
         self.get = get
 
         self.__name__ = name
-        self.__qualname__ = "mcp_%s.%s" % (late.__late__[1], name)
+        self.__qualname__ = ("%s.%s" if str(name).isidentifier() else "%s[%r]") % (written(late), name)
 
     def __call__(self, /, *args, **kwargs):
         self.late.__late__[0].registry.unstarted += 1
@@ -47,9 +49,9 @@ class LateTool:
         return call
 
     async def _call(self, args, kwargs):
-        session, alias = self.late.__late__
+        session = self.late.__late__[0]
         session.registry.unstarted -= 1
-        server = await session.registry.need(alias)
+        server = await session.registry.need(place(self.late)[1])
         return await self.get(server.proxy, self.name)(*args, **kwargs)
 
     def __getattr__(self, name):
@@ -65,7 +67,21 @@ class LateTool:
         return "<MCP tool %s, loaded when it is called>" % self.__qualname__
 
 
+def place(late):
+    """Return the session, and what finds the server there."""
+    session, key, named = late.__late__
+    if named and session.registry.exists(key) != key:  # it is gone, and the name an alias at most
+        raise MCPError(session.registry.not_available(key), kind="denied", server=key)
+    return session, key
+
+
 def loaded(late):
     """Load the server, for code that inspects it."""
-    session, alias = late.__late__
-    return session.registry.need_sync(alias).proxy
+    session, key = place(late)
+    return session.registry.need_sync(key).proxy
+
+
+def written(late):
+    """Return how code writes the server."""
+    session, key, _ = late.__late__
+    return "mcp_" + key if key.isascii() and ("mcp_" + key).isidentifier() else session.registry.called(key)

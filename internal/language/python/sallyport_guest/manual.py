@@ -127,7 +127,7 @@ def distributions():
 
 
 def servers(registry):
-    loaded = ["mcp_%s (%d tools)" % (s.alias, len(s.tools)) for s in map(registry.servers.get, registry.granted)]
+    loaded = ["%s (%d tools)" % (registry.called(s.name), len(s.tools)) for s in map(registry.servers.get, registry.granted)]
     others = [info["name"] for info in registry.known() if info["name"] not in registry.granted]
     lines = ["MCP servers loaded now: %s." % (some(loaded) or "none")]
     if others:

@@ -98,7 +98,7 @@ class Loaded(dict):
 
         registry = self.session.registry
         try:
-            return Late(self.session, registry.alias(registry.existing(name)))
+            return Late(self.session, registry.existing(name), True)
         except MCPError as e:
             raise NotLoaded(str(e), kind="denied", server=name) from None
 

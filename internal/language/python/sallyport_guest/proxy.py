@@ -14,6 +14,39 @@ from .schema import LEARNED, Parameters
 
 MAX_WHOLE = 15  # tools of a server whose help shows whole signatures
 MAX_ABOUT = 80  # characters of a description in a list
+MAX_CHOICES = 20  # of a name that several have
+
+
+def meanings(pairs):
+    """Return what identifiers mean: {identifier: names}. pairs are (name, alias) of all
+    servers, or of all tools of one. A name means what has it. Only if nothing has it, it
+    is an alias, or what Python makes of a name in source code (NFKC): if it fits several,
+    it means none of them, whatever their order."""
+    meant = {}
+    for name, alias in pairs:
+        for identifier in {alias or name, normal(name)}:
+            meant.setdefault(identifier, []).append(name)
+    for name, _ in pairs:
+        meant[name] = [name]
+    return meant
+
+
+def meaning(meant, name):
+    """Return the names that meanings has for a name."""
+    return meant.get(name) or meant.get(normal(name), ()) if isinstance(name, str) else ()
+
+
+def normal(name):
+    if name.isascii():
+        return name
+    from unicodedata import normalize
+
+    return normalize("NFKC", name)
+
+
+def choices(module, names):
+    """Return what a message says about the names that one may mean."""
+    return " or ".join("%s[%r]" % (module, name) for name in names[:MAX_CHOICES])
 
 
 class Server:
@@ -23,11 +56,35 @@ class Server:
         self.name = definition["name"]
         self.alias = definition["alias"]
         self.description = definition.get("description") or ""
-        self.tools = tools = [Tool(self, d) for d in definition.get("tools") or ()]
-        # One tool's alias may be another tool's name.
+        self.called = "mcp_" + self.alias
+        definitions = definition.get("tools") or ()
+        self.meanings = meanings([(d["name"], d["alias"]) for d in definitions])
+        self.tools = tools = [Tool(self, d) for d in definitions]
         self.by_name = {tool._name: tool for tool in tools}
-        self.by_alias = {tool._alias: tool for tool in tools}
         self.proxy = Proxy(self)
+
+    def rename(self, called):
+        """Apply how code writes the server."""
+        if called != self.called:
+            self.called = called
+            for tool in self.tools:
+                tool.__qualname__ = called + tool._suffix
+
+    def find(self, name, error):
+        """Return the tool that a name means, or None. Raise an error with the choices if
+        it may mean several."""
+        tool = self.by_name.get(name)
+        if tool is None:
+            names = meaning(self.meanings, name)
+            if len(names) > 1:
+                raise error("server %r has several tools that %r may mean: write %s" % (self.name, name, choices(self.called, names)))
+            tool = self.by_name[names[0]] if names else None
+        return tool
+
+    def lacks(self, name, most=50):
+        """Return the message about a tool that there is not."""
+        have = [tool._shown for tool in self.tools]
+        return "server %r has no tool %r%s (it has: %s)" % (self.name, name, similar(name, have), ", ".join(have[:most]) or "none")
 
 
 def is_pythons(name):
@@ -45,7 +102,7 @@ class Proxy:
     @property
     def __doc__(self):
         server = self.__server__
-        called = "mcp_" + server.alias
+        called = server.called
         whole = len(server.tools) <= MAX_WHOLE
         lines = [server.description or "The MCP server %s." % server.name, "", "Tools (help(%s.NAME) describes one):" % called]
         lines += ["  await %s" % tool._line(whole) for tool in server.tools]
@@ -55,29 +112,25 @@ class Proxy:
         if is_pythons(name):
             raise AttributeError(name)
         server = self.__server__
-        tool = server.by_alias.get(name) or server.by_name.get(name)
+        tool = server.find(name, AttributeError)
         if tool is None:
-            aliases = [t._alias for t in server.tools]
-            raise AttributeError(
-                "server %r has no tool %r%s (it has: %s)"
-                % (server.name, name, similar(name, aliases), ", ".join(aliases[:50]) or "none")
-            )
+            raise AttributeError(server.lacks(name))
         return tool
 
     def __getitem__(self, name):
         """Return a tool by its name, even one that is not an identifier."""
         server = self.__server__
-        tool = server.by_name.get(name) or server.by_alias.get(name)
+        tool = server.find(name, KeyError)
         if tool is None:
-            raise KeyError("server %r has no tool %r" % (server.name, name))
+            raise KeyError("server %r has no tool %r%s" % (server.name, name, similar(str(name), server.by_name)))
         return tool
 
     def __dir__(self):
-        return ["list_tools", *(t._alias for t in self.__server__.tools if not is_pythons(t._alias))]
+        return ["list_tools", *(t._alias for t in self.__server__.tools if t._suffix[0] == ".")]
 
     def __repr__(self):
         server = self.__server__
-        return "<MCP server %s: %s>" % (server.name, ", ".join(tool._alias for tool in server.tools) or "no tools")
+        return "<MCP server %s: %s>" % (server.name, ", ".join(tool._shown for tool in server.tools) or "no tools")
 
     def __reduce__(self):
         raise TypeError("a server cannot be pickled")
@@ -119,9 +172,12 @@ class Tool:
         self._declared = definition.get("unwrap", "") if definition.get("outputSchema") else None
         # This makes inspect and pydoc see a coroutine function.
         self.__name__ = self._alias
-        by_item = is_pythons(self._alias) or self._alias == "list_tools"
-        called = "[%r]" % self._name if by_item else "." + self._alias
-        self.__qualname__ = "mcp_%s%s" % (server.alias, called)
+        # Whether the alias means this tool.
+        self._own = own = server.meanings[self._alias] == [self._name]
+        by_item = not own or is_pythons(self._alias) or self._alias == "list_tools"
+        self._suffix = "[%r]" % self._name if by_item else "." + self._alias
+        self._shown = self._suffix.lstrip(".")
+        self.__qualname__ = server.called + self._suffix
         self.__module__ = "mcp.servers." + server.alias
 
     @property

@@ -7,7 +7,7 @@ import sys
 from . import codec
 from .errors import MCPError, similar
 from .late import Late
-from .proxy import Server, is_pythons
+from .proxy import Server, choices, is_pythons, meaning, meanings, normal
 
 Module = type(sys)
 
@@ -22,7 +22,9 @@ class Registry:
         self.told = False  # whether the host has listed them
         self.bound = {}  # what we put into the user's namespace, by its name there
         self.unstarted = 0  # calls of tools in this execution that nothing has awaited
-        self.modules = {}  # alias -> module
+        self.modules = {}  # key -> (mcp_<key>, the name of its server)
+        self.meant = None  # see meanings
+        self.aliases = {}  # of the same servers
 
     # From the host.
 
@@ -31,26 +33,38 @@ class Registry:
         if "discovered" in frame:
             self.discovered = frame["discovered"] or []
             self.told = True
+            self.meant = None
         for definition in frame.get("define") or ():
             self.define(definition)
         self.unstarted = 0
         granted = [name for name in frame.get("grants") or () if name in self.servers]
         self.granted = granted
+        if any(self.aliases.get(name) != self.servers[name].alias for name in granted):
+            self.meant = None
         self.bind()
 
     def define(self, definition):
         server = Server(self, definition)
-        old = self.servers.get(server.name)
         self.servers[server.name] = server
-        if old is not None:
-            self.forget_module(old.alias)
+        for key, (_, name) in list(self.modules.items()):
+            if name == server.name:
+                self.forget_module(key)
+        if self.meant is not None and self.aliases.get(server.name) == server.alias:
+            server.rename(self.called(server.name))
+        else:
+            self.meant = None
         return server
 
     def bind(self):
         """Make the user's namespace show the granted servers, and leave alone what the
-        user has bound. A name stays when its server is no longer granted: its next
-        use loads the server again."""
-        wanted = {"mcp_" + server.alias: server.proxy for server in map(self.servers.get, self.granted)}
+        user has bound. A name stays when its server is no longer granted, or no longer
+        what it means: its next use finds out, and loads the server again."""
+        wanted = {}
+        for name in self.granted:
+            server = self.servers[name]
+            for key in (server.alias, normal(name)):
+                if self.meanings()[key] == [name] and ("mcp_" + key).isidentifier():
+                    wanted["mcp_" + key] = server.proxy
         for name, value in self.bound.items():
             if name not in wanted and type(value) is not Late:
                 self.forget_module(name[4:])
@@ -76,10 +90,11 @@ class Registry:
     def mentioned(self, source):
         """Bind the servers that code names and does not have: they are loaded when it
         uses them."""
-        for info in self.discovered:
-            name = "mcp_" + info.get("alias", "")
-            if name in source and name not in self.session.namespace:
-                self.put(name, Late(self.session, name[4:]))
+        source = normal(source)  # as Python reads identifiers
+        for key in self.meanings():
+            name = "mcp_" + key
+            if name in source and name not in self.session.namespace and name.isidentifier():
+                self.put(name, Late(self.session, key))
 
     async def load(self, name):
         """Ask the host to add a server to this execution. Return its proxy."""
@@ -114,12 +129,9 @@ class Registry:
 
     def get(self, name):
         """Return a granted server by its name or its alias, or None."""
-        if name in self.granted:
-            return self.servers[name]
-        for granted in self.granted:
-            if self.servers[granted].alias == name:
-                return self.servers[granted]
-        return None
+        if name not in self.granted:
+            name = self.exists(name)
+        return self.servers[name] if name in self.granted else None
 
     async def need(self, name):
         """Return a server by its name or its alias. Ask the host to grant it if
@@ -147,10 +159,6 @@ class Registry:
             raise MCPError(self.not_available(name), kind="denied", server=name)
         return known
 
-    def alias(self, name):
-        """Return the alias of an existing server."""
-        return next((info["alias"] for info in self.discovered if info["name"] == name and "alias" in info), name)
-
     def by_alias(self, alias):
         """Return mcp_<alias>. Raise an AttributeError, which importing turns into its
         own error, if there is none."""
@@ -160,14 +168,30 @@ class Registry:
         return Late(self.session, alias) if server is None else server.proxy
 
     def exists(self, name):
-        """Return the name of an existing server, given its name or alias, or None."""
-        for info in self.discovered:
-            if name in (info.get("name"), info.get("alias")):
-                return info["name"]
-        for server in self.living():
-            if name in (server.name, server.alias):
-                return server.name
-        return None
+        """Return the name of an existing server, given its name or alias, or None. Raise
+        an MCPError with the choices if it may mean several."""
+        names = meaning(self.meanings(), name)
+        if len(names) > 1:
+            raise MCPError("there are several servers that %r may mean: write %s" % (name, choices("mcp_servers", names)), kind="invalid", server=name)
+        return names[0] if names else None
+
+    def meanings(self):
+        """Return what identifiers mean, among the servers that code may use: others change
+        nothing, so that no project's definition makes a name of the user's ambiguous
+        before the user trusts it."""
+        if self.meant is None:
+            self.aliases = aliases = {info["name"]: info.get("alias") for info in self.discovered}
+            aliases.update((server.name, server.alias) for server in self.living())
+            self.meant = meanings(aliases.items())
+            for server in self.servers.values():
+                server.rename(self.called(server.name))
+        return self.meant
+
+    def called(self, name):
+        """Return how code writes a server."""
+        meant = self.meanings()
+        alias = self.aliases.get(name)
+        return "mcp_" + alias if alias and meant[alias] == [name] else "mcp_servers[%r]" % name
 
     def living(self):
         """Return the servers that were defined and that the host still has."""
@@ -185,20 +209,19 @@ class Registry:
         """Return the module of a server, and load the server if necessary; or return
         None."""
         if alias in self.modules:
-            return self.modules[alias]
-        server = self.get(alias)
-        if server is None or server.alias != alias:
+            return self.modules[alias][0]
+        try:
             if self.exists(alias):
-                try:
-                    server = self.need_sync(alias)
-                except MCPError as e:
-                    raise ModuleNotFoundError(str(e), name="mcp.servers." + alias) from None
+                server = self.need_sync(alias)
             # "from mcp.servers.class import ..." is not valid Python.
             elif alias.endswith("_") and is_keyword(alias[:-1]):
                 return self.module(alias[:-1])
             else:
                 return None
-        self.modules[alias] = module = module_of(server)
+        except MCPError as e:
+            raise ModuleNotFoundError(str(e), name="mcp.servers." + alias) from None
+        module = module_of(server, alias)
+        self.modules[alias] = module, server.name
         return module
 
     def forget_module(self, alias):
@@ -209,20 +232,23 @@ class Registry:
                 vars(self.session.package.servers).pop(name, None)
 
 
-def module_of(server):
+def module_of(server, key):
     """Return a server as a module: its tools by alias, and by their own names. Names
     that Python itself keeps in a module stay Python's."""
-    tools = [tool for tool in server.tools if not is_pythons(tool._alias)]
-    module = Module("mcp.servers." + server.alias, server.description or None)
+    tools = [tool for tool in server.tools if tool._own and not is_pythons(tool._alias)]
+    module = Module("mcp.servers." + key, server.description or None)
     attributes = vars(module)
     attributes["list_tools"] = server.proxy.list_tools
     attributes.update((tool._alias, tool) for tool in tools)
     attributes["TOOLS"] = tuple(tool._name for tool in server.tools)
-    attributes["TOOL_MAP"] = {tool._alias: tool._name for tool in server.tools}
+    attributes["TOOL_MAP"] = {tool._alias if tool._own else tool._name: tool._name for tool in server.tools}
 
     def attribute(name):
         if name != "__all__":
-            raise AttributeError("module %r has no attribute %r" % (module.__name__, name))
+            tool = None if is_pythons(name) else server.find(name, AttributeError)
+            if tool is None:
+                raise AttributeError("module %r has no attribute %r" % (module.__name__, name))
+            return tool
         from . import stars
         from .proxy import Tool
 
@@ -230,13 +256,11 @@ def module_of(server):
             return type(value) is Tool and value._server.name == server.name
 
         aliases = [tool._alias for tool in tools]
+        aliases += [tool._name for tool in server.tools if not tool._own and tool._name.isidentifier() and not is_pythons(tool._name)]
         session = server.registry.session
-        return stars.names(session, aliases, mine, module.__name__, "mcp_%s.NAME" % server.alias) + ["TOOLS", "TOOL_MAP"]
+        return stars.names(session, aliases, mine, module.__name__, server.called + ".NAME") + ["TOOLS", "TOOL_MAP"]
 
     attributes["__getattr__"] = attribute
-    for tool in tools:
-        if tool._name.isidentifier() and not is_pythons(tool._name):
-            attributes.setdefault(tool._name, tool)
     return module
 
 

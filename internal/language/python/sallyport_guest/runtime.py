@@ -97,15 +97,25 @@ class Runtime:
             raise MCPError("Missing tool name", kind="invalid", server=model.name)
         if not isinstance(arguments, (dict, type(None))):
             raise MCPError("Arguments must be an object", kind="invalid", server=model.name, tool=tool)
-        if tool not in model.by_name and tool in model.by_alias:
-            tool = model.by_alias[tool]._name
+        found = model.find(tool, MCPError)
+        tool = tool if found is None else found._name
         params = '{"server":%s,"tool":%s,"arguments":%s%s}' % (
             codec.quote(model.name),
             codec.quote(str(tool)),
             values.encode("runtime.call_tool", arguments or {}),
             codec.FRESH if fresh else "",
         )
-        return values.raw(await self._session.channel.request("call_tool", params), model.name)
+        try:
+            result = values.raw(await self._session.channel.request("call_tool", params), model.name)
+        except MCPError as e:
+            if found is None and e.kind == "server":
+                e.args = ("%s: %s" % (e, model.lacks(tool)),)
+            raise
+        if found is None and isinstance(result, dict) and result.get("isError"):
+            from . import advice
+
+            self._session.streams.say(advice.line(model.lacks(tool)))
+        return result
 
     async def list_tools(self, server):
         """Its tools as it describes them itself, schemas included."""
@@ -154,11 +164,11 @@ class Runtime:
 
     async def load_server(self, name):
         """Load a server now, and bind mcp_<alias>."""
-        return await self._registry.load(name)
+        return await self._registry.load(self._registry.exists(name) or name)
 
     def load_server_sync(self, name):
         """The same."""
-        return self._registry.load_sync(name)
+        return self._registry.load_sync(self._registry.exists(name) or name)
 
     def find_servers(self, query=""):
         """Also disabled, offered and requested ones: [{name, state, how, ...}]."""

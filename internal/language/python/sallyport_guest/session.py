@@ -202,6 +202,8 @@ class Session:
             reseed(bytes.fromhex(frame["reseed"]))
         if self._registry is not None or "grants" in frame or "define" in frame or "discovered" in frame:
             self.registry.update(frame)
+        if self._registry is not None and "task" not in frame and "mcp_" in frame["code"]:
+            self._registry.mentioned(frame["code"])
         filename = frame.get("filename") or "<cell %d>" % run
         if "stdin" in frame:
             from .stdin import Input
@@ -220,8 +222,6 @@ class Session:
             arguments = getattr(sys, "argv", [])
             if "args" in frame:
                 sys.argv = ["-c", *frame["args"]]
-            if self._registry is not None and "mcp_" in frame["code"]:
-                self._registry.mentioned(frame["code"])
             status, code = execute.run(self, frame["code"], filename, True)
             sys.argv = arguments
         if self.stdin is not None:

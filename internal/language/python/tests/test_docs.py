@@ -20,7 +20,7 @@ LOAD = "await runtime.load_server('x')"
         ([], "no tools found"),
         ([document()], "mcp_git.log(n: int) -> str"),
         ([document(description="Show it")], "mcp_git.log(n: int) -> str  # Show it"),
-        ([document(tool="list_tools")], "mcp_git['list_tools'](n: int) -> str"),
+        ([document(tool="list_tools", call="mcp_git['list_tools']")], "mcp_git['list_tools'](n: int) -> str"),
         ([document(warning="changed")], "mcp_git.log(n: int) -> str  # WARNING: changed"),
         (
             [document(load=LOAD), document(tool="show", load=LOAD)],
