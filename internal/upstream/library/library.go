@@ -197,6 +197,7 @@ func (l *Library) reload() *Snapshot {
 	}
 	l.addRequested(s)
 	switched.apply(s.Definitions)
+	s.warnOfAliases()
 	s.watched = watch(append(result.Paths, l.trustState().Path(trustName(l.folder)), l.switchState().Path(switchFile)), read)
 	if before != nil && slices.EqualFunc(before.Definitions, s.Definitions, alike) && slices.Equal(before.Problems, s.Problems) {
 		s.Version, s.Definitions = before.Version, before.Definitions

@@ -398,6 +398,42 @@ func TestAProjectTakesNothingAway(t *testing.T) {
 	}
 }
 
+// TestAProjectsNamesAreTold: what code writes for a server of the user's may mean a
+// project's as well, once that is trusted; the user sees so before.
+func TestAProjectsNamesAreTold(t *testing.T) {
+	define := func(names ...string) string {
+		servers := map[string]any{}
+		for _, name := range names {
+			servers[name] = map[string]string{"command": "x"}
+		}
+		text, _ := json.Marshal(map[string]any{"mcpServers": servers})
+		return string(text)
+	}
+	for _, tt := range []struct {
+		own, project []string
+		want         string // the project's servers of which the user is told
+	}{
+		{[]string{"DB Prod"}, []string{"db_prod", "db.prod", "other"}, "db.prod db_prod"},
+		{[]string{"db_prod", "DB Prod"}, []string{"db.prod", "DB-Prod"}, ""}, // nothing else has the name
+		{[]string{"db_prod"}, []string{"DB Prod"}, ""},
+		{[]string{"a"}, []string{"a.b", "a-b"}, ""},
+	} {
+		p := newPlace(t)
+		p.write("MCPs/x.json", define(tt.own...))
+		p.write("/.mcp.json", define(tt.project...))
+		var got []string
+		for _, problem := range p.open().Snapshot().Problems {
+			if !problem.Warning || !strings.Contains(problem.Reason, "mcp_db_prod, which is your server \"DB Prod\" now") {
+				t.Errorf("got %v", problem)
+			}
+			got = append(got, problem.Server)
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%q and a project's %q: told of %q, want %s", tt.own, tt.project, got, tt.want)
+		}
+	}
+}
+
 func TestSwitch(t *testing.T) {
 	p := newPlace(t)
 	p.write(".cursor/mcp.json", `{"mcpServers": {"on": {"command": "x"}, "off": {"command": "x", "disabled": true}}}`)
