@@ -165,6 +165,40 @@ func TestOneServer(t *testing.T) {
 	})
 }
 
+// TestOneName: consent belongs to a name as it is written.
+func TestOneName(t *testing.T) {
+	names := []string{"db_prod", "db-prod", "db prod", "db.prod", "DB_Prod", "ｄｂ_ｐｒｏｄ", "db_prod ", "é", "e\u0301"}
+	for i, own := range names {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAsker(t, Config{})
+			ctx, cancel := context.WithCancel(t.Context())
+			of := func(server, tool string) authz.CallTool {
+				return authz.CallTool{Server: &authz.Server{Name: server}, Tool: tool}
+			}
+			a.call(ctx, of("s", own))
+			a.say(Answer{Choice: Session})
+			a.call(ctx, of(own, "x"))
+			a.say(Answer{Choice: Session})
+			a.call(ctx, authz.GetPrompt{Server: &authz.Server{Name: "s"}, Prompt: own})
+			a.say(Answer{Choice: Session})
+			a.want("yyy")
+			cancel()
+			for j, name := range names {
+				a.answers = nil
+				ctx, cancel := context.WithCancel(t.Context())
+				a.call(ctx, of("s", name))
+				a.call(ctx, of(name, "x"))
+				a.call(ctx, authz.GetPrompt{Server: &authz.Server{Name: "s"}, Prompt: name})
+				if want := map[bool]string{true: "yyy", false: "..."}[i == j]; a.tally() != want {
+					t.Errorf("after %q, %q: got %s, want %s", own, name, a.tally(), want)
+				}
+				cancel()
+				synctest.Wait()
+			}
+		})
+	}
+}
+
 // TestFullQuestion: what finds no room in a question, and what waits in the
 // sandbox, is counted in it, and one answer covers what is alike.
 func TestFullQuestion(t *testing.T) {
