@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/sallyport/sallyport/internal/pipe"
 )
 
 // maxLine bounds one message of a client.
@@ -141,7 +143,8 @@ func (f *Frontend) read(ctx context.Context, stdin io.Reader) {
 	}
 }
 
-// leave lets the hub finish after the client has closed its end.
+// leave lets the hub finish after the client has closed its end, as long as the
+// client can read what it answers.
 func (f *Frontend) leave(ctx context.Context, err error) {
 	f.turn.Lock()
 	f.leaving = true
@@ -149,6 +152,13 @@ func (f *Frontend) leave(ctx context.Context, err error) {
 	f.turn.Unlock()
 	if l != nil {
 		_ = l.CloseWrite()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			if pipe.Deserted(ctx, f.out) {
+				cancel()
+			}
+		}()
 		select {
 		case <-l.gone:
 			f.answerLost(l, true)

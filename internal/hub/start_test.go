@@ -1,10 +1,13 @@
 package hub
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -139,5 +142,32 @@ func TestFind(t *testing.T) {
 	find("with a socket", false)
 	if asked != 1 {
 		t.Errorf("it asked %d times about the hub of a service manager, want once", asked)
+	}
+}
+
+// TestGoneWithItsOutput: after the end of its input, a client whose output is closed
+// too is not served any longer.
+func TestGoneWithItsOutput(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	here, there, err := pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	f := &Frontend{Log: discard, Connect: func(context.Context, Hello) (*Conn, error) {
+		return &Conn{Conn: here, Hub: 7, in: bufio.NewReader(here)}, nil
+	}}
+	served := make(chan error, 1)
+	go func() { served <- f.Serve(context.Background(), strings.NewReader(call+"\n"), w) }()
+	if _, err := io.ReadAll(there); err != nil { // until the frontend closes its end
+		t.Fatal(err)
+	}
+	_ = r.Close()
+	if err := <-served; err != nil {
+		t.Errorf("Serve: got %v, want nil", err)
 	}
 }

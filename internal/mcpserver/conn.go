@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"time"
 
 	sdkrpc "github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -140,8 +139,8 @@ func (c *conn) finish(ctx context.Context) {
 	}
 }
 
-// readLoop reads until the client closes its end, then gives running requests a
-// moment to finish, so that `echo … | sallyport serve` gets its answer.
+// readLoop reads until the client closes its end, then lets running requests finish,
+// so that `echo … | sallyport serve` gets its answer.
 func (c *conn) readLoop() {
 	defer c.hangUp()
 	defer c.cancel(broker.ErrStop)
@@ -164,23 +163,6 @@ func (c *conn) readLoop() {
 			return
 		default:
 		}
-	}
-}
-
-// drain waits until all requests are answered, for at most Config.Drain.
-func (c *conn) drain() {
-	c.mu.Lock()
-	idle := make(chan struct{})
-	if c.running == 0 {
-		close(idle)
-	}
-	c.idle = idle
-	c.mu.Unlock()
-	select {
-	case <-idle:
-	case <-c.stop.Done():
-	case <-time.After(c.server.config.Drain):
-		c.log.Info("the client has gone; running code is stopped")
 	}
 }
 

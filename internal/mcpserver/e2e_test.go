@@ -189,18 +189,49 @@ func TestTheClientGoesWhileCodeRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("depends on speed: code must run after 100 ms and end within 3 s")
 	}
-	c := serve(t, Config{Executor: newClient(t), Drain: 10 * time.Millisecond})
-	c.handshake(legacyLatest)
-	c.send(call("1", "1", ""))
-	c.receive()
-	c.send(call("2", "import time\nwhile True:\n    try: time.sleep(60)\n    except BaseException: pass", ""))
+	inR, inW := mustPipe(t)
+	outR, outW := mustPipe(t)
+	s, err := New(Config{Executor: newClient(t), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(context.Background(), inR, outW) }()
+	send := func(lines ...string) { _, _ = io.WriteString(inW, strings.Join(lines, "\n")+"\n") }
+	send(fmt.Sprintf(initialize, legacyLatest), initialized, call("1", "1", ""))
+	out := bufio.NewReader(outR)
+	for range 2 {
+		if _, err := out.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(call("2", "import time\nwhile True:\n    try: time.sleep(60)\n    except BaseException: pass", ""))
 	time.Sleep(100 * time.Millisecond)
 	began := time.Now()
-	if err := c.end(); err != nil {
+	_, _ = inW.Close(), outR.Close()
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 	if took := time.Since(began); took >= linger {
 		t.Errorf("it took %v", took)
+	}
+}
+
+// TestCodeIsStoppedWithTheOutput: no one can read what it answers.
+func TestCodeIsStoppedWithTheOutput(t *testing.T) {
+	r, w := mustPipe(t)
+	s, err := New(Config{Executor: &stubExecutor{}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := strings.NewReader(fmt.Sprintf(initialize, legacyLatest) + "\n" + initialized + "\n" + call("1", "wait 1h", "") + "\n")
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(t.Context(), in, w) }()
+	_ = r.Close()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("Serve goes on")
 	}
 }
 
@@ -247,7 +278,7 @@ func BenchmarkPrint(b *testing.B) {
 	}
 }
 
-func mustPipe(b *testing.B) (r, w *os.File) {
+func mustPipe(b testing.TB) (r, w *os.File) {
 	b.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 )
 
 // requests are sent to a server with the short way and to one without. id and
@@ -168,7 +167,7 @@ func FuzzLine(f *testing.F) {
 		const last = `{"jsonrpc":"2.0","id":"last","method":"ping"}`
 		var answers [2][]any
 		for i, sdkOnly := range []bool{false, true} {
-			s, err := New(Config{Executor: &stubExecutor{}, Logger: slog.New(slog.DiscardHandler), SDKOnly: sdkOnly, Drain: time.Second})
+			s, err := New(Config{Executor: &stubExecutor{}, Logger: slog.New(slog.DiscardHandler), SDKOnly: sdkOnly})
 			if err != nil {
 				t.Fatal(err)
 			}

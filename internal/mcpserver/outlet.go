@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/pipe"
 )
 
 // mostUnread is how many bytes of results may wait for a client that does not
@@ -83,5 +85,48 @@ func (o *outlet) enter(stop context.Context) (leave func()) {
 		return func() { <-o.encoding }
 	case <-stop.Done():
 		return func() {}
+	}
+}
+
+// patienceToRead is how long a client that has closed its end may take to read one
+// message.
+const patienceToRead = time.Minute
+
+// drain waits until all requests are answered, as long as the client can read the
+// answers.
+func (c *conn) drain() {
+	c.mu.Lock()
+	idle := make(chan struct{})
+	if c.running == 0 {
+		close(idle)
+	}
+	c.idle = idle
+	c.mu.Unlock()
+	ctx, cancel := context.WithCancel(c.stop)
+	defer cancel()
+	gone := func(reason string) {
+		c.log.Info("the client has gone; running code is stopped", "reason", reason)
+		cancel()
+	}
+	go func() {
+		if pipe.Deserted(ctx, c.out) {
+			gone("its end of the output is closed")
+		}
+	}()
+	for {
+		select {
+		case c.writing <- struct{}{}: // no write is under way
+			<-c.writing
+		case <-time.After(patienceToRead):
+			gone("it does not read")
+		case <-ctx.Done():
+		}
+		select {
+		case <-idle:
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(patienceToRead):
+		}
 	}
 }

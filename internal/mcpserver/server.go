@@ -81,9 +81,6 @@ type Config struct {
 	SDKOnly bool
 	// MaxLine bounds one incoming message; 0 is 16 MiB.
 	MaxLine int
-	// Drain is how long requests may take to finish after the client has
-	// closed its end; 0 is one second. Clients kill a server that lingers.
-	Drain time.Duration
 }
 
 // patience is how long a client is known to wait for the answer to a call, less
@@ -139,9 +136,6 @@ func New(config Config) (*Server, error) {
 	if config.MaxLine == 0 {
 		config.MaxLine = 16 << 20
 	}
-	if config.Drain == 0 {
-		config.Drain = time.Second
-	}
 	if config.Version == "" {
 		config.Version = "dev"
 	}
@@ -160,8 +154,9 @@ func New(config Config) (*Server, error) {
 const linger = 3 * time.Second
 
 // Serve talks to one client until it closes stdin, which is the normal end and
-// not an error, or until ctx is done. It stops code that still runs. When Serve
-// returns because of ctx, a read of stdin may still be in progress; only
+// not an error, or until ctx is done. After the end of stdin it answers the requests
+// that it has, unless stdout is closed too. It stops code that runs after that. When
+// Serve returns because of ctx, a read of stdin may still be in progress; only
 // closing stdin ends it.
 func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	stop, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
