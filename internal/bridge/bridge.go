@@ -131,8 +131,8 @@ type Bridge struct {
 	hidesTold map[string]string
 	// looked has the servers whose prompts and resources were compared.
 	looked map[serverKind]Server
-	// failures has the last logged failure of each server.
-	failures map[string]string
+	// failures has the last failure of each server.
+	failures map[string]trouble
 }
 
 // serverKind is one list of a server.
@@ -181,7 +181,7 @@ func New(config Config) (*Bridge, error) {
 	if own {
 		config.Catalog = catalog.New(catalog.Config{Source: NewListable(config.Source, config.Gate, nil, config.Pins, config.Log), Log: config.Log})
 	}
-	b := &Bridge{config: config, id: strconv.FormatUint(count.Add(1), 10), catalog: config.Catalog, own: own, log: config.Log, cache: map[string]*described{}, saved: map[string]*catalog.Listing{}, failures: map[string]string{},
+	b := &Bridge{config: config, id: strconv.FormatUint(count.Add(1), 10), catalog: config.Catalog, own: own, log: config.Log, cache: map[string]*described{}, saved: map[string]*catalog.Listing{}, failures: map[string]trouble{},
 		unsure: map[string]error{}, hides: map[string][]string{}, hidesTold: map[string]string{}, looked: map[serverKind]Server{}}
 	b.current(false)
 	return b, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/terminal"
@@ -13,8 +14,8 @@ import (
 )
 
 // Failure is a failure of a server as code and its agent may read it: the
-// server's name and the kind of failure. Its cause, which may have command
-// lines, addresses and the server's last output, is for the user.
+// server's name, the kind of failure, and what [upstream.Cause] says. All of it,
+// with command lines, addresses and the server's last output, is for the user.
 type Failure struct {
 	text  string
 	cause error
@@ -28,8 +29,17 @@ func (f *Failure) Unwrap() error { return f.cause }
 // Details returns the cause, for the user.
 func (f *Failure) Details() string { return f.cause.Error() }
 
-// failed makes the failure of a server fit for code, and logs its cause. The
-// server's own answer to a granted call stays.
+// trouble is the last failure of a server that was logged and noted.
+type trouble struct {
+	text string
+	at   time.Time
+}
+
+// againAfter is when a failure is noted again that is like the last one.
+const againAfter = time.Minute
+
+// failed makes the failure of a server fit for code, logs its cause and notes it for
+// 'sallyport servers test'. The server's own answer to a granted call stays.
 func (b *Bridge) failed(ctx context.Context, server string, err error, granted bool) error {
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -48,17 +58,28 @@ func (b *Bridge) failed(ctx context.Context, server string, err error, granted b
 		}
 	}
 	b.mu.Lock()
-	text := err.Error()
-	news := b.failures[server] != text // code can repeat it at will
-	b.failures[server] = text
+	text, now := err.Error(), time.Now()
+	last := b.failures[server]
+	news := last.text != text // code can repeat it at will
+	again := news || now.Sub(last.at) > againAfter
+	if again {
+		b.failures[server] = trouble{text, now}
+	}
 	b.mu.Unlock()
 	if news {
 		b.log.Warn("MCP server failed", "server", server, "error", text)
 	}
-	return &Failure{publicFailure(server, upstream.Class(err)), err}
+	if again {
+		b.catalog.Trouble(server, err)
+	}
+	return &Failure{publicFailure(server, upstream.Class(err), upstream.Cause(err)), err}
 }
 
-// publicFailure returns what an agent may read of a failure.
-func publicFailure(server, class string) string {
+// publicFailure returns what an agent may read of a failure, whose cause may be
+// empty.
+func publicFailure(server, class, cause string) string {
+	if cause != "" {
+		class += ": " + cause
+	}
 	return fmt.Sprintf("MCP server %q: %s (the user sees why with: sallyport servers test %s)", invisible.Line(clip(server, 100)), class, terminal.ShellWord(invisible.Line(clip(server, 100))))
 }

@@ -113,3 +113,19 @@ func TestFailuresTellOnlyTheirKind(t *testing.T) {
 		t.Errorf("got %v, want the server's own words", err)
 	}
 }
+
+// TestFailuresTellTheirCause: what is known and not private is in the message, with the
+// server's own words in quotes.
+func TestFailuresTellTheirCause(t *testing.T) {
+	ended := &upstream.Error{Server: "db", Op: "tools/call x", Kind: upstream.ErrGone, Exit: "exit status 1", LastText: "ENOSPC: no space left on device, write '/home/ada/x'"}
+	b, err := bridge.New(bridge.Config{Source: telling{call: ended}, Gate: authz.New(authz.Config{Policy: authz.Default()})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	_, err = b.Begin(authz.Local("test"), []string{"db"}).Call(t.Context(), wire.Call{Method: "call_tool", Params: json.RawMessage(`{"server":"db","tool":"x"}`)})
+	want := `MCP server "db": ended before it answered: exit status 1; it wrote last: "ENOSPC: no space left on device, write '…'" (the user sees why with: sallyport servers test db)`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/toolbox/catalog"
 	"github.com/sallyport/sallyport/internal/toolbox/pins"
 	"github.com/sallyport/sallyport/internal/toolbox/tool"
 	"github.com/sallyport/sallyport/internal/tracecontext"
@@ -105,6 +106,8 @@ type Trial struct {
 	Info            upstream.Info
 	Tools           []tool.Tool
 	Started, Listed time.Duration // how long the server took
+	// Trouble is its last failure when code used it; nil: none is known.
+	Trouble *catalog.Failure
 }
 
 // Try starts a server for the user who wants to see whether it works, and lists
@@ -149,6 +152,7 @@ func (b *Bridge) try(ctx context.Context, permit *authz.Permit) (*Trial, error) 
 		}
 	}
 	b.catalog.Learn(name, listingOf(server, t.Tools))
+	t.Trouble = b.catalog.LastTrouble(name)
 	return t, nil
 }
 

@@ -21,7 +21,9 @@ type serversTestCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*serversTestCmd) Help() string {
-	return `Example:
+	return `If the server failed when code used it the last time, that is printed too, with what it wrote.
+
+Example:
   sallyport servers test filesystem`
 }
 
@@ -32,6 +34,13 @@ type serverTest struct {
 	StartMs  int64      `json:"startMs"`
 	ListMs   int64      `json:"listMs"`
 	Tools    []toolLine `json:"tools"`
+	// LastFailure is that of the server when code used it.
+	LastFailure *lastFailure `json:"lastFailure,omitempty"`
+}
+
+type lastFailure struct {
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason"`
 }
 
 type toolLine struct {
@@ -63,6 +72,9 @@ func (c *serversTestCmd) Run(u *ui) error {
 		Name: c.Name, Protocol: found.Info.ProtocolVersion, Server: found.Info.Server.Name + " " + found.Info.Server.Version,
 		StartMs: found.Started.Milliseconds(), ListMs: found.Listed.Milliseconds(), Tools: []toolLine{},
 	}
+	if f := found.Trouble; f != nil {
+		t.LastFailure = &lastFailure{f.At.UTC(), f.Reason}
+	}
 	calls := tool.Calls(found.Tools)
 	for _, f := range found.Tools {
 		t.Tools = append(t.Tools, toolLine{Name: f.Name, Function: strings.TrimPrefix(calls[f.Name], "."), Description: f.Description})
@@ -77,5 +89,11 @@ func (c *serversTestCmd) Run(u *ui) error {
 	for _, tool := range t.Tools {
 		table.Row(invisible.Line(tool.Function), invisible.Line(firstLine(tool.Description)))
 	}
-	return table.Write(u.stdio.Out)
+	if err := table.Write(u.stdio.Out); err != nil || t.LastFailure == nil {
+		return err
+	}
+	// Its words are the server's: they are indented, and on a terminal they are plain.
+	_, err = fmt.Fprintf(u.stdio.Out, "\nIt works now. When code used it, %s, it failed:\n  %s\n",
+		ago(t.LastFailure.At), strings.ReplaceAll(t.LastFailure.Reason, "\n", "\n  "))
+	return err
 }

@@ -127,7 +127,7 @@ func (p *Pool) launch(ctx context.Context, e *entry, def Definition, known era, 
 	s.session, err = negotiate(ctx, s.conn, p.client, known, patience)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			err = fmt.Errorf("no answer to initialize within %s", patience)
+			err = silence(patience)
 		}
 		if ctx.Err() == nil {
 			explain(failed, def, s, err)
@@ -152,6 +152,11 @@ func (p *Pool) launch(ctx context.Context, e *entry, def Definition, known era, 
 		}
 	})
 	return s, nil
+}
+
+// silence is the error of a server that does not answer initialize.
+func silence(patience time.Duration) error {
+	return &redactedError{fmt.Sprintf("no answer to initialize within %s", patience), timeoutError{patience}}
 }
 
 // up puts a server into service.

@@ -351,3 +351,29 @@ func (c *Catalog) goes(f func()) bool {
 	c.running.Go(f)
 	return true
 }
+
+// Trouble records that a server failed while code used it, for the user.
+func (c *Catalog) Trouble(name string, why error) {
+	s, ok := c.server(name)
+	if !ok {
+		return
+	}
+	f := (*Failure)(nil).next(why, time.Now())
+	if _, err := c.files.write(troubleFile(s.Key), &record{Server: s.Name, Failure: f}); err != nil {
+		c.log.Warn("catalog: cannot be written", "server", s.Name, "error", err)
+	}
+}
+
+// LastTrouble returns the last failure that Trouble has recorded, of any process, or
+// nil.
+func (c *Catalog) LastTrouble(name string) *Failure {
+	s, ok := c.server(name)
+	if !ok {
+		return nil
+	}
+	r, err := c.files.read(troubleFile(s.Key))
+	if err != nil || r == nil {
+		return nil // it is only a hint
+	}
+	return r.Failure
+}

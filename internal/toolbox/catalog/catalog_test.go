@@ -434,6 +434,30 @@ func TestUnwritablePlace(t *testing.T) {
 	}
 }
 
+// TestTrouble: another process finds the last failure, which a list does not remove.
+func TestTrouble(t *testing.T) {
+	f := &fake{}
+	f.add("git", func(context.Context) (*Listing, error) { return &Listing{}, nil })
+	config := Config{Source: f, Dir: store.At(t.TempDir())}
+	c := open(t, config)
+	if got := c.LastTrouble("git"); got != nil {
+		t.Errorf("got %v, want none", got)
+	}
+	c.Trouble("git", errors.New("first"))
+	c.Trouble("git", errors.New("ENOSPC"))
+	c.Trouble("none", errors.New("x"))
+	other := open(t, config)
+	if _, err := other.List(t.Context(), "git"); err != nil {
+		t.Fatal(err)
+	}
+	if got := other.LastTrouble("git"); got == nil || got.Reason != "ENOSPC" || time.Since(got.At) > time.Hour {
+		t.Errorf("got %+v, want the last one", got)
+	}
+	if got := other.LastTrouble("none"); got != nil {
+		t.Errorf("an unknown server: got %v, want none", got)
+	}
+}
+
 func TestSweep(t *testing.T) {
 	dir := store.At(t.TempDir())
 	old := time.Now().Add(-2 * unused)

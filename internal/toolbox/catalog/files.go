@@ -94,9 +94,10 @@ type stamp struct {
 // only in memory.
 type files struct{ dir store.Dir }
 
-// Names of a definition's two files.
+// Names of a definition's files.
 func listingFile(key string) string { return key + ".json" }
 func failureFile(key string) string { return key + ".failed.json" }
+func troubleFile(key string) string { return key + ".trouble.json" }
 
 // none reports whether there is no directory for files.
 func (s files) none() bool { return s.dir.Path("") == "" }
@@ -163,7 +164,7 @@ func (s files) sweep(used map[string]bool, now time.Time) {
 		if !ok {
 			continue
 		}
-		key = strings.TrimSuffix(strings.TrimSuffix(key, ".failed"), ".shapes")
+		key, _, _ = strings.Cut(key, ".") // .failed, .shapes, .trouble
 		if used[key] {
 			continue
 		}
