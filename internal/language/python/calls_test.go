@@ -297,6 +297,61 @@ func TestLoadServer(t *testing.T) {
 	}
 }
 
+// TestToolsThatChange: what a server's tools have become during an execution is found
+// by code that misses it, and nothing is asked where the tool is known.
+func TestToolsThatChange(t *testing.T) {
+	before := wire.Server{Name: "db", Alias: "db", Tools: []tool.Tool{
+		{Name: "open", Alias: "open"},
+		{Name: "find", Alias: "find", InputSchema: json.RawMessage(`{"type":"object","properties":{"key":{}},"additionalProperties":false}`)},
+	}}
+	after := before
+	after.Tools = []tool.Tool{
+		{Name: "query", Alias: "query"}, {Name: "close-all", Alias: "close_all"},
+		{Name: "find", Alias: "find", InputSchema: json.RawMessage(`{"type":"object","properties":{"text":{}},"additionalProperties":false}`)},
+	}
+	for _, tt := range []struct {
+		name, code, stdout, stderr string
+		asked                      int32
+	}{
+		{"a tool that is known", "await m.find(key=1)\nawait m.open()", "", "", 0},
+		{"a new tool", "await m.open()\nprint(await m.query())", "query\n", "", 1},
+		{"by the name of the module", "await m.open()\nprint(await mcp_db.query(), await mcp_db['close-all']())", "query close-all\n", "", 1},
+		{"of a module", "from mcp.servers.db import open\nimport mcp.servers.db as d\nawait open()\nprint(await d.query())", "query\n", "", 1},
+		{"imported", "await m.open()\nfrom mcp.servers.db import query\nprint(await query())", "query\n", "", 1},
+		{"missed before", "print(hasattr(m, 'query'))\nawait m.open()\nprint(await m.query())", "False\nquery\n", "", 2},
+		{"a tool that is not there", "await m.open()\nm.nothing", "", "has no tool 'nothing' (it has: query, close_all, find)", 1},
+		{"an item that is not there", "m['nothing']", "", "KeyError", 1},
+		{"other arguments", "await m.open()\nprint(await m.find(text=1))", "find\n", "", 1},
+		{"wrong arguments", "await m.open()\nawait m.find(word=1)", "", "there is no argument 'word'. Signature: mcp_db.find(text=...)", 1},
+		{"what Python asks for", "hasattr(m, '_repr_html_'), hasattr(m, '__len__')", "", "", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := launch(t)
+			var asked atomic.Int32
+			now := before
+			r := p.run(t, wire.Exec{Code: "m = mcp_db\n" + tt.code + "\nNone", Grants: []string{"db"}, Define: []wire.Server{before}, Discovered: []wire.ServerInfo{{Name: "db", Alias: "db"}}},
+				func(_ context.Context, c wire.Call) (json.RawMessage, error) {
+					if c.Method == wire.MethodLoadServer {
+						asked.Add(1)
+						return json.Marshal(now)
+					}
+					var params struct{ Tool string }
+					_ = json.Unmarshal(c.Params, &params)
+					if params.Tool == "open" {
+						now = after
+					}
+					return json.RawMessage(`{"content":[{"type":"text","text":"` + params.Tool + `"}]}`), nil
+				})
+			if r.stdout != tt.stdout || !strings.Contains(r.stderr, tt.stderr) || (tt.stderr == "") != (r.stderr == "") || strings.Contains(r.stderr, "During") {
+				t.Errorf("got %q and %q, want %q and %q", r.stdout, r.stderr, tt.stdout, tt.stderr)
+			}
+			if asked.Load() != tt.asked {
+				t.Errorf("the host was asked %d times, want %d", asked.Load(), tt.asked)
+			}
+		})
+	}
+}
+
 // TestAsyncioOnTheWay: code that awaits without naming asyncio runs without a
 // loop; what it imports may want one nevertheless.
 func TestAsyncioOnTheWay(t *testing.T) {

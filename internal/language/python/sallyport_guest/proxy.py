@@ -8,7 +8,7 @@ and the like), whose tools are available as proxy["name"].
 from . import BUILTINS as __builtins__
 
 from . import codec, values
-from .errors import MCPError, similar
+from .errors import ArgumentError, MCPError, similar
 from .schema import LEARNED, Parameters
 
 
@@ -52,16 +52,20 @@ def choices(module, names):
 class Server:
     def __init__(self, registry, definition):
         self.registry = registry
-        self.definition = definition
         self.name = definition["name"]
         self.alias = definition["alias"]
-        self.description = definition.get("description") or ""
         self.called = "mcp_" + self.alias
+        self.take(definition)
+        self.proxy = Proxy(self)
+
+    def take(self, definition):
+        """Become what a definition of this server says."""
+        self.definition = definition
+        self.description = definition.get("description") or ""
         definitions = definition.get("tools") or ()
         self.meanings = meanings([(d["name"], d["alias"]) for d in definitions])
         self.tools = tools = [Tool(self, d) for d in definitions]
         self.by_name = {tool._name: tool for tool in tools}
-        self.proxy = Proxy(self)
 
     def rename(self, called):
         """Apply how code writes the server."""
@@ -113,6 +117,8 @@ class Proxy:
             raise AttributeError(name)
         server = self.__server__
         tool = server.find(name, AttributeError)
+        if tool is None and name[:1] != "_" and server.registry.renew(server):
+            tool = server.find(name, AttributeError)
         if tool is None:
             raise AttributeError(server.lacks(name))
         return tool
@@ -121,6 +127,8 @@ class Proxy:
         """Return a tool by its name, even one that is not an identifier."""
         server = self.__server__
         tool = server.find(name, KeyError)
+        if tool is None and server.registry.renew(server):
+            tool = server.find(name, KeyError)
         if tool is None:
             raise KeyError("server %r has no tool %r%s" % (server.name, name, similar(str(name), server.by_name)))
         return tool
@@ -208,7 +216,15 @@ class Tool:
         if server.name not in registry.granted:
             await registry.load(server.name)
         parameters = self.parameters
-        arguments = parameters.bind(self.__qualname__, args, kwargs)
+        try:
+            arguments = parameters.bind(self.__qualname__, args, kwargs)
+        except ArgumentError:
+            now = registry.renew(server) and server.by_name.get(self._name)
+            if not now:
+                raise
+            parameters, arguments = now.parameters, None
+        if arguments is None:
+            arguments = parameters.bind(self.__qualname__, args, kwargs)
         if parameters.listed is not None and not parameters.listed.issuperset(arguments):
             from . import advice
 

@@ -46,9 +46,7 @@ class Registry:
     def define(self, definition):
         server = Server(self, definition)
         self.servers[server.name] = server
-        for key, (_, name) in list(self.modules.items()):
-            if name == server.name:
-                self.forget_module(key)
+        self.forget_modules(server.name)
         if self.meant is not None and self.aliases.get(server.name) == server.alias:
             server.rename(self.called(server.name))
         else:
@@ -106,6 +104,23 @@ class Registry:
         if name not in self.granted:
             self.add(self.channel.request_sync("load_server", codec.encode({"name": name})))
         return self.servers[name].proxy
+
+    def renew(self, server):
+        """Bring a server up to date that lacks what code uses: its tools may have
+        changed since the execution began. Report whether they have."""
+        had = server.definition
+        try:
+            self.load_sync(server.name)
+            now = self.channel.request_sync("load_server", codec.encode({"name": server.name}))
+        except MCPError:
+            return False
+        known = self.servers[server.name]
+        if now != known.definition:
+            known.take(now)
+            self.forget_modules(server.name)
+        if server.definition is not known.definition:
+            server.take(known.definition)
+        return server.definition is not had
 
     def add(self, definition):
         """Apply a server that the host has granted to this execution."""
@@ -224,6 +239,11 @@ class Registry:
         self.modules[alias] = module, server.name
         return module
 
+    def forget_modules(self, server):
+        for key, (_, name) in list(self.modules.items()):
+            if name == server:
+                self.forget_module(key)
+
     def forget_module(self, alias):
         if self.modules.pop(alias, None) is not None:
             for name in (alias, alias + "_"):
@@ -246,6 +266,8 @@ def module_of(server, key):
     def attribute(name):
         if name != "__all__":
             tool = None if is_pythons(name) else server.find(name, AttributeError)
+            if tool is None and name[:1] != "_" and server.registry.renew(server):
+                tool = server.find(name, AttributeError)
             if tool is None:
                 raise AttributeError("module %r has no attribute %r" % (module.__name__, name))
             return tool
