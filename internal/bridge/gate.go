@@ -108,6 +108,8 @@ type Trial struct {
 	Started, Listed time.Duration // how long the server took
 	// Trouble is its last failure when code used it; nil: none is known.
 	Trouble *catalog.Failure
+	// LeftOut is what of its tools is left out, and why.
+	LeftOut []string
 }
 
 // Try starts a server for the user who wants to see whether it works, and lists
@@ -146,6 +148,9 @@ func (b *Bridge) try(ctx context.Context, permit *authz.Permit) (*Trial, error) 
 		return nil, err
 	}
 	t.Listed = time.Since(began)
+	if known, ok := server.(interface{ LeftOut() []string }); ok {
+		t.LeftOut = known.LeftOut()
+	}
 	if d, ok := b.current(false).servers[name]; ok {
 		if _, err := b.compare(d, said(server, t.Tools)...); err != nil {
 			return nil, err

@@ -34,6 +34,7 @@ type serverTest struct {
 	StartMs  int64      `json:"startMs"`
 	ListMs   int64      `json:"listMs"`
 	Tools    []toolLine `json:"tools"`
+	LeftOut  []string   `json:"leftOut,omitempty"`
 	// LastFailure is that of the server when code used it.
 	LastFailure *lastFailure `json:"lastFailure,omitempty"`
 }
@@ -72,6 +73,7 @@ func (c *serversTestCmd) Run(u *ui) error {
 		Name: c.Name, Protocol: found.Info.ProtocolVersion, Server: found.Info.Server.Name + " " + found.Info.Server.Version,
 		StartMs: found.Started.Milliseconds(), ListMs: found.Listed.Milliseconds(), Tools: []toolLine{},
 	}
+	t.LeftOut = found.LeftOut
 	if f := found.Trouble; f != nil {
 		t.LastFailure = &lastFailure{f.At.UTC(), f.Reason}
 	}
@@ -89,8 +91,14 @@ func (c *serversTestCmd) Run(u *ui) error {
 	for _, tool := range t.Tools {
 		table.Row(invisible.Line(tool.Function), invisible.Line(firstLine(tool.Description)))
 	}
-	if err := table.Write(u.stdio.Out); err != nil || t.LastFailure == nil {
+	if err := table.Write(u.stdio.Out); err != nil {
 		return err
+	}
+	for _, note := range t.LeftOut {
+		fmt.Fprintf(u.stdio.Out, "  note: %s\n", invisible.Line(note))
+	}
+	if t.LastFailure == nil {
+		return nil
 	}
 	// Its words are the server's: they are indented, and on a terminal they are plain.
 	_, err = fmt.Fprintf(u.stdio.Out, "\nIt works now. When code used it, %s, it failed:\n  %s\n",

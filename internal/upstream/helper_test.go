@@ -321,7 +321,10 @@ func (h *hostileServer) list(r request) {
 	case "cyclic-schema":
 		h.answer(r, `{"tools":[{"name":"c","inputSchema":{"type":"object","properties":{"a":{"$ref":"#"}}}}]}`)
 	case "deep-schema":
-		h.answer(r, `{"tools":[{"name":"c","inputSchema":`+strings.Repeat(`{"a":`, 5000)+`1`+strings.Repeat(`}`, 5000)+`}]}`)
+		h.answer(r, `{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"b":{}}}},`+
+			`{"name":"c","annotations":{"readOnlyHint":true},"inputSchema":`+strings.Repeat(`{"a":`, 5002)+`1`+strings.Repeat(`}`, 5002)+`}]}`)
+	case "large-tool":
+		h.answer(r, `{"tools":[{"name":"a"},{"name":"d","description":"`+strings.Repeat("d", 10_000_000-3)+`"}]}`)
 	case "ttl":
 		h.answer(r, fmt.Sprintf(`{"tools":[{"name":"t%d"}],"ttlMs":20}`, h.page))
 	default:

@@ -208,6 +208,10 @@ func (s *Server) failure(op string, err error) error {
 	case errors.Is(err, jsonrpc.ErrNotJSON), errors.Is(err, jsonrpc.ErrMalformed):
 		e.Kind, e.Err = ErrBadAnswer, redactError(s.def, err)
 	default:
+		var deep *jsonrpc.DeepError
+		if errors.As(err, &deep) {
+			err = &jsonrpc.DeepError{Depth: deep.Depth, Limit: deep.Limit} // an error is kept for long
+		}
 		e.Err = redactError(s.def, withAdvice(s.def, err))
 	}
 	return e.readBy(s.client)

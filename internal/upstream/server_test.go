@@ -268,7 +268,8 @@ func TestListsOfTools(t *testing.T) {
 		{"endless-tools", nil, maxTools, ""},
 		{"no-tools", nil, 0, ""},
 		{"cyclic-schema", nil, 1, ""},
-		{"deep-schema", nil, 0, "nested 5004 levels deep"},
+		{"deep-schema", nil, 2, ""},
+		{"large-tool", nil, 2, ""},
 		{"bad-list", nil, 0, "tools is not a list"},
 		{"bad-page", nil, 0, "without a list of tools"},
 	}
@@ -303,6 +304,35 @@ func TestOddTools(t *testing.T) {
 	want := `a=a "" {"type":"object"} |b=b "B" {"type":"object"} |class=class_ "" {"type":"object"} |Class=class_ "" {"type":"object"} `
 	if strings.Join(got, "|") != want {
 		t.Errorf("%s\nwant\n%s", strings.Join(got, "|"), want)
+	}
+}
+
+// TestToolsThatAreTooLarge: one tool costs the others nothing, and the user reads what
+// is left out of it.
+func TestToolsThatAreTooLarge(t *testing.T) {
+	for role, want := range map[string]struct{ tool, notes string }{
+		"deep-schema": {
+			`c true {"type":"object"} (what the tool says of itself nests 5003 levels deep, so its schema`,
+			`what "c" says of itself nests 5003 levels deep: its schema is left out`,
+		},
+		"large-tool": {
+			`d false {"type":"object"} (what the tool says of itself takes 10000026 bytes, so its schema`,
+			`what "d" says of itself takes 10000026 bytes: its schema is left out`,
+		},
+	} {
+		s := running(t, manage(t, Options{}, define(t, "x", role)), "x")
+		tools, err := s.Tools(t.Context())
+		if err != nil || len(tools) != 2 || tools[0].Name != "a" {
+			t.Fatalf("%s: got %v, %v", role, tools, err)
+		}
+		last := tools[1]
+		about := last.Description[strings.LastIndex(last.Description, "("):]
+		if got := fmt.Sprintf("%s %t %s %s", last.Name, last.ReadOnly, last.InputSchema, about); !strings.HasPrefix(got, want.tool) || len(last.Raw) > 10_000 {
+			t.Errorf("%s: got %s, want %s", role, got, want.tool)
+		}
+		if notes := strings.Join(s.LeftOut(), "|"); notes != want.notes {
+			t.Errorf("%s: got the notes %s, want %s", role, notes, want.notes)
+		}
 	}
 }
 

@@ -22,6 +22,9 @@ const (
 	maxTools     = 20_000
 	maxPages     = 2_000
 	maxToolBytes = 16 << 20
+	// maxOneTool and maxToolDepth bound one tool, which is reduced beyond them.
+	maxOneTool   = 4 << 20
+	maxToolDepth = jsonrpc.DefaultMaxDepth - 10 // less than a list may have with it
 )
 
 // toolCache holds a server's tools until they change.
@@ -31,6 +34,7 @@ type toolCache struct {
 	mu         sync.Mutex
 	tools      []tool.Tool
 	mirrored   map[string][]remote.Mirrored // by tool: arguments that a call repeats in headers
+	notes      []string                     // what of the last list is left out
 	valid      bool
 	expires    time.Time // zero: when the server says so
 	generation int       // counts the server's notices of changed tools
@@ -75,10 +79,10 @@ func (c *toolCache) headersOf(name string) (mirrored []remote.Mirrored, listed b
 }
 
 // put stores tools that were requested at a generation.
-func (c *toolCache) put(tools []tool.Tool, mirrored map[string][]remote.Mirrored, generation int, ttl time.Duration) {
+func (c *toolCache) put(tools []tool.Tool, list *toolList, generation int, ttl time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tools, c.mirrored = tools, mirrored
+	c.tools, c.mirrored, c.notes = tools, list.mirrored, list.notes
 	c.valid = generation == c.generation
 	c.expires = time.Time{}
 	if ttl > 0 {
@@ -114,8 +118,15 @@ func (s *Server) Tools(ctx context.Context) ([]tool.Tool, error) {
 		ttl = 0
 	}
 	tools = list.finish()
-	s.tools.put(tools, list.mirrored, generation, ttl)
+	s.tools.put(tools, list, generation, ttl)
 	return s.allowed(tools), nil
+}
+
+// LeftOut says what of the last list of tools is left out, and why.
+func (s *Server) LeftOut() []string {
+	s.tools.mu.Lock()
+	defer s.tools.mu.Unlock()
+	return s.tools.notes
 }
 
 // fetchTools requests page after page.
@@ -134,6 +145,10 @@ func (s *Server) fetchTools(ctx context.Context) (list *toolList, ttl time.Durat
 			members = append([]byte(`"cursor":`), cursor...)
 		}
 		raw, err := s.conn.Call(ctx, "tools/list", s.session.params(members))
+		var deep *jsonrpc.DeepError
+		if errors.As(err, &deep) && deep.Result != nil {
+			raw, err = deep.Result, nil // add sees to each tool
+		}
 		if err != nil {
 			var answered *jsonrpc.Error
 			if errors.As(err, &answered) && (answered.Code == jsonrpc.CodeMethodNotFound || !s.session.hasTools) {
@@ -170,7 +185,8 @@ type toolList struct {
 	names  map[string]bool
 	bytes  int
 	full   bool
-	odd    int // how many entries were left out
+	odd    int      // how many entries were left out
+	notes  []string // for the user, see note
 
 	mirrored map[string][]remote.Mirrored
 }
@@ -210,15 +226,31 @@ func (l *toolList) page(raw json.RawMessage) (next json.RawMessage, ttlMillis in
 func (l *toolList) add(raw json.RawMessage) {
 	raw = bytes.Clone(raw) // do not keep the whole page in memory
 	t, ok := tool.Parse(raw)
-	if !ok || l.names[t.Name] {
+	switch {
+	case !ok:
 		l.odd++
+		l.note("an entry without a usable name is left out: %.100q", raw)
 		return
+	case l.names[t.Name]:
+		l.odd++
+		l.note("a second tool named %.100q is left out", t.Name)
+		return
+	}
+	if depth, _ := jsonscan.RawMembers(raw, func(_, _ []byte) bool { return true }); depth > maxToolDepth || len(raw) > maxOneTool {
+		why := fmt.Sprintf("nests %d levels deep", depth)
+		if len(raw) > maxOneTool {
+			why = fmt.Sprintf("takes %d bytes", len(raw))
+		}
+		l.note("what %.100q says of itself %s: its schema is left out", t.Name, why)
+		raw = tool.Reduce(raw, "what the tool says of itself "+why)
+		t, _ = tool.Parse(raw)
 	}
 	var mirrored []remote.Mirrored
 	if _, ok := l.server.conn.(withHeaders); ok && l.server.session.era == eraStateless {
 		var err error
 		if mirrored, err = remote.MirroredArguments(t.InputSchema); err != nil {
 			l.server.log.Warn("a tool is left out: its schema wants headers that cannot be sent", "tool", t.Name, "err", err)
+			l.note("tool %.100q is left out: %v", t.Name, err)
 			return
 		}
 	}
@@ -230,6 +262,16 @@ func (l *toolList) add(raw json.RawMessage) {
 	l.tools = append(l.tools, t)
 	if len(mirrored) > 0 {
 		l.mirrored[t.Name] = mirrored
+	}
+}
+
+// maxNotes bounds the notes of one list.
+const maxNotes = 20
+
+// note says what is left out.
+func (l *toolList) note(format string, args ...any) {
+	if len(l.notes) < maxNotes {
+		l.notes = append(l.notes, fmt.Sprintf(format, args...))
 	}
 }
 

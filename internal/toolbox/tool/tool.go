@@ -5,7 +5,10 @@
 package tool
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
+	"strings"
 
 	"github.com/sallyport/sallyport/internal/jsonscan"
 )
@@ -97,6 +100,39 @@ func Parse(raw json.RawMessage) (Tool, bool) {
 	})
 	t.Alias = Alias(t.Name)
 	return t, err == nil && t.Name != "" && len(t.Name) <= maxName
+}
+
+// maxKept bounds the description of a tool that Reduce has cut.
+const maxKept = 4 << 10
+
+// Reduce returns a tool's description without its schemas, for one of which too much
+// must be left out to be of use. Its text ends with the reason and a digest: a change
+// of what is left out is a change of the tool.
+func Reduce(raw json.RawMessage, why string) json.RawMessage {
+	t, _ := Parse(raw)
+	sum := sha256.Sum256(raw)
+	if len(t.Description) > maxKept {
+		t.Description = strings.ToValidUTF8(t.Description[:maxKept], "") + "…"
+	}
+	type hints struct {
+		ReadOnly       bool  `json:"readOnlyHint,omitempty"`
+		NonDestructive *bool `json:"destructiveHint,omitempty"`
+		Idempotent     bool  `json:"idempotentHint,omitempty"`
+		ClosedWorld    *bool `json:"openWorldHint,omitempty"`
+	}
+	h := hints{ReadOnly: t.ReadOnly, Idempotent: t.Idempotent}
+	if t.NonDestructive {
+		h.NonDestructive = new(bool)
+	}
+	if t.ClosedWorld {
+		h.ClosedWorld = new(bool)
+	}
+	about := strings.TrimSpace(fmt.Sprintf("%s\n\n(%s, so its schema is left out: SHA-256 %x)", t.Description, why, sum[:8]))
+	out, err := json.Marshal(map[string]any{"name": t.Name, "description": about, "inputSchema": AnyObject, "annotations": h})
+	if err != nil { // cannot happen: strings and booleans
+		return json.RawMessage("{}")
+	}
+	return out
 }
 
 // Summary returns the description in one line.

@@ -456,7 +456,7 @@ func (c *Conn) decode(m message) reply {
 	case m.result == nil:
 		return reply{err: ErrMalformed}
 	case m.depth > c.opts.MaxDepth:
-		return reply{err: fmt.Errorf("%w: nested %d levels deep, %d are allowed", ErrTooLarge, m.depth, c.opts.MaxDepth)}
+		return reply{err: TooDeep(m.depth, c.opts.MaxDepth, m.result)}
 	}
 	return reply{result: m.result}
 }

@@ -420,7 +420,7 @@ func (p *peer) decode(m jsonrpc.Message) reply {
 	case m.Result == nil:
 		return reply{err: jsonrpc.ErrMalformed}
 	case m.Depth > p.opts.MaxDepth:
-		return reply{err: fmt.Errorf("%w: nested %d levels deep, %d are allowed", jsonrpc.ErrTooLarge, m.Depth, p.opts.MaxDepth)}
+		return reply{err: jsonrpc.TooDeep(m.Depth, p.opts.MaxDepth, m.Result)}
 	}
 	return reply{result: m.Result}
 }
