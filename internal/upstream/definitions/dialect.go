@@ -39,7 +39,7 @@ type dialect struct {
 
 // own is the format of ~/MCPs.
 var own = &dialect{
-	paths: [][]string{{"mcpServers"}}, plainURL: Auto,
+	format: edit.JSONC, paths: [][]string{{"mcpServers"}}, plainURL: Auto,
 	vars: syntax{braces: true, tilde: true, references: true},
 }
 

@@ -30,18 +30,21 @@ const (
 // decode parses a file of any format into a tree. An empty file is an empty
 // object if the client leaves such files behind.
 func decode(data []byte, d *dialect) (node, error) {
-	if d != own && len(bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))) == 0 {
+	data, _ = utf8Of(data)
+	if d != own && len(bytes.TrimSpace(data)) == 0 {
 		return node{line: 1, kind: '{'}, nil
 	}
 	switch d.format {
 	case edit.JSONC:
-		return parseJSONC(data, d.prune)
+		root, err := parseJSONC(data, d.prune)
+		return root, explained(data, err)
 	case edit.TOML:
 		return parseTOML(data)
 	case edit.YAML:
 		return parseYAML(data)
 	}
-	return parseTree(data, d.prune)
+	root, err := parseTree(data, d.prune)
+	return root, explained(data, err)
 }
 
 var hujsonLine = lazyregexp.New(`line (\d+), column \d+: `)
@@ -49,7 +52,7 @@ var hujsonLine = lazyregexp.New(`line (\d+), column \d+: `)
 // parseJSONC reads JSON with comments and trailing commas. Both become blanks,
 // so that line numbers stay the same.
 func parseJSONC(data []byte, prune func([]string) bool) (node, error) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
 	// Most files have neither, and the strict parser has the best errors.
 	root, strictErr := parseTree(data, prune)
 	if strictErr == nil {
@@ -66,7 +69,12 @@ func parseJSONC(data []byte, prune func([]string) bool) (node, error) {
 			line, _ = strconv.Atoi(m[1]) // digits
 			_, reason, _ = strings.Cut(reason, m[0])
 		}
-		return node{}, &parseError{min(line, bytes.Count(data, []byte("\n"))+1), clip(strings.TrimPrefix(reason, "hujson: "))}
+		line = min(line, bytes.Count(data, []byte("\n"))+1)
+		var strict *parseError
+		if errors.As(strictErr, &strict) && strict.line >= line {
+			return node{}, strictErr
+		}
+		return node{}, &parseError{line, clip(strings.TrimPrefix(reason, "hujson: "))}
 	}
 	return parseTree(plain, prune)
 }

@@ -1,6 +1,7 @@
 package definitions
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf16"
 )
 
 func environment(vars map[string]string) Environment {
@@ -102,6 +104,15 @@ func TestLoadEntry(t *testing.T) {
 	}
 }
 
+// utf16Text returns a string in UTF-16 with a byte order mark.
+func utf16Text(order binary.AppendByteOrder, text string) string {
+	var out []byte
+	for _, unit := range utf16.Encode([]rune("\ufeff" + text)) {
+		out = order.AppendUint16(out, unit)
+	}
+	return string(out)
+}
+
 func TestProblems(t *testing.T) {
 	deep := strings.Repeat("[", 200) + strings.Repeat("]", 200)
 	tests := []struct {
@@ -109,13 +120,25 @@ func TestProblems(t *testing.T) {
 		names      string // the servers that are left
 		problems   string
 	}{
-		{"empty file", ``, "", "f.json:1: the file ends in the middle of a value\n"},
+		{"empty file", ``, "", "f.json:1: the file is empty\n"},
 		{"truncated", "{\n\"mcpServers\": {\n", "", "f.json:3: the file ends in the middle of a value\n"},
-		{"bad comma", "{\"mcpServers\": {\n \"a\": {\"command\": \"x\"},\n}}", "", "f.json:3: invalid character '}'"},
-		{"comment", "{\n // hello\n \"mcpServers\": {}}", "", "f.json:2: invalid character '/'"},
+		{"trailing commas", "{\"mcpServers\": {\n \"a\": {\"command\": \"x\",},\n},}", "a", ""},
+		{"comments", "// hello\n{ /* a */\n \"mcpServers\": {\"a\": {\"command\": \"x\"} // b\n}}\n// end", "a", ""},
+		{"comments, and a mistake", "// hello\n{\"mcpServers\": {\n\"a\" {}}}", "", "f.json:3: "},
+		{"a byte order mark", "\xef\xbb\xbf{\"mcpServers\": {\"a\": {\"command\": \"x\"}}}", "a", ""},
+		{"UTF-16, little-endian", utf16Text(binary.LittleEndian, "{\"mcpServers\": {\"größe😀\": {\"command\": \"x\"}}}"), "größe😀", ""},
+		{"UTF-16, big-endian", utf16Text(binary.BigEndian, "{\"mcpServers\": {\"a\": {\"command\": \"x\"}}}\r\n"), "a", ""},
+		{"UTF-16, and a mistake", utf16Text(binary.LittleEndian, "{\n\"mcpServers\" 1}"), "", "f.json:2: invalid character '1' after object key"},
+		{"UTF-16 without a mark", utf16Text(binary.LittleEndian, "{}")[2:], "", "f.json:1: the file has NUL bytes, as UTF-16 has: save it as UTF-8\n"},
+		{"half a character", "\xff\xfe{\x00}\x00\x00", "", "f.json: has no member mcpServers\n"},
+		{"a web page", "\n<!DOCTYPE html>\n<html>{}</html>", "", "f.json:1: a page in HTML or XML, not JSON\n"},
+		{"a merge conflict", "{\"mcpServers\": {\n<<<<<<< HEAD\n}}\n=======\n>>>>>>> x", "", "f.json:2: a merge conflict that is not resolved\n"},
+		{"typographic quotes", "{\n“mcpServers”: {}}", "", "f.json:2: typographic quotes (“ ”): write \" instead\n"},
+		{"single quotes", "{\n'mcpServers': {}}", "", "f.json:2: single quotes: write \" instead\n"},
+		{"only blanks", " \n\t\n", "", "f.json:1: the file is empty\n"},
 		{"bad string", "{\n\"mcpServers\": {\"a\":\n\n{\"command\": \"x\ty\"}}}", "", "f.json:4: invalid character '\\t' in string"},
 		{"two documents", "{\"mcpServers\": {}}\n\n{}", "", "f.json:3: more after the end"},
-		{"not UTF-8", "{\n\"mcpServers\":\n {\"a\xff\": {}}}", "", "f.json:3: not UTF-8\n"},
+		{"not UTF-8", "{\n\"mcpServers\":\n {\"a\xff\": {}}}", "", "f.json:3: not UTF-8: save the file as UTF-8\n"},
 		{"too deep", "{\n\"mcpServers\": " + deep + "}", "", "f.json:2: nested too deeply\n"},
 		{"a key twice", "{\"mcpServers\": {\n\"a\": {\"command\": \"x\"},\n\"a\": {\"command\": \"y\"}}}", "",
 			"f.json:3: the key \"a\" occurs twice (first on line 2)\n"},

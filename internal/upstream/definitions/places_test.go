@@ -1,8 +1,10 @@
 package definitions
 
 import (
+	"encoding/binary"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -42,5 +44,17 @@ func TestPlacesOfTheFirstBridge(t *testing.T) {
 				t.Errorf("first are %q", paths[:2])
 			}
 		})
+	}
+}
+
+// TestWithout: comments stay, and UTF-16 is not rewritten.
+func TestWithout(t *testing.T) {
+	text := "{\"mcpServers\": {\n  // first\n  \"a\": {\"command\": \"x\"},\n  // second\n  \"b\": {\"command\": \"y\"},\n}}\n"
+	rest, more, err := Without([]byte(text), "a")
+	if err != nil || !more || !strings.Contains(string(rest), "// second") || strings.Contains(string(rest), `"a"`) {
+		t.Errorf("got %q, %v, %v", rest, more, err)
+	}
+	if _, _, err := Without([]byte(utf16Text(binary.LittleEndian, text)), "a"); err == nil || !strings.Contains(err.Error(), "save it as UTF-8") {
+		t.Errorf("UTF-16: got %v, want an error that says what to do", err)
 	}
 }

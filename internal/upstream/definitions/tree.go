@@ -55,6 +55,8 @@ func (n *node) what() string {
 	return "true or false"
 }
 
+const notUTF8 = "not UTF-8"
+
 // parseError is a syntax error.
 type parseError struct {
 	line   int
@@ -79,13 +81,13 @@ type treeParser struct {
 // parseTree parses one strict JSON document. Keys that occur twice in one
 // object are an error: programs differ in which one counts.
 func parseTree(data []byte, prune func([]string) bool) (node, error) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
 	p := &treeParser{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1, prune: prune}
 	p.dec.UseNumber()
 	if !utf8.Valid(data) {
 		for i, r := range string(data) {
 			if r == utf8.RuneError && !bytes.HasPrefix(data[i:], []byte("\uFFFD")) {
-				return node{}, &parseError{p.lineAt(int64(i)), "not UTF-8"}
+				return node{}, &parseError{p.lineAt(int64(i)), notUTF8}
 			}
 		}
 	}

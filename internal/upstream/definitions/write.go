@@ -197,7 +197,10 @@ func File(name string, entry json.RawMessage) ([]byte, error) {
 // and reports whether it still has another. Everything else stays as it was
 // written.
 func Without(text []byte, name string) (rest []byte, more bool, err error) {
-	root, err := parseTree(text, nil)
+	if _, wide := utf8Of(text); wide {
+		return nil, false, errors.New("the file is UTF-16, which is read but not changed: save it as UTF-8")
+	}
+	root, err := decode(text, own)
 	if err != nil {
 		return nil, false, err
 	}
@@ -208,7 +211,7 @@ func Without(text []byte, name string) (rest []byte, more bool, err error) {
 	if len(servers.members) == 1 {
 		return nil, false, nil
 	}
-	value, err := hujson.Parse(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")))
+	value, err := hujson.Parse(bytes.TrimPrefix(text, []byte(byteOrderMark)))
 	if err != nil {
 		return nil, false, err
 	}
