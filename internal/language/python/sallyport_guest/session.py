@@ -30,6 +30,8 @@ class Session:
         self.error = None  # what ended the execution: its type and message
         self.submitted = ""  # the code that could not be compiled last
         self.told = ()  # hints of this execution about arguments
+        self.extra = set()  # tools whose hint says that they answer more than their value
+        self.alike = {}  # tool -> how many answers in a row said no more than their value
         self.driving = False  # execute.drive is at work
         self.stdin = None  # the execution's, if it has one
         workspace, files = setting(b"SALLYPORT_WORKSPACE", WORKSPACE), setting(b"SALLYPORT_FILES", FILES)

@@ -19,12 +19,15 @@ def text_of(content):
     return "\n".join(parts) if parts else None
 
 
-def unwrap(result, server, tool, declared=None):
+def unwrap(result, server, tool, declared=None, session=None):
     """Return the value of a raw result. Raise MCPError if it reports a failure.
 
     declared is the property that the tool's output schema makes the value, "" if
     the schema makes it the object itself. It is None without a schema: then the
     result itself decides. The host writes signatures by the same rule.
+
+    What the tool says besides its structured content stays with the value: see said.
+    The session gets a hint, if there is one.
     """
     if not isinstance(result, dict):
         return result
@@ -36,11 +39,18 @@ def unwrap(result, server, tool, declared=None):
     if result.get("isError"):
         raise MCPError(failure(content, structured, server, tool), kind="tool", server=server, tool=tool, result=result)
     if structured is not None:
+        value = structured
         if isinstance(structured, dict) and len(structured) == 1:
-            ((key, value),) = structured.items()
-            if key == declared if declared is not None else key == "result" or isinstance(value, str) and value == text:
-                return value
-        return structured
+            ((key, only),) = structured.items()
+            if key == declared if declared is not None else key == "result" or isinstance(only, str) and only == text:
+                value = only
+        if content:
+            from . import said
+
+            left = said.extra(content, structured, value, {} if session is None else session.alike, (server, tool))
+            if left:
+                value = said.keep(value, objects(content, server), left, server, tool, session)
+        return value
     if text is None:
         return objects(content, server)
     if text.lstrip()[:1] in ("{", "["):

@@ -1,12 +1,15 @@
 """Results, unwrapped as DESIGN has it."""
 
+import copy
 import dataclasses
 import datetime
+import json
 import pathlib
+import pickle
 
 import pytest
 
-from sallyport_guest import values
+from sallyport_guest import said, values
 from sallyport_guest.errors import MCPError
 
 
@@ -85,6 +88,111 @@ def test_failures(result, message):
     assert str(e.value) == message
     assert (e.value.kind, e.value.server, e.value.tool) == ("tool", "s", "t")
     assert e.value.result["isError"] is True
+
+
+PNG = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+
+
+@pytest.mark.parametrize(
+    "content, structured",
+    [
+        (text('{"a": 1, "b": [2]}'), {"b": [2], "a": 1.0}),
+        (text('{\n  "a": "\\u00e9"\n}'), {"a": "é"}),
+        (text("[1, 2]"), {"result": [1, 2]}),
+        (text("1", "two", '{"x": 3}'), {"result": [1, "two", {"x": 3}]}),
+        (text("{'a': None}"), {"a": None}),
+        (text("5"), {"result": 5}),
+        (text("5"), {"result": 5.0}),
+        (text("true"), {"result": True}),
+        (text("True"), {"result": True}),
+        (text("done"), {"result": "done"}),
+        (text('"done"'), {"result": "done"}),
+        (text('{"result": [1]}'), {"result": [1]}),
+        (text("body"), {"title": "t", "message": {"body": "body\n"}}),
+        (text("", " \n"), {"a": 1}),
+        (text('{"é": "' + "x" * 20000 + '"}'), {"é": "x" * 20000}),
+        (text('{"\\u00e9": "' + "x" * 20000 + '"}'), {"é": "x" * 20000}),
+        (text("x" * 20000), {"result": "x" * 20000}),
+        ([], {"a": 1}),
+        ([3], {"a": 1}),
+    ],
+    ids=lambda v: repr(v)[:60],
+)
+def test_text_of_structured_content(content, structured):
+    """What says the same is the plain value."""
+    value = values.unwrap({"content": content, "structuredContent": structured}, "s", "t")
+    assert not isinstance(value, said.Said)
+
+
+@pytest.mark.parametrize(
+    "content, structured, kept, parts",
+    [
+        (text("the real answer"), {"execution_ms": 3}, "the real answer", 1),
+        (text("the real answer"), {"result": [1]}, "the real answer", 1),
+        (text("the real answer"), {"result": "other"}, "the real answer", 1),
+        (text('{"a": 1}', "and more"), {"a": 1}, "and more", 2),
+        (text('{"a": 2}'), {"a": 1}, '{"a": 2}', 1),
+        (text("a" * 20000), {"a": 1}, "a" * 20000, 1),
+        (text('{"a": 1}') + [PNG], {"a": 1}, None, 2),
+        ([{"type": "resource_link", "uri": "a://b"}], {"a": 1}, None, 1),
+        (text("[" * 5000), {"a": 1}, "[" * 5000, 1),
+    ],
+    ids=lambda v: repr(v)[:60],
+)
+def test_text_besides_structured_content(content, structured, kept, parts):
+    """What says something else stays with the value, which stays what it was."""
+    plain = structured.get("result", structured)
+    value = values.unwrap({"content": content, "structuredContent": structured}, "s", "t")
+    assert value == plain and isinstance(value, type(plain))
+    assert value.text == kept and len(value.content) == parts
+    assert json.dumps(value) == json.dumps(plain)
+    again = pickle.loads(pickle.dumps(value))
+    assert again == plain and type(again) is type(plain)
+    assert repr(value) == repr(plain) and copy.copy(value) == plain and {"text", "content"} <= set(dir(value))
+
+
+def test_members_come_before_text():
+    value = values.unwrap({"content": text("other"), "structuredContent": {"text": "mine", "n": 1}}, "s", "t")
+    assert value.text == "mine" and value.content == text("other") and value.n == 1
+    with pytest.raises(AttributeError):
+        value.nothing
+
+
+def test_told_once_for_each_tool():
+    class Session:
+        extra = set()
+        alike = {}
+        said = []
+        streams = property(lambda self: self)
+
+        def say(self, line):
+            self.said.append(line)
+
+    session = Session()
+    for tool, structured in [("a", {"n": 1}), ("a", {"n": 2}), ("b", {"result": 5}), ("c", {"text": "x", "n": 1})]:
+        value = values.unwrap({"content": text("answer"), "structuredContent": structured}, "s", tool, None, session)
+    assert session.said == [
+        "Hint: a of server 's' also answered text that is not in its structured content: .text of the value has it\n",
+        "Hint: b of server 's' also answered text that is not in its structured content: runtime.call_tool('s', 'b', ...) returns all of it\n",
+        "Hint: c of server 's' also answered text that is not in its structured content: runtime.call_tool('s', 'c', ...) returns all of it\n",
+    ]
+
+
+def test_long_text_of_a_known_tool():
+    """After some answers that said no more, a long one needs only look alike; one that
+    says more is kept all the same."""
+
+    class Session:
+        extra, alike = {("s", "t")}, {}
+
+    value = {"rows": [{"id": i} for i in range(100)]}
+    for _ in range(5):
+        got = values.unwrap({"content": text(json.dumps(value)), "structuredContent": value}, "s", "t", None, Session)
+        assert not isinstance(got, said.Said)
+    assert Session.alike == {("s", "t"): 5}
+    for other in ("prose " * 100, '{"other": "' + "x" * 300 + '"}', "short"):
+        got = values.unwrap({"content": text(other), "structuredContent": value}, "s", "t", None, Session)
+        assert got.text == other
 
 
 def test_sendable():
