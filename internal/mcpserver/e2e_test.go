@@ -227,7 +227,10 @@ func TestCodeIsStoppedWithTheOutput(t *testing.T) {
 	in := strings.NewReader(fmt.Sprintf(initialize, legacyLatest) + "\n" + initialized + "\n" + call("1", "wait 1h", "") + "\n")
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(t.Context(), in, w) }()
-	_ = r.Close()
+	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil { // the answer to initialize
+		t.Fatal(err)
+	}
+	_ = r.Close() // nothing is written any more that would show it
 	select {
 	case <-done:
 	case <-time.After(time.Minute):
