@@ -138,3 +138,45 @@ func TestPrograms(t *testing.T) {
 		})
 	}
 }
+
+// TestErrorBeginsALine: a report is not glued to a progress bar.
+func TestErrorBeginsALine(t *testing.T) {
+	const bar = "import sys; sys.stderr.write('\\r50%'); "
+	p := launch(t)
+	for _, prog := range []struct{ code, begins string }{
+		{bar + "1/0", "\r50%\nTraceback (most recent call last):\n"},
+		{bar + "sys.exit('bad')", "\r50%\nbad\n"},
+		{bar + "sys.stderr.write('\\n'); 1/0", "\r50%\nTraceback (most recent call last):\n"},
+		{bar + "sys.stderr.close(); 1/0", "\r50%\nTraceback (most recent call last):\n"},
+		{bar + "sys.stderr = None; 1/0", "\r50%Traceback (most recent call last):\n"},
+		{"1/0", "Traceback (most recent call last):\n"},
+	} {
+		if r := p.run(t, wire.Exec{Code: prog.code}, nil); r.err != nil || !strings.HasPrefix(r.stderr, prog.begins) {
+			t.Errorf("%s: got %q, %v, want %q", prog.code, r.stderr, r.err, prog.begins)
+		}
+	}
+}
+
+// TestEchoBeginsALine: the last value is not glued to what was printed before it.
+func TestEchoBeginsALine(t *testing.T) {
+	p := launch(t)
+	for _, prog := range []struct{ name, code, stdout string }{
+		{"echo in a line of its own", "print('a', end='')\n42", "a\n42\n"},
+		{"echo after a line", "print('a')\n42", "a\n42\n"},
+		{"echo nothing within a line", "print('a', end='')\nNone", "a"},
+		{"echo in the next execution", "42", "42\n"},
+		{"echo after bytes", "import sys\nsys.stdout.write('a'); sys.stdout.flush(); sys.stdout.buffer.write(b'b') and None\n42", "ab\n42\n"},
+		{"echo after nothing", "sys.stdout.write(''); sys.stdout.buffer.write(b'')\n42", "42\n"},
+		{"echo after a carriage return", "print('50%', end='\\r')\n42", "50%\r\n42\n"},
+		{"echo after many lines", "for i in range(300): print(flush=True)\nprint('a', end='', flush=True)\n42", strings.Repeat("\n", 300) + "a\n42\n"},
+		{"display within a line", "print('a', end='')\ndisplay(1)", "a\n1\n"},
+		{"echo into another stream", "import contextlib, io\nprint('a', end='')\nwith contextlib.redirect_stdout(io.StringIO()) as f: sys.displayhook(1)\nf.getvalue()", "a\n'1\\n'\n"},
+	} {
+		if skipped(t, prog.code) {
+			continue
+		}
+		if r := p.run(t, wire.Exec{Code: prog.code}, nil); r.err != nil || r.stdout != prog.stdout || r.stderr != "" {
+			t.Errorf("%s: got %q and %q, %v, want %q", prog.name, r.stdout, r.stderr, r.err, prog.stdout)
+		}
+	}
+}

@@ -8,7 +8,7 @@ from posix import _exit
 from . import codec
 from .channel import Gone
 from .interrupt import PLACE
-from .output import with_a_descriptor
+from .output import midline, with_a_descriptor
 from .slot import Slot
 
 AWAITS = 0x80  # inspect.CO_COROUTINE
@@ -113,7 +113,7 @@ def run(session, source, filename, echo):
         raise
     except SystemExit as e:
         interrupts.resume()
-        outcome = "exit", exit_code(e)
+        outcome = "exit", exit_code(session, e)
     except BaseException as e:
         outcome = failed(session, e, False)
     else:
@@ -251,7 +251,8 @@ def displayhook(value, keep=True):
             from .shorten import shortened
 
             text = shortened(value, text)
-    sys.stdout.write(text + "\n")
+    out = sys.stdout
+    out.write("\n" + text + "\n" if midline(out) else text + "\n")
     if not keep:
         return
     if kind is not Coroutine:  # else nothing would say that it was not awaited
@@ -297,7 +298,7 @@ def room(value, left, around=()):
     return left
 
 
-def exit_code(e):
+def exit_code(session, e):
     """Convert sys.exit's argument to an exit code. It may be any object."""
     try:
         code = e.code
@@ -305,6 +306,7 @@ def exit_code(e):
             return 0
         if issubclass(type(code), int):
             return int.__and__(code, 0xFF)
+        session.streams.end_line()
         print(code, file=sys.stderr)
     except BaseException:
         pass
@@ -318,6 +320,7 @@ def failed(session, e, compiling):
     interrupted = before and isinstance(e, KeyboardInterrupt)
     interrupts.resume()
     try:
+        session.streams.end_line()
         with_a_descriptor(import_report).report(session, e, compiling)
     except Gone:
         raise

@@ -37,6 +37,7 @@ class Output(_BufferedIOBase):
         self.lock = None
         self.helpers = 0  # our running threads
         self.wanted = None  # released when there is something to write later
+        self.last = b""  # byte that the execution wrote
 
     def writable(self):
         return True
@@ -61,6 +62,7 @@ class Output(_BufferedIOBase):
     def write(self, data):
         if type(data) is not bytes:
             data = memoryview(data).tobytes()
+        self.last = data[-1:] or self.last
         if not self.gathering:
             self.writes += 1
             if self.writes < PATIENT or not self.gather():
@@ -137,6 +139,16 @@ class Output(_BufferedIOBase):
         self.helpers = 0
 
 
+def midline(stream):
+    """Whether what the execution wrote to a stream of ours ends within a line. What
+    other processes wrote is not known."""
+    output = getattr(stream, "buffer", None)
+    if type(output) is not Output:
+        return False
+    stream.flush()
+    return output.last not in (b"", b"\n")
+
+
 def put(fd, data):
     n = write(fd, data)
     if n < len(data):
@@ -209,9 +221,11 @@ class Streams:
         sys.stdin = sys.__stdin__ = self.stdin
         if unusable(self.stdout):
             self.make_output()
+        self.output.last = b""
         sys.stdout = self.stdout
         if unusable(self.stderr):
             self.make_error()
+        self.error.last = b""
         sys.stderr = self.stderr
 
     def reopen(self):
@@ -242,6 +256,14 @@ class Streams:
                 put(ERR, message.encode("utf-8", "backslashreplace"))
             except OSError:
                 pass
+
+    def end_line(self):
+        """Have what comes next on standard error begin a line."""
+        try:
+            if midline(sys.stderr):
+                sys.stderr.write("\n")
+        except Exception:  # closed, or replaced
+            pass
 
     def drain(self):
         """Before a child process starts: its output comes after this."""

@@ -78,6 +78,7 @@ class Input(_RawIOBase):
                 return original(prompt)
             finally:
                 self.asking -= 1
+                self.streams.output.last = b""  # the answer has ended the line
 
         def read(fd, length, /):
             if fd == 0:

@@ -203,9 +203,12 @@ def test_open_figures_are_bounded(monkeypatch, capsys):
     assert closed == ["all", "all"]
 
 
+SESSION = types.SimpleNamespace(streams=types.SimpleNamespace(end_line=lambda: None))
+
+
 @pytest.mark.parametrize("code, want", [(None, 0), (3, 3), (-1, 255), (10**10000 + 7, 7), (True, 1), ("text", 1)], ids=["none", "three", "negative", "huge", "true", "text"])
 def test_exit_codes(code, want, capsys):
-    assert execute.exit_code(SystemExit(code)) == want
+    assert execute.exit_code(SESSION, SystemExit(code)) == want
 
 
 def test_exit_codes_of_hostile_classes():
@@ -213,7 +216,7 @@ def test_exit_codes_of_hostile_classes():
         def __and__(self, other):
             return "not a number"
 
-    assert execute.exit_code(SystemExit(Int(5))) == 5
+    assert execute.exit_code(SESSION, SystemExit(Int(5))) == 5
 
 
 def test_arguments_of_any_depth_have_an_error():
