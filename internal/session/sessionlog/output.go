@@ -45,7 +45,8 @@ func (w *written) add(e Entry, stream string) {
 // Written returns what an execution wrote, in the order in which it was written,
 // of one stream or, if stream is empty, of both. Execution n > 0 is the latest
 // with that number; n <= 0 counts back from the latest in the log, which is 0.
-// What was written before the session was reset is not found.
+// What was written before the session was reset is not found, and where some of it
+// is missing, the text says so.
 //
 // It reads the log once, because a log that is rotated between two readings has
 // other executions.
@@ -61,7 +62,14 @@ func (l *Log) Written(ctx context.Context, n int64, stream string) (string, erro
 	defer r.Close()
 	var latest []*written // as many as n needs
 	var current *written  // nil: not of interest
+	begun := false        // the log's first execution may have lost its beginning
 	err := r.Read(func(e Entry) error {
+		if !begun && e.Execution != 0 && e.Stream != "" && current == nil && (n <= 0 || e.Execution == uint64(n)) {
+			current = &written{}
+			current.text.WriteString("[... the beginning is not in the log any more ...]\n")
+			latest = []*written{current}
+		}
+		begun = begun || e.Start || e.Reset
 		switch {
 		case e.Reset:
 			latest, current = nil, nil

@@ -123,3 +123,34 @@ func TestWrittenIsBounded(t *testing.T) {
 		t.Errorf("got %d bytes, %v; want %d and a mark", len(got), err, maxWritten)
 	}
 }
+
+// TestWrittenWithoutItsBeginning: an execution that wrote more than the log keeps is
+// found, and says so.
+func TestWrittenWithoutItsBeginning(t *testing.T) {
+	s := New(t.TempDir(), 256<<10, discard)
+	defer s.Close()
+	l := s.Log("x", true)
+	l.Begin(1, "small")
+	l.Output(1, wire.Stdout, []byte("small"))
+	l.Begin(2, "large")
+	for range 100 {
+		l.Output(2, wire.Stdout, []byte(strings.Repeat("x", 8<<10)))
+		l.Flush()
+	}
+	l.Output(2, wire.Stdout, []byte("end"))
+	for _, n := range []int64{0, 2} {
+		got, err := l.Written(t.Context(), n, "")
+		if err != nil || !strings.HasPrefix(got, "[... the beginning is not in the log any more ...]\nxxx") || !strings.HasSuffix(got, "xend") {
+			t.Errorf("%d: got %.60q, %v, want a mark and what the log has", n, got, err)
+		}
+	}
+	l.Begin(3, "next")
+	if got, err := l.Written(t.Context(), -1, ""); err != nil || !strings.HasSuffix(got, "xend") {
+		t.Errorf("got %.60q, %v, want the end", got, err)
+	}
+	for _, n := range []int64{-2, 1} {
+		if got, err := l.Written(t.Context(), n, ""); !errors.Is(err, ErrNoExecution) {
+			t.Errorf("%d: got %.60q, %v, want no such execution", n, got, err)
+		}
+	}
+}

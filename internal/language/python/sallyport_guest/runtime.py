@@ -307,7 +307,7 @@ class Runtime:
     # Earlier calls, and other sessions.
 
     def output(self, call=-1, stream=""):
-        """All that an earlier call printed (-1: the previous one; 3: <cell 3>), however long; stream="stderr" for one stream."""
+        """All that an earlier call printed, as it was printed (-1: the previous one; 3: <cell 3>), and a mark where some is missing; stream="stderr" for one stream."""
         if not isinstance(call, int) or call >= 2**63 or call < -(2**63):
             raise MCPError("call must be an integer", kind="invalid")
         if stream not in ("", "stdout", "stderr"):
