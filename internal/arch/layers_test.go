@@ -150,6 +150,7 @@ var layers = []layer{
 	{"internal/procfs", 10, nil},
 	{"internal/upgrade", 10, []string{"internal/lazyregexp"}},
 	{"internal/upgrade/owner", 10, []string{"internal/lazyregexp"}},
+	{"internal/fold", 8, nil},
 	{"internal/invisible", 8, nil},
 	{"internal/manual", 8, []string{"internal/lazyregexp"}},
 	{"internal/skill", 10, []string{"internal/manual", "internal/private"}},
