@@ -59,5 +59,5 @@ func (c *Client) RunPodTools() *runpodtools.Tools {
 	if !set.Tools.RunPod || !ok {
 		return nil
 	}
-	return &runpodtools.Tools{Executor: c.Broker, Pulse: pulse, Timeout: set.RunPod.MaxExecutionTime}
+	return &runpodtools.Tools{Executor: c.Broker, Pulse: pulse, Timeout: set.RunPod.MaxExecutionTime, Unfolded: !set.Output.Fold}
 }

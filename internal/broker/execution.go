@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/sallyport/sallyport/internal/bridge"
+	"github.com/sallyport/sallyport/internal/fold"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/tracecontext"
@@ -380,6 +381,7 @@ func raised(e *wire.Exception, stderr []string) string {
 	if e.Message != "" {
 		text += ": " + e.Message
 	}
+	text = fold.Line(text)
 	// One line, whatever the sandbox sent.
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -393,7 +395,7 @@ func raised(e *wire.Exception, stderr []string) string {
 // be known from outside: the last one that is not blank.
 func lastLine(lines []string) string {
 	for i := len(lines) - 1; i >= 0; i-- {
-		if line := strings.TrimSpace(lines[i]); line != "" {
+		if line := strings.TrimSpace(fold.Line(lines[i])); line != "" {
 			const most = 300
 			if len(line) > most {
 				return strings.ToValidUTF8(line[:most], "") + "…"

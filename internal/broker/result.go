@@ -237,9 +237,16 @@ func lines(c capture.Output) []string {
 	if c.Omitted == 0 {
 		return splitLines(c.Head)
 	}
-	marker := fmt.Sprintf("[... %d bytes left out ...]", c.Omitted)
+	marker := markerBegin + strconv.FormatInt(c.Omitted, 10) + markerEnd
 	out := append(splitLines(c.Head), marker)
 	return append(out, splitLines(c.Tail)...)
+}
+
+// markerBegin and markerEnd are around the number of bytes that are missing.
+const markerBegin, markerEnd = "[... ", " bytes left out ...]"
+
+func isMarker(line string) bool {
+	return strings.HasPrefix(line, markerBegin) && strings.HasSuffix(line, markerEnd)
 }
 
 func splitLines(s string) []string {

@@ -138,6 +138,7 @@ func (s *served) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		AnswerWithin:     set.Answer.Within,
 		AnswerCharacters: set.Answer.Characters,
 		Structured:       mcpserver.Structured(set.Output.Structured),
+		Unfolded:         !set.Output.Fold,
 		Logger:           s.Log,
 		Version:          s.Version,
 		SDKOnly:          s.sdkOnly,

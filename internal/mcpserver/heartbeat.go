@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/fold"
 	"github.com/sallyport/sallyport/internal/invisible"
 )
 
@@ -115,13 +116,13 @@ func (h *heartbeat) stop() {
 // lastLine returns the last line that is not blank, complete or not. Clients show
 // it on terminals.
 func lastLine(tail []byte) string {
-	tail = bytes.TrimRight(tail, " \t\r\n")
-	if i := bytes.LastIndexAny(tail, "\r\n"); i >= 0 {
-		tail = tail[i+1:]
-	}
 	const maxMessage = 200
-	if len(tail) > maxMessage {
-		tail = tail[len(tail)-maxMessage:]
+	for len(tail) > 0 {
+		i := bytes.LastIndexAny(tail, "\r\n") + 1
+		if line := strings.TrimSpace(fold.Line(strings.ToValidUTF8(string(tail[i:]), ""))); line != "" {
+			return invisible.Line(strings.ToValidUTF8(line[max(0, len(line)-maxMessage):], ""))
+		}
+		tail = tail[:max(0, i-1)]
 	}
-	return invisible.Line(strings.ToValidUTF8(string(tail), ""))
+	return ""
 }

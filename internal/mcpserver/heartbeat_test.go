@@ -101,7 +101,9 @@ func TestLastLine(t *testing.T) {
 		{"10%\r20%\r", "20%"},
 		{"a\xffb\xe2\x82", "ab"},
 		{strings.Repeat("x", 300), strings.Repeat("x", 200)},
-		{"a\x1b]0;t\x07b\u202ec", `a\u{1b}]0;t\u{7}b\u{202e}c`},
+		{"a\x1b]0;t\x07b\u202ec", `ab\u{202e}c`},
+		{"10%\r\x1b[32m20%\x1b[0m\x1b[K", "20%"},
+		{"one\n20%\x1b[2K\r", "one"},
 	}
 	for _, tt := range tests {
 		if got := lastLine([]byte(tt.in)); got != tt.want {

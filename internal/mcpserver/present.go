@@ -43,8 +43,8 @@ func (s Structured) valid() bool {
 var structuredOnly = map[string]bool{"claude-code": true}
 
 // answer returns what a client gets of a result: text content, and structured
-// content unless that is nil. What does not fit is left out, and the answer says
-// where to read it.
+// content unless that is nil. Output is folded. What does not fit is left out, and
+// the answer says where to read it.
 func (c *conn) answerOf(client string, r *broker.Result) (text string, structured *broker.Result) {
 	config := &c.server.config
 	limit := config.AnswerCharacters
@@ -53,9 +53,13 @@ func (c *conn) answerOf(client string, r *broker.Result) (text string, structure
 	if auto && !only {
 		limit /= 2
 	}
-	short, cut := shorten(r, limit)
-	if cut != (leftOut{}) {
-		short.Notes = append(short.Notes, c.shortened(r, cut))
+	folded, lost := r, ""
+	if !config.Unfolded {
+		folded, lost = r.Folded()
+	}
+	short, cut := shorten(folded, limit)
+	if lost != "" || cut != (leftOut{}) {
+		short.Notes = append(short.Notes, c.whole(r, lost, cut))
 	}
 	text, structured = config.Output.present(short)
 	switch {
@@ -70,9 +74,19 @@ func (c *conn) answerOf(client string, r *broker.Result) (text string, structure
 // maxBrief bounds text content for a client whose model does not read it.
 const maxBrief = 2000
 
-// shortened tells where the whole output of a shortened result is.
-func (c *conn) shortened(r *broker.Result, cut leftOut) string {
-	note := fmt.Sprintf("shortened: %s lines and %s characters left out. ", thousands(cut.lines), thousands(cut.characters))
+// whole tells what folding lost and shortening cut of a result, and where the
+// whole output is.
+func (c *conn) whole(r *broker.Result, lost string, cut leftOut) string {
+	note := ""
+	if lost != "" {
+		note = "folded: " + lost + " left out. "
+	}
+	if cut == (leftOut{}) && r.Run == "" && r.Cell != 0 {
+		return note + "In the next call, runtime.output(-1) returns all of it"
+	}
+	if cut != (leftOut{}) {
+		note += fmt.Sprintf("shortened: %s lines and %s characters left out. ", thousands(cut.lines), thousands(cut.characters))
+	}
 	switch {
 	case r.Run != "":
 		return note + "`sallyport runs wait " + r.Run + "` prints all of it"

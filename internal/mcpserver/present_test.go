@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,5 +78,64 @@ func TestTOONOverTheProtocol(t *testing.T) {
 	}
 	if _, err := New(Config{Executor: &stubExecutor{}, Logger: slog.New(slog.DiscardHandler), Output: "yaml"}); err == nil {
 		t.Error("an unknown form")
+	}
+}
+
+// TestFoldedAnswers: progress takes no room from the rest, in either form of an
+// answer, and the answer says once where all of it is.
+func TestFoldedAnswers(t *testing.T) {
+	var states strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&states, "\r%4d of 2000 \x1b[32m%s\x1b[0m", i+1, strings.Repeat("#", 20))
+	}
+	const last = "2000 of 2000 ####################"
+	progress := &broker.Result{Status: broker.Success, Cell: 7, Stdout: []string{"begin", states.String(), "end"}}
+	for _, tt := range []struct {
+		name   string
+		output Output
+		result *broker.Result
+		stdout []string
+		notes  []string // the ends of them
+	}{
+		{"progress", Compact, progress, []string{"begin", last, "end"}, []string{"folded: 1999 earlier states of lines that were written over left out. In the next call, runtime.output(-1) returns all of it"}},
+		{"progress", TOON, progress, []string{"begin", last, "end"}, []string{"folded: 1999 earlier states of lines that were written over left out. In the next call, runtime.output(-1) returns all of it"}},
+		{"shortened, too", Compact, &broker.Result{Status: broker.Success, Cell: 7, Stdout: append([]string{"1\r2"}, numbered(1000)...)}, nil,
+			[]string{"So do the resource sallyport://output/default/7 and `sallyport sessions logs default`"}},
+		{"a run", Compact, &broker.Result{Status: broker.Success, Run: "r1", Stdout: []string{"1%\r2%"}}, []string{"2%"}, []string{"`sallyport runs wait r1` prints all of it"}},
+		{"colours", Compact, &broker.Result{Status: broker.Success, Cell: 7, Stdout: []string{"\x1b[31ma"}}, []string{"a"}, nil},
+		{"repetition", Compact, &broker.Result{Status: broker.Success, Cell: 7, Stdout: slices.Repeat([]string{"0"}, 100)}, []string{"0", "[… repeated 100 times …]"}, nil},
+	} {
+		s, err := New(Config{Executor: &stubExecutor{}, Logger: slog.New(slog.DiscardHandler), AnswerCharacters: 1000, Output: tt.output})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, structured := (&conn{server: s}).answerOf("x", tt.result)
+		if tt.stdout != nil && !slices.Equal(structured.Stdout, tt.stdout) || tt.stdout != nil && structured.Truncated != nil {
+			t.Errorf("%s, %s: got %q, %+v, want %q", tt.name, tt.output, structured.Stdout, structured.Truncated, tt.stdout)
+		}
+		for _, line := range tt.stdout {
+			if !strings.Contains(text, line) {
+				t.Errorf("%s, %s: the text is %q, want %q", tt.name, tt.output, text, line)
+			}
+		}
+		if len(structured.Notes) != len(tt.notes) {
+			t.Errorf("%s: got notes %q, want %q", tt.name, structured.Notes, tt.notes)
+			continue
+		}
+		for i, want := range tt.notes {
+			if !strings.HasSuffix(structured.Notes[i], want) || !strings.HasPrefix(structured.Notes[i], "folded: ") || strings.Count(text, want) != 1 {
+				t.Errorf("%s, %s: got %q in %q, want %q once", tt.name, tt.output, structured.Notes[i], text, want)
+			}
+		}
+	}
+	s, err := New(Config{Executor: &stubExecutor{}, Logger: slog.New(slog.DiscardHandler), Unfolded: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, structured := (&conn{server: s}).answerOf("x", progress); !strings.Contains(text, states.String()) || !slices.Equal(structured.Stdout, progress.Stdout) || structured.Notes != nil {
+		t.Errorf("unfolded: got %.80q with notes %q, want the raw output", text, structured.Notes)
+	}
+	if len(progress.Stdout[1]) < 2000 || len(progress.Notes) > 0 {
+		t.Error("the raw result was changed")
 	}
 }

@@ -56,6 +56,8 @@ type Config struct {
 	// Resources are sources of resources besides the manual. A resource is read
 	// from the first source that has it.
 	Resources []Resources
+	// Unfolded has answers show output as the code wrote it.
+	Unfolded bool
 	// AnswerCharacters bounds the output in one answer; 0 is no limit.
 	AnswerCharacters int
 	// Structured says who gets structured content; empty is StructuredAuto.

@@ -30,12 +30,14 @@ type Pulse interface {
 	Health(ctx context.Context) (*runpod.Health, error)
 }
 
-// Tools are both tools. All fields are required.
+// Tools are both tools.
 type Tools struct {
 	Executor Executor
 	Pulse    Pulse
 	// Timeout bounds the code of one call.
 	Timeout time.Duration
+	// Unfolded has answers show output as the code wrote it.
+	Unfolded bool
 }
 
 // Answer is what a tool says.
@@ -58,12 +60,19 @@ func (t *Tools) Execute(ctx context.Context, principal authz.Principal, code str
 			Timeout: t.Timeout,
 		},
 	})(ctx)
-	return &Answer{Text: text(r), Images: r.Images, IsError: r.IsError()}
+	return &Answer{Text: t.text(r), Images: r.Images, IsError: r.IsError()}
 }
 
 // text is a result in the first server's form. That called every answer of
 // RunPod's a completed execution; here only code that has ended is one.
-func text(r *broker.Result) string {
+func (t *Tools) text(raw *broker.Result) string {
+	r, lost := raw, ""
+	if !t.Unfolded {
+		r, lost = raw.Folded()
+	}
+	if lost != "" {
+		r.Notes = append(r.Notes, fmt.Sprintf("folded: %s left out. `sallyport runs wait %s` prints all of it", lost, r.Run))
+	}
 	var b strings.Builder
 	section := func(title, body string) {
 		if body != "" {

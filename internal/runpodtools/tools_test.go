@@ -38,6 +38,8 @@ func TestExecute(t *testing.T) {
 		{"too long", broker.Result{Status: broker.Timeout, Error: "up", Stdout: []string{"part"}}, "Code execution timed out: up\n\n--- OUTPUT ---\npart\n", true},
 		{"files and notes", broker.Result{Status: broker.Success, ExitCode: &zero, Artifacts: []broker.Artifact{{Path: "a.png", Size: 3, URI: "u"}}, Notes: []string{"n"}, Truncated: &broker.Truncated{Stdout: 7}},
 			"Code execution completed in 0.00 seconds (delayed 0.00 seconds)\n\n--- RETURN CODE ---\n0\n\n(7 bytes of output and 0 of errors were left out)\n\n--- FILES ---\na.png (3 bytes) u\n\n--- NOTES ---\nn\n", false},
+		{"progress", broker.Result{Status: broker.Success, ExitCode: new(int), Run: "r1", Stdout: []string{"1%\r\x1b[1m2%"}},
+			"Code execution completed in 0.00 seconds (delayed 0.00 seconds)\n\n--- OUTPUT ---\n2%\n\n--- RETURN CODE ---\n0\n\n--- NOTES ---\nfolded: 1 earlier state of a line that was written over left out. `sallyport runs wait r1` prints all of it\n", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := &executor{result: &c.result}
@@ -49,6 +51,13 @@ func TestExecute(t *testing.T) {
 				t.Errorf("asked for %+v", e.asked)
 			}
 		})
+	}
+}
+
+func TestUnfolded(t *testing.T) {
+	e := &executor{result: &broker.Result{Status: broker.Success, ExitCode: new(int), Stdout: []string{"1%\r2%"}}}
+	if a := (&Tools{Executor: e, Unfolded: true}).Execute(t.Context(), authz.Local("test"), "", nil); !strings.Contains(a.Text, "1%\r2%") || strings.Contains(a.Text, "folded") {
+		t.Errorf("got %q, want the raw output", a.Text)
 	}
 }
 

@@ -329,6 +329,8 @@ func declareRest(s *Settings) []*setting {
 		{key: "output.mode", value: choice(&s.Output.Mode, OutputCompact, OutputTOON),
 			legacy: "MCP_BRIDGE_OUTPUT_MODE", initial: OutputCompact,
 			help: "Format of results: plain text, or a TOON block with the whole result."},
+		{key: "output.fold", value: boolean(&s.Output.Fold), initial: "true",
+			help: "Fold output before a model reads it: a progress line becomes its last state, colours and other control sequences go, repeated lines are counted. The result says what is missing; code reads the raw output with `runtime.output(-1)`. What `sallyport run` prints is never folded."},
 		{key: "output.usage", value: boolean(&s.Output.Usage), initial: "false",
 			help: "Report in every result what it used: processor time, energy, emissions. It costs each call a millisecond."},
 

@@ -94,7 +94,7 @@ func TestDefaults(t *testing.T) {
 		Name: "sallyport", URL: "https://api.runpod.io", GPUCount: 1, VCPUs: 2, Disk: 20, MinWorkers: 1, MaxWorkers: 3,
 		Idle: 5 * time.Minute, Timeout: 10 * time.Minute, QueueDelay: 4 * time.Second, FlashBoot: "flashboot", Wait: 15 * time.Minute,
 	}
-	want.Output.Mode, want.Output.Structured = "compact", "auto"
+	want.Output = settings.Output{Mode: "compact", Structured: "auto", Fold: true}
 	want.Carbon = settings.Carbon{Enabled: true, Method: "sallyport", Intensity: -1, PUE: 1, MapsURL: "https://api.electricitymaps.com", Dashboard: "auto", Keep: 9600 * time.Hour}
 	want.Log = settings.Log{Level: slog.LevelWarn, Format: "auto"}
 	compare(t, *s, want)
@@ -221,6 +221,7 @@ answer: {within: 20s, characters: 2000}
 output:
   mode: TOON
   structured: never
+  fold: true
   usage: true
 carbon:
   enabled: true
@@ -301,7 +302,7 @@ func TestWholeFile(t *testing.T) {
 		Idle: time.Minute, Timeout: 2 * time.Minute, QueueDelay: time.Second, FlashBoot: "off", Registry: "reg1", DataCenters: []string{"EU-RO-1"}, Wait: 3 * time.Minute,
 	}
 	want.Tools.RunPod = true
-	want.Output = settings.Output{Mode: "toon", Structured: "never", Usage: true}
+	want.Output = settings.Output{Mode: "toon", Structured: "never", Fold: true, Usage: true}
 	want.Audit = settings.Audit{Mode: settings.AuditStrict, Code: "complete", Arguments: "omit", RotateSize: 1 << 20, RotateAge: time.Hour, MaxDisk: 2 << 20, Keep: 48 * time.Hour}
 	want.Approvals.Timeout = 2 * time.Minute
 	want.Approvals.Notify.Desktop, want.Approvals.Notify.Command = true, []string{"/usr/bin/say", "--loud"}

@@ -245,6 +245,7 @@ type Answer struct {
 type Output struct {
 	Mode       string
 	Structured string
+	Fold       bool // output, before an agent reads it
 	Usage      bool // report what each call used
 }
 
