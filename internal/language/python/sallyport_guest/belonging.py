@@ -93,6 +93,9 @@ def pools():
     submit = ThreadPoolExecutor.submit
 
     def submit_here(self, fn, /, *args, **kwargs):
+        interpreters = sys.modules.get("concurrent.futures.interpreter")
+        if interpreters is not None and isinstance(self, interpreters.InterpreterPoolExecutor):
+            return submit(self, fn, *args, **kwargs)  # nothing of ours is there
         return submit(self, _names["submitted"](current, of(), fn), *args, **kwargs)
 
     submit_here.__name__, submit_here.__qualname__, submit_here.__doc__ = submit.__name__, submit.__qualname__, submit.__doc__
