@@ -7,6 +7,10 @@ from posix import getpid, listdir
 MAX = 1000
 
 
+# Processes of Python's own that serve others, and live as long as the interpreter.
+HELPERS = b"from multiprocessing.resource_tracker import ", b"from multiprocessing.forkserver import "
+
+
 def count():
     from posix import P_ALL, WEXITED, WNOHANG, WNOWAIT, waitid
 
@@ -15,21 +19,29 @@ def count():
         waitid(P_ALL, 0, WEXITED | WNOHANG | WNOWAIT)
     except OSError:
         return 0  # usually there are none
-    me = b"%d" % getpid()
-    running = 0
     try:
-        for name in listdir("/proc")[:MAX]:
-            if name.isdigit():
-                try:
-                    with open("/proc/" + name + "/stat", "rb") as f:
-                        state, parent = f.read(4096).rpartition(b")")[2].split()[:2]
-                except (OSError, ValueError):
-                    continue
-                if parent == me and state != b"Z":
-                    running += 1
+        return sum(1 for _ in children())
     except OSError:
-        pass
-    return running
+        return 0
+
+
+def children():
+    """Yield the process ID and the command line of each child."""
+    me = b"%d" % getpid()
+    for name in listdir("/proc")[:MAX]:
+        if not name.isdigit():
+            continue
+        try:
+            with open("/proc/" + name + "/stat", "rb") as f:
+                state, parent = f.read(4096).rpartition(b")")[2].split()[:2]
+            if parent != me or state == b"Z":
+                continue
+            with open("/proc/" + name + "/cmdline", "rb") as f:
+                words = f.read(4096)
+        except (OSError, ValueError):
+            continue
+        if not any(helper in words for helper in HELPERS):
+            yield name, words.rstrip(b"\0").replace(b"\0", b" ")
 
 
 NAMED = 16  # of each kind
@@ -70,19 +82,4 @@ def tasks(asyncio):
 
 
 def processes():
-    me = b"%d" % getpid()
-    found = []
-    for name in listdir("/proc")[:MAX]:
-        if not name.isdigit():
-            continue
-        try:
-            with open("/proc/" + name + "/stat", "rb") as f:
-                state, parent = f.read(4096).rpartition(b")")[2].split()[:2]
-            if parent != me or state == b"Z":
-                continue
-            with open("/proc/" + name + "/cmdline", "rb") as f:
-                words = f.read(4096).rstrip(b"\0").replace(b"\0", b" ")
-        except (OSError, ValueError):
-            continue
-        found.append("process %s %s" % (name, words.decode("utf-8", "replace")))
-    return found
+    return ["process %s %s" % (name, words.decode("utf-8", "replace")) for name, words in children()]
