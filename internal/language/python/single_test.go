@@ -133,7 +133,7 @@ func testDescriptorsInOneProcess(t *testing.T) {
 
 func testScriptInOneProcess(t *testing.T) {
 	p := launch(t)
-	r := p.run(t, wire.Exec{Code: "import atexit, sys\nprint(__file__, __name__)\natexit.register(print, 'bye')\nsys.exit(4)", Filename: "b.py", Script: true}, nil)
+	r := p.run(t, wire.Exec{Code: "import atexit, os, sys\nprint(os.path.relpath(__file__), __name__)\natexit.register(print, 'bye')\nsys.exit(4)", Filename: "b.py", Script: true}, nil)
 	if want := "b.py __main__\nbye\n"; r.err != nil || r.Status != wire.StatusExit || r.ExitCode != 4 || r.stdout != want {
 		t.Errorf("%v: got status %s, %d, %q; want exit, 4, %q (%s)", r.err, r.Status, r.ExitCode, r.stdout, want, r.stderr)
 	}

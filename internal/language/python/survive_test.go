@@ -68,18 +68,18 @@ func TestWhatASessionSurvives(t *testing.T) {
 }
 
 func TestScripts(t *testing.T) {
-	const code = "\ufeffimport atexit, sys, threading, time\n" +
+	const code = "\ufeffimport atexit, os, sys, threading, time\n" +
 		"from concurrent.futures import ThreadPoolExecutor\n" +
-		"print(__file__, sys.argv, __name__)\n" +
+		"print(os.path.relpath(__file__), os.path.exists(__file__), sys.argv, __name__)\n" +
 		"atexit.register(print, 'exit function')\n" +
 		"ThreadPoolExecutor(1).submit(print, 'executor').result()\n" +
 		"threading.Thread(target=lambda: (time.sleep(0.05), print('thread'))).start()\n"
 	p := launch(t)
 	r := p.run(t, wire.Exec{Code: code, Filename: "a.py", Script: true}, nil)
-	if want := "a.py ['a.py'] __main__\nexecutor\nthread\nexit function\n"; r.err != nil || r.Status != wire.StatusOK || r.stdout != want {
+	if want := "a.py True ['a.py'] __main__\nexecutor\nthread\nexit function\n"; r.err != nil || r.Status != wire.StatusOK || r.stdout != want {
 		t.Errorf("%v, status %s: %q, want %q (%s)", r.err, r.Status, r.stdout, want, r.stderr)
 	}
-	r = p.exec(t, "'__file__' in globals(), sys.argv == ['a.py'], ThreadPoolExecutor(1).submit(int).result()")
+	r = p.exec(t, "os.path.exists('a.py'), sys.argv == ['a.py'], ThreadPoolExecutor(1).submit(int).result()")
 	if want := "(False, False, 0)\n"; r.err != nil || r.stdout != want {
 		t.Errorf("%v: %q, want %q", r.err, r.stdout, want)
 	}

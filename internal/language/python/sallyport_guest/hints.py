@@ -290,6 +290,8 @@ def undefined(session, e):
         return None
     if name.startswith("mcp_"):
         return missing_server(session, name[4:])
+    if name in session.lacking and name in session.namespace:
+        return "%s exists here, but not in a new process: %s" % (name, session.lacking[name])
     if name in USUAL:
         return "write %s first" % USUAL[name]
     if sys.version_info < (3, 12) and name in getattr(sys, "stdlib_module_names", ()):  # later ones say it themselves

@@ -5,20 +5,25 @@ from . import BUILTINS as __builtins__
 
 import sys
 
-from . import execute
+from . import execute, mainfile
 
 
 def run(session, source, filename, args):
     """Run a script. Return the status and the exit code of the execution."""
     namespace = session.namespace
-    arguments = getattr(sys, "argv", [])
-    if filename == "<stdin>":
-        sys.argv = ["-", *args]
-    else:
-        namespace["__file__"] = filename
-        sys.argv = [filename, *args]
+    arguments, before = getattr(sys, "argv", []), namespace.get("__file__")
     if source[:1] == "\ufeff":  # a byte order mark
         source = source[1:]
+    sys.argv = ["-" if filename == "<stdin>" else filename, *args]
+    if filename[:1] == "<":
+        if "__file__" in source:
+            session.name_file(source)
+    else:
+        session.file = mainfile.MainFile(session.workspace.path, filename.rpartition("/")[2], source)
+        session.scripted = True
+        namespace["__file__"] = session.file.path
+        if "__file__" in source or "nterpreter" in source:  # concurrent.interpreters runs it
+            session.file.write()
     try:
         outcome = execute.run(session, source, filename, False)
         if outcome[0] != "interrupted":
@@ -26,7 +31,11 @@ def run(session, source, filename, args):
         return outcome
     finally:
         sys.argv = arguments
+        session.remove_file()
+        session.scripted = False
         namespace.pop("__file__", None)
+        if before is not None or "__file__" in source:  # functions stay, and may use it
+            namespace["__file__"] = before or session.workspace.path + "/" + mainfile.CELL
 
 
 def wind_down(session):
@@ -39,6 +48,7 @@ def wind_down(session):
             interrupts.arm()
             wait_for_threads()
             run_exit_functions()
+            stop_fork_server()
             interrupts.check()
             if interrupts.happened and not before:
                 raise KeyboardInterrupt  # an exit function has hidden it
@@ -74,6 +84,17 @@ def wait_for_threads():
         if not others:
             return
         others[0].join()
+
+
+def stop_fork_server():
+    """The exit functions have removed its socket: the next program needs another
+    one."""
+    module = sys.modules.get("multiprocessing.forkserver")
+    if module is not None:
+        try:
+            module._forkserver._stop()
+        except OSError:
+            pass
 
 
 def run_exit_functions():

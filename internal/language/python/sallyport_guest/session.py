@@ -32,8 +32,11 @@ class Session:
         self.told = ()  # hints of this execution about arguments
         self.extra = set()  # tools whose hint says that they answer more than their value
         self.alike = {}  # tool -> how many answers in a row said no more than their value
+        self.lacking = {}  # name -> why the last new process did not get it
         self.driving = False  # execute.drive is at work
         self.stdin = None  # the execution's, if it has one
+        self.file = None  # what __file__ names, while it may exist
+        self.scripted = False  # that file is all of the program
         workspace, files = setting(b"SALLYPORT_WORKSPACE", WORKSPACE), setting(b"SALLYPORT_FILES", FILES)
         self.workspace = artifacts.Workspace(workspace)
         try:
@@ -59,6 +62,9 @@ class Session:
             self.imports.after[module] = lambda then=then: self.showing(then)
         self.imports.after["linecache"] = self.sources.publish
         self.imports.after["inspect"] = self.sources.inspect_imported
+        self.imports.after["multiprocessing.spawn"] = self.spawn_imported
+        for module in ("context", "pool"):
+            self.imports.after["multiprocessing." + module] = lambda module=module: self.workers_imported(module)
         sys.path.insert(0, "")
         # If a file is written twice within a second, both versions must be compiled.
         sys.dont_write_bytecode = True
@@ -132,6 +138,16 @@ class Session:
             return fork_exec(*args)
 
         module.fork_exec = fork_exec_after_output
+
+    def spawn_imported(self):
+        from . import spawned
+
+        spawned.install(self)
+
+    def workers_imported(self, module):
+        from . import workers
+
+        getattr(workers, module + "_imported")()
 
     def in_child(self):
         """Run in a forked child. It does not speak to the host any more, and ends where
@@ -224,7 +240,10 @@ class Session:
             arguments = getattr(sys, "argv", [])
             if "args" in frame:
                 sys.argv = ["-c", *frame["args"]]
+            if "__file__" in frame["code"]:
+                self.name_file(frame["code"])
             status, code = execute.run(self, frame["code"], filename, True)
+            self.remove_file()
             sys.argv = arguments
         if self.stdin is not None:
             self.stdin.finish()
@@ -251,6 +270,19 @@ class Session:
             more += self.workspace.report()
         self.interrupts.disarm()
         self.channel.send(messages.done_frame(run, status, code, more))
+
+    def name_file(self, source):
+        """Give code that has no file of its own one to look at."""
+        from . import mainfile
+
+        self.file = mainfile.MainFile(self.workspace.path, mainfile.CELL, source)
+        self.file.write()
+        self.namespace.setdefault("__file__", self.file.path)
+
+    def remove_file(self):
+        if self.file is not None:
+            self.file.remove()
+            self.file = None
 
     def background(self):
         """Return the member of a done frame that counts what is still running, or

@@ -52,16 +52,12 @@ class Sources:
         getfile = inspect.getfile
 
         def getfile_also_here(object):
-            try:
+            # __file__ names none of the cells.
+            filename = self.with_class(object.__name__) if isinstance(object, type) and object.__module__ in OWN else None
+            if filename is None:
                 return getfile(object)
-            except (TypeError, OSError):
-                if not isinstance(object, type) or object.__module__ not in OWN:
-                    raise
-                filename = self.with_class(object.__name__)
-                if filename is None:
-                    raise
-                self.publish()
-                return filename
+            self.publish()
+            return filename
 
         inspect.getfile = getfile_also_here
 
