@@ -194,11 +194,15 @@ func (f *Frontend) take(ctx context.Context, line []byte) {
 		case m.method == methodCancelled:
 			f.cancelled(m.cancels())
 		case m.method == "" && m.id != nil:
-			if !f.asked[key(m.id)] && len(messages) == 1 {
+			id := key(m.id)
+			if !f.asked[id] {
+				id = strings.TrimPrefix(id, `"`) // some clients answer 7 as "7"
+			}
+			if !f.asked[id] && len(messages) == 1 {
 				f.mu.Unlock()
 				return // to a hub that has ended
 			}
-			delete(f.asked, key(m.id))
+			delete(f.asked, id)
 		}
 	}
 	f.mu.Unlock()

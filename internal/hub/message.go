@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"strconv"
 
 	"github.com/sallyport/sallyport/internal/jsonscan"
 )
@@ -32,6 +31,7 @@ func (m *message) call() bool { return m.method != "" && m.id != nil }
 // parse reads the messages of a line: several of an array, none where it is not
 // valid. What it returns aliases the line.
 func parse(line []byte) []message {
+	line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")) // a byte order mark
 	switch jsonscan.Kind(line) {
 	case '{':
 		if m, ok := parseOne(line); ok {
@@ -99,8 +99,8 @@ func key(id []byte) string {
 		text, _ := jsonscan.Unquote(id)
 		return `"` + text
 	}
-	if n, err := strconv.ParseFloat(string(id), 64); err == nil {
-		return strconv.FormatFloat(n, 'g', -1, 64)
+	if len(id) > 0 && jsonscan.Kind(id) != 'n' {
+		return jsonscan.NumberKey(id)
 	}
 	return string(id)
 }

@@ -11,6 +11,8 @@ import (
 	"encoding/json"
 	"errors"
 	"math/bits"
+	"strconv"
+	"strings"
 )
 
 // maxNesting is the deepest nesting that the scanner accepts; encoding/json
@@ -27,6 +29,13 @@ var errSyntax = errors.New("not valid JSON")
 func Valid(data []byte) bool {
 	end, _, err := skipValue(data, skipSpace(data, 0), maxNesting)
 	return err == nil && onlySpace(data, end) == nil
+}
+
+// End returns where the JSON value ends that data begins with. What follows it
+// does not matter.
+func End(data []byte) (int, bool) {
+	end, _, err := skipValue(data, skipSpace(data, 0), maxNesting)
+	return end, err == nil
 }
 
 // Kind returns the first byte of the JSON value in data: '{', '[', '"', 't', 'f',
@@ -348,6 +357,37 @@ func onlySpace(data []byte, i int) error {
 		return errSyntax
 	}
 	return nil
+}
+
+// NumberKey returns the same for numbers that are equal, however they are written:
+// an integer of at most 18 digits in its usual form. n is a valid JSON number.
+func NumberKey(n []byte) string {
+	text, exponent, _ := strings.Cut(strings.ToLower(string(n)), "e")
+	shift := 0
+	if exponent != "" {
+		var err error
+		if shift, err = strconv.Atoi(exponent); err != nil || shift > 1<<30 || shift < -1<<30 {
+			return string(n) // no honest number
+		}
+	}
+	text, negative := strings.CutPrefix(text, "-")
+	whole, fraction, _ := strings.Cut(text, ".")
+	shift -= len(fraction)
+	digits := strings.TrimLeft(whole+fraction, "0")
+	short := strings.TrimRight(digits, "0")
+	shift += len(digits) - len(short)
+	switch {
+	case short == "":
+		return "0"
+	case shift >= 0 && len(short)+shift <= 18:
+		short += strings.Repeat("0", shift)
+	default:
+		short += "e" + strconv.Itoa(shift)
+	}
+	if negative {
+		return "-" + short
+	}
+	return short
 }
 
 func isHex(c byte) bool {

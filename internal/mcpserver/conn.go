@@ -78,6 +78,7 @@ type request struct {
 	client     string // of initialize
 	modern     string
 	batch      *batch
+	raw        json.RawMessage // its id, as the client wrote it
 }
 
 // batch collects the answers to a JSON array of requests.
@@ -174,7 +175,7 @@ func (c *conn) line(line []byte) {
 			c.writeError(nil, err.Code, err.Message)
 		}
 	}()
-	line = bytes.TrimSpace(line)
+	line = bytes.TrimSpace(bytes.TrimPrefix(line, byteOrderMark))
 	if len(line) == 0 {
 		return
 	}
@@ -193,10 +194,14 @@ func (c *conn) line(line []byte) {
 	}
 	msg, err := sdkrpc.DecodeMessage(line)
 	if err != nil {
-		c.writeError(nil, sdkrpc.CodeInvalidRequest, "invalid request: "+err.Error())
+		id := idOf(line)
+		if _, ok := requestID(id); !ok {
+			id = nil
+		}
+		c.writeError(id, sdkrpc.CodeInvalidRequest, "invalid request: "+err.Error())
 		return
 	}
-	c.forward(msg, nil)
+	c.forward(msg, idOf(line), nil)
 }
 
 // batch handles an array of messages, which revisions before 2025-06-18 allow.
@@ -209,6 +214,7 @@ func (c *conn) batch(line []byte) {
 		return
 	}
 	var messages []sdkrpc.Message
+	var ids []json.RawMessage
 	b := &batch{}
 	var failed error
 	_ = jsonscan.Elements(line, func(item json.RawMessage) bool {
@@ -220,7 +226,7 @@ func (c *conn) batch(line []byte) {
 		if req, ok := msg.(*sdkrpc.Request); ok && req.IsCall() {
 			b.missing++
 		}
-		messages = append(messages, msg)
+		messages, ids = append(messages, msg), append(ids, idOf(item))
 		return len(messages) <= maxInFlight
 	})
 	if failed == nil && (len(messages) == 0 || len(messages) > maxInFlight) {
@@ -230,21 +236,31 @@ func (c *conn) batch(line []byte) {
 		c.writeError(nil, sdkrpc.CodeInvalidRequest, "invalid request: "+failed.Error())
 		return
 	}
-	for _, msg := range messages {
-		c.forward(msg, b)
+	for i, msg := range messages {
+		c.forward(msg, ids[i], b)
 	}
 }
 
-// forward hands a message to the SDK, unless it concerns a request of ours.
-func (c *conn) forward(msg sdkrpc.Message, b *batch) {
-	if req, ok := msg.(*sdkrpc.Request); ok {
+// forward hands a message with an id to the SDK, unless it concerns a request of
+// ours.
+func (c *conn) forward(msg sdkrpc.Message, raw json.RawMessage, b *batch) {
+	switch req := msg.(type) {
+	case *sdkrpc.Response:
+		if id, ok := requestID(bytes.Trim(raw, `"`)); ok { // some clients answer 7 as "7"
+			req.ID = id
+		}
+	case *sdkrpc.Request:
 		switch {
 		case req.IsCall():
-			if b == nil && c.listen(req) {
+			if id, ok := requestID(raw); ok {
+				req.ID = id
+			}
+			if b == nil && c.listen(req, raw) {
 				return
 			}
 			entry := &request{
 				batch:      b,
+				raw:        raw,
 				awaited:    req.Method != "subscriptions/listen",
 				initialize: req.Method == "initialize",
 				modern:     modernKey(req.Params),
@@ -253,11 +269,11 @@ func (c *conn) forward(msg sdkrpc.Message, b *batch) {
 				entry.client = initializedBy(req.Params)
 			}
 			if err := c.register(req.ID, entry); err != nil {
-				c.refuse(req.ID, entry, err)
+				c.refuse(entry, err)
 				return
 			}
 		case req.Method == "notifications/cancelled":
-			if c.cancelRequest(req.Params) {
+			if c.cancelRequest(req) {
 				return
 			}
 		}
@@ -294,13 +310,12 @@ func (c *conn) guard(id sdkrpc.ID) {
 }
 
 // refuse answers a request that was not registered.
-func (c *conn) refuse(id sdkrpc.ID, r *request, err *sdkrpc.Error) {
+func (c *conn) refuse(r *request, err *sdkrpc.Error) {
 	if r.batch == nil {
-		raw, _ := json.Marshal(id.Raw())
-		c.writeError(raw, err.Code, err.Message)
+		c.writeError(r.raw, err.Code, err.Message)
 		return
 	}
-	data, encodeErr := sdkrpc.EncodeMessage(&sdkrpc.Response{ID: id, Error: err})
+	data, encodeErr := encodeFor(r.raw, &sdkrpc.Response{Error: err})
 	if encodeErr != nil {
 		data = nil
 	}
@@ -357,16 +372,15 @@ func (b *batch) add(data []byte) []byte {
 // cancelRequest handles notifications/cancelled and reports whether the request
 // was on the fast path. The SDK cancels its own requests; suppressing the
 // answer happens here for both.
-func (c *conn) cancelRequest(params json.RawMessage) bool {
+func (c *conn) cancelRequest(note *sdkrpc.Request) bool {
 	var p struct {
-		RequestID any    `json:"requestId"`
-		Reason    string `json:"reason"`
+		RequestID json.RawMessage `json:"requestId"`
 	}
-	if json.Unmarshal(params, &p) != nil {
+	if json.Unmarshal(note.Params, &p) != nil {
 		return false
 	}
-	id, err := sdkrpc.MakeID(p.RequestID)
-	if err != nil {
+	id, ok := requestID(p.RequestID)
+	if !ok {
 		return false
 	}
 	c.mu.Lock()
@@ -377,6 +391,9 @@ func (c *conn) cancelRequest(params json.RawMessage) bool {
 	}
 	r.cancelled = true
 	if r.cancel == nil {
+		if params, err := marshal(map[string]any{"requestId": id.Raw()}); err == nil {
+			note.Params = params
+		}
 		return false
 	}
 	r.cancel(errCancelledByClient)
@@ -385,7 +402,7 @@ func (c *conn) cancelRequest(params json.RawMessage) bool {
 
 // Write implements mcp.Connection. The SDK answers with it.
 func (c *conn) Write(_ context.Context, msg sdkrpc.Message) error {
-	data, err := sdkrpc.EncodeMessage(msg)
+	data, err := c.encode(msg)
 	if err != nil {
 		return fmt.Errorf("encoding a message: %w", err)
 	}

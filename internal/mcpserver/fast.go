@@ -94,23 +94,6 @@ func once(dst *json.RawMessage, value json.RawMessage, ok *bool) {
 	*dst = value
 }
 
-// requestID accepts a string, or an integer that a float represents exactly,
-// because the SDK converts numbers to floats.
-func requestID(raw json.RawMessage) (sdkrpc.ID, bool) {
-	if len(raw) == 0 {
-		return sdkrpc.ID{}, false
-	}
-	if raw[0] != '"' && (len(raw) > 15 || bytes.ContainsAny(raw, ".eE") || raw[0] > '9') {
-		return sdkrpc.ID{}, false
-	}
-	var v any
-	if json.Unmarshal(raw, &v) != nil {
-		return sdkrpc.ID{}, false
-	}
-	id, err := sdkrpc.MakeID(v)
-	return id, err == nil && id.IsValid()
-}
-
 // requestMeta is the part of a request's _meta that matters here.
 type requestMeta struct {
 	token, version, client, capabilities json.RawMessage
@@ -126,7 +109,7 @@ func parseMeta(raw json.RawMessage) (requestMeta, bool) {
 		switch key {
 		case "progressToken":
 			once(&m.token, value, &ok)
-			if _, valid := requestID(value); !valid {
+			if kind := jsonscan.Kind(value); kind != '"' && kind != '-' && (kind < '0' || kind > '9') {
 				ok = false
 			}
 		case "traceparent":
@@ -217,7 +200,7 @@ func modernKey(params json.RawMessage) string {
 // client yet.
 func (c *conn) startFast(call fastCall) bool {
 	ctx, cancel := context.WithCancelCause(c.stop)
-	entry := &request{cancel: cancel, awaited: true}
+	entry := &request{cancel: cancel, awaited: true, raw: call.rawID}
 	c.mu.Lock()
 	accepted := call.modern != "" && call.modern == c.modern || call.modern == "" && c.protocol != ""
 	finishing, client := c.finishing, c.client

@@ -113,7 +113,7 @@ func (m requestMeta) declaresTasks() bool {
 
 // listen answers a request to listen that names tasks, which the SDK does not know.
 // It reports whether it was one. There is nothing else to listen to here.
-func (c *conn) listen(req *sdkrpc.Request) bool {
+func (c *conn) listen(req *sdkrpc.Request, raw json.RawMessage) bool {
 	if req.Method != "subscriptions/listen" || c.server.config.Tasks == nil {
 		return false
 	}
@@ -131,10 +131,10 @@ func (c *conn) listen(req *sdkrpc.Request) bool {
 		return false // the SDK says what is wrong
 	}
 	ctx, cancel := context.WithCancelCause(c.stop)
-	entry := &request{cancel: cancel}
+	entry := &request{cancel: cancel, raw: raw}
 	if err := c.register(req.ID, entry); err != nil {
 		cancel(nil)
-		c.refuse(req.ID, entry, err)
+		c.refuse(entry, err)
 		return true
 	}
 	if !meta.declaresTasks() {
@@ -155,15 +155,15 @@ func (c *conn) listen(req *sdkrpc.Request) bool {
 	go func() {
 		defer c.fast.Done()
 		defer cancel(nil)
-		c.follow(ctx, req.ID, c.server.owner(clientOf(meta.key())), params.Notifications.IDs)
+		c.follow(ctx, req.ID, raw, c.server.owner(clientOf(meta.key())), params.Notifications.IDs)
 	}()
 	return true
 }
 
 // follow sends notifications of tasks until all have ended.
-func (c *conn) follow(ctx context.Context, id sdkrpc.ID, who tasks.Owner, ids []string) {
-	about, err := marshal(map[string]any{"io.modelcontextprotocol/subscriptionId": id.Raw()})
-	if err != nil { // cannot happen: a string or a number
+func (c *conn) follow(ctx context.Context, id sdkrpc.ID, raw json.RawMessage, who tasks.Owner, ids []string) {
+	about, err := marshal(map[string]any{"io.modelcontextprotocol/subscriptionId": raw})
+	if err != nil { // cannot happen: it was read as JSON
 		return
 	}
 	ids = c.server.config.Tasks.Watchable(who, ids)
@@ -200,7 +200,7 @@ func (c *conn) notify(method string, params any) {
 
 // respond answers a request that did not reach the SDK.
 func (c *conn) respond(resp *sdkrpc.Response) {
-	data, err := sdkrpc.EncodeMessage(resp)
+	data, err := c.encode(resp)
 	if err == nil {
 		_ = c.answer(resp.ID, data) // write has recorded a failure
 	}
