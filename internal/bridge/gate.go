@@ -140,9 +140,6 @@ func (b *Bridge) try(ctx context.Context, permit *authz.Permit) (*Trial, error) 
 		return nil, err
 	}
 	t.Started = time.Since(began)
-	if known, ok := server.(interface{ Info() upstream.Info }); ok {
-		t.Info = known.Info()
-	}
 	began = time.Now()
 	if t.Tools, err = toolsOf(ctx, server, permit); err != nil {
 		return nil, err
@@ -150,6 +147,9 @@ func (b *Bridge) try(ctx context.Context, permit *authz.Permit) (*Trial, error) 
 	t.Listed = time.Since(began)
 	if known, ok := server.(interface{ LeftOut() []string }); ok {
 		t.LeftOut = known.LeftOut()
+	}
+	if known, ok := server.(interface{ Info() upstream.Info }); ok {
+		t.Info = known.Info()
 	}
 	if d, ok := b.current(false).servers[name]; ok {
 		if _, err := b.compare(d, said(server, t.Tools)...); err != nil {

@@ -35,6 +35,8 @@ type serverTest struct {
 	ListMs   int64      `json:"listMs"`
 	Tools    []toolLine `json:"tools"`
 	LeftOut  []string   `json:"leftOut,omitempty"`
+	// Odd is how the server broke the protocol in messages that could be read.
+	Odd []string `json:"odd,omitempty"`
 	// LastFailure is that of the server when code used it.
 	LastFailure *lastFailure `json:"lastFailure,omitempty"`
 }
@@ -72,8 +74,8 @@ func (c *serversTestCmd) Run(u *ui) error {
 	t := &serverTest{
 		Name: c.Name, Protocol: found.Info.ProtocolVersion, Server: found.Info.Server.Name + " " + found.Info.Server.Version,
 		StartMs: found.Started.Milliseconds(), ListMs: found.Listed.Milliseconds(), Tools: []toolLine{},
+		LeftOut: found.LeftOut, Odd: found.Info.Odd,
 	}
-	t.LeftOut = found.LeftOut
 	if f := found.Trouble; f != nil {
 		t.LastFailure = &lastFailure{f.At.UTC(), f.Reason}
 	}
@@ -86,6 +88,9 @@ func (c *serversTestCmd) Run(u *ui) error {
 	}
 	fmt.Fprintf(u.stdio.Out, "%s: %s, protocol %s; started in %d ms, listed %d tools in %d ms\n",
 		printable(t.Name), invisible.Line(t.Server), invisible.Line(t.Protocol), t.StartMs, len(t.Tools), t.ListMs)
+	for _, how := range t.Odd {
+		fmt.Fprintf(u.stdio.Out, "  warning: it breaks the protocol, though it can be read: %s\n", how)
+	}
 	table := u.table()
 	table.Indent = 2
 	for _, tool := range t.Tools {

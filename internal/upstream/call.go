@@ -85,6 +85,7 @@ func (s *Server) CallToolWith(ctx context.Context, name string, args json.RawMes
 	params := s.session.paramsWith(members, token, tracecontext.From(ctx))
 	s.caller.calls(s.client)
 	done := s.begin()
+	strayed := s.conn.Stats().Junk
 	result, err := s.callTool(ctx, name, args, params)
 	if err == nil {
 		err = s.checkResult(result)
@@ -93,6 +94,9 @@ func (s *Server) CallToolWith(ctx context.Context, name string, args json.RawMes
 	if err != nil {
 		if errors.Is(err, ErrTimeout) && opts.Timeout <= 0 && outer.Err() == nil {
 			s.suspect()
+		}
+		if errors.Is(err, ErrTimeout) && s.inFlight.Load() == 0 && s.caller.shows(s.client) {
+			err = fmt.Errorf("%w%s", err, s.stray(s.conn.Stats().Junk-strayed, s.def.Redact))
 		}
 		return nil, s.failure(op, err)
 	}

@@ -37,7 +37,7 @@ func TestCause(t *testing.T) {
 		{"not JSON", &Error{Kind: ErrBadAnswer, Err: fmt.Errorf(`%w, near "NaN" (byte 40)`, jsonrpc.ErrNotJSON)}, `not valid JSON, near "NaN" (byte 40)`},
 		{"too large", &Error{Err: fmt.Errorf("%w: 7 bytes in one line, 5 are allowed", jsonrpc.ErrTooLarge)}, "answer exceeds the limit: 7 bytes in one line, 5 are allowed"},
 		{"no answer", &Error{Kind: ErrTimeout, Err: timeoutError{time.Second}}, "no answer within 1s"},
-		{"no answer at the start", &Error{Kind: ErrStart, Err: silence(time.Minute), LastText: "downloading"}, `no answer within 1m0s; it wrote last: "downloading"`},
+		{"no answer at the start", &Error{Kind: ErrStart, Err: silence(time.Minute, ""), LastText: "downloading"}, `no answer within 1m0s; it wrote last: "downloading"`},
 		{"no program", &Error{Kind: ErrStart, Command: "npx x", Err: &child.NotFoundError{Command: "npx", Path: "/bin"}}, "its program was not found"},
 		{"no directory", &Error{Kind: ErrStart, Err: &fs.PathError{Op: "stat", Path: "/home/ada", Err: os.ErrNotExist}}, "a file or directory that it needs: file does not exist"},
 		{"an error at the start", &Error{Kind: ErrStart, Err: fmt.Errorf("initialize: %w", &jsonrpc.Error{Message: "no licence"})}, `it answered: "no licence"`},

@@ -27,17 +27,17 @@ const (
 // as the server sent it. It caches nothing. Failures are those of CallTool, and
 // ErrNotOffered.
 func (s *Server) Resources(ctx context.Context) (json.RawMessage, error) {
-	return s.list(ctx, "resources/list", "resources")
+	return s.list(ctx, "resources/list", "resources", "uri")
 }
 
 // ResourceTemplates is like Resources, for templates of URIs.
 func (s *Server) ResourceTemplates(ctx context.Context) (json.RawMessage, error) {
-	return s.list(ctx, "resources/templates/list", "resourceTemplates")
+	return s.list(ctx, "resources/templates/list", "resourceTemplates", "uriTemplate")
 }
 
 // Prompts is like Resources, for prompts.
 func (s *Server) Prompts(ctx context.Context) (json.RawMessage, error) {
-	return s.list(ctx, "prompts/list", "prompts")
+	return s.list(ctx, "prompts/list", "prompts", "name")
 }
 
 // ReadResource returns the ReadResourceResult as the server sent it.
@@ -84,11 +84,11 @@ func (s *Server) ask(ctx context.Context, method string, members []byte) (json.R
 }
 
 // list requests page after page and joins the elements under key.
-func (s *Server) list(ctx context.Context, method, key string) (json.RawMessage, error) {
+func (s *Server) list(ctx context.Context, method, key, name string) (json.RawMessage, error) {
 	ctx, cancel := s.callContext(ctx)
 	defer cancel()
 	done := s.begin()
-	joined, err := s.pages(ctx, method, key)
+	joined, err := s.pages(ctx, method, key, name)
 	done(err)
 	if err != nil {
 		return nil, s.refused(method, err)
@@ -96,7 +96,7 @@ func (s *Server) list(ctx context.Context, method, key string) (json.RawMessage,
 	return joined, nil
 }
 
-func (s *Server) pages(ctx context.Context, method, key string) (json.RawMessage, error) {
+func (s *Server) pages(ctx context.Context, method, key, name string) (json.RawMessage, error) {
 	joined := []byte{'['}
 	listed := 0
 	seen := map[string]bool{} // cursors
@@ -118,7 +118,7 @@ func (s *Server) pages(ctx context.Context, method, key string) (json.RawMessage
 			return nil, err
 		}
 		full := false
-		err = jsonscan.Elements(entries, func(value json.RawMessage) bool {
+		err = elements(entries, name, func(value json.RawMessage) bool {
 			if full = listed >= maxListed || len(joined)+len(value) > maxListedBytes; full {
 				return false
 			}
@@ -140,6 +140,29 @@ func (s *Server) pages(ctx context.Context, method, key string) (json.RawMessage
 		seen[string(next)] = true
 		cursor = bytes.Clone(next)
 	}
+}
+
+// elements calls yield for each element of a list until it returns false. null is
+// an empty list, as some languages write it. The elements of an object get their
+// keys as the member called name, unless they have one.
+func elements(list json.RawMessage, name string, yield func(json.RawMessage) bool) error {
+	switch jsonscan.Kind(list) {
+	case 'n':
+		return nil
+	case '{':
+		_, err := jsonscan.RawMembers(list, func(key, value []byte) bool {
+			if jsonscan.Kind(value) != '{' {
+				return yield(value)
+			}
+			named := fmt.Appendf(nil, `{"%s":%s`, name, key)
+			if inner := bytes.TrimSpace(value[1:]); inner[0] != '}' {
+				named = append(named, ',')
+			}
+			return yield(append(named, value[1:]...)) // the last member of a name counts
+		})
+		return err
+	}
+	return jsonscan.Elements(list, yield)
 }
 
 // pageOf parses one answer. next is nil on the last page.

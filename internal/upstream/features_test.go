@@ -52,7 +52,7 @@ func TestFeaturesServer(t *testing.T) {
 		case role == "odd":
 			answer = `"result":[]`
 		case role == "no list":
-			answer = `"result":{"resources":{},"nextCursor":"x"}`
+			answer = `"result":{"resources":7,"nextCursor":"x"}`
 		case role == "circles":
 			answer = fmt.Sprintf(`"result":{"resources":[%d],"nextCursor":"c%d"}`, page, page%2)
 			page++

@@ -251,6 +251,20 @@ func (h *hostileServer) initialize(r request) {
 	case "nonsense":
 		h.answer(r, `"hello"`)
 		return
+	case "string-ids":
+		r.ID = fmt.Appendf(nil, "%q", r.ID)
+	case "says-little":
+		h.print("Working...\n"+`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%q,"capabilities":[],"serverInfo":null,"instructions":7}}`, r.ID, version)
+		return
+	case "mistyped":
+		h.answer(r, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"tools":[],"prompts":true,"resources":null},"serverInfo":"s"}`, version))
+		return
+	case "no-version":
+		h.answer(r, `{"key":"`+os.Getenv("SECRET")+`"}`)
+		return
+	case "talks":
+		h.print("Listening on port 80")
+		return
 	}
 	h.answer(r, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"tools":{}},"serverInfo":{"name":"hostile","version":"0"}}`, version))
 }
@@ -312,10 +326,14 @@ func (h *hostileServer) list(r request) {
 		h.answer(r, fmt.Sprintf(`{"tools":[%s{"name":"last-%d"}],"nextCursor":{"page":%d}}`, strings.Repeat(`{"name":"x"},`, 10)+manyTools(h.page*3000, 3000), h.page, h.page))
 	case "odd-tools":
 		h.answer(r, `{"tools":[{"name":"a"},{"name":"a"},{},7,{"name":""},{"name":5},{"name":"b","inputSchema":true,"outputSchema":[],"annotations":{"title":"B"}},{"name":"class"},{"name":"Class"}],"nextCursor":null}`)
+	case "null-tools":
+		h.answer(r, `{"tools":null,"nextCursor":""}`)
+	case "named-tools":
+		h.answer(r, `{"tools":{"a":{"description":"A"},"b":{},"c":{"name":"d","description":null,"annotations":null,"inputSchema":null},"e":7}}`)
 	case "no-tools":
 		h.refuse(r, -32601, "Method not found")
 	case "bad-list":
-		h.answer(r, `{"tools":{}}`)
+		h.answer(r, `{"tools":7}`)
 	case "bad-page":
 		h.answer(r, `[]`)
 	case "cyclic-schema":
@@ -345,6 +363,8 @@ const okResult = `{"content":[{"type":"text","text":"ok"}]}`
 func (h *hostileServer) call(r request) {
 	switch r.Params.Name {
 	case "silence":
+	case "talk":
+		h.print("Result: 42")
 	case "die":
 		fmt.Fprintln(os.Stderr, "last words")
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -355,7 +375,7 @@ func (h *hostileServer) call(r request) {
 		h.answer(r, okResult)
 		h.answer(r, `{"content":[{"type":"text","text":"again"}]}`)
 	case "wrong-id":
-		h.print(`{"jsonrpc":"2.0","id":"%s","result":{}}`, r.ID)
+		h.print(`{"jsonrpc":"2.0","id":"x%s","result":{}}`, r.ID)
 		h.print(`{"jsonrpc":"2.0","id":987654,"result":{}}`)
 		h.print(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"?"}}`)
 		h.answer(r, okResult)

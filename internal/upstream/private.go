@@ -2,8 +2,11 @@ package upstream
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"sync/atomic"
+
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
 // What a server writes besides its answers may be about any call that it had. It
@@ -79,6 +82,10 @@ func (e *redactedError) Error() string { return e.text }
 func (e *redactedError) Unwrap() error { return e.err }
 
 func redactError(def Definition, err error) error {
+	var answer *unusable
+	if errors.As(err, &answer) {
+		err = fmt.Errorf("%w: %s", err, jsonrpc.Shown(answer.raw, def.Redact))
+	}
 	text := def.Redact(err.Error())
 	if text == err.Error() {
 		return err

@@ -62,6 +62,8 @@ type Info struct {
 	Instructions    string
 	Started         time.Time
 	StartTook       time.Duration
+	// Odd is how it broke the protocol in messages that could be read.
+	Odd []string
 }
 
 // Info returns what is known since the start.
@@ -76,7 +78,7 @@ func (s *Server) Info() Info {
 	}
 	switch t := s.conn.(type) {
 	case *program:
-		i.Transport, i.PID = "stdio", t.proc.PID()
+		i.Transport, i.PID, i.Odd = "stdio", t.proc.PID(), t.Odd()
 	case *remote.Streamable:
 		i.Transport = "streamable HTTP"
 	case *remote.Legacy:

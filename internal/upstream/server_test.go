@@ -122,7 +122,11 @@ func TestEras(t *testing.T) {
 		{"modern-silent", nil, "2026-07-28", ""},
 		{"modern-deaf-to-listen", nil, "2026-07-28", ""},
 		{"unknown-version", nil, "", `protocol version "1999-01-01" is not supported`},
-		{"nonsense", nil, "", "answer is not valid"},
+		{"string-ids", nil, "2025-11-25", ""},
+		{"says-little", nil, "2025-11-25", ""},
+		{"mistyped", nil, "2025-11-25", ""},
+		{"nonsense", nil, "", `answer is not valid: the result is not an object: "\"hello\""`},
+		{"no-version", []string{"SECRET=s3cr3t-key"}, "", `protocol version "" is not supported: (20 bytes)`},
 		{"refuses-all", []string{"SECRET=s3cr3t-key"}, "", "no key for ${SECRET} (error -32000)"},
 	}
 	for _, test := range tests {
@@ -270,6 +274,8 @@ func TestListsOfTools(t *testing.T) {
 		{"cyclic-schema", nil, 1, ""},
 		{"deep-schema", nil, 2, ""},
 		{"large-tool", nil, 2, ""},
+		{"null-tools", nil, 0, ""},
+		{"named-tools", nil, 3, ""},
 		{"bad-list", nil, 0, "tools is not a list"},
 		{"bad-page", nil, 0, "without a list of tools"},
 	}
@@ -418,7 +424,7 @@ func TestHostileCalls(t *testing.T) {
 	}
 	fine()
 	st := s.Stats()
-	if st.Wire.Unknown != 4 || st.Wire.Overlong != 1 || st.Wire.Junk != 6 || st.Wire.Requests != 3 || st.InFlight != 0 || st.Failed != 6 {
+	if st.Wire.Unknown != 4 || st.Wire.Overlong != 1 || st.Wire.Junk != 9 || st.Wire.Requests != 3 || st.InFlight != 0 || st.Failed != 6 {
 		t.Errorf("%+v", st)
 	}
 	if d := s.Diagnosis(); !strings.HasPrefix(d.Stdout, "Starting server…\n{not json}\n") || strings.Contains(d.Stderr, "broken input") {
@@ -450,6 +456,22 @@ func TestCallTimeout(t *testing.T) {
 	}
 	// The cancellation reached the server.
 	waitFor(t, func() bool { return strings.Contains(s.Diagnosis().Stderr, "sleep was cancelled") })
+}
+
+// A missing answer may be in a line that is not a message.
+func TestTimeoutsShowStrayLines(t *testing.T) {
+	const want = `; lines on its standard output that are not messages of the protocol: 1, the last "`
+	m := manage(t, Options{CallTimeout: time.Second, StartTimeout: time.Second}, define(t, "x", "hostile"), define(t, "y", "talks"))
+	s := running(t, m, "x")
+	if _, err := s.CallTool(t.Context(), "talk", nil); !errors.Is(err, ErrTimeout) || !strings.HasSuffix(err.Error(), want+`Result: 42"`) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	if _, err := s.CallTool(t.Context(), "silence", nil); !errors.Is(err, ErrTimeout) || strings.Contains(err.Error(), "standard output") {
+		t.Errorf("got %v, want no line of an earlier call", err)
+	}
+	if _, err := m.Server(t.Context(), "y"); !errors.Is(err, ErrStart) || !strings.Contains(err.Error(), want+`Listening on port 80"`) {
+		t.Errorf("got %v, want %q", err, want)
+	}
 }
 
 func TestDeathInTheMiddleOfACall(t *testing.T) {

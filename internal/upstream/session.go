@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/jsonscan"
 	"github.com/sallyport/sallyport/internal/tracecontext"
 	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
@@ -128,15 +129,15 @@ func initialize(ctx context.Context, conn transport, client Implementation, pati
 		ServerInfo      Implementation     `json:"serverInfo"`
 		Instructions    string             `json:"instructions"`
 	}
-	if err := json.Unmarshal(raw, &result); err != nil {
-		return nil, fmt.Errorf("initialize: %w: %w", ErrBadAnswer, err)
+	if err := decodeSession(raw, &result); err != nil {
+		return nil, fmt.Errorf("initialize: %w", err)
 	}
 	switch {
 	case slices.Contains(handshakeVersions, result.ProtocolVersion):
 	case result.ProtocolVersion >= stateless:
 		return nil, fmt.Errorf("initialize: %w: %.40q", errSpeaksStateless, result.ProtocolVersion)
 	default:
-		return nil, fmt.Errorf("initialize: %w: protocol version %.40q is not supported", ErrBadAnswer, result.ProtocolVersion)
+		return nil, fmt.Errorf("initialize: %w", &unusable{fmt.Sprintf("protocol version %.40q is not supported", result.ProtocolVersion), raw})
 	}
 	conn.Speaks(result.ProtocolVersion)
 	if err := conn.Notify(ctx, "notifications/initialized", nil); err != nil {
@@ -145,6 +146,25 @@ func initialize(ctx context.Context, conn transport, client Implementation, pati
 	s := &session{era: eraHandshake, version: result.ProtocolVersion, server: result.ServerInfo, instructions: result.Instructions}
 	s.takeCapabilities(result.Capabilities)
 	return s, nil
+}
+
+// unusable is an ErrBadAnswer with the answer, which explain shows.
+type unusable struct {
+	why string
+	raw json.RawMessage
+}
+
+func (e *unusable) Error() string { return ErrBadAnswer.Error() + ": " + e.why }
+func (*unusable) Unwrap() error   { return ErrBadAnswer }
+
+// decodeSession decodes what a server says about itself. A member of an unexpected
+// type is ignored, because most are only for people, or [] where {} was meant.
+func decodeSession(raw json.RawMessage, into any) error {
+	var mistyped *json.UnmarshalTypeError
+	if err := json.Unmarshal(raw, into); err != nil && !errors.As(err, &mistyped) || jsonscan.Kind(raw) != '{' {
+		return &unusable{"the result is not an object", raw}
+	}
+	return nil
 }
 
 func discover(ctx context.Context, conn transport, client Implementation, patience time.Duration) (*session, error) {
@@ -172,8 +192,8 @@ func discover(ctx context.Context, conn transport, client Implementation, patien
 		Instructions      string                     `json:"instructions"`
 		Meta              map[string]json.RawMessage `json:"_meta"`
 	}
-	if err := json.Unmarshal(raw, &result); err != nil {
-		return nil, fmt.Errorf("server/discover: %w: %w", ErrBadAnswer, err)
+	if err := decodeSession(raw, &result); err != nil {
+		return nil, fmt.Errorf("server/discover: %w", err)
 	}
 	if !slices.Contains(result.SupportedVersions, stateless) {
 		return nil, fmt.Errorf("server/discover: %w: it supports the protocol versions %.200q, not %s", ErrBadAnswer, result.SupportedVersions, stateless)

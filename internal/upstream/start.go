@@ -127,7 +127,7 @@ func (p *Pool) launch(ctx context.Context, e *entry, def Definition, known era, 
 	s.session, err = negotiate(ctx, s.conn, p.client, known, patience)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			err = silence(patience)
+			err = silence(patience, s.stray(s.conn.Stats().Junk, def.Redact))
 		}
 		if ctx.Err() == nil {
 			explain(failed, def, s, err)
@@ -154,9 +154,10 @@ func (p *Pool) launch(ctx context.Context, e *entry, def Definition, known era, 
 	return s, nil
 }
 
-// silence is the error of a server that does not answer initialize.
-func silence(patience time.Duration) error {
-	return &redactedError{fmt.Sprintf("no answer to initialize within %s", patience), timeoutError{patience}}
+// silence is the error of a server that does not answer initialize; stray says
+// what it wrote instead.
+func silence(patience time.Duration, stray string) error {
+	return &redactedError{fmt.Sprintf("no answer to initialize within %s%s", patience, stray), timeoutError{patience}}
 }
 
 // up puts a server into service.
@@ -190,7 +191,7 @@ func explain(failed *Error, def Definition, s *Server, err error) {
 	case failed.Exit != "" && errors.Is(err, jsonrpc.ErrClosed):
 		// The exit status explains it.
 	default:
-		failed.Err = err
+		failed.Err = redactError(def, err)
 	}
 	if errors.Is(err, errFreshProcess) {
 		failed.Err = fmt.Errorf("%w: %w", errFreshProcess, failed.Err)

@@ -213,7 +213,7 @@ func (l *toolList) page(raw json.RawMessage) (next json.RawMessage, ttlMillis in
 	if len(next) > 64<<10 {
 		return nil, 0, fmt.Errorf("%w: a cursor of %d bytes", ErrBadAnswer, len(next))
 	}
-	err = jsonscan.Elements(tools, func(value json.RawMessage) bool {
+	err = elements(tools, "name", func(value json.RawMessage) bool {
 		l.add(value)
 		return !l.full
 	})

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/upstream/child"
@@ -67,6 +68,16 @@ func (p *program) watch() error {
 	case <-time.After(200 * time.Millisecond):
 	}
 	return p.Stop(context.Background())
+}
+
+// stray says for a missing answer how many lines the server wrote that are not
+// messages, and shows the last one, which may be meant as the answer.
+func (l *live) stray(lines int64, redact func(string) string) string {
+	if lines == 0 {
+		return ""
+	}
+	last := lastLines([]byte(redact(string(l.conn.Junk()))), 1, 200)
+	return fmt.Sprintf("; lines on its standard output that are not messages of the protocol: %d, the last %q", lines, last)
 }
 
 // diagnose adds how a program ended, if it did, and its last output. For a

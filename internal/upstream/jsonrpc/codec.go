@@ -9,7 +9,7 @@ import (
 // over one stream. The members are parts of the parsed data; nil means that a
 // member is missing.
 type Message struct {
-	ID, Method, Params, Result, Failure json.RawMessage
+	Version, ID, Method, Params, Result, Failure json.RawMessage
 	// Depth is the nesting depth of the message.
 	Depth int
 }
@@ -18,7 +18,22 @@ type Message struct {
 // replace bytes that are not UTF-8, with ValidUTF8.
 func Parse(data []byte) (Message, error) {
 	m, err := parseMessage(data)
-	return Message{ID: m.id, Method: m.method, Params: m.params, Result: m.result, Failure: m.err, Depth: m.depth}, err
+	return m.public(), err
+}
+
+func (m message) public() Message {
+	return Message{Version: m.version, ID: m.id, Method: m.method, Params: m.params, Result: m.result, Failure: m.err, Depth: m.depth}
+}
+
+// Fails reports whether an answer is an error.
+func (m Message) Fails() bool { return message{result: m.Result, err: m.Failure}.fails() }
+
+// AnswersIn calls take for the answers in data, which has other text, too. It
+// reports whether take took any.
+func AnswersIn(data []byte, take func(Message) bool) bool {
+	return messagesIn(data, func(_ []byte, m message, own, ends bool) bool {
+		return (own && m.answers() || m.copied(ends)) && take(m.public())
+	})
 }
 
 // CallID returns the message's id if it is one of ours.

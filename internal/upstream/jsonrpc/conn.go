@@ -102,6 +102,7 @@ type Conn struct {
 	closeWrite sync.Once
 	warned     bool  // about a line that is not JSON; the reader's
 	held       int64 // memory of the line that is being handled; the reader's
+	odd        odd
 
 	calls, requests, notifications, unknown, junkLines, overlong, dropped atomic.Int64
 }
@@ -110,6 +111,7 @@ type Conn struct {
 type pending struct {
 	answer chan reply
 	lease  *budget.Lease // of the calling sandbox; nil if there is none
+	first  bool          // it is initialize, and nothing was sent before it
 }
 
 // reply is an answer. If it is not in memory, it is the whole message.
@@ -177,7 +179,7 @@ func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage) 
 		c.mu.Unlock()
 		return nil, err
 	}
-	c.pending[id] = pending{answer, budget.From(ctx)}
+	c.pending[id] = pending{answer, budget.From(ctx), id == 1 && method == "initialize"}
 	c.mu.Unlock()
 
 	switch err := c.send(ctx, request); {
@@ -228,7 +230,7 @@ func (c *Conn) open(ctx context.Context, id int64, r reply) (json.RawMessage, er
 	case !ok || got != id || m.method != nil:
 		return nil, ErrMalformed
 	}
-	r = c.decode(m)
+	r = c.decode(m, data)
 	return r.result, r.err
 }
 
@@ -342,21 +344,15 @@ func (c *Conn) read() {
 	}
 }
 
-var byteOrderMark = []byte("\xef\xbb\xbf")
-
 func (c *Conn) handleLine(l line) {
 	data := bytes.TrimSpace(l.data)
 	data = bytes.TrimPrefix(data, byteOrderMark)
 	if len(data) == 0 {
 		return
 	}
-	if data[0] == '[' {
-		// A batch, which peers do not use for large results: validating it
-		// again as a whole is cheap.
-		if !jsonscan.Valid(data) {
-			c.keepJunk(data)
-			return
-		}
+	// A batch, which peers do not use for large results: validating it again as
+	// a whole is cheap.
+	if data[0] == '[' && jsonscan.Valid(data) {
 		_ = jsonscan.Elements(data, func(value json.RawMessage) bool {
 			c.handleMessage(value, l.owned, false)
 			return true
@@ -367,22 +363,21 @@ func (c *Conn) handleLine(l line) {
 }
 
 func (c *Conn) handleMessage(data []byte, owned, unended bool) {
+	raw := data
 	if valid := validUTF8(data); len(valid) != len(data) || &valid[0] != &data[0] {
 		data, owned = valid, true
 	}
 	m, err := parseMessage(data)
 	switch {
+	case c.odd.lines != nil && m.version == nil && m.method == nil && !(m.answers() && c.awaits(m.id)) && c.goesOn(data):
 	case err != nil:
-		// The end of the stream already explains a message that it cut off.
-		if data[0] == '{' && !unended {
-			c.notJSON(data, err)
-		} else {
-			c.keepJunk(data)
-		}
+		c.unparsed(raw, data, err, unended)
 	case m.method != nil:
+		c.odd.lines = nil
 		c.incoming(m)
-	case m.id != nil && (m.result != nil || m.err != nil):
-		c.answer(m, owned)
+	case m.id != nil || m.version != nil:
+		c.odd.lines = nil
+		c.answer(m, data, owned)
 	default:
 		c.keepJunk(data)
 	}
@@ -426,17 +421,20 @@ func (c *Conn) incoming(m message) {
 	c.sendOrDrop(answer)
 }
 
-// answer delivers an answer to the call that waits for it.
-func (c *Conn) answer(m message, owned bool) {
-	waiting, ok := c.waiting(m.id)
-	if !ok {
-		c.unknown.Add(1)
-		if jsonscan.Kind(m.id) == 'n' && m.err != nil {
-			c.opts.Log.Debug("server reports an error for no request", "err", decodeError(m.err).Error())
-		}
+// answer delivers an answer to the call that waits for it. data is the whole
+// message.
+func (c *Conn) answer(m message, data []byte, owned bool) {
+	if m.result == nil && m.err == nil && m.version == nil {
+		c.keepJunk(data) // a line of a log that has an id
 		return
 	}
-	r := c.decode(m)
+	waiting, ok := c.waiting(m.id, m.version != nil)
+	if !ok {
+		c.unexpected(m, data)
+		return
+	}
+	c.noteForm(m)
+	r := c.decode(m, data)
 	size := c.held
 	if r.err == nil && !owned {
 		r.result = bytes.Clone(r.result)
@@ -448,13 +446,13 @@ func (c *Conn) answer(m message, owned bool) {
 	waiting.answer <- r
 }
 
-// decode decodes the result or the error of an answer.
-func (c *Conn) decode(m message) reply {
+// decode decodes the result or the error of an answer, whose bytes are data.
+func (c *Conn) decode(m message, data []byte) reply {
 	switch {
-	case m.err != nil && jsonscan.Kind(m.err) != 'n':
+	case m.fails():
 		return reply{err: decodeError(m.err)}
 	case m.result == nil:
-		return reply{err: ErrMalformed}
+		return reply{err: fmt.Errorf("%w: it has no result and no error: %s", ErrMalformed, Shown(data, c.opts.Redact))}
 	case m.depth > c.opts.MaxDepth:
 		return reply{err: TooDeep(m.depth, c.opts.MaxDepth, m.result)}
 	}
@@ -483,15 +481,20 @@ func (c *Conn) putAside(m message, lease *budget.Lease) reply {
 // errBacklog reports that too many results wait for their sandbox.
 var errBacklog = fmt.Errorf("%w: the results of other calls, which the code has not taken yet, leave no room for it; make fewer large calls at a time", ErrTooLarge)
 
-// waiting removes and returns the call with this id.
-func (c *Conn) waiting(rawID []byte) (pending, bool) {
+// waiting removes and returns the call with this id. A message of the protocol
+// answers initialize whatever its id, if nothing else was sent before.
+func (c *Conn) waiting(rawID []byte, protocol bool) (pending, bool) {
 	id, ok := callID(rawID)
-	if !ok {
-		return pending{}, false
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, ok := c.pending[id]
+	p, found := c.pending[id]
+	if !ok || !found {
+		id = 1
+		if p, found = c.pending[id]; !found || !p.first || !protocol {
+			return pending{}, false
+		}
+		c.note("an id that is not that of the request")
+	}
 	delete(c.pending, id)
-	return p, ok
+	return p, true
 }

@@ -157,7 +157,7 @@ func TestAnswersNobodyAskedFor(t *testing.T) {
 	ch := goCall(t.Context(), c, "m", "")
 	m := p.recv()
 	p.send(`{"id":999,"result":"never asked"}`)
-	p.send(`{"id":"%s","result":"a string"}`, m.ID)
+	p.send(`{"id":"x%s","result":"a string"}`, m.ID)
 	p.send(`{"id":null,"error":{"code":-32700,"message":"parse error"}}`)
 	p.send(`{"id":-1,"result":1}`)
 	p.send(`{"id":1.5,"result":1}`)
@@ -186,7 +186,10 @@ func TestErrorAnswers(t *testing.T) {
 	}{
 		{`"error":{"code":-32601,"message":"no such method","data":{"x":1}}`, Error{Code: -32601, Message: "no such method"}, nil},
 		{`"error":{"code":5.0,"message":{"odd":1}}`, Error{Code: 5, Message: `{"odd":1}`}, nil},
-		{`"error":"just text"`, Error{Message: `"just text"`}, nil},
+		{`"error":"just text"`, Error{Message: "just text"}, nil},
+		{`"error":["odd"]`, Error{Message: `["odd"]`}, nil},
+		{`"error":{"code":"-32601","message":"a code in quotes"}`, Error{Code: -32601, Message: "a code in quotes"}, nil},
+		{`"result":1,"error":{}`, Error{}, nil},
 		{`"error":{"message":"` + strings.Repeat("m", 100_000) + `"}`, Error{Message: strings.Repeat("m", maxErrorText) + "…"}, nil},
 		{`"result":1,"error":{"code":1,"message":"both"}`, Error{Code: 1, Message: "both"}, nil},
 		{`"error":null`, Error{}, ErrMalformed},
@@ -207,11 +210,13 @@ func TestErrorAnswers(t *testing.T) {
 			t.Errorf("%.80s: %.200v", test.answer, got.err)
 		}
 	}
-	// A null error beside a result is a result: some old libraries send it.
-	ch := goCall(t.Context(), c, "m", "")
-	p.send(`{"id":%s,"result":3,"error":null}`, p.recv().ID)
-	if got := <-ch; string(got.result) != "3" {
-		t.Errorf("%s, %v", got.result, got.err)
+	// An empty error next to a result is a result: some libraries send it.
+	for _, empty := range []string{`null`, `false`, `""`} {
+		ch := goCall(t.Context(), c, "m", "")
+		p.send(`{"id":%s,"result":3,"error":%s}`, p.recv().ID, empty)
+		if got := <-ch; string(got.result) != "3" {
+			t.Errorf("%s: %s, %v", empty, got.result, got.err)
+		}
 	}
 }
 

@@ -31,8 +31,11 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	if e.Message == "" {
+	switch {
+	case e.Message == "":
 		return fmt.Sprintf("error %d", e.Code)
+	case e.Code == 0: // it named none
+		return e.Message
 	}
 	return fmt.Sprintf("%s (error %d)", e.Message, e.Code)
 }
@@ -40,8 +43,26 @@ func (e *Error) Error() string {
 // message is one message split into its members. The slices are parts of the
 // line; a nil slice means that the member is missing.
 type message struct {
-	id, method, params, result, err []byte
-	depth                           int
+	version, id, method, params, result, err []byte
+
+	depth int
+}
+
+// answers reports whether the message is an answer.
+func (m message) answers() bool {
+	return m.method == nil && m.id != nil && (m.result != nil || m.err != nil)
+}
+
+// fails reports whether an answer is an error. Some servers write an empty error
+// next to a result.
+func (m message) fails() bool {
+	switch string(m.err) {
+	case "", "null":
+		return false
+	case "false", `""`:
+		return m.result == nil
+	}
+	return true
 }
 
 // parseMessage validates the object in line and splits it into its members. If
@@ -59,6 +80,8 @@ func parseMessage(line []byte) (message, error) {
 			name = []byte(decoded)
 		}
 		switch string(name) {
+		case "jsonrpc":
+			m.version = value
 		case "id":
 			m.id = value
 		case "method":
@@ -77,8 +100,13 @@ func parseMessage(line []byte) (message, error) {
 }
 
 // callID parses an id as one of ours: an integer. Some peers return our integer
-// as 7.0.
+// as 7.0 or as "7". We never send a string, so that one can mean nothing else.
 func callID(raw []byte) (int64, bool) {
+	if len(raw) > 2 && len(raw) <= 32 && raw[0] == '"' {
+		if raw = raw[1 : len(raw)-1]; !jsonscan.Valid(raw) || raw[0] == '"' {
+			return 0, false
+		}
+	}
 	if id, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
 		return id, true
 	}
@@ -102,7 +130,10 @@ func decodeError(raw []byte) *Error {
 		Data    json.RawMessage
 	}
 	if err := json.Unmarshal(raw, &wire); err != nil {
-		e.Message = clip(string(raw), maxErrorText)
+		if json.Unmarshal(raw, &e.Message) != nil {
+			e.Message = string(raw)
+		}
+		e.Message = clip(e.Message, maxErrorText)
 		return e
 	}
 	if code, ok := callID(wire.Code); ok {

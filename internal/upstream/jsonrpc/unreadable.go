@@ -35,7 +35,7 @@ func (c *Conn) notInMemory(l line) {
 	}
 	waiting, ok := pending{}, false
 	if id != nil {
-		waiting, ok = c.waiting(id[1])
+		waiting, ok = c.waiting(id[1], false)
 	}
 	if !ok {
 		l.spooled.Close()
@@ -63,7 +63,7 @@ func (c *Conn) notInMemory(l line) {
 // wait for an answer that has already arrived.
 func (c *Conn) notJSON(data []byte, cause error) {
 	if id, ok := guessID(data); ok {
-		if waiting, ok := c.waiting(id); ok {
+		if waiting, ok := c.waiting(id, bytes.Contains(data, []byte(`"jsonrpc"`))); ok {
 			if errors.Is(cause, jsonscan.ErrNesting) {
 				waiting.answer <- reply{err: fmt.Errorf("%w: %w", ErrTooLarge, cause)}
 				return
@@ -80,9 +80,9 @@ func (c *Conn) notJSON(data []byte, cause error) {
 	c.opts.Log.Log(context.Background(), level, "line that is not valid JSON skipped", "bytes", len(data))
 }
 
-// guessID returns the id of an answer that is not JSON. It returns none if the
-// data does not look like an answer: a request that a server logs must not fail
-// its own call.
+// guessID returns the id of an answer that is not JSON, or nil if the answer shows
+// none. It reports false if the data does not look like an answer: a request that
+// a server logs must not fail its own call.
 func guessID(data []byte) ([]byte, bool) {
 	id, answers := looseMembers(data)
 	if !answers {
@@ -97,7 +97,7 @@ func guessID(data []byte) ([]byte, bool) {
 	if m := idBehind().FindSubmatch(data[max(0, len(data)-keptTail):]); m != nil {
 		return m[1], true
 	}
-	return nil, false
+	return nil, true
 }
 
 // looseMembers looks at the keys of the object in data, regarding only strings

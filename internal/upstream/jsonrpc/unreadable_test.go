@@ -10,16 +10,15 @@ import (
 func TestAnswersThatAreNoJSON(t *testing.T) {
 	filler := strings.Repeat("x", 2*keptTail)
 	tests := map[string]struct{ answer, want string }{
-		"id first":       {`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"structuredContent":{"v":NaN}}}`, `, near "NaN" (byte `},
-		"id last":        {`{"result":{"v":-Infinity},"jsonrpc":"2.0","id":%s}`, `, near "Infinity" (byte `},
-		"id before":      {`{"result":[NaN, 1],"id":%s,"jsonrpc":"2.0"}`, `, near "NaN" (byte 12)`},
-		"id amid":        {`{"a":"` + filler + `","id": %s ,"result":{"id":77,"v":nan},"b":"` + filler + `"}`, `, near "an" (byte `},
-		"an error":       {`{"error":{"code":-1,"message":'single'},"id":%s}`, `, near "'single'" (byte `},
-		"loose quote":    {`{"id":%s,"result":"he said "hi""}`, `, near "hi" (byte `},
-		"cut":            {`{"id":%s,"result":{"text":"abc`, `: it ends too early, after `},
-		"more than that": {`{"id":%s,"result":1} [debug]`, `, near "[debug" (byte `},
-		"long":           {`{"id":%s,"result":` + filler + `}`, `, near "` + filler[:shownFault] + `" (byte `},
-		"a secret":       {`{"id":%s,"result":tophushhushtop}`, ` (byte `},
+		"id first":    {`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"structuredContent":{"v":NaN}}}`, `, near "NaN" (byte `},
+		"id last":     {`{"result":{"v":-Infinity},"jsonrpc":"2.0","id":%s}`, `, near "Infinity" (byte `},
+		"id before":   {`{"result":[NaN, 1],"id":%s,"jsonrpc":"2.0"}`, `, near "NaN" (byte 12)`},
+		"id amid":     {`{"a":"` + filler + `","id": %s ,"result":{"id":77,"v":nan},"b":"` + filler + `"}`, `, near "an" (byte `},
+		"an error":    {`{"error":{"code":-1,"message":'single'},"id":%s}`, `, near "'single'" (byte `},
+		"loose quote": {`{"id":%s,"result":"he said "hi""}`, `, near "hi" (byte `},
+		"cut":         {`{"id":%s,"result":{"text":"abc`, `: it ends too early, after `},
+		"long":        {`{"id":%s,"result":` + filler + `}`, `, near "` + filler[:shownFault] + `" (byte `},
+		"a secret":    {`{"id":%s,"result":tophushhushtop}`, ` (byte `},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

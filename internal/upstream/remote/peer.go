@@ -80,6 +80,7 @@ type peer struct {
 	nextID  atomic.Int64
 	junk    *tail.Buffer
 	answers chan struct{} // a token for each answer in progress
+	oddly   sync.Once     // for a warning
 
 	ctx    context.Context // ends with the connection
 	cancel context.CancelCauseFunc
@@ -349,7 +350,7 @@ type reply struct {
 }
 
 // inbox handles answers. wanted is called with an answer's id, and returns the
-// reply function if the answer is expected. null means an error that names no
+// reply function if the answer is expected. null means that the answer names no
 // request.
 type inbox interface {
 	wanted(id int64, null bool) (take func(reply), ok bool)
@@ -377,6 +378,18 @@ func (p *peer) receiveOne(data []byte, in inbox, answer func([]byte)) {
 	m, err := jsonrpc.Parse(data)
 	switch {
 	case err != nil:
+		if jsonrpc.AnswersIn(data, func(m jsonrpc.Message) bool {
+			if id, ok := m.CallID(); ok {
+				if take, ok := in.wanted(id, false); ok {
+					take(p.decode(m))
+					return true
+				}
+			}
+			return false
+		}) {
+			p.oddly.Do(func() { p.opts.Log.Warn("the server writes other text around its messages") })
+			return
+		}
 		if id, ok := jsonrpc.AnsweredID(data); ok {
 			if take, ok := in.wanted(id, false); ok {
 				take(reply{err: notJSON(data, p.opts.Redact)})
@@ -391,9 +404,9 @@ func (p *peer) receiveOne(data []byte, in inbox, answer func([]byte)) {
 		}
 	case m.Method != nil:
 		p.asked(m, answer)
-	case m.ID != nil && (m.Result != nil || m.Failure != nil):
+	case m.ID != nil || m.Version != nil && (m.Result != nil || m.Failure != nil):
 		id, ok := m.CallID()
-		null := jsonscan.Kind(m.ID) == 'n' && m.Failure != nil
+		null := jsonscan.Kind(m.ID) == 'n' || m.ID == nil
 		if ok || null {
 			if take, ok := in.wanted(id, null); ok {
 				take(p.decode(m))
@@ -415,10 +428,10 @@ func notJSON(data []byte, redact func(string) string) error {
 
 func (p *peer) decode(m jsonrpc.Message) reply {
 	switch {
-	case m.Failure != nil && jsonscan.Kind(m.Failure) != 'n':
+	case m.Fails():
 		return reply{err: jsonrpc.DecodeError(m.Failure)}
 	case m.Result == nil:
-		return reply{err: jsonrpc.ErrMalformed}
+		return reply{err: fmt.Errorf("%w: it has no result and no error", jsonrpc.ErrMalformed)}
 	case m.Depth > p.opts.MaxDepth:
 		return reply{err: jsonrpc.TooDeep(m.Depth, p.opts.MaxDepth, m.Result)}
 	}

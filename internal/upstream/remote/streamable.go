@@ -1,11 +1,13 @@
 package remote
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -247,7 +249,19 @@ func (c *Streamable) exchange(ctx context.Context, id int64, method string, mess
 			return nil, err
 		}
 	}
-	switch kind := mediaType(response); kind {
+	kind := mediaType(response)
+	if kind != onlyEvents {
+		// Some servers send messages as the type that their language sends by default.
+		body := bufio.NewReader(response.Body)
+		if first, _ := body.Peek(1); len(first) > 0 && first[0] == '{' {
+			kind = "application/json"
+		}
+		response.Body = struct {
+			io.Reader
+			io.Closer
+		}{body, response.Body}
+	}
+	switch kind {
 	case "application/json", "":
 		data, err := c.body(request, response)
 		if err != nil {
@@ -293,7 +307,7 @@ func (c *Streamable) takeSession(response *http.Response) error {
 }
 
 // one waits for the answer to a call in an HTTP response of its own, where an
-// error without an id can only belong to this call.
+// answer without an id can only belong to this call.
 type one struct {
 	id    int64
 	got   bool
@@ -316,7 +330,7 @@ func (c *Streamable) whole(data []byte, id int64) (json.RawMessage, error) {
 		if !jsonscan.Valid(data) {
 			return nil, notJSON(data, c.opts.Redact)
 		}
-		return nil, fmt.Errorf("%w: it is not the answer to this request", jsonrpc.ErrMalformed)
+		return nil, fmt.Errorf("%w: it is not the answer to this request: %s", jsonrpc.ErrMalformed, jsonrpc.Shown(data, c.opts.Redact))
 	}
 	return in.reply.result, in.reply.err
 }

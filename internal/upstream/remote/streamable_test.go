@@ -91,9 +91,21 @@ func TestAnswers(t *testing.T) {
 			w.WriteHeader(http.StatusBadRequest)
 			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}`)
 		}},
-		{name: "another id", kind: jsonrpc.ErrMalformed, answer: func(w http.ResponseWriter, _ posted) { writeJSON(w, posted{ID: json.RawMessage(`77`)}, `{}`) }},
-		{name: "a text as id", kind: jsonrpc.ErrMalformed, answer: func(w http.ResponseWriter, p posted) {
+		{name: "another id", kind: jsonrpc.ErrMalformed, text: `not the answer to this request: "{\"jsonrpc\"`, answer: func(w http.ResponseWriter, _ posted) { writeJSON(w, posted{ID: json.RawMessage(`77`)}, `{}`) }},
+		{name: "a text as id", want: `{}`, answer: func(w http.ResponseWriter, p posted) {
 			writeJSON(w, posted{ID: json.RawMessage(`"` + string(p.ID) + `"`)}, `{}`)
+		}},
+		{name: "no id", want: `{}`, answer: func(w http.ResponseWriter, _ posted) {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","result":{},"error":null}`)
+		}},
+		{name: "null as id", want: `{}`, answer: func(w http.ResponseWriter, _ posted) { writeJSON(w, posted{ID: json.RawMessage(`null`)}, `{}`) }},
+		{name: "text in front", want: `{}`, answer: func(w http.ResponseWriter, p posted) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, "Warning: Undefined {variable} in /x.php\n{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{}}\n", p.ID)
+		}},
+		{name: "text behind, in an event", want: `{}`, answer: func(w http.ResponseWriter, p posted) {
+			stream(w, fmt.Sprintf("data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{}} done\n\n", p.ID))
 		}},
 		{name: "neither result nor error", kind: jsonrpc.ErrMalformed, answer: func(w http.ResponseWriter, p posted) {
 			w.Header().Set("Content-Type", "application/json")
