@@ -97,7 +97,7 @@ func isError(result json.RawMessage) bool {
 		return false
 	}
 	_ = jsonscan.Members(result, func(key string, value json.RawMessage) bool { // validated on arrival
-		failed = failed || key == "isError" && jsonscan.Kind(value) != 'f'
+		failed = failed || key == "isError" && jsonscan.Kind(value) != 'f' && jsonscan.Kind(value) != 'n'
 		return true
 	})
 	return failed

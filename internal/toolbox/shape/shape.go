@@ -53,7 +53,8 @@ func Of(result json.RawMessage) *Shape {
 		case "structuredContent":
 			structured = value
 		case "isError":
-			failed = jsonscan.Kind(value) == 't'
+			kind := jsonscan.Kind(value)
+			failed = kind != 'f' && kind != 'n' && string(value) != `"false"`
 		}
 		return true
 	})
@@ -99,19 +100,29 @@ func unwrapped(content, structured json.RawMessage) json.RawMessage {
 
 // textOf returns the content of a result if it is only text.
 func textOf(content json.RawMessage) (text string, ok bool) {
+	var blocks []json.RawMessage
 	if jsonscan.Kind(content) != '[' {
-		return "", false
-	}
-	var blocks []struct{ Type, Text string }
-	if json.Unmarshal(content, &blocks) != nil || len(blocks) == 0 {
+		blocks = append(blocks, content) // some servers write one block without the list
+	} else if json.Unmarshal(content, &blocks) != nil || len(blocks) == 0 {
 		return "", false
 	}
 	texts := make([]string, len(blocks))
-	for i, b := range blocks {
-		if b.Type != "text" {
+	for i, raw := range blocks {
+		var b struct{ Type, Text *string }
+		switch jsonscan.Kind(raw) {
+		case '"':
+			ok = json.Unmarshal(raw, &texts[i]) == nil
+		case '{':
+			ok = json.Unmarshal(raw, &b) == nil && (b.Type == nil && b.Text != nil || b.Type != nil && *b.Type == "text")
+			if ok && b.Text != nil {
+				texts[i] = *b.Text
+			}
+		default:
+			ok = false
+		}
+		if !ok {
 			return "", false
 		}
-		texts[i] = b.Text
 	}
 	return strings.Join(texts, "\n"), true
 }

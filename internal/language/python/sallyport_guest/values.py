@@ -19,6 +19,27 @@ def text_of(content):
     return "\n".join(parts) if parts else None
 
 
+def blocks(content):
+    """Return the content of a result as a list of dicts, as far as it can mean only that."""
+    if isinstance(content, (str, dict)):
+        content = [content]
+    elif not isinstance(content, list):
+        return []
+    for item in content:
+        if not isinstance(item, dict) or "type" not in item:
+            return [block(item) for item in content]
+    return content
+
+
+def block(item):
+    """Return one part of a content, with the type of text if it has only text."""
+    if isinstance(item, str):
+        return {"type": "text", "text": item}
+    if isinstance(item, dict) and item.get("type") is None and isinstance(item.get("text"), str):
+        return {**item, "type": "text"}
+    return item
+
+
 def unwrap(result, server, tool, declared=None, session=None):
     """Return the value of a raw result. Raise MCPError if it reports a failure.
 
@@ -31,12 +52,10 @@ def unwrap(result, server, tool, declared=None, session=None):
     """
     if not isinstance(result, dict):
         return result
-    content = result.get("content")
-    if not isinstance(content, list):
-        content = []
+    content = blocks(result.get("content"))
     text = text_of(content)
     structured = result.get("structuredContent")
-    if result.get("isError"):
+    if result.get("isError") and result["isError"] != "false":
         raise MCPError(failure(content, structured, server, tool), kind="tool", server=server, tool=tool, result=result)
     if structured is not None:
         value = structured

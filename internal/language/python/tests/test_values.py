@@ -43,7 +43,18 @@ def text(*texts):
         ({"content": text("T"), "structuredContent": {}}, {}),
         ({"content": text("T"), "structuredContent": [1]}, [1]),
         ({"content": text("T"), "structuredContent": None}, "T"),
-        ({"content": "nonsense"}, []),
+        ({"content": "T"}, "T"),
+        ({"content": '{"a": 1}'}, {"a": 1}),
+        ({"content": {"type": "text", "text": "T"}}, "T"),
+        ({"content": {"text": "T"}}, "T"),
+        ({"content": ["T", {"type": "text", "text": "U"}]}, "T\nU"),
+        ({"content": ["T", {"text": 5}]}, [{"type": "text", "text": "T"}, {"text": 5}]),
+        ({"content": {"type": "image", "data": ""}}, [{"type": "image", "data": ""}]),
+        ({"content": None}, []),
+        ({}, []),
+        ({"content": 5}, []),
+        ({"content": text("T"), "isError": "false"}, "T"),
+        ({"content": text("T"), "isError": None}, "T"),
         ({"content": [3]}, [3]),
         ([1], [1]),
     ],
@@ -78,6 +89,8 @@ def test_unwrap_as_declared(declared, structured, value):
         ({"content": text("no file")}, "no file"),
         ({"content": text("a", "", "b")}, "a\nb"),
         ({"content": [], "structuredContent": {"code": 5}}, '{"code":5}'),
+        ({"content": "no file"}, "no file"),
+        ({"content": {"type": "text", "text": "no file"}}, "no file"),
         ({"content": [{"type": "image"}]}, "s.t failed and gave no reason"),
     ],
     ids=repr,
@@ -88,6 +101,12 @@ def test_failures(result, message):
     assert str(e.value) == message
     assert (e.value.kind, e.value.server, e.value.tool) == ("tool", "s", "t")
     assert e.value.result["isError"] is True
+
+
+@pytest.mark.parametrize("flag", ["true", 1, "yes"], ids=repr)
+def test_failures_with_another_flag(flag):
+    with pytest.raises(MCPError):
+        values.unwrap({"content": "no file", "isError": flag}, "s", "t")
 
 
 PNG = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
