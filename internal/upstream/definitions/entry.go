@@ -66,6 +66,12 @@ var knownKeys = []string{
 	"includeTools", "excludeTools", "enabledTools", "disabledTools", "enabled_tools", "disabled_tools", "allowedTools", "tools",
 }
 
+// otherKeys are keys of clients that mean the same as known ones.
+var otherKeys = []string{
+	"cmd", "environment", "envs", "env_vars", "env_keys", "serverUrl", "httpUrl", "uri", "http_headers", "env_http_headers", "bearer_token_env_var",
+	"requestOptions", "startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec", "available_tools",
+}
+
 // transports maps the words for transports, without case, dashes and
 // underscores.
 var transports = map[string]Transport{
@@ -86,9 +92,12 @@ func (p *entryParser) parse(n *node, fallbackDescription string) (Definition, bo
 	return p.def, !p.failed
 }
 
-// member reads one key of an entry.
+// member reads one key of an entry. One that is null is as good as absent.
 func (p *entryParser) member(key string, line int, v *node) {
 	d := &p.def
+	if v.kind == 'n' && (!p.strict || slices.Contains(knownKeys, key) || slices.Contains(otherKeys, key)) {
+		return
+	}
 	switch key {
 	case "command", "cmd":
 		p.command(key, v)

@@ -76,7 +76,7 @@ func (f *fileReader) header() {
 		case "description":
 			if m.value.kind == '"' {
 				f.description = m.value.text
-			} else {
+			} else if m.value.kind != 'n' {
 				f.loader.problem(f.source.File, m.value.line, "description must be a string, not %s", m.value.what())
 			}
 		case "$schema", "version", "name", "inputs", "//", "_comment", "comment":

@@ -130,7 +130,11 @@ func (p *entryParser) tls(v *node) {
 	}
 	t := &p.remote.TLS
 	for i := range v.members {
-		switch m := &v.members[i]; m.key {
+		m := &v.members[i]
+		if m.value.kind == 'n' {
+			continue
+		}
+		switch m.key {
 		case "caFile":
 			t.CAFile = file(m.key, &m.value)
 		case "certFile":

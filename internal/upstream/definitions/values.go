@@ -103,7 +103,7 @@ func (p *entryParser) pairs(key string, v *node, check func(string) bool, what s
 			p.fail(m.line, "%s: %q cannot be the name of a %s", key, clip(m.key), what)
 			continue
 		}
-		if m.value.kind == 'n' && !p.strict {
+		if m.value.kind == 'n' {
 			continue
 		}
 		out[m.key] = p.expand.variables(p.scalar(key+"."+clip(m.key), &m.value))
