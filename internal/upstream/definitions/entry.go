@@ -85,6 +85,7 @@ func (p *entryParser) parse(n *node, fallbackDescription string) (Definition, bo
 		return p.def, false
 	}
 	for i := range n.members {
+		p.expand.line = n.members[i].line
 		p.member(n.members[i].key, n.members[i].line, &n.members[i].value)
 	}
 	p.finish(n)
@@ -167,6 +168,13 @@ func (p *entryParser) finish(n *node) {
 		p.fail(p.line, "has no command")
 	case p.kind != "" && p.kind != Stdio && p.url == "":
 		p.fail(p.line, "has no url")
+	}
+	for _, t := range p.expand.troubles {
+		if t.warning {
+			p.warn(t.line, "%s", t.reason)
+		} else {
+			p.fail(t.line, "%s", t.reason)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.expand.miss)) {
 		p.warn(p.line, "the variable %s is not set", name)

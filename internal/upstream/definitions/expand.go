@@ -1,9 +1,11 @@
 package definitions
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -32,8 +34,10 @@ type expander struct {
 	asked  map[string]input // the file's inputs, for VS Code
 	asks   map[string]bool  // those that the entry uses
 
-	used map[string]string   // variables that were expanded
-	miss map[string]struct{} // variables that are not set
+	used map[string]string // variables that were expanded
+	// given has the variables whose values are of the project, not of the user.
+	given map[string]string
+	miss  map[string]struct{} // variables that are not set
 	// translate means that variables are rewritten in our own notation instead of
 	// expanded.
 	translate bool
@@ -43,6 +47,11 @@ type expander struct {
 	// refers means that something is left for Resolve.
 	refers bool
 	uses   []string // what Resolve will read
+
+	line     int // of the value that is being expanded
+	troubles []trouble
+	grown    int  // bytes that the values of variables added
+	full     bool // that was too much
 }
 
 // input is a value that VS Code asks the user for.
@@ -52,6 +61,14 @@ func newExpander(env Environment, home string, s syntax) *expander {
 	return &expander{syntax: s, env: env, home: home, used: make(map[string]string), miss: make(map[string]struct{}), asks: make(map[string]bool)}
 }
 
+// Bounds of the variables of one entry.
+const (
+	maxNested   = 50
+	maxExpanded = 1 << 20
+	maxTroubles = 10
+	maxPath     = 4 << 10
+)
+
 // variables expands the notations that the syntax knows. Expanded values are
 // not expanded again.
 func (e *expander) variables(s string) string {
@@ -59,29 +76,61 @@ func (e *expander) variables(s string) string {
 		return s
 	}
 	var b strings.Builder
-	for i := 0; i < len(s); {
-		rest := s[i:]
+	e.expand(&b, s, e.ends(s), 0, len(s), 0)
+	return b.String()
+}
+
+// ends returns for each ${ in s where its } is, and 0 if there is none.
+func (e *expander) ends(s string) []int {
+	var ends, open []int
+	for i := 0; i < len(s); i++ {
+		switch {
+		case strings.HasPrefix(s[i:], "${"):
+			if ends == nil {
+				ends = make([]int, len(s))
+			}
+			open = append(open, i)
+			i++
+		case s[i] == '}' && len(open) > 0:
+			ends[open[len(open)-1]] = i
+			open = open[:len(open)-1]
+		}
+	}
+	// What is written like a variable was meant as one.
+	if len(open) > 0 && (e.braces || e.editor) {
+		if name, _, _ := strings.Cut(s[open[0]+2:], ":"); isName(name) {
+			e.trouble(true, "${%s is not closed with }", clip(name))
+		}
+	}
+	return ends
+}
+
+// expand appends s[from:to] to b. ends has where the variables of s end.
+func (e *expander) expand(b *strings.Builder, s string, ends []int, from, to, depth int) {
+	for i := from; i < to && !e.full; {
+		rest := s[i:to]
 		text, n := "", 0
 		switch {
 		case strings.HasPrefix(rest, "${"):
-			if end := strings.IndexByte(rest, '}'); end > 0 {
-				if value, ok := e.braced(rest[2:end]); ok {
-					text, n = value, end+1
+			if end := ends[i]; end > i {
+				if e.withDefault(b, s, ends, i+2, end, depth) {
+					i = end + 1
+					continue
+				}
+				if value, ok := e.braced(s[i+2 : end]); ok {
+					text, n = value, end+1-i
 				}
 			}
 		case rest[0] == '$' && e.dollar:
-			name := rest[1:]
-			for j := range len(name) {
-				if !isName(name[:j+1]) {
-					name = name[:j]
-					break
-				}
+			end := 1
+			for end < len(rest) && (isNameByte(rest[end]) || end > 1 && rest[end] >= '0' && rest[end] <= '9') {
+				end++
 			}
-			if name != "" {
+			if name := rest[1:end]; name != "" {
 				text, n = e.lookup(name, "$"+name), 1+len(name)
 			}
-		case rest[0] == '{' && e.opencode:
-			if end := strings.IndexByte(rest, '}'); end > 0 {
+		case rest[0] == '{' && e.opencode && (strings.HasPrefix(rest, "{env:") || strings.HasPrefix(rest, "{file:")):
+			if end := strings.IndexByte(rest[:min(len(rest), maxPath)], '}'); end > 0 {
 				if value, ok := e.curly(rest[1:end]); ok {
 					text, n = value, end+1
 				}
@@ -91,10 +140,70 @@ func (e *expander) variables(s string) string {
 			e.literal = e.literal || e.translate && ours(rest)
 			text, n = rest[:1], 1
 		}
-		b.WriteString(text)
+		e.write(b, text, n)
 		i += n
 	}
-	return b.String()
+}
+
+// write appends the text that n bytes stand for, within bounds.
+func (e *expander) write(b *strings.Builder, text string, n int) {
+	if e.grown += max(0, len(text)-n); e.grown > maxExpanded {
+		e.full = true
+		e.trouble(false, "its variables expand to more than %d bytes", maxExpanded)
+		return
+	}
+	b.WriteString(text)
+}
+
+// withDefault appends what ${s[from:to]} stands for if it is a variable with a
+// default, which may have variables, too. It reports false if it is not.
+func (e *expander) withDefault(b *strings.Builder, s string, ends []int, from, to, depth int) bool {
+	name, _, ok := strings.Cut(s[from:to], ":-")
+	if !ok || !e.braces || !e.isVariable(name) {
+		return false
+	}
+	fallback := from + len(name) + len(":-")
+	if depth == maxNested {
+		e.trouble(false, "its variables are nested more than %d levels deep", maxNested)
+		return true
+	}
+	if e.translate {
+		b.WriteString("${" + name + ":-")
+		e.expand(b, s, ends, fallback, to, depth+1)
+		b.WriteByte('}')
+		return true
+	}
+	if value, set := e.env(name); set && value != "" {
+		e.used[name] = value
+		e.write(b, value, to-from)
+		return true
+	}
+	e.expand(b, s, ends, fallback, to, depth+1)
+	return true
+}
+
+// isVariable reports whether a name can be one of a variable: one that is spelt
+// differently, such as ProgramFiles(x86), has to be set.
+func (e *expander) isVariable(name string) bool {
+	if isName(name) || e.translate || strings.ContainsAny(name, "${} ") || name == "" {
+		return isName(name)
+	}
+	_, set := e.env(name)
+	return set
+}
+
+// trouble notes what is wrong with a value; a warning leaves the entry usable.
+func (e *expander) trouble(warning bool, format string, args ...any) {
+	t := trouble{e.line, warning, fmt.Sprintf(format, args...)}
+	if len(e.troubles) < maxTroubles && !slices.Contains(e.troubles, t) {
+		e.troubles = append(e.troubles, t)
+	}
+}
+
+type trouble struct {
+	line    int
+	warning bool
+	reason  string
 }
 
 // ours reports whether s begins with something that our own format would
@@ -138,7 +247,7 @@ func (e *expander) orNothing(name string) string {
 func (e *expander) braced(inner string) (string, bool) {
 	if kind, name, ok := strings.Cut(inner, ":"); ok && !strings.HasPrefix(name, "-") {
 		switch {
-		case e.editor && kind == "env" && isName(name):
+		case e.editor && kind == "env" && e.isVariable(name):
 			return e.orNothing(name), true
 		case e.inputs && kind == "input" && name != "":
 			return e.input(name), true
@@ -162,17 +271,10 @@ func (e *expander) braced(inner string) (string, bool) {
 	if !e.braces {
 		return "", false
 	}
-	name, fallback, hasFallback := strings.Cut(inner, ":-")
-	if !isName(name) {
+	if !e.isVariable(inner) {
 		return "", false
 	}
-	if hasFallback && e.translate {
-		return "${" + inner + "}", true
-	}
-	if value, set := e.env(name); hasFallback && (!set || value == "") {
-		return fallback, true
-	}
-	return e.lookup(name, "${"+inner+"}"), true
+	return e.lookup(inner, "${"+inner+"}"), true
 }
 
 // curly returns what OpenCode's {inner} stands for.
@@ -248,13 +350,15 @@ func (e *expander) path(s string) string {
 
 func isName(s string) bool {
 	for i := range len(s) {
-		c := s[i]
-		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (i == 0 || c < '0' || c > '9') {
+		if c := s[i]; !isNameByte(c) && (i == 0 || c < '0' || c > '9') {
 			return false
 		}
 	}
 	return s != ""
 }
+
+// isNameByte reports whether a name can begin with c.
+func isNameByte(c byte) bool { return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
 // workDir makes dir absolute, and reports whether that directory exists.
 func workDir(dir, base string) (string, bool) {

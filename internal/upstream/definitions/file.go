@@ -147,6 +147,9 @@ func (f *fileReader) entry(m *member) {
 	if f.source.Project != "" {
 		e.folder, e.base = f.source.Project, f.source.Project
 	}
+	if f.dialect == claudeCode && !e.translate {
+		e.env = l.claudeEnvironment(e, f.source.Project != "")
+	}
 	p := &entryParser{source: f.source, dialect: f.dialect, name: m.key, line: m.line, expand: e, room: l.room(f.source.Project != ""), strict: f.dialect == own}
 	defer func() {
 		if f.source.Project != "" {

@@ -150,7 +150,7 @@ func FuzzYAML(f *testing.F) {
 }
 
 func FuzzVariables(f *testing.F) {
-	for _, s := range []string{"${A}", "${A:-b}$A{env:A}${env:A}", "${", "${}", "$", "{", "${file:/x}${keyring:y}", "${input:i d}", "${workspaceFolder}${/}", "${A:-${A}}", "{file:~/x}", "${A:-"} {
+	for _, s := range []string{"${A}", "${A:-b}$A{env:A}${env:A}", "${", "${}", "$", "{", "${file:/x}${keyring:y}", "${input:i d}", "${workspaceFolder}${/}", "${A:-${A}}", "{file:~/x}", "${A:-", "${B:-${C:-${A}}}", "${B:-$A{env:A}}", "${B:-${", "${B:-${C", "}${}", "${B:-${file:/x}}"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

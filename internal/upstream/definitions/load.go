@@ -106,6 +106,11 @@ type loader struct {
 	complaints   int   // problems of a project
 	// paths lists what was looked at, in order.
 	paths []string
+
+	claude struct { // variables of Claude Code's settings
+		read          bool
+		user, project map[string]string
+	}
 }
 
 func (l *loader) problem(file string, line int, format string, args ...any) {
@@ -311,7 +316,7 @@ func (l *loader) claudeRules() {
 	}
 }
 
-var claudeRulesFile = &dialect{format: edit.JSONC, prune: func(path []string) bool { return path[0] == "permissions" }}
+var claudeRulesFile = &dialect{format: edit.JSONC, prune: func(path []string) bool { return path[0] == "permissions" || path[0] == "env" }}
 
 // claudeName returns a server's name as Claude Code's rules spell it.
 func claudeName(name string) string {

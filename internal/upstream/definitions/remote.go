@@ -191,6 +191,10 @@ func (p *entryParser) digest(n *node) [sha256.Size]byte {
 		hashText(h, 'i', id)
 		hashText(h, '=', p.expand.asked[id].fallback)
 	}
+	for _, name := range slices.Sorted(maps.Keys(p.expand.given)) {
+		hashText(h, 'v', name)
+		hashText(h, '=', p.expand.given[name])
+	}
 	hashText(h, 'd', p.def.Description) // it may be the file's
 	return [sha256.Size]byte(h.Sum(nil))
 }
@@ -203,6 +207,9 @@ func (p *entryParser) also(n *node) []string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.fileEnv)) {
 		lines = append(lines, "from the file of variables: "+name+"="+p.fileEnv[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.expand.given)) {
+		lines = append(lines, "from the project's settings of Claude Code: "+name+"="+p.expand.given[name])
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.expand.asked)) {
 		if in := p.expand.asked[id]; in.fallback != "" && p.expand.asks[id] {
