@@ -33,6 +33,10 @@ func requestID(raw json.RawMessage) (sdkrpc.ID, bool) {
 		}
 		value = text
 	case kind == '-' || kind >= '0' && kind <= '9':
+		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil && len(raw) <= 15 {
+			value = float64(n)
+			break
+		}
 		key := jsonscan.NumberKey(raw)
 		if n, err := strconv.ParseInt(key, 10, 64); err == nil && n > -1<<53 && n < 1<<53 {
 			value = float64(n)

@@ -348,10 +348,10 @@ func (c *Conn) handleLine(l line) {
 	data := bytes.TrimSpace(l.data)
 	data = bytes.TrimPrefix(data, byteOrderMark)
 	if len(data) == 0 {
+		c.lines.framed, c.odd.size = c.odd.size, 0
 		return
 	}
-	// A batch, which peers do not use for large results: validating it again as
-	// a whole is cheap.
+	// Peers do not use batches for large results: validating one again is cheap.
 	if data[0] == '[' && jsonscan.Valid(data) {
 		_ = jsonscan.Elements(data, func(value json.RawMessage) bool {
 			c.handleMessage(value, l.owned, false)

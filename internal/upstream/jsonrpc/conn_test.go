@@ -466,6 +466,8 @@ func FuzzConn(f *testing.F) {
 	}
 	f.Add([]byte("{\"id\":1,\"result\":{\"a\":\"\xff\"}}\n{\"id\":1,\"result\":2}\n{\"id\":2,\"error\":{}}\n"))
 	f.Add([]byte("{\"id\":1,\"result\":{\"v\":NaN}}\n{\"result\":[-Infinity],\"id\":2}\n"))
+	f.Add([]byte(`x {"jsonrpc":"2.0","id":1,"result":1}{"jsonrpc":"2.0","id":"2","result":2} ` + "\x1b[0m\n"))
+	f.Add([]byte("{\n\"id\": 1,\n\"result\": [\n1\n]\n}\n{\x00\"\x00i\x00d\x00\n\x00"))
 	f.Add([]byte(`[{"id":1,"result":1},{"method":"ping","id":"x"},3]`))
 	f.Add([]byte(`{"id":2,"result":"` + strings.Repeat("y", 3000) + "\"}\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sallyport/sallyport/internal/budget"
+	"github.com/sallyport/sallyport/internal/jsonscan"
 )
 
 const (
@@ -26,6 +27,7 @@ type lineReader struct {
 	buf        []byte
 	start, end int // buf[start:end] is read but not yet returned
 	searched   int // no newline in buf[start:searched]
+	framed     int // if not 0, a message of this length comes, without a newline
 
 	// Buffer space beyond uncharged is charged to lines. A line that does not
 	// fit goes to a file in spoolDir, charged to disk.
@@ -67,6 +69,19 @@ func newLineReader(r io.Reader, max int) *lineReader {
 // of the stream it returns io.EOF or the error of the underlying reader.
 func (l *lineReader) next() (line, error) {
 	for {
+		if size := l.framed; size > 0 && l.end > l.start {
+			l.framed = 0
+			have := l.buf[l.start:l.end]
+			first, _, ended := bytes.Cut(have, []byte{'\n'})
+			switch {
+			case have[0] != '{', ended && len(first) < size && jsonscan.Valid(first): // the length was that of something else
+			case len(have) >= size:
+				return l.take(l.start+size, 0), nil
+			case l.fill() == nil:
+				l.framed = size
+				continue
+			}
+		}
 		if at := bytes.IndexByte(l.buf[l.searched:l.end], '\n'); at >= 0 {
 			return l.take(l.searched+at, 1), nil
 		}

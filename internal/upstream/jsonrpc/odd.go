@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/jsonscan"
@@ -34,7 +35,9 @@ type odd struct {
 	// echoes means that such messages are copies in a log.
 	inside int64
 	echoes bool
-	noted  []string // guarded by Conn.mu
+	// size is the length that a header gives, as language servers write them.
+	size  int
+	noted []string // guarded by Conn.mu
 }
 
 // note notes how the peer breaks the protocol. Conn.mu is held.
@@ -98,6 +101,11 @@ func (c *Conn) unparsed(raw, data []byte, cause error, unended bool) {
 			c.noteText("bytes that are zero, as in UTF-16")
 			c.handleMessage(text, true, unended)
 			return
+		}
+	}
+	if size, ok := bytes.CutPrefix(data, []byte("Content-Length:")); ok {
+		if n, err := strconv.Atoi(string(bytes.TrimSpace(size))); err == nil && n > 0 && n <= min(inMemory/2, c.opts.MaxLine) {
+			c.odd.size = n
 		}
 	}
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -53,6 +54,29 @@ func TestOddAnswers(t *testing.T) {
 				t.Errorf("%d warnings for %q:\n%s", got, c.Odd(), log.String())
 			}
 		})
+	}
+}
+
+// Language servers write headers, and no end of the line.
+func TestHeadersOfLanguageServers(t *testing.T) {
+	c, p := connect(t, Options{})
+	for _, result := range []string{`1`, `"` + strings.Repeat("x", 100<<10) + `"`, `2`} {
+		ch := goCall(t.Context(), c, "m", "")
+		answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, p.recv().ID, result)
+		fmt.Fprintf(p.out, "Content-Length: %d\r\nContent-Type: application/json\r\n\r\n%s", len(answer), answer)
+		if got := <-ch; string(got.result) != result {
+			t.Fatalf("got %.100s, %v, want %.100s", got.result, got.err, result)
+		}
+	}
+	// The headers of something else are lines like others.
+	ch := goCall(t.Context(), c, "m", "")
+	id := p.recv().ID
+	for _, size := range []string{"5", "500000", "99999999999999999999", "-1"} {
+		p.send("HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\n<html>", size)
+	}
+	p.send("Content-Length: 500000\r\n\r\n"+`{"jsonrpc":"2.0","id":%s,"result":3}`, id)
+	if got := <-ch; string(got.result) != "3" {
+		t.Errorf("got %s, %v", got.result, got.err)
 	}
 }
 
