@@ -36,8 +36,11 @@ class Reading:
 
     def value(self, result):
         found = result.get("contents") if isinstance(result, dict) else None
+        if isinstance(found, (str, dict)):
+            found = [found]
         if not isinstance(found, list):
             return []
+        found = [{"uri": self.uri, "text": item} if isinstance(item, str) else item for item in found]
         return [Content(item, self.name) for item in found if isinstance(item, dict)]
 
 
@@ -60,8 +63,12 @@ class Prompting:
 
     def value(self, result):
         messages = result.get("messages") if isinstance(result, dict) else None
+        if isinstance(messages, dict):
+            messages = result["messages"] = [messages]
         for message in messages if isinstance(messages, list) else ():
-            if isinstance(message, dict) and isinstance(message.get("content"), dict):
+            if isinstance(message, dict) and isinstance(message.get("content"), str):
+                message["content"] = values.block(message["content"])
+            elif isinstance(message, dict) and isinstance(message.get("content"), dict):
                 (message["content"],) = values.objects([message["content"]], self.name)
         return result
 

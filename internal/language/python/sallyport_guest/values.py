@@ -34,9 +34,9 @@ def blocks(content):
 def block(item):
     """Return one part of a content, with the type of text if it has only text."""
     if isinstance(item, str):
-        return {"type": "text", "text": item}
+        return Object({"type": "text", "text": item})
     if isinstance(item, dict) and item.get("type") is None and isinstance(item.get("text"), str):
-        return {**item, "type": "text"}
+        return Object({**item, "type": "text"})
     return item
 
 

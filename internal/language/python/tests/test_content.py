@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from sallyport_guest import values
+from sallyport_guest import features, values
 from sallyport_guest.content import Content
 from sallyport_guest.errors import MCPError
 
@@ -102,3 +102,26 @@ def test_raw():
     assert result == {"content": [PNG], "isError": False} and result["content"][0].data == PIXELS
     assert values.raw({"content": 3}, "s") == {"content": 3}
     assert values.raw([1], "s") == [1]
+
+
+@pytest.mark.parametrize(
+    "contents, texts",
+    [
+        ("T", ["T"]),
+        ({"uri": "u://1", "text": "T"}, ["T"]),
+        (["T", {"uri": "u://1", "text": "U"}, 7], ["T", "U"]),
+        (None, []),
+    ],
+    ids=repr,
+)
+def test_resources_without_a_list(contents, texts):
+    found = features.Reading("srv", "u://1").value({"contents": contents})
+    assert [(item.text, item.uri) for item in found] == [(text, "u://1") for text in texts]
+
+
+@pytest.mark.parametrize("content", ["T", {"type": "text", "text": "T"}], ids=repr)
+def test_prompts_without_a_list(content):
+    result = values.decode(json.dumps({"messages": {"role": "user", "content": content}}))
+    messages = features.Prompting("srv", "p", None).value(result)["messages"]
+    assert [message["content"]["text"] for message in messages] == ["T"]
+    assert messages[0].content.text == "T"
