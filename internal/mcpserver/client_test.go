@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -26,7 +27,10 @@ func connect(t *testing.T, config Config, version string, options *mcp.ClientOpt
 		t.Fatal(err)
 	}
 	inR, inW := io.Pipe()
-	outR, outW := io.Pipe()
+	outR, outW, err := os.Pipe() // its other end is seen to close
+	if err != nil {
+		t.Fatal(err)
+	}
 	done := make(chan error, 1)
 	go func() {
 		done <- s.Serve(context.Background(), inR, outW)
@@ -40,6 +44,7 @@ func connect(t *testing.T, config Config, version string, options *mcp.ClientOpt
 	t.Cleanup(func() {
 		session.Close()
 		inW.Close()
+		outR.Close()
 		select {
 		case err := <-done:
 			if err != nil {

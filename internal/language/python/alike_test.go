@@ -227,8 +227,11 @@ func TestHintsOfNames(t *testing.T) {
 		tools := []tool.Tool{{Name: "a.b", Alias: "a_b"}, {Name: "a-b", Alias: "a_b"}, {Name: "is", Alias: "is_"}, {Name: "is_", Alias: "is_"}}
 		exec := wire.Exec{Code: test.code, Grants: []string{"t"}, Discovered: infos, Define: []wire.Server{{Name: "t", Alias: "t", Tools: tools}}}
 		r := p.run(t, exec, func(ctx context.Context, c wire.Call) (json.RawMessage, error) {
-			if c.Method == wire.MethodFindServers {
+			switch c.Method {
+			case wire.MethodFindServers:
 				return json.RawMessage(`[]`), nil
+			case wire.MethodLoadServer: // the tools are still the same
+				return json.Marshal(exec.Define[0])
 			}
 			return servants(ctx, c)
 		})

@@ -60,7 +60,7 @@ func TestGuestOverTheClient(t *testing.T) {
 	if got := said(t, conn, "len('"+strings.Repeat("x", 0x1011)+"')"); got != "4113\n" {
 		t.Errorf("got %q", got)
 	}
-	env := said(t, conn, "import os, sys; print(sorted(os.environ), os.environ['MINE'], sys.argv, sys.flags.isolated, [p for p in sys.path if 'nonexistent' in p], '__file__' in vars(sys.modules['__main__']))")
+	env := said(t, conn, "import os, sys; print(sorted(os.environ), os.environ['MINE'], sys.argv, sys.flags.isolated, [p for p in sys.path if 'nonexistent' in p], '__fi' 'le__' in vars(sys.modules['__main__']))")
 	for _, leak := range []string{"PROXY", "PYTHONPATH", "container", "SALLYPORT", "SECRET"} {
 		if strings.Contains(env, leak) {
 			t.Errorf("%s in %s", leak, env)
