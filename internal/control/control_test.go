@@ -247,6 +247,26 @@ func TestCloseDoesNotWait(t *testing.T) {
 	s.working.Wait()
 }
 
+// The answer to what is under way arrives, although the process ends.
+func TestCloseAnswers(t *testing.T) {
+	dir := runtimeDir(t)
+	began := make(chan struct{})
+	n := &noted{during: func(ctx context.Context) error {
+		close(began)
+		<-ctx.Done()
+		return nil
+	}}
+	s := listen(t, dir, n)
+	c := find(t, dir, 1)[0]
+	done := make(chan error, 1)
+	go func() { done <- c.Resume(context.WithoutCancel(t.Context()), session.Key{Name: "x"}) }()
+	<-began
+	s.Close()
+	if err := <-done; err != nil {
+		t.Errorf("got %v, want an answer", err)
+	}
+}
+
 // A client that goes takes its request with it.
 func TestClientGoes(t *testing.T) {
 	dir := runtimeDir(t)

@@ -93,24 +93,21 @@ func Listen(dir string, c Config) (*Server, error) {
 }
 
 // Close ends the answering. It waits a moment for what is being done, whose
-// contexts are done. It is idempotent.
+// contexts are done, so that the answer to it arrives. It is idempotent.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.end()
-	_ = s.http.Close()
-	_ = s.listener.Close() // where it is not served yet
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		s.working.Wait()
-	}()
-	select {
-	case <-ended:
-	case <-time.After(closeTimeout):
+	soon, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if s.http.Shutdown(soon) != nil {
 		s.log.Debug("requests on the control socket are not waited for")
+		_ = s.http.Close()
+		return
 	}
+	_ = s.listener.Close() // where it is not served yet
+	s.working.Wait()
 }
 
 // guard accepts not too many connections.
@@ -272,7 +269,7 @@ func (s *Server) export(ctx context.Context, r request, w http.ResponseWriter) (
 func (s *Server) handle(do func(context.Context, request, http.ResponseWriter) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !s.begin() {
-			return
+			panic(http.ErrAbortHandler) // as if the process had ended
 		}
 		defer s.working.Done()
 		ctx, cancel := context.WithTimeout(r.Context(), actTimeout)
