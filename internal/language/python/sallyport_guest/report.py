@@ -33,7 +33,7 @@ MAX_SPAN = 50  # lines of a statement
 
 MAX_LINKS = 100000  # of a chain, which are counted
 MAX_SOURCE = 16 << 20  # bytes of a file
-MAX_KEPT = 10000  # frames that stay alive for traceback.print_last
+MAX_KEPT = 10000  # frames that stay alive in sys.last_value
 
 # Classes of user code can have attributes of these names.
 TRACEBACK, CAUSE, CONTEXT = BaseException.__traceback__, BaseException.__cause__, BaseException.__context__
