@@ -31,7 +31,6 @@ class Session:
         self.submitted = ""  # the code that could not be compiled last
         self.told = ()  # hints of this execution about arguments
         self.extra = set()  # tools whose hint says that they answer more than their value
-        self.alike = {}  # tool -> how many answers in a row said no more than their value
         self.lacking = {}  # name -> why the last new process did not get it
         self.driving = False  # execute.drive is at work
         self.stdin = None  # the execution's, if it has one

@@ -66,7 +66,7 @@ def unwrap(result, server, tool, declared=None, session=None):
         if content:
             from . import said
 
-            left = said.extra(content, structured, value, {} if session is None else session.alike, (server, tool))
+            left = said.extra(content, structured, value)
             if left:
                 value = said.keep(value, objects(content, server), left, server, tool, session)
         return value
