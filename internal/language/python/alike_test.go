@@ -199,6 +199,26 @@ func TestNewNamesTakeNothing(t *testing.T) {
 	}
 }
 
+// TestServerOfServers: no server's alias takes the name of all of them.
+func TestServerOfServers(t *testing.T) {
+	p := launch(t)
+	exec := wire.Exec{Grants: []string{"servers"}, Define: []wire.Server{servant("servers")}}
+	exec.Code = "print(mcp_servers['servers'].who.__qualname__, list(mcp_servers))\ndel mcp_servers"
+	if r := p.run(t, exec, servants); r.stdout+r.stderr != "mcp_servers['servers'].who ['servers']\n" {
+		t.Error(r.stdout, r.stderr)
+	}
+	if r := p.run(t, wire.Exec{Code: "mcp_servers", Grants: []string{"servers"}}, servants); !strings.Contains(r.stderr, "NameError") {
+		t.Error(r.stdout, r.stderr)
+	}
+	exec = wire.Exec{Grants: []string{}, Discovered: []wire.ServerInfo{{Name: "servers", Alias: "servers"}, {Name: "x", Alias: "x"}}}
+	exec.Code = "from mcp import mcp_servers\nprint(mcp_servers['servers'].who, mcp_x[1], mcp_x[None])\nhelp(mcp_x.who)\nhelp(mcp_x)"
+	want := "<MCP tool mcp_servers['servers'].who, loaded when it is called> <MCP tool mcp_x[1], loaded when it is called> <MCP tool mcp_x[None], loaded when it is called>\n" +
+		"await mcp_x.who()\nThe MCP server x.\n\nTools (help(mcp_x.NAME) describes one):\n  await mcp_x.who()\n"
+	if r := launch(t).run(t, exec, servants); r.stdout+r.stderr != want {
+		t.Errorf("got %s%s\nwant %s", r.stdout, r.stderr, want)
+	}
+}
+
 // TestOtherForms: a name that nothing has in this form of Unicode is the one that
 // looks like it.
 func TestOtherForms(t *testing.T) {

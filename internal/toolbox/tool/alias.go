@@ -48,7 +48,7 @@ func ServerCalls(names []string) map[string]string {
 	meant := meanings(names, ServerAlias)
 	calls := make(map[string]string, len(names))
 	for _, name := range names {
-		if alias := ServerAlias(name); meant[alias] == name {
+		if alias := ServerAlias(name); meant[alias] == name && alias != "servers" { // mcp_servers is all of them
 			calls[name] = "mcp_" + alias
 		} else {
 			calls[name] = "mcp_servers[" + PythonString(name) + "]"

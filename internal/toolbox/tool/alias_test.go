@@ -38,6 +38,7 @@ func TestCalls(t *testing.T) {
 	}{
 		{[]string{"db_prod", "DB Prod"}, []string{"mcp_db_prod", "mcp_servers['DB Prod']"}, []string{".db_prod", "['DB Prod']"}},
 		{[]string{"DB Prod", "db.prod"}, []string{"mcp_servers['DB Prod']", "mcp_servers['db.prod']"}, []string{"['DB Prod']", "['db.prod']"}},
+		{[]string{"servers", "Runtime"}, []string{"mcp_servers['servers']", "mcp_runtime"}, []string{".servers", ".runtime"}},
 		{[]string{"db-prod"}, []string{"mcp_db_prod"}, []string{".db_prod"}},
 		{[]string{"db", "DB", "Db"}, []string{"mcp_db", "mcp_servers['DB']", "mcp_servers['Db']"}, []string{".db", "['DB']", "['Db']"}},
 		{[]string{"db_", "db "}, []string{"mcp_db_", "mcp_servers['db ']"}, []string{".db_", "['db ']"}},

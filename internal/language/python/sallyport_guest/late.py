@@ -5,6 +5,7 @@ from . import BUILTINS as __builtins__
 
 from .errors import MCPError
 
+SERVERS = "servers"  # mcp_servers is all of them
 
 class Late:
     """A server by its name, or mcp_<alias>: whatever server that means when it is
@@ -29,6 +30,10 @@ class Late:
     def __dir__(self):
         return dir(loaded(self))
 
+    @property
+    def __doc__(self):
+        return loaded(self).__doc__
+
     def __repr__(self):
         return "<MCP server %s, loaded when it is used>" % written(self)
 
@@ -39,8 +44,8 @@ class LateTool:
         self.name = name
         self.get = get
 
-        self.__name__ = name
-        self.__qualname__ = ("%s.%s" if str(name).isidentifier() else "%s[%r]") % (written(late), name)
+        self.__name__ = str(name)
+        self.__qualname__ = ("%s.%s" if isinstance(name, str) and name.isidentifier() else "%s[%r]") % (written(late), name)
 
     def __call__(self, /, *args, **kwargs):
         self.late.__late__[0].registry.unstarted += 1
@@ -84,4 +89,4 @@ def loaded(late):
 def written(late):
     """Return how code writes the server."""
     session, key, _ = late.__late__
-    return "mcp_" + key if key.isascii() and ("mcp_" + key).isidentifier() else session.registry.called(key)
+    return "mcp_" + key if key.isascii() and ("mcp_" + key).isidentifier() and key != SERVERS else session.registry.called(key)

@@ -134,9 +134,10 @@ def show_values(*values, **options):
 def show_help(*args, **kwargs):
     """Describe an object. For a server and a tool, print only what a caller needs."""
     if len(args) == 1 and "sallyport_guest.proxy" in sys.modules:
+        from .late import Late, LateTool
         from .proxy import Proxy, Tool
 
-        if type(args[0]) in (Proxy, Tool):
+        if type(args[0]) in (Proxy, Tool, Late, LateTool):
             print(args[0].__doc__)
             return None
     import pydoc

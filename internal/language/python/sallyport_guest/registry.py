@@ -6,7 +6,7 @@ import sys
 
 from . import codec
 from .errors import MCPError, similar
-from .late import Late
+from .late import SERVERS, Late
 from .proxy import Server, choices, is_pythons, meaning, meanings, normal
 
 Module = type(sys)
@@ -81,6 +81,8 @@ class Registry:
     def put(self, name, value):
         """Bind a name in the namespace, unless the user has bound it."""
         namespace, bound = self.session.namespace, self.bound
+        if name == "mcp_" + SERVERS:
+            return
         if name not in namespace or name in bound and namespace[name] is bound[name]:
             namespace[name] = value
         bound[name] = value
@@ -206,7 +208,7 @@ class Registry:
         """Return how code writes a server."""
         meant = self.meanings()
         alias = self.aliases.get(name)
-        return "mcp_" + alias if alias and meant[alias] == [name] else "mcp_servers[%r]" % name
+        return "mcp_" + alias if alias and alias != SERVERS and meant[alias] == [name] else "mcp_servers[%r]" % name
 
     def living(self):
         """Return the servers that were defined and that the host still has."""
