@@ -26,6 +26,8 @@ func TestAlikeNames(t *testing.T) {
 	of("DB Prod", "delete-all", "delete_all", "a.b", "a-b", "list_tools")
 	of("db_prod", "who")
 	of("only.one", "Ask")
+	of("few", "x-y")
+	s.definitions[len(s.definitions)-1].DenyTools = []string{"x_y"}
 	s.definitions = append(s.definitions,
 		upstream.Definition{Name: "only-one", Alias: "only_one", Disabled: true},
 		upstream.Definition{Name: "only one", Alias: "only_one", Offer: "offered"})
@@ -40,6 +42,7 @@ func TestAlikeNames(t *testing.T) {
 		{`{"server":"DB Prod","tool":"delete_all"}`, "delete_all mcp_servers['DB Prod'].delete_all"},
 		{`{"server":"DB Prod","tool":"delete-all"}`, "delete-all mcp_servers['DB Prod']['delete-all']"},
 		{`{"server":"db_prod"}`, "who "},
+		{`{"server":"few"}`, "x-y mcp_few['x-y']"},
 		{`{"server":"only.one","tool":"ask"}`, "Ask "},
 		{`{"server":"DB Prod","tool":"a_b"}`, "invalid: several tools may be meant by 'a_b': write one of 'a.b', 'a-b'"},
 		{`{"server":"DB Prod","tool":"delet"}`, "not_found: Tool 'delet' not found for server DB Prod (nearest: delete-all, delete_all, a.b)"},
@@ -60,6 +63,9 @@ func TestAlikeNames(t *testing.T) {
 	}
 	if docs := docsOf(t, x, "search_tool_docs", `{"query":"does delete-all","server":"DB Prod","limit":1}`); len(docs) != 1 || !strings.HasPrefix(docs[0].Call, "mcp_servers['DB Prod']") {
 		t.Errorf("got %+v, want how the tool is called", docs)
+	}
+	if d, err := b.describe(t.Context(), self, "few"); err != nil || strings.Join(d.Denied, " ") != "x_y" {
+		t.Errorf("got %+v, %v, want the tool that is denied", d, err)
 	}
 	// Calls name servers and tools exactly.
 	for _, params := range []string{`{"server":"DB-Prod","tool":"a.b"}`, `{"server":"DB Prod","tool":"a.b"}`} {

@@ -300,13 +300,13 @@ func (b *Bridge) load(ctx context.Context, name string, permit *authz.Permit) (w
 	b.mu.Unlock()
 	shapes := b.catalog.Shapes(name)
 	if c != nil && same(c.tools, tools) && c.shapes == shapes &&
-		c.definition.Alias == d.Alias && c.definition.Description == invisible.Strip(d.Description) && c.definition.Cwd == d.Dir &&
+		c.definition.Alias == d.Alias && c.definition.Description == invisible.Strip(d.Description) && c.definition.Cwd == d.Dir && slices.Equal(c.definition.Denied, d.DenyTools) &&
 		(c.report.Quiet() || c.report.Same(b.status(Pinned(d)))) {
 		return c.definition, nil
 	}
 	report := b.observe(d, server, tools)
 	definition := wire.Server{
-		Name: d.Name, Alias: d.Alias, Description: invisible.Strip(d.Description), Cwd: d.Dir,
+		Name: d.Name, Alias: d.Alias, Description: invisible.Strip(d.Description), Cwd: d.Dir, Denied: d.DenyTools,
 		Tools: b.accepted(Pinned(d), tools),
 	}
 	room := maxSignatures
@@ -361,6 +361,7 @@ func version(s *wire.Server) string {
 	add([]byte(s.Alias))
 	add([]byte(s.Description))
 	add([]byte(s.Cwd))
+	add([]byte(strings.Join(s.Denied, "\x00")))
 	for _, t := range s.Tools {
 		add([]byte(t.Name))
 		add([]byte(t.Alias))

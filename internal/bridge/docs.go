@@ -138,7 +138,7 @@ func (x *Execution) queryDocs(ctx context.Context, raw json.RawMessage) (json.Ra
 			return nil, err
 		}
 	}
-	calls := tool.Calls(entry.Listing.Tools)
+	calls := tool.Calls(entry.Listing.Tools, entry.Denied)
 	docs := []document{}
 	for i := range tools {
 		docs = append(docs, x.describeTool(entry.Server, &tools[i], calls, how))
@@ -243,7 +243,7 @@ func (x *Execution) searchDocs(ctx context.Context, raw json.RawMessage) (json.R
 	for _, h := range hits {
 		if calls[h.Server.Name] == nil {
 			if e, ok := x.bridge.catalog.Entry(h.Server.Name); ok && e.Listing != nil {
-				calls[h.Server.Name] = tool.Calls(e.Listing.Tools)
+				calls[h.Server.Name] = tool.Calls(e.Listing.Tools, e.Denied)
 			}
 		}
 		for _, t := range x.bridge.accepted(pinned(h.Server), []tool.Tool{*h.Tool}) {

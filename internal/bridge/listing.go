@@ -71,7 +71,7 @@ func (l *Listable) Servers() []catalog.Server {
 		l.facts[d.Name] = facts
 		l.servers = append(l.servers, catalog.Server{
 			Name: d.Name, Alias: d.Alias, Description: d.Description,
-			Key: definitionKey(l.secret, d), Program: Pinned(d).Key,
+			Key: definitionKey(l.secret, d), Program: Pinned(d).Key, Denied: d.DenyTools,
 		})
 	}
 	return l.servers

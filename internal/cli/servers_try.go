@@ -79,7 +79,7 @@ func (c *serversTestCmd) Run(u *ui) error {
 	if f := found.Trouble; f != nil {
 		t.LastFailure = &lastFailure{f.At.UTC(), f.Reason}
 	}
-	calls := tool.Calls(found.Tools)
+	calls := tool.Calls(found.Tools, d.DenyTools)
 	for _, f := range found.Tools {
 		t.Tools = append(t.Tools, toolLine{Name: f.Name, Function: strings.TrimPrefix(calls[f.Name], "."), Description: f.Description})
 	}

@@ -209,7 +209,7 @@ func (c *toolsSearchCmd) Run(u *ui) error {
 	for _, h := range hits {
 		if calls[h.Server.Name] == nil {
 			if e, ok := sys.Catalog.Entry(h.Server.Name); ok && e.Listing != nil {
-				calls[h.Server.Name] = tool.Calls(e.Listing.Tools)
+				calls[h.Server.Name] = tool.Calls(e.Listing.Tools, e.Denied)
 			}
 		}
 		f := findingOf(sys, h.Server, h.Tool, servers[h.Server.Name]+calls[h.Server.Name][h.Tool.Name])
@@ -351,7 +351,7 @@ func toolsOf(sys *app.System, e *catalog.Entry, module string) toolsOfServer {
 	}
 	out.Name, out.Version, out.Listed = e.Listing.Name, e.Listing.Version, &e.Listed
 	out.Resources, out.Prompts, out.LeftOut = e.Listing.Resources, e.Listing.Prompts, e.Listing.LeftOut
-	calls := tool.Calls(e.Listing.Tools)
+	calls := tool.Calls(e.Listing.Tools, e.Denied)
 	for i := range e.Listing.Tools {
 		t := &e.Listing.Tools[i]
 		out.Tools = append(out.Tools, findingOf(sys, e.Server, t, module+calls[t.Name]))

@@ -88,7 +88,7 @@ func unknownTool(server, tool string, l *catalog.Listing) error {
 
 func showTool(sys *app.System, e *catalog.Entry, t *tool.Tool) (*toolShown, error) {
 	out := &toolShown{
-		toolFound: findingOf(sys, e.Server, t, callsOf(sys)[e.Name]+tool.Calls(e.Listing.Tools)[t.Name]), Title: t.Title, Text: t.Description,
+		toolFound: findingOf(sys, e.Server, t, callsOf(sys)[e.Name]+tool.Calls(e.Listing.Tools, e.Denied)[t.Name]), Title: t.Title, Text: t.Description,
 		InputSchema: t.InputSchema, OutputSchema: t.OutputSchema,
 	}
 	out.Signature = signature.Whole(t.InputSchema, t.OutputSchema) + signature.Learned(sys.Catalog.Shapes(e.Name).Of(t), false)

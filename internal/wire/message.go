@@ -48,6 +48,8 @@ type Server struct {
 	Alias       string `json:"alias"` // an identifier, which several servers may have
 	Description string `json:"description,omitempty"`
 	Cwd         string `json:"cwd,omitempty"`
+	// Denied has names of tools that code may not use. No alias takes one.
+	Denied []string `json:"denied,omitempty"`
 	// Tools are as code may read them, without what a sandbox does not need
 	// (the title and hints).
 	Tools []tool.Tool `json:"tools"`

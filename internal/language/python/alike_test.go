@@ -219,6 +219,24 @@ func TestServerOfServers(t *testing.T) {
 	}
 }
 
+// TestDeniedNames: the name of a tool that the definition denies is no other's alias.
+func TestDeniedNames(t *testing.T) {
+	d := wire.Server{Name: "t", Alias: "t", Tools: []tool.Tool{{Name: "delete-all", Alias: "delete_all"}}, Denied: []string{"delete_all", "*"}}
+	exec := wire.Exec{Grants: []string{"t"}, Define: []wire.Server{d}}
+	exec.Code = `print(mcp_t["delete-all"].__qualname__, dir(mcp_t), bytes.fromhex((await runtime.call_tool("t", "delete_all"))["content"][0]["text"].split()[1]))
+mcp_t.delete_all`
+	want := "mcp_t['delete-all'] ['list_tools'] b'delete_all'\n"
+	r := launch(t).run(t, exec, func(ctx context.Context, c wire.Call) (json.RawMessage, error) {
+		if c.Method == wire.MethodLoadServer {
+			return json.Marshal(d)
+		}
+		return servants(ctx, c)
+	})
+	if r.stdout != want || !strings.HasSuffix(r.stderr, "server 't' has no tool 'delete_all'; did you mean \"['delete-all']\"? (it has: ['delete-all'])\n") {
+		t.Errorf("got %s%s\nwant %s", r.stdout, r.stderr, want)
+	}
+}
+
 // TestOtherForms: a name that nothing has in this form of Unicode is the one that
 // looks like it.
 func TestOtherForms(t *testing.T) {

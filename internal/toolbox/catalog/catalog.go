@@ -19,6 +19,7 @@ type Server struct {
 	Key                      string
 	// Program identifies what runs, without its secrets. Pins belong to it.
 	Program string
+	Denied  []string // names of tools that code may not use
 }
 
 // Source is where servers come from. Its methods are safe for concurrent use.

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"reflect"
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/toolbox/search"
@@ -18,7 +19,7 @@ type index struct {
 // of reports whether the index was made from these entries.
 func (x *index) of(entries []Entry) bool {
 	return slices.EqualFunc(x.entries, entries, func(a, b Entry) bool {
-		return a.Server == b.Server && a.Listing == b.Listing
+		return reflect.DeepEqual(a.Server, b.Server) && a.Listing == b.Listing
 	})
 }
 

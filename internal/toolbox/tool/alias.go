@@ -58,14 +58,17 @@ func ServerCalls(names []string) map[string]string {
 }
 
 // Calls returns what follows the server where code calls each of its tools:
-// .<alias> or, where that means another tool, several, or something of Python,
-// ["name"].
-func Calls(tools []Tool) map[string]string {
+// .<alias> or, where that means another tool, one that is denied, several, or
+// something of Python, ["name"].
+func Calls(tools []Tool, denied []string) map[string]string {
 	names := make([]string, len(tools))
 	for i := range tools {
 		names[i] = tools[i].Name
 	}
 	meant := meanings(names, Alias)
+	for _, name := range denied {
+		meant[name] = name
+	}
 	calls := make(map[string]string, len(names))
 	for _, name := range names {
 		alias := Alias(name)

@@ -57,7 +57,7 @@ func TestCalls(t *testing.T) {
 			for i, name := range test.names {
 				tools[i].Name = name
 			}
-			servers, calls := ServerCalls(test.names), Calls(tools)
+			servers, calls := ServerCalls(test.names), Calls(tools, nil)
 			for i, name := range test.names {
 				if servers[name] != test.servers[i] || calls[name] != test.tools[i] {
 					t.Errorf("%q of %q: got %s and %s, want %s and %s", name, test.names, servers[name], calls[name], test.servers[i], test.tools[i])
@@ -66,6 +66,11 @@ func TestCalls(t *testing.T) {
 			slices.Reverse(test.names)
 			slices.Reverse(test.servers)
 			slices.Reverse(test.tools)
+		}
+	}
+	for denied, want := range map[string]string{"delete_all": "['delete-all']", "delete-all": ".delete_all", "*": ".delete_all"} {
+		if got := Calls([]Tool{{Name: "delete-all"}}, []string{denied})["delete-all"]; got != want {
+			t.Errorf("without %s: got %s, want %s", denied, got, want)
 		}
 	}
 	// As many tools of one alias as there may be.

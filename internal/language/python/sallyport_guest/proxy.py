@@ -63,7 +63,8 @@ class Server:
         self.definition = definition
         self.description = definition.get("description") or ""
         definitions = definition.get("tools") or ()
-        self.meanings = meanings([(d["name"], d["alias"]) for d in definitions])
+        pairs = [(d["name"], d["alias"]) for d in definitions]
+        self.meanings = meanings(pairs + [(name, name) for name in definition.get("denied") or ()])
         self.tools = tools = [Tool(self, d) for d in definitions]
         self.by_name = {tool._name: tool for tool in tools}
 
@@ -82,7 +83,7 @@ class Server:
             names = meaning(self.meanings, name)
             if len(names) > 1:
                 raise error("server %r has several tools that %r may mean: write %s" % (self.name, name, choices(self.called, names)))
-            tool = self.by_name[names[0]] if names else None
+            tool = self.by_name.get(names[0]) if names else None
         return tool
 
     def lacks(self, name, most=50):
