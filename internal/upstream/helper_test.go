@@ -377,7 +377,6 @@ func (h *hostileServer) call(r request) {
 	case "wrong-id":
 		h.print(`{"jsonrpc":"2.0","id":"x%s","result":{}}`, r.ID)
 		h.print(`{"jsonrpc":"2.0","id":987654,"result":{}}`)
-		h.print(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"?"}}`)
 		h.answer(r, okResult)
 	case "big":
 		var args struct{ MB int }

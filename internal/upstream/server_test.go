@@ -424,7 +424,7 @@ func TestHostileCalls(t *testing.T) {
 	}
 	fine()
 	st := s.Stats()
-	if st.Wire.Unknown != 4 || st.Wire.Overlong != 1 || st.Wire.Junk != 9 || st.Wire.Requests != 3 || st.InFlight != 0 || st.Failed != 6 {
+	if st.Wire.Unknown != 3 || st.Wire.Overlong != 1 || st.Wire.Junk != 8 || st.Wire.Requests != 3 || st.InFlight != 0 || st.Failed != 6 {
 		t.Errorf("%+v", st)
 	}
 	if d := s.Diagnosis(); !strings.HasPrefix(d.Stdout, "Starting server…\n{not json}\n") || strings.Contains(d.Stderr, "broken input") {

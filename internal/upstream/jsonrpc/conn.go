@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,6 +93,7 @@ type Conn struct {
 	unsent  int          // messages in the queue, on their way to it, or being written
 
 	nextID  atomic.Int64
+	notes   atomic.Int64 // notifications sent
 	mu      sync.Mutex
 	pending map[int64]pending
 	err     error // why done is closed
@@ -111,7 +113,7 @@ type Conn struct {
 type pending struct {
 	answer chan reply
 	lease  *budget.Lease // of the calling sandbox; nil if there is none
-	first  bool          // it is initialize, and nothing was sent before it
+	notes  int64         // notifications that were sent before it
 }
 
 // reply is an answer. If it is not in memory, it is the whole message.
@@ -179,7 +181,7 @@ func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage) 
 		c.mu.Unlock()
 		return nil, err
 	}
-	c.pending[id] = pending{answer, budget.From(ctx), id == 1 && method == "initialize"}
+	c.pending[id] = pending{answer, budget.From(ctx), c.notes.Load()}
 	c.mu.Unlock()
 
 	switch err := c.send(ctx, request); {
@@ -256,6 +258,7 @@ func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage
 		return c.Err()
 	default:
 	}
+	c.notes.Add(1)
 	return c.send(ctx, note)
 }
 
@@ -348,11 +351,10 @@ func (c *Conn) handleLine(l line) {
 	data := bytes.TrimSpace(l.data)
 	data = bytes.TrimPrefix(data, byteOrderMark)
 	if len(data) == 0 {
-		c.lines.framed, c.odd.size = c.odd.size, 0
 		return
 	}
 	// Peers do not use batches for large results: validating one again is cheap.
-	if data[0] == '[' && jsonscan.Valid(data) {
+	if data[0] == '[' && c.odd.lines == nil && jsonscan.Valid(data) {
 		_ = jsonscan.Elements(data, func(value json.RawMessage) bool {
 			c.handleMessage(value, l.owned, false)
 			return true
@@ -396,7 +398,7 @@ func (c *Conn) incoming(m message) {
 		c.keepJunk(m.method)
 		return
 	}
-	if m.id == nil {
+	if m.id == nil || jsonscan.Kind(m.id) == 'n' && strings.HasPrefix(method, "notifications/") {
 		c.notifications.Add(1)
 		if c.opts.OnNotify != nil {
 			c.opts.OnNotify(method, m.params)
@@ -428,7 +430,7 @@ func (c *Conn) answer(m message, data []byte, owned bool) {
 		c.keepJunk(data) // a line of a log that has an id
 		return
 	}
-	waiting, ok := c.waiting(m.id, m.version != nil)
+	waiting, ok := c.waiting(m)
 	if !ok {
 		c.unexpected(m, data)
 		return
@@ -480,21 +482,3 @@ func (c *Conn) putAside(m message, lease *budget.Lease) reply {
 
 // errBacklog reports that too many results wait for their sandbox.
 var errBacklog = fmt.Errorf("%w: the results of other calls, which the code has not taken yet, leave no room for it; make fewer large calls at a time", ErrTooLarge)
-
-// waiting removes and returns the call with this id. A message of the protocol
-// answers initialize whatever its id, if nothing else was sent before.
-func (c *Conn) waiting(rawID []byte, protocol bool) (pending, bool) {
-	id, ok := callID(rawID)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p, found := c.pending[id]
-	if !ok || !found {
-		id = 1
-		if p, found = c.pending[id]; !found || !p.first || !protocol {
-			return pending{}, false
-		}
-		c.note("an id that is not that of the request")
-	}
-	delete(c.pending, id)
-	return p, true
-}

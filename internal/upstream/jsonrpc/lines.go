@@ -18,6 +18,8 @@ const (
 	handOver = 32 << 10
 	// keptHead and keptTail are how much is kept of a line that is too long.
 	keptHead, keptTail = 512, 512
+	// maxUnended bounds a message without a line end.
+	maxUnended = 256 << 10
 )
 
 // lineReader splits a stream into lines of at most max bytes.
@@ -27,7 +29,7 @@ type lineReader struct {
 	buf        []byte
 	start, end int // buf[start:end] is read but not yet returned
 	searched   int // no newline in buf[start:searched]
-	framed     int // if not 0, a message of this length comes, without a newline
+	tries      int // how often whole has looked
 
 	// Buffer space beyond uncharged is charged to lines. A line that does not
 	// fit goes to a file in spoolDir, charged to disk.
@@ -69,23 +71,15 @@ func newLineReader(r io.Reader, max int) *lineReader {
 // of the stream it returns io.EOF or the error of the underlying reader.
 func (l *lineReader) next() (line, error) {
 	for {
-		if size := l.framed; size > 0 && l.end > l.start {
-			l.framed = 0
-			have := l.buf[l.start:l.end]
-			first, _, ended := bytes.Cut(have, []byte{'\n'})
-			switch {
-			case have[0] != '{', ended && len(first) < size && jsonscan.Valid(first): // the length was that of something else
-			case len(have) >= size:
-				return l.take(l.start+size, 0), nil
-			case l.fill() == nil:
-				l.framed = size
-				continue
-			}
-		}
 		if at := bytes.IndexByte(l.buf[l.searched:l.end], '\n'); at >= 0 {
 			return l.take(l.searched+at, 1), nil
 		}
 		l.searched = l.end
+		if size := l.whole(); size > 0 {
+			first := l.take(l.start+size, 0)
+			l.searched = l.end // what follows is not searched again for each message
+			return first, nil
+		}
 		if l.end-l.start > l.max {
 			return l.skip()
 		}
@@ -104,8 +98,30 @@ func (l *lineReader) next() (line, error) {
 	}
 }
 
+// whole returns the length of the message that was read so far, or 0 if it may go
+// on. Some peers write no newlines: language servers write headers instead, and
+// others NULs, or nothing.
+func (l *lineReader) whole() int {
+	data := l.buf[l.start:l.end]
+	tail := bytes.TrimRight(data[max(0, len(data)-2):], "\r\x00")
+	if len(tail) == 0 || tail[len(tail)-1] != '}' || len(data) > maxUnended || l.tries == maxTries {
+		return 0
+	}
+	l.tries++
+	text := bytes.TrimLeft(data, " \t\r\x00")
+	front := len(data) - len(text)
+	if text[0] == '}' { // the last line of a message
+		return front + 1
+	}
+	if size, ok := jsonscan.End(text); ok && text[0] == '{' {
+		return front + size
+	}
+	return 0
+}
+
 // take returns buf[start:at] and skips the newline after it.
 func (l *lineReader) take(at, newline int) line {
+	l.tries = 0
 	data := l.buf[l.start:at:at]
 	next := at + newline
 	if len(data) > l.max { // the limit is smaller than the buffer

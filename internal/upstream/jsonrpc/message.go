@@ -96,6 +96,10 @@ func parseMessage(line []byte) (message, error) {
 		return true
 	})
 	m.depth = depth
+	// Some peers write all members into all messages.
+	if m.method != nil && m.version != nil && (m.fails() || m.result != nil && string(m.result) != "null" || string(m.method) == "null") {
+		m.method = nil
+	}
 	return m, err
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/jsonscan"
@@ -35,9 +34,12 @@ type odd struct {
 	// echoes means that such messages are copies in a log.
 	inside int64
 	echoes bool
-	// size is the length that a header gives, as language servers write them.
-	size  int
-	noted []string // guarded by Conn.mu
+	// What follows is guarded by Conn.mu. answered counts calls, settled is how many
+	// notifications were sent before the last of these, and names means that the
+	// peer has answered with a call's own id.
+	answered, settled int64
+	names             bool
+	noted             []string
 }
 
 // note notes how the peer breaks the protocol. Conn.mu is held.
@@ -77,6 +79,49 @@ func (c *Conn) noteText(how string) {
 	c.note(how)
 }
 
+// waiting removes and returns the call that the message answers.
+func (c *Conn) waiting(m message) (pending, bool) {
+	id, ok := callID(m.id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, found := c.pending[id]
+	if !ok || !found {
+		if id, found = c.theOnly(m); !found {
+			return pending{}, false
+		}
+		p = c.pending[id]
+		c.note("an id that is not that of the request")
+	} else {
+		c.odd.names = true
+	}
+	c.odd.answered++
+	c.odd.settled = max(c.odd.settled, p.notes)
+	delete(c.pending, id)
+	return p, true
+}
+
+// theOnly returns the call that an answer belongs to though its id does not say so:
+// the only one that was not answered, because no other was given up. The id must be
+// missing or null, or the peer must not have used the right one before. An error may
+// concern a notification, unless a call was answered since that was sent. Conn.mu is
+// held.
+func (c *Conn) theOnly(m message) (int64, bool) {
+	last := c.nextID.Load()
+	id, ok := callID(m.id)
+	switch null := m.id == nil || jsonscan.Kind(m.id) == 'n'; {
+	case m.version == nil, len(c.pending) != 1, c.odd.answered != last-1:
+		return 0, false
+	case !null && (c.odd.names || ok && id >= 1 && id <= last):
+		return 0, false
+	case m.fails() && c.odd.settled != c.notes.Load():
+		return 0, false
+	}
+	for id := range c.pending {
+		return id, true
+	}
+	return 0, false
+}
+
 // unexpected counts an answer that no call waits for. It is kept if it cannot
 // be late or repeated, because it may then be the answer that a call misses.
 func (c *Conn) unexpected(m message, data []byte) {
@@ -101,11 +146,6 @@ func (c *Conn) unparsed(raw, data []byte, cause error, unended bool) {
 			c.noteText("bytes that are zero, as in UTF-16")
 			c.handleMessage(text, true, unended)
 			return
-		}
-	}
-	if size, ok := bytes.CutPrefix(data, []byte("Content-Length:")); ok {
-		if n, err := strconv.Atoi(string(bytes.TrimSpace(size))); err == nil && n > 0 && n <= min(inMemory/2, c.opts.MaxLine) {
-			c.odd.size = n
 		}
 	}
 	switch {

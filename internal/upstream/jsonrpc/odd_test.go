@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/iotest"
 )
 
 // What can mean only one thing is taken, and noted.
@@ -33,6 +34,10 @@ func TestOddAnswers(t *testing.T) {
 		"two behind text":     {`ok {"jsonrpc":"2.0","id":77,"result":1}` + message, `"right"`, "in front"},
 		"lines":               {pretty.String(), "[\n{\"id\": 1},\n{\"a\": \"}\\\"{\"},\n7\n]", "several lines"},
 		"lines behind a line": {"{\n" + `{"jsonrpc":"2.0","method":"note"}` + "\n" + pretty.String(), "[\n{\"id\": 1},\n{\"a\": \"}\\\"{\"},\n7\n]", "several lines"},
+		"all members":         {`{"jsonrpc":"2.0","id":ID,"method":null,"params":null,"result":"right","error":null}`, `"right"`, ""},
+		"the call's method":   {`{"jsonrpc":"2.0","id":ID,"method":"m","params":{},"result":"right"}`, `"right"`, ""},
+		"an id of blanks":     {`{"jsonrpc":"2.0","id":" ID ","result":"right"}`, `"right"`, "not that of the request"},
+		"no id":               {`{"jsonrpc":"2.0","result":"right"}`, `"right"`, "not that of the request"},
 		"zeros":               {"\x00\x00" + message + "\x00", `"right"`, "zero"},
 		"UTF-16":              {"\xff\xfe" + strings.Join(strings.Split(message, ""), "\x00") + "\x00\r\x00", `"right"`, "zero"},
 	} {
@@ -77,6 +82,37 @@ func TestHeadersOfLanguageServers(t *testing.T) {
 	p.send("Content-Length: 500000\r\n\r\n"+`{"jsonrpc":"2.0","id":%s,"result":3}`, id)
 	if got := <-ch; string(got.result) != "3" {
 		t.Errorf("got %s, %v", got.result, got.err)
+	}
+}
+
+// Without a line end, silence follows a message.
+func TestMessagesWithoutALineEnd(t *testing.T) {
+	for _, form := range []string{
+		`{"jsonrpc":"2.0","id":%s,"result":[{}]}`,
+		" " + `{"jsonrpc":"2.0","id":%s,"result":[{}]}` + "\r",
+		`{"jsonrpc":"2.0","id":%s,"result":[{}]}` + "\x00",
+		"{\n  \"jsonrpc\": \"2.0\",\n  \"id\": %s,\n  \"result\":\n[{}]\n}",
+	} {
+		c, p := connect(t, Options{})
+		for range 3 {
+			ch := goCall(t.Context(), c, "m", "")
+			fmt.Fprintf(p.out, form, p.recv().ID)
+			if got := <-ch; string(got.result) != "[{}]" {
+				t.Errorf("%q: got %s, %v", form, got.result, got.err)
+			}
+		}
+	}
+	// What follows a message is searched for a line end only once.
+	l := newLineReader(strings.NewReader("{} {} {}"), 1<<20)
+	for range 3 {
+		if got, err := l.next(); err != nil || strings.TrimSpace(string(got.data)) != "{}" || l.searched != l.end {
+			t.Errorf("got %q, %v, searched %d of %d bytes", got.data, err, l.searched, l.end)
+		}
+	}
+	// How often the beginning of a message is read again is bounded.
+	l = newLineReader(iotest.OneByteReader(strings.NewReader(`{"a":[`+strings.Repeat("{}", 10*maxTries)+"\n1\n")), 1<<20)
+	if got, err := l.next(); err != nil || len(got.data) != 6+20*maxTries || l.tries != 0 {
+		t.Errorf("got %d bytes, %v, %d tries", len(got.data), err, l.tries)
 	}
 }
 
@@ -130,6 +166,51 @@ func TestMessagesInLogs(t *testing.T) {
 	}
 }
 
+// While only one call was not answered, a message without a call's id is for it.
+func TestAnswersToTheOnlyCall(t *testing.T) {
+	c, p := connect(t, Options{MaxLine: 64 << 10})
+	call := func(answers ...string) string {
+		ch := goCall(t.Context(), c, "m", "")
+		for id := string(p.recv().ID); len(answers) > 0; answers = answers[1:] {
+			p.send("%s", strings.ReplaceAll(answers[0], "ID", id))
+		}
+		got := <-ch
+		return fmt.Sprintf("%s %v", got.result, got.err)
+	}
+	const own, broken = `{"jsonrpc":"2.0","id":ID,"result":1}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}`
+	expect := func(want string, answers ...string) {
+		t.Helper()
+		if got := call(answers...); got != want {
+			t.Errorf("%.200q: got %s, want %s", answers, got, want)
+		}
+	}
+	expect("1 <nil>", own)
+	expect(" no (error -32700)", broken)
+	expect("2 <nil>", `{"jsonrpc":"2.0","id":null,"result":2}`)
+	expect(" not valid JSON, near \"NaN\" (byte 27)", `{"jsonrpc":"2.0","result":NaN}`)
+	expect(` not valid JSON, near "'jsonrpc':" (byte 2)`, `{'jsonrpc': '2.0', 'id': ID, 'result': 1}`)
+	for _, id := range []string{`"ID"`, `null`} {
+		expect(" answer exceeds the limit: 100036 bytes in one line, 65536 are allowed", fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%*d}`, id, 100003-len(strings.Replace(id, "ID", "0", 1)), 1))
+	}
+	// A log's line, an answer of another server, and one that is late.
+	expect("1 <nil>", `{"id":null,"result":2}`, `{"jsonrpc":"2.0","id":"abc","result":2}`, `{"jsonrpc":"2.0","id":1,"result":2}`, own)
+	// The error may be that of the notification.
+	if err := c.Notify(t.Context(), "n", nil); err != nil {
+		t.Fatal(err)
+	}
+	p.recv()
+	expect("1 <nil>", broken, own)
+	expect(" no (error -32700)", broken)
+	// A call that was given up may still be answered.
+	ctx, cancel := context.WithCancel(t.Context())
+	ch := goCall(ctx, c, "m", "")
+	p.recv()
+	cancel()
+	<-ch
+	p.recv()
+	expect("1 <nil>", `{"jsonrpc":"2.0","id":null,"result":2}`, own)
+}
+
 // Before initialize is answered, there is nothing else to answer.
 func TestAnswersToInitialize(t *testing.T) {
 	for answer, want := range map[string]string{
@@ -177,9 +258,10 @@ func TestUnusableAnswersAreKept(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ch := goCall(ctx, c, "m", "")
 	m := p.recv()
-	p.send(`{"jsonrpc":"2.0","id":"abc","result":1}`)
 	other := goCall(t.Context(), c, "m", "")
-	p.send(`{"jsonrpc":"2.0","id":%s,"result":1}`, p.recv().ID)
+	last := p.recv()
+	p.send(`{"jsonrpc":"2.0","id":"abc","result":1}`)
+	p.send(`{"jsonrpc":"2.0","id":%s,"result":1}`, last.ID)
 	<-other
 	cancel()
 	if got := <-ch; !errors.Is(got.err, context.Canceled) {

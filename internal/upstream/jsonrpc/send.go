@@ -62,6 +62,7 @@ func (c *Conn) cancel(id int64, cause error) {
 	if err != nil {
 		return
 	}
+	c.notes.Add(1)
 	c.sendOrDrop(note)
 }
 

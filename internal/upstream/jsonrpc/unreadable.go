@@ -16,8 +16,8 @@ import (
 
 // Where servers put the id of an answer: before or after the result.
 var (
-	idInFront = lazyregexp.New(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?[0-9]{1,18})\s*,`)
-	idBehind  = lazyregexp.New(`"id"\s*:\s*(-?[0-9]{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
+	idInFront = lazyregexp.New(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*("?-?[0-9]{1,18}"?)\s*,`)
+	idBehind  = lazyregexp.New(`"id"\s*:\s*("?-?[0-9]{1,18}"?)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 )
 
 // notInMemory gives a line in a file to the call that it answers, if its
@@ -33,10 +33,10 @@ func (c *Conn) notInMemory(l line) {
 	if id == nil {
 		id = idBehind().FindSubmatch(l.tail)
 	}
-	waiting, ok := pending{}, false
-	if id != nil {
-		waiting, ok = c.waiting(id[1], false)
+	if id == nil {
+		id = [][]byte{nil, nil}
 	}
+	waiting, ok := c.waiting(meant(id[1], l.data))
 	if !ok {
 		l.spooled.Close()
 		if l.spooled != nil {
@@ -63,7 +63,7 @@ func (c *Conn) notInMemory(l line) {
 // wait for an answer that has already arrived.
 func (c *Conn) notJSON(data []byte, cause error) {
 	if id, ok := guessID(data); ok {
-		if waiting, ok := c.waiting(id, bytes.Contains(data, []byte(`"jsonrpc"`))); ok {
+		if waiting, ok := c.waiting(meant(id, data)); ok {
 			if errors.Is(cause, jsonscan.ErrNesting) {
 				waiting.answer <- reply{err: fmt.Errorf("%w: %w", ErrTooLarge, cause)}
 				return
@@ -80,10 +80,22 @@ func (c *Conn) notJSON(data []byte, cause error) {
 	c.opts.Log.Log(context.Background(), level, "line that is not valid JSON skipped", "bytes", len(data))
 }
 
+// meant returns the answer that data, which cannot be parsed, was meant to be.
+func meant(id, data []byte) message {
+	m := message{id: id}
+	if bytes.Contains(data, []byte("jsonrpc")) {
+		m.version = data
+	}
+	return m
+}
+
 // guessID returns the id of an answer that is not JSON, or nil if the answer shows
 // none. It reports false if the data does not look like an answer: a request that
 // a server logs must not fail its own call.
 func guessID(data []byte) ([]byte, bool) {
+	if bytes.HasPrefix(data, []byte("{'")) { // as Python shows a dictionary
+		data = bytes.ReplaceAll(data, []byte("'"), []byte(`"`))
+	}
 	id, answers := looseMembers(data)
 	if !answers {
 		return nil, false
