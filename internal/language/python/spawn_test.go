@@ -29,6 +29,7 @@ func TestNewProcesses(t *testing.T) {
 		{"executor of asyncio", "import asyncio\nwith ProcessPoolExecutor(1, mp_context=ctx) as e: print(await asyncio.get_running_loop().run_in_executor(e, tw, 4))", "8\n"},
 		{"manager", "with ctx.Manager() as m:\n    d = m.dict(); p = ctx.Process(target=d.__setitem__, args=(1, 2)); p.start(); p.join(); print(dict(d))", "{1: 2}\n"},
 		{"a global queue", "gq = ctx.Queue()\ndef putg(x): gq.put(x)\np = ctx.Process(target=putg, args=(5,)); p.start(); print(gq.get()); p.join()", "5\n"},
+		{"a queue that is an argument too", "def both(q): gq.put(1); q.put(2)\np = ctx.Process(target=both, args=(gq,)); p.start(); print(sorted([gq.get(), gq.get()])); p.join(); p.exitcode", "[1, 2]\n0\n"},
 		{"a process of the process", "def deeper(x): return run(tw, x)\nwith ProcessPoolExecutor(1, mp_context=ctx) as e: print(e.submit(deeper, 3).result())", "[6]\n"},
 		{"values", "K = 3; A, *B = 1, 2, 3; C: int = 4\nfor D in range(6): pass\nD += 1\nDATA = {'k': [K]}\ndef v(x): return K, A, B, C, D, DATA\nrun(v, 1)", "[(3, 1, [2, 3], 4, 6, {'k': [3]})]\n"},
 		{"a value that has changed", "K = 30; DATA['n'] = 1\nrun(v, 1)", "[(30, 1, [2, 3], 4, 6, {'k': [3], 'n': 1})]\n"},

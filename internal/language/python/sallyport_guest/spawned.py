@@ -56,6 +56,10 @@ def install(session):
         return data
 
     spawn.get_preparation_data = get_preparation_data
+    util = sys.modules["multiprocessing.util"]
+    passing = util.spawnv_passfds
+    # It fails if a global and an argument have the same descriptor.
+    util.spawnv_passfds = lambda path, args, fds: passing(path, args, set(fds))
 
 
 START = (
@@ -369,9 +373,15 @@ def in_process(start, code, parts, sources, lacking, file):
 
             namespace[name] = [import_module(m) for m in made_of][0]
         elif kind == "value":
+            from multiprocessing.popen_spawn_posix import _DupFd
+            from os import dup
             from pickle import loads as unpickled
 
-            namespace[name] = unpickled(made_of[0])
+            detach, _DupFd.detach = _DupFd.detach, lambda self: dup(self.fd)  # an argument may have it too
+            try:
+                namespace[name] = unpickled(made_of[0])
+            finally:
+                _DupFd.detach = detach
         elif kind == "function":
             from pickle import loads as unpickled
 
