@@ -7,7 +7,7 @@ from posix import _exit
 
 from . import codec
 from .channel import Gone
-from .interrupt import PLACE
+from .interrupt import PLACE, call
 from .output import midline, with_a_descriptor
 from .slot import Slot
 
@@ -246,7 +246,7 @@ def displayhook(value, keep=True):
     if kind not in PLAIN and (kind not in (list, tuple) or "matplotlib.figure" in sys.modules):
         text = rich(value)
     if text is None:
-        text = repr(value) if fits(value) else None
+        text = call(repr, value) if fits(value) else None
         if text is None or len(text) > LONG:
             from .shorten import shortened
 
@@ -307,7 +307,7 @@ def exit_code(session, e):
         if issubclass(type(code), int):
             return int.__and__(code, 0xFF)
         session.streams.end_line()
-        print(code, file=sys.stderr)
+        print(call(str, code), file=sys.stderr)
     except BaseException:
         pass
     return 1
@@ -362,7 +362,7 @@ def described(e):
     except BaseException:
         pass
     try:
-        message = str.strip(str(e))
+        message = str.strip(call(str, e))
         message = message.splitlines()[0][:MAX_MESSAGE] if message else ""
     except BaseException:
         pass

@@ -15,6 +15,7 @@ import sys
 
 from .advice import line
 from .errors import MCPError, similar
+from .interrupt import call
 
 
 def hint(session, e):
@@ -37,7 +38,7 @@ AWAIT = "what it returns does nothing until it is awaited: write `await` before 
 
 
 def unawaited(session, e):
-    text = str(e)
+    text = call(str, e)
     if isinstance(e, (TypeError, AttributeError)) and any(form in text for form in ("'coroutine'", "type coroutine", "not coroutine")):
         filename, number = place(e)
         return forgotten(session, session.sources.files.get(filename, ""), number)
@@ -108,7 +109,7 @@ def is_async(session, func, local):
 
 
 def needless_await(session, e):
-    text = str(e)
+    text = call(str, e)
     if isinstance(e, TypeError) and ("used in 'await' expression" in text or "can't be awaited" in text):
         return "line %d: this call has returned its value already: remove await" % place(e)[1]
 

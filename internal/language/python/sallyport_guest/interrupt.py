@@ -14,7 +14,12 @@ import _signal
 
 PACKAGE = __file__.rpartition("/")[0] + "/"
 PLACE = "<sallyport>"  # the file name of our code that tracebacks may show
-OURS = (PACKAGE, PLACE)
+CALL = "<sallyport call>"
+OURS = (PACKAGE, PLACE, CALL)
+
+# Calls what may run user code, or C code for long, like the repr of a list: an
+# interrupt ends it, while code of this package would wait for its end.
+call = eval(compile("lambda function, value: function(value)", CALL, "eval"))
 
 
 class Interrupts:
@@ -24,7 +29,7 @@ class Interrupts:
         self.happened = False  # in this execution
         self.waiting = False  # our code waits for user code: raise there
         self.deferred = False
-        self.quiet = OURS  # the files of code that is never interrupted
+        self.quiet = PACKAGE, PLACE  # the files of code that is never interrupted
         self.handler = self.on_signal  # one object, so that it can be recognised
 
     def on_signal(self, number, frame):

@@ -16,7 +16,7 @@ from itertools import islice
 from posix import stat
 
 from . import hints
-from .interrupt import OURS
+from .interrupt import OURS, call
 from .output import with_a_descriptor
 from .shorten import middle, thousands
 
@@ -196,7 +196,7 @@ class Forms:
 
     def text(self, value, function):
         try:
-            text = function(value)
+            text = call(function, value)
         except Exception:
             text = "<%s() failed>" % function.__name__
         self.check()

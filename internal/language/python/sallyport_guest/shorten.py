@@ -6,6 +6,8 @@ from . import BUILTINS as __builtins__
 import re
 from _collections import OrderedDict, defaultdict, deque
 
+from .interrupt import call
+
 ROOM = 4000  # characters of a short form, about
 DEPTH = 6
 
@@ -37,7 +39,7 @@ def shortened(value, text):
             return number(value)
         if not plain(value) and type(value) not in (str, bytes, bytearray):
             if text is None:
-                text = repr(value)
+                text = call(repr, value)
             return middle(text, "%s, %s characters" % (name(value), thousands(len(text))))
         short = whole = form(value, ROOM, ROOM, 0, [0])
         if whole is not None and len(whole) <= ROOM:
@@ -77,7 +79,7 @@ def form(value, items, characters, depth, seen):
     if kind is int and value.bit_length() > HUGE:
         return number(value)
     if not plain(value):
-        text = repr(value)
+        text = call(repr, value)
         return middle(text, name(value), characters) if len(text) > max(characters, 40) * 2 else text
     opening, closing = brackets(value)
     if not value:
