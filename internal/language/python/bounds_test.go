@@ -43,9 +43,9 @@ class Go:
         sys.__stdout__.write('go\n'); sys.__stdout__.flush()
         return 'go'
 class L(list): pass
-endless = L([1])
-for _ in range(60): endless = L([endless, endless])
-endless = L([Go(), endless])  # its repr runs no Python code
+much = L([1])
+for _ in range(60): much = L([much, much])
+endless = L([Go(), much])  # its repr runs no Python code
 `
 
 // TestWhatCodeLeavesIsInterrupted: what runs after code has ended may call
@@ -70,6 +70,8 @@ func TestWhatCodeLeavesIsInterrupted(t *testing.T) {
 		{"repr in an exit message", "sys.exit(endless)", wire.StatusExit, ""},
 		{"repr in an exception that a hook shows", "sys.excepthook = lambda *a: None\nraise ValueError(endless)", wire.StatusInterrupted, ""},
 		{"repr in a note", "e = ValueError('known'); e.__notes__ = [endless]; raise e", wire.StatusInterrupted, "ValueError: known\n"},
+		{"argument of a tool", "print('go', flush=True)\nawait mcp_my_echo.say(result=much)", wire.StatusInterrupted, "KeyboardInterrupt\n"},
+		{"wrong argument of a tool", "print('go', flush=True)\nawait mcp_my_echo.echo(text=much)", wire.StatusInterrupted, "KeyboardInterrupt\n"},
 		{"standard error", "sys.stderr = Stream()\n1/0", wire.StatusInterrupted, "ZeroDivisionError: division by zero\n"},
 		{"standard output", "sys.stdout = Stream()", wire.StatusOK, ""},
 		{"warning", "import warnings\nwarnings.simplefilter('always')\nwarnings.showwarning = spin\nexec('1 is 1')", wire.StatusInterrupted, "KeyboardInterrupt"},
@@ -85,7 +87,7 @@ func TestWhatCodeLeavesIsInterrupted(t *testing.T) {
 				t.Fatal(r.err, r.stderr)
 			}
 			h := guesttest.NewHandler(nil)
-			x, err := p.Start(wire.Exec{Code: tt.code}, h)
+			x, err := p.Start(wire.Exec{Code: tt.code, Grants: []string{"my-echo"}, Define: []wire.Server{echoServer}}, h)
 			if err != nil {
 				t.Fatal(err)
 			}

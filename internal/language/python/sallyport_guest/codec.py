@@ -7,6 +7,8 @@ import sys
 
 import _json
 
+from .interrupt import call
+
 
 # In the parameters of a call whose result must not be that of an earlier one.
 FRESH = ',"fresh":true'
@@ -91,10 +93,10 @@ def encode(value, default=_refuse):
     make = _json.make_encoder({}, default, _json.encode_basestring_ascii, None, ":", ",", False, False, False)
     limit = sys.getrecursionlimit()
     if limit <= MAX_LIMIT:
-        return "".join(make(value, 0))
+        return "".join(call(make, value, 0))
     sys.setrecursionlimit(MAX_LIMIT)
     try:
-        return "".join(make(value, 0))
+        return "".join(call(make, value, 0))
     finally:
         sys.setrecursionlimit(limit)
 

@@ -19,7 +19,7 @@ OURS = (PACKAGE, PLACE, CALL)
 
 # Calls what may run user code, or C code for long, like the repr of a list: an
 # interrupt ends it, while code of this package would wait for its end.
-call = eval(compile("lambda function, value: function(value)", CALL, "eval"))
+call = eval(compile("lambda function, *arguments: function(*arguments)", CALL, "eval"))
 
 
 class Interrupts:

@@ -8,6 +8,7 @@ from . import BUILTINS as __builtins__
 
 from . import values
 from .errors import similar
+from .interrupt import call
 
 TYPES = {
     "string": (str,),
@@ -479,5 +480,5 @@ def multiple(value, step):
 def short(value):
     if isinstance(value, (list, tuple, dict)) and len(value) > 20:
         return "of %d items" % len(value)
-    shown = repr(value[:200] if isinstance(value, str) else value)
+    shown = call(repr, value[:200] if isinstance(value, str) else value)
     return shown if len(shown) <= 60 else shown[:57] + "..."
