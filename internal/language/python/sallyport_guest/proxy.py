@@ -117,7 +117,7 @@ class Proxy:
         if is_pythons(name):
             raise AttributeError(name)
         server = self.__server__
-        tool = server.find(name, AttributeError)
+        tool = server.by_name.get(name) or server.find(name, AttributeError)
         if tool is None and name[:1] != "_" and server.registry.renew(server):
             tool = server.find(name, AttributeError)
         if tool is None:

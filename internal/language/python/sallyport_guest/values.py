@@ -52,8 +52,11 @@ def unwrap(result, server, tool, declared=None, session=None):
     """
     if not isinstance(result, dict):
         return result
-    content = blocks(result.get("content"))
-    text = text_of(content)
+    content = result.get("content")
+    text = text_of(content) if type(content) is list else None
+    if text is None:
+        content = blocks(content)
+        text = text_of(content)
     structured = result.get("structuredContent")
     if result.get("isError") and result["isError"] != "false":
         raise MCPError(failure(content, structured, server, tool), kind="tool", server=server, tool=tool, result=result)
