@@ -302,6 +302,9 @@ func TestTokens(t *testing.T) {
 		if errors.As(err, &status) != errors.Is(err, ErrUnauthorized) {
 			t.Error(err)
 		}
+		if cause := Cause(err); strings.Contains(cause, "t0ken") {
+			t.Errorf("%s: code reads %s", header, cause)
+		}
 	}
 	if _, err := start("Bearer no"); !strings.Contains(err.Error(), "does not accept the Authorization header of the definition") {
 		t.Error(err)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/sallyport/sallyport/internal/redact"
 )
 
 // Transport is how a server is reached.
@@ -251,12 +253,14 @@ func (d Definition) Also() []string {
 // Redact replaces every secret of the definition in a string by the name of the
 // variable that holds it. Secrets are the values of env, of headers and of
 // expanded variables, if they have at least four bytes, and what is masked in
-// the arguments and the URL.
+// the arguments and the URL. Where one is encoded, a mask replaces it.
 func (d Definition) Redact(text string) string {
 	if d.launch == nil {
 		return text
 	}
-	return d.launch.redact.Replace(text)
+	var encoded redact.Set
+	encoded.Add(slices.Collect(maps.Keys(d.launch.secrets.shown))...)
+	return encoded.Text(d.launch.redact.Replace(text))
 }
 
 // CommandLine returns the command with its arguments, or the URL, fit to be

@@ -1,7 +1,9 @@
 package definitions
 
 import (
+	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -389,6 +391,14 @@ func TestSecretsDoNotShow(t *testing.T) {
 		"%v": fmt.Sprintf("%v %v", d, d.Launch()), "%+v": fmt.Sprintf("%+v %+v", &d, nested.Visible), "%#v": fmt.Sprintf("%#v %#v", d, d.Launch()),
 		"String": d.String(), "nested": fmt.Sprintf("%+v %#v", nested.hidden, nested.list), "json": string(asJSON), "slog": logged.String(),
 		"redacted": d.Redact("stderr says " + envSecret + argSecret + urlSecret + headSecret + qrySecret + gitSecret + " s3cr3t-value and\nline-two-of-key\n"),
+	}
+	for name, encoded := range map[string]string{
+		"base64": base64.RawStdEncoding.EncodeToString([]byte(envSecret)), "hexadecimal": hex.EncodeToString([]byte(argSecret)),
+		"percent": strings.ReplaceAll(envSecret, "-", "%2d"), "JSON": strings.ReplaceAll(envSecret, "-", `\u002d`),
+	} {
+		if got, want := d.Redact("x "+encoded+" y"), "x *** y"; got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
 	}
 	for name, text := range texts {
 		for _, secret := range []string{envSecret, argSecret, urlSecret, headSecret, qrySecret, gitSecret, "s3cr3t-value", "line-two-of-key"} {

@@ -237,7 +237,7 @@ func (c *Legacy) answer(message []byte) {
 	defer cancel()
 	if err := c.post(ctx, message); err != nil {
 		c.dropped.Add(1)
-		c.opts.Log.Debug("a message could not be sent", "err", c.hide(err))
+		c.opts.Log.Debug("a message could not be sent", "err", c.hide(err.Error()))
 	}
 }
 

@@ -168,13 +168,12 @@ func (p *peer) fail(reason error) {
 	}
 }
 
-// hide formats an error for the log, without secrets: a server may repeat what
-// it was sent.
-func (p *peer) hide(err error) string {
+// hide removes secrets from what is shown: a server may repeat what it was sent.
+func (p *peer) hide(text string) string {
 	if p.opts.Redact == nil {
-		return err.Error()
+		return text
 	}
-	return p.opts.Redact(err.Error())
+	return p.opts.Redact(text)
 }
 
 // begin runs f in a goroutine that the end of the connection waits for. It
@@ -318,7 +317,7 @@ func (p *peer) statusError(response *http.Response) error {
 		}
 	}
 	if kind := mediaType(response); kind == "text/plain" || kind == "application/json" {
-		e.Text = clip(printable(string(data)), maxErrorText)
+		e.Text = clip(printable(p.hide(string(data))), maxErrorText)
 	}
 	return e
 }

@@ -186,7 +186,7 @@ func (c *Streamable) stream(ctx context.Context) {
 				idle = 0
 			}
 		} else if !isTransient(err) {
-			c.opts.Log.Debug("the server offers no stream of its own", "err", c.hide(err))
+			c.opts.Log.Debug("the server offers no stream of its own", "err", c.hide(err.Error()))
 			return
 		}
 		if ctx.Err() != nil {

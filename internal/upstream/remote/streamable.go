@@ -126,7 +126,7 @@ func (c *Streamable) tell(method string, note []byte) {
 		ctx, cancel := context.WithTimeout(c.ctx, aside)
 		defer cancel()
 		if err := c.post(ctx, "notifications/cancelled", note); err != nil {
-			c.opts.Log.Debug("a call could not be cancelled", "err", c.hide(err))
+			c.opts.Log.Debug("a call could not be cancelled", "err", c.hide(err.Error()))
 		}
 	})
 }
@@ -177,7 +177,7 @@ func (c *Streamable) Stop(ctx context.Context) error {
 		defer cancel()
 		response, err := c.send(ctx, http.MethodDelete, c.url, nil, "", http.Header{"Mcp-Session-Id": {session}})
 		if err != nil {
-			c.opts.Log.Debug("the session could not be given back", "err", c.hide(err))
+			c.opts.Log.Debug("the session could not be given back", "err", c.hide(err.Error()))
 		} else {
 			_ = response.Body.Close()
 		}
@@ -341,7 +341,7 @@ func (c *Streamable) answer(message []byte) {
 	defer cancel()
 	if err := c.post(ctx, "", message); err != nil {
 		c.dropped.Add(1)
-		c.opts.Log.Debug("the server's request could not be answered", "err", c.hide(err))
+		c.opts.Log.Debug("the server's request could not be answered", "err", c.hide(err.Error()))
 	}
 }
 
