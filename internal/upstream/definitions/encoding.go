@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 	"unicode/utf16"
 )
 
@@ -57,6 +58,12 @@ func explained(data []byte, err error) error {
 		return &parseError{bad.line, `typographic quotes (“ ”): write " instead`}
 	case bytes.ContainsAny(line, "'‘’") && bytes.IndexByte(line, '"') < 0:
 		return &parseError{bad.line, `single quotes: write " instead`}
+	case bytes.HasPrefix(bytes.TrimSpace(line), []byte("#")):
+		return &parseError{bad.line, "a comment begins with //, not with #"}
+	case strings.HasSuffix(bad.reason, "in string escape code"):
+		return &parseError{bad.line, `a backslash in a string: write \\ instead`}
+	case strings.IndexByte(`{["/`, trimmed[0]) < 0:
+		return &parseError{bad.line, "this is not JSON: " + bad.reason}
 	}
 	return err
 }
