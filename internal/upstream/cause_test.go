@@ -56,6 +56,21 @@ func TestCause(t *testing.T) {
 	}
 }
 
+// TestClassHasCause: what the catalog keeps of a failure has the cause.
+func TestClassHasCause(t *testing.T) {
+	for _, tt := range []struct {
+		err  *Error
+		want string
+	}{
+		{&Error{Kind: ErrStart, Exit: "exit status 1"}, "did not start: exit status 1"},
+		{&Error{Kind: ErrStart}, "did not start"},
+	} {
+		if got := tt.err.Class(); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+}
+
 // TestVeiled: what may be private is left out, what explains stays.
 func TestVeiled(t *testing.T) {
 	for text, want := range map[string]string{

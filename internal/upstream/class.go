@@ -8,8 +8,13 @@ import (
 	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
-// Class returns the class of the error.
-func (e *Error) Class() string { return Class(e) }
+// Class returns what [Class] and [Cause] say.
+func (e *Error) Class() string {
+	if cause := Cause(e); cause != "" {
+		return Class(e) + ": " + cause
+	}
+	return Class(e)
+}
 
 // Class describes in a few words what kind of failure an error of a server is.
 // Sandboxed code may read it: nothing in it comes from the server, its
