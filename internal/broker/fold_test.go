@@ -17,7 +17,7 @@ func TestFolded(t *testing.T) {
 		{"nothing", Result{Status: Success}, Result{Status: Success}, ""},
 		{"plain", Result{Stdout: []string{"a"}, Notes: []string{"n"}}, Result{Stdout: []string{"a"}, Notes: []string{"n"}}, ""},
 		{"escapes and repetition are no loss", Result{Stdout: []string{"\x1b[1ma\x1b[0m"}, Stderr: slices.Repeat([]string{warning}, 9)},
-			Result{Stdout: []string{"a"}, Stderr: []string{warning, "[… repeated 9 times …]"}}, ""},
+			Result{Stdout: []string{"a"}, Stderr: []string{warning, "[… 9 times in all …]"}}, ""},
 		{"states", Result{Stdout: []string{"1%\r2%\r3%"}, Stderr: []string{"x\rz"}}, Result{Stdout: []string{"3%"}, Stderr: []string{"z"}}, "3 earlier states of lines that were written over"},
 		{"between calls", Result{Notes: []string{"written: a\nb\rc"}}, Result{Notes: []string{"written: a\nc"}}, "1 earlier state of a line that was written over"},
 		{"marks stay", Result{Stdout: []string{"1%\r2%\r", "[... 70 bytes left out ...]", "\x1b[2A\x1b[2Kend", "last"}},

@@ -128,9 +128,9 @@ func repeated(lines []string) (size, times int) {
 
 func repeatMark(size, times int) string {
 	if size == 1 {
-		return fmt.Sprintf("%srepeated %d times …]", mark, times)
+		return fmt.Sprintf("%s%d times in all …]", mark, times)
 	}
-	return fmt.Sprintf("%sthese %d lines repeated %d times …]", mark, size, times)
+	return fmt.Sprintf("%sthese %d lines, %d times in all …]", mark, size, times)
 }
 
 // mark begins the lines that fold adds.

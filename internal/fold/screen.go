@@ -189,7 +189,7 @@ func (s *screen) put(r *row, c rune) {
 		return
 	}
 	r.edited = true
-	if s.moved && r.cells[col] != c && r.cells[col] > ' ' {
+	if old := r.cells[col]; s.moved && old != c && old > ' ' && old != '_' { // "_\bx" is x, underlined
 		s.lose()
 	}
 	// Half a wide character is none.

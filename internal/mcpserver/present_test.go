@@ -103,7 +103,7 @@ func TestFoldedAnswers(t *testing.T) {
 			[]string{"So do the resource sallyport://output/default/7 and `sallyport sessions logs default`"}},
 		{"a run", Compact, &broker.Result{Status: broker.Success, Run: "r1", Stdout: []string{"1%\r2%"}}, []string{"2%"}, []string{"`sallyport runs wait r1` prints all of it"}},
 		{"colours", Compact, &broker.Result{Status: broker.Success, Cell: 7, Stdout: []string{"\x1b[31ma"}}, []string{"a"}, nil},
-		{"repetition", Compact, &broker.Result{Status: broker.Success, Cell: 7, Stdout: slices.Repeat([]string{"0"}, 100)}, []string{"0", "[… repeated 100 times …]"}, nil},
+		{"repetition", Compact, &broker.Result{Status: broker.Success, Cell: 7, Stdout: slices.Repeat([]string{"0"}, 100)}, []string{"0", "[… 100 times in all …]"}, nil},
 	} {
 		s, err := New(Config{Executor: &stubExecutor{}, Logger: slog.New(slog.DiscardHandler), AnswerCharacters: 1000, Output: tt.output})
 		if err != nil {
