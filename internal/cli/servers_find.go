@@ -46,6 +46,9 @@ func callsOf(sys *app.System) map[string]string {
 	return tool.ServerCalls(names)
 }
 
+// elsewhere says why a server is missing that the code of a client has.
+const elsewhere = " (for a server of a client, use its --servers-config and its folder)"
+
 // unknownServer returns the error for a name that no server has.
 func unknownServer(name string, snapshot *library.Snapshot) error {
 	for _, p := range snapshot.Problems {
@@ -58,10 +61,10 @@ func unknownServer(name string, snapshot *library.Snapshot) error {
 		names = append(names, d.Name)
 	}
 	if len(names) == 0 {
-		return fmt.Errorf("there is no server %q; none is defined", name)
+		return fmt.Errorf("there is no server %q; none is defined%s", name, elsewhere)
 	}
 	near := definitions.Near(name, names, 5)
-	return fmt.Errorf("there is no server %q; the nearest of %d: %s", name, len(names), printable(strings.Join(near, ", ")))
+	return fmt.Errorf("there is no server %q; the nearest of %d: %s%s", name, len(names), printable(strings.Join(near, ", ")), elsewhere)
 }
 
 // find returns the server of that name.
