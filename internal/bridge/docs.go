@@ -205,7 +205,7 @@ func (x *Execution) describeKnown(ctx context.Context, name string) (catalog.Ent
 	default:
 		class = catalog.Class(err)
 	}
-	return entry, &wire.CallError{Kind: wire.KindUnavailable, Message: publicFailure(name, class, "")}
+	return entry, &wire.CallError{Kind: wire.KindUnavailable, Message: publicFailure(name, class)}
 }
 
 // searchDocs answers with the tools that match the query best, of all known

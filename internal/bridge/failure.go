@@ -72,14 +72,10 @@ func (b *Bridge) failed(ctx context.Context, server string, err error, granted b
 	if again {
 		b.catalog.Trouble(server, err)
 	}
-	return &Failure{publicFailure(server, upstream.Class(err), upstream.Cause(err)), err}
+	return &Failure{publicFailure(server, upstream.ClassAndCause(err)), err}
 }
 
-// publicFailure returns what an agent may read of a failure, whose cause may be
-// empty.
-func publicFailure(server, class, cause string) string {
-	if cause != "" {
-		class += ": " + cause
-	}
+// publicFailure returns what an agent may read of a failure.
+func publicFailure(server, class string) string {
 	return fmt.Sprintf("MCP server %q: %s (the user sees why with: sallyport servers test %s)", invisible.Line(clip(server, 100)), class, terminal.ShellWord(invisible.Line(clip(server, 100))))
 }

@@ -8,12 +8,15 @@ import (
 	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
-// Class returns what [Class] and [Cause] say.
-func (e *Error) Class() string {
-	if cause := Cause(e); cause != "" {
-		return Class(e) + ": " + cause
+// Class returns the error's ClassAndCause.
+func (e *Error) Class() string { return ClassAndCause(e) }
+
+// ClassAndCause returns what [Class] and [Cause] say.
+func ClassAndCause(err error) string {
+	if cause := Cause(err); cause != "" {
+		return Class(err) + ": " + cause
 	}
-	return Class(e)
+	return Class(err)
 }
 
 // Class describes in a few words what kind of failure an error of a server is.
