@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-
-	"github.com/sallyport/sallyport/internal/redact"
 )
 
 // Transport is how a server is reached.
@@ -89,7 +87,7 @@ type launch struct {
 	remote *Remote // nil: a program
 	// secrets are what redact hides; a copy is extended by Resolve.
 	secrets *secrets
-	redact  *strings.Replacer
+	redact  *redactor
 	// digest covers everything that was written, secrets included.
 	digest [32]byte
 	// written is the entry as it was written, for projects only: it holds none of
@@ -172,7 +170,7 @@ func (d *Definition) setLaunch(l, written Launch, expanded map[string]string) {
 	d.EnvNames = slices.Sorted(maps.Keys(l.Env))
 	// Masking both finds the same secret whether it was expanded or not.
 	maskArgs(l.Args, secrets)
-	d.launch = &launch{Launch: l, secrets: secrets, redact: secrets.replacer()}
+	d.launch = &launch{Launch: l, secrets: secrets, redact: secrets.redactor()}
 	for i, arg := range d.Args {
 		d.Args[i] = d.launch.redact.Replace(arg)
 	}
@@ -190,7 +188,7 @@ func (d *Definition) setRemote(r Remote, written string, expanded map[string]str
 	d.URL = maskURL(written, secrets)
 	d.HeaderNames = slices.Sorted(maps.Keys(r.Headers))
 	maskURL(r.URL, secrets)
-	d.launch = &launch{remote: &r, secrets: secrets, redact: secrets.replacer()}
+	d.launch = &launch{remote: &r, secrets: secrets, redact: secrets.redactor()}
 	d.URL = d.launch.redact.Replace(d.URL)
 }
 
@@ -208,7 +206,7 @@ func (d Definition) StartedAs(other Definition) Definition {
 			l.secrets.shown[value] = shown
 		}
 	}
-	l.redact = l.secrets.replacer()
+	l.redact = l.secrets.redactor()
 	d.launch = &l
 	return d
 }
@@ -242,7 +240,8 @@ func (d Definition) Written() string {
 }
 
 // Also describes, line by line, what else from a project's files goes into
-// the entry: the variables of its env file, and the defaults of its inputs.
+// the entry: the variables of its env file and of the project's settings of
+// Claude Code, and the defaults of its inputs.
 func (d Definition) Also() []string {
 	if d.launch == nil {
 		return nil
@@ -258,9 +257,8 @@ func (d Definition) Redact(text string) string {
 	if d.launch == nil {
 		return text
 	}
-	var encoded redact.Set
-	encoded.Add(slices.Collect(maps.Keys(d.launch.secrets.shown))...)
-	return encoded.Text(d.launch.redact.Replace(text))
+	r := d.launch.redact
+	return r.encoded().Text(r.Replace(text))
 }
 
 // CommandLine returns the command with its arguments, or the URL, fit to be

@@ -45,7 +45,7 @@ func (d Definition) Resolve(ctx context.Context, secrets Secrets) (Definition, e
 	if r.err != nil {
 		return d, r.err
 	}
-	l.redact = r.found.replacer()
+	l.redact = r.found.redactor()
 	d.launch = l
 	return d, nil
 }

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 
 	"github.com/sallyport/sallyport/internal/lazyregexp"
+	"github.com/sallyport/sallyport/internal/redact"
 )
 
 // shortestSecret is the length of the shortest value that Redact looks for:
@@ -64,8 +66,14 @@ func (s *secrets) header(name, value string) {
 	}
 }
 
-// replacer prefers the longest of several values with the same beginning.
-func (s *secrets) replacer() *strings.Replacer {
+// redactor hides secrets in text.
+type redactor struct {
+	*strings.Replacer                    // those that are written as they are
+	encoded           func() *redact.Set // the same, however they are encoded
+}
+
+// redactor prefers the longest of several values with the same beginning.
+func (s *secrets) redactor() *redactor {
 	values := make([]string, 0, len(s.shown))
 	for value := range s.shown {
 		values = append(values, value)
@@ -80,7 +88,11 @@ func (s *secrets) replacer() *strings.Replacer {
 	for _, value := range values {
 		pairs = append(pairs, value, s.shown[value])
 	}
-	return strings.NewReplacer(pairs...)
+	return &redactor{strings.NewReplacer(pairs...), sync.OnceValue(func() *redact.Set {
+		var set redact.Set
+		set.Add(values...)
+		return &set
+	})}
 }
 
 var (
