@@ -41,7 +41,7 @@ func gvisorDiskFull(t *testing.T) {
 	var fillers []string
 	for _, dir := range []string{"run", "cache", "state"} {
 		at := filepath.Join(h.place, dir)
-		if err := unix.Mount("none", at, "tmpfs", 0, "size=1m,mode=0700"); err != nil {
+		if err := unix.Mount("none", at, "tmpfs", 0, "size=4m,mode=0700"); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
@@ -50,7 +50,7 @@ func gvisorDiskFull(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.Copy(f, io.LimitReader(zeros{}, 2<<20)); err == nil {
+		if _, err := io.Copy(f, io.LimitReader(zeros{}, 8<<20)); err == nil {
 			t.Fatal("the file system is not bounded")
 		}
 		_ = f.Close()

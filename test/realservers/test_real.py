@@ -278,6 +278,8 @@ def returned(signature):
 def test_values_fit_signatures(sallyport, environment, home):
     """What calls return is what signatures say: those that servers declare, and
     those that were learned from the same calls before."""
+    # What other tests have had learned is not known here.
+    environment = {**environment, "XDG_STATE_HOME": str(home / "unlearned")}
     code = f"""{FITS}
 async def check(server, tool, arguments):
     signature = runtime.query_tool_docs_sync(server, tool)[0]["signature"]
