@@ -3,6 +3,7 @@ package tool
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/text/unicode/norm"
@@ -45,10 +46,10 @@ func Alias(name string) string {
 // ServerCalls returns how code writes each of the servers that it may use:
 // mcp_<alias> or, where that means another server or several, mcp_servers["name"].
 func ServerCalls(names []string) map[string]string {
-	meant := meanings(names, ServerAlias)
+	meant := meanings(names, func(i int) string { return ServerAlias(names[i]) })
 	calls := make(map[string]string, len(names))
 	for _, name := range names {
-		if alias := ServerAlias(name); meant[alias] == name && alias != "servers" { // mcp_servers is all of them
+		if alias := ServerAlias(name); means(meant, alias, name) && alias != "servers" { // mcp_servers is all of them
 			calls[name] = "mcp_" + alias
 		} else {
 			calls[name] = "mcp_servers[" + PythonString(name) + "]"
@@ -65,14 +66,14 @@ func Calls(tools []Tool, denied []string) map[string]string {
 	for i := range tools {
 		names[i] = tools[i].Name
 	}
-	meant := meanings(names, Alias)
+	meant := meanings(names, func(i int) string { return Alias(names[i]) })
 	for _, name := range denied {
-		meant[name] = name
+		meant[name] = []string{name}
 	}
 	calls := make(map[string]string, len(names))
 	for _, name := range names {
 		alias := Alias(name)
-		if meant[alias] == name && alias != "list_tools" && !(strings.HasPrefix(alias, "__") && strings.HasSuffix(alias, "__")) {
+		if means(meant, alias, name) && alias != "list_tools" && !(strings.HasPrefix(alias, "__") && strings.HasSuffix(alias, "__")) {
 			calls[name] = "." + alias
 		} else {
 			calls[name] = "[" + PythonString(name) + "]"
@@ -84,49 +85,51 @@ func Calls(tools []Tool, denied []string) map[string]string {
 // meanings returns what identifiers mean, as the sandbox has it (proxy.py): a
 // name means what has it, and only if nothing has it is it an alias, or what
 // Python makes of a name in source code (NFKC). One that fits several means
-// none: nothing here depends on the order of names.
-func meanings(names []string, alias func(string) string) map[string]string {
-	meant := make(map[string]string, 2*len(names))
-	for _, name := range names {
-		for _, spelling := range []string{alias(name), norm.NFKC.String(name)} {
-			if other, ok := meant[spelling]; ok && other != name {
-				meant[spelling] = ""
-			} else {
-				meant[spelling] = name
-			}
+// none of them, whatever the order of names.
+func meanings(names []string, alias func(i int) string) map[string][]string {
+	meant := make(map[string][]string, 2*len(names))
+	for i, name := range names {
+		alias, normal := alias(i), norm.NFKC.String(name)
+		meant[alias] = append(meant[alias], name)
+		if normal != alias {
+			meant[normal] = append(meant[normal], name)
 		}
 	}
 	for _, name := range names {
-		meant[name] = name
+		meant[name] = []string{name}
 	}
 	return meant
+}
+
+// means reports whether an identifier means what has the name, and nothing else.
+func means(meant map[string][]string, identifier, name string) bool {
+	return len(meant[identifier]) == 1 && meant[identifier][0] == name
 }
 
 // Find returns the tool of that name or, if there is none, the only one with
 // that alias; nil if there is none either. If several have it, the error names
 // them.
 func Find(tools []Tool, name string) (*Tool, error) {
-	var found []*Tool
-	identifier := norm.NFKC.String(name)
+	names := make([]string, len(tools))
 	for i := range tools {
-		switch t := &tools[i]; {
-		case t.Name == name:
-			return t, nil
-		case t.Alias == identifier || norm.NFKC.String(t.Name) == identifier:
-			found = append(found, t)
-		}
+		names[i] = tools[i].Name
+	}
+	meant := meanings(names, func(i int) string { return tools[i].Alias })
+	found := meant[name]
+	if found == nil {
+		found = meant[norm.NFKC.String(name)]
 	}
 	switch len(found) {
 	case 0:
 		return nil, nil
 	case 1:
-		return found[0], nil
+		return &tools[slices.Index(names, found[0])], nil
 	}
-	names := make([]string, min(len(found), 20))
-	for i := range names {
-		names[i] = PythonString(found[i].Name)
+	choices := make([]string, min(len(found), 20))
+	for i := range choices {
+		choices[i] = PythonString(found[i])
 	}
-	return nil, fmt.Errorf("several tools may be meant by %s: write one of %s", PythonString(name), strings.Join(names, ", "))
+	return nil, fmt.Errorf("several tools may be meant by %s: write one of %s", PythonString(name), strings.Join(choices, ", "))
 }
 
 // PythonString quotes a name. JSON's form is Python's, too.
