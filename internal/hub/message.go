@@ -31,7 +31,7 @@ func (m *message) call() bool { return m.method != "" && m.id != nil }
 // parse reads the messages of a line: several of an array, none where it is not
 // valid. What it returns aliases the line.
 func parse(line []byte) []message {
-	line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")) // a byte order mark
+	line = jsonscan.TrimMark(line)
 	switch jsonscan.Kind(line) {
 	case '{':
 		if m, ok := parseOne(line); ok {

@@ -7,6 +7,7 @@
 package jsonscan
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,9 @@ func Valid(data []byte) bool {
 	end, _, err := skipValue(data, skipSpace(data, 0), maxNesting)
 	return err == nil && onlySpace(data, end) == nil
 }
+
+// TrimMark removes a byte order mark, with which some programs begin text.
+func TrimMark(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) }
 
 // End returns where the JSON value ends that data begins with. What follows it
 // does not matter.

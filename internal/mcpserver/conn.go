@@ -175,7 +175,7 @@ func (c *conn) line(line []byte) {
 			c.writeError(nil, err.Code, err.Message)
 		}
 	}()
-	line = bytes.TrimSpace(bytes.TrimPrefix(line, byteOrderMark))
+	line = bytes.TrimSpace(jsonscan.TrimMark(line))
 	if len(line) == 0 {
 		return
 	}

@@ -10,9 +10,6 @@ import (
 // line has then been skipped, and the following call reads the next one.
 var errLineTooLong = errors.New("the line is too long")
 
-// byteOrderMark is what some programs begin text with.
-var byteOrderMark = []byte("\xef\xbb\xbf")
-
 // lineReader reads lines of at most max bytes.
 type lineReader struct {
 	r   *bufio.Reader

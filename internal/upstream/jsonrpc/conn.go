@@ -349,7 +349,7 @@ func (c *Conn) read() {
 
 func (c *Conn) handleLine(l line) {
 	data := bytes.TrimSpace(l.data)
-	data = bytes.TrimPrefix(data, byteOrderMark)
+	data = jsonscan.TrimMark(data)
 	if len(data) == 0 {
 		return
 	}

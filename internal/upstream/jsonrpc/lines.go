@@ -58,8 +58,6 @@ type line struct {
 	unended bool
 }
 
-var byteOrderMark = []byte("\xef\xbb\xbf")
-
 // errNoRoom reports that the line being read must not take more memory.
 var errNoRoom = errors.New("no room in memory")
 

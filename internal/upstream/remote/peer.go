@@ -358,7 +358,7 @@ type inbox interface {
 // receive handles one message, or a batch of them, and may keep the bytes.
 // answer sends answers to the server's requests, in a goroutine of its own.
 func (p *peer) receive(data []byte, in inbox, answer func([]byte)) {
-	data = bytes.TrimPrefix(bytes.TrimSpace(data), byteOrderMark)
+	data = jsonscan.TrimMark(bytes.TrimSpace(data))
 	if len(data) == 0 {
 		return
 	}

@@ -323,7 +323,7 @@ func (o *one) wanted(id int64, null bool) (func(reply), bool) {
 
 // whole reads an answer that is not a stream.
 func (c *Streamable) whole(data []byte, id int64) (json.RawMessage, error) {
-	data = bytes.TrimPrefix(bytes.TrimSpace(data), byteOrderMark)
+	data = jsonscan.TrimMark(bytes.TrimSpace(data))
 	in := one{id: id}
 	c.receive(data, &in, c.answer)
 	if !in.got {
