@@ -86,19 +86,7 @@ func TestWhatCodeLeavesIsInterrupted(t *testing.T) {
 			if r := p.exec(t, bombs); r.err != nil || r.Status != wire.StatusOK {
 				t.Fatal(r.err, r.stderr)
 			}
-			h := guesttest.NewHandler(nil)
-			x, err := p.Start(wire.Exec{Code: tt.code, Grants: []string{"my-echo"}, Define: []wire.Server{echoServer}}, h)
-			if err != nil {
-				t.Fatal(err)
-			}
-			<-h.Arrived
-			p.interrupt()
-			select {
-			case <-x.Done():
-			case <-time.After(time.Minute):
-				t.Fatalf("not interrupted; stderr %q", h.Stderr())
-			}
-			o, err := x.Result()
+			o, h, err := interrupted(t, p, wire.Exec{Code: tt.code, Grants: []string{"my-echo"}, Define: []wire.Server{echoServer}})
 			if err != nil || o.Status != tt.status || !strings.Contains(h.Stderr(), tt.stderr) {
 				t.Errorf("status %s, %v; stderr %q, want %q in it", o.Status, err, h.Stderr(), tt.stderr)
 			}
@@ -107,6 +95,25 @@ func TestWhatCodeLeavesIsInterrupted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// interrupted returns how code ends that is interrupted where it stays.
+func interrupted(t *testing.T, p *process, exec wire.Exec) (wire.Done, *guesttest.Handler, error) {
+	t.Helper()
+	h := guesttest.NewHandler(nil)
+	x, err := p.Start(exec, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-h.Arrived
+	p.interrupt()
+	select {
+	case <-x.Done():
+	case <-time.After(time.Minute):
+		t.Fatalf("not interrupted; stderr %q", h.Stderr())
+	}
+	done, err := x.Result()
+	return done, h, err
 }
 
 // TestWhatCodeChangesIsInterrupted: what one execution leaves runs at the
@@ -121,19 +128,7 @@ func TestWhatCodeChangesIsInterrupted(t *testing.T) {
 			if r := p.exec(t, bombs+code); r.err != nil || r.Status != wire.StatusOK {
 				t.Fatal(r.err, r.stderr)
 			}
-			h := guesttest.NewHandler(nil)
-			x, err := p.Start(wire.Exec{Code: "1 is 1"}, h)
-			if err != nil {
-				t.Fatal(err)
-			}
-			<-h.Arrived
-			p.interrupt()
-			select {
-			case <-x.Done():
-			case <-time.After(time.Minute):
-				t.Fatalf("not interrupted; stderr %q", h.Stderr())
-			}
-			if _, err := x.Result(); err != nil {
+			if _, h, err := interrupted(t, p, wire.Exec{Code: "1 is 1"}); err != nil {
 				t.Error(err, h.Stderr())
 			}
 			if r := p.exec(t, "print('on')"); r.err != nil || r.stdout != "on\n" {
