@@ -90,7 +90,7 @@ func TestMessagesNameCommands(t *testing.T) {
 	}
 }
 
-// wrong says why words are no command line of the grammar.
+// wrong says why words are not a command line of the grammar.
 func wrong(n *kong.Node, words []string, quoted bool) string {
 	flags := map[string]*kong.Flag{}
 	enter := func(n *kong.Node) {

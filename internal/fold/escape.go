@@ -3,7 +3,7 @@ package fold
 import "strings"
 
 // escape obeys the control sequence that begins before rest, with ESC, and returns
-// what follows it. Of what is no complete sequence only ESC goes.
+// what follows it. If the sequence is not complete, only ESC is removed.
 func (s *screen) escape(rest string) string {
 	if rest == "" {
 		return rest

@@ -1,4 +1,4 @@
-// Package fold shortens what a program printed for a reader that is no terminal:
+// Package fold shortens what a program printed for a reader that is not a terminal:
 // a line that was written over, as progress is, becomes what a terminal shows in
 // the end, control sequences go, and repetition is counted. It knows text only;
 // the output itself stays with whoever keeps it.

@@ -133,7 +133,7 @@ func (s *screen) print(line string) {
 	}
 }
 
-// move moves the cursor, but not beyond the rows that there are.
+// move moves the cursor, but not past the last row.
 func (s *screen) move(at, col int) {
 	s.at, s.col, s.moved = min(max(at, 0), len(s.rows)-1), max(col, 0), true
 }

@@ -219,7 +219,8 @@ func TestServerOfServers(t *testing.T) {
 	}
 }
 
-// TestDeniedNames: the name of a tool that the definition denies is no other's alias.
+// TestDeniedNames: the name of a tool that the definition denies is not the alias
+// of another tool.
 func TestDeniedNames(t *testing.T) {
 	d := wire.Server{Name: "t", Alias: "t", Tools: []tool.Tool{{Name: "delete-all", Alias: "delete_all"}}, Denied: []string{"delete_all", "*"}}
 	exec := wire.Exec{Grants: []string{"t"}, Define: []wire.Server{d}}

@@ -262,9 +262,7 @@ def displayhook(value, keep=True):
 
 
 CONTAINERS = frozenset([list, tuple, set, frozenset, dict, type({}.keys()), type({}.values()), type({}.items())])
-
-
-DEEP = 100
+DEEP = 100  # containers in one another, of which no repr fits
 
 
 def fits(value):

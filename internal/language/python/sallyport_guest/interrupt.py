@@ -70,8 +70,8 @@ class Interrupts:
         self.check()
 
     def resume(self):
-        """User code has ended, and something of what it left is to run: a method of its
-        exception, a stream of its own. The host may interrupt that too."""
+        """Let the host interrupt what user code has left to run after its end: a method of
+        its exception, a stream of its own."""
         self.install()
         self.happened = self.deferred = False
         self.begun = self.armed = True
