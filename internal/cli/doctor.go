@@ -226,6 +226,7 @@ func (c *doctorCmd) diagnose(u *ui) (*diagnosis, error) {
 	if c.Servers {
 		d.Checks = append(d.Checks, c.tryServers(u, sys)...)
 	}
+	d.Checks = append(d.Checks, u.fleetingConnections()...)
 	d.Hub = u.diagnoseHub(ctx)
 	d.Audit = u.diagnoseAudit(ctx, sys)
 	d.Usable = d.Engine.Usable && d.Policy == "ok" && d.Trial.OK

@@ -54,7 +54,10 @@ func (c *initCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
-	start, notes := install.start(m)
+	start, notes, err := install.start(m)
+	if err != nil {
+		return err
+	}
 	if !c.Yes && !terminal.Is(u.stdio.In) {
 		return errors.New("nothing was written: there is no terminal to ask on; --yes writes without asking")
 	}
@@ -111,7 +114,7 @@ func otherServers(m connect.Machine, targets []definitions.Target) (names []stri
 			continue // the plan says so
 		}
 		for _, d := range kept.Servers {
-			if !d.Disabled && !slices.Contains(kept.Own, d.Name) && !slices.Contains(names, d.Name) {
+			if !d.Disabled && d.Name != connect.Name && !slices.Contains(kept.Own, d.Name) && !slices.Contains(names, d.Name) {
 				names = append(names, d.Name)
 			}
 		}

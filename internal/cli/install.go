@@ -26,6 +26,8 @@ type clientFlags struct {
 	DryRun  bool     `help:"Show the changes, and write nothing."`
 	Yes     bool     `help:"Write without asking." short:"y"`
 	JSON    bool     `help:"Print JSON. Writes only together with --yes." name:"json"`
+
+	force bool // also replace the entry of another program without asking
 }
 
 type installCmd struct {
@@ -35,6 +37,7 @@ type installCmd struct {
 	TakeOver bool          `help:"Also move the client's other servers behind Sallyport: copy them to ~/MCPs, and switch them off in the client, so that the agent reads one tool only."`
 	GiveBack bool          `help:"Undo the last --take-over: restore the client's file and ~/MCPs to the byte."`
 	Undo     bool          `help:"Restore the files to the byte as they were before the last change, or the last change of the given clients."`
+	Force    bool          `help:"With --yes: also replace an entry named sallyport that starts another program."`
 	Link     string        `help:"Print a link that makes a client offer to add Sallyport: vscode, cursor or goose." placeholder:"CLIENT"`
 }
 
@@ -153,26 +156,6 @@ func (f *clientFlags) targets(m connect.Machine) ([]definitions.Target, error) {
 	return out, nil
 }
 
-// planned is one file of a client, for people and for JSON.
-type planned struct {
-	Client  string   `json:"client"`
-	Title   string   `json:"title"`
-	File    string   `json:"file"`
-	Action  string   `json:"action"` // add, change, remove or none
-	Written bool     `json:"written"`
-	Backup  string   `json:"backup,omitempty"`
-	Diff    string   `json:"diff,omitempty"`
-	Notes   []string `json:"notes,omitempty"`
-	Error   string   `json:"error,omitempty"`
-
-	Hidden bool            `json:"-"` // the diff does not show everything
-	Moved  []connect.Moved `json:"moved,omitempty"`
-	Left   []connect.Left  `json:"left,omitempty"`
-	Tokens *saving         `json:"tokens,omitempty"`
-
-	changes []connect.Change // the client's file is the last
-}
-
 // Run implements the command.
 func (c *installCmd) Run(u *ui) error {
 	if err := u.configure(); err != nil {
@@ -198,7 +181,11 @@ func (c *installCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
-	start, notes := c.start(m)
+	start, notes, err := c.start(m)
+	if err != nil {
+		return err
+	}
+	c.force = c.Force
 	if c.TakeOver {
 		return c.takeOver(u, m, targets, start, notes)
 	}
@@ -228,68 +215,6 @@ func (c *uninstallCmd) Run(u *ui) error {
 	return c.carryOut(u, "uninstall", plans, nil)
 }
 
-// installPlans makes the changes that connect clients.
-func (u *ui) installPlans(m connect.Machine, targets []definitions.Target, start connect.Start) []planned {
-	var plans []planned
-	for _, t := range targets {
-		plans = append(plans, u.plan(m, t, func(k connect.Kept) (connect.Change, string, error) {
-			action := "add"
-			if len(k.Own) > 0 {
-				action = "change"
-			}
-			change, err := k.Install(start)
-			return change, action, err
-		}))
-	}
-	return plans
-}
-
-// start returns how clients start this program, and what is wrong with that.
-func (f *clientFlags) start(m connect.Machine) (connect.Start, []string) {
-	program := connect.Find(m.Self.Executable, os.Getenv("PATH"))
-	if f.Project {
-		start := program.Shared()
-		note := fmt.Sprintf("The entry starts '%s', without a path, for everyone who works in this folder. Each of them needs %s in the search path", strings.Join(append([]string{start.Command}, start.Args...), " "), start.Command)
-		if !onPath(start.Command) {
-			note += ", and so do you: it is not in yours"
-		}
-		return start, []string{note + "."}
-	}
-	var notes []string
-	if program.Vanishes != "" {
-		notes = append(notes, fmt.Sprintf("%s will not stay: %s. Put the program into a folder of the search path, such as ~/.local/bin, and run this again.", program.Path, program.Vanishes))
-	}
-	return program.Start(), notes
-}
-
-// plan makes the change of one client's file.
-func (u *ui) plan(m connect.Machine, t definitions.Target, make func(connect.Kept) (connect.Change, string, error)) planned {
-	p := planned{Client: t.Client.Name, Title: t.Client.Title, File: t.File, Action: "none"}
-	kept, err := m.Look(t)
-	if err == nil {
-		var action string
-		var change connect.Change
-		change, action, err = make(kept)
-		if err == nil && !change.Same() && (kept.Exists || len(change.After) > 0) {
-			p.Action, p.changes = action, []connect.Change{change}
-			p.show(kept)
-		}
-	}
-	if err != nil {
-		p.Error = err.Error()
-	}
-	return p
-}
-
-// show formats the diff of all changes.
-func (p *planned) show(kept connect.Kept) {
-	for _, change := range p.changes {
-		shown := change.Diff(kept.Hide())
-		p.Hidden = p.Hidden || shown != change.Diff(func(line string) string { return line })
-		p.Diff += shown
-	}
-}
-
 // carryOut shows the changes, asks, and writes them.
 func (f *clientFlags) carryOut(u *ui, action string, plans []planned, notes []string) error {
 	todo, failed := f.show(u, action, plans, notes)
@@ -307,7 +232,7 @@ func (f *clientFlags) carryOut(u *ui, action string, plans []planned, notes []st
 	}
 	if f.JSON {
 		for i := range plans {
-			plans[i].Notes = notes
+			plans[i].Notes = append(plans[i].Notes, notes...)
 		}
 		if err := u.printJSON(struct {
 			Clients []planned `json:"clients"`
@@ -319,40 +244,6 @@ func (f *clientFlags) carryOut(u *ui, action string, plans []planned, notes []st
 		return exitError(exitFailed)
 	}
 	return nil
-}
-
-// show prints the changes, and returns how many there are and how many cannot be
-// made.
-func (f *clientFlags) show(u *ui, action string, plans []planned, notes []string) (todo, failed int) {
-	for i := range plans {
-		p := &plans[i]
-		if p.Error != "" {
-			failed++
-		} else {
-			todo += len(p.changes)
-		}
-		if f.JSON {
-			continue
-		}
-		switch {
-		case p.Error != "":
-			fmt.Fprintf(u.stdio.Err, "sallyport: %s: %s\n", p.Title, escaped(p.Error))
-		case p.Action == "none" && action != "uninstall":
-			fmt.Fprintf(u.stdio.Out, "%s is connected already (%s)\n", p.Title, printable(p.File))
-		case p.Action == "none":
-			fmt.Fprintf(u.stdio.Out, "%s is not connected (%s)\n", p.Title, printable(p.File))
-		default:
-			fmt.Fprintf(u.stdio.Out, "%s\n%s\n", p.Title, indented(escaped(p.Diff)))
-		}
-		if p.Hidden {
-			fmt.Fprintln(u.stdio.Out, "  Secrets are not shown; the files have them.")
-		}
-		u.describeTakeOver(p)
-	}
-	if !f.JSON && todo > 0 {
-		u.warn(notes)
-	}
-	return todo, failed
 }
 
 // write makes the changes, and returns how many could not be made.
@@ -379,7 +270,11 @@ func (f *clientFlags) write(u *ui, action string, plans []planned) (failed int) 
 	}
 	if !f.JSON && action != "uninstall" {
 		undo := map[string]string{"install": "undo", "take-over": "give-back"}[action]
-		fmt.Fprintf(u.stdio.Out, "Restart the client, then check with: sallyport install --status. Undo: sallyport install --%s\n", undo)
+		again := connect.Name
+		if m, err := u.machine(); err == nil {
+			again = m.Running().Find().Again()
+		}
+		fmt.Fprintf(u.stdio.Out, "Restart the client, then check with: %s install --status. Undo: %[1]s install --%s\n", printable(again), undo)
 	}
 	return failed
 }

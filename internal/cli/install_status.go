@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/sallyport/sallyport/internal/app"
 	"github.com/sallyport/sallyport/internal/connect"
 	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
@@ -26,7 +27,8 @@ type connection struct {
 	Tools    []string `json:"tools,omitempty"`
 	StartMs  int64    `json:"startMs,omitempty"`
 	Error    string   `json:"error,omitempty"`
-	Others   int      `json:"otherServers"` // that the agent still sees
+	Warning  string   `json:"warning,omitempty"` // why it works now, but not for long or not everywhere
+	Others   int      `json:"otherServers"`      // that the agent still sees
 }
 
 // status starts the connections of clients.
@@ -74,6 +76,15 @@ func (c *installCmd) check(u *ui, m connect.Machine, t definitions.Target) conne
 		if !slices.Contains(kept.Own, d.Name) && !d.Disabled {
 			l.Others++
 		}
+	}
+	if k := kept; k.Fleeting != "" {
+		l.Warning = fmt.Sprintf("%s. Repair it: %s install %s", k.Fleeting, m.Running().Find().Again(), l.Client)
+	}
+	if note := m.Trust(t); note != "" && len(kept.Own) > 0 {
+		l.Warning = strings.TrimPrefix(l.Warning+". "+note, ". ")
+	}
+	if kept.Foreign != "" {
+		l.Error = fmt.Sprintf("its entry named %s starts another program", connect.Name)
 	}
 	var own []definitions.Definition
 	for _, d := range kept.Servers {
@@ -129,10 +140,36 @@ func connectionTable(u *ui, lines []connection) error {
 			details = invisible.Line(l.Error)
 		case "absent":
 			details = "connect it: sallyport install " + l.Client
+			if l.Error != "" {
+				details = l.Error + "; " + details
+			}
 		case "disabled":
 			details = fmt.Sprintf("switched off in %s; switch it on: sallyport install %s", printable(l.File), l.Client)
+		}
+		if l.Warning != "" {
+			details += ". Warning: " + invisible.Line(l.Warning)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\n", l.Client, l.State, details)
 	}
 	return w.Flush()
+}
+
+// fleetingConnections returns the clients whose entry for Sallyport will not work
+// for long.
+func (u *ui) fleetingConnections() (found []app.Finding) {
+	m, err := u.machine()
+	if err != nil {
+		return nil
+	}
+	targets, err := (&clientFlags{All: true}).targets(m)
+	if err != nil {
+		return nil // no client
+	}
+	for _, t := range targets {
+		if kept, err := m.Look(t); err == nil && kept.Fleeting != "" {
+			found = append(found, app.Finding{Check: "clients", Level: app.FindingWarn, Text: fmt.Sprintf("%s: %s. Repair it: %s install %s",
+				t.Client.Title, kept.Fleeting, m.Running().Find().Again(), t.Client.Name)})
+		}
+	}
+	return found
 }

@@ -60,7 +60,7 @@ func (c *installCmd) takeOverPlans(u *ui, m connect.Machine, targets []definitio
 	}
 	for i := range plans {
 		p := &plans[i]
-		if len(p.Moved) == 0 {
+		if c.refuseForeign(p); len(p.Moved) == 0 {
 			continue
 		}
 		if p.Tokens, err = c.count(u, sys, mover, p.Moved, start); err != nil {
@@ -79,11 +79,11 @@ func planTakeOver(m connect.Machine, mover *connect.Mover, t definitions.Target,
 	if err != nil {
 		return err
 	}
-	p.Left = plan.Left
+	p.Left, p.Notes = plan.Left, clientNotes(m, kept)
 	if len(plan.Changes) == 0 {
 		return nil
 	}
-	p.Action, p.changes, p.Moved = "take-over", plan.Changes, plan.Moved
+	p.Action, p.changes, p.Moved, p.Foreign = "take-over", plan.Changes, plan.Moved, kept.Foreign
 	p.show(kept)
 	return nil
 }

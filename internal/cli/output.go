@@ -176,7 +176,7 @@ func (u *ui) variable(name string) string {
 func escaped(s string) string {
 	var b strings.Builder
 	for _, r := range s {
-		if r == '\n' || r == ' ' || unicode.IsPrint(r) {
+		if r == '\n' || r == '\t' || r == ' ' || unicode.IsPrint(r) {
 			b.WriteRune(r)
 		} else {
 			fmt.Fprintf(&b, `\u%04x`, r)

@@ -21,7 +21,7 @@ func TestSourcesAgree(t *testing.T) {
 
 func TestEscaped(t *testing.T) {
 	for in, want := range map[string]string{
-		"a b\n  c": "a b\n  c", "x\U000E0101y": `x\u{e0101}y`, "\x1b[2J\r": `\u001b[2J\u000d`, "\u202eevil\u200b": `\u202eevil\u200b`, "ü漢": "ü漢", "\t": `\u0009`,
+		"a b\n  c": "a b\n  c", "x\U000E0101y": `x\u{e0101}y`, "\x1b[2J\r": `\u001b[2J\u000d`, "\u202eevil\u200b": `\u202eevil\u200b`, "ü漢": "ü漢", "\t": "\t",
 	} {
 		if got := escaped(in); got != want {
 			t.Errorf("%q is shown as %q, want %q", in, got, want)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,14 +39,15 @@ type Change struct {
 // Same reports that there is nothing to do.
 func (c Change) Same() bool { return c.Existed && bytes.Equal(c.Before, c.After) }
 
-// Diff returns the change in unified form. hide removes secrets from a line.
+// Diff returns the change in unified form; Notes says what it leaves out. hide
+// removes secrets from a line.
 func (c Change) Diff(hide func(string) string) string {
 	old := c.File
 	if !c.Existed {
 		old = "/dev/null"
 	}
 	var b strings.Builder
-	for i, line := range strings.SplitAfter(string(diff.Diff(old, c.Before, c.File, c.After)), "\n") {
+	for i, line := range strings.SplitAfter(string(diff.Diff(old, plainLines(c.Before), c.File, plainLines(c.After))), "\n") {
 		switch {
 		case i == 0: // "diff a b", which the next two lines say again
 		case i < 3:
@@ -80,11 +82,13 @@ type Written struct {
 	Copy   string      `json:"copy,omitempty"`
 	Format edit.Format `json:"format,omitempty"`
 	// Server is what a copy defines, and Origin the client that it was copied from.
-	Server string      `json:"server,omitempty"`
-	Origin string      `json:"origin,omitempty"`
-	Mode   fs.FileMode `json:"mode"`
-	Before string      `json:"before,omitempty"` // SHA-256
-	After  string      `json:"after"`
+	Server string `json:"server,omitempty"`
+	Origin string `json:"origin,omitempty"`
+	// Folders are those that were made for the file, the deepest first.
+	Folders []string    `json:"folders,omitempty"`
+	Mode    fs.FileMode `json:"mode"`
+	Before  string      `json:"before,omitempty"` // SHA-256
+	After   string      `json:"after"`
 }
 
 // Client returns the client whose file a record changed.
@@ -104,6 +108,7 @@ const (
 	lockName   = "connections"
 	maxRecords = 100
 	maxRecord  = 1 << 20
+	maxCopies  = 512 << 20
 )
 
 // NewGroup returns the group of what one command does.
@@ -140,7 +145,8 @@ func (j Journal) Apply(group, action string, changes []Change, servers ...string
 			// What came before is restored; this file and those after it are as they were.
 			rest := r.Files[i:]
 			r.Files = r.Files[:i]
-			return r, errors.Join(fmt.Errorf("%s is not written: %w; run the command again", c.File, err), j.undo(r), j.drop(rest))
+			removeEmpty(rest[0].Folders, c.Project)
+			return r, errors.Join(fmt.Errorf("%s is not written: %w; %s", c.File, err, advice(c.File, err)), j.undo(r), j.drop(rest))
 		}
 	}
 	j.prune()
@@ -154,12 +160,7 @@ func (j Journal) keep(id string, i int, c *Change) (w Written, err error) {
 	if c.Project != "" {
 		w.Mode = 0o644
 	}
-	f, err := openFile(c.File, c.Project, true)
-	if err != nil {
-		return w, err
-	}
-	defer f.close()
-	content, mode, exists, err := f.read()
+	content, mode, exists, err := look(c.File, c.Project)
 	if err == nil && c.copy != nil {
 		c.Before, c.Existed = content, exists
 		c.After, err = c.copy.add(content, exists)
@@ -171,18 +172,18 @@ func (j Journal) keep(id string, i int, c *Change) (w Written, err error) {
 	case err != nil:
 		return w, fmt.Errorf("%s is not written: %w", c.File, err)
 	}
-	w.After = digest(c.After)
+	w.After, w.Folders = digest(c.After), missing(c.File, c.Project)
 	base := fmt.Sprintf("%s-%d-%s", id, i, strings.TrimLeft(filepath.Base(c.File), "."))
 	if exists {
 		w.Mode, w.Before, w.Backup = mode, digest(content), base+".bak"
 		if err := j.Dir.Write(w.Backup, content); err != nil {
-			return w, err
+			return w, fmt.Errorf("%s is not written, because what is there now cannot be kept: %w; %s", c.File, err, advice(j.Backup(w), err))
 		}
 	}
 	if c.Client != "" || c.copy != nil {
 		w.Copy, w.Format = base+".new", c.Format
 		if err := j.Dir.Write(w.Copy, c.After); err != nil {
-			return w, err
+			return w, fmt.Errorf("%s is not written, because a copy of it cannot be kept: %w; %s", c.File, err, advice(j.Dir.Path(w.Copy), err))
 		}
 	}
 	return w, nil
@@ -266,13 +267,18 @@ func (j Journal) undo(r Record) error {
 		var err error
 		switch do := todo[i]; {
 		case do.keep:
+			if !do.exists {
+				removeEmpty(w.Folders, w.Project)
+			}
 		case do.drop:
-			err = drop(w.File, w.Project)
+			if err = drop(w.File, w.Project); err == nil {
+				removeEmpty(w.Folders, w.Project)
+			}
 		default:
 			err = put(w.File, w.Project, do.content, do.mode, do.found, do.exists)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", w.File, err)
+			return fmt.Errorf("%s is not restored: %w; %s", w.File, err, advice(w.File, err))
 		}
 	}
 	return j.forget(r)
@@ -332,7 +338,7 @@ func (j Journal) restoration(w Written) (restoration, error) {
 	return out, nil
 }
 
-const maxBackup = 17 << 20
+const maxBackup = 129 << 20
 
 func drop(path, project string) error {
 	f, err := openFile(path, project, false)
@@ -363,13 +369,24 @@ func (j Journal) drop(files []Written) error {
 	return errors.Join(errs...)
 }
 
-// prune forgets the oldest records.
+// prune forgets the oldest records, and those whose copies of large files take too
+// much of the disk.
 func (j Journal) prune() {
 	records, err := j.Records()
-	if err != nil || len(records) <= maxRecords {
+	if err != nil {
 		return
 	}
-	for _, r := range records[maxRecords:] {
-		_ = j.forget(r) // the next time will try again
+	var size int64
+	for i, r := range records {
+		for _, w := range r.Files {
+			for _, name := range []string{w.Backup, w.Copy} {
+				if info, err := os.Stat(j.Dir.Path(name)); err == nil && name != "" {
+					size += info.Size()
+				}
+			}
+		}
+		if i >= maxRecords || size > maxCopies && r.Group != records[0].Group {
+			_ = j.forget(r) // the next time will try again
+		}
 	}
 }

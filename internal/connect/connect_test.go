@@ -301,7 +301,6 @@ func TestLaunchersAreReplaced(t *testing.T) {
 		"claude-code": {
 			`{"mcpServers": {"sallyport": {"command": "npx", "args": ["-y", "sallyport", "serve"], "env": {"A": "b"}}}}`,
 			`{"mcpServers": {"mine": {"command": "uvx", "args": ["sallyport", "serve"], "env": {"A": "b"}}}}`,
-			`{"mcpServers": {"sallyport": {"type": "http", "url": "https://example.com/mcp", "env": {"A": "b"}}}}`,
 		},
 		"opencode": {`{"mcp": {"sallyport": {"type": "local", "command": ["npx", "-y", "sallyport", "serve"], "environment": {"A": "b"}}}}`},
 		"codex":    {"[mcp_servers.sallyport]\ncommand = \"npx\"\nargs = [\"-y\", \"sallyport\", \"serve\"]\n[mcp_servers.sallyport.env]\nA = \"b\"\n"},
@@ -349,32 +348,6 @@ func TestPut(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(entries) != 1 {
 		t.Errorf("got %v (%v), want one file", entries, err)
-	}
-}
-
-// TestFind prefers a name in the search path that lasts.
-func TestFind(t *testing.T) {
-	dir := t.TempDir()
-	cellar := filepath.Join(dir, "Cellar", "sallyport", "1.0", "bin", "sallyport")
-	put(t, cellar, "x", 0o755)
-	bin := filepath.Join(dir, "bin")
-	if err := os.Mkdir(bin, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	link := filepath.Join(bin, "sallyport")
-	if err := os.Symlink(cellar, link); err != nil {
-		t.Skip("no links: ", err)
-	}
-	path := filepath.Dir(cellar) + string(filepath.ListSeparator) + "relative" + string(filepath.ListSeparator) + bin
-	// The test's own folder may be one for temporary files.
-	if got := connect.FindIn(cellar, path, nil); got.Path != link || got.Vanishes != "" || !got.OnPath {
-		t.Errorf("got %+v, want %s", got, link)
-	}
-	if got := connect.FindIn(cellar, "", nil); got.Path != cellar || got.Vanishes == "" {
-		t.Errorf("not in the search path: got %+v", got)
-	}
-	if got := connect.FindIn(cellar, path, []string{dir}); got.Vanishes == "" {
-		t.Errorf("in a temporary folder: got %+v", got)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
@@ -97,8 +98,58 @@ func (f *file) read() (content []byte, mode fs.FileMode, exists bool, err error)
 // if the file is not as expected right before that.
 func (f *file) write(content []byte, mode fs.FileMode, expected []byte, existed bool) error {
 	return private.Replace(f.root, filepath.ToSlash(f.name), content, 0o600, func(t *os.File) error {
+		if info, err := f.root.Stat(f.name); err == nil {
+			keepOwner(t, info)
+		}
 		return errors.Join(t.Chmod(mode), f.is(expected, existed))
 	})
+}
+
+// missing returns the folders that have to be made for a file, the deepest first.
+func missing(path, project string) (out []string) {
+	for dir := filepath.Dir(path); dir != project && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		out = append(out, dir)
+	}
+	return out
+}
+
+// removeEmpty removes folders that have nothing in them, the deepest first.
+func removeEmpty(folders []string, project string) {
+	for _, dir := range folders {
+		remove, lstat := os.Remove, os.Lstat
+		name := dir
+		if project != "" {
+			root, err := os.OpenRoot(project)
+			if err != nil {
+				return
+			}
+			defer root.Close()
+			if name, err = filepath.Rel(project, dir); err != nil {
+				return
+			}
+			remove, lstat = root.Remove, root.Lstat
+		}
+		if info, err := lstat(name); err != nil || !info.IsDir() || remove(name) != nil {
+			return // someone uses it
+		}
+	}
+}
+
+// advice says what to do about a file that could not be written.
+func advice(path string, err error) string {
+	real, linkErr := filepath.EvalSymlinks(path)
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "free some space on its disk, and run the command again"
+	case !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS):
+		return "run the command again"
+	case linkErr == nil && real != filepath.Clean(path):
+		return fmt.Sprintf("it is a link to %s: make the change where that file comes from, or make its folder writable, and run the command again", real)
+	}
+	return fmt.Sprintf("make the folder %s writable for you, and run the command again", filepath.Dir(path))
 }
 
 // is returns ErrChanged if the file has another content.

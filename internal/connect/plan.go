@@ -19,6 +19,11 @@ type Machine struct {
 	Self   definitions.Self
 }
 
+// Running returns this program as Find needs it.
+func (m Machine) Running() Running {
+	return Running{Executable: m.Self.Executable, OS: m.Places.OS, Home: m.Places.Home, Env: m.Places.Env, Temporary: TemporaryFolders()}
+}
+
 // Kept is what a client's file holds.
 type Kept struct {
 	Target  definitions.Target
@@ -28,15 +33,20 @@ type Kept struct {
 	Servers []definitions.Definition
 	// Own are the names of those that start Sallyport.
 	Own []string
+	// Foreign says what an entry named like Sallyport starts instead; empty: there
+	// is no such entry.
+	Foreign string
+	// Fleeting says why what one of Own starts will not be there for long.
+	Fleeting string
 
-	self   string          // this program's file
-	direct map[string]bool // those of Own whose command is Sallyport, not a launcher
-	npx    map[string]bool // those of Own that start it with a launcher, as Shared does
+	self     string            // this program's file
+	direct   map[string]bool   // those of Own whose command is Sallyport, not a launcher
+	launcher map[string]string // the launchers of the others, where one starts nothing else
 }
 
 // Look reads a client's file.
 func (m Machine) Look(t definitions.Target) (Kept, error) {
-	k := Kept{Target: t, self: m.Self.Executable, direct: map[string]bool{}, npx: map[string]bool{}}
+	k := Kept{Target: t, self: m.Self.Executable, direct: map[string]bool{}, launcher: map[string]string{}}
 	var err error
 	if k.Content, k.Exists, err = Read(t.File, t.Project); err != nil || !k.Exists {
 		return k, err
@@ -46,31 +56,32 @@ func (m Machine) Look(t definitions.Target) (Kept, error) {
 	k.Servers, _ = definitions.Load([]definitions.Source{t.Source()}, definitions.Options{
 		Env: places.Env, Home: places.Home, AllowSelf: true, Places: places,
 	})
+	entry, _ := edit.Get(t.Format, k.Content, t.Place(k.Content, Name))
+	if !slices.ContainsFunc(k.Servers, func(d definitions.Definition) bool { return d.Name == Name }) && entry != nil {
+		k.Foreign = "something that cannot be read"
+	}
 	for _, d := range k.Servers {
-		if d.Name == Name || m.Self.Is(d) {
-			k.Own = append(k.Own, d.Name)
-			k.direct[d.Name] = d.Remote() == nil && m.Self.Runs(d.Launch().Command)
-			k.npx[d.Name] = d.Remote() == nil && launches(d.Launch())
+		switch {
+		case d.Name == Name && (d.Remote() != nil || !m.Self.Starts(d) && !strings.HasPrefix(base(d.Launch().Command), Name)):
+			k.Foreign = d.CommandLine()
+			continue
+		case !m.Self.Is(d):
+			continue
+		}
+		k.Own = append(k.Own, d.Name)
+		if d.Remote() != nil {
+			continue
+		}
+		k.direct[d.Name] = m.Self.Runs(d.Launch().Command)
+		if launcher, _, ok := launched(d.Launch()); ok && len(d.Launch().Env) == 0 && d.Launch().Dir == "" || ok && t.Project == "" {
+			k.launcher[d.Name] = launcher
+		}
+		if k.Fleeting == "" && !d.Disabled {
+			k.Fleeting = m.Running().Fleeting(d.Launch())
 		}
 	}
 	return k, nil
 }
-
-// launches reports whether a launcher starts Sallyport, and nothing else.
-func launches(l *definitions.Launch) bool {
-	args := l.Args
-	if l.Command == "npx" && len(args) > 0 && (args[0] == "-y" || args[0] == "--yes") {
-		args = args[1:]
-	}
-	if l.Command != "npx" && l.Command != "uvx" || len(args) != 2 || len(l.Env) > 0 || l.Dir != "" {
-		return false
-	}
-	name, _, _ := strings.Cut(args[0], "@")
-	return name == Name && args[1] == "serve"
-}
-
-// Hide removes the secrets of the file from a line of its content.
-func (k Kept) Hide() func(string) string { return Hide(k.Servers, k.self) }
 
 func (k Kept) change(after []byte) Change {
 	return Change{Client: k.Target.Client.Name, File: k.Target.File, Project: k.Target.Project, Format: k.Target.Format, Before: k.Content, Existed: k.Exists, After: after}
@@ -78,39 +89,60 @@ func (k Kept) change(after []byte) Change {
 
 // steady lists members that an entry keeps if it has them: the user may have
 // chosen their values.
-var steady = []string{"args", "envs", "env_keys", "timeout", "type", "name", "source", "tools"}
+var steady = []string{"envs", "env_keys", "timeout", "type", "name", "source", "tools"}
 
 // environments lists the members with variables, which stay even where the entry
 // is written anew.
 var environments = []string{"env", "envs", "environment"}
 
-// Install returns the change that connects a client, and switches the entry on. An entry whose command is
-// Sallyport already keeps what the user added to it. One that starts it through a
-// launcher, whose arguments are the launcher's, is written anew, except in a
-// project's file: whoever works there chose it.
+// Install returns the change that connects a client, and switches the entry on.
+// An entry that starts Sallyport already, itself or through a launcher, keeps what
+// the user added to it. One of a project's file that a launcher starts stays:
+// whoever works there chose it.
 func (k Kept) Install(start Start) (Change, error) {
 	t, text := k.Target, k.Content
 	if !k.Exists {
 		text = []byte(t.Head())
 	}
 	name := Name
-	if len(k.Own) > 0 && !slices.Contains(k.Own, Name) {
+	if len(k.Own) > 0 && !slices.Contains(k.Own, Name) && k.Foreign == "" {
 		name = k.Own[0]
 	}
-	switch {
-	case t.Project != "" && k.npx[name]:
-		return k.switchedOn(text, name)
-	case k.direct[name] && len(start.Args) > 1: // of a launcher, but those of the entry stay
-		start.Command = Name
-	}
 	at := t.Place(text, name)
-	entry := t.Entry(at, start.Command, start.Args)
 	have, err := edit.Get(t.Format, text, at)
 	if err != nil {
 		return Change{}, fmt.Errorf("%s: %w", t.File, err)
 	}
 	old, _ := have.(map[string]any)
-	if !k.direct[name] {
+	if k.Foreign != "" {
+		old = nil
+	}
+	launch := written(old)
+	same, args := k.direct[name], launch.Args // the entry's own arguments stay
+	switch by := k.launcher[name]; {
+	case by != "" && t.Project != "":
+		return k.switchedOn(text, name)
+	case by != "":
+		_, own, _ := launched(launch)
+		if by == start.by && len(launch.Args)-len(own) == start.launcher && k.Fleeting == "" {
+			return k.switchedOn(text, name)
+		}
+		if len(own) > 0 {
+			start = start.with(own)
+		}
+	case same && t.Project != "" && start.launcher > 0:
+		start = Start{Command: Name, Args: args}
+	case same && start.launcher > 0:
+		if len(args) > 0 {
+			start = start.with(args)
+		}
+	case same:
+		start.Args = args
+	}
+	if same || k.launcher[name] != "" {
+		text, err = k.replace(text, name, old, start)
+	} else {
+		entry := t.Entry(at, start.Command, start.Args)
 		for _, key := range environments {
 			if value, has := old[key]; has && !slices.ContainsFunc(entry, func(m edit.Member) bool { return m.Key == key }) {
 				entry = append(slices.Clone(entry), edit.Member{Key: key, Value: object(value)})
@@ -118,23 +150,49 @@ func (k Kept) Install(start Start) (Change, error) {
 		}
 		text, err = edit.Set(t.Format, text, at, entry)
 	}
-	for _, m := range entry {
-		if !k.direct[name] || err != nil {
-			break
-		}
-		if _, has := old[m.Key]; has && slices.Contains(steady, m.Key) {
-			continue
-		}
-		value := m.Value
-		if list, ok := old[m.Key].([]any); ok && m.Key == "command" && len(list) > 0 { // the arguments are in it
-			value = append([]any{start.Command}, list[1:]...)
-		}
-		text, err = edit.Set(t.Format, text, edit.Place{Path: append(slices.Clone(at.Path), m.Key), Named: at.Named}, value)
-	}
 	if err != nil {
 		return Change{}, fmt.Errorf("%s: %w: add it by hand: the README shows how", t.File, err)
 	}
 	return k.switchedOn(text, name)
+}
+
+// replace sets what an entry starts, and leaves its other members.
+func (k Kept) replace(text []byte, name string, old map[string]any, start Start) (_ []byte, err error) {
+	t := k.Target
+	at := t.Place(text, name)
+	for _, m := range t.Entry(at, start.Command, start.Args) {
+		if _, has := old[m.Key]; has && slices.Contains(steady, m.Key) || m.Key == "args" && !has && len(start.Args) == 0 {
+			continue
+		}
+		if text, err = edit.Set(t.Format, text, edit.Place{Path: append(slices.Clone(at.Path), m.Key), Named: at.Named}, m.Value); err != nil {
+			return nil, err
+		}
+	}
+	return text, nil
+}
+
+// written returns the command of an entry as the file has it.
+func written(entry map[string]any) *definitions.Launch {
+	l := &definitions.Launch{}
+	var words []any
+	for _, key := range []string{"command", "cmd"} {
+		switch command := entry[key].(type) {
+		case string:
+			l.Command = command
+		case []any:
+			words = command
+		}
+	}
+	list, _ := entry["args"].([]any)
+	for i, word := range append(slices.Clone(words), list...) {
+		text, _ := word.(string)
+		if i == 0 && len(words) > 0 {
+			l.Command = text
+		} else {
+			l.Args = append(l.Args, text)
+		}
+	}
+	return l
 }
 
 // switchedOn returns the change to a content in which a server is switched on.

@@ -96,7 +96,7 @@ func (m *Mover) Plan(k Kept, start Start) (TakeOver, error) {
 	text := installed.After
 	var copies []Change
 	for _, d := range k.Servers {
-		if d.Disabled || slices.Contains(k.Own, d.Name) {
+		if d.Disabled || slices.Contains(k.Own, d.Name) || d.Name == Name {
 			continue
 		}
 		leave := func(format string, args ...any) {

@@ -33,7 +33,7 @@ const (
 
 // Limits of what is edited: the parsers recurse.
 const (
-	maxText  = 16 << 20
+	maxText  = 128 << 20
 	maxOther = 2 << 20 // of TOML and YAML
 	maxDepth = 200
 )

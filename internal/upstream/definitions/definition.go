@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"fmt"
+	"github.com/sallyport/sallyport/internal/redact"
 	"log/slog"
 	"maps"
 	"slices"
@@ -259,6 +260,27 @@ func (d Definition) Redact(text string) string {
 	}
 	r := d.launch.redact
 	return r.encoded().Text(r.Replace(text))
+}
+
+// Hider returns a function that is Redact with one mark for every secret, also where
+// Redact shows the name of a variable.
+func (d Definition) Hider(mark string) func(text string) string {
+	if d.launch == nil {
+		return func(text string) string { return text }
+	}
+	r := d.launch.redact
+	pairs := make([]string, 0, 2*len(r.values))
+	for _, value := range r.values {
+		pairs = append(pairs, value, mark)
+	}
+	plain := strings.NewReplacer(pairs...)
+	return func(text string) string {
+		text = plain.Replace(text)
+		if shown := r.encoded().Text(text); shown != text {
+			return strings.ReplaceAll(shown, redact.Mask, mark)
+		}
+		return text
+	}
 }
 
 // CommandLine returns the command with its arguments, or the URL, fit to be

@@ -15,7 +15,7 @@ import (
 
 // Bounds of what is read.
 const (
-	MaxFileSize = 16 << 20
+	MaxFileSize = 128 << 20
 	maxFiles    = 1000
 	maxServers  = 5000
 	maxShadowed = 50

@@ -272,7 +272,9 @@ func TestSources(t *testing.T) {
 	write(t, filepath.Join(mcps, ".hidden.json"), `{`)
 	write(t, filepath.Join(mcps, "notes.txt"), `{`)
 	write(t, filepath.Join(mcps, "folder.json", "inside"), ``)
-	write(t, filepath.Join(mcps, "huge.json"), `{"mcpServers": {}}`+strings.Repeat(" ", MaxFileSize))
+	if err := os.Truncate(write(t, filepath.Join(mcps, "huge.json"), `{"mcpServers": {}}`), MaxFileSize+1); err != nil {
+		t.Fatal(err)
+	}
 
 	defs, problems := Load([]Source{{Name: "config", File: first}, {Name: "mcps", Dir: mcps}, {Dir: filepath.Join(dir, "none")}, {File: filepath.Join(dir, "none.json")}}, Options{})
 	var got []string
@@ -286,7 +288,7 @@ func TestSources(t *testing.T) {
 		"b.json:1: server y: warning: already defined in " + filepath.Join(mcps, "a.JSON"),
 		"broken.json:1: the file ends in the middle of a value",
 		"folder.json: cannot be read: not a regular file",
-		"huge.json: cannot be read: larger than 16 MB",
+		"huge.json: cannot be read: larger than 128 MB",
 		"none.json: cannot be read: no such file or directory",
 	}
 	if x := defs[0]; len(x.Shadowed) != 1 || x.Shadowed[0] != (Origin{"mcps", filepath.Join(mcps, "b.json"), 1}) {

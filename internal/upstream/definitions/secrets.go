@@ -70,6 +70,7 @@ func (s *secrets) header(name, value string) {
 type redactor struct {
 	*strings.Replacer                    // those that are written as they are
 	encoded           func() *redact.Set // the same, however they are encoded
+	values            []string           // the longest first
 }
 
 // redactor prefers the longest of several values with the same beginning.
@@ -92,7 +93,7 @@ func (s *secrets) redactor() *redactor {
 		var set redact.Set
 		set.Add(values...)
 		return &set
-	})}
+	}), values}
 }
 
 var (

@@ -92,6 +92,9 @@ func (s Self) why(name string, l *Launch) string {
 // Is reports whether a definition would start this program.
 func (s Self) Is(d Definition) bool { return s.why(d.Name, d.Launch()) != "" }
 
+// Starts is Is for what the definition starts, whatever its name is.
+func (s Self) Starts(d Definition) bool { return s.why("", d.Launch()) != "" }
+
 // Runs reports whether a command is this program, or one of its name, and not a
 // launcher that starts it.
 func (s Self) Runs(command string) bool { return isOwnName(program(command)) || s.same(command) }
