@@ -385,7 +385,10 @@ func (r *Result) Size() int {
 		n += len(a.Path) + 64 // what holds it
 	}
 	for _, i := range r.Images {
-		n += len(i.Data)
+		n += len(i.Data) + len(i.Path) + len(i.About)
+	}
+	for _, path := range r.Unshown {
+		n += len(path) + 16
 	}
 	return n
 }

@@ -287,7 +287,7 @@ func (b *batchRuns) result(record *runs.Record, timeout time.Duration) *Result {
 	for _, f := range record.Files {
 		r.Artifacts = append(r.Artifacts, Artifact{Path: f.Path, Size: f.Size, URI: runs.URI(record.ID, f.Path)})
 	}
-	r.Images = b.images(record)
+	r.Images, r.Unshown = b.images(record)
 	if record.Trouble != "" {
 		r.Notes = append(r.Notes, record.Trouble+"; `sallyport runs fetch "+record.ID+"` tries again")
 	}

@@ -67,21 +67,24 @@ func captured(text string, limit int) capture.Output {
 	}
 }
 
-// images are the pictures that a run left, as far as they fit into an answer.
+// images are the pictures that a run left, as far as they fit into an answer, and the
+// names of the others.
 // What a file is says its content, and not its name.
-func (b *batchRuns) images(record *runs.Record) []Image {
+func (b *batchRuns) images(record *runs.Record) (out []Image, unshown []string) {
 	if !record.Fetched {
-		return nil
+		return nil, nil
 	}
 	root, err := b.Runs.Files(record.ID)
 	if err != nil {
 		b.log.Warn("the files of a run", "run", record.ID, "error", err)
-		return nil
+		return nil, nil
 	}
 	defer root.Close()
-	var out []Image
 	for _, f := range record.Files {
 		if !fits(out, f.Size) {
+			if picture(f.Path) {
+				unshown = append(unshown, unshownName(f.Path, f.Size))
+			}
 			continue
 		}
 		data, err := root.ReadFile(f.Path)
@@ -92,7 +95,7 @@ func (b *batchRuns) images(record *runs.Record) []Image {
 			out = append(out, Image{Path: f.Path, MIMEType: kind, Data: data})
 		}
 	}
-	return out
+	return out, unshown
 }
 
 // fits says whether an answer with these pictures has room for one more.
@@ -113,15 +116,48 @@ func (x *execution) wanted(left []wire.Artifact) []wire.Artifact {
 	var some []wire.Artifact
 	total := int64(0)
 	for _, f := range left {
-		switch strings.ToLower(path.Ext(f.Path)) {
-		case ".png", ".jpg", ".jpeg", ".gif", ".webp":
-			if f.Size > 0 && f.Size <= maxImage && total+f.Size <= maxImageBytes && len(some) < maxImages {
-				some = append(some, f)
-				total += f.Size
-			}
+		if picture(f.Path) && f.Size > 0 && f.Size <= maxImage && total+f.Size <= maxImageBytes && len(some) < maxImages {
+			some = append(some, f)
+			total += f.Size
 		}
 	}
 	return some
+}
+
+// picture says whether a file is a picture by its name.
+func picture(name string) bool {
+	switch strings.ToLower(path.Ext(name)) {
+	case ".png", ".jpg", ".jpeg", ".gif", ".webp":
+		return true
+	}
+	return false
+}
+
+// unshownName names a picture that does not fit into an answer.
+func unshownName(path string, size int64) string {
+	if size > maxImage {
+		return clip(path) + " (too large)"
+	}
+	return clip(path)
+}
+
+// pictures adds the pictures that an execution left to its result, in the order in
+// which they were made, and names those that do not fit.
+func (x *execution) pictures(r *Result, out *session.Outcome) {
+	wanted := map[string]wire.Artifact{}
+	for _, f := range x.wanted(out.Artifacts) {
+		wanted[f.Path] = f
+	}
+	for _, f := range out.Collected {
+		if kind := imageType(f.Data); kind != "" && fits(r.Images, int64(len(f.Data))) {
+			r.Images = append(r.Images, Image{Path: f.Path, About: wanted[f.Path].About, MIMEType: kind, Data: f.Data})
+		}
+	}
+	for _, f := range out.Artifacts {
+		if _, ok := wanted[f.Path]; !ok && picture(f.Path) && f.Size > 0 {
+			r.Unshown = append(r.Unshown, unshownName(f.Path, f.Size))
+		}
+	}
 }
 
 // files says which files of an execution its answer lacks.

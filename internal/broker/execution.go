@@ -240,11 +240,7 @@ func (x *execution) result(ctx context.Context, out *session.Outcome) *Result {
 	for _, a := range out.Artifacts[:min(maxNamed, len(out.Artifacts))] {
 		r.Artifacts = append(r.Artifacts, Artifact{Path: a.Path, Size: a.Size})
 	}
-	for _, f := range out.Collected {
-		if kind := imageType(f.Data); kind != "" && fits(r.Images, int64(len(f.Data))) {
-			r.Images = append(r.Images, Image{Path: f.Path, MIMEType: kind, Data: f.Data})
-		}
-	}
+	x.pictures(r, out)
 	r.NotTaken = x.req.TakeFiles != nil && (len(out.LeftOut) > 0 || out.MoreArtifacts)
 	r.Notes = append(r.Notes, x.files(out)...)
 	if out.Notice != "" {

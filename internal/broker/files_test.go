@@ -37,8 +37,24 @@ func TestFilesInAndOut(t *testing.T) {
 	for _, a := range r.Artifacts {
 		left = append(left, a.Path)
 	}
-	if got := strings.Join(left, " "); got != "d.csv no.png plot.PNG" {
+	if got := strings.Join(left, " "); got != "plot.PNG no.png d.csv" {
 		t.Errorf("artifacts %s: what the host put there is none", got)
+	}
+	if r.MorePictures() != "" {
+		t.Errorf("more pictures: %s", r.MorePictures())
+	}
+	many := b.Execute(t.Context(), Request{Principal: user, Submission: Submission{Code: "import os\nfor i in range(11, 0, -1):\n    open(f'{i}.png', 'wb').write(" + pyBytes(png) + "); os.utime(f'{i}.png', (99 - i, 99 - i))\n" +
+		"open('large.gif', 'wb').truncate(3 << 20)"}})
+	var names []string
+	for _, i := range many.Images {
+		names = append(names, i.Name())
+	}
+	const shown, more = "11.png 10.png 9.png 8.png 7.png 6.png 5.png 4.png", "4 more not shown: 3.png, 2.png, 1.png, large.gif (too large). An answer has up to 8 pictures"
+	if got := strings.Join(names, " "); got != shown || !strings.HasPrefix(many.MorePictures(), more) {
+		t.Errorf("pictures %s, want %s; %s, want %s", got, shown, many.MorePictures(), more)
+	}
+	if r := b.Execute(t.Context(), Request{Principal: user, Submission: Submission{Code: "import pathlib; pathlib.Path('2.png').touch()"}}); len(r.Images) != 1 || r.Images[0].Path != "2.png" {
+		t.Errorf("touched: %+v", r.Images)
 	}
 	taken := map[string][]byte{}
 	take := func(path string) (io.Writer, func(bool) error, error) {

@@ -3,10 +3,12 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/sallyport/sallyport/internal/bridge"
 	"github.com/sallyport/sallyport/internal/session/capture"
@@ -75,14 +77,55 @@ type Result struct {
 	Details string `json:"-"`
 	// Images are those among the artifacts that fit into an answer.
 	Images []Image `json:"-"`
+	// Unshown names the pictures that do not.
+	Unshown []string `json:"-"`
 	// NotTaken says that Request.TakeFiles did not get all of the files.
 	NotTaken bool `json:"-"`
 }
 
 // Image is a picture that the code left, as a client shows it.
 type Image struct {
-	Path, MIMEType string
-	Data           []byte
+	Path     string
+	About    string // what it shows, as the sandbox tells it
+	MIMEType string
+	Data     []byte
+}
+
+// Name is what an agent reads before the picture.
+func (i *Image) Name() string {
+	name := clip(i.Path)
+	if i.About != "" {
+		name += ": " + clip(i.About)
+	}
+	return name
+}
+
+// MorePictures names the pictures that the answer does not show, and how to see them.
+// It is empty if there are none.
+func (r *Result) MorePictures() string {
+	if len(r.Unshown) == 0 {
+		return ""
+	}
+	const most = 10
+	names := slices.Clone(r.Unshown[:min(most, len(r.Unshown))])
+	if more := len(r.Unshown) - most; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	text := fmt.Sprintf("%d more not shown: %s. An answer has up to %d pictures, of %d MB each and %d MB together",
+		len(r.Unshown), strings.Join(names, ", "), maxImages, maxImage>>20, maxImageBytes>>20)
+	if r.Run != "" {
+		return text + "; the others are files of the run"
+	}
+	return text + `; pathlib.Path("NAME").touch() in the next call shows one that is small enough`
+}
+
+// clip is a part of a line that the sandbox tells.
+func clip(text string) string {
+	const most = 200
+	if utf8.RuneCountInString(text) > most {
+		text = string([]rune(text)[:most]) + "…"
+	}
+	return shown(text)
 }
 
 // Artifact is a file that the code left new or changed in /workspace, as the

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -212,4 +213,18 @@ next:
 		return false
 	}
 	return true
+}
+
+// TestPicturesHaveNames: each picture follows its name, and those that are not shown
+// are named at the end.
+func TestPicturesHaveNames(t *testing.T) {
+	c := serve(t, Config{})
+	c.handshake(legacyLatest)
+	c.send(call("1", "draw", ""))
+	got, err := json.Marshal(c.receive()["result"].(map[string]any)["content"].([]any)[1:])
+	const want = `[{"text":"a.png: \"Sales\\n\u003cper\u003e month\"","type":"text"},{"data":"AP8H","mimeType":"image/png","type":"image"},` +
+		`{"text":"b.gif","type":"text"},{"data":"Zw==","mimeType":"image/gif","type":"image"},{"text":"1 more not shown: c.png. `
+	if err != nil || !strings.HasPrefix(string(got), want) {
+		t.Errorf("got %s, want %s (%v)", got, want, err)
+	}
 }

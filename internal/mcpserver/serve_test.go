@@ -62,7 +62,10 @@ func (e *stubExecutor) Submit(req broker.Request) func(context.Context) *broker.
 		case "draw":
 			return &broker.Result{
 				Status: broker.Success, ExitCode: &zero, Artifacts: []broker.Artifact{{Path: "a.png", Size: 3}},
-				Images: []broker.Image{{Path: "a.png", MIMEType: "image/png", Data: []byte{0, 0xff, 7}}, {MIMEType: "image/gif", Data: []byte("g")}},
+				Images: []broker.Image{
+					{Path: "a.png", About: "Sales\n<per> month", MIMEType: "image/png", Data: []byte{0, 0xff, 7}}, {Path: "b.gif", MIMEType: "image/gif", Data: []byte("g")},
+				},
+				Unshown: []string{"c.png"},
 			}
 		case "print":
 			if req.OnOutput != nil {

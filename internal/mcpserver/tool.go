@@ -195,7 +195,10 @@ func (c *conn) toolResult(client string, r *broker.Result) *mcp.CallToolResult {
 	}
 	content := []mcp.Content{&mcp.TextContent{Text: text}}
 	for _, i := range r.Images {
-		content = append(content, &mcp.ImageContent{MIMEType: i.MIMEType, Data: i.Data})
+		content = append(content, &mcp.TextContent{Text: i.Name()}, &mcp.ImageContent{MIMEType: i.MIMEType, Data: i.Data})
+	}
+	if more := r.MorePictures(); more != "" {
+		content = append(content, &mcp.TextContent{Text: more})
 	}
 	return &mcp.CallToolResult{
 		Content:           content,
@@ -215,7 +218,7 @@ type wireResult struct {
 }
 
 func newWireResult(text string, structured, r *broker.Result) wireResult {
-	return wireResult{Content: wireContent(text, r.Images), StructuredContent: structured, IsError: r.IsError()}
+	return wireResult{Content: wireContent(text, r), StructuredContent: structured, IsError: r.IsError()}
 }
 
 type wireText struct {
@@ -229,11 +232,15 @@ type wireImage struct {
 	Data     []byte `json:"data"`
 }
 
-// wireContent returns the text and the pictures as content blocks.
-func wireContent(text string, images []broker.Image) []any {
+// wireContent returns the text and the pictures as content blocks, each picture
+// after its name.
+func wireContent(text string, r *broker.Result) []any {
 	content := []any{wireText{Type: "text", Text: text}}
-	for _, i := range images {
-		content = append(content, wireImage{Type: "image", MIMEType: i.MIMEType, Data: i.Data})
+	for _, i := range r.Images {
+		content = append(content, wireText{Type: "text", Text: i.Name()}, wireImage{Type: "image", MIMEType: i.MIMEType, Data: i.Data})
+	}
+	if more := r.MorePictures(); more != "" {
+		content = append(content, wireText{Type: "text", Text: more})
 	}
 	return content
 }

@@ -29,6 +29,7 @@ const (
 	maxRuntime   = 64
 	maxArtifacts = 1000
 	maxPath      = 4096
+	maxAbout     = 1024
 	maxException = 4096
 	maxRunning   = 100
 	maxJob       = 1024
@@ -200,8 +201,8 @@ func (d *Done) check() error {
 		return fmt.Errorf("%w: status %.40q", ErrFrame, d.Status)
 	}
 	for _, a := range d.Artifacts {
-		if len(a.Path) > maxPath || a.Size < 0 {
-			return fmt.Errorf("%w: an artifact of %d bytes with a path of %d", ErrFrame, a.Size, len(a.Path))
+		if len(a.Path) > maxPath || a.Size < 0 || len(a.About) > maxAbout {
+			return fmt.Errorf("%w: an artifact of %d bytes with a path of %d and %d bytes about it", ErrFrame, a.Size, len(a.Path), len(a.About))
 		}
 	}
 	for _, r := range d.Running {

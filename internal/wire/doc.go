@@ -45,7 +45,7 @@
 //	behind    {"type":"behind","run":1,"calls":12}: so many calls wait in the guest,
 //	          which has a thousand under way
 //	done      {"type":"done","id":1,"status":"ok","exitCode":0,
-//	           "artifacts":[{"path":"a.png","size":123}],
+//	           "artifacts":[{"path":"a.png","size":123,"about":"its title"}],
 //	           "background":{"threads":1,"tasks":2,"children":0}}
 //	          {"type":"done","id":2,"status":"error","exitCode":1,
 //	           "error":{"type":"ValueError","message":"the first line"}}

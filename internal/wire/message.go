@@ -293,6 +293,8 @@ type Exception struct {
 type Artifact struct {
 	Path string `json:"path"`
 	Size int64  `json:"size"`
+	// About says what a picture shows.
+	About string `json:"about,omitempty"`
 }
 
 // Background counts what goes on running after an execution.

@@ -73,3 +73,11 @@ def test_filesystem_server(inspect, folder):
     )
     assert answer["content"][0]["text"] == "written", answer
     assert (folder / "inspected.txt").read_text() == "seen"
+
+
+def test_a_picture_of_a_tool(inspect):
+    _, answer = call(inspect, code="await mcp_everything.get_tiny_image()", servers=["everything"])
+    text, name, picture = answer["content"]
+    assert "<image image/png" in text["text"], answer
+    assert name["text"].startswith("get_tiny_image-1.png: mcp_everything.get_tiny_image, image/png "), answer
+    assert picture["type"] == "image" and picture["mimeType"] == "image/png" and picture["data"].startswith("iVBORw0KGgo")

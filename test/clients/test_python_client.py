@@ -75,6 +75,20 @@ def test_success(play):
     assert result.structured_content["stdout"] == ["two: 2", "'echoed'"]
 
 
+def test_pictures_of_tools_follow_their_names(play):
+    async def scenario(client):
+        return await python(client, "(await mcp_everything.get_tiny_image(), await mcp_everything.get_tiny_image())", servers=["everything"])
+
+    result = play(scenario)
+    assert [block.type for block in result.content] == ["text", "text", "image", "text", "image"]
+    first, *named = result.content
+    assert first.text.count("<image image/png") == 2 and "iVBOR" not in first.text
+    for i in (0, 2):
+        name, picture = named[i : i + 2]
+        assert re.fullmatch(r"get_tiny_image-%d\.png: mcp_everything\.get_tiny_image, image/png \d+×\d+" % (i // 2 + 1), name.text)
+        assert picture.mime_type == "image/png" and picture.data.startswith("iVBORw0KGgo")
+
+
 def test_exception(play):
     async def scenario(client):
         failed = await python(client, "x = 20\nprint('before')\n1 / 0")

@@ -24,7 +24,7 @@ func TestResourcesAndPrompts(t *testing.T) {
 			wire.MethodListResourceTemplates: `[{"uriTemplate":"a://{n}","name":"n"}]`,
 			wire.MethodReadResource:          `{"contents":[{"uri":"a://1","mimeType":"text/plain","text":"hello"},{"uri":"a://1/x.bin","blob":"AAEC"},7]}`,
 			wire.MethodListPrompts:           `[{"name":"review","arguments":[{"name":"code","required":true}]}]`,
-			wire.MethodGetPrompt:             `{"description":"d","messages":[{"role":"user","content":{"type":"text","text":"look"}},{"role":"user","content":{"type":"image","data":"AAAA","mimeType":"image/png"}},{"role":"user"},3]}`,
+			wire.MethodGetPrompt:             `{"description":"d","messages":[{"role":"user","content":{"type":"text","text":"look"}},{"role":"user","content":{"type":"audio","data":"AAAA","mimeType":"audio/wav"}},{"role":"user"},3]}`,
 		}
 		if a, ok := answers[c.Method]; ok {
 			return json.RawMessage(a), nil
@@ -40,7 +40,7 @@ func TestResourcesAndPrompts(t *testing.T) {
 		{"read what is listed", `len(read_resource_sync("my-echo", list_resources_sync("my-echo")[1]))`, "2\n", "", `read_resource {"server":"my-echo","uri":"a://2"}`},
 		{"read nothing", `await read_resource("my-echo", None)`, "", "ArgumentError: read_resource: the address of a resource must be str, not NoneType", ""},
 		{"prompts", `list_prompts_sync("my-echo")[0].arguments[0].name, (await list_prompts("my-echo"))[0].name`, "('code', 'review')\n", "", `list_prompts {"server":"my-echo"}`},
-		{"prompt", `p = await get_prompt("my-echo", "review", {"code": "x = 1"}); p.messages[0].content.text, p.messages[1].content, p.description`, "('look', <image image/png, 3 bytes: .save(path), .data>, 'd')\n", "", `get_prompt {"server":"my-echo","name":"review","arguments":{"code":"x = 1"}}`},
+		{"prompt", `p = await get_prompt("my-echo", "review", {"code": "x = 1"}); p.messages[0].content.text, p.messages[1].content, p.description`, "('look', <audio audio/wav, 3 bytes: .save(path), .data>, 'd')\n", "", `get_prompt {"server":"my-echo","name":"review","arguments":{"code":"x = 1"}}`},
 		{"prompt without arguments", `get_prompt_sync("my-echo", "review").description`, "'d'\n", "", `get_prompt {"server":"my-echo","name":"review","arguments":{}}`},
 		{"prompt's arguments are texts", `get_prompt_sync("my-echo", "review", {"code": 5})`, "", "ArgumentError: get_prompt: argument 'code' must be str, like all arguments of a prompt, not int", ""},
 		{"prompt's arguments are an object", `get_prompt_sync("my-echo", "review", [])`, "", "ArgumentError: get_prompt: Arguments must be an object", ""},

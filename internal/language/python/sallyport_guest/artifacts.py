@@ -10,6 +10,10 @@ from . import codec
 MAX_REPORTED = 1000  # as many as the host takes
 MAX_SEEN = 20000
 MAX_DEPTH = 32
+MAX_NOTED = 1000  # pictures of an execution of which something is known
+MAX_ABOUT = 200  # characters of it
+SHOWN = ("png", "jpg", "gif", "webp", "svg", "html")
+PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp")  # by their names, as the host has them
 SKIPPED = {"__pycache__", ".cache", ".config", ".local"}
 
 # With more files than this, a directory whose own listing has not changed is
@@ -23,6 +27,7 @@ class Workspace:
         self.path = path
         self.directories = {}  # relative path -> (time of change, files, subdirectories)
         self.count = 0  # of files
+        self.shown = {}  # of this execution: path of a picture -> what it is
 
     def seed(self, source):
         """Copy the files that the host put into source, and record what is there now as
@@ -52,10 +57,26 @@ class Workspace:
 
     def report(self):
         """Return the members of a done frame that name the artifacts, or nothing."""
-        return artifacts_member(self.scan())
+        shown, self.shown = self.shown, {}
+        return artifacts_member(ordered(self.scan(), shown), shown)
+
+    def note(self, path, about):
+        """Keep what a picture shows, which is a file of the workspace."""
+        about = " ".join(about.split())
+        if len(self.shown) < MAX_NOTED:
+            self.shown.pop(path, None)
+            self.shown[path] = about if len(about) <= MAX_ABOUT else about[: MAX_ABOUT - 1] + "…"
+
+    def free(self, stem, suffix):
+        """Return the path of the next picture or page with such a name."""
+        number = 1
+        while any(exists("%s/%s-%d.%s" % (self.path, stem, number, s)) for s in SHOWN):
+            number += 1
+        return "%s/%s-%d.%s" % (self.path, stem, number, suffix)
 
     def scan(self):
-        """Look at every file. Return (path, size) of those that are new or changed."""
+        """Look at every file. Return (path, size, time of change) of those that are new
+        or changed."""
         known, self.directories = self.directories, {}
         large, self.count = self.count > LARGE, 0
         found = []
@@ -92,19 +113,40 @@ class Workspace:
                     s = entry.stat(follow_symlinks=False)
                     mark = files[entry.name] = (s.st_mtime_ns, s.st_size, s.st_ino)
                     if known.get(entry.name) != mark:
-                        found.append((prefix + entry.name, s.st_size))
+                        found.append((prefix + entry.name, s.st_size, s.st_mtime_ns))
             except OSError:
                 pass
         return files, below
 
 
-def artifacts_member(found):
-    """Return the members of a done frame for a list of (path, size), or nothing."""
+def ordered(found, shown):
+    """Return files with the pictures first, in the order in which they were made: of
+    those of one moment, those that were shown come first, in their order."""
+    at = {path: i for i, path in enumerate(shown)}
+    pictures = [f for f in found if f[0].lower().endswith(PICTURES)]
+    pictures.sort(key=lambda f: (f[2], at.get(f[0], MAX_NOTED)))
+    return pictures + [f for f in found if not f[0].lower().endswith(PICTURES)]
+
+
+def artifacts_member(found, shown):
+    """Return the members of a done frame for a list of (path, size, ...), or nothing."""
     if not found:
         return ""
-    items = ",".join('{"path":%s,"size":%d}' % (codec.quote(path), size) for path, size in found[:MAX_REPORTED])
+
+    def about(path):
+        return ',"about":%s' % codec.quote(shown[path]) if shown.get(path) else ""
+
+    items = ",".join('{"path":%s,"size":%d%s}' % (codec.quote(path), size, about(path)) for path, size, *_ in found[:MAX_REPORTED])
     more = ',"artifactsTruncated":true' if len(found) > MAX_REPORTED else ""
     return ',"artifacts":[%s]%s' % (items, more)
+
+
+def exists(path):
+    try:
+        stat(path)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def copy(source, target, depth):

@@ -27,14 +27,17 @@ class Content(Object):
 
     .data are its bytes, .text is its text if it is text. .mime_type, .uri and .name are
     what the server calls it (None if it does not say), .save(path) writes it to a file.
-    It is also the dict that the server sent, base64 included.
+    It is also the dict that the server sent, base64 included. Where it is shown, an
+    image is a picture of the answer: display(image), or as the last expression.
     """
 
-    __slots__ = ("_server",)
+    __slots__ = ("_server", "_called", "_file")
 
-    def __init__(self, item, server):
+    def __init__(self, item, server, called=None):
         super().__init__(item)
         self._server = server
+        self._called = called  # how code writes the tool that answered it
+        self._file = None  # in the workspace, once it was shown
 
     @property
     def _body(self):
@@ -124,7 +127,7 @@ class Content(Object):
     def __repr__(self):
         what = [str(self.get("type", "resource"))]
         if self.mime_type is not None:
-            what.append(self.mime_type[:100])
+            what.append(self.mime_type[:100] + self._size())
         if self.uri is not None:
             what.append(short(self.uri))
         elif self.name is not None:
@@ -140,11 +143,19 @@ class Content(Object):
             size, ways = "empty", ".keys()"
         return "<%s, %s: %s>" % (" ".join(what), size, ways)
 
+    def _size(self):
+        """The size of a picture, for people."""
+        if self._encoded is None or not self.mime_type.startswith("image/"):
+            return ""
+        from .formats import size_of
+
+        return size_of(self._encoded)
+
     def __dir__(self):
         return [*super().__dir__(), "data", "text", "mime_type", "uri", "name", "save"]
 
     def copy(self):
-        return Content(self, self._server)
+        return Content(self, self._server, self._called)
 
 
 Content.__module__ = "mcp.runtime"
@@ -158,6 +169,6 @@ def short(text):
     return repr(text if len(text) <= 100 else text[:97] + "...")
 
 
-def contents(items, server):
+def contents(items, server, called):
     """Return the content of a result, with everything but text as Content."""
-    return [Content(item, server) if isinstance(item, dict) and item.get("type") != "text" else item for item in items]
+    return [Content(item, server, called) if isinstance(item, dict) and item.get("type") != "text" else item for item in items]

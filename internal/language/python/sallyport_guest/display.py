@@ -24,15 +24,22 @@ def display(*values, **options):
 
 
 def show(value, place):
-    """Show what a value has besides its repr, as files in the directory place. Return
+    """Show what a value has besides its repr, as files in place, the workspace. Return
     the text to print instead of the repr, or None."""
+    if "sallyport_guest.content" in sys.modules:
+        from . import pictures
+
+        try:
+            pictures.show(value, place, told)
+        except Exception as e:  # a container that changes meanwhile
+            told("images in a value of type %s could not be shown" % type(value).__name__, e)
     figure = figure_of(value)
     if figure is not None:
         if not seen(figure):
             save_figure(figure, place)
         close(figure)
         return None
-    if isinstance(value, (list, tuple)) or isinstance(value, type):
+    if isinstance(value, (list, tuple, type)) or type(value) is dict:
         return None
     try:
         bundle = bundle_of(value)
@@ -53,8 +60,9 @@ def show(value, place):
         return None
 
 
-def told(what, error):
-    sys.stderr.write("sallyport: %s: %s: %s\n" % ((what,) + execute.described(error)))
+def told(what, why):
+    """Say that something is not shown, and why."""
+    sys.stderr.write("sallyport: %s: %s\n" % (what, why if isinstance(why, str) else "%s: %s" % execute.described(why)))
 
 
 def call(value, method):
@@ -109,15 +117,10 @@ def brief(value):
 
 def save(place, suffix, data):
     """Write a file of the next free name."""
-    with open(free(place, suffix), "wb") as f:
+    path = place.free("figure", suffix)
+    with open(path, "wb") as f:
         f.write(data)
-
-
-def free(place, suffix):
-    number = 1
-    while any(os.path.exists("%s/figure-%d.%s" % (place, number, s)) for s in ("png", "jpg", "svg", "html")):
-        number += 1
-    return "%s/figure-%d.%s" % (place, number, suffix)
+    place.note(path[len(place.path) + 1 :], "")
 
 
 # Figures of matplotlib. They have no method for display of their own.
@@ -148,11 +151,23 @@ def seen(figure):
 
 
 def save_figure(figure, place):
-    figure.savefig(free(place, "png"))
+    figure.savefig(place.free("figure", "png"))
+
+
+def note_figure(figure, path, place):
+    """Keep the title of a figure that was saved, if that is in the workspace."""
+    path, begin = os.path.abspath(os.fsdecode(path)), place.path + "/"
+    if path.startswith(begin):
+        try:
+            titles = [figure._suptitle] if getattr(figure, "_suptitle", None) else [axes.title for axes in figure.axes]
+            title = "; ".join(filter(None, (t.get_text() for t in titles)))
+        except Exception:  # axes of another's
+            title = ""
+        place.note(path[len(begin) :], title)
 
 
 def figures_imported(place):
-    """Show figures as files in the directory place, after matplotlib.figure has been
+    """Show figures as files in place, the workspace, after matplotlib.figure has been
     imported."""
     kind = sys.modules["matplotlib.figure"].Figure
     whole = kind.savefig
@@ -162,6 +177,7 @@ def figures_imported(place):
         if isinstance(fname, (str, os.PathLike)):
             setattr(self, MARK, True)
             self.stale = False
+            note_figure(self, fname, place)
         return result
 
     # pyplot looks at all of these.

@@ -231,7 +231,9 @@ shown = []  # the coroutines that displayhook was given in this execution
 
 
 # Types whose values have nothing besides their repr.
-PLAIN = frozenset([bool, int, float, complex, str, bytes, bytearray, dict, set, frozenset, Coroutine])
+PLAIN = frozenset([bool, int, float, complex, str, bytes, bytearray, set, frozenset, Coroutine])
+HOLDERS = frozenset([list, tuple, dict])  # of figures and pictures, if there are any
+HELD = ("matplotlib.figure", "sallyport_guest.content")
 rich = None  # session.Session.rich
 
 
@@ -243,7 +245,7 @@ def displayhook(value, keep=True):
         return
     kind = type(value)
     text = None
-    if kind not in PLAIN and (kind not in (list, tuple) or "matplotlib.figure" in sys.modules):
+    if any(name in sys.modules for name in HELD) if kind in HOLDERS else kind not in PLAIN:
         text = rich(value)
     if text is None:
         text = call(repr, value) if fits(value) else None

@@ -237,7 +237,7 @@ class Tool:
         except MCPError as e:
             e.server, e.tool = server.name, self._name
             raise
-        return values.unwrap(result, server.name, self._name, self._declared, registry.session)
+        return values.unwrap(result, server.name, self._name, self._declared, registry.session, self.__qualname__)
 
     def _signature(self):
         return self.parameters.signature(self.__qualname__)

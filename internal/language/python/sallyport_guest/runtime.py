@@ -106,7 +106,7 @@ class Runtime:
             codec.FRESH if fresh else "",
         )
         try:
-            result = values.raw(await self._session.channel.request("call_tool", params), model.name)
+            result = values.raw(await self._session.channel.request("call_tool", params), model.name, found and found.__qualname__)
         except MCPError as e:
             if found is None and e.kind == "server":
                 e.args = ("%s: %s" % (e, model.lacks(tool)),)

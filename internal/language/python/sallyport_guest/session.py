@@ -108,19 +108,19 @@ class Session:
         """Show the pictures of a package that user code has imported."""
         from . import display
 
-        getattr(display, then)(self.workspace.path)
+        getattr(display, then)(self.workspace)
 
     def rich(self, value):
         """Show what a value has besides its repr: see display.show."""
         from . import display
 
-        return display.show(value, self.workspace.path)
+        return display.show(value, self.workspace)
 
     def show_figures(self):
         """Show the figures that the code has left open."""
         from . import display
 
-        display.finish(self.workspace.path)
+        display.finish(self.workspace)
 
     # Children.
 

@@ -40,7 +40,7 @@ def block(item):
     return item
 
 
-def unwrap(result, server, tool, declared=None, session=None):
+def unwrap(result, server, tool, declared=None, session=None, called=None):
     """Return the value of a raw result. Raise MCPError if it reports a failure.
 
     declared is the property that the tool's output schema makes the value, "" if
@@ -48,7 +48,7 @@ def unwrap(result, server, tool, declared=None, session=None):
     result itself decides. The host writes signatures by the same rule.
 
     What the tool says besides its structured content stays with the value: see said.
-    The session gets a hint, if there is one.
+    The session gets a hint, if there is one. called is how code writes the tool.
     """
     if not isinstance(result, dict):
         return result
@@ -71,10 +71,10 @@ def unwrap(result, server, tool, declared=None, session=None):
 
             left = said.extra(content, structured, value)
             if left:
-                value = said.keep(value, objects(content, server), left, server, tool, session)
+                value = said.keep(value, objects(content, server, called), left, server, tool, session)
         return value
     if text is None:
-        return objects(content, server)
+        return objects(content, server, called)
     if text.lstrip()[:1] in ("{", "["):
         try:
             return decode(text.strip())
@@ -83,21 +83,21 @@ def unwrap(result, server, tool, declared=None, session=None):
     return text
 
 
-def objects(content, server):
+def objects(content, server, called=None):
     """Return content, with objects for images and the like."""
     for item in content:
         if isinstance(item, dict) and item.get("type") != "text":
             from .content import contents
 
-            return contents(content, server)
+            return contents(content, server, called)
     return content
 
 
-def raw(result, server):
+def raw(result, server, called=None):
     """Return a raw result: the dict that the server sent, with objects in its content,
     which are dicts too."""
     if isinstance(result, dict) and isinstance(result.get("content"), list):
-        result["content"] = objects(result["content"], server)
+        result["content"] = objects(result["content"], server, called)
     return result
 
 

@@ -109,9 +109,9 @@ def test_ready(golden, monkeypatch):
 
 def test_done(golden):
     assert messages.framed(messages.done_frame(1, "ok", 0, "")) == golden("from-guest-done")
-    more = artifacts.artifacts_member([("a/b.png", 5)] + [("x", 1)] * artifacts.MAX_REPORTED)
+    more = artifacts.artifacts_member([("a/b.png", 5)] + [("x", 1)] * artifacts.MAX_REPORTED, {"a/b.png": "A “title”"})
     assert more.count('"path"') == artifacts.MAX_REPORTED
-    one = artifacts.artifacts_member([("a/b.png", 5)]) + ',"artifactsTruncated":true'
+    one = artifacts.artifacts_member([("a/b.png", 5)], {"a/b.png": "A “title”"}) + ',"artifactsTruncated":true'
     assert more.endswith(',"artifactsTruncated":true')
     frame = messages.done_frame(2, "exit", 3, one + session.background_member(1, 2, 3))
     assert messages.framed(frame) == golden("from-guest-done-full")
