@@ -211,8 +211,9 @@ func TestServerOfServers(t *testing.T) {
 		t.Error(r.stdout, r.stderr)
 	}
 	exec = wire.Exec{Grants: []string{}, Discovered: []wire.ServerInfo{{Name: "servers", Alias: "servers"}, {Name: "x", Alias: "x"}}}
-	exec.Code = "from mcp import mcp_servers\nprint(mcp_servers['servers'].who, mcp_x[1], mcp_x[None])\nhelp(mcp_x.who)\nhelp(mcp_x)"
+	exec.Code = "from mcp import mcp_servers\nprint(mcp_servers['servers'].who, mcp_x[1], mcp_x[None])\nimport pydoc; pydoc.help(mcp_x.who)\nhelp(mcp_x.who)\nhelp(mcp_x)"
 	want := "<MCP tool mcp_servers['servers'].who, loaded when it is called> <MCP tool mcp_x[1], loaded when it is called> <MCP tool mcp_x[None], loaded when it is called>\n" +
+		"Help on Tool in module mcp.runtime:\n\nwho = <MCP tool mcp_x.who, loaded when it is called>\n    await mcp_x.who()\n\n" +
 		"await mcp_x.who()\nThe MCP server x.\n\nTools (help(mcp_x.NAME) describes one):\n  await mcp_x.who()\n"
 	if r := launch(t).run(t, exec, servants); r.stdout+r.stderr != want {
 		t.Errorf("got %s%s\nwant %s", r.stdout, r.stderr, want)

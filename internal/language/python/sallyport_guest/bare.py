@@ -1,11 +1,15 @@
-"""Code as models send it: within Markdown fences, or indented as a whole."""
+"""Code as models send it: within Markdown fences, indented as a whole, or a question as in
+a notebook."""
 
 from . import BUILTINS as __builtins__
 
 
 def bare(source):
     """Return the source without its fences or indentation, with the same line
-    numbers; None if it has neither."""
+    numbers, or help(NAME) for NAME?; None for other code."""
+    asked = source.strip().strip("?").strip()
+    if "?" in source and all(part.isidentifier() for part in asked.split(".")):
+        return "help(%s)" % asked
     lines = source.replace("\r\n", "\n").split("\n")
     before = list(lines)
     shown = [i for i, line in enumerate(lines) if line.strip()]

@@ -60,7 +60,7 @@ class LateTool:
         return await self.get(server.proxy, self.name)(*args, **kwargs)
 
     def __getattr__(self, name):
-        if name.startswith("__") and name != "__signature__":
+        if name.startswith("__") and name not in ("__signature__", "__doc__"):
             raise AttributeError(name)
         return getattr(self.get(loaded(self.late), self.name), name)
 
@@ -70,6 +70,11 @@ class LateTool:
 
     def __repr__(self):
         return "<MCP tool %s, loaded when it is called>" % self.__qualname__
+
+
+# What pydoc calls them.
+for _class, _name in ((Late, "Server"), (LateTool, "Tool")):
+    _class.__module__, _class.__name__, _class.__qualname__ = "mcp.runtime", _name, _name
 
 
 def place(late):

@@ -44,7 +44,7 @@ class Package:
         builtins.input = no_input
         builtins.exit = Exit("exit")
         builtins.quit = Exit("quit")
-        builtins.help = show_help
+        builtins.help = help_of(session)
         builtins.display = show_values
 
     def install(self):
@@ -86,7 +86,7 @@ class Package:
 
 
 class Loaded(dict):
-    """mcp_servers: the servers of this execution by name."""
+    """The MCP servers by name: await mcp_servers['NAME'].TOOL(...)"""
 
     def __init__(self, session):
         self.session = session
@@ -131,15 +131,19 @@ def show_values(*values, **options):
     display(*values, **options)
 
 
-def show_help(*args, **kwargs):
-    """Describe an object. For a server and a tool, print only what a caller needs."""
-    if len(args) == 1 and "sallyport_guest.proxy" in sys.modules:
-        from .late import Late, LateTool
-        from .proxy import Proxy, Tool
+def help_of(session):
+    """Return help(), which knows the servers of a session."""
 
-        if type(args[0]) in (Proxy, Tool, Late, LateTool):
-            print(args[0].__doc__)
+    def help(*args, **kwargs):
+        """Describe an object. For a server and a tool, print only what a caller needs."""
+        from . import about
+
+        text = about.about(session, args[0]) if len(args) == 1 else None if args or kwargs else about.NOTHING
+        if text is not None:
+            print(text)
             return None
-    import pydoc
+        import pydoc
 
-    return pydoc.help(*args, **kwargs)
+        return pydoc.help(*args, **kwargs)
+
+    return help

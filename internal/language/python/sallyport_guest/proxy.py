@@ -13,6 +13,9 @@ from .schema import LEARNED, Parameters
 
 
 MAX_WHOLE = 15  # tools of a server whose help shows whole signatures
+MAX_LINES = 100  # tools of a server whose help has a line
+MAX_HELP = 8000  # characters of these lines
+MAX_SAID = 2000  # characters of a server's description in its help
 MAX_ABOUT = 80  # characters of a description in a list
 MAX_CHOICES = 20  # of a name that several have
 
@@ -107,10 +110,20 @@ class Proxy:
     @property
     def __doc__(self):
         server = self.__server__
-        called = server.called
-        whole = len(server.tools) <= MAX_WHOLE
-        lines = [server.description or "The MCP server %s." % server.name, "", "Tools (help(%s.NAME) describes one):" % called]
-        lines += ["  await %s" % tool._line(whole) for tool in server.tools]
+        called, tools = server.called, server.tools
+        whole = len(tools) <= MAX_WHOLE
+        about = server.description or "The MCP server %s." % server.name
+        lines = [about if len(about) <= MAX_SAID else about[:MAX_SAID] + "…", "", "Tools (help(%s.NAME) describes one):" % called]
+        left = MAX_HELP
+        for i, tool in enumerate(tools[:MAX_LINES]):
+            line = "  await %s" % tool._line(whole)
+            left -= len(line)
+            if left < 0 and i:
+                break
+            lines.append(line)
+        more = len(tools) - (len(lines) - 3)
+        if more:
+            lines.append("%d more tools: dir(%s) names them all, await search_tool_docs('what it does') finds one" % (more, called))
         return "\n".join(lines)
 
     def __getattr__(self, name):

@@ -55,6 +55,16 @@ def test_arguments_keep_their_bytes(server):
         assert values.encode("x", tool.parameters.bind("x", (), arguments)) == text
 
 
+def test_help_is_bounded():
+    tools = [{"name": "t%d" % i, "alias": "t%d" % i, "description": "It does a thing, at length. " * 9} for i in range(500)]
+    lines = Server(None, {"name": "x", "alias": "x", "description": "y" * 10_000, "tools": tools}).proxy.__doc__.split("\n")
+    assert len("\n".join(lines)) < 11_000 and lines[3] == "  await mcp_x.t0()  # It does a thing, at length"
+    assert lines[-1] == "400 more tools: dir(mcp_x) names them all, await search_tool_docs('what it does') finds one"
+    wide = [{**tool, "inputSchema": {"type": "object", "required": ["a%d" % i for i in range(1000)]}} for tool in tools]
+    lines = Server(None, {"name": "x", "alias": "x", "tools": wide}).proxy.__doc__.split("\n")
+    assert lines[3].startswith("  await mcp_x.t0(") and lines[-1].startswith("499 more tools: ")
+
+
 def test_signatures(server):
     for tool in server.tools:
         p = tool.parameters
