@@ -107,17 +107,17 @@ func means(meant map[string][]string, identifier, name string) bool {
 }
 
 // Find returns the tool of that name or, if there is none, the only one with
-// that alias; nil if there is none either. If several have it, the error names
-// them.
+// that alias, or that is printed so; nil if there is none either. If several may
+// be meant, the error names them.
 func Find(tools []Tool, name string) (*Tool, error) {
 	names := make([]string, len(tools))
 	for i := range tools {
 		names[i] = tools[i].Name
 	}
 	meant := meanings(names, func(i int) string { return tools[i].Alias })
-	found := meant[name]
+	found := meaning(meant, name)
 	if found == nil {
-		found = meant[norm.NFKC.String(name)]
+		found = meaning(meant, ToolName(name))
 	}
 	switch len(found) {
 	case 0:

@@ -87,6 +87,7 @@ func TestFind(t *testing.T) {
 	tools := []Tool{{Name: "delete-all", Alias: "delete_all"}, {Name: "delete_all", Alias: "delete_all"}, {Name: "a.b", Alias: "a_b"}, {Name: "a-b", Alias: "a_b"}, {Name: "Only", Alias: "only"}, {Name: "caf\u00e9", Alias: "caf_"}}
 	for wanted, want := range map[string]string{
 		"cafe\u0301": "caf\u00e9", "delete_all": "delete_all", "delete-all": "delete-all", "a.b": "a.b", "only": "Only", "Only": "Only", "b": "",
+		".only": "Only", "['a.b']": "a.b", "only(x: int) -> str": "Only",
 		"a_b": "several tools may be meant by 'a_b': write one of 'a.b', 'a-b'",
 	} {
 		got := ""
