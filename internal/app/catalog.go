@@ -1,14 +1,17 @@
 package app
 
 import (
-	"github.com/sallyport/sallyport/internal/store"
+	"context"
+	"errors"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/bridge"
+	"github.com/sallyport/sallyport/internal/store"
 	"github.com/sallyport/sallyport/internal/toolbox/catalog"
 	"github.com/sallyport/sallyport/internal/toolbox/pins"
 	"github.com/sallyport/sallyport/internal/upstream"
+	"github.com/sallyport/sallyport/internal/upstream/library"
 )
 
 // catalog opens what is known about the tools of the servers of a source.
@@ -49,4 +52,29 @@ func (a *App) ToolChanges(d upstream.Definition) pins.Report {
 		return pins.Report{} // nothing was ever accepted
 	}
 	return report
+}
+
+// noServers is the definitions of a library, none of which can be started.
+type noServers struct{ *library.Library }
+
+// Definitions implements bridge.Source.
+func (s noServers) Definitions() []upstream.Definition { return s.Snapshot().Definitions }
+
+// Open implements bridge.Source.
+func (s noServers) Open(context.Context, string) (bridge.Server, error) {
+	return nil, errors.New("nothing is started")
+}
+
+// KnownTools returns what is stored about the tools of a library's servers. It
+// starts and writes nothing.
+func (a *App) KnownTools(lib *library.Library) []catalog.Entry {
+	dir := a.state(store.Catalog)
+	gate, err := gateOf(a.Settings, authz.Config{})
+	secret := catalog.Known(dir)
+	if err != nil || secret == nil {
+		return nil
+	}
+	c := catalog.New(catalog.Config{Source: bridge.NewListable(noServers{lib}, gate, secret, nil, a.Log), Dir: dir, Refresh: catalog.Off})
+	defer c.Close()
+	return c.Entries()
 }

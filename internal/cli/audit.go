@@ -3,9 +3,11 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/sallyport/sallyport/internal/authz/audit"
 	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
 )
 
 type auditCmd struct {
@@ -33,8 +36,40 @@ type auditFilter struct {
 	Client  string    `help:"Only records of this client, as it calls itself." placeholder:"NAME"`
 }
 
-func (f *auditFilter) filter() audit.Filter {
-	return audit.Filter{Since: f.Since.Time, Server: f.Server, Tool: f.Tool, Session: f.Session, Client: f.Client}
+// filter selects by the names that the log has. A server that is not known any more
+// is in it, too.
+func (f *auditFilter) filter(u *ui) (audit.Filter, error) {
+	out := audit.Filter{Since: f.Since.Time, Server: f.Server, Tool: f.Tool, Session: f.Session, Client: f.Client}
+	if f.Server == "" && f.Tool == "" {
+		return out, nil
+	}
+	lib, _, err := u.OpenLibrary(nil)
+	if err != nil {
+		return out, err
+	}
+	defer lib.Close()
+	if name, err := readServer(lib.Snapshot(), f.Server); err != nil {
+		return out, err
+	} else if name != "" {
+		out.Server = name
+	}
+	if server, name, err := readTool(lib.Snapshot(), f.Tool); err != nil {
+		return out, err
+	} else if server != "" {
+		out.Server, out.Tool = cmp.Or(out.Server, server), name
+	}
+	var found []string
+	for _, e := range u.KnownTools(lib) {
+		if e.Listing != nil && (out.Server == "" || out.Server == e.Name) {
+			if t, err := tool.Find(e.Listing.Tools, out.Tool); err == nil && t != nil && !slices.Contains(found, t.Name) {
+				found = append(found, t.Name)
+			}
+		}
+	}
+	if len(found) == 1 {
+		out.Tool = found[0]
+	}
+	return out, nil
 }
 
 type auditListCmd struct {
@@ -58,7 +93,10 @@ func (c *auditListCmd) Run(u *ui) error {
 	if err := u.readAudit(); err != nil {
 		return err
 	}
-	f := c.filter()
+	f, err := c.filter(u)
+	if err != nil {
+		return err
+	}
 	f.Result = c.Status
 	list, err := audit.Entries(u.AuditDir(), f, max(0, c.Limit))
 	if err != nil {
@@ -179,7 +217,10 @@ func (c *auditTailCmd) Run(u *ui) error {
 	if err := u.readAudit(); err != nil {
 		return err
 	}
-	f := c.filter()
+	f, err := c.filter(u)
+	if err != nil {
+		return err
+	}
 	reader := audit.NewReader(u.AuditDir(), f.Since)
 	var lines []string
 	keep := max(0, c.Lines)
@@ -253,10 +294,13 @@ func (c *auditExportCmd) Run(u *ui) error {
 	if err := u.readAudit(); err != nil {
 		return err
 	}
-	f := c.filter()
+	f, err := c.filter(u)
+	if err != nil {
+		return err
+	}
 	out := bufio.NewWriter(u.stdio.Out)
 	var failed error
-	err := audit.NewReader(u.AuditDir(), f.Since).Each(func(line []byte, r *audit.Record) {
+	err = audit.NewReader(u.AuditDir(), f.Since).Each(func(line []byte, r *audit.Record) {
 		if failed != nil || !f.Selects(r) {
 			return
 		}

@@ -194,8 +194,8 @@ func (u *ui) knownServers() ([]toolpolicy.Known, error) {
 
 type policyExplainCmd struct {
 	toolsFlags
-	Server  string `arg:"" help:"The server's name." complete:"servers"`
-	Tool    string `arg:"" help:"The name of the tool, or of its function."`
+	Server  string `arg:"" help:"The server's name, or the whole tool as it is printed, such as mcp_github.create_issue." complete:"tools"`
+	Tool    string `arg:"" optional:"" help:"The name of the tool, or of its function." complete:"tools-of"`
 	Args    string `arg:"" optional:"" help:"The arguments, a JSON object."`
 	Session string `help:"The session that calls." placeholder:"NAME"`
 	Client  string `help:"What the client calls itself." placeholder:"NAME"`
@@ -208,7 +208,7 @@ func (*policyExplainCmd) Help() string {
 
 Examples:
   sallyport policy explain filesystem write_file '{"path": "/tmp/x"}'
-  sallyport policy explain github create_issue --session work --json`
+  sallyport policy explain mcp_github.create_issue --session work --json`
 }
 
 // explained is what happens to a call.
@@ -228,30 +228,29 @@ type explained struct {
 // Run implements the command.
 func (c *policyExplainCmd) Run(u *ui) error {
 	u.quiet = c.JSON
-	var object map[string]json.RawMessage
-	if c.Args != "" && (json.Unmarshal([]byte(c.Args), &object) != nil || object == nil) {
-		return errors.New("the arguments must be a JSON object, such as '{\"path\": \"/tmp\"}'")
-	}
 	sys, err := u.compose(&c.composeFlags)
 	if err != nil {
 		return err
 	}
 	defer sys.Close()
-	if _, ok := sys.Catalog.Entry(c.Server); !ok {
-		return unknownServer(c.Server, sys.Library.Snapshot())
+	e, name, rest, err := c.tool(u, sys, c.Server, c.Tool, c.Args)
+	if err != nil {
+		return err
 	}
-	c.learn(u, sys, c.Server)
-	t := &tool.Tool{Name: c.Tool}
-	e, _ := sys.Catalog.Entry(c.Server)
+	if c.Args = strings.Join(rest, " "); len(rest) > 1 {
+		return fmt.Errorf("%s names a tool already; give the arguments as one JSON object", c.Server)
+	}
+	var object map[string]json.RawMessage
+	if c.Args != "" && (json.Unmarshal([]byte(c.Args), &object) != nil || object == nil) {
+		return errors.New("the arguments must be a JSON object, such as '{\"path\": \"/tmp\"}'")
+	}
+	t := &tool.Tool{Name: name}
 	if e.Listing != nil {
-		if t, err = tool.Find(e.Listing.Tools, c.Tool); err != nil {
+		if t, err = findTool(&e, name); err != nil {
 			return err
 		}
-		if t == nil {
-			return unknownTool(c.Server, c.Tool, e.Listing)
-		}
 	}
-	call, err := sys.Bridge.CallOf(c.Server, t, json.RawMessage(c.Args))
+	call, err := sys.Bridge.CallOf(e.Name, t, json.RawMessage(c.Args))
 	if err != nil {
 		return err
 	}
@@ -259,7 +258,7 @@ func (c *policyExplainCmd) Run(u *ui) error {
 	p.Session = c.Session
 	why := sys.Rules.Explain(p, call)
 	d := sys.Gate.Decide(p, call)
-	out := explained{Server: c.Server, Tool: t.Name, Decision: d.Effect.String(), Rule: d.Rule, Troubles: why.Troubles, Annotations: map[string]bool{
+	out := explained{Server: e.Name, Tool: t.Name, Decision: d.Effect.String(), Rule: d.Rule, Troubles: why.Troubles, Annotations: map[string]bool{
 		"readOnly": call.Annotations.ReadOnly, "destructive": call.Annotations.Destructive(), "idempotent": call.Annotations.Idempotent, "openWorld": !call.Annotations.ClosedWorld,
 	}}
 	if d.Reason != nil {

@@ -135,6 +135,9 @@ func (c *runCmd) Run(u *ui) error {
 	defer closed()
 	asked := func() {}
 	if sys != nil {
+		if c.Server, err = serversNamed(sys.Library.Snapshot(), c.Server); err != nil {
+			return err
+		}
 		u.warnOf(sys, c.Server...)
 		u.awaitImage(sys)
 		asked = u.elsewhere(sys, talk)

@@ -66,7 +66,7 @@ type hubRun struct{ *hubClient }
 // Serve implements hub.Client.
 func (c *hubRun) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	h := execution.Host{
-		Execute: c.Broker.Execute, Principal: authz.Local(runClient), Lines: c.logs.lines, Files: c.hub.files,
+		Execute: c.execute, Principal: authz.Local(runClient), Lines: c.logs.lines, Files: c.hub.files,
 		Questions: func(ctx context.Context, asked func(text string)) {
 			followQuestions(ctx, c.Approvals, c.Broker.ID(), asked)
 		},
@@ -80,6 +80,15 @@ func (c *hubRun) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		},
 	}
 	return h.Serve(ctx, in, out)
+}
+
+// execute runs a program. Servers that are not known, or may be several, the broker
+// refuses.
+func (c *hubRun) execute(ctx context.Context, req broker.Request) *broker.Result {
+	if servers, err := serversNamed(c.Library.Snapshot(), req.Servers); err == nil {
+		req.Servers = servers
+	}
+	return c.Broker.Execute(ctx, req)
 }
 
 // maxRunFiles bounds the files that the programs of all 'sallyport run' send to a

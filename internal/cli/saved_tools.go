@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/bridge"
 	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/savedtools"
 	"github.com/sallyport/sallyport/internal/store/keyed"
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
 )
 
 type savedToolsCmd struct {
@@ -116,6 +118,12 @@ func versions(all []int) string {
 	return text
 }
 
+// savedName returns the saved tool that the user means: by its name or as it is
+// printed, user_tools.mean.
+func savedName(text string) string {
+	return tool.ToolName(strings.TrimPrefix(text, bridge.SavedServer+"."))
+}
+
 type savedToolsShowCmd struct {
 	Name    string `arg:"" help:"The tool's name." complete:"saved-tools"`
 	Version int    `help:"An older version." placeholder:"N"`
@@ -135,6 +143,7 @@ func (c *savedToolsShowCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
+	c.Name = savedName(c.Name)
 	t, err := kept.Get(c.Name)
 	if err != nil {
 		return aboutTool(c.Name, err)
@@ -189,7 +198,8 @@ func (c *savedToolsRemoveCmd) Run(u *ui) error {
 		return err
 	}
 	var errs []error
-	for _, name := range c.Names {
+	for _, text := range c.Names {
+		name := savedName(text)
 		if err := kept.Remove(name); err != nil {
 			errs = append(errs, aboutTool(name, err))
 		}
@@ -223,7 +233,8 @@ func (c *savedToolsExportCmd) Run(u *ui) error {
 		}
 		archive.Tools = append(archive.Tools, tools...)
 	}
-	for _, name := range c.Names {
+	for _, text := range c.Names {
+		name := savedName(text)
 		t, err := kept.Get(name)
 		if err != nil {
 			return aboutTool(name, err)

@@ -207,15 +207,16 @@ func (c *serversRemoveCmd) Run(u *ui) error {
 		return err
 	}
 	defer lib.Close()
-	if _, err := find(lib, c.Name); err != nil {
-		return err
-	}
-	path, err := lib.Remove(c.Name)
+	d, err := find(lib, c.Name)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(u.stdio.Out, "%s is removed from %s.\n", printable(c.Name), path)
-	if d, ok := lib.Current(true).Get(c.Name); ok {
+	path, err := lib.Remove(d.Name)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(u.stdio.Out, "%s is removed from %s.\n", printable(d.Name), path)
+	if d, ok := lib.Current(true).Get(d.Name); ok {
 		fmt.Fprintf(u.stdio.Out, "The definition in %s, line %d (%s), now counts.\n", printable(d.File), d.Line, d.Source)
 	}
 	return nil
@@ -259,17 +260,20 @@ func (c *switchFlags) turn(u *ui, on bool) error {
 		return err
 	}
 	defer lib.Close()
-	for _, name := range c.Names {
-		if _, err := find(lib, name); err != nil {
+	var names []string
+	for _, text := range c.Names {
+		d, err := find(lib, text)
+		if err != nil {
 			return err
 		}
+		names = append(names, d.Name)
 	}
-	for _, name := range c.Names {
+	for _, name := range names {
 		if err := lib.Switch(name, on); err != nil {
 			return err
 		}
 	}
-	for _, name := range c.Names {
+	for _, name := range names {
 		d, err := find(lib, name)
 		if err != nil {
 			return err

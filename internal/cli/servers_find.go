@@ -67,12 +67,10 @@ func unknownServer(name string, snapshot *library.Snapshot) error {
 	return fmt.Errorf("there is no server %q; the nearest of %d: %s%s", name, len(names), printable(strings.Join(near, ", ")), elsewhere)
 }
 
-// find returns the server of that name.
+// find returns the server that the user means.
 func find(lib *library.Library, name string) (upstream.Definition, error) {
 	snapshot := lib.Current(true)
-	d, ok := snapshot.Get(name)
-	if !ok {
-		return d, unknownServer(name, snapshot)
-	}
-	return d, nil
+	name, err := serverNamed(snapshot, name)
+	d, _ := snapshot.Get(name)
+	return d, err
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
 	"github.com/sallyport/sallyport/internal/upstream"
 	"github.com/sallyport/sallyport/internal/upstream/library"
 )
@@ -50,7 +51,11 @@ func (c *serversTrustCmd) Run(u *ui) error {
 	}
 	defer lib.Close()
 	if c.Forget {
-		n, err := lib.Distrust(c.Names...)
+		names, err := serversNamed(lib.Current(true), c.Names)
+		if err != nil {
+			return err
+		}
+		n, err := lib.Distrust(names...)
 		if err == nil {
 			fmt.Fprintf(u.stdio.Out, "%d servers of %s are no longer trusted.\n", n, printable(lib.Folder()))
 		}
@@ -100,14 +105,14 @@ func (c *serversTrustCmd) choose(lib *library.Library) ([]upstream.Definition, e
 		return offered, nil
 	}
 	var out []upstream.Definition
-	for _, name := range c.Names {
-		i := slices.IndexFunc(offered, func(d upstream.Definition) bool { return d.Name == name })
+	for _, text := range c.Names {
+		d, err := find(lib, text)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(offered, func(o upstream.Definition) bool { return o.Name == d.Name })
 		if i < 0 {
-			d, err := find(lib, name)
-			if err != nil {
-				return nil, err
-			}
-			return nil, fmt.Errorf("server %q is not offered but %s (%s, line %d)", name, d.State(), printable(d.File), d.Line)
+			return nil, fmt.Errorf("server %q is not offered but %s (%s, line %d)", d.Name, d.State(), printable(d.File), d.Line)
 		}
 		out = append(out, offered[i])
 	}
@@ -182,19 +187,28 @@ func (c *serversApproveCmd) Run(u *ui) error {
 		fmt.Fprintln(u.stdio.Out, "Grant one with: sallyport servers approve NAME")
 		return nil
 	}
-	i := slices.IndexFunc(requests, func(r library.Request) bool { return r.Name == c.Name })
+	asked := make([]string, len(requests))
+	for i, r := range requests {
+		asked[i] = r.Name
+	}
+	name, err := tool.ReadServer(asked, c.Name)
+	if err != nil {
+		return err
+	}
+	i := slices.Index(asked, name)
 	if i < 0 {
+		if known, err := readServer(lib.Current(true), c.Name); err != nil {
+			return err
+		} else if known != "" {
+			c.Name = known
+		}
 		if done, err := u.approveChanges(lib.Current(true), c.Name, c.Yes); done || err != nil {
 			return err
 		}
-		var names []string
-		for _, r := range requests {
-			names = append(names, printable(r.Name))
-		}
-		if len(names) == 0 {
+		if len(asked) == 0 {
 			return fmt.Errorf("there is no request for %q; code has not requested any servers", c.Name)
 		}
-		return fmt.Errorf("there is no request for %q; there are requests for: %s", c.Name, strings.Join(names, ", "))
+		return fmt.Errorf("there is no request for %q; there are requests for: %s", c.Name, printable(strings.Join(asked, ", ")))
 	}
 	r := requests[i]
 	if c.Refuse {

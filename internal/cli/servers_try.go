@@ -60,19 +60,19 @@ func (c *serversTestCmd) Run(u *ui) error {
 		return err
 	}
 	defer sys.Close()
-	u.warnOf(sys, c.Name)
 	d, err := find(sys.Library, c.Name)
+	u.warnOf(sys, cmp.Or(d.Name, c.Name))
 	if err != nil {
 		return err
 	}
 	ctx, cancel := upstream.WithTimeout(u.ctx, cmp.Or(c.Timeout, d.StartTimeout, u.Settings.Servers.StartTimeout))
 	defer cancel()
-	found, err := sys.Bridge.Try(ctx, authz.Local("sallyport"), c.Name)
+	found, err := sys.Bridge.Try(ctx, authz.Local("sallyport"), d.Name)
 	if err != nil {
 		return err
 	}
 	t := &serverTest{
-		Name: c.Name, Protocol: found.Info.ProtocolVersion, Server: found.Info.Server.Name + " " + found.Info.Server.Version,
+		Name: d.Name, Protocol: found.Info.ProtocolVersion, Server: found.Info.Server.Name + " " + found.Info.Server.Version,
 		StartMs: found.Started.Milliseconds(), ListMs: found.Listed.Milliseconds(), Tools: []toolLine{},
 		LeftOut: found.LeftOut, Odd: found.Info.Odd,
 	}

@@ -18,8 +18,8 @@ import (
 
 type toolsShowCmd struct {
 	toolsFlags
-	Server string `arg:"" help:"The server's name." complete:"servers"`
-	Tool   string `arg:"" help:"The name of the tool, or of its function."`
+	Server string `arg:"" help:"The server's name, or the whole tool as it is printed, such as mcp_github.create_issue." complete:"tools"`
+	Tool   string `arg:"" optional:"" help:"The name of the tool, or of its function." complete:"tools-of"`
 	JSON   bool   `help:"Print JSON." name:"json"`
 }
 
@@ -27,8 +27,9 @@ type toolsShowCmd struct {
 func (*toolsShowCmd) Help() string {
 	return `Invisible characters are shown as \u{200b}.
 
-Example:
-  sallyport tools show filesystem read_text_file`
+Examples:
+  sallyport tools show filesystem read_text_file
+  sallyport tools show mcp_filesystem.read_text_file`
 }
 
 // toolShown is everything about a tool.
@@ -49,20 +50,16 @@ func (c *toolsShowCmd) Run(u *ui) error {
 		return err
 	}
 	defer sys.Close()
-	e, ok := sys.Catalog.Entry(c.Server)
-	if !ok {
-		return unknownServer(c.Server, sys.Library.Snapshot())
+	e, name, rest, err := c.tool(u, sys, c.Server, c.Tool)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%s names a tool already; what is %s?", c.Server, c.Tool)
 	}
-	c.learn(u, sys, c.Server)
-	if e, _ = sys.Catalog.Entry(c.Server); e.Listing == nil {
-		return fmt.Errorf("the tools of %s are unknown: %s", invisible.Line(c.Server), invisible.Escape(whyNot(e.Failure)))
-	}
-	t, err := tool.Find(e.Listing.Tools, c.Tool)
 	if err != nil {
 		return err
 	}
-	if t == nil {
-		return unknownTool(c.Server, c.Tool, e.Listing)
+	t, err := findTool(&e, name)
+	if err != nil {
+		return err
 	}
 	shown, err := showTool(sys, &e, t)
 	if err != nil {

@@ -174,23 +174,30 @@ func (s files) sweep(used map[string]bool, now time.Time) {
 	}
 }
 
+// The file of the key, and its size.
+const (
+	keyFile = "key"
+	keySize = 32
+)
+
+// Known returns the key of Secret if there is one.
+func Known(dir store.Dir) []byte {
+	if key, err := dir.Read(keyFile, keySize); err == nil && len(key) == keySize {
+		return key
+	}
+	return nil
+}
+
 // Secret returns the key with which files in the state directory are named
 // after definitions, so that a name reveals nothing of the secrets in one. It
 // creates the key if need be.
 func Secret(dir store.Dir) ([]byte, error) {
-	const name, size = "key", 32
-	read := func() []byte {
-		if data, err := dir.Read(name, size); err == nil && len(data) == size {
-			return data
-		}
-		return nil
-	}
-	if key := read(); key != nil {
+	if key := Known(dir); key != nil {
 		return key, nil
 	}
-	key := make([]byte, size)
+	key := make([]byte, keySize)
 	_, _ = rand.Read(key) // never fails
-	unlock, err := dir.Lock(name)
+	unlock, err := dir.Lock(keyFile)
 	if errors.Is(err, store.ErrNoPlace) {
 		return key, nil // for this program's life
 	}
@@ -198,8 +205,8 @@ func Secret(dir store.Dir) ([]byte, error) {
 		return nil, err
 	}
 	defer unlock()
-	if made := read(); made != nil {
+	if made := Known(dir); made != nil {
 		return made, nil
 	}
-	return key, dir.Write(name, key)
+	return key, dir.Write(keyFile, key)
 }
