@@ -281,12 +281,12 @@ func (u *ui) answer(address string, asJSON bool, a approval.Answer) error {
 
 // elsewhere lets the questions of a program be answered in another terminal, and
 // asks them on this one if there is a dialog for that.
-func (u *ui) elsewhere(sys *app.System, d *dialog) (end func()) {
+func (u *ui) elsewhere(sys *app.System, d *dialog, client string) (end func()) {
 	ctx, cancel := context.WithCancel(u.ctx)
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		answer := sync.OnceValue(func() func() {
-			return sys.Answer(func(p *control.Process) { p.Client = runClient }, nil)
+			return sys.Answer(func(p *control.Process) { p.Client = client }, nil)
 		})
 		asked := false
 		first := func() {

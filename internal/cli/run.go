@@ -140,7 +140,7 @@ func (c *runCmd) Run(u *ui) error {
 		}
 		u.warnOf(sys, c.Server...)
 		u.awaitImage(sys)
-		asked = u.elsewhere(sys, talk)
+		asked = u.elsewhere(sys, talk, runClient)
 		defer asked()
 	}
 
@@ -248,12 +248,21 @@ func (c *runCmd) Run(u *ui) error {
 // dialog returns what asks the user about calls of the program; nil where that is
 // elsewhere.
 func (c *runCmd) dialog(u *ui) *dialog {
+	if c.JSON || c.Batch != "" {
+		return nil
+	}
+	return u.dialog(runClient)
+}
+
+// dialog returns what asks the user about calls on the terminal; nil where there is
+// none.
+func (u *ui) dialog(by string) *dialog {
 	keys := newKeyboard(u.stdio.In)
-	if keys == nil || c.JSON || c.Batch != "" || !terminal.Real(u.stdio.Err) {
+	if keys == nil || !terminal.Real(u.stdio.Err) {
 		return nil
 	}
 	u.screen = newScreen(u)
-	return &dialog{ui: u, keys: keys, out: u.stdio.Err, by: runClient}
+	return &dialog{ui: u, keys: keys, out: u.stdio.Err, by: by}
 }
 
 // possible rejects flags that cannot be satisfied, before anything runs.

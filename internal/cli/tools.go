@@ -21,6 +21,7 @@ type toolsCmd struct {
 	Search  toolsSearchCmd  `cmd:"" help:"Search the tools of all servers by what they do."`
 	List    toolsListCmd    `cmd:"" help:"List the tools of all servers, or of one."`
 	Show    toolsShowCmd    `cmd:"" help:"Show everything about a tool, and what has changed in it."`
+	Call    toolsCallCmd    `cmd:"" help:"Call a tool, with arguments as key=value."`
 	Refresh toolsRefreshCmd `cmd:"" help:"Ask servers for their current tools."`
 	Approve toolsApproveCmd `cmd:"" help:"Accept the current descriptions of a server's tools."`
 }
