@@ -108,7 +108,7 @@ var layers = []layer{
 	{"internal/upstream/remote", 41, []string{"internal/budget", "internal/jsonscan", "internal/upstream/jsonrpc", "internal/upstream/tail"}},
 	{"internal/connect/o200k", 39, nil},
 	{"internal/connect", 45, []string{"internal/lazyregexp", "internal/edit", "internal/private", "internal/store", "internal/upstream/definitions"}},
-	{"internal/upstream/library", 41, []string{"internal/store", "internal/toolbox/tool", "internal/upstream/definitions"}},
+	{"internal/upstream/library", 41, []string{"internal/store", "internal/terminal", "internal/toolbox/tool", "internal/upstream/definitions"}},
 	{"internal/upstream/definitions", 40, []string{"internal/lazyregexp", "internal/edit", "internal/redact"}},
 	{"internal/edit", 39, []string{"internal/lazyregexp"}},
 	{"internal/upstream/secret", 40, nil},

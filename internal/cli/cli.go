@@ -142,7 +142,13 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 	}
 	if err != nil {
 		u := newUI(ctx, &g.globals, environ, stdio)
-		fmt.Fprintf(stdio.Err, "%s %v\nTry '%s --help'.\n", u.paint(stdio.Err, terminal.Red, "sallyport:"), err, commandOf(err))
+		command := commandOf(err)
+		fmt.Fprintf(stdio.Err, "%s %v\n", u.paint(stdio.Err, terminal.Red, "sallyport:"), err)
+		if flag, ok := strings.CutPrefix(err.Error(), "unknown flag "); ok && command == "sallyport servers add" {
+			flag, _, _ = strings.Cut(flag, ",")
+			fmt.Fprintf(stdio.Err, "Flags of the server's program follow it: %s NAME PROGRAM %s\n", command, invisible.Line(flag))
+		}
+		fmt.Fprintf(stdio.Err, "Try '%s --help'.\n", command)
 		if len(args) > 0 && args[0] == "run" {
 			return exitOurs
 		}

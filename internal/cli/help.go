@@ -124,7 +124,7 @@ func (*serversCmd) Help() string {
 
 Examples:
   sallyport servers
-  sallyport servers add filesystem -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+  sallyport servers add filesystem npx -y @modelcontextprotocol/server-filesystem ~/notes
   sallyport servers test filesystem`
 }
 

@@ -92,7 +92,7 @@ func toolNamed(now *library.Snapshot, words ...string) (server, tl string, rest 
 		return server, tl, words[1:], err
 	}
 	if name != "" {
-		return "", "", nil, fmt.Errorf("name a tool of %s, too; 'sallyport tools list %s' lists them", invisible.Line(name), terminal.ShellWord(name))
+		return "", "", nil, fmt.Errorf("name a tool of %s, too; list them with: sallyport tools list %s", invisible.Line(name), terminal.ShellWord(invisible.Line(name)))
 	}
 	first, _, _ := strings.Cut(words[0], ".")
 	if first == bridge.SavedServer {

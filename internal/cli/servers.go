@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/app"
+	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/settings"
 	"github.com/sallyport/sallyport/internal/terminal"
 	"github.com/sallyport/sallyport/internal/upstream"
@@ -338,9 +339,9 @@ func (c *serversShowCmd) Run(u *ui) error {
 func wayOut(l serverLine) string {
 	switch l.State {
 	case "disabled":
-		return ": sallyport servers enable " + printable(l.Name)
+		return ": sallyport servers enable " + terminal.ShellWord(invisible.Line(l.Name))
 	case "offered", "changed":
-		return ": sallyport servers trust " + printable(l.Name)
+		return ": sallyport servers trust " + terminal.ShellWord(invisible.Line(l.Name))
 	}
 	return ""
 }

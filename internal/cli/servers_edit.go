@@ -3,9 +3,13 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/terminal"
 	"github.com/sallyport/sallyport/internal/upstream"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
@@ -13,7 +17,7 @@ import (
 type serversAddCmd struct {
 	serversFlags
 	Name        string   `arg:"" help:"The server's name."`
-	Command     []string `arg:"" optional:"" help:"The server's program and its arguments, after --."`
+	Command     []string `arg:"" optional:"" passthrough:"partial" help:"The server's program and its arguments, with their flags." complete:"files"`
 	URL         string   `help:"URL of a remote server, instead of a command." placeholder:"URL"`
 	Transport   string   `help:"Transport of the remote server: http or sse (default: http, then sse if the server does not support http)." placeholder:"KIND" enum:"http,sse," default:""`
 	Header      []string `help:"A header for a remote server. Can be repeated." sep:"none" placeholder:"NAME=VALUE"`
@@ -24,20 +28,86 @@ type serversAddCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*serversAddCmd) Help() string {
-	return `Writes the definition to ~/MCPs/NAME.json, which you can edit. In values, ${NAME} stands for an environment variable, ${file:PATH} for the contents of a file, and ${keyring:NAME} for an entry in the system's keyring, so that secrets need not be in the file.
+	return `Writes the definition to ~/MCPs/NAME.json, which you can edit. Flags of 'servers add' come before the program: what follows the program belongs to it. -- may end them. In values, ${NAME} stands for an environment variable, ${file:PATH} for the contents of a file, and ${keyring:NAME} for an entry in the system's keyring, so that secrets need not be in the file.
 
 Examples:
-  sallyport servers add filesystem -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+  sallyport servers add filesystem npx -y @modelcontextprotocol/server-filesystem ~/notes
   sallyport servers add github --env 'GITHUB_TOKEN=${GITHUB_TOKEN}' -- github-mcp-server stdio
   sallyport servers add docs --url https://example.com/mcp --header 'Authorization=Bearer ${keyring:docs}'`
 }
 
+// ours returns an error if a flag of this command stands among the program's words:
+// it may be meant for either.
+func (c *serversAddCmd) ours(kctx *kong.Context) error {
+	before := kctx.Args[:max(0, len(kctx.Args)-len(c.Command))]
+	for i, word := range c.Command {
+		name, _, joined := strings.Cut(strings.TrimPrefix(word, "--"), "=")
+		f := findFlag(kctx.Selected(), name)
+		if i == 0 || f == nil || !strings.HasPrefix(word, "--") {
+			continue
+		}
+		end := i + 1
+		if !joined && !f.IsBool() {
+			end = min(end+1, len(c.Command))
+		}
+		flag, others := c.Command[i:end], slices.Concat(c.Command[:i], c.Command[end:])
+		return fmt.Errorf("%s follows the program. If it is Sallyport's: sallyport %s\nIf it is the program's: sallyport %s",
+			"--"+name, shellLine(slices.Concat(before, flag, []string{"--"}, others)), shellLine(slices.Concat(before, []string{"--"}, c.Command)))
+	}
+	return nil
+}
+
+// findFlag returns a flag of a command, or of those above it.
+func findFlag(node *kong.Node, name string) *kong.Flag {
+	for ; node != nil; node = node.Parent {
+		for _, f := range node.Flags {
+			if f.Name == name {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// shellLine returns a command line without the values of NAME=VALUE, which may be
+// keys.
+func shellLine(words []string) string {
+	out := make([]string, len(words))
+	for i, word := range words {
+		flag := ""
+		if i > 0 {
+			flag = words[i-1]
+		}
+		for _, secret := range []string{"--env", "--header"} {
+			if rest, ok := strings.CutPrefix(word, secret+"="); ok {
+				name, _, _ := strings.Cut(rest, "=")
+				word = secret + "=" + name + "=VALUE"
+			} else if flag == secret {
+				name, _, _ := strings.Cut(word, "=")
+				word = name + "=VALUE"
+			}
+		}
+		word = invisible.Line(word)
+		if bare := strings.TrimLeft(word, "-"); bare == "" || terminal.ShellWord(bare) == bare {
+			out[i] = word // a flag
+			continue
+		}
+		out[i] = terminal.ShellWord(word)
+	}
+	return strings.Join(out, " ")
+}
+
 // Run implements the command.
-func (c *serversAddCmd) Run(u *ui) error {
+func (c *serversAddCmd) Run(u *ui, kctx *kong.Context) error {
+	if len(c.Command) > 0 && c.Command[0] == "--" {
+		c.Command = c.Command[1:] // it ends the flags
+	} else if err := c.ours(kctx); err != nil {
+		return err
+	}
 	entry := definitions.Entry{URL: c.URL, Transport: definitions.Transport(c.Transport), Dir: c.Cwd, Description: c.Description}
 	switch {
 	case len(c.Command) == 0 && c.URL == "":
-		return errors.New("give a command after --, or --url URL")
+		return errors.New("give the server's program, or --url URL")
 	case len(c.Command) > 0 && c.URL != "":
 		return errors.New("give either a command or --url")
 	case c.URL == "" && (len(c.Header) > 0 || c.Transport != ""):
@@ -67,7 +137,7 @@ func (c *serversAddCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(u.stdio.Out, "%s is defined in %s. Try it with: sallyport servers test %s\n", printable(c.Name), path, printable(c.Name))
+	fmt.Fprintf(u.stdio.Out, "%s is defined in %s. Try it with: sallyport servers test %s\n", printable(c.Name), path, terminal.ShellWord(invisible.Line(c.Name)))
 	now := lib.Current(true)
 	d, ok := now.Get(c.Name)
 	switch {

@@ -17,6 +17,7 @@ import (
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/archive"
 	"github.com/sallyport/sallyport/internal/store/keyed"
+	"github.com/sallyport/sallyport/internal/terminal"
 )
 
 type sessionsImportCmd struct {
@@ -62,7 +63,7 @@ func (c *sessionsImportCmd) Run(u *ui) error {
 	}
 	for _, k := range s.All {
 		if k.Name == name {
-			return fmt.Errorf("session %s already exists: choose another name with --name, or remove it with 'sallyport sessions rm %s'", name, k.Address)
+			return fmt.Errorf("session %s already exists: choose another name with --name, or remove it with: sallyport sessions rm %s", name, terminal.ShellWord(k.Address))
 		}
 	}
 	if c.In != 0 {

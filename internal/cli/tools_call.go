@@ -77,7 +77,7 @@ func (c *toolsCallCmd) Run(u *ui) error {
 	}
 	arguments, err := signature.FromWords(t.InputSchema, words, u.readArgument)
 	if err != nil {
-		return fmt.Errorf("%s\n'sallyport tools show %s %s' shows its arguments", err, terminal.ShellWord(e.Name), terminal.ShellWord(t.Name))
+		return fmt.Errorf("%s\nSee its arguments with: sallyport tools show %s %s", err, terminal.ShellWord(invisible.Line(e.Name)), terminal.ShellWord(invisible.Line(t.Name)))
 	}
 	params, err := json.Marshal(struct {
 		Server    string          `json:"server"`

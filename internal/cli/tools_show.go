@@ -9,6 +9,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/app"
 	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/terminal"
 	"github.com/sallyport/sallyport/internal/toolbox/catalog"
 	"github.com/sallyport/sallyport/internal/toolbox/pins"
 	"github.com/sallyport/sallyport/internal/toolbox/signature"
@@ -135,7 +136,7 @@ func (t *toolShown) print(w io.Writer) error {
 	}
 	var err error
 	if t.Diff != "" {
-		_, err = fmt.Fprintf(w, "\nSince it was accepted ('sallyport tools approve %s' accepts this):\n%s", invisible.Line(t.Server), t.Diff)
+		_, err = fmt.Fprintf(w, "\nSince it was accepted (accept this with: sallyport tools approve %s):\n%s", terminal.ShellWord(invisible.Line(t.Server)), t.Diff)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/terminal"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
 )
 
@@ -124,7 +125,7 @@ func (l *Library) Remove(name string) (string, error) {
 	case !ok:
 		return "", fmt.Errorf("there is no server %q", name)
 	case d.Source != definitions.NameMCPs:
-		return "", fmt.Errorf("server %q is defined in %s, line %d, which belongs to another program: remove it there, or switch it off with: sallyport servers disable %s", name, d.File, d.Line, name)
+		return "", fmt.Errorf("server %q is defined in %s, line %d, which belongs to another program: remove it there, or switch it off with: sallyport servers disable %s", name, d.File, d.Line, terminal.ShellWord(name))
 	}
 	text, err := definitions.ReadFile(d.File, definitions.MaxFileSize)
 	if err != nil {
