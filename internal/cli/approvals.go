@@ -166,7 +166,7 @@ func (c *approvalsListCmd) next(ctx context.Context, from questions, d *dialog, 
 const approvalsBy = "sallyport approvals"
 
 type approvalsShowCmd struct {
-	ID   string `arg:"" help:"The question, as 'sallyport approvals' lists it."`
+	ID   string `arg:"" help:"The question, as 'sallyport approvals' lists it." complete:"questions"`
 	JSON bool   `help:"Print JSON." name:"json"`
 }
 
@@ -195,7 +195,7 @@ func (c *approvalsShowCmd) Run(u *ui) error {
 }
 
 type approvalsApproveCmd struct {
-	ID    string   `arg:"" help:"The question and its revision, as 'sallyport approvals' lists them."`
+	ID    string   `arg:"" help:"The question and its revision, as 'sallyport approvals' lists them." complete:"questions"`
 	For   string   `help:"What may go out: call (the first one), waiting, next (see --count), tool (all calls of the tool in this execution), session, or always (writes a rule). Default: all calls that were shown." enum:",call,waiting,next,tool,session,always" default:"" complete:"none"`
 	Count int      `help:"How many calls with equal arguments may go out, with --for next." placeholder:"N"`
 	Vary  []string `help:"Argument that may differ in those calls, besides those that differed in the question. Can be repeated." placeholder:"NAME" sep:"none"`
@@ -221,7 +221,7 @@ func (c *approvalsApproveCmd) Run(u *ui) error {
 }
 
 type approvalsDenyCmd struct {
-	ID      string `arg:"" help:"The question and its revision, as 'sallyport approvals' lists them."`
+	ID      string `arg:"" help:"The question and its revision, as 'sallyport approvals' lists them." complete:"questions"`
 	Because string `help:"Why, in your words. The code gets them with the error." placeholder:"WORDS"`
 	Tool    bool   `help:"Refuse all calls of this tool in this execution."`
 	JSON    bool   `help:"Print JSON." name:"json"`

@@ -25,7 +25,7 @@ type completionCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*completionCmd) Help() string {
-	return `Prints a script that makes the shell complete commands, flags, settings, and the names of servers, sessions, images, runs, saved tools and kept values. Completion reads only local files and asks your running Sallyports for their sessions; it starts nothing.
+	return `Prints a script that makes the shell complete commands, flags, settings, and the names of servers, tools and their arguments, sessions, questions, images, runs, saved tools and kept values. Completion reads only local files and asks your running Sallyports for their sessions and questions; it starts nothing.
 
 Put the line into the shell's startup file:
 
@@ -105,6 +105,8 @@ func (u *ui) names(kind string, line *completion.Line) []completion.Candidate {
 	switch kind {
 	case "servers", "all-servers", "own-servers", "offered", "requested":
 		return u.serverNames(kind, line)
+	case "tools", "tools-of", "call":
+		return u.toolNames(kind, line)
 	}
 	if u.configure() != nil {
 		return nil
@@ -116,6 +118,8 @@ func (u *ui) names(kind string, line *completion.Line) []completion.Candidate {
 		for _, k := range u.FindSessions(ctx).All {
 			add(k.Address, string(k.Status)+", used "+ago(k.Used))
 		}
+	case "questions":
+		return u.questionNames()
 	case "images":
 		records, _ := u.ImageStore().Records() // those that can be read
 		for _, r := range records {

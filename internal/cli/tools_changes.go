@@ -83,7 +83,7 @@ func (c *toolsRefreshCmd) Run(u *ui) error {
 type toolsApproveCmd struct {
 	composeFlags
 	Server string   `arg:"" help:"The server's name." complete:"servers"`
-	Tools  []string `arg:"" optional:"" help:"Only these tools, or \"prompt NAME\", \"resource URI\", \"template URI\", \"instructions\"." placeholder:"TOOL"`
+	Tools  []string `arg:"" optional:"" help:"Only these tools, or \"prompt NAME\", \"resource URI\", \"template URI\", \"instructions\"." placeholder:"TOOL" complete:"tools-of"`
 }
 
 // Help implements kong's HelpProvider.
