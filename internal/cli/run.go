@@ -403,6 +403,9 @@ func (c *runCmd) explain(u *ui, r *broker.Result) {
 	for _, n := range r.Notes {
 		say("%s", n)
 	}
+	if lost := c.lost(r); lost != "" {
+		say("lost with the sandbox: %s; to keep such files: sallyport run --out DIR …", lost)
+	}
 }
 
 // status returns the exit status for a result.

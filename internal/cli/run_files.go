@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -202,3 +203,28 @@ func (c *runCmd) fetched(u *ui, sys *app.System, r *broker.Result, out *outDir) 
 	}
 	return u.copyRun(sys.Runs, record, out, false)
 }
+
+// lost names the files that the program left and that are gone with its sandbox,
+// pictures first; those that Python and others keep for themselves do not count.
+func (c *runCmd) lost(r *broker.Result) string {
+	if c.Out != "" || c.Session != "" || r.Run != "" {
+		return ""
+	}
+	var names []string
+	for _, picture := range []bool{true, false} {
+		for _, a := range r.Artifacts {
+			own := slices.ContainsFunc(strings.Split(a.Path, "/"), func(part string) bool { return strings.HasPrefix(part, ".") || part == "__pycache__" })
+			if !own && picture == slices.Contains(pictures, strings.ToLower(path.Ext(a.Path))) {
+				names = append(names, invisible.Line(a.Path))
+			}
+		}
+	}
+	const most = 5
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// pictures are the names' ends of what a client would show.
+var pictures = []string{".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg"}
