@@ -142,8 +142,8 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 	}
 	if err != nil {
 		u := newUI(ctx, &g.globals, environ, stdio)
-		command := commandOf(err)
-		fmt.Fprintf(stdio.Err, "%s %v\n", u.paint(stdio.Err, terminal.Red, "sallyport:"), err)
+		text, command := mistaken(err)
+		fmt.Fprintf(stdio.Err, "%s %s\n", u.paint(stdio.Err, terminal.Red, "sallyport:"), text)
 		if flag, ok := strings.CutPrefix(err.Error(), "unknown flag "); ok && command == "sallyport servers add" {
 			flag, _, _ = strings.Cut(flag, ",")
 			fmt.Fprintf(stdio.Err, "Flags of the server's program follow it: %s NAME PROGRAM %s\n", command, invisible.Line(flag))
@@ -223,21 +223,6 @@ func (u *ui) ended(err error, command string) int {
 		return exitUsage
 	}
 	return exitFailed
-}
-
-// commandOf returns the command that an invalid command line names, if it is
-// known.
-func commandOf(err error) string {
-	var wrong *kong.ParseError
-	path := "sallyport"
-	if errors.As(err, &wrong) && wrong.Context != nil {
-		for _, step := range wrong.Context.Path {
-			if step.Command != nil {
-				path += " " + step.Command.Name
-			}
-		}
-	}
-	return path
 }
 
 // decodeSeconds reads a duration in Go's form, or a number of seconds.

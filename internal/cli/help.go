@@ -5,13 +5,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
-
-	"github.com/sallyport/sallyport/internal/invisible"
-	"github.com/sallyport/sallyport/internal/settings"
 )
 
 func newParser(g *grammar, stdio Stdio, exit func(int)) (*kong.Kong, error) {
@@ -85,37 +81,19 @@ func (c *helpCmd) Run(u *ui, kctx *kong.Context) error {
 		return err
 	}
 	node := kctx.Model.Node
-	var path []string
 	for _, word := range c.Command {
-		var names []string
-		var next *kong.Node
-		for _, child := range node.Children {
-			names = append(names, child.Name)
-			if child.Name == word || slices.Contains(child.Aliases, word) {
-				next = child
-			}
-		}
+		next := below(node, []string{word})
 		if next == nil {
-			return c.unknown(u, path, word, names)
+			fmt.Fprintf(u.stdio.Err, "sallyport: %s\nTry '%s --help'.\n", noCommand(node, word), strings.Join(append([]string{"sallyport"}, pathOf(node)...), " "))
+			return exitError(exitUsage)
 		}
-		node, path = next, append(path, next.Name)
+		node = next
 	}
-	asked, err := kong.Trace(kctx.Kong, append(path, "--help"))
+	asked, err := kong.Trace(kctx.Kong, append(pathOf(node), "--help"))
 	if err != nil {
 		return err
 	}
 	return asked.PrintUsage(false)
-}
-
-// unknown reports that a command has no such subcommand.
-func (*helpCmd) unknown(u *ui, path []string, word string, names []string) error {
-	before := strings.Join(append([]string{"sallyport"}, path...), " ")
-	text := fmt.Sprintf("there is no command '%s %s'", before, invisible.Line(word))
-	if near, ok := settings.Nearest(word, names, "-"); ok {
-		text += fmt.Sprintf("; did you mean '%s %s'?", before, near)
-	}
-	fmt.Fprintf(u.stdio.Err, "sallyport: %s\nTry '%s --help'.\n", text, before)
-	return exitError(exitUsage)
 }
 
 // Help implements kong's HelpProvider.
