@@ -124,6 +124,19 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 		}
 		return exitOK
 	}
+	out := &outlet{w: stdio.Out}
+	if !terminal.Is(stdio.Out) {
+		stdio.Out = out
+	}
+	status := command(ctx, args, environ, stdio)
+	if status == exitOK && out.closed.Load() {
+		return exitClosed
+	}
+	return status
+}
+
+// command parses a command line and runs it.
+func command(ctx context.Context, args, environ []string, stdio Stdio) int {
 	var g grammar
 	exited := -1
 	parser, err := newParser(&g, stdio, func(code int) { exited = code })
@@ -139,6 +152,9 @@ func Main(ctx context.Context, args, environ []string, stdio Stdio) int {
 	kctx, err := parser.Parse(args)
 	if exited >= 0 { // --help
 		return exited
+	}
+	if unheard(ctx, stdio.Out) { // the help
+		return exitClosed
 	}
 	if err != nil {
 		u := newUI(ctx, &g.globals, environ, stdio)
@@ -208,6 +224,8 @@ func (u *ui) ended(err error, command string) int {
 	switch {
 	case err == nil:
 		return exitOK
+	case unheard(u.ctx, u.stdio.Out):
+		return exitClosed
 	case errors.As(err, &status):
 		return int(status)
 	case u.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(u.ctx))):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -12,6 +13,29 @@ import (
 
 // errOutputClosed reports that standard output has no reader any more.
 var errOutputClosed = errors.New("standard output is closed")
+
+// An outlet is standard output that is no terminal. It notes when its reader is
+// gone, also where a command ignores that it cannot write.
+type outlet struct {
+	w      io.Writer
+	closed atomic.Bool
+}
+
+// Write implements io.Writer.
+func (o *outlet) Write(p []byte) (int, error) {
+	n, err := o.w.Write(p)
+	if closedPipe(err) {
+		o.closed.Store(true)
+	}
+	return n, err
+}
+
+// unheard reports whether standard output has lost its reader. A command then
+// ends like one that SIGPIPE kills: without a word, whatever failed because of it.
+func unheard(ctx context.Context, out io.Writer) bool {
+	o, ok := out.(*outlet)
+	return ok && o.closed.Load() || errors.Is(context.Cause(ctx), errOutputClosed)
+}
 
 // signalled is the cause of a context that a signal ended.
 type signalled struct{ syscall.Signal }

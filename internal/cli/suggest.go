@@ -41,6 +41,8 @@ var otherWords = map[string][]string{
 	"setup":    {"init", "install"},
 	"connect":  {"install", "init"},
 	"update":   {"upgrade"},
+	"manual":   {"help"},
+	"man":      {"help"},
 	"settings": {"config"},
 	"set":      {"config set"},
 	"get":      {"show", "config get"},
