@@ -55,7 +55,7 @@ A client that can show forms asks its user, too, and so does 'sallyport run' on 
 Examples:
   sallyport approvals
   sallyport approvals --watch
-  sallyport approvals list --json | jq -r '.open[] | "\(.id).\(.revision)"'`
+  sallyport approvals list --json | jq -r '.open[].address'`
 }
 
 // Run implements the command.
@@ -75,13 +75,14 @@ func (c *approvalsListCmd) Run(u *ui) error {
 		}
 	}
 	if c.JSON {
-		if open == nil {
-			open = []approval.Question{}
+		out := struct {
+			Open []addressed     `json:"open"`
+			Lost []approval.Lost `json:"lost"`
+		}{[]addressed{}, f.Lost}
+		for _, q := range open {
+			out.Open = append(out.Open, addressed{q.Address(), q})
 		}
-		return u.printJSON(struct {
-			Open []approval.Question `json:"open"`
-			Lost []approval.Lost     `json:"lost"`
-		}{open, f.Lost})
+		return u.printJSON(out)
 	}
 	for _, l := range f.Lost {
 		fmt.Fprintf(u.stdio.Out, "Process %d was killed on or after %s while %d of %s waited for approval. None was sent.\n\n", l.Process, l.Since.Local().Format(time.DateTime), l.Calls, invisible.Line(l.Name))
@@ -93,6 +94,12 @@ func (c *approvalsListCmd) Run(u *ui) error {
 		fmt.Fprintln(u.stdio.Out, "No call waits for approval.")
 	}
 	return nil
+}
+
+// addressed is a question in JSON, with what 'approve' and 'deny' want to be given.
+type addressed struct {
+	Address string `json:"address"`
+	approval.Question
 }
 
 // printQuestion prints a question and how to answer it.
@@ -126,7 +133,7 @@ func (c *approvalsListCmd) watch(u *ui) error {
 		seen[q.ID] = q.Revision
 		switch {
 		case c.JSON:
-			err = u.printJSONLine(q)
+			err = u.printJSONLine(addressed{q.Address(), q})
 		case d == nil:
 			u.printQuestion(&q)
 		default:
@@ -188,7 +195,7 @@ func (c *approvalsShowCmd) Run(u *ui) error {
 	case err != nil:
 		return fmt.Errorf("%s: %w", printable(c.ID), err)
 	case c.JSON:
-		return u.printJSON(q)
+		return u.printJSON(addressed{q.Address(), q})
 	}
 	u.printQuestion(&q)
 	return nil
