@@ -52,12 +52,24 @@ func limitsOf(l settings.Limits) sandbox.Limits {
 
 // Rules reads the user's rules for calls.
 func (a *App) Rules() *toolpolicy.Rules {
-	floor := ""
-	switch a.Settings.Origin("policy.profile").Layer {
-	case settings.LayerEnvironment, settings.LayerFlag:
-		floor = a.Settings.Policy.Profile
+	return a.rules(a.Settings.File(), profileFloor(a.Settings.Entry(settings.ProfileKey)), a.state(store.Rules))
+}
+
+// profileFloor returns the strictest profile that a variable or a flag has asked
+// for, also where the file's is stricter: the file may change. It is empty if none
+// has.
+func profileFloor(e settings.Entry) string {
+	floor := -1
+	if e.Origin.Layer == settings.LayerEnvironment || e.Origin.Layer == settings.LayerFlag {
+		floor = slices.Index(settings.Profiles, e.Value.(string))
 	}
-	return a.rules(a.Settings.File(), floor, a.state(store.Rules))
+	for _, i := range e.Ignored {
+		floor = max(floor, slices.Index(settings.Profiles, i.Value))
+	}
+	if floor < 0 {
+		return ""
+	}
+	return settings.Profiles[floor]
 }
 
 // RulesOf reads the rules for calls of a configuration file with which no settings

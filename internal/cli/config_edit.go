@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -39,7 +38,7 @@ func (c *configGetCmd) Run(u *ui) error {
 	if err := u.loadSettings(); err != nil {
 		return err
 	}
-	e := u.entry(c.Key)
+	e := u.Settings.Entry(c.Key)
 	if c.JSON {
 		return u.printJSON(e)
 	}
@@ -53,12 +52,6 @@ func (c *configGetCmd) Run(u *ui) error {
 		}
 	}
 	return nil
-}
-
-// entry returns a setting that exists.
-func (u *ui) entry(key string) settings.Entry {
-	all := u.Settings.Entries()
-	return all[slices.IndexFunc(all, func(e settings.Entry) bool { return e.Key == key })]
 }
 
 type configSetCmd struct {
@@ -104,7 +97,7 @@ func (u *ui) tellOverride(key string) {
 		return // a variable is wrong: every other command says so
 	}
 	if o := u.Settings.Origin(key); o.Layer == settings.LayerEnvironment || o.Layer == settings.LayerFlag {
-		u.warn([]string{fmt.Sprintf("%s overrides the file: %s stays %v", o.Name, key, u.entry(key).Value)})
+		u.warn([]string{fmt.Sprintf("%s overrides the file: %s stays %v", o.Name, key, u.Settings.Entry(key).Value)})
 	}
 }
 

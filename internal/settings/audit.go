@@ -2,7 +2,6 @@ package settings
 
 import (
 	"math"
-	"slices"
 	"time"
 )
 
@@ -27,9 +26,6 @@ type Audit struct {
 func declareAudit(a *Audit) []*setting {
 	const day = 24 * time.Hour
 	const more = " Variables and flags can only ask for more than the file, or the default."
-	rank := func(field *string, words ...string) func() int64 { // the weakest first
-		return func() int64 { return int64(slices.Index(words, *field)) }
-	}
 	kept := func() int64 {
 		if a.Keep == 0 {
 			return math.MaxInt64

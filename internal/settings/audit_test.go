@@ -9,9 +9,10 @@ import (
 	"github.com/sallyport/sallyport/internal/settings"
 )
 
-// TestAuditIsNotWeakened: what comes with a client's configuration can make the audit
-// log stricter than the file, or the default, and not weaker.
-func TestAuditIsNotWeakened(t *testing.T) {
+// TestSettingsAreNotWeakened: what comes with a client's configuration can make the
+// audit log and the profile for calls stricter than the file, or the default, and not
+// weaker.
+func TestSettingsAreNotWeakened(t *testing.T) {
 	const variable, flag = settings.LayerEnvironment, settings.LayerFlag
 	for _, test := range []struct {
 		name, file, variable, flag string // values; empty: not set
@@ -36,6 +37,8 @@ func TestAuditIsNotWeakened(t *testing.T) {
 		{"much disk", "2m", "", "3m", "audit.maxDisk", "3m", flag, 0},
 		{"a day", "", "24h", "", "audit.keep", "2160h", settings.LayerDefault, 1},
 		{"a day instead of forever", "forever", "24h", "9000h", "audit.keep", "forever", settings.LayerFile, 2},
+		{"a weaker profile", "careful", "open", "", "policy.profile", "careful", settings.LayerFile, 1},
+		{"a stricter profile", "careful", "locked", "open", "policy.profile", "locked", variable, 1},
 		{"forever", "24h", "forever", "", "audit.keep", "forever", variable, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -150,6 +150,11 @@ func declareLimits(l *Limits) []*setting {
 	}
 }
 
+// rank returns the strength of a word among these, the weakest first.
+func rank(field *string, words ...string) func() int64 {
+	return func() int64 { return int64(slices.Index(words, *field)) }
+}
+
 func declarePolicy(p *Policy) []*setting {
 	require := func(name string, field *string, initial, what string) *setting {
 		return &setting{key: "policy.require." + name, value: choice(field, enforcement...), initial: initial,
@@ -167,7 +172,7 @@ func declarePolicy(p *Policy) []*setting {
 			help: "MCP servers that code may be granted. An empty list grants none."},
 		{key: "policy.requests", value: list(&p.Requests, isRequestPattern, "command lines or URLs; `*` stands for letters, digits, dots, dashes and underscores, and `...` at the end for further words"), defaults: "none",
 			help: "What code may add by itself with `runtime.request_server`, such as `npx -y @modelcontextprotocol/server-*` or `https://*.example.com/mcp`. Everything else waits for `sallyport servers approve`, and so does every server with variables of its own."},
-		{key: "policy.profile", value: choice(&p.Profile, Profiles...), initial: Profiles[0],
+		{key: ProfileKey, value: choice(&p.Profile, Profiles...), initial: Profiles[0], strength: rank(&p.Profile, Profiles...),
 			help: "What happens to calls that no rule of `policy.tools` is about. `open`: they are allowed. `careful`: tools that their server declares read-only, resources and prompts are allowed, and everything else asks. `locked`: they are denied. Variables and flags can only make it stricter than the file. `policy.tools` is a list of rules in this file, and can be set nowhere else ([Rules for calls](GUIDE.md#rules-for-calls))."},
 	}
 }

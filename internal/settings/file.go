@@ -132,6 +132,9 @@ func Lookalikes(path string) []string {
 // rules that is read again whenever it changes.
 const RulesKey = "policy.tools"
 
+// ProfileKey is the key of the setting that decides on calls that no rule is about.
+const ProfileKey = "policy.profile"
+
 // A reader fills settings from one file.
 type reader struct {
 	*loader

@@ -61,6 +61,12 @@ func (s *Settings) Fingerprint(skip func(key string) bool) map[string]string {
 	return out
 }
 
+// Entry returns a setting. The key must exist.
+func (s *Settings) Entry(key string) Entry {
+	all := s.Entries()
+	return all[slices.IndexFunc(all, func(e Entry) bool { return e.Key == key })]
+}
+
 // A Description is what a setting's declaration says.
 type Description struct {
 	Key, Help string
