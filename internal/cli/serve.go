@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
@@ -18,6 +19,7 @@ import (
 	"github.com/sallyport/sallyport/internal/mcpserver"
 	"github.com/sallyport/sallyport/internal/mcpserver/tasks"
 	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/terminal"
 )
 
 type serveCmd struct {
@@ -36,10 +38,18 @@ Example, for a client's configuration file:
   {"mcpServers": {"sallyport": {"command": "sallyport", "args": ["serve"]}}}`
 }
 
+// serveNote is for a person who starts what a client is to start.
+const serveNote = `sallyport: this is an MCP server, which waits for an MCP client on standard input. Clients start it themselves: 'sallyport install' connects them.
+sallyport: Ctrl-C ends it; 'sallyport run' runs code without a client.
+`
+
 // Run implements the command.
 func (c *serveCmd) Run(u *ui) error {
 	if err := u.loadSettings(c.flags()...); err != nil {
 		return err
+	}
+	if terminal.Real(u.stdio.In) {
+		fmt.Fprint(u.stdio.Err, serveNote)
 	}
 	var err error
 	var none *hub.NoneError
