@@ -51,8 +51,12 @@ func limitsOf(l settings.Limits) sandbox.Limits {
 }
 
 // Rules reads the user's rules for calls.
-func (a *App) Rules() *toolpolicy.Rules {
-	return a.rules(a.Settings.File(), profileFloor(a.Settings.Entry(settings.ProfileKey)), a.state(store.Rules))
+func (a *App) Rules() *toolpolicy.Rules { return a.RulesWith(nil) }
+
+// RulesWith is Rules with another content of the configuration file, unless that is
+// nil.
+func (a *App) RulesWith(content []byte) *toolpolicy.Rules {
+	return a.rules(a.Settings.File(), profileFloor(a.Settings.Entry(settings.ProfileKey)), a.state(store.Rules), content)
 }
 
 // profileFloor returns the strictest profile that a variable or a flag has asked
@@ -75,12 +79,12 @@ func profileFloor(e settings.Entry) string {
 // RulesOf reads the rules for calls of a configuration file with which no settings
 // could be loaded.
 func (a *App) RulesOf(file settings.File) *toolpolicy.Rules {
-	return a.rules(file, "", store.At(""))
+	return a.rules(file, "", store.At(""), nil)
 }
 
-func (a *App) rules(file settings.File, floor string, state store.Dir) *toolpolicy.Rules {
+func (a *App) rules(file settings.File, floor string, state store.Dir, instead []byte) *toolpolicy.Rules {
 	return toolpolicy.Open(toolpolicy.Config{
-		Path: file.Path, Named: file.Named, Home: a.Env.Sources(a.Dir, "").Home, Profile: floor,
+		Path: file.Path, Named: file.Named, Home: a.Env.Sources(a.Dir, "").Home, Profile: floor, Instead: instead,
 		Had: func() toolpolicy.Had { return hadRules(state, file.Path) },
 	})
 }

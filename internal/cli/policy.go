@@ -21,14 +21,35 @@ type policyCmd struct {
 	Explain policyExplainCmd `cmd:"" help:"Say what happens to a call, and which rule decides."`
 	Test    policyTestCmd    `cmd:"" help:"Compare the decisions about calls with those that a file expects."`
 	Check   policyCheckCmd   `cmd:"" help:"Check the files of rules."`
+	Profile policyProfileCmd `cmd:"" help:"Show or change what happens to calls that no rule is about."`
+	Allow   policyAllowCmd   `cmd:"" help:"Let code call a server's tools, or one of them, without a question."`
+	Ask     policyAskCmd     `cmd:"" help:"Ask a person before code calls a server's tools, or one of them."`
+	Deny    policyDenyCmd    `cmd:"" help:"Refuse all calls of a server's tools, or of one of them."`
 }
 
 // Help implements kong's HelpProvider.
 func (*policyCmd) Help() string {
-	return `Rules for calls are a list, policy.tools in the configuration file, and further lists in policy.d/*.yaml next to it. A rule that denies wins wherever it stands; otherwise the first rule that matches decides, and policy.profile decides on calls that no rule is about. Changes apply at once. While a file is wrong, no code runs.
+	return `Rules for calls are a list, policy.tools in the configuration file, and further lists in policy.d/*.yaml next to it. A rule that denies wins wherever it stands; otherwise the first rule that matches decides. What no rule is about, the profile decides:
 
-Example:
-  sallyport policy`
+` + profileTable("") + `
+Changes apply at once, also to code that runs: no client needs to restart. While a file is wrong, no code runs. In the configuration file:
+
+  policy:
+    profile: careful
+    tools:
+      - server: github
+        tool: [create_*, get_issue]
+        action: allow
+      - server: github
+        tool: delete_repo
+        action: deny
+        because: repositories are deleted by hand
+
+Examples:
+  sallyport policy
+  sallyport policy profile careful
+  sallyport policy allow github.create_issue
+  sallyport policy deny github.delete_repo`
 }
 
 // rules reads the user's rules for calls. A configuration file with which no

@@ -88,7 +88,7 @@ func Value(key string, parts []string, home, dir string, hidden bool) (string, e
 		if !hidden && !isReference(text) {
 			err = errors.New("every program can read a secret on a command line: write - and give it on standard input, or name file:/PATH or keyring:NAME")
 		} else if err = e.assign(text, at); err == nil {
-			return quoteYAML(text), nil
+			return QuoteYAML(text), nil
 		}
 	default:
 		err = e.assign(text, at)

@@ -140,7 +140,7 @@ func fileText(v value) string {
 	case []string:
 		parts := make([]string, len(d))
 		for i, p := range d {
-			parts[i] = quoteYAML(p)
+			parts[i] = QuoteYAML(p)
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
 	case string:
@@ -154,7 +154,7 @@ func fileText(v value) string {
 		if d == "" {
 			return ""
 		}
-		return quoteYAML(d)
+		return QuoteYAML(d)
 	default:
 		return fmt.Sprint(d)
 	}
@@ -166,7 +166,8 @@ var plain = lazyregexp.New(`^[A-Za-z/][A-Za-z0-9_./-]*$`)
 // special lists words that some version of YAML reads as something else.
 var special = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"}
 
-func quoteYAML(s string) string {
+// QuoteYAML returns a string as YAML on one line, in quotes where it needs them.
+func QuoteYAML(s string) string {
 	if plain().MatchString(s) && !slices.Contains(special, strings.ToLower(s)) {
 		return s
 	}

@@ -121,6 +121,9 @@ func (r *Rules) readAll(s *state, l *loading, had Had) {
 	s.names = r.names()
 
 	content, foreign := s.file(l, path, settings.MaxFile)
+	if r.config.Instead != nil {
+		content = r.config.Instead
+	}
 	if content != nil {
 		s.config(l, r.config, content)
 	} else if len(l.problems) == 0 {

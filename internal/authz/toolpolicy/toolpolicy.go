@@ -42,6 +42,8 @@ type Config struct {
 	// Profile is one that holds whatever the file says, unless the file's is
 	// stricter; empty for none.
 	Profile string
+	// Instead is read as the content of the file, where it is not nil: to try a change.
+	Instead []byte
 	// Had returns what [Rules.Keep] was given, also by other processes before; nil
 	// if that is not known.
 	Had func() Had
