@@ -46,9 +46,9 @@ type grammar struct {
 	Uninstall  uninstallCmd  `cmd:"" group:"Getting started:" help:"Remove Sallyport from MCP clients."`
 	Serve      serveCmd      `cmd:"" group:"Getting started:" help:"Serve run_python to an MCP client on standard input and output."`
 	Run        runCmd        `cmd:"" group:"Getting started:" help:"Run a Python program in a sandbox, without a client."`
-	Skill      skillCmd      `cmd:"" group:"Getting started:" help:"Teach the models of your clients to use run_python."`
+	Skill      skillCmd      `cmd:"" group:"Getting started:" unused:"config,set,log-level,log-format" help:"Teach the models of your clients to use run_python."`
 	Servers    serversCmd    `cmd:"" group:"What code can use:" help:"Show and test the MCP servers that code can use."`
-	Tools      toolsCmd      `cmd:"" group:"What code can use:" help:"Search, show and approve the tools of all servers."`
+	Tools      toolsCmd      `cmd:"" group:"What code can use:" unused:"engine,python" help:"Search, show and approve the tools of all servers."`
 	Policy     policyCmd     `cmd:"" group:"What code can use:" help:"Show, explain and check the rules for calls."`
 	SavedTools savedToolsCmd `cmd:"" group:"What code can use:" help:"Show, export and import the functions that code has saved for later sessions."`
 	Memory     memoryCmd     `cmd:"" group:"What code can use:" help:"Show and change the values that code has kept for later sessions."`
@@ -64,10 +64,10 @@ type grammar struct {
 	Worker     workerCmd     `cmd:"" group:"Workers:" help:"Take jobs from a service's queue and run them in sandboxes."`
 	State      stateCmd      `cmd:"" group:"Settings and help:" help:"Show what the state directory holds, and check it."`
 	Config     configCmd     `cmd:"" group:"Settings and help:" help:"Print and change the settings."`
-	Completion completionCmd `cmd:"" group:"Settings and help:" help:"Print a script that completes commands and names in your shell."`
-	Version    versionCmd    `cmd:"" group:"Settings and help:" help:"Print the version, as --version does."`
-	Upgrade    upgradeCmd    `cmd:"" group:"Settings and help:" help:"Replace this executable with the newest release, once its signature is verified."`
-	Help       helpCmd       `cmd:"" group:"Settings and help:" help:"Print the help of a command, or the table of exit codes."`
+	Completion completionCmd `cmd:"" group:"Settings and help:" unused:"config,set,log-level,log-format" help:"Print a script that completes commands and names in your shell."`
+	Version    versionCmd    `cmd:"" group:"Settings and help:" unused:"config,set,log-level,log-format" help:"Print the version, as --version does."`
+	Upgrade    upgradeCmd    `cmd:"" group:"Settings and help:" unused:"config,set,log-level,log-format" help:"Replace this executable with the newest release, once its signature is verified."`
+	Help       helpCmd       `cmd:"" group:"Settings and help:" unused:"config,set,log-level,log-format" help:"Print the help of a command, or the table of exit codes."`
 }
 
 // serveGrammar is the part of the grammar with which clients start Sallyport.

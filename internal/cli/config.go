@@ -12,9 +12,9 @@ type configCmd struct {
 	Show  configShowCmd  `cmd:"" default:"withargs" help:"Print the effective settings and where each comes from."`
 	Get   configGetCmd   `cmd:"" help:"Print the value of a setting."`
 	Set   configSetCmd   `cmd:"" help:"Set a setting in the configuration file."`
-	Unset configUnsetCmd `cmd:"" help:"Remove settings from the configuration file."`
-	Edit  configEditCmd  `cmd:"" help:"Open the configuration file in your editor, and check it."`
-	Path  configPathCmd  `cmd:"" help:"Print the path of the configuration file."`
+	Unset configUnsetCmd `cmd:"" unused:"set,log-level,log-format" help:"Remove settings from the configuration file."`
+	Edit  configEditCmd  `cmd:"" unused:"set,log-level,log-format" help:"Open the configuration file in your editor, and check it."`
+	Path  configPathCmd  `cmd:"" unused:"set,log-level,log-format" help:"Print the path of the configuration file."`
 }
 
 // Help implements kong's HelpProvider.

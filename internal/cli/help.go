@@ -8,10 +8,12 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/sallyport/sallyport/internal/completion"
 )
 
 func newParser(g *grammar, stdio Stdio, exit func(int)) (*kong.Kong, error) {
-	return kong.New(g,
+	parser, err := kong.New(g,
 		kong.Name("sallyport"),
 		kong.Description("One guarded gate between an AI agent's Python and everything else: run_python in a hard-isolated, persistent sandbox in which every MCP server is a module."),
 		kong.Writers(stdio.Out, stdio.Err),
@@ -21,6 +23,21 @@ func newParser(g *grammar, stdio Stdio, exit func(int)) (*kong.Kong, error) {
 		kong.Help(printHelp),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, FlagsLast: true, WrapUpperBound: 100}),
 	)
+	if err == nil {
+		hideUnused(parser.Model.Node)
+	}
+	return parser, err
+}
+
+// hideUnused hides the flags that a command has in common with others, and does not
+// read.
+func hideUnused(n *kong.Node) {
+	for _, f := range n.Flags {
+		f.Hidden = f.Hidden || completion.Unused(n, f.Name)
+	}
+	for _, c := range n.Children {
+		hideUnused(c)
+	}
 }
 
 // printHelp prints a command's own flags before those of every command. It
@@ -29,7 +46,11 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	if node := ctx.Selected(); node != nil {
 		node.Group = nil // groups are for the list of all commands
 		for up := node.Parent; up != nil; up = up.Parent {
-			node.Flags = append(node.Flags, up.Flags...)
+			for _, f := range up.Flags {
+				if !completion.Unused(ctx.Selected(), f.Name) {
+					node.Flags = append(node.Flags, f)
+				}
+			}
 			up.Flags, up.Group = nil, nil
 		}
 	}

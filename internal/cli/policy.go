@@ -18,7 +18,7 @@ import (
 
 type policyCmd struct {
 	Show    policyShowCmd    `cmd:"" default:"withargs" help:"Print the rules for calls, and where each comes from."`
-	Explain policyExplainCmd `cmd:"" help:"Say what happens to a call, and which rule decides."`
+	Explain policyExplainCmd `cmd:"" unused:"engine,python" help:"Say what happens to a call, and which rule decides."`
 	Test    policyTestCmd    `cmd:"" help:"Compare the decisions about calls with those that a file expects."`
 	Check   policyCheckCmd   `cmd:"" help:"Check the files of rules."`
 	Profile policyProfileCmd `cmd:"" help:"Show or change what happens to calls that no rule is about."`

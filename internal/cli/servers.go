@@ -18,7 +18,7 @@ import (
 type serversCmd struct {
 	List    serversListCmd    `cmd:"" default:"withargs" help:"List the servers: configured, disabled, offered by this project, or requested by code."`
 	Show    serversShowCmd    `cmd:"" help:"Show everything about one server."`
-	Test    serversTestCmd    `cmd:"" help:"Start a server, list its tools, and print how long that took."`
+	Test    serversTestCmd    `cmd:"" unused:"engine,python" help:"Start a server, list its tools, and print how long that took."`
 	Add     serversAddCmd     `cmd:"" help:"Define a server in ~/MCPs."`
 	Import  serversImportCmd  `cmd:"" help:"Copy the servers of another client, or of a file, into ~/MCPs."`
 	Remove  serversRemoveCmd  `cmd:"" name:"remove" aliases:"rm" help:"Remove a server from ~/MCPs."`

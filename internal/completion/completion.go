@@ -190,11 +190,22 @@ func (l *Line) short(word string) (*kong.Flag, string, bool) {
 	return nil, "", false
 }
 
+// Unused reports whether a command does not read a flag that it has from others: the
+// tag unused of the command, or of one above it, names it.
+func Unused(n *kong.Node, flag string) bool {
+	for ; n != nil; n = n.Parent {
+		if n.Tag != nil && slices.Contains(strings.Split(n.Tag.Get("unused"), ","), flag) {
+			return true
+		}
+	}
+	return false
+}
+
 // flags returns the flags that may stand here.
 func (l *Line) flags() []Candidate {
 	var out []Candidate
 	l.every(func(f *kong.Flag) bool {
-		if _, given := l.Flags[f.Name]; f.Hidden || given && !f.IsCumulative() {
+		if _, given := l.Flags[f.Name]; f.Hidden || given && !f.IsCumulative() || Unused(l.node, f.Name) {
 			return false
 		}
 		out = append(out, Candidate{"--" + f.Name, f.Help})
