@@ -44,6 +44,8 @@ def extra(content, structured, value):
     """Return the parts of content that say what structured content does not. value is
     what the code gets of it."""
     left, items, same = [], value if isinstance(value, list) else (), None
+    # Some servers write what the only member has, without its name.
+    whole = (value, structured, *(structured.values() if isinstance(structured, dict) and len(structured) == 1 else ()))
     for i, part in enumerate(content):
         if not isinstance(part, dict):
             continue
@@ -56,7 +58,7 @@ def extra(content, structured, value):
             continue
         item = items[i : i + 1]  # FastMCP writes a part for each item
         try:
-            if codec.decode(text) in (value, structured, *item):
+            if codec.decode(text) in (*whole, *item):
                 continue
         except (ValueError, RecursionError):
             pass
