@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 )
@@ -79,6 +81,22 @@ func readCorpus() ([]*task, error) {
 		all = append(all, tasks...)
 	}
 	return all, nil
+}
+
+// tasks returns those of the file that the options name, or the corpus.
+func (o options) tasks() ([]*task, error) {
+	if o.task == "" {
+		return readCorpus()
+	}
+	data, err := os.ReadFile(o.task)
+	if err != nil {
+		return nil, err
+	}
+	tasks, err := parseTasks(strings.TrimSuffix(filepath.Base(o.task), ".txt"), string(data))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.task, err)
+	}
+	return tasks, nil
 }
 
 func parseTasks(group, content string) ([]*task, error) {

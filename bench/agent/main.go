@@ -6,6 +6,7 @@
 //	go run ./bench/agent                       # all tasks
 //	go run ./bench/agent --only 'csv-.*' -v    # some, with their conversations
 //	go run ./bench/agent --python .venv/bin/python --json
+//	go run ./bench/agent --task FILE --brief   # a task of your own; scripts/demo does this
 //
 // The corpus (bench/agent/corpus) has a file for each group of tasks. A task has
 // a checker for its answer and three variants of code. A variant that fails is
@@ -31,8 +32,8 @@ import (
 )
 
 type options struct {
-	bin, servers, python, only string
-	json, verbose              bool
+	bin, servers, python, only, task string
+	json, brief, verbose             bool
 }
 
 func main() {
@@ -41,6 +42,8 @@ func main() {
 	flag.StringVar(&o.servers, "servers", ".cache/realservers", "where test/realservers/run installed the servers")
 	flag.StringVar(&o.python, "python", "", "interpreter of the sandbox; tasks whose packages it lacks are not run")
 	flag.StringVar(&o.only, "only", "", "run the tasks whose names match this regular expression")
+	flag.StringVar(&o.task, "task", "", "run the tasks of this file, in a copy of its folder, instead of the corpus")
+	flag.BoolVar(&o.brief, "brief", false, "print two lines for each task instead of the table")
 	flag.BoolVar(&o.json, "json", false, "print JSON")
 	flag.BoolVar(&o.verbose, "v", false, "print every conversation on standard error")
 	flag.Usage = func() {
@@ -55,7 +58,7 @@ func main() {
 }
 
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
-	tasks, err := readCorpus()
+	tasks, err := o.tasks()
 	if err != nil {
 		return err
 	}
@@ -77,7 +80,9 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 			rep.NotRun = append(rep.NotRun, t.name+" (needs "+missing+")")
 			continue
 		}
-		fmt.Fprintf(stderr, "agent: %s\n", t.name)
+		if !o.brief {
+			fmt.Fprintf(stderr, "agent: %s\n", t.name)
+		}
 		done, err := m.task(ctx, t)
 		if err != nil {
 			return fmt.Errorf("task %s: %w", t.name, err)
@@ -85,8 +90,11 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		rep.Tasks = append(rep.Tasks, done)
 	}
 	rep.Definition = m.definition
-	if o.json {
+	switch {
+	case o.json:
 		return rep.writeJSON(stdout)
+	case o.brief:
+		return rep.writeBrief(stdout)
 	}
 	return rep.writeTable(stdout)
 }

@@ -97,6 +97,23 @@ func (r *report) writeTable(w io.Writer) error {
 	return nil
 }
 
+// writeBrief writes what each task costs as direct calls, and through run_python.
+func (r *report) writeBrief(w io.Writer) error {
+	for _, o := range r.Tasks {
+		g := &group{}
+		g.add(r.Definition, o)
+		if g.solved < g.variants {
+			return fmt.Errorf("task %s was not solved: %s", o.Task, lastLine(o.Variants[0].Last))
+		}
+		fmt.Fprintf(w, "direct tool calls: %6d tokens (tools %d, calls and results %d)\n", g.schemas+g.direct, g.schemas, g.direct)
+		fmt.Fprintf(w, "run_python:        %6d tokens (tool %d, code and answer %d)\n", g.ours, r.Definition, g.ours-r.Definition)
+	}
+	if len(r.NotRun) > 0 {
+		return fmt.Errorf("not run: %s", strings.Join(r.NotRun, ", "))
+	}
+	return nil
+}
+
 func lastLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	last := lines[len(lines)-1]

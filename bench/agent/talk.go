@@ -82,7 +82,7 @@ func (m *machine) prepare(ctx context.Context, t *task, work string) error {
 	if err := os.RemoveAll(work); err != nil {
 		return err
 	}
-	if err := copyWork(work); err != nil {
+	if err := m.copyWork(work); err != nil {
 		return err
 	}
 	for _, s := range t.servers {
@@ -122,7 +122,7 @@ func (m *machine) sallyport(ctx context.Context, work string) (*mcp.ClientSessio
 	if m.python != "" {
 		env = append(env, "SALLYPORT_PYTHON="+m.python)
 	}
-	return m.start(ctx, work, []string{m.bin, "serve"}, env)
+	return m.start(ctx, work, []string{m.bin, "serve", "--standalone"}, env)
 }
 
 func serverEnv(work string) map[string]string {
@@ -237,17 +237,22 @@ func textOf(r *mcp.CallToolResult) string {
 	return strings.Join(parts, "\n")
 }
 
-// definition counts what a model reads of a server before its first call.
+// definition counts what a model reads of a server before its first call: names,
+// descriptions and input schemas, which are what clients pass on.
 func definition(ctx context.Context, s *mcp.ClientSession) (int, error) {
 	list, err := s.ListTools(ctx, nil)
 	if err != nil {
 		return 0, err
 	}
-	encoded, err := json.Marshal(list.Tools)
-	if err != nil {
-		return 0, err
+	n := tokens(s.InitializeResult().Instructions)
+	for _, t := range list.Tools {
+		shown, err := json.Marshal(mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})
+		if err != nil {
+			return 0, err
+		}
+		n += tokens(string(shown))
 	}
-	return tokens(string(encoded)) + tokens(s.InitializeResult().Instructions), nil
+	return n, nil
 }
 
 // direct makes the task's direct calls and counts what a model reads and writes

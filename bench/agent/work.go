@@ -10,8 +10,11 @@ import (
 	"strings"
 )
 
-// copyWork copies corpus/work to a new folder.
-func copyWork(to string) error {
+// copyWork copies corpus/work, or the folder of the file of tasks, to a new folder.
+func (o options) copyWork(to string) error {
+	if o.task != "" {
+		return os.CopyFS(to, os.DirFS(filepath.Dir(o.task)))
+	}
 	sub, err := fs.Sub(corpus, "corpus/work")
 	if err != nil {
 		return err
