@@ -192,6 +192,7 @@ var programs = map[string][]string{
 	"scripts/mcpb":            {"internal/settings"},
 	"scripts/notice":          nil,
 	"scripts/o200k":           nil,
+	"scripts/recording":       nil,
 	"scripts/report":          nil,
 	"scripts/size":            nil,
 	"test/conformance/client": {"internal/upstream", "internal/upstream/definitions"},
