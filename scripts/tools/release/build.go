@@ -77,6 +77,9 @@ func (r *release) build(targets []target) error {
 		if err != nil {
 			return err
 		}
+		if name == "README.md" {
+			data = r.version.absolute(data)
+		}
 		r.shared = append(r.shared, file{name, 0o644, data})
 	}
 	return r.describe(work)

@@ -37,6 +37,20 @@ func TestParseVersion(t *testing.T) {
 	}
 }
 
+func TestAbsolute(t *testing.T) {
+	const at = "https://github.com/sallyport/sallyport"
+	for in, want := range map[string]string{
+		"[a b](docs/A.md#c).":     "[a b](" + at + "/blob/v1.2.3/docs/A.md#c).",
+		"![a\nb](docs/a.svg)":     "![a\nb](" + at + "/raw/v1.2.3/docs/a.svg)",
+		"[a](https://a.example/)": "[a](https://a.example/)",
+		"[a](#b), [c][d] (e)":     "[a](#b), [c][d] (e)",
+	} {
+		if got := string(version{number: "1.2.3"}.absolute([]byte(in))); got != want {
+			t.Errorf("%s: got %s, want %s", in, got, want)
+		}
+	}
+}
+
 func TestNotes(t *testing.T) {
 	v := version{number: "1.2.3"}
 	folder := fstest.MapFS{

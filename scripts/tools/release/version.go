@@ -27,6 +27,20 @@ func (v version) String() string {
 	return v.number + "-" + v.word + "." + v.count
 }
 
+var relativeLink = regexp.MustCompile(`(!?)(\[[^\]]*\]\()([^):#\s][^):\s]*\))`)
+
+// absolute returns the README for packages, whose pages have none of the files that it
+// links to: links and pictures lead to those of this version.
+func (v version) absolute(readme []byte) []byte {
+	return relativeLink.ReplaceAllFunc(readme, func(link []byte) []byte {
+		m, folder := relativeLink.FindSubmatch(link), "/blob/v"
+		if len(m[1]) > 0 {
+			folder = "/raw/v"
+		}
+		return fmt.Appendf(nil, "%s%s%s%s%s/%s", m[1], m[2], project, folder, v, m[3])
+	})
+}
+
 // python returns the version as PyPI wants it.
 func (v version) python() string {
 	return v.number + map[string]string{"": "", "alpha": "a", "beta": "b", "rc": "rc", "pre": ".dev"}[v.word] + v.count
