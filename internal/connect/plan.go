@@ -151,7 +151,7 @@ func (k Kept) Install(start Start) (Change, error) {
 		text, err = edit.Set(t.Format, text, at, entry)
 	}
 	if err != nil {
-		return Change{}, fmt.Errorf("%s: %w: add it by hand: the README shows how", t.File, err)
+		return Change{}, fmt.Errorf("%s: %w: add it by hand: the guide shows how", t.File, err)
 	}
 	return k.switchedOn(text, name)
 }

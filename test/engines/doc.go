@@ -1,5 +1,5 @@
 // Package engines runs the conformance suite of package sandboxtest, and the
-// README's example, over every engine that this machine has, as root and as an
+// guide's first example, over every engine that this machine has, as root and as an
 // ordinary user.
 //
 // SALLYPORT_BIN names the built executable that engines start; without it the

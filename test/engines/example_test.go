@@ -17,10 +17,10 @@ import (
 // npmEnv is where the official servers are installed: scripts/setup does it.
 const npmEnv = "SALLYPORT_NPM_DIR"
 
-// exampleBlock is the README's example of what an agent writes.
+// exampleBlock is the guide's first example of what an agent writes.
 var exampleBlock = regexp.MustCompile("(?s)```python\n(files = await mcp_filesystem.*?)```")
 
-// example runs the README's main example in the executable, on the engine that
+// example runs the guide's first example in the executable, on the engine that
 // the environment names: the same code, over the same server, has the same
 // result on each.
 func example(t *testing.T, name string, env ...string) {
@@ -33,13 +33,13 @@ func example(t *testing.T, name string, env ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	readme, err := os.ReadFile("../../README.md")
+	guide, err := os.ReadFile("../../docs/GUIDE.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := exampleBlock.FindSubmatch(readme)
+	block := exampleBlock.FindSubmatch(guide)
 	if block == nil {
-		t.Fatal("the README has no such example any more")
+		t.Fatal("the guide has no such example any more")
 	}
 	folder, home := t.TempDir(), t.TempDir()
 	for _, file := range []string{"notes.txt", "other.txt", "old-notes.md"} {
