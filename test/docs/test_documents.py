@@ -133,6 +133,11 @@ def test_readme_gives_its_two_commands():
         assert (ROOT / script).stat().st_mode & 0o111, f"{script} is not executable"
 
 
+def test_readme_is_short():
+    """Details belong in the guide."""
+    assert len(read(ROOT / "README.md").split()) < 900
+
+
 def test_scripts_of_the_documents_run_somewhere():
     """Each script that a document names is run by a step of .ci/run or a suite of
     .ci/full, as it is named. What only makes files of the tree is checked by tests of
