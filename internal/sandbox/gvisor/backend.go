@@ -155,6 +155,7 @@ func (b *Engine) startSandbox(ctx context.Context, id string, limits sandbox.Lim
 		Args:             what.Args,
 		Env:              what.Env,
 		MemoryBytes:      limits.MemoryBytes,
+		CPUs:             limits.CPUs,
 		Processes:        limits.Processes,
 		OpenFiles:        limits.OpenFiles,
 		WorkspaceBytes:   limits.WorkspaceBytes,

@@ -19,12 +19,14 @@ type SupervisorConfig struct {
 	Env        []string        `json:"env"`
 	// MemoryBytes is shown in /proc/meminfo, and enforced by the supervisor's
 	// watcher if WatchMemory is set because no cgroup enforces it.
-	MemoryBytes    int64 `json:"memoryBytes"`
-	WatchMemory    bool  `json:"watchMemory"`
-	Processes      int   `json:"processes"`
-	OpenFiles      int   `json:"openFiles"`
-	WorkspaceBytes int64 `json:"workspaceBytes"`
-	TmpBytes       int64 `json:"tmpBytes"`
+	MemoryBytes int64 `json:"memoryBytes"`
+	WatchMemory bool  `json:"watchMemory"`
+	// CPUs is shown as the number of processors; 0 is all of the host.
+	CPUs           float64 `json:"cpus,omitempty"`
+	Processes      int     `json:"processes"`
+	OpenFiles      int     `json:"openFiles"`
+	WorkspaceBytes int64   `json:"workspaceBytes"`
+	TmpBytes       int64   `json:"tmpBytes"`
 	// DebugLog is a directory for the runtime's own logs; empty means none.
 	DebugLog string `json:"debugLog,omitempty"`
 	// OwnUserNamespace: the supervisor was started in a user namespace that maps

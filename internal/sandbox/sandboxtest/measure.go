@@ -5,6 +5,7 @@ package sandboxtest
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -139,4 +140,23 @@ func (s *suite) accounting(t *testing.T) {
 			t.Errorf("the peak is %d MB where %d were in use", after.PeakBytes>>20, with.MemoryBytes>>20)
 		}
 	})
+}
+
+// memoryShown returns a test that the sandbox shows its limit as its memory. Programs
+// choose the size of caches and buffers by it.
+func (s *suite) memoryShown(limit int64) func(*testing.T, *session) {
+	return func(t *testing.T, sess *session) {
+		if s.report.Isolation < sandbox.KernelIsolation {
+			Skip(t, s.cfg.Engine+".limits.memory-shown", "the kernel is the host's, and shows its memory")
+		}
+		got := sess.must(t, `
+import os
+sizes = {name: int(value.split()[0]) << 10 for name, value in (line.split(":") for line in open("/proc/meminfo"))}
+page, total = os.sysconf("SC_PAGE_SIZE"), sizes["MemTotal"]
+print(total, os.sysconf("SC_PHYS_PAGES") * page, *(0 < n <= total for n in (sizes["MemFree"], sizes["MemAvailable"], os.sysconf("SC_AVPHYS_PAGES") * page)))
+`)
+		if want := fmt.Sprintf("%d %d True True True\n", limit, limit); got != want {
+			t.Errorf("memory, by /proc/meminfo and sysinfo, and whether the free part fits: got %q, want %q", got, want)
+		}
+	}
 }

@@ -382,6 +382,9 @@ for path in ("/x", "/etc/x", "/usr/x", "/opt/x"):
 	if !strings.HasPrefix(got, want) || strings.Contains(got, "wrote") || !strings.Contains(got, "'0000000000000000'") {
 		t.Errorf("in a restored sandbox: %s", got)
 	}
+	if s.report.Isolation >= sandbox.KernelIsolation {
+		s.memoryShown(spec.Limits.MemoryBytes)(t, sess)
+	}
 	if s.enforced(sandbox.Memory) {
 		r := sess.exec(t, "kept = []\nwhile len(kept) < 100:\n    kept.append(bytearray(os.urandom(16 << 20)))\nprint('had', len(kept) * 16)")
 		if strings.Contains(r.Stdout, "had") {

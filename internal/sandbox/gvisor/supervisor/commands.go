@@ -3,12 +3,23 @@
 package supervisor
 
 import (
+	"context"
+	"fmt"
+	"math"
 	"os"
+	"runtime"
+	"strconv"
 
+	"github.com/google/subcommands"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/runsc/cli"
 	"gvisor.dev/gvisor/runsc/cmd"
 	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
 	"gvisor.dev/gvisor/runsc/cmd/util"
+	"gvisor.dev/gvisor/runsc/config"
+	"gvisor.dev/gvisor/runsc/flag"
+	"gvisor.dev/gvisor/runsc/specutils"
 )
 
 // runtimeMain runs runsc's command line: the commands that the runtime calls
@@ -37,7 +48,7 @@ func runtimeMain() {
 		new(cmd.Update):     oci,
 		new(cmd.Wait):       oci,
 
-		new(sentrycmd.Boot):   internal,
+		new(kernelCmd):        internal,
 		new(cmd.Gofer):        internal,
 		new(sentrycmd.Umount): internal,
 	}, nil)
@@ -48,4 +59,58 @@ func runtimeMain() {
 // installed gVisor: another version, without narrowSyscalls.
 func useOwnKernel() error {
 	return os.Setenv("GVISOR_SIDECAR_BINARIES_DIR", os.DevNull)
+}
+
+// kernelCmd starts the sandbox's kernel, which shows the limits of the specification as
+// its memory and processors. The runtime reads them from a control group that it
+// made itself; here the engine makes it, so it would show those of the host.
+type kernelCmd struct{ sentrycmd.Boot }
+
+// Execute implements subcommands.Command. It runs again in a process that the
+// kernel starts anew to drop privileges, with the flags that it has set.
+func (k *kernelCmd) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcommands.ExitStatus {
+	if err := showLimits(f, args[0].(*config.Config)); err != nil {
+		util.Fatalf("reading the limits: %v", err)
+	}
+	return k.Boot.Execute(ctx, f, args...)
+}
+
+func showLimits(f *flag.FlagSet, conf *config.Config) error {
+	fd, err := strconv.Atoi(f.Lookup("spec-fd").Value.String())
+	if err != nil || fd < 0 {
+		return err // without it, Boot fails
+	}
+	if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		return err
+	}
+	file := os.NewFile(uintptr(fd), "specification")
+	defer file.Close()
+	spec, err := specutils.ReadSpecFromFile(f.Lookup("bundle").Value.String(), file, conf)
+	if err != nil {
+		return err
+	}
+	for name, value := range limitFlags(spec, runtime.NumCPU()) {
+		if err := f.Set(name, value); err != nil {
+			return fmt.Errorf("--%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// limitFlags returns the flags of the kernel for the limits of a specification, on a
+// host with so many processors.
+func limitFlags(spec *specs.Spec, processors int) map[string]string {
+	flags := map[string]string{}
+	if spec.Linux == nil || spec.Linux.Resources == nil {
+		return flags
+	}
+	if m := spec.Linux.Resources.Memory; m != nil && m.Limit != nil && *m.Limit > 0 {
+		flags["total-memory"] = strconv.FormatInt(*m.Limit, 10)
+	}
+	if c := spec.Linux.Resources.CPU; c != nil && c.Quota != nil && c.Period != nil && *c.Quota > 0 && *c.Period > 0 {
+		// Two at least, as the runtime shows: with one, some programs leave out locks.
+		n := max(2, int(math.Ceil(float64(*c.Quota)/float64(*c.Period))))
+		flags["cpu-num"] = strconv.Itoa(min(n, processors))
+	}
+	return flags
 }

@@ -103,6 +103,7 @@ func ociSpec(cfg *gvisor.SupervisorConfig, root string) *specs.Spec {
 			tmpfs("/workspace", cfg.WorkspaceBytes, "mode=0755", "uid=65534", "gid=65534"),
 		},
 		Linux: &specs.Linux{
+			Resources: resources(cfg),
 			Namespaces: []specs.LinuxNamespace{
 				{Type: specs.PIDNamespace},
 				{Type: specs.IPCNamespace},
@@ -112,4 +113,16 @@ func ociSpec(cfg *gvisor.SupervisorConfig, root string) *specs.Spec {
 			},
 		},
 	}
+}
+
+// resources returns the limits that the sandbox's kernel shows. The engine enforces
+// them.
+func resources(cfg *gvisor.SupervisorConfig) *specs.LinuxResources {
+	r := &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &cfg.MemoryBytes}}
+	if cfg.CPUs > 0 {
+		period := uint64(100_000)
+		quota := int64(cfg.CPUs * float64(period))
+		r.CPU = &specs.LinuxCPU{Quota: &quota, Period: &period}
+	}
+	return r
 }
