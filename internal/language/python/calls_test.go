@@ -553,7 +553,7 @@ func TestGivenUp(t *testing.T) {
 	p := launch(t)
 	code := "import asyncio\nasync def work():\n    try: await mcp_my_echo.order(1, 2)\n    except Exception as e: return str(e)\nt = asyncio.create_task(work())\nu = asyncio.create_task(work())\nawait asyncio.sleep(0)\nawait asyncio.sleep(0)"
 	r := p.run(t, wire.Exec{Code: code, Grants: []string{"my-echo"}, Define: []wire.Server{echoServer}}, never)
-	if r.Status != wire.StatusOK || r.stderr != "sallyport: 2 tool calls of background tasks were given up: await them before the code ends\n" {
+	if r.Status != wire.StatusOK || r.stderr != "sallyport: 2 tool calls of background tasks ended with the code, without an answer: await them before the code ends\n" {
 		t.Errorf("%+v %q %q", r.Done, r.stdout, r.stderr)
 	}
 	r = p.run(t, wire.Exec{Code: "await t == await u, await t", Grants: []string{"my-echo"}}, never)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sallyport/sallyport/internal/toolbox/tool"
 	"github.com/sallyport/sallyport/internal/wire"
 )
 
@@ -16,7 +17,7 @@ func advise(ctx context.Context, c wire.Call) (json.RawMessage, error) {
 	answers := map[string]string{
 		wire.MethodSessionFacts:   `{"memory":536870912,"workspace":134217728,"processes":128}`,
 		wire.MethodFindServers:    `[{"name":"my-echo","alias":"my_echo","state":"ready","how":""},{"name":"off","alias":"off","state":"disabled","how":"the user can enable it: sallyport servers enable off"}]`,
-		wire.MethodSearchToolDocs: `[{"server":"g","serverAlias":"g","tool":"find","toolAlias":"find"},{"server":"fs","serverAlias":"fs","tool":"read_text_file","toolAlias":"read_text_file"}]`,
+		wire.MethodSearchToolDocs: `[{"server":"g","serverAlias":"g","tool":"find","toolAlias":"find"},{"server":"fs","serverAlias":"fs","tool":"read_text_file","toolAlias":"read_text_file"},{"server":"fs","serverAlias":"fs","tool":"write_file","toolAlias":"write_file"},{"server":"fs","serverAlias":"fs","tool":"list_directory","toolAlias":"list_directory"}]`,
 		wire.MethodToolNames:      `["fetch_all"]`,
 	}
 	if a, ok := answers[c.Method]; ok {
@@ -39,8 +40,13 @@ func TestHints(t *testing.T) {
 		{"await, a task in the background", "x = mcp_my_echo.order(1, 2)", "line 1: mcp_my_echo.order", "import asyncio\nt = asyncio.create_task(mcp_my_echo.say(result={'content': []}))"},
 		{"await, after that", "async def f(): return 5\nf()", "line 2: f(...) was called without await", "await f()"},
 		{"await too much", "await discovered_servers()", "line 1: this call has returned its value already: remove await", "await 5 if False else 6"},
-		{"package", "import pandaz", "pandaz is not installed, and nothing can be installed from here. Packages besides the standard library: ", "import json.nothing"},
-		{"package by another name", "from sklearnx import a\n", "sallyport image build -p sklearnx", "try:\n    import pandaz\nexcept ImportError: pass"},
+		{"await of a tool", "await mcp_my_echo.echo", "line 1: call it: await mcp_my_echo.echo(...)", "await mcp_my_echo.order(1, 2)"},
+		{"await of a value", "x = 5\nawait x", "line 2: only calls of tools and of async functions are awaited: remove await", "x = 5"},
+		{"dash in a tool's name", "await mcp_sums.get-the-sum(a=5)", "line 1: Python reads the dash as minus: write await mcp_sums.get_the_sum(...)", "user = 1\nclass S: get = 2\nS.get-user"},
+		{"dash in an import", "from mcp_sums import get-the-sum", "Python reads a dash as minus: write get_the_sum", "from a import b-"},
+		{"package", "raise ModuleNotFoundError(name='torch')", "torch is not installed, and nothing can be installed from here. Packages besides the standard library: ", "import json.nothing"},
+		{"package by another name", "raise ModuleNotFoundError(name='sklearn')", "sallyport image build -p scikit-learn", "try:\n    import pandaz\nexcept ImportError: pass"},
+		{"module of the user", "import helper_of_mine", "there is no module helper_of_mine here; if it is a file of the user, write its content to ", "import json.helper"},
 		{"package that needs the network", "raise ModuleNotFoundError(\"No module named 'boto3'\", name='boto3') # which a host may have", "boto3 is not installed, and the sandbox has no network. Call a server's tool instead", "import botx.x if False else os"},
 		{"server without mcp_", "from my_echo import echo", "my_echo is a server: import mcp_my_echo", "from mcp_my_echo import echo"},
 		{"pip as a command", "!pip install pandas", "nothing can be installed from here", "x = 'pip install pandas'"},
@@ -50,7 +56,15 @@ func TestHints(t *testing.T) {
 		{"magic", "%matplotlib inline\n5", "line 1: remove it: IPython's commands do not exist here", "5 %\\\n2"},
 		{"shell", "import os\n!ls -l", "line 2: write subprocess.run('ls -l', shell=True)", "5 != 4"},
 		{"text around the code", "Here it is:\n```python\nprint(1)\n```", "send only the code", "print(1"},
-		{"host path", "open('/home/me/a.csv')", "'/home/me/a.csv' would be a path of the host, which the sandbox does not see: server 'fs' may have it: await mcp_fs.read_text_file(path='/home/me/a.csv')", "open('a.csv')"},
+		{"host path", "open('/home/me/a.csv')", "'/home/me/a.csv' would be a path of the host, which the sandbox does not see: server 'fs' may have it: await mcp_fs.read_text_file(path='/home/me/a.csv')", "open('/proc/nothing')"},
+		{"host path, written", "open('/home/me/a.csv', 'w')", "; `sallyport run --out DIR` copies what is new there", "open('/tmp/a.csv', 'w').close()"},
+		{"host path, written by a server", "import pathlib\npathlib.Path('/home/me/a.csv').write_text('x')", "Server 'fs' may have it: await mcp_fs.write_file(path='/home/me/a.csv', content=...)", "import pathlib\npathlib.Path('/etc/no/a.csv').read_text()"},
+		{"host path, listed", "import os\nos.listdir('/home/me')", "await mcp_fs.list_directory(path='/home/me')", "import os\nos.listdir('/etc/nothing')"},
+		{"file of the user", "open('sales.csv')", "'sales.csv' is not in the sandbox, which has none of the user's files (", "open('/etc/sales.csv')"},
+		{"file of the user, below", "open('data/sales.csv')", "For a file of the user: server 'fs' may have it: await mcp_fs.read_text_file(path='/path/on/the/host')", "import subprocess\nsubprocess.run(['sales.csv'])"},
+		{"file of the user, by a library", "def to_dict(): pass\nraise FileNotFoundError('sales.csv not found')", "the file is not in the sandbox", "raise IsADirectoryError(21, 'Is a directory', 'x')"},
+		{"misspelt file", "open('sales_2026.csv', 'w').close()\nopen('sales_2025.csv')", "did you mean 'sales_2026.csv'?", "import os\nos.remove('sales_2026.csv')"},
+		{"folder that is not there", "open('out/a.csv', 'w')", "the folder 'out' does not exist: os.makedirs('out', exist_ok=True) first", "import os\nos.makedirs('out2', exist_ok=True)\nopen('out2/a.csv', 'w').close()"},
 		{"host path of Windows", `open(r'C:\Users\me\a.csv')`, "would be a path of the host", "open('/etc/nothing')"},
 		{"host path, below", "import os\nos.listdir('/Users/me')", "would be a path of the host", "import os\nos.listdir('/tmp/Users/me')"},
 		{"memory", "raise MemoryError", "the sandbox has 512 MiB (setting limits.memory) of memory", "raise MemoryLeak if False else ValueError('MemoryError')"},
@@ -67,10 +81,11 @@ func TestHints(t *testing.T) {
 		{"argument that has another name", "await mcp_my_echo.order(1, 2, limit=3)", "mcp_my_echo.order has no argument 'limit' (it has: m, z, a); the server may ignore it", "await mcp_my_echo.getuserprofile(limit=3)"},
 		{"refused arguments", "await mcp_my_echo.say(result={'isError': True, 'content': [{'type': 'text', 'text': 'Invalid arguments: path'}]})", "its signature is mcp_my_echo.say(", "await mcp_my_echo.say(result={'isError': True, 'content': [{'type': 'text', 'text': 'no such file'}]})"},
 	}
+	sums := wire.Server{Name: "sums", Alias: "sums", Tools: []tool.Tool{{Name: "get-the-sum", Alias: "get_the_sum"}}}
 	p := launch(t)
 	execute := func(t *testing.T, code string) string {
 		t.Helper()
-		r := p.run(t, wire.Exec{Code: code, Grants: []string{"my-echo"}, Define: []wire.Server{echoServer},
+		r := p.run(t, wire.Exec{Code: code, Grants: []string{"my-echo", "sums"}, Define: []wire.Server{echoServer, sums},
 			Discovered: []wire.ServerInfo{{Name: "my-echo", Alias: "my_echo"}}}, advise)
 		if r.err != nil {
 			t.Fatal(r.err)

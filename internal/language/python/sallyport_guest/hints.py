@@ -16,6 +16,7 @@ import sys
 from .advice import line
 from .errors import MCPError, similar
 from .interrupt import call
+from .paths import MAX_SOURCE, came_through, missing_path, nodes_at, place
 
 
 def hint(session, e):
@@ -33,7 +34,6 @@ def hint(session, e):
 # A forgotten await, and one too many.
 
 WAITING = ("gather", "create_task", "ensure_future", "wait_for", "wait", "as_completed", "shield", "run", "run_until_complete", "start_soon")
-MAX_SOURCE = 200000  # characters of code that hints look at
 AWAIT = "what it returns does nothing until it is awaited: write `await` before the call"
 
 
@@ -110,19 +110,47 @@ def is_async(session, func, local):
 
 def needless_await(session, e):
     text = call(str, e)
-    if isinstance(e, TypeError) and ("used in 'await' expression" in text or "can't be awaited" in text):
-        return "line %d: this call has returned its value already: remove await" % place(e)[1]
+    if not isinstance(e, TypeError) or "used in 'await' expression" not in text and "can't be awaited" not in text:
+        return None
+    number = place(e)[1]
+    operands = [node.value for node in nodes_at(session, e) if isinstance(node, ast.Await)]
+    for node in operands:
+        if isinstance(node, ast.Attribute) and is_async(session, node, ()):
+            return "line %d: call it: await %s(...)" % (number, ast.unparse(node))
+    if operands and not any(isinstance(node, ast.Call) for node in operands):
+        return "line %d: only calls of tools and of async functions are awaited: remove await" % number
+    return "line %d: this call has returned its value already: remove await" % number
 
 
-def place(e):
-    """Return the file and the line of the code that an exception came from."""
-    traceback, found = e.__traceback__, ("", 0)
-    while traceback is not None:
-        filename = traceback.tb_frame.f_code.co_filename
-        if filename.startswith("<cell "):
-            found = filename, traceback.tb_lineno
-        traceback = traceback.tb_next
-    return found
+def dashed_tool(session, e):
+    """Name the tool that a name with dashes means, which Python reads as a
+    subtraction."""
+    if isinstance(e, SyntaxError):
+        words = (e.text or "").replace(",", " ").split()
+        dashed = [w for w in words[3:] if "-" in w.strip("-")]
+        if words[:1] == ["from"] and words[1:2] and words[1].startswith("mcp") and dashed:
+            return "line %d: Python reads a dash as minus: write %s" % (e.lineno, dashed[0].replace("-", "_"))
+        return None
+    if not isinstance(e, (AttributeError, TypeError, NameError)):
+        return None
+    for node in nodes_at(session, e):
+        names, left = [], node
+        while isinstance(left, ast.BinOp) and isinstance(left.op, ast.Sub):
+            right = left.right.func if isinstance(left.right, ast.Call) else left.right
+            if not isinstance(right, ast.Name):
+                break
+            names.insert(0, right.id)
+            left = left.left
+        left = left.value if isinstance(left, ast.Await) else left
+        if not names or not isinstance(left, ast.Attribute) or not isinstance(left.value, ast.Name):
+            continue
+        server = getattr(session.namespace.get(left.value.id), "__server__", None)
+        try:
+            tool = server and server.find("-".join([left.attr, *names]), MCPError)
+        except MCPError:  # it may mean several
+            continue
+        if tool:
+            return "line %d: Python reads the dash as minus: write await %s(...)" % (node.lineno, tool.__qualname__)
 
 
 # Packages, and the network that they would come from.
@@ -133,6 +161,9 @@ INSTALLED_AS = {
     "docx": "python-docx", "dateutil": "python-dateutil", "dotenv": "python-dotenv", "fitz": "pymupdf",
 }  # fmt: skip
 CLIENTS = ("requests", "httpx", "aiohttp", "urllib3", "websockets", "boto3", "openai", "anthropic", "selenium", "playwright")
+# Others whose name to install is the one to import. A name that is in neither may be
+# one's own module, or the name of a stranger's package.
+SAME_NAME = ("django", "fastapi", "flask", "click", "typer", "tqdm", "psutil", "tabulate", "markdown", "chardet", "regex", "redis", "pymongo", "psycopg", "shapely", "geopandas", "xgboost", "lightgbm", "nltk", "spacy", "bokeh", "altair", "xlsxwriter", "openpyxl", "numba", "cython", "attrs", "orjson", "xarray", "pytz")  # fmt: skip
 INSTEAD = {
     "pandas": "csv, sqlite3 and statistics", "polars": "csv, sqlite3 and statistics", "numpy": "math, statistics and array",
     "yaml": "json and tomllib", "dateutil": "datetime and zoneinfo", "pytz": "zoneinfo", "bs4": "html.parser", "lxml": "xml.etree",
@@ -155,10 +186,29 @@ def missing_package(session, e):
         return "%s is a server: %s await %s.TOOL(...)" % (name, first, called)
     if name in CLIENTS:
         return "%s is not installed, and %s" % (name, TOOL_INSTEAD)
+    if name not in INSTALLED_AS and name not in SAME_NAME and name not in INSTEAD and name not in notable():
+        return unknown_module(session, name)
     instead = " Without it: %s of the standard library." % INSTEAD[name] if name in INSTEAD else ""
     return "%s is not installed, and nothing can be installed from here.%s %s The user can add it: sallyport image build -p %s -t NAME, then the setting image: NAME" % (
         name, instead, available(session), INSTALLED_AS.get(name, name),
     )  # fmt: skip
+
+
+def unknown_module(session, name):
+    """Return the hint for a name that may be a module of the user, and must not be
+    installed because of its name."""
+    if session.scripted:
+        folder = sys.argv[0].rpartition("/")
+        here = "if it is a file in the folder of %s, copy it along: sallyport run --file %s.py %s" % (folder[2], "".join(folder[:2]) + name, sys.argv[0])
+    else:
+        here = "if it is a file of the user, write its content to /workspace/%s.py first" % name
+    return "there is no module %s here; %s. %s For another package, the user has to know its name on PyPI, where %s may be something else" % (name, here, available(session), name)
+
+
+def notable():
+    from .manual import NOTABLE
+
+    return NOTABLE
 
 
 def available(session):
@@ -221,27 +271,6 @@ def only_loopback():
         return True
 
 
-# Paths of the host.
-
-HOSTS = ("/home/", "/Users/", "/root/", "/mnt/", "/media/", "/Volumes/", "/private/", "/srv/", "/data/")
-
-
-def host_path(session, e):
-    path = getattr(e, "filename", None)
-    if not isinstance(e, OSError) or e.errno not in (errno.ENOENT, errno.EACCES, errno.EROFS, errno.ENOTDIR) or not isinstance(path, str):
-        return None
-    if not (path.startswith(HOSTS) or path[1:3] == ":\\") or path.startswith(session.workspace.path + "/"):
-        return None
-    text = "%r would be a path of the host, which the sandbox does not see" % path[:200]
-    found = session.channel.request_sync("search_tool_docs", '{"query":"read text file from path","limit":10,"detail":"summary"}')
-    for tool in found or ():
-        name = str(tool.get("tool", "")).lower()
-        if "read" in name and "file" in name:
-            called = tool.get("call") or "mcp_%s.%s" % (tool.get("serverAlias"), tool.get("toolAlias"))
-            return "%s: server %r may have it: await %s(path=%r)" % (text, tool.get("server"), called, path[:200])
-    return text + ", and no configured server reads files there. Files of this session lie in %s" % session.workspace.path
-
-
 # Limits.
 
 
@@ -261,14 +290,6 @@ def limit(session, e):
         return "the sandbox may have %s processes and threads" % of("processes", "limits.processes")
     if code == errno.EMFILE:
         return "too many files are open (setting limits.openFiles): close them, or use `with`"
-
-
-def came_through(e, name):
-    """Report whether an exception came through a function of that name."""
-    traceback = e.__traceback__
-    while traceback is not None and traceback.tb_frame.f_code.co_name != name:
-        traceback = traceback.tb_next
-    return traceback is not None
 
 
 # Names.
@@ -348,12 +369,13 @@ def tool_arguments(session, e):
 
 
 TABLE = (
+    dashed_tool,
     unawaited,
     needless_await,
     installing,
     missing_package,
     no_network,
-    host_path,
+    missing_path,
     limit,
     undefined,
     misspelt_tool,

@@ -251,7 +251,7 @@ class Session:
         self.interrupts.resume()
         try:
             if given_up:
-                self.streams.say("sallyport: %d tool calls of background tasks were given up: await them before the code ends\n" % given_up)
+                self.streams.say("sallyport: %s: await them before the code ends\n" % ended_early(given_up))
             self.streams.flush()
         except BaseException:  # a stream of the code's own, an interrupt
             pass
@@ -262,7 +262,7 @@ class Session:
             raise Gone from None
         more = execute.error_member(self.error)
         try:
-            more += self.background()
+            more += self.background(given_up)
         except BaseException:
             pass
         if "task" not in frame:
@@ -283,12 +283,13 @@ class Session:
             self.file.remove()
             self.file = None
 
-    def background(self):
+    def background(self, given_up):
         """Return the member of a done frame that counts what is still running, or
-        nothing."""
+        nothing. Tasks whose calls were given up have yet to get that error: those that
+        then go on are counted after the next execution."""
         # If one of our threads starts or ends meanwhile, this is one too low.
         threads = max(0, channel.thread_count() - self.channel.threaded - self.streams.helpers())
-        tasks = 0 if self.asyncio is None else self.asyncio.tasks()
+        tasks = 0 if self.asyncio is None or given_up else self.asyncio.tasks()
         children = 0
         if self.forked:
             from .children import count
@@ -300,6 +301,12 @@ class Session:
 
             member += running.member(self.asyncio)
         return member
+
+
+def ended_early(calls):
+    if calls == 1:
+        return "1 tool call of a background task ended with the code, without an answer"
+    return "%d tool calls of background tasks ended with the code, without an answer" % calls
 
 
 def background_member(threads, tasks, children):

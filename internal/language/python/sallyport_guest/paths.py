@@ -1,0 +1,158 @@
+"""The hint about a file that is not there, or not to be written: the sandbox has none
+of the user's files."""
+
+from . import BUILTINS as __builtins__
+
+import ast
+import errno
+import sys
+
+from .errors import similar
+
+MAX_SOURCE = 200000  # characters of code that hints look at
+
+HOSTS = ("/home/", "/Users/", "/root/", "/mnt/", "/media/", "/Volumes/", "/private/", "/srv/", "/data/")
+
+FILE_ERRORS = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
+# Functions of libraries, and those that code itself calls: these have no frame, and
+# some of the others have names that mean something else as well.
+WRITERS = ("mkdir", "makedirs", "write_text", "write_bytes", "touch", "savefig", "save", "savetxt", "copyfile", "move")
+OWN_WRITERS = ("mkdir", "makedirs", "touch", "symlink")
+LISTERS = ("listdir", "scandir", "iterdir", "walk", "chdir", "rglob", "glob")
+# What code wanted with a path -> what a tool for that is found by, and parts of its name.
+TOOLS = {
+    "read": ("read text file from path", ("read", "file"), "path=%r"),
+    "write": ("write text file to path", ("write", "file"), "path=%r, content=..."),
+    "list": ("list directory at path", ("list", "dir"), "path=%r"),
+}
+
+
+def missing_path(session, e):
+    if not isinstance(e, OSError) or e.errno not in FILE_ERRORS and not isinstance(e, FileNotFoundError) or came_through(e, "_execute_child"):
+        return None
+    path, workspace = getattr(e, "filename", None), session.workspace.path
+    if isinstance(path, bytes):
+        path = path.decode("utf-8", "replace")
+    if path is not None and not isinstance(path, str):
+        return None
+    wanted = purpose(session, e)
+    from os.path import isdir
+
+    of_host = path is not None and (path.startswith(HOSTS) or path[1:3] == ":\\") and not path.startswith(workspace + "/")
+    if of_host:
+        return path_of_host(session, path[:200], wanted)
+    if e.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if wanted == "write":
+            return "files can be written to %s, which is the working directory, and to /tmp, and nowhere else" % workspace
+        return None
+    if path is not None and path.startswith("/") and not path.startswith(workspace + "/"):
+        return None
+    folder = path.rpartition("/")[0] if path else ""
+    if wanted == "write" and folder and not isdir(folder):
+        return "the folder %r does not exist: os.makedirs(%r, exist_ok=True) first" % (folder[:200], folder[:200])
+    return not_here(session, path, wanted)
+
+
+def not_here(session, path, wanted):
+    """Return the hint for a file that code expects in the workspace."""
+    from os import listdir
+
+    have = sorted(name for name in listdir(session.workspace.path)[:1000] if name[:1] != ".")
+    near = similar(path.rpartition("/")[2], have) if path else ""
+    there = "%s has %s" % (session.workspace.path, ", ".join(have[:10]) + (", …" if len(have) > 10 else "") if have else "no files")
+    text = "%s is not in the sandbox, which has none of the user's files%s (%s)" % (repr(path[:100]) if path else "the file", near, there)
+    if near or wanted == "list":
+        return text
+    if session.scripted:
+        given = path[:100] if path and not path.startswith("/") else "PATH"
+        return "%s: sallyport run --file %s %s copies it along" % (text, given + "=" + given if "/" in given else given, sys.argv[0])
+    tool = tool_for(session, "read", "/path/on/the/host")
+    return "%s. %s" % (text, "For a file of the user: server " + tool if tool else "`sallyport run --file PATH` copies one along; a server that reads files would give others")
+
+
+def path_of_host(session, path, wanted):
+    text = "%r would be a path of the host, which the sandbox does not see" % path
+    tool = tool_for(session, wanted, path)
+    if wanted == "write":
+        return "%s: write to %s. %s; `sallyport run --out DIR` copies what is new there" % (
+            text, session.workspace.path, "Server " + tool if tool else "No configured server writes files of the host",
+        )  # fmt: skip
+    if tool:
+        return "%s: server %s" % (text, tool)
+    return text + ", and no configured server reads files there. Files of this session lie in %s" % session.workspace.path
+
+
+def tool_for(session, wanted, path):
+    """Return the call of a tool that does with a path of the host what code wanted, or
+    None."""
+    query, parts, arguments = TOOLS[wanted]
+    found = session.channel.request_sync("search_tool_docs", '{"query":"%s","limit":10,"detail":"summary"}' % query)
+    for tool in found or ():
+        name = str(tool.get("tool", "")).lower()
+        if all(part in name for part in parts):
+            called = tool.get("call") or "mcp_%s.%s" % (tool.get("serverAlias"), tool.get("toolAlias"))
+            return "%r may have it: await %s(%s)" % (tool.get("server"), called, arguments % path)
+
+
+def purpose(session, e):
+    """Return what code wanted with a path: read, write or list."""
+    if e.errno == errno.EROFS:
+        return "write"
+    names, listing = set(), False
+    traceback = e.__traceback__
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if frame.f_code.co_name[:1] != "<" and not frame.f_code.co_filename.startswith("<cell "):
+            names.add(frame.f_code.co_name)
+            if is_mode(frame.f_locals.get("mode")):
+                return "write"
+        traceback = traceback.tb_next
+    for node in nodes_at(session, e):
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            listing |= name in LISTERS
+            if name in OWN_WRITERS:
+                return "write"
+            arguments = [*node.args[:2], *(k.value for k in node.keywords if k.arg == "mode")]
+            if name == "open" and any(is_mode(getattr(a, "value", None)) for a in arguments):
+                return "write"
+    if any(name in WRITERS or name.startswith(("to_", "write_")) and name != "to_thread" for name in names):
+        return "write"
+    return "list" if listing or names.intersection(LISTERS) else "read"
+
+
+def is_mode(value):
+    return type(value) is str and 0 < len(value) < 5 and set(value) <= set("rwaxbt+U") and bool(set(value) & set("wax+"))
+
+
+def place(e):
+    """Return the file and the line of the code that an exception came from."""
+    traceback, found = e.__traceback__, ("", 0)
+    while traceback is not None:
+        filename = traceback.tb_frame.f_code.co_filename
+        if filename.startswith("<cell "):
+            found = filename, traceback.tb_lineno
+        traceback = traceback.tb_next
+    return found
+
+
+def nodes_at(session, e):
+    """Return what is on the line of the code that an exception came from, as nodes of
+    its syntax tree."""
+    filename, number = place(e)
+    source = session.sources.files.get(filename, "")
+    if len(source) > MAX_SOURCE:
+        return []
+    try:
+        tree = compile(source, "<hint>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
+    except (SyntaxError, ValueError):
+        return []
+    return [n for n in ast.walk(tree) if isinstance(n, ast.expr) and n.lineno <= number <= n.end_lineno]
+
+
+def came_through(e, name):
+    """Report whether an exception came through a function of that name."""
+    traceback = e.__traceback__
+    while traceback is not None and traceback.tb_frame.f_code.co_name != name:
+        traceback = traceback.tb_next
+    return traceback is not None
