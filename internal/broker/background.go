@@ -299,6 +299,7 @@ func (t *task) soFar() *Result {
 	if !t.whole { // else the call that began it gets it all
 		stdout, stderr := t.partial.Take()
 		r.Stdout, r.Stderr, r.Truncated = lines(stdout), lines(stderr), truncated(stdout, stderr)
+		r.Dropped = [2]Dropped{stdout.Lost, stderr.Lost}
 	}
 	r.Summary = "Still running after " + ago(t.began)
 	if what := t.activity.String(); what != "" {

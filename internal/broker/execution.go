@@ -234,6 +234,7 @@ func (x *execution) result(ctx context.Context, out *session.Outcome) *Result {
 		Stdout:    lines(out.Stdout),
 		Stderr:    lines(out.Stderr),
 		Truncated: truncated(out.Stdout, out.Stderr),
+		Dropped:   [2]Dropped{out.Stdout.Lost, out.Stderr.Lost},
 		StateLost: out.Lost,
 		Cell:      out.Number,
 	}

@@ -42,7 +42,7 @@ func (r *Result) Folded() (*Result, string) {
 func foldParts(lines []string, stream fold.Stream) (folded []string, left fold.Left) {
 	for from := 0; ; {
 		i := from
-		for i < len(lines) && !isMarker(lines[i]) {
+		for i < len(lines) && !IsMarker(lines[i]) {
 			i++
 		}
 		part, l := fold.Lines(lines[from:i], stream)

@@ -81,7 +81,12 @@ type Result struct {
 	Unshown []string `json:"-"`
 	// NotTaken says that Request.TakeFiles did not get all of the files.
 	NotTaken bool `json:"-"`
+	// Dropped is what Truncated has of standard output and error, as text.
+	Dropped [2]Dropped `json:"-"`
 }
+
+// Dropped counts what was left out of a stream, as text.
+type Dropped = capture.Lost
 
 // Image is a picture that the code left, as a client shows it.
 type Image struct {
@@ -288,7 +293,8 @@ func lines(c capture.Output) []string {
 // markerBegin and markerEnd are around the number of bytes that are missing.
 const markerBegin, markerEnd = "[... ", " bytes left out ...]"
 
-func isMarker(line string) bool {
+// IsMarker reports whether a line stands for bytes that are missing.
+func IsMarker(line string) bool {
 	return strings.HasPrefix(line, markerBegin) && strings.HasSuffix(line, markerEnd)
 }
 

@@ -93,8 +93,11 @@ func (c *conn) whole(r *broker.Result, lost string, cut leftOut) string {
 	case r.Cell == 0:
 		return note + "`sallyport sessions logs` prints all of it"
 	}
-	name := cmp.Or(r.Session, broker.DefaultSession)
-	return note + fmt.Sprintf("In the next call, runtime.output(-1) returns all of it. So do the resource %s and `sallyport sessions logs %s`", c.outputs.add(name, r.Cell), name)
+	name, what := cmp.Or(r.Session, broker.DefaultSession), "all of it"
+	if r.Truncated != nil { // the log may have lost its beginning, too
+		what = "what the log has of it"
+	}
+	return note + fmt.Sprintf("In the next call, runtime.output(-1) returns "+what+". So do the resource %s and `sallyport sessions logs %s`", c.outputs.add(name, r.Cell), name)
 }
 
 // present formats a result.

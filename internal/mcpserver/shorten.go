@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -48,8 +49,8 @@ func shorten(r *broker.Result, limit int) (*broker.Result, leftOut) {
 	var cut leftOut
 	errRoom := min(err, max(limit/4, limit-out))
 	var sum broker.Truncated
-	c.Stdout, sum.Stdout = middle(r.Stdout, out, limit-errRoom, &cut)
-	c.Stderr, sum.Stderr = middle(r.Stderr, err, errRoom, &cut)
+	c.Stdout, sum.Stdout = middle(r.Stdout, out, limit-errRoom, r.Dropped[0], &cut)
+	c.Stderr, sum.Stderr = middle(r.Stderr, err, errRoom, r.Dropped[1], &cut)
 	if sum != (broker.Truncated{}) {
 		if r.Truncated != nil {
 			sum.Stdout += r.Truncated.Stdout
@@ -98,8 +99,9 @@ func measure(lines []string) int {
 // middle leaves out the middle of lines with size characters, so that about room
 // of them stay: three fifths from the beginning, the rest from the end. A line
 // that is cut in two counts as left out where none of it stays. It returns the
-// lines, with a mark where some are missing, and how many bytes are missing.
-func middle(lines []string, size, room int, cut *leftOut) ([]string, int64) {
+// lines, with a mark where some are missing, and how many bytes are missing. lost is
+// what the lines themselves have a mark for.
+func middle(lines []string, size, room int, lost broker.Dropped, cut *leftOut) ([]string, int64) {
 	if size <= room {
 		return lines, 0
 	}
@@ -137,9 +139,14 @@ func middle(lines []string, size, room int, cut *leftOut) ([]string, int64) {
 		characters += utf8.RuneCountInString(line) + 1
 		bytes += int64(len(line)) + 1
 	}
-	cut.lines += len(missing)
+	left, all := len(missing), len(lines)
+	if i := slices.IndexFunc(missing, broker.IsMarker); i >= 0 {
+		left, all = left+int(lost.Lines)-1, all+int(lost.Lines)-1
+		characters += int(lost.Characters) - utf8.RuneCountInString(missing[i]) - 1
+	}
+	cut.lines += left
 	cut.characters += characters
-	mark := fmt.Sprintf("[… %s of %s lines, %s characters left out …]", thousands(len(missing)), thousands(len(lines)), thousands(characters))
+	mark := fmt.Sprintf("[… %s of %s lines, %s characters left out …]", thousands(left), thousands(all), thousands(characters))
 	out := append(begin, mark)
 	for k := len(end) - 1; k >= 0; k-- {
 		out = append(out, end[k])

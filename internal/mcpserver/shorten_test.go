@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -19,6 +20,18 @@ func numbered(n int) []string {
 		lines[i] = fmt.Sprintf("line %04d", i)
 	}
 	return lines
+}
+
+// TestShortenWhatWasDropped: what the session did not keep counts as left out.
+func TestShortenWhatWasDropped(t *testing.T) {
+	const mark = "[... 999 bytes left out ...]"
+	stdout := slices.Concat(numbered(500), []string{mark}, numbered(500))
+	r := &broker.Result{Stdout: stdout, Dropped: [2]broker.Dropped{{Lines: 9000, Characters: 90000}}}
+	got, cut := shorten(r, 100)
+	want := "[… 9,990 of 10,000 lines, 99,900 characters left out …]"
+	if got.Stdout[6] != want || cut != (leftOut{9990, 99900}) {
+		t.Errorf("got %q and %+v left out, want %q", got.Stdout[6], cut, want)
+	}
 }
 
 func TestShorten(t *testing.T) {

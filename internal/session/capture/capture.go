@@ -16,6 +16,22 @@ type Output struct {
 	Head    string // the beginning, or everything when Omitted is 0
 	Tail    string // the end, when bytes in between were dropped
 	Omitted int64  // bytes dropped between Head and Tail
+	Lost    Lost   // what these bytes were
+}
+
+// Lost counts what dropped bytes were as text.
+type Lost struct {
+	Lines      int64 // how many more the whole has than Head and Tail
+	Characters int64
+}
+
+func (l *Lost) add(b []byte) {
+	l.Lines += int64(bytes.Count(b, []byte{'\n'}))
+	for _, c := range b {
+		if utf8.RuneStart(c) {
+			l.Characters++
+		}
+	}
 }
 
 // Recorder keeps the head and the tail of what an execution writes, with one
@@ -39,6 +55,7 @@ type Recorder struct {
 	tailSize int64
 	extra    int64 // what the bytes so far take beyond their number; see overhead
 	omitted  [wire.Streams]int64
+	lost     [wire.Streams]Lost
 }
 
 type chunk struct {
@@ -86,10 +103,10 @@ func (r *Recorder) Write(s wire.Stream, p []byte) {
 	if drop := int64(len(p)) - r.tailRoom; drop > 0 {
 		// The whole tail is older than what is dropped of p, so it goes too.
 		for _, c := range r.tail {
-			r.omitted[c.stream] += int64(len(c.data))
+			r.drop(c.stream, c.data)
 		}
 		r.tail, r.tailSize = nil, 0
-		r.omitted[s] += drop
+		r.drop(s, p[:drop])
 		p = p[drop:]
 	}
 	if len(p) == 0 {
@@ -104,13 +121,19 @@ func (r *Recorder) Write(s wire.Stream, p []byte) {
 	for r.tailSize > r.tailRoom {
 		first := &r.tail[0]
 		n := min(r.tailSize-r.tailRoom, int64(len(first.data)))
-		r.omitted[first.stream] += n
+		r.drop(first.stream, first.data[:n])
 		r.tailSize -= n
 		first.data = first.data[n:]
 		if len(first.data) == 0 {
 			r.tail = r.tail[1:]
 		}
 	}
+}
+
+// drop counts bytes that are not kept. The lock is held.
+func (r *Recorder) drop(s wire.Stream, b []byte) {
+	r.omitted[s] += int64(len(b))
+	r.lost[s].add(b)
 }
 
 // charge charges the memory that p may take. If that fails, the recorder keeps
@@ -211,10 +234,14 @@ func (r *Recorder) take() (stdout, stderr Output) {
 			continue
 		}
 		head, tail := trimEnd(r.head[s]), trimStart(tails[s])
-		lost := len(r.head[s]) - len(head) + len(tails[s]) - len(tail)
-		kept[s] = Output{Head: decode(head), Tail: decode(tail), Omitted: r.omitted[s] + int64(lost)}
+		r.drop(wire.Stream(s), r.head[s][len(head):])
+		r.drop(wire.Stream(s), tails[s][:len(tails[s])-len(tail)])
+		if len(head) > 0 && head[len(head)-1] != '\n' {
+			r.lost[s].Lines-- // its last line ends in what was dropped, or in the tail
+		}
+		kept[s] = Output{Head: decode(head), Tail: decode(tail), Omitted: r.omitted[s], Lost: r.lost[s]}
 	}
-	r.head, r.tail, r.omitted = [wire.Streams][]byte{}, nil, [wire.Streams]int64{}
+	r.head, r.tail, r.omitted, r.lost = [wire.Streams][]byte{}, nil, [wire.Streams]int64{}, [wire.Streams]Lost{}
 	r.headRoom, r.tailRoom, r.tailSize = r.limit-r.limit/2, r.limit/2, 0
 	return kept[wire.Stdout], kept[wire.Stderr]
 }
