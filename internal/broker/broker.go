@@ -97,10 +97,11 @@ type Broker struct {
 	tasks    *tasks
 	places   *places.Queue
 
-	probing sync.Mutex // held while an engine is probed
-	mu      sync.Mutex
-	engines map[string]*sandbox.Report // engines that were probed and that the gate accepted
-	clients map[string]*Client         // that have not ended, by ID
+	probing  sync.Mutex // held while an engine is probed
+	mu       sync.Mutex
+	engines  map[string]*sandbox.Report // engines that were probed and that the gate accepted
+	clients  map[string]*Client         // that have not ended, by ID
+	departed []departure                // the latest last
 }
 
 // New returns a broker. It starts and probes nothing.

@@ -49,6 +49,7 @@ type Client struct {
 	unrecorded uint64                    // the last period without records that it has heard of
 	declared   int                       // those in its own session that outlive its connection: see Request.Whole
 	gone       bool
+	ownRuns    int // executions in its own session that ended
 }
 
 // NewClient returns what a client may do whose code reaches these servers. The ID
@@ -206,8 +207,38 @@ func (c *Client) settle() {
 	defer c.mu.Unlock()
 	if c.gone && c.executions == 0 && b.clients[c.id] == c {
 		delete(b.clients, c.id)
+		if c.ownRuns > 0 && c.name != "" {
+			b.departed = append(b.departed[max(0, len(b.departed)-maxDeparted+1):], departure{name: c.name, at: time.Now()})
+		}
 		close(c.ended)
 	}
+}
+
+// A departure is a client that ran code in its own session and has gone.
+type departure struct {
+	name string
+	at   time.Time
+}
+
+// A client is taken for one that makes a connection for each call if others of its
+// name have just gone.
+const (
+	maxDeparted = 64
+	justGone    = 10 * time.Minute
+)
+
+// reconnects reports whether the session that a request ran in is new because the
+// client that had its variables has gone and connected anew.
+func (c *Client) reconnects(key session.Key, out *session.Outcome) bool {
+	if key.Client != c.id || out.Number != 1 {
+		return false
+	}
+	b := c.broker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(b.departed, func(d departure) bool { return d.name == c.name && time.Since(d.at) < justGone })
 }
 
 // enter counts an execution, or returns why there can be no more.
@@ -245,6 +276,9 @@ func (c *Client) leave(req *Request) {
 	}
 	c.mu.Lock()
 	c.executions--
+	if req.key().Client == c.id {
+		c.ownRuns++
+	}
 	c.mu.Unlock()
 	c.settle()
 }

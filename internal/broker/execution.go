@@ -117,7 +117,10 @@ func (x *execution) permitted(ctx context.Context) *Result {
 	r := x.broker.finish(x.req, x.result(ctx, out))
 	r.Servers = x.servers.Granted() // with those that the code loaded itself
 	r.Notes = append(r.Notes, x.servers.Notes()...)
-	r.Notes = append(r.Notes, hintsFor(&hintFacts{out: out, asks: x.req.Timeout, most: x.broker.config.MaxTimeout})...)
+	r.Notes = append(r.Notes, hintsFor(&hintFacts{
+		out: out, asks: x.req.Timeout, most: x.broker.config.MaxTimeout,
+		anew: func() bool { return x.req.client.reconnects(x.session.Key(), out) },
+	})...)
 	if note := x.unkept(); note != "" {
 		r.Notes = append(r.Notes, note)
 	}

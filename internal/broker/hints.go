@@ -18,10 +18,12 @@ type hintFacts struct {
 	out  *session.Outcome
 	asks time.Duration // the limit that the request had
 	most time.Duration // the limit that it may have
+	// anew reports whether the client connected anew, and so lost its own session.
+	anew func() bool
 }
 
 // hints are the host's hints. Each returns an empty string if it does not apply.
-var hints = []func(*hintFacts) string{moreTime, lessAtOnce, wholeRun, lostVariable}
+var hints = []func(*hintFacts) string{moreTime, lessAtOnce, wholeRun, lostVariable, otherConnection}
 
 // hintsFor returns the notes for an execution.
 func hintsFor(f *hintFacts) []string {
@@ -56,6 +58,16 @@ func wholeRun(f *hintFacts) string {
 		return ""
 	}
 	return fmt.Sprintf("call fewer tools at once, or with asyncio.gather: %s is the most for one call in all (setting timeouts.wholeRun)", seconds(f.out.Limit))
+}
+
+// otherConnection is for code of a client that connects for each call. Only its name
+// and the code's exception are looked at, not what others' code defined.
+func otherConnection(f *hintFacts) string {
+	e := f.out.Error
+	if f.out.End != session.Raised || e == nil || e.Type != "NameError" || strings.Contains(e.Message, "'mcp_") || f.out.LostBefore != "" || f.anew == nil || !f.anew() {
+		return ""
+	}
+	return `each connection has variables of its own, and this one is new. Pass "session": "NAME" with each call to keep them`
 }
 
 // lostVariable is for code that may have used a variable of a sandbox that is

@@ -76,3 +76,37 @@ func TestHintOfALostSession(t *testing.T) {
 		t.Errorf("defined again: %s", r.Text())
 	}
 }
+
+// TestHintOfAConnectionForEachCall: a client that connects anew for each call learns
+// why its variables are gone, and others learn nothing of it.
+func TestHintOfAConnectionForEachCall(t *testing.T) {
+	t.Parallel()
+	b, _ := newBroker(t, nil)
+	run := func(id, name, session string, code ...string) *Result {
+		c := b.as(id)
+		defer c.End()
+		c.Named(name)
+		var r *Result
+		for _, code := range code {
+			r = c.Execute(t.Context(), Request{Principal: user, Session: session, Submission: Submission{Code: code}})
+		}
+		return r
+	}
+	for _, tt := range []struct {
+		id, name, session string
+		code              []string
+		want              bool
+	}{
+		{"1", "framework", "", []string{"x"}, false},
+		{"2", "framework", "", []string{"x"}, true},
+		{"3", "framework", "", []string{"1 / 0"}, false},
+		{"4", "framework", "", []string{"1", "x"}, false},
+		{"5", "framework", "named", []string{"x"}, false},
+		{"6", "another", "", []string{"x"}, false},
+	} {
+		r := run(tt.id, tt.name, tt.session, tt.code...)
+		if got := strings.Contains(r.Text(), "each connection has variables of its own"); got != tt.want {
+			t.Errorf("client %s, %s in session %q: hint %v, want %v:\n%s", tt.id, tt.name, tt.session, got, tt.want, r.Text())
+		}
+	}
+}
