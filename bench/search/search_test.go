@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -211,5 +213,45 @@ func TestMeasure(t *testing.T) {
 	line, _, _ := strings.Cut(f.String(), " q/s")
 	if want := "hit@1 0.333 R@1 0.167 R@5 0.500 R@10 0.667 MRR 0.444 se(R@5) 0.289"; line != want {
 		t.Errorf("got  %s\nwant %s", line, want)
+	}
+}
+
+// TestWeak: queries that have no answer get only weak hits, and those that have one
+// do not.
+func TestWeak(t *testing.T) {
+	weak := func(x *search.Index, q string) bool {
+		hits := x.Search(q, search.Options{Limit: 5})
+		return !slices.ContainsFunc(hits, func(h search.Hit) bool { return !h.Weak })
+	}
+	for name, most := range map[string]int{"golden": 0, "metatool": 1} {
+		docs, err := readTools([]string{filepath.Join("testdata", name, "tools.json")}, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		queries, err := readQueries(filepath.Join("testdata", name, "queries.jsonl"), docs, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := search.New(docs)
+		var got []string
+		for _, q := range queries {
+			if weak(x, q.text) {
+				got = append(got, q.text)
+			}
+		}
+		if len(got) > most {
+			t.Errorf("%s: of %d queries with an answer %d have only weak hits, want %d: %q", name, len(queries), len(got), most, got)
+		}
+		if name != "golden" { // the other has tools for most of these
+			continue
+		}
+		for _, q := range []string{
+			"bake a chocolate cake", "translate klingon poetry", "book a dentist appointment", "how tall is the eiffel tower",
+			"tune my guitar", "walk the dog", "control the thermostat at home", "pay my electricity bill", "order a pizza", "diagnose a rash",
+		} {
+			if !weak(x, q) {
+				t.Errorf("%q has hits that are not weak", q)
+			}
+		}
 	}
 }

@@ -102,6 +102,8 @@ type docsParams struct {
 	Query  string   `json:"query"`
 	Limit  *float64 `json:"limit"`
 	Detail string   `json:"detail"`
+	// Own: the guest looks for a tool that a hint could name.
+	Own bool `json:"own"`
 }
 
 func parseDocsParams(raw json.RawMessage) (docsParams, error) {
@@ -233,7 +235,12 @@ func (x *Execution) searchDocs(ctx context.Context, raw json.RawMessage) (json.R
 			hits, missing = x.bridge.catalog.Search(q, saved...)
 		}
 	}
-	x.leftOut(missing)
+	if !p.Own {
+		x.leftOut(missing)
+	}
+	if !p.Own && catalog.AllWeak(hits) {
+		x.note(fmt.Sprintf("no tool matches %q well: what the search returned is only the nearest. discovered_servers() lists the servers", invisible.Line(clip(q.Text, 100))))
+	}
 	how := brief
 	if p.Detail == "full" {
 		how = full

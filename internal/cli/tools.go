@@ -244,6 +244,9 @@ func (c *toolsSearchCmd) Run(u *ui) error {
 	if len(out.Tools) == 0 {
 		fmt.Fprintln(u.stdio.Err, "sallyport: no tools found")
 	}
+	if catalog.AllWeak(hits) {
+		fmt.Fprintln(u.stdio.Err, "sallyport: no tool matches well; these are the nearest")
+	}
 	for _, l := range out.LeftOut {
 		fmt.Fprintf(u.stdio.Err, "sallyport: %s was left out: %s\n", invisible.Line(l.Server), invisible.Line(l.Reason))
 	}

@@ -39,6 +39,12 @@ type Hit struct {
 	Server Server
 	Tool   *tool.Tool // shared: must not be modified
 	Score  float64
+	Weak   bool // see search.Hit
+}
+
+// AllWeak reports whether hits are there, and none that matches well.
+func AllWeak(hits []Hit) bool {
+	return len(hits) > 0 && !slices.ContainsFunc(hits, func(h Hit) bool { return !h.Weak })
 }
 
 // Missing is a server that could not be searched.
@@ -70,7 +76,7 @@ func (c *Catalog) Search(q Query, extra ...Entry) (hits []Hit, missing []Missing
 	for _, h := range x.search.Search(q.Text, options) {
 		at := x.places[h.Doc]
 		e := &x.entries[at.server]
-		hits = append(hits, Hit{e.Server, &e.Listing.Tools[at.tool], h.Score})
+		hits = append(hits, Hit{e.Server, &e.Listing.Tools[at.tool], h.Score, h.Weak})
 	}
 	return hits, missing
 }

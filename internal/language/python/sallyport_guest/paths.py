@@ -86,7 +86,7 @@ def tool_for(session, wanted, path):
     """Return the call of a tool that does with a path of the host what code wanted, or
     None."""
     query, parts, arguments = TOOLS[wanted]
-    found = session.channel.request_sync("search_tool_docs", '{"query":"%s","limit":10,"detail":"summary"}' % query)
+    found = session.channel.request_sync("search_tool_docs", '{"query":"%s","limit":10,"detail":"summary","own":true}' % query)
     for tool in found or ():
         name = str(tool.get("tool", "")).lower()
         if all(part in name for part in parts):
