@@ -267,6 +267,12 @@ func (x *execution) result(ctx context.Context, out *session.Outcome) *Result {
 	return r
 }
 
+// uncaught begins the error of code that raised an exception.
+const uncaught = "Uncaught exception"
+
+// exited is the error of code that ended with another status than 0.
+func exited(code int) string { return fmt.Sprintf("The code exited with status %d", code) }
+
 // background says what the code has left running.
 func background(b wire.Background) string {
 	var parts []string
@@ -302,11 +308,11 @@ func (x *execution) outcome(ctx context.Context, r *Result, out *session.Outcome
 			break
 		}
 		r.Status = Failed
-		r.Error = fmt.Sprintf("The code exited with status %d", code)
+		r.Error = exited(code)
 		r.Summary = r.Error
 	case session.Raised:
 		r.Status, r.ExitCode = Failed, &code
-		r.Error = "Uncaught exception"
+		r.Error = uncaught
 		if what := raised(out.Error, r.Stderr); what != "" {
 			r.Error += ": " + what
 		}

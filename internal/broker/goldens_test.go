@@ -9,7 +9,8 @@ import (
 // TestGoldensOfTheFirstBridge: what the first code-execution bridge made of a
 // whole result, as text and as compact structured content, we make of it too.
 // What we let a result say instead is in TestResults: an exception is no
-// success there, and blank lines stay.
+// success there, and blank lines stay. Unlike there, no text says a sentence twice
+// or leaves the error out.
 func TestGoldensOfTheFirstBridge(t *testing.T) {
 	tests := []struct {
 		name, full, text, compact string
@@ -36,7 +37,7 @@ func TestGoldensOfTheFirstBridge(t *testing.T) {
 			`{"status":"timeout","stdout":["partial"],"servers":["fs"],"timeoutSeconds":5,"error":"Execution timed out after 5s","summary":"Timeout: execution exceeded 5s"}`},
 		{"timeout without output",
 			`{"status":"timeout","summary":"Timeout: execution exceeded 5s","error":"Execution timed out after 5s","timeoutSeconds":5}`,
-			"status: timeout\nTimeout: execution exceeded 5s\nerror: Execution timed out after 5s",
+			"status: timeout\nerror: Execution timed out after 5s",
 			`{"status":"timeout","timeoutSeconds":5,"error":"Execution timed out after 5s","summary":"Timeout: execution exceeded 5s"}`},
 		{"error of the sandbox",
 			`{"status":"error","summary":"Sandbox error: Unknown MCP server: foo","servers":["foo"],"error":"Unknown MCP server: foo"}`,
@@ -44,15 +45,15 @@ func TestGoldensOfTheFirstBridge(t *testing.T) {
 			`{"status":"error","servers":["foo"],"error":"Unknown MCP server: foo","summary":"Sandbox error: Unknown MCP server: foo"}`},
 		{"error of the sandbox with output",
 			`{"status":"error","summary":"Sandbox error: Sandbox exited with code 1","stdout":["x"],"stderr":["Traceback...","ZeroDivisionError: division by zero"],"error":"Sandbox exited with code 1"}`,
-			"status: error\nx\nstderr:\nTraceback...\nZeroDivisionError: division by zero",
+			"status: error\nx\nstderr:\nTraceback...\nZeroDivisionError: division by zero\nerror: Sandbox exited with code 1",
 			`{"status":"error","stdout":["x"],"stderr":["Traceback...","ZeroDivisionError: division by zero"],"error":"Sandbox exited with code 1","summary":"Sandbox error: Sandbox exited with code 1"}`},
 		{"request that is not valid",
 			`{"status":"validation_error","summary":"Missing 'code' argument","error":"Missing 'code' argument"}`,
-			"status: validation_error\nMissing 'code' argument\nerror: Missing 'code' argument",
+			"status: validation_error\nMissing 'code' argument",
 			`{"status":"validation_error","error":"Missing 'code' argument","summary":"Missing 'code' argument"}`},
 		{"unexpected failure",
 			`{"status":"error","summary":"Unexpected failure","error":"boom"}`,
-			"status: error\nUnexpected failure",
+			"status: error\nerror: boom",
 			`{"status":"error","error":"boom","summary":"Unexpected failure"}`},
 	}
 	for _, tt := range tests {

@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -181,7 +182,23 @@ func (r *Result) Compact() *Result {
 	return &c
 }
 
-// Text is the result as plain text for an agent.
+// Facts returns what a program may want to know of a result whose text a model
+// reads: all but sentences and output, or nil if that says nothing.
+func (r *Result) Facts() *Result {
+	c := r.Compact()
+	f := Result{
+		Status: c.Status, ExitCode: c.ExitCode, Servers: c.Servers, TimeoutSeconds: c.TimeoutSeconds, Session: c.Session,
+		Interrupted: c.Interrupted, Truncated: c.Truncated, Artifacts: c.Artifacts, Backend: c.Backend, Run: c.Run,
+		QueuedMs: c.QueuedMs, DurationMs: c.DurationMs, Usage: c.Usage,
+	}
+	if reflect.DeepEqual(f, Result{Servers: f.Servers[:0], Artifacts: f.Artifacts[:0]}) {
+		return nil
+	}
+	return &f
+}
+
+// Text is the result as plain text for an agent: all that it has to know, and no
+// sentence twice.
 func (r *Result) Text() string {
 	var b strings.Builder
 	line := func(parts ...string) {
@@ -198,21 +215,18 @@ func (r *Result) Text() string {
 	if r.ExitCode != nil && *r.ExitCode != 0 {
 		line(fmt.Sprintf("exit: %d", *r.ExitCode))
 	}
-	printed := false
+	printed := len(r.Stdout) > 0 || len(r.Stderr) > 0
 	if len(r.Stdout) > 0 {
 		line(strings.Join(r.Stdout, "\n"))
-		printed = true
 	}
 	if len(r.Stderr) > 0 {
 		line("stderr:\n", strings.Join(r.Stderr, "\n"))
-		printed = true
 	}
-	if !printed && r.Summary != "" {
-		line(r.Summary)
-		printed = true
-	}
-	if r.Error != "" && !(r.Status == Failed && printed) {
+	switch {
+	case r.Error != "" && !r.said(printed):
 		line("error: ", r.Error)
+	case !printed && r.Summary != "" && (r.Error == "" || !strings.Contains(r.StateLost, r.Error)):
+		line(r.Summary)
 	}
 	if len(r.Artifacts) > 0 {
 		line("files: ", files(r.Artifacts))
@@ -231,6 +245,29 @@ func (r *Result) Text() string {
 		}
 	}
 	return b.String()
+}
+
+// said reports whether the rest of the text says what the error says: why the state is
+// lost, the summary where nothing was printed, the traceback, or the exit code.
+func (r *Result) said(printed bool) bool {
+	if strings.Contains(r.StateLost, r.Error) {
+		return true
+	}
+	if !printed {
+		return strings.Contains(r.Summary, r.Error)
+	}
+	if r.ExitCode != nil && r.Error == exited(*r.ExitCode) {
+		return true
+	}
+	what, ok := strings.CutPrefix(r.Error, uncaught)
+	if !ok {
+		return false
+	}
+	// The error is on one line, and may be shortened.
+	const most = 200
+	words := strings.Join(strings.Fields(strings.TrimPrefix(what, ": ")), " ")
+	words = strings.ToValidUTF8(words[:min(len(words), most)], "")
+	return strings.Contains(strings.Join(strings.Fields(strings.Join(r.Stderr, " ")), " "), strings.TrimSuffix(words, "…"))
 }
 
 // files names the first few artifacts.

@@ -143,22 +143,22 @@ func (s *served) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	set := s.Settings
 	server, err := mcpserver.New(mcpserver.Config{
-		Executor:         s.executor,
-		Tasks:            s.tasks,
-		AnswerWithin:     set.Answer.Within,
-		AnswerCharacters: set.Answer.Characters,
-		Structured:       mcpserver.Structured(set.Output.Structured),
-		Unfolded:         !set.Output.Fold,
-		Logger:           s.Log,
-		Version:          s.Version,
-		SDKOnly:          s.sdkOnly,
-		Backends:         s.Choices(),
-		RunPod:           s.RunPodTools(),
-		Resources:        []mcpserver.Resources{runFiles{s.Runs, s.Broker.Owns}},
-		Output:           mcpserver.Output(set.Output.Mode),
-		ClientID:         s.id,
-		Approvals:        s.Approvals,
-		Connection:       s.Broker.ID(),
+		Executor:     s.executor,
+		Tasks:        s.tasks,
+		AnswerWithin: set.Answer.Within,
+		AnswerTokens: set.Answer.Tokens,
+		Structured:   mcpserver.Structured(set.Output.Structured),
+		Unfolded:     !set.Output.Fold,
+		Logger:       s.Log,
+		Version:      s.Version,
+		SDKOnly:      s.sdkOnly,
+		Backends:     s.Choices(),
+		RunPod:       s.RunPodTools(),
+		Resources:    []mcpserver.Resources{runFiles{s.Runs, s.Broker.Owns}},
+		Output:       mcpserver.Output(set.Output.Mode),
+		ClientID:     s.id,
+		Approvals:    s.Approvals,
+		Connection:   s.Broker.ID(),
 		Client: func(name string) {
 			s.name.set(name)
 			s.Broker.Named(name)

@@ -64,7 +64,7 @@ func TestTheSDKsClient(t *testing.T) {
 				t.Parallel()
 				var mu sync.Mutex
 				var progress []string
-				s := connect(t, Config{SDKOnly: sdkOnly}, version, &mcp.ClientOptions{
+				s := connect(t, Config{SDKOnly: sdkOnly, Structured: StructuredAlways}, version, &mcp.ClientOptions{
 					ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
 						mu.Lock()
 						defer mu.Unlock()

@@ -115,7 +115,7 @@ func TestEndToEnd(t *testing.T) {
 	}{{"2024-11-05", false}, {"2025-11-25", false}, {"2026-07-28", false}, {"2025-11-25", true}} {
 		t.Run(fmt.Sprintf("%s, SDK only %v", tt.version, tt.sdkOnly), func(t *testing.T) {
 			t.Parallel()
-			s := connect(t, Config{Executor: newClient(t), SDKOnly: tt.sdkOnly}, tt.version, nil)
+			s := connect(t, Config{Executor: newClient(t), SDKOnly: tt.sdkOnly, Structured: StructuredAlways}, tt.version, nil)
 			run := func(code string, arguments map[string]any) (string, map[string]any, bool) {
 				t.Helper()
 				if arguments == nil {
@@ -141,7 +141,7 @@ func TestEndToEnd(t *testing.T) {
 			text("import sys; sys.exit(3)", "status: error\nexit: 3\nThe code exited with status 3", true, nil)
 			text("await mcp_math.add(a=1, b=2)", "3", false, map[string]any{"servers": []string{"math"}})
 			text("1", "status: error\nSandbox error: Unknown MCP server: foo (nearest: math)", true, map[string]any{"servers": []string{"foo"}})
-			text(" ", "status: validation_error\nMissing 'code' argument\nerror: Missing 'code' argument", true, nil)
+			text(" ", "status: validation_error\nMissing 'code' argument", true, nil)
 			got, structured, failed := run("def f():\n    return 1/0\nf()", nil)
 			if !failed || !strings.HasPrefix(got, "status: error\nexit: 1\nstderr:\nTraceback") || !strings.HasSuffix(got, "ZeroDivisionError: division by zero") ||
 				structured["exitCode"] != 1.0 || structured["status"] != "error" {

@@ -105,7 +105,7 @@ func TestFoldedAnswers(t *testing.T) {
 		{"colours", Compact, &broker.Result{Status: broker.Success, Cell: 7, Stdout: []string{"\x1b[31ma"}}, []string{"a"}, nil},
 		{"repetition", Compact, &broker.Result{Status: broker.Success, Cell: 7, Stdout: slices.Repeat([]string{"0"}, 100)}, []string{"0", "[… 100 times in all …]"}, nil},
 	} {
-		s, err := New(Config{Executor: &stubExecutor{}, Logger: slog.New(slog.DiscardHandler), AnswerCharacters: 1000, Output: tt.output})
+		s, err := New(Config{Executor: &stubExecutor{}, Logger: slog.New(slog.DiscardHandler), AnswerTokens: 1000, Structured: StructuredAlways, Output: tt.output})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestFoldedAnswers(t *testing.T) {
 			}
 		}
 	}
-	s, err := New(Config{Executor: &stubExecutor{}, Logger: slog.New(slog.DiscardHandler), Unfolded: true})
+	s, err := New(Config{Executor: &stubExecutor{}, Logger: slog.New(slog.DiscardHandler), Structured: StructuredAlways, Unfolded: true})
 	if err != nil {
 		t.Fatal(err)
 	}

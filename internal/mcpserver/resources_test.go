@@ -175,7 +175,7 @@ func TestArgumentsOfTheFirstBridge(t *testing.T) {
 		{`{"code":"print x","timeout":5,"unknown":true}`, "", nil},
 	}
 	for _, sdkOnly := range []bool{false, true} {
-		c := serve(t, Config{SDKOnly: sdkOnly})
+		c := serve(t, Config{SDKOnly: sdkOnly, Structured: StructuredAlways})
 		c.handshake(legacyLatest)
 		for i, tt := range tests {
 			c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"run_python","arguments":%s}}`, i+1, tt.arguments))

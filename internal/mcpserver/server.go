@@ -58,8 +58,8 @@ type Config struct {
 	Resources []Resources
 	// Unfolded has answers show output as the code wrote it.
 	Unfolded bool
-	// AnswerCharacters bounds the output in one answer; 0 is no limit.
-	AnswerCharacters int
+	// AnswerTokens bounds one answer without its pictures; 0 is no limit.
+	AnswerTokens int
 	// Structured says who gets structured content; empty is StructuredAuto.
 	Structured Structured
 	// AnswerWithin is how long a call waits for its code: after that it is answered

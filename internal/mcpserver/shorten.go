@@ -9,47 +9,46 @@ import (
 	"github.com/sallyport/sallyport/internal/broker"
 )
 
-// maxNote bounds one note of a shortened result, and maxNotes all of them, in
-// characters.
-const maxNote, maxNotes = 2000, 6000
-
-// artifactSize is what a file takes in an answer besides its path, about.
-const artifactSize = 30
+// artifactTokens is what a file takes in an answer besides its path and address,
+// about.
+const artifactTokens = 12
 
 // leftOut counts what an answer does not show of a result.
 type leftOut struct{ lines, characters int }
 
-// shorten returns a result whose output has at most limit characters, the
-// beginning and the end of it, and what was left out. It returns r itself if
-// that fits. Standard error, which tells why code failed, gets what standard
-// output does not need, and a quarter of the room at least. Another quarter is for
-// the names of files.
+// shorten returns a result that has at most limit tokens, about, and what was left
+// out. Notes have a quarter of them at most; the error, the summary and the names of
+// files an eighth each. Output has the rest, with its beginning and its end. Standard
+// error, which tells why code failed, gets what standard output does not need, and a
+// quarter of the room at least.
 func shorten(r *broker.Result, limit int) (*broker.Result, leftOut) {
-	if limit <= 0 || r.Size() <= limit { // bytes: at least as many as characters
-		return r, leftOut{}
-	}
-	out, err := measure(r.Stdout), measure(r.Stderr)
-	longest, notes := 0, 0
-	for _, n := range r.Notes {
-		long := utf8.RuneCountInString(n)
-		longest, notes = max(longest, long), notes+long
-	}
+	c := *r
+	var cut leftOut
+	c.Error = shortenText(r.Error, limit/8, &cut)
+	c.Summary = shortenText(r.Summary, limit/8, &leftOut{}) // the error, or less
+	c.Notes = shortenNotes(r.Notes, limit/4, &cut)
 	named := 0
-	for room := limit / 4; named < len(r.Artifacts); named++ {
+	for room := limit / 8; named < len(r.Artifacts); named++ {
 		a := &r.Artifacts[named]
-		if room -= utf8.RuneCountInString(a.Path) + len(a.URI) + artifactSize; room < 0 {
+		if room -= tokens(a.Path) + tokens(a.URI) + artifactTokens; room < 0 {
 			break
 		}
 	}
-	unnamed := len(r.Artifacts) - named
-	if out+err <= limit && longest <= maxNote && notes <= maxNotes && unnamed == 0 {
-		return r, leftOut{}
+	if unnamed := len(r.Artifacts) - named; unnamed > 0 {
+		c.Artifacts = r.Artifacts[:named]
+		c.Notes = append(c.Notes, fmt.Sprintf("more new files that are not named here: %s", thousands(unnamed)))
 	}
-	c := *r
-	var cut leftOut
-	errRoom := min(err, max(limit/4, limit-out))
+	room := limit - tokens(c.Error)
+	for _, n := range c.Notes {
+		room -= tokens(n) + 1
+	}
+	for _, a := range c.Artifacts {
+		room -= tokens(a.Path) + artifactTokens
+	}
 	var sum broker.Truncated
-	c.Stdout, sum.Stdout = middle(r.Stdout, out, limit-errRoom, r.Dropped[0], &cut)
+	out, err := measure(r.Stdout, room), measure(r.Stderr, room)
+	errRoom := min(err, max(room/4, room-out))
+	c.Stdout, sum.Stdout = middle(r.Stdout, out, room-errRoom, r.Dropped[0], &cut)
 	c.Stderr, sum.Stderr = middle(r.Stderr, err, errRoom, r.Dropped[1], &cut)
 	if sum != (broker.Truncated{}) {
 		if r.Truncated != nil {
@@ -58,46 +57,62 @@ func shorten(r *broker.Result, limit int) (*broker.Result, leftOut) {
 		}
 		c.Truncated = &sum
 	}
-	c.Notes = shortenNotes(r.Notes, &cut)
-	if unnamed > 0 {
-		c.Artifacts = r.Artifacts[:named]
-		c.Notes = append(c.Notes, fmt.Sprintf("more new files that are not named here: %s", thousands(unnamed)))
-	}
 	return &c, cut
+}
+
+// shortenText leaves out the end of s if that has more than limit tokens.
+func shortenText(s string, limit int, cut *leftOut) string {
+	part := first(s, limit)
+	if len(part) == len(s) {
+		return s
+	}
+	left := utf8.RuneCountInString(s[len(part):])
+	cut.characters += left
+	return part + fmt.Sprintf(" [… %s characters left out …]", thousands(left))
 }
 
 // shortenNotes leaves out the ends of long notes, and those notes that come after
 // as many as fit.
-func shortenNotes(notes []string, cut *leftOut) []string {
+func shortenNotes(notes []string, limit int, cut *leftOut) []string {
 	short := make([]string, 0, len(notes)+3)
-	room := maxNotes
+	room := limit
 	for i, n := range notes {
-		if long := utf8.RuneCountInString(n) - maxNote; long > 0 {
-			n = first(n, maxNote) + fmt.Sprintf(" [… %s characters left out …]", thousands(long))
-			cut.characters += long
-		}
-		if room -= utf8.RuneCountInString(n); room < 0 {
+		var left leftOut
+		n = shortenText(n, limit/3, &left)
+		if room -= tokens(n); room < 0 {
 			for _, n := range notes[i:] {
 				cut.characters += utf8.RuneCountInString(n)
 			}
 			return append(short, fmt.Sprintf("more notes that are left out: %s", thousands(len(notes)-i)))
 		}
+		cut.characters += left.characters
 		short = append(short, n)
 	}
 	return short
 }
 
-// measure counts the characters of lines, their ends included.
-func measure(lines []string) int {
-	n := len(lines)
+// measure counts the tokens of lines, their ends included, until there are more
+// than limit.
+func measure(lines []string, limit int) int {
+	n := 0
 	for _, line := range lines {
-		n += utf8.RuneCountInString(line)
+		if n += lineTokens(line, limit-n); n > limit {
+			break
+		}
 	}
 	return n
 }
 
-// middle leaves out the middle of lines with size characters, so that about room
-// of them stay: three fifths from the beginning, the rest from the end. A line
+// lineTokens counts the tokens of a line and of its end, or returns more than limit.
+func lineTokens(line string, limit int) int {
+	if c := count(line, limit); c.end == len(line) {
+		return c.tokens + 1
+	}
+	return max(limit, 0) + 1
+}
+
+// middle leaves out the middle of lines with size tokens, so that about room of
+// them stay: three fifths from the beginning, the rest from the end. A line
 // that is cut in two counts as left out where none of it stays. It returns the
 // lines, with a mark where some are missing, and how many bytes are missing. lost is
 // what the lines themselves have a mark for.
@@ -109,14 +124,14 @@ func middle(lines []string, size, room int, lost broker.Dropped, cut *leftOut) (
 	var begin, end []string
 	i, j := 0, len(lines)
 	for ; i < j; i++ {
-		n := utf8.RuneCountInString(lines[i]) + 1
+		n := lineTokens(lines[i], head)
 		if n > head {
 			break
 		}
 		begin, head = append(begin, lines[i]), head-n
 	}
 	for ; j > i; j-- {
-		n := utf8.RuneCountInString(lines[j-1]) + 1
+		n := lineTokens(lines[j-1], tail)
 		if n > tail {
 			break
 		}
@@ -124,14 +139,18 @@ func middle(lines []string, size, room int, lost broker.Dropped, cut *leftOut) (
 	}
 	missing := lines[i:j]
 	// What is left of the room goes to parts of long lines.
-	const part = 200 // characters that are worth a line of their own
+	const part = 50 // tokens that are worth a line of their own
 	var from, to string
 	if len(missing) > 0 && head >= part {
 		from = first(missing[0], head)
 		begin = append(begin, from+"…")
 	}
 	if k := len(missing); k > 0 && tail >= part {
-		to = last(missing[k-1], tail)
+		to = missing[k-1]
+		if k == 1 {
+			to = to[len(from):]
+		}
+		to = last(to, tail)
 		end = append(end, "…"+to)
 	}
 	characters, bytes := -utf8.RuneCountInString(from)-utf8.RuneCountInString(to), int64(-len(from)-len(to))
@@ -152,26 +171,6 @@ func middle(lines []string, size, room int, lost broker.Dropped, cut *leftOut) (
 		out = append(out, end[k])
 	}
 	return out, bytes
-}
-
-// first returns the first n characters of s, and last the last n.
-func first(s string, n int) string {
-	for i := range s {
-		if n == 0 {
-			return s[:i]
-		}
-		n--
-	}
-	return s
-}
-
-func last(s string, n int) string {
-	i := len(s)
-	for ; n > 0 && i > 0; n-- {
-		_, size := utf8.DecodeLastRuneInString(s[:i])
-		i -= size
-	}
-	return s[i:]
 }
 
 // thousands writes a number with commas.

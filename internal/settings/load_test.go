@@ -73,7 +73,7 @@ func TestDefaults(t *testing.T) {
 	want.Hub = settings.Hub{Enabled: true, Idle: 10 * time.Minute}
 	want.Approvals.Timeout = 5 * time.Minute
 	want.Audit = settings.Audit{Mode: settings.AuditOn, Code: "hash", Arguments: "hash", RotateSize: 16 << 20, RotateAge: 24 * time.Hour, MaxDisk: 1 << 30, Keep: 2160 * time.Hour}
-	want.Answer = settings.Answer{Within: 50 * time.Second, Characters: 25000}
+	want.Answer = settings.Answer{Within: 50 * time.Second, Tokens: 10000}
 	want.Runs = settings.Runs{Timeout: 10 * time.Minute, MaxTimeout: 12 * time.Hour, Queue: time.Hour, Keep: 720 * time.Hour, MaxDisk: 32 << 30}
 	want.Kaggle = settings.Kaggle{URL: "https://api.kaggle.com", Accelerator: "none", MaxOutput: 1 << 30}
 	want.Sessions = settings.Sessions{
@@ -217,7 +217,7 @@ approvals:
 hub:
   enabled: true
   idle: 1m
-answer: {within: 20s, characters: 2000}
+answer: {within: 20s, tokens: 2000}
 output:
   mode: TOON
   structured: never
@@ -272,7 +272,7 @@ func TestWholeFile(t *testing.T) {
 	want.Hub = settings.Hub{Enabled: true, Idle: time.Minute}
 	want.Traces = settings.Traces{Endpoint: "http://localhost:4318"}
 	want.Metrics = settings.Metrics{Listen: "127.0.0.1:9464"}
-	want.Answer = settings.Answer{Within: 20 * time.Second, Characters: 2000}
+	want.Answer = settings.Answer{Within: 20 * time.Second, Tokens: 2000}
 	want.Runs = settings.Runs{Timeout: 5 * time.Minute, MaxTimeout: time.Hour, Queue: 10 * time.Minute, Keep: 24 * time.Hour, MaxDisk: 3 << 30}
 	want.Kaggle = settings.Kaggle{URL: "http://127.0.0.1:7777/api", Accelerator: "gpu", Internet: true, Keep: true, MaxOutput: 2 << 20, CodeCarbon: true}
 	want.Policy.Executions.Running, want.Policy.Executions.Queued = 4, 100

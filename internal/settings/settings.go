@@ -237,8 +237,8 @@ type Traces struct {
 
 // Answer configures when calls are answered, and with how much.
 type Answer struct {
-	Within     time.Duration // 0: when the code has ended
-	Characters int           // of output; 0: no limit
+	Within time.Duration // 0: when the code has ended
+	Tokens int           // 0: no limit
 }
 
 // Output configures the format of results.

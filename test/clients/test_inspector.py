@@ -62,7 +62,10 @@ def test_success(inspect):
     done, answer = call(inspect, code="print(6 * 7)")
     assert done.returncode == 0, done.stderr
     assert answer["content"][0]["text"] == "42"
-    assert answer["structuredContent"]["stdout"] == ["42"]
+    assert "structuredContent" not in answer, "the text says all of it"
+    _, answer = call(inspect, code="print('before')\nraise SystemExit(3)")
+    assert answer["content"][0]["text"].startswith("status: error\nexit: 3\nbefore")
+    assert answer["structuredContent"] == {"status": "error", "exitCode": 3}
 
 
 def test_filesystem_server(inspect, folder):

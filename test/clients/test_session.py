@@ -31,7 +31,7 @@ def server(sallyport, environment, tmp_path):
     return (
         # A busy machine may take long to interrupt what has timed out.
         [sallyport, "serve", "--servers-config", str(definitions), "--set", "timeouts.grace=30s"],
-        environment | {"SALLYPORT_STATE_DIR": str(tmp_path / "state")},
+        environment | {"SALLYPORT_STATE_DIR": str(tmp_path / "state"), "SALLYPORT_OUTPUT_STRUCTURED": "always"},
     )
 
 

@@ -27,6 +27,7 @@ class Live:
         (home / "MCPs").mkdir(parents=True, exist_ok=True)
         self.environment = {
             "SALLYPORT_HUB_ENABLED": "false",
+            "SALLYPORT_OUTPUT_STRUCTURED": "always",  # as the bridge's clients expect it
             "HOME": str(home),
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
