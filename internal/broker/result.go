@@ -266,6 +266,7 @@ func (r *Result) said(printed bool) bool {
 	// The error is on one line, and may be shortened.
 	const most = 200
 	words := strings.Join(strings.Fields(strings.TrimPrefix(what, ": ")), " ")
+	words, _, _ = strings.Cut(words, " (<cell ") // of a SyntaxError; the traceback has the line above
 	words = strings.ToValidUTF8(words[:min(len(words), most)], "")
 	return strings.Contains(strings.Join(strings.Fields(strings.Join(r.Stderr, " ")), " "), strings.TrimSuffix(words, "…"))
 }

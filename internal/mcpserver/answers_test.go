@@ -18,6 +18,8 @@ func outcomes() map[string]*broker.Result {
 			Artifacts: []broker.Artifact{{Path: "plot.png", Size: 9, URI: "sallyport://workspace/plot.png"}}, DurationMs: 1500, Notes: []string{"a timeout of 1s was asked for"}},
 		"error": {Status: broker.Failed, Summary: "Uncaught exception: ZeroDivisionError: division by zero", ExitCode: &one, Stdout: []string{"before that"}, Stderr: traceback,
 			Error: "Uncaught exception: ZeroDivisionError: division by zero", Notes: []string{"a note about it"}},
+		"syntax error": {Status: broker.Failed, Summary: "Uncaught exception: SyntaxError: invalid syntax (<cell 2>, line 1)", ExitCode: &one,
+			Stderr: []string{`  File "<cell 2>", line 1`, "    a b", "SyntaxError: invalid syntax"}, Error: "Uncaught exception: SyntaxError: invalid syntax (<cell 2>, line 1)"},
 		"sandbox error": {Status: broker.Failed, Summary: "Sandbox error: the sandbox ran out of memory", Error: "the sandbox ran out of memory", StateLost: "the sandbox ran out of memory"},
 		"cancelled":     {Status: broker.Failed, Summary: "Cancelled by the client; all is kept", Error: "Cancelled by the client; all is kept", Stdout: []string{"partial"}},
 		"invalid":       {Status: broker.ValidationError, Summary: "Missing 'code' argument", Error: "Missing 'code' argument"},
@@ -52,6 +54,7 @@ func TestAnswers(t *testing.T) {
 				}
 				text, structured := (&conn{server: s}).answerOf(who.client, r)
 				for _, want := range slices.Concat(ends(r.Stdout), ends(r.Stderr), r.Notes, []string{r.Error, string(r.Status)}) {
+					want, _, _ = strings.Cut(want, " (<cell ")
 					if want == "success" || len(want) > 1000 {
 						continue
 					}
@@ -92,6 +95,7 @@ func saidOnce(t *testing.T, text string, r *broker.Result) {
 	t.Helper()
 	for _, sentence := range []string{r.Error, r.Summary, r.StateLost} {
 		sentence = strings.TrimPrefix(strings.TrimPrefix(sentence, "Uncaught exception: "), "Sandbox error: ")
+		sentence, _, _ = strings.Cut(sentence, " (<cell ")
 		if len(sentence) > 100 {
 			sentence = sentence[:100]
 		}
