@@ -14,7 +14,7 @@
 // sent again, at most four times.
 //
 // It prints how many variants were solved, how many calls they took, the tokens
-// (o200k) of each answer, and the tokens of the same tasks as direct tool calls:
+// (o200k) of each answer in every form in which clients give it to their model, and the tokens of the same tasks as direct tool calls:
 // the schemas of the servers, and each result read by the model.
 package main
 
@@ -32,8 +32,8 @@ import (
 )
 
 type options struct {
-	bin, servers, python, only, task string
-	json, brief, verbose             bool
+	bin, servers, python, only, task, client string
+	json, brief, verbose                     bool
 }
 
 func main() {
@@ -44,6 +44,7 @@ func main() {
 	flag.StringVar(&o.only, "only", "", "run the tasks whose names match this regular expression")
 	flag.StringVar(&o.task, "task", "", "run the tasks of this file, in a copy of its folder, instead of the corpus")
 	flag.BoolVar(&o.brief, "brief", false, "print two lines for each task instead of the table")
+	flag.StringVar(&o.client, "client", "agent-bench", "name of the client, by which its answers' form is chosen")
 	flag.BoolVar(&o.json, "json", false, "print JSON")
 	flag.BoolVar(&o.verbose, "v", false, "print every conversation on standard error")
 	flag.Usage = func() {
@@ -89,7 +90,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		}
 		rep.Tasks = append(rep.Tasks, done)
 	}
-	rep.Definition = m.definition
+	rep.Definition, rep.Client = m.definition, o.client
 	switch {
 	case o.json:
 		return rep.writeJSON(stdout)

@@ -13,6 +13,7 @@ type report struct {
 	Definition int // tokens that a model reads of Sallyport before its first call
 	Tasks      []outcome
 	NotRun     []string
+	Client     string
 }
 
 func (r *report) writeJSON(w io.Writer) error {
@@ -27,6 +28,7 @@ type group struct {
 	tasks, variants, solved, first, calls int
 	steps                                 int
 	answers                               []int
+	forms                                 forms
 	ours, direct, schemas                 int
 }
 
@@ -38,6 +40,7 @@ func (g *group) add(definition int, o outcome) {
 		g.calls += v.Calls
 		g.steps += v.Steps
 		g.answers = append(g.answers, v.Answers...)
+		g.forms.add(v.Forms)
 		if v.Solved {
 			g.solved++
 			if v.Calls == v.Steps {
@@ -83,6 +86,8 @@ func (r *report) writeTable(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	fmt.Fprintf(w, "\n%d answers to the client %s, in tokens: text %d, structured content in its place %d, both %d\n",
+		all.forms.Answers, r.Client, all.forms.Text, all.forms.Structured, all.forms.Both)
 	fmt.Fprintf(w, "\nTokens per task: the tool's definition (%d), the code and the answers of a variant, the mean of the three.\n", r.Definition)
 	for _, o := range r.Tasks {
 		for _, v := range o.Variants {

@@ -45,9 +45,43 @@ type variantOutcome struct {
 	Solved  bool
 	Calls   int   // of run_python, setup not counted
 	Steps   int   // calls that it would take without a mistake
-	Answers []int // tokens of each answer
+	Answers []int // tokens of the text of each answer
+	Forms   forms // tokens of all answers
 	Sent    int   // tokens of all code, and of the setup and its answer
 	Last    string
+}
+
+// forms are the tokens of answers as clients give them to their model.
+type forms struct {
+	Answers    int // how many
+	Text       int // the text
+	Structured int // structured content in its place, if there is any
+	Both       int
+}
+
+func (f *forms) count(r *mcp.CallToolResult, text string) error {
+	n := tokens(text)
+	f.Answers++
+	f.Text += n
+	f.Both += n
+	if r.StructuredContent == nil {
+		f.Structured += n
+		return nil
+	}
+	var encoded strings.Builder
+	e := json.NewEncoder(&encoded)
+	e.SetEscapeHTML(false) // as clients write it
+	if err := e.Encode(r.StructuredContent); err != nil {
+		return err
+	}
+	n = tokens(strings.TrimSuffix(encoded.String(), "\n"))
+	f.Structured += n
+	f.Both += n
+	return nil
+}
+
+func (f *forms) add(g forms) {
+	f.Answers, f.Text, f.Structured, f.Both = f.Answers+g.Answers, f.Text+g.Text, f.Structured+g.Structured, f.Both+g.Both
 }
 
 func (m *machine) task(ctx context.Context, t *task) (outcome, error) {
@@ -97,7 +131,7 @@ func (m *machine) start(ctx context.Context, work string, argv, env []string) (*
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = work
 	cmd.Env = append(os.Environ(), env...)
-	client := mcp.NewClient(&mcp.Implementation{Name: "agent-bench", Version: "1"}, nil)
+	client := mcp.NewClient(&mcp.Implementation{Name: m.client, Version: "1"}, nil)
 	return client.Connect(ctx, &mcp.CommandTransport{Command: cmd}, nil)
 }
 
@@ -167,6 +201,9 @@ func (m *machine) variant(ctx context.Context, t *task, v variant, work string) 
 			out.Calls++
 			out.Sent += tokens(req.code)
 			out.Answers = append(out.Answers, tokens(text))
+			if err := out.Forms.count(r, text); err != nil {
+				return out, err
+			}
 			out.Last = text
 			if m.verbose {
 				fmt.Fprintf(m.stderr, ">>> %s/%s\n%s\n<<<\n%s\n", t.name, v.name, strings.TrimRight(req.code, "\n"), text)
