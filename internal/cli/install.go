@@ -37,7 +37,7 @@ type installCmd struct {
 	TakeOver bool          `help:"Also move the client's other servers behind Sallyport: copy them to ~/MCPs, and switch them off in the client, so that the agent reads one tool only."`
 	GiveBack bool          `help:"Undo the last --take-over: restore the client's file and ~/MCPs to the byte."`
 	Undo     bool          `help:"Restore the files to the byte as they were before the last change, or the last change of the given clients."`
-	Force    bool          `help:"With --yes: also replace an entry named sallyport that starts another program."`
+	Force    bool          `help:"With --yes: also replace the entry of another program that has our name."`
 	Link     string        `help:"Print a link that makes a client offer to add Sallyport: vscode, cursor or goose." placeholder:"CLIENT"`
 }
 

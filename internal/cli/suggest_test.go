@@ -25,7 +25,7 @@ func TestMistakenCommandLines(t *testing.T) {
 		{"--sesion", "unknown flag --sesion; did you mean 'sallyport run --session', 'sallyport policy explain --session' or 'sallyport audit list --session'?", "sallyport"},
 		{"run --sesion work", "unknown flag --sesion; did you mean '--session'?", "sallyport run"},
 		{"sessions --jsno", "unknown flag --jsno; did you mean '--json'?", "sallyport sessions"},
-		{"policy explain files", `expected "<tool>"`, "sallyport policy explain"},
+		{"saved-tools show", `expected "<name>"`, "sallyport saved-tools show"},
 	} {
 		var out, log bytes.Buffer
 		status := Main(context.Background(), strings.Fields(c.line), nil, Stdio{In: strings.NewReader(""), Out: &out, Err: &log})

@@ -28,9 +28,9 @@ func TestShortenWhatWasDropped(t *testing.T) {
 	stdout := slices.Concat(numbered(500), []string{mark}, numbered(500))
 	r := &broker.Result{Stdout: stdout, Dropped: [2]broker.Dropped{{Lines: 9000, Characters: 90000}}}
 	got, cut := shorten(r, 100)
-	want := "[… 9,990 of 10,000 lines, 99,900 characters left out …]"
-	if got.Stdout[6] != want || cut != (leftOut{9990, 99900}) {
-		t.Errorf("got %q and %+v left out, want %q", got.Stdout[6], cut, want)
+	want := "[… 9,980 of 10,000 lines, 99,800 characters left out …]"
+	if got.Stdout[12] != want || cut != (leftOut{9980, 99800}) {
+		t.Errorf("got %q and %+v left out, want %q", got.Stdout[12], cut, want)
 	}
 }
 

@@ -140,7 +140,8 @@ func (p *place) environment(name string) ([]string, error) {
 	return []string{
 		"HOME=" + home, "XDG_RUNTIME_DIR=" + run, "LANG=C.UTF-8",
 		"PATH=" + bin + string(filepath.ListSeparator) + os.Getenv("PATH"),
-		"SALLYPORT_HUB_ENABLED=false", // except in the scripts about it
+		"SALLYPORT_HUB_ENABLED=false",        // except in the scripts about it
+		"SALLYPORT_OUTPUT_STRUCTURED=always", // what the checks read; an agent gets the text
 	}, nil
 }
 
