@@ -42,6 +42,7 @@ type conn struct {
 	cancel context.CancelCauseFunc
 
 	toSDK  chan sdkrpc.Message
+	probes discovery
 	eof    chan struct{} // closed: the SDK reads the end of the stream
 	hang   sync.Once
 	closed chan struct{} // closed by the SDK
@@ -65,7 +66,7 @@ type conn struct {
 	protocol  string             // negotiated by initialize; empty: not yet
 	taken     map[string]bool    // questions that the client was asked
 	parked    map[string]*parked // calls that are to be repeated, by their state
-	modern    string             // metadata that the SDK accepted, see modernKey
+	modern    string             // metadata that the SDK accepted, see modernKey; empty after initialize
 	client    string             // the client's name for itself, see label
 }
 
@@ -88,13 +89,15 @@ type batch struct {
 }
 
 func newConn(s *Server, in io.Reader, out io.Writer, stop context.Context, cancel context.CancelCauseFunc) *conn {
-	return &conn{
+	c := &conn{
 		server: s, log: s.config.Logger,
 		in: newLineReader(in, s.config.MaxLine), out: out,
 		stop: stop, cancel: cancel, unread: newOutlet(), writing: make(chan struct{}, 1),
 		toSDK: make(chan sdkrpc.Message), eof: make(chan struct{}), closed: make(chan struct{}),
 		inFlight: map[sdkrpc.ID]*request{},
 	}
+	c.probes = discovery{c, make(chan sdkrpc.Message)}
+	return c
 }
 
 // Connect implements mcp.Transport.
@@ -104,9 +107,12 @@ func (c *conn) Connect(context.Context) (mcp.Connection, error) { return c, nil 
 func (c *conn) SessionID() string { return "" }
 
 // Read implements mcp.Connection.
-func (c *conn) Read(ctx context.Context) (sdkrpc.Message, error) {
+func (c *conn) Read(ctx context.Context) (sdkrpc.Message, error) { return c.next(ctx, c.toSDK) }
+
+// next returns the next message for one of the SDK's sessions.
+func (c *conn) next(ctx context.Context, messages <-chan sdkrpc.Message) (sdkrpc.Message, error) {
 	select {
-	case m := <-c.toSDK:
+	case m := <-messages:
 		return m, nil
 	case <-c.eof:
 	case <-c.closed:
@@ -244,6 +250,7 @@ func (c *conn) batch(line []byte) {
 // forward hands a message with an id to the SDK, unless it concerns a request of
 // ours.
 func (c *conn) forward(msg sdkrpc.Message, raw json.RawMessage, b *batch) {
+	to := c.toSDK
 	switch req := msg.(type) {
 	case *sdkrpc.Response:
 		if id, ok := requestID(bytes.Trim(raw, `"`)); ok { // some clients answer 7 as "7"
@@ -272,6 +279,9 @@ func (c *conn) forward(msg sdkrpc.Message, raw json.RawMessage, b *batch) {
 				c.refuse(entry, err)
 				return
 			}
+			if req.Method == "server/discover" {
+				to = c.probes.requests
+			}
 		case req.Method == "notifications/cancelled":
 			if c.cancelRequest(req) {
 				return
@@ -279,7 +289,7 @@ func (c *conn) forward(msg sdkrpc.Message, raw json.RawMessage, b *batch) {
 		}
 	}
 	select {
-	case c.toSDK <- msg:
+	case to <- msg:
 	case <-c.closed:
 	case <-c.eof:
 	}
@@ -430,9 +440,9 @@ func (c *conn) learn(resp *sdkrpc.Response) {
 			ProtocolVersion string `json:"protocolVersion"`
 		}
 		if json.Unmarshal(resp.Result, &result) == nil {
-			c.protocol, c.client = result.ProtocolVersion, r.client
+			c.protocol, c.client, c.modern = result.ProtocolVersion, r.client, ""
 		}
-	case r.modern != "" && r.modern != c.modern:
+	case r.modern != "" && r.modern != c.modern && c.protocol == "":
 		c.modern, c.client = r.modern, clientOf(r.modern)
 	}
 	if tell := c.server.config.Client; tell != nil && c.client != before {

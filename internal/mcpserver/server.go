@@ -213,9 +213,16 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 		return fmt.Errorf("mcpserver: %w", err)
 	}
 	c.sdk = session
+	probes, err := sdk.Connect(ctx, c.probes, nil)
+	if err != nil {
+		return fmt.Errorf("mcpserver: %w", err)
+	}
 	go c.readLoop()
 	ended := make(chan error, 1)
-	go func() { ended <- session.Wait() }()
+	go func() {
+		_ = probes.Wait() // ends as the session does
+		ended <- session.Wait()
+	}()
 	select {
 	case <-c.eof:
 		// The client has gone, and readLoop has let its requests finish.
