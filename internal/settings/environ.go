@@ -149,5 +149,15 @@ func (l *loader) unknownVariable(name string) string {
 			last = found
 		}
 	}
+	section, _, _ := strings.Cut(wanted, "_")
+	var siblings []string
+	for _, c := range family {
+		if strings.HasPrefix(c.name, ownPrefix+section+"_") {
+			siblings = append(siblings, c.name)
+		}
+	}
+	if slices.Sort(siblings); len(siblings) > 0 {
+		return none + "; there are " + strings.Join(slices.Compact(siblings), ", ")
+	}
 	return none + "; the nearest is " + last + ", and docs/CONFIGURATION.md lists all"
 }

@@ -240,6 +240,7 @@ func TestWrongVariables(t *testing.T) {
 		{"SALLYPORT_OPEN_FILES", "3", "_OPEN_FILES?"},
 		{"SALLYPORT_CALL_TIMEOUT", "3", "did you mean SALLYPORT_SERVERS_CALL_TIMEOUT?"},
 		{"SALLYPORT_ZZZZZZZZZZZZ", "3", "the nearest is "},
+		{"SALLYPORT_ANSWER_CHARACTERS", "3", "there are SALLYPORT_ANSWER_TOKENS, SALLYPORT_ANSWER_WITHIN"},
 		{"sallyport_log_level", "info", "did you mean SALLYPORT_LOG_LEVEL?"},
 		{"MCP_BRIDGE_LOGLEVEL", "info", "did you mean MCP_BRIDGE_LOG_LEVEL?"},
 		{"MCP_BRIDGE_PYTHON", "python3", "did you mean SALLYPORT_PYTHON?"},

@@ -266,7 +266,7 @@ func (l *loader) unknown(key string) string {
 	best, near := nearest(key, candidates, ".")
 	if !near {
 		if section := l.sectionOf(key); section != "" {
-			return message + "; " + section + " has " + strings.Join(l.under(section), ", ") + " (the nearest is " + best + ")"
+			return message + "; " + section + " has " + strings.Join(l.under(section), ", ")
 		}
 		return message + "; the nearest is " + best
 	}
