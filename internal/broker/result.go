@@ -225,7 +225,7 @@ func (r *Result) Text() string {
 	switch {
 	case r.Error != "" && !r.said(printed):
 		line("error: ", r.Error)
-	case !printed && r.Summary != "" && (r.Error == "" || !strings.Contains(r.StateLost, r.Error)):
+	case !printed && r.Summary != "" && (r.Error == "" || !strings.Contains(r.StateLost, r.Error)) && !r.exited():
 		line(r.Summary)
 	}
 	if len(r.Artifacts) > 0 {
@@ -256,7 +256,7 @@ func (r *Result) said(printed bool) bool {
 	if !printed {
 		return strings.Contains(r.Summary, r.Error)
 	}
-	if r.ExitCode != nil && r.Error == exited(*r.ExitCode) {
+	if r.exited() {
 		return true
 	}
 	what, ok := strings.CutPrefix(r.Error, uncaught)
@@ -270,6 +270,9 @@ func (r *Result) said(printed bool) bool {
 	words = strings.ToValidUTF8(words[:min(len(words), most)], "")
 	return strings.Contains(strings.Join(strings.Fields(strings.Join(r.Stderr, " ")), " "), strings.TrimSuffix(words, "…"))
 }
+
+// exited reports whether the error says no more than the exit code.
+func (r *Result) exited() bool { return r.ExitCode != nil && r.Error == exited(*r.ExitCode) }
 
 // files names the first few artifacts.
 func files(artifacts []Artifact) string {

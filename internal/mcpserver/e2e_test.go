@@ -138,7 +138,7 @@ func TestEndToEnd(t *testing.T) {
 			text("x = 6 * 7", "Success (no output)", false, nil)
 			text("x", "42", false, nil)
 			text("print('a')\nprint()\nprint('b')", "a\n\nb", false, nil)
-			text("import sys; sys.exit(3)", "status: error\nexit: 3\nThe code exited with status 3", true, nil)
+			text("import sys; sys.exit(3)", "status: error\nexit: 3", true, nil)
 			text("await mcp_math.add(a=1, b=2)", "3", false, map[string]any{"servers": []string{"math"}})
 			text("1", "status: error\nSandbox error: Unknown MCP server: foo (nearest: math)", true, map[string]any{"servers": []string{"foo"}})
 			text(" ", "status: validation_error\nMissing 'code' argument", true, nil)
