@@ -154,6 +154,8 @@ func other(s string) (size, cost int) {
 		return size, 1
 	case 0x3000 <= r && r < 0x3100, 0x4e00 <= r && r < 0xa000, 0xac00 <= r && r < 0xd7a4: // East Asia
 		return size, 1
+	case 0x1380 <= r && r < 0x1780, 0x1800 <= r && r < 0x1e00, 0x2340 <= r && r < 0x2500, 0x27c0 <= r && r < 0x3000: // Braille, signs for control characters, rare scripts
+		return size, 3
 	}
 	return size, 2
 }

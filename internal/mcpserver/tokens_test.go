@@ -60,6 +60,8 @@ func samples(t *testing.T) map[string]string {
 		"Hindi":        strings.Repeat("यह टोकन की संख्या का अनुमान लगाने के लिए एक लंबा पाठ है। ", 10),
 		"emoji":        strings.Repeat("🎉🚀🔥👩‍👩‍👧😀❤️👍🏽🇩🇪🙂", 30),
 		"marks":        lines(100, "✅ test %d passed in %d ms 🚀 %.1f"),
+		"Braille":      letters(2000, "⠀⠁⡇⣿⢸⣀⠉⠛⣤⣶⡟⢿"),
+		"controls":     letters(2000, "␀␁␂␇␈␍␛␡"),
 		"rare Chinese": letters(1000, "鑰龘靐齉爩鱻麤龗灪籲"),
 		"punctuation":  letters(2000, "!#$%&()*+,-./:;<=>?@[]^_{|}~"),
 	}
