@@ -112,7 +112,8 @@ func word(s string) (size, cost int) {
 		}
 	}
 	cost = 1 + (n-1)/9 + rare
-	if capitals > 2 {
+	const longest = 20 // letters of a word; more are one letter or syllable many times, or words without spaces
+	if capitals > 2 || n > longest {
 		cost = max(cost, (n+2)/3)
 	}
 	return n, min(cost, n)
