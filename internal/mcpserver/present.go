@@ -42,8 +42,8 @@ func (s Structured) valid() bool {
 // readsText are the clients that give text content to their model and structured
 // content, if at all, to a program or a person. Others may give their model
 // structured content in place of the text, so they get none: Claude Code does;
-// pydantic-ai does, and names itself "mcp", as every program with the Python SDK
-// that has no name of its own; Mastra does, under any name.
+// pydantic-ai does, and names itself "fastmcp" or "mcp", as every program with
+// FastMCP or the Python SDK that has no name of its own; Mastra does, under any name.
 var readsText = map[string]bool{
 	"ai-sdk-mcp-client": true,
 	"inspector-cli":     true,

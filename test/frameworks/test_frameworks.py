@@ -19,7 +19,7 @@ EXAMPLES = {h: (l, b) for h, l, b in re.findall(r"^## ([^\n]+)\n[^#]*?^```(\w+)\
 # Library: (version, what it calls itself, pictures) of the document's table.
 TABLE = {
     row[0]: row[1:]
-    for row in re.findall(r"^\| \[(.+?)\]\(#.+?\) \| (\S+) \| (.+?) \| .+? \| (.*?) ?\| .*?\|$", TEXT, re.M)
+    for row in re.findall(r"^\| \[(.+?)\]\(#.+?\) \| (\S+) \| (.+?) \| (.*?) ?\| .*?\|$", TEXT, re.M)
 }
 AGENTS = ["openai-agents", "LangChain", "pydantic-ai", "Agent Framework", "Agno", "Google ADK", "smolagents", "mcp-use", "AI SDK", "Mastra"]
 PROGRAMS = ["LlamaIndex", "FastMCP", "Python SDK", "TypeScript SDK"]
