@@ -162,13 +162,13 @@ func (x *execution) pictures(r *Result, out *session.Outcome) {
 
 // files says which files of an execution its answer lacks.
 func (x *execution) files(out *session.Outcome) (notes []string) {
-	switch more := len(out.Artifacts) - maxNamed; {
+	switch {
 	case out.MoreArtifacts && x.req.TakeFiles != nil:
 		notes = append(notes, fmt.Sprintf("the code left more than %d files: no more were fetched. Pack them into one file", len(out.Artifacts)))
 	case out.MoreArtifacts:
-		notes = append(notes, fmt.Sprintf("the code left more than %d files; %d are named", len(out.Artifacts), min(maxNamed, len(out.Artifacts))))
-	case more > 0 && x.req.TakeFiles == nil:
-		notes = append(notes, fmt.Sprintf("the code left %d more files than are named", more))
+		notes = append(notes, fmt.Sprintf("the code left more than %d files: the answer has %d of them", len(out.Artifacts), min(maxNamed, len(out.Artifacts))))
+	case len(out.Artifacts) > maxNamed && x.req.TakeFiles == nil:
+		notes = append(notes, fmt.Sprintf("the code left %d files: the answer has %d of them", len(out.Artifacts), min(maxNamed, len(out.Artifacts))))
 	}
 	for _, f := range out.LeftOut[:min(maxLeftOut, len(out.LeftOut))] {
 		notes = append(notes, "not fetched: "+shown(f.Path)+": "+f.Why)
