@@ -119,7 +119,7 @@ func (c *conn) whole(r *broker.Result, lost string, cut leftOut) string {
 		return note + "In the next call, runtime.output(-1) returns all of it"
 	}
 	if cut != (leftOut{}) {
-		note += fmt.Sprintf("shortened: %s lines and %s characters left out. ", thousands(cut.lines), thousands(cut.characters))
+		note += "shortened: " + cut.String() + " left out. "
 	}
 	switch {
 	case r.Run != "":

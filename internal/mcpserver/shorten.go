@@ -16,6 +16,17 @@ const artifactTokens = 12
 // leftOut counts what an answer does not show of a result.
 type leftOut struct{ lines, characters int }
 
+func (l leftOut) String() string {
+	characters := thousands(l.characters) + " characters"
+	switch l.lines {
+	case 0:
+		return characters
+	case 1:
+		return "1 line and " + characters
+	}
+	return thousands(l.lines) + " lines and " + characters
+}
+
 // shorten returns a result that has at most limit tokens, about, and what was left
 // out. Notes have a quarter of them at most; the error, the summary and the names of
 // files an eighth each. Output has the rest, with its beginning and its end. Standard
@@ -112,8 +123,8 @@ func lineTokens(line string, limit int) int {
 }
 
 // middle leaves out the middle of lines with size tokens, so that about room of
-// them stay: three fifths from the beginning, the rest from the end. A line
-// that is cut in two counts as left out where none of it stays. It returns the
+// them stay: three fifths from the beginning, the rest from the end. A line of which
+// a part stays does not count as left out. It returns the
 // lines, with a mark where some are missing, and how many bytes are missing. lost is
 // what the lines themselves have a mark for.
 func middle(lines []string, size, room int, lost broker.Dropped, cut *leftOut) ([]string, int64) {
@@ -158,14 +169,25 @@ func middle(lines []string, size, room int, lost broker.Dropped, cut *leftOut) (
 		characters += utf8.RuneCountInString(line) + 1
 		bytes += int64(len(line)) + 1
 	}
-	left, all := len(missing), len(lines)
+	parts := 0 // lines of which a part stays, with their end
+	if from != "" || to != "" {
+		parts = 1
+	}
+	if from != "" && to != "" && len(missing) > 1 {
+		parts = 2
+	}
+	characters, bytes = characters-parts, bytes-int64(parts)
+	left, all := len(missing)-parts, len(lines)
 	if i := slices.IndexFunc(missing, broker.IsMarker); i >= 0 {
 		left, all = left+int(lost.Lines)-1, all+int(lost.Lines)-1
 		characters += int(lost.Characters) - utf8.RuneCountInString(missing[i]) - 1
 	}
 	cut.lines += left
 	cut.characters += characters
-	mark := fmt.Sprintf("[… %s of %s lines, %s characters left out …]", thousands(left), thousands(all), thousands(characters))
+	mark := fmt.Sprintf("[… %s characters left out …]", thousands(characters))
+	if left > 0 {
+		mark = fmt.Sprintf("[… %s of %s lines, %s characters left out …]", thousands(left), thousands(all), thousands(characters))
+	}
 	out := append(begin, mark)
 	for k := len(end) - 1; k >= 0; k-- {
 		out = append(out, end[k])

@@ -52,7 +52,9 @@ func TestShorten(t *testing.T) {
 		{"errors get what output leaves", numbered(10), numbered(1000), 200, numbered(10),
 			append(append(numbered(18), "[… 970 of 1,000 lines, 9,700 characters left out …]"), numbered(1000)[988:]...), leftOut{970, 9700}},
 		{"a long line", []string{long}, nil, 1000,
-			[]string{strings.Repeat("é", 600) + "…", "[… 1 of 1 lines, 4,001 characters left out …]", "…" + strings.Repeat("é", 400)}, nil, leftOut{1, 4001}},
+			[]string{strings.Repeat("é", 600) + "…", "[… 4,000 characters left out …]", "…" + strings.Repeat("é", 400)}, nil, leftOut{0, 4000}},
+		{"the line between long ones", []string{long, "short", long}, nil, 1000,
+			[]string{strings.Repeat("é", 600) + "…", "[… 1 of 3 lines, 9,006 characters left out …]", "…" + strings.Repeat("é", 400)}, nil, leftOut{1, 9006}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
