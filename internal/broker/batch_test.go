@@ -43,7 +43,8 @@ func submit(t *testing.T, b *desk, req Request) *Result {
 	return b.Execute(ctx, req)
 }
 
-var png = []byte("\x89PNG\r\n\x1a\n and more")
+// png is a picture of one pixel.
+var png = []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x00\x00\x00\x00:~\x9bU\x00\x00\x00\nIDATx\x9cc`\x00\x00\x00\x02\x00\x01H\xaf\xa4q\x00\x00\x00\x00IEND\xaeB`\x82")
 
 func TestBatch(t *testing.T) {
 	t.Parallel()

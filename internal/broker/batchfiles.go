@@ -1,7 +1,13 @@
 package broker
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
+	"image"
+	_ "image/gif" // for image.DecodeConfig
+	_ "image/jpeg"
+	_ "image/png"
 	"io"
 	"net/http"
 	"path"
@@ -19,6 +25,7 @@ const (
 	maxImages     = 8
 	maxImage      = 2 << 20
 	maxImageBytes = 5 << 20 // of all together
+	maxPixels     = 8000    // in width and in height: APIs refuse more
 )
 
 // maxNamed bounds how many of the files that code left an answer names, and
@@ -91,7 +98,11 @@ func (b *batchRuns) images(record *runs.Record) (out []Image, unshown []string) 
 		if err != nil || int64(len(data)) != f.Size {
 			continue
 		}
-		if kind := imageType(data); kind != "" {
+		switch kind, fault := imageType(data); {
+		case kind == "":
+		case fault != "":
+			unshown = append(unshown, clip(f.Path)+" ("+fault+")")
+		default:
 			out = append(out, Image{Path: f.Path, MIMEType: kind, Data: data})
 		}
 	}
@@ -136,7 +147,7 @@ func picture(name string) bool {
 // unshownName names a picture that does not fit into an answer.
 func unshownName(path string, size int64) string {
 	if size > maxImage {
-		return clip(path) + " (too large)"
+		return fmt.Sprintf("%s (larger than %d MB)", clip(path), maxImage>>20)
 	}
 	return clip(path)
 }
@@ -149,7 +160,11 @@ func (x *execution) pictures(r *Result, out *session.Outcome) {
 		wanted[f.Path] = f
 	}
 	for _, f := range out.Collected {
-		if kind := imageType(f.Data); kind != "" && fits(r.Images, int64(len(f.Data))) {
+		switch kind, fault := imageType(f.Data); {
+		case kind == "" || !fits(r.Images, int64(len(f.Data))):
+		case fault != "":
+			r.Unshown = append(r.Unshown, clip(f.Path)+" ("+fault+")")
+		default:
 			r.Images = append(r.Images, Image{Path: f.Path, About: wanted[f.Path].About, MIMEType: kind, Data: f.Data})
 		}
 	}
@@ -179,11 +194,32 @@ func (x *execution) files(out *session.Outcome) (notes []string) {
 	return notes
 }
 
-// imageType is the type of a picture that clients show, or empty.
-func imageType(data []byte) string {
-	switch kind := http.DetectContentType(data); kind {
-	case "image/png", "image/jpeg", "image/gif", "image/webp":
-		return kind
+// imageType returns the type of a picture that clients show, or empty. fault says why a
+// model cannot see it: APIs refuse a whole conversation for one picture that they cannot
+// read.
+func imageType(data []byte) (kind, fault string) {
+	const incomplete = "incomplete"
+	kind, end := http.DetectContentType(data), ""
+	switch kind {
+	case "image/webp":
+		if int64(len(data)) < int64(binary.LittleEndian.Uint32(data[4:]))+8 {
+			fault = incomplete
+		}
+		return kind, fault
+	case "image/png":
+		end = "IEND\xaeB`\x82"
+	case "image/jpeg":
+		end = "\xff\xd9"
+	case "image/gif":
+	default:
+		return "", ""
 	}
-	return ""
+	size, _, err := image.DecodeConfig(bytes.NewReader(data))
+	switch {
+	case err != nil || !bytes.Contains(data, []byte(end)):
+		fault = incomplete
+	case max(size.Width, size.Height) > maxPixels:
+		fault = fmt.Sprintf("%d×%d, larger than %d pixels", size.Width, size.Height, maxPixels)
+	}
+	return kind, fault
 }

@@ -78,7 +78,8 @@ type Result struct {
 	Details string `json:"-"`
 	// Images are those among the artifacts that fit into an answer.
 	Images []Image `json:"-"`
-	// Unshown names the pictures that do not.
+	// Unshown names the pictures that do not, with a reason in brackets unless the
+	// answer was full.
 	Unshown []string `json:"-"`
 	// NotTaken says that Request.TakeFiles did not get all of the files.
 	NotTaken bool `json:"-"`
@@ -117,8 +118,15 @@ func (r *Result) MorePictures() string {
 	if more := len(r.Unshown) - most; more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	text := fmt.Sprintf("%d more not shown: %s. An answer has up to %d pictures, of %d MB each and %d MB together",
-		len(r.Unshown), strings.Join(names, ", "), maxImages, maxImage>>20, maxImageBytes>>20)
+	more := " more"
+	if len(r.Images) == 0 {
+		more = ""
+	}
+	text := fmt.Sprintf("%d%s not shown: %s", len(r.Unshown), more, strings.Join(names, ", "))
+	if !slices.ContainsFunc(r.Unshown, func(name string) bool { return !strings.HasSuffix(name, ")") }) {
+		return text // each has its reason
+	}
+	text += fmt.Sprintf(". An answer has up to %d pictures, of %d MB each and %d MB together", maxImages, maxImage>>20, maxImageBytes>>20)
 	if r.Run != "" {
 		return text + "; the others are files of the run"
 	}
