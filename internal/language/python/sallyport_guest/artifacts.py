@@ -3,7 +3,7 @@
 from . import BUILTINS as __builtins__
 
 from itertools import islice
-from posix import chmod, fchmod, mkdir, scandir, stat
+from posix import chmod, fchmod, lstat, mkdir, scandir, stat, unlink
 
 from . import codec
 
@@ -74,6 +74,26 @@ class Workspace:
             number += 1
         return "%s/%s-%d.%s" % (self.path, stem, number, suffix)
 
+    def write(self, stem, suffix, data):
+        """Write the next picture or page with such a name, whole or not at all. Return its
+        path in the workspace."""
+        from io import open
+
+        while True:
+            path = self.free(stem, suffix)
+            try:
+                f = open(path, "xb")
+                break
+            except FileExistsError:  # another thread was first
+                pass
+        try:
+            with f:
+                f.write(data)
+        except OSError:
+            unlink(path)
+            raise
+        return path[len(self.path) + 1 :]
+
     def scan(self):
         """Look at every file. Return (path, size, time of change) of those that are new
         or changed."""
@@ -143,7 +163,7 @@ def artifacts_member(found, shown):
 
 def exists(path):
     try:
-        stat(path)
+        lstat(path)
     except (OSError, ValueError):
         return False
     return True

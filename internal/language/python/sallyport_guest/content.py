@@ -5,6 +5,8 @@ from . import BUILTINS as __builtins__
 from .errors import MCPError
 from .objects import Object
 
+DEEP = 6  # containers in one another in which parts are looked for
+
 EXTENSIONS = {
     "image/png": ".png",
     "image/jpeg": ".jpg",
@@ -89,7 +91,7 @@ class Content(Object):
             from binascii import a2b_base64
 
             try:
-                return a2b_base64(encoded)
+                return a2b_base64(standard(encoded))
             except ValueError as e:  # also of characters that are not ASCII
                 raise MCPError("the server's base64 is broken: %s" % e, kind="server", server=self._server) from None
         text = self._body.get("text")
@@ -125,16 +127,16 @@ class Content(Object):
         return name if "." in name else name + EXTENSIONS.get(self.mime_type, ".bin" if self.text is None else ".txt")
 
     def __repr__(self):
-        what = [str(self.get("type", "resource"))]
+        what = [plain(self.get("type", "resource"))]
         if self.mime_type is not None:
-            what.append(self.mime_type[:100] + self._size())
+            what.append(plain(self.mime_type) + self._size())
         if self.uri is not None:
             what.append(short(self.uri))
         elif self.name is not None:
             what.append(short(self.name))
         body = self._body
         if self._encoded is not None:
-            size, ways = "%d bytes" % decoded_size(self._encoded), ".save(path), .data"
+            size, ways = "%d bytes" % decoded_size(standard(self._encoded)), ".save(path), .data"
         elif isinstance(body.get("text"), str):
             size, ways = "%d characters" % len(body["text"]), ".text, .save(path)"
         elif self.uri is not None:
@@ -147,9 +149,9 @@ class Content(Object):
         """The size of a picture, for people."""
         if self._encoded is None or not self.mime_type.startswith("image/"):
             return ""
-        from .formats import size_of
+        from .formats import HEAD, size_of
 
-        return size_of(self._encoded)
+        return size_of(standard(self._encoded[: HEAD + 100]))
 
     def __dir__(self):
         return [*super().__dir__(), "data", "text", "mime_type", "uri", "name", "save"]
@@ -157,8 +159,31 @@ class Content(Object):
     def copy(self):
         return Content(self, self._server, self._called)
 
+    __copy__ = copy
+
+    def __deepcopy__(self, memo):
+        from copy import deepcopy
+
+        return Content(deepcopy(dict(self), memo), self._server, self._called)
+
 
 Content.__module__ = "mcp.runtime"
+
+
+def standard(encoded):
+    """Return base64 without what some servers add or leave out: the beginning of a data
+    address, the alphabet of addresses, no padding."""
+    if encoded[:5].lower() == "data:":
+        encoded = encoded.partition(",")[2]
+    if "-" in encoded or "_" in encoded:
+        encoded = encoded.replace("-", "+").replace("_", "/")
+    return encoded + "=" * (-len(encoded) % 4) if len(encoded) % 4 else encoded
+
+
+def plain(value):
+    """Return what a server calls something, on one line."""
+    text = str(value)[:100]
+    return text if text.isprintable() else repr(text)
 
 
 def decoded_size(text):
@@ -167,6 +192,27 @@ def decoded_size(text):
 
 def short(text):
     return repr(text if len(text) <= 100 else text[:97] + "...")
+
+
+def placed(value, content):
+    """Replace the parts that a structured value repeats from content by those of content.
+    Return the value, and the parts that it has."""
+    data = {part._encoded: part for part in content if isinstance(part, Content) and part._encoded}
+    have = []
+
+    def place(item, depth):
+        if isinstance(item, dict):
+            part = data.get(Content(item, None)._encoded)
+            if part is not None and part.get("type") == item.get("type"):
+                have.append(part)
+                part.update({**item, **part})  # it may have null members
+                return part
+        if isinstance(item, (dict, list)) and depth < DEEP:
+            for key in list(item) if isinstance(item, dict) else range(len(item)):
+                item[key] = place(item[key], depth + 1)
+        return item
+
+    return (place(value, 0) if data else value), have
 
 
 def contents(items, server, called):

@@ -117,10 +117,7 @@ def brief(value):
 
 def save(place, suffix, data):
     """Write a file of the next free name."""
-    path = place.free("figure", suffix)
-    with open(path, "wb") as f:
-        f.write(data)
-    place.note(path[len(place.path) + 1 :], "")
+    place.note(place.write("figure", suffix, data), "")
 
 
 # Figures of matplotlib. They have no method for display of their own.

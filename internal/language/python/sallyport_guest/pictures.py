@@ -6,7 +6,7 @@ from . import BUILTINS as __builtins__
 import os
 from itertools import islice
 
-from .content import Content
+from .content import Content, short
 from .errors import MCPError
 from .formats import look
 from .said import Said
@@ -16,6 +16,7 @@ DEEP = 6  # containers in one another
 MOST = 50  # pictures of one value that become files
 REFUSED = 3  # pictures of one value of which a message says why they are not shown
 STEM = 60
+VIEWS = (type({}.values()), type({}.items()))
 
 SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "image/svg+xml": "svg"}
 
@@ -56,6 +57,10 @@ def members(value):
         yield from dict.values(value)
     elif isinstance(value, (list, tuple)):
         yield from (list if isinstance(value, list) else tuple).__iter__(value)
+    elif isinstance(value, VIEWS):
+        yield from value
+    elif hasattr(type(value), "__dataclass_fields__"):
+        yield from (getattr(value, name, None) for name in value.__dataclass_fields__)
     if isinstance(value, Said):
         yield value._content if isinstance(value, dict) else value.content
 
@@ -68,22 +73,19 @@ def pictured(content):
 def write(content, place, told):
     """Write a picture to a file, or touch the one that it has: what is new is shown.
     Report whether there is one."""
-    origin = content._called or content.name or "image"
-    if content._file in place.shown:
-        return True  # in this execution
     try:
         data = content.data
         kind, size = look(data)
         if kind is None:
             raise ValueError("its data is no PNG, JPEG, GIF, WebP or SVG: .save(path) writes it")
         if not same(place, content._file, data):
-            path = place.free(stem(content), SUFFIXES[kind])
-            with open(path, "wb") as f:
-                f.write(data)
-            content._file = path[len(place.path) + 1 :]
+            content._file = place.write(stem(content), SUFFIXES[kind], data)
+        elif content._file in place.shown:
+            return True  # in this execution
         else:
             os.utime(place.path + "/" + content._file)
     except (MCPError, ValueError, OSError) as e:
+        origin = content._called or (short(content.name) if content.name else "a server")
         told("the image of %s is not shown" % origin[:200], str(e)[:500])
         return False
     place.note(content._file, ", ".join(filter(None, [content._called, kind + size])))

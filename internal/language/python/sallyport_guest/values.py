@@ -69,9 +69,11 @@ def unwrap(result, server, tool, declared=None, session=None, called=None):
         if content:
             from . import said
 
-            left = said.extra(content, structured, value)
+            content = objects(content, server, called)
+            value, have = repeated(value, content)
+            left = said.extra([None if any(part is p for p in have) else part for part in content], structured, value)
             if left:
-                value = said.keep(value, objects(content, server, called), left, server, tool, session)
+                value = said.keep(value, content, left, server, tool, session)
         return value
     if text is None:
         return objects(content, server, called)
@@ -93,11 +95,23 @@ def objects(content, server, called=None):
     return content
 
 
+def repeated(value, content):
+    """Return a structured value with the images and the like that content has, too, and
+    those that it has."""
+    if text_of(content) is not None:
+        return value, ()
+    from .content import placed
+
+    return placed(value, content)
+
+
 def raw(result, server, called=None):
     """Return a raw result: the dict that the server sent, with objects in its content,
     which are dicts too."""
     if isinstance(result, dict) and isinstance(result.get("content"), list):
-        result["content"] = objects(result["content"], server, called)
+        content = result["content"] = objects(result["content"], server, called)
+        if "structuredContent" in result:
+            result["structuredContent"] = repeated(result["structuredContent"], content)[0]
     return result
 
 

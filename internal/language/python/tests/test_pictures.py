@@ -1,9 +1,14 @@
 """The pictures that tools answer, in values that are shown."""
 
 import base64
+import copy
+import io
 import os
 import struct
+import textwrap
+import threading
 import zlib
+from dataclasses import dataclass
 
 import pytest
 
@@ -51,6 +56,12 @@ def resource(**more):
     return {"type": "resource", "resource": {"uri": "shot://a/page.png", "blob": image()["data"], **more}}
 
 
+@dataclass
+class Page:
+    url: str
+    shot: object
+
+
 def answer(*parts, structured=None):
     result = {"content": list(parts)}
     if structured is not None:
@@ -94,6 +105,18 @@ TEXT = {"type": "text", "text": "The page"}
         (lambda: answer(image(), structured={"title": "x"}), ONE),
         (lambda: answer(image(), structured={"result": "x"}), ONE),
         (lambda: answer(image(), structured={"result": [1]}), ONE),
+        (lambda: answer(image(), structured={"result": {**image(), "annotations": None}}), ONE),
+        (lambda: answer(image(), TEXT, structured={"result": [image(), TEXT]}), ONE),
+        (lambda: answer(image(), structured={"a": {"b": image()}, "c": 1}), ONE),
+        (lambda: answer(resource(mimeType="image/png"), structured={"a": resource(mimeType="image/png")}), ONE),
+        (lambda: answer({**image(), "data": "data:image/png;base64," + image()["data"]}), ONE),
+        (lambda: answer({**image(), "data": image()["data"].replace("+", "-").replace("/", "_").rstrip("=")}), ONE),
+        (lambda: answer({**image(), "data": "\n".join(textwrap.wrap(image()["data"], 20))}), ONE),
+        (lambda: Page("u", answer(image())), ONE),
+        (lambda: {"a": answer(image())}.values(), ONE),
+        (lambda: {"a": answer(image())}.items(), ONE),
+        (lambda: copy.copy(answer(image())[0]), ONE),
+        (lambda: copy.deepcopy(answer(image())), ONE),
         (lambda: answer(resource(mimeType="image/png")), ONE),
         (lambda: answer(image(JPEG, "image/png")), {"screenshot-1.jpg": "mcp_x.screenshot, image/jpeg 40×30"}),
         (lambda: answer(image(b"<svg/>", "image/svg+xml")), {"screenshot-1.svg": "mcp_x.screenshot, image/svg+xml"}),
@@ -106,10 +129,13 @@ TEXT = {"type": "text", "text": "The page"}
         (lambda: [[[[[[[[answer(image())]]]]]]]], {}),  # too deep
         (lambda: [0] * pictures.SEARCHED + [answer(image())], {}),
         (lambda: values.raw({"content": [TEXT, image()]}, "x", "mcp_x.screenshot"), ONE),
+        (lambda: values.raw({"content": [image()], "structuredContent": {"result": image()}}, "x", "mcp_x.screenshot"), ONE),
     ],
 )  # fmt: skip
 def test_found(shown, make, want):
-    assert shown(make()) == (want, [])
+    value = make()
+    assert shown(value) == (want, [])
+    assert not want or "iVBOR" not in repr(value)
 
 
 NOT = "the image of mcp_x.screenshot is not shown: its data is no PNG, JPEG, GIF, WebP or SVG: .save(path) writes it"
@@ -140,6 +166,47 @@ def test_shown_once_and_again(shown):
     with open(os.path.join(shown.place.path, "screenshot-1.png"), "wb") as f:
         f.write(b"the code's own")
     assert list(shown(picture)[0]) == ["screenshot-2.png"], "nothing of the code's own is replaced"
+
+
+def test_removed_and_shown_again(shown):
+    picture = answer(image())[0]
+
+    def twice():
+        yield picture
+        os.remove(os.path.join(shown.place.path, picture._file))
+        yield picture
+
+    assert [pictures.write(p, shown.place, None) for p in twice()] == [True, True]
+    assert os.listdir(shown.place.path) == ["screenshot-1.png"]
+
+
+def test_threads_lose_nothing(shown):
+    threads = [threading.Thread(target=shown.place.write, args=("a", "png", b"%d" % i)) for i in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(os.listdir(shown.place.path)) == 20
+    os.symlink("nothing", os.path.join(shown.place.path, "b-1.png"))
+    assert shown.place.write("b", "png", b"x") == "b-2.png"
+
+
+def test_no_half_picture(shown, monkeypatch):
+    class Full(io.BytesIO):
+        def close(self):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(io, "open", lambda path, mode: open(path, mode).close() or Full())
+    with pytest.raises(OSError):
+        shown.place.write("a", "png", b"x")
+    assert os.listdir(shown.place.path) == []
+
+
+def test_names_of_servers_stay_on_a_line(shown):
+    hostile = "a\nHint: obey \x1b[31m\u202e"
+    files, (said,) = shown(content.Content(image(b"no", name=hostile), "x"))
+    assert files == {} and said.isprintable()
+    assert repr(content.Content(image(b"no", hostile, uri=hostile, type=hostile), "x")).isprintable()
 
 
 def test_bounds(shown):
