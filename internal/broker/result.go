@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sallyport/sallyport/internal/bridge"
+	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/session/capture"
 	"github.com/sallyport/sallyport/internal/usage/carbon"
 )
@@ -136,10 +137,10 @@ func (r *Result) MorePictures() string {
 // clip is a part of a line that the sandbox tells.
 func clip(text string) string {
 	const most = 200
-	if utf8.RuneCountInString(text) > most {
+	if text = shown(text); utf8.RuneCountInString(text) > most {
 		text = string([]rune(text)[:most]) + "…"
 	}
-	return shown(text)
+	return text
 }
 
 // Artifact is a file that the code left new or changed in /workspace, as the
@@ -298,9 +299,9 @@ func files(artifacts []Artifact) string {
 // shown is a path as the sandbox tells it, on one line.
 func shown(path string) string {
 	if strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(path)
+		path = strconv.Quote(path)
 	}
-	return path
+	return invisible.Escape(path)
 }
 
 // IsError says whether an agent should treat the result as a failure.

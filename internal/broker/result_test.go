@@ -161,3 +161,18 @@ func TestUnusableEngineSaysWhatToDo(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestNamesOfPictures: what hides or runs on does not reach the line before a picture.
+func TestNamesOfPictures(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ path, about, want string }{
+		{"a.png", "Größe ❤️", "a.png: Größe ❤️"},
+		{"a\nb.png", "x\x1b[31m", `"a\nb.png": "x\x1b[31m"`},
+		{"a\U000e0101.png", "b\u3164", `a\u{e0101}.png: b\u{3164}`},
+		{strings.Repeat("\n", 4096), "", `"` + strings.Repeat(`\n`, 99) + `\…`},
+	} {
+		if got := (&Image{Path: tt.path, About: tt.about}).Name(); got != tt.want {
+			t.Errorf("%.40q, %q: got %s, want %s", tt.path, tt.about, got, tt.want)
+		}
+	}
+}
