@@ -59,8 +59,11 @@ type desk struct {
 func (d *desk) as(id string) *Client {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if c := d.here[id]; c != nil && !c.isGone() {
-		return c
+	if c := d.here[id]; c != nil {
+		if !c.isGone() {
+			return c
+		}
+		<-c.ended // its executions hold its ID
 	}
 	c, err := d.NewClient(id, d.servers)
 	if err != nil {
