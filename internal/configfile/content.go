@@ -30,6 +30,38 @@ type spot struct {
 
 // Set returns the content with a key set to a value, which is YAML on one line.
 func Set(content []byte, key, value string) ([]byte, error) {
+	return asWritten(content, func(content []byte) ([]byte, error) { return set(content, key, value) })
+}
+
+// asWritten changes content without its byte order mark and, where all of its lines
+// end in CRLF, with LF. The result has both again.
+func asWritten(content []byte, change func([]byte) ([]byte, error)) ([]byte, error) {
+	const mark, crlf = "\uFEFF", "\r\n"
+	text, marked := strings.CutPrefix(string(content), mark)
+	lines := strings.Count(text, crlf)
+	if lines == strings.Count(text, "\n") {
+		text = strings.ReplaceAll(text, crlf, "\n")
+	} else {
+		lines = 0
+	}
+	changed, err := change([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	after := string(changed)
+	if after == text {
+		return content, nil
+	}
+	if lines > 0 {
+		after = strings.ReplaceAll(after, "\n", crlf)
+	}
+	if marked {
+		after = mark + after
+	}
+	return []byte(after), nil
+}
+
+func set(content []byte, key, value string) ([]byte, error) {
 	file, body, err := parse(content)
 	if err != nil {
 		return nil, err
@@ -68,6 +100,10 @@ func Set(content []byte, key, value string) ([]byte, error) {
 // Unset returns the content without a key, and without sections that contained
 // nothing else. It returns the content itself if the key is not set.
 func Unset(content []byte, key string) ([]byte, error) {
+	return asWritten(content, func(content []byte) ([]byte, error) { return unset(content, key) })
+}
+
+func unset(content []byte, key string) ([]byte, error) {
 	file, body, err := parse(content)
 	if err != nil || body == nil {
 		return content, err

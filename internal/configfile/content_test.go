@@ -52,6 +52,9 @@ func TestSet(t *testing.T) {
 		{"an empty file", "", "limits.memory", "1g", "", "limits:\n  memory: 1g\n"},
 		{"a file of comments", "# nothing yet", "engine", "auto", "# nothing yet", "# nothing yet\nengine: auto\n"},
 		{"no line break at the end", "engine: auto", "limits.memory", "1g", "engine: auto", "engine: auto\nlimits:\n  memory: 1g\n"},
+		{"lines that end in CRLF", "log:\r\n  level: warn # w\r\nengine: auto\r\n", "log.level", "info", "warn", "info"},
+		{"a new section after CRLF", "engine: auto\r\n", "log.level", "info", "auto\r\n", "auto\r\nlog:\r\n  level: info\r\n"},
+		{"after a byte order mark", "\uFEFFengine: auto\nlog:\n  level: warn\n", "engine", "gvisor", "auto", "gvisor"},
 		{"JSON", `{"limits": {"cpus": 1}}`, "limits.cpus", "2", `{"limits": {"cpus": 1}}`, `{"limits": {"cpus": 2}}` + "\n"},
 	} {
 		want := strings.Replace(tt.in, tt.old, tt.new, 1)

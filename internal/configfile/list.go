@@ -14,6 +14,10 @@ import (
 // one at an index. The item is a section, a line for each of its keys. A list that
 // is not there is added.
 func Insert(content []byte, key string, index int, item []string) ([]byte, error) {
+	return asWritten(content, func(content []byte) ([]byte, error) { return insert(content, key, index, item) })
+}
+
+func insert(content []byte, key string, index int, item []string) ([]byte, error) {
 	l, err := readList(content, key)
 	if err != nil {
 		return nil, err
@@ -27,17 +31,17 @@ func Insert(content []byte, key string, index int, item []string) ([]byte, error
 		if index < len(l.starts) {
 			line = l.above(index)
 		}
-		return l.verified(insertLines(content, line, block("", item, l.column-1)))
+		return l.verified(afterLine(content, line-1, block("", item, l.column-1)))
 	case l.at.pair != nil && l.null():
 		pos := l.at.pair.Key.GetToken().Position
-		return l.verified(insertLines(content, pos.Line+1, block("", item, pos.Column+1)))
+		return l.verified(afterLine(content, pos.Line, block("", item, pos.Column+1)))
 	case l.at.pair != nil:
 		return nil, ErrByHand // on one line
 	case l.at.empty != nil:
 		pos := l.at.empty.Key.GetToken().Position
-		return l.verified(insertLines(content, pos.Line+1, block(l.at.under, item, pos.Column+1)))
+		return l.verified(afterLine(content, pos.Line, block(l.at.under, item, pos.Column+1)))
 	case l.body.IsFlowStyle || l.at.section.IsFlowStyle:
-		return Set(content, key, flow)
+		return set(content, key, flow)
 	case l.at.section == l.body:
 		return l.verified(withLines(content, block(key, item, 0)))
 	}
@@ -46,12 +50,16 @@ func Insert(content []byte, key string, index int, item []string) ([]byte, error
 	if scalar, ok := last.Value.(ast.ScalarNode); ok && scalar.Type() != ast.LiteralType {
 		line = scalar.GetToken().Position.Line + 1
 	}
-	return l.verified(insertLines(content, line, block(l.at.under, item, first.Column-1)))
+	return l.verified(afterLine(content, line-1, block(l.at.under, item, first.Column-1)))
 }
 
 // Move returns the content with the item at an index of a list before the one at
 // another index, which is lower. The comments above it go with it.
 func Move(content []byte, key string, from, to int) ([]byte, error) {
+	return asWritten(content, func(content []byte) ([]byte, error) { return move(content, key, from, to) })
+}
+
+func move(content []byte, key string, from, to int) ([]byte, error) {
 	l, err := readList(content, key)
 	if err != nil {
 		return nil, err
@@ -70,6 +78,10 @@ func Move(content []byte, key string, from, to int) ([]byte, error) {
 
 // ReplaceWord returns the content with another value of a key of an item.
 func ReplaceWord(content []byte, key string, index int, name, word string) ([]byte, error) {
+	return asWritten(content, func(content []byte) ([]byte, error) { return replaceWord(content, key, index, name, word) })
+}
+
+func replaceWord(content []byte, key string, index int, name, word string) ([]byte, error) {
 	l, err := readList(content, key)
 	if err != nil {
 		return nil, err
@@ -211,12 +223,4 @@ func block(key string, item []string, indent int) string {
 		b.WriteString(strings.Repeat(" ", indent) + dash + line + "\n")
 	}
 	return b.String()
-}
-
-// insertLines puts lines before the line n, in the line ends that content has.
-func insertLines(content []byte, n int, lines string) []byte {
-	if strings.Contains(string(content), "\r\n") {
-		lines = strings.ReplaceAll(lines, "\n", "\r\n")
-	}
-	return afterLine(content, n-1, lines)
 }
