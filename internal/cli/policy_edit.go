@@ -175,8 +175,8 @@ func (u *ui) policyFile(change func([]byte) ([]byte, error), trial bool) (after 
 
 // policyRuleFlags are what the commands have that write a rule.
 type policyRuleFlags struct {
-	Subject string `arg:"" name:"server.tool" help:"A server, or a tool of it, such as github, github.create_issue or github.get_*." complete:"servers"`
-	Tool    string `arg:"" optional:"" help:"The tool, where the server stands alone."`
+	Subject string `arg:"" name:"server.tool" help:"A server, or a tool of it, such as github, github.create_issue or github.get_*." complete:"tools"`
+	Tool    string `arg:"" optional:"" help:"The tool, where the server stands alone." complete:"tools-of"`
 	Force   bool   `help:"Write the rule although there is no such server or tool yet."`
 	DryRun  bool   `help:"Say what would change, and change nothing."`
 	JSON    bool   `help:"Print JSON." name:"json"`
@@ -252,12 +252,22 @@ func (c *policyRuleFlags) write(u *ui, action string) error {
 	if err := rules.Broken(true); err != nil {
 		return err
 	}
-	plan, before := rules.Plan(on, action), decisions(rules, calls)
+	var plan toolpolicy.Plan
+	before := decisions(rules, calls)
+	content, changed, err := u.policyFile(func(content []byte) ([]byte, error) {
+		now := u.RulesWith(content) // what is to be changed, whatever it was before
+		if err := now.Broken(true); err != nil {
+			return nil, err
+		}
+		if plan = now.Plan(on, action); len(plan.Deny) > 0 {
+			return content, nil
+		}
+		return withRule(content, plan, on, action)
+	}, c.DryRun)
 	if len(plan.Deny) > 0 {
 		r := plan.Deny[0]
 		return fmt.Errorf("%s:%d denies it (%s), and a rule that denies wins wherever it stands: change that one ('sallyport config edit')", r.File, r.Line, r.Matches())
 	}
-	content, changed, err := u.policyFile(func(content []byte) ([]byte, error) { return withRule(content, plan, on, action) }, c.DryRun)
 	if errors.Is(err, configfile.ErrByHand) {
 		return fmt.Errorf("%w; the rule is {%s}", err, strings.Join(ruleLines(on, action), ", "))
 	}

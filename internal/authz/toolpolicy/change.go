@@ -124,7 +124,7 @@ func (on Subject) narrower(r *Rule) bool {
 	case r.conditional():
 		return true
 	case on.Tool == "":
-		return len(r.Tool)+len(r.Resource)+len(r.Prompt) > 0
+		return len(r.Tool)+len(r.Resource)+len(r.Prompt) > 0 && !slices.Contains(r.Tool, "*")
 	case len(r.Tool) == 0:
 		return false
 	}

@@ -47,6 +47,8 @@ func TestPlan(t *testing.T) {
 		{"denial needs no place", `
     - {server: a, tool: x, action: allow}
     - {server: a, action: ask}`, on(""), "deny", "at 2, same 1, deny [], first []"},
+		{"before a rule for all tools", `
+    - {server: "*", tool: "*", action: ask}`, on(""), "allow", "at 0, same -1, deny [], first []"},
 		{"of another server", `
     - {server: "b*", action: deny}`, on(""), "allow", "at 1, same -1, deny [], first []"},
 	} {
