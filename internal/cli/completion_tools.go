@@ -75,7 +75,7 @@ func toolsIn(e *catalog.Entry, before string) []completion.Candidate {
 	for i := range e.Listing.Tools {
 		t := &e.Listing.Tools[i]
 		name := t.Name
-		if alias, ok := strings.CutPrefix(calls[t.Name], "."); ok && (strings.HasPrefix(before, "mcp_") || strings.ContainsFunc(name, func(r rune) bool { return r == ' ' })) {
+		if alias, ok := strings.CutPrefix(calls[t.Name], "."); ok && (strings.HasPrefix(before, "mcp_") || !completion.Safe(name)) {
 			name = alias
 		}
 		out = append(out, completion.Candidate{Value: before + name, Help: t.Description})

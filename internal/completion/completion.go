@@ -77,7 +77,7 @@ func Complete(app *kong.Application, words []string, names Names) Answer {
 		a = line.argument(app, names)
 	}
 	a.Candidates = slices.DeleteFunc(a.Candidates, func(c Candidate) bool {
-		return !strings.HasPrefix(c.Value, last) || !isSafe(c.Value)
+		return !strings.HasPrefix(c.Value, last) || !Safe(c.Value)
 	})
 	if len(a.Candidates) > 0 && !slices.ContainsFunc(a.Candidates, func(c Candidate) bool { return !strings.HasSuffix(c.Value, "=") }) {
 		a.rest = noSpace
@@ -284,9 +284,9 @@ func (l *Line) value(v *kong.Value, names Names) Answer {
 	return a
 }
 
-// isSafe reports whether a word means itself in every shell. Names come from
+// Safe reports whether a word means itself in every shell. Names come from
 // files that others write, and a shell runs what is inserted.
-func isSafe(s string) bool {
+func Safe(s string) bool {
 	return s != "" && len(s) <= 200 && !strings.HasPrefix(s, "@") && !strings.ContainsFunc(s, func(r rune) bool {
 		return !unicode.In(r, unicode.L, unicode.Nd) && !strings.ContainsRune("-_./@:+=", r)
 	})
