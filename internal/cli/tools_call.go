@@ -61,7 +61,8 @@ func (c *toolsCallCmd) Run(u *ui) error {
 		defer cancel()
 	}
 	known := toolsFlags{Timeout: learnTime}
-	e, name, words, err := known.tool(u, sys, append([]string{c.Server}, c.Words...)...)
+	all := append([]string{c.Server}, c.Words...)
+	e, name, words, err := known.tool(u, sys, all...)
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,12 @@ func (c *toolsCallCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
-	arguments, err := signature.FromWords(t.InputSchema, words, u.readArgument)
+	for _, word := range all[:len(all)-len(words)] {
+		if after := strings.TrimPrefix(word, e.Name); after != t.Name && strings.Contains(after, "(") && !strings.HasSuffix(after, "()") && !strings.HasSuffix(after, "]") {
+			return fmt.Errorf("%s has arguments as in Python: name the tool alone, and write each as key=value after it", invisible.Line(word))
+		}
+	}
+	arguments, err := signature.FromWords(t.InputSchema, words, u.argumentReader())
 	if err != nil {
 		return fmt.Errorf("%s\nSee its arguments with: sallyport tools show %s %s", err, terminal.ShellWord(invisible.Line(e.Name)), terminal.ShellWord(invisible.Line(t.Name)))
 	}
@@ -120,6 +126,19 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
+// argumentReader returns readArgument for one command line: standard input can be
+// read once.
+func (u *ui) argumentReader() func(file string) ([]byte, error) {
+	read := false
+	return func(file string) ([]byte, error) {
+		if file == "-" && read {
+			return nil, errors.New("standard input is read by another argument already")
+		}
+		read = read || file == "-"
+		return u.readArgument(file)
+	}
+}
+
 // readArgument reads the file of an argument; - is standard input.
 func (u *ui) readArgument(file string) ([]byte, error) {
 	in := u.input()
@@ -151,6 +170,8 @@ type called struct {
 		Resource struct {
 			URI  string `json:"uri"`
 			Text string `json:"text"`
+			Blob string `json:"blob"`
+			Type string `json:"mimeType"`
 		} `json:"resource"`
 	} `json:"content"`
 	Structured json.RawMessage `json:"structuredContent"`
@@ -169,18 +190,18 @@ func (c *toolsCallCmd) print(u *ui, raw json.RawMessage) error {
 	}
 	text, left := "", 0
 	for _, block := range result.Content {
-		switch block.Type {
-		case "text":
+		switch {
+		case block.Type == "text":
 			text += block.Text + "\n"
-		case "resource":
+		case block.Type == "resource" && block.Resource.Blob == "":
 			text += cmp.Or(block.Resource.Text, block.Resource.URI) + "\n"
-		case "resource_link":
+		case block.Type == "resource_link":
 			text += block.URI + "\n"
 		default:
 			if left++; c.JSON {
 				continue
 			}
-			fmt.Fprintf(u.stdio.Err, "sallyport: left out: %s of %s; --json prints it\n", invisible.Line(block.Type), invisible.Line(block.MIMEType))
+			fmt.Fprintf(u.stdio.Err, "sallyport: left out: %s of %s; --json prints it\n", invisible.Line(block.Type), invisible.Line(cmp.Or(block.MIMEType, block.Resource.Type, "an unknown type")))
 		}
 	}
 	var err error

@@ -2,6 +2,7 @@ package signature
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -150,10 +151,15 @@ func (r *reader) object(given map[string]any, word string) error {
 	if !utf8.Valid(data) || !jsonscan.Valid(data) || jsonscan.Kind(data) != '{' {
 		return errors.New("the arguments are not a JSON object, such as '{\"path\": \"/tmp\"}'")
 	}
-	return jsonscan.Members(data, func(key string, value json.RawMessage) bool {
+	var twice error
+	err := jsonscan.Members(data, func(key string, value json.RawMessage) bool {
+		if _, again := given[key]; again {
+			twice = fmt.Errorf("%s is given twice", invisible.Line(key))
+		}
 		given[key] = value
-		return true
+		return twice == nil
 	})
+	return cmp.Or(twice, err)
 }
 
 // set sets what a key, or a dotted one, means. make makes the value.
@@ -212,7 +218,8 @@ func (p *part) keys(wanted string) string {
 	}
 	near := func(name string) bool {
 		a, b := strings.ToLower(name), strings.ToLower(wanted)
-		return wanted != "" && (strings.Contains(a, b) || strings.Contains(b, a) || off(a, b) <= 2)
+		within := min(len(a), len(b)) > 2 && (strings.Contains(a, b) || strings.Contains(b, a))
+		return within || off(a, b) <= min(2, len(b)/2)
 	}
 	text := ""
 	if i := slices.IndexFunc(names, near); i >= 0 {

@@ -63,6 +63,8 @@ func TestFromWords(t *testing.T) {
 		{"title=x|meta={}|meta.size=1", "meta is given twice"},
 		{"title=x|kind=fix", `kind: "fix" is not one of bug, task, 3`},
 		{"title=x|title=y", "title is given twice"},
+		{`title=x|{"title": "y"}`, "title is given twice"},
+		{"x=1", "there is no argument x (arguments: title, count, ratio, open, labels, ids, meta, kind, any, user-id, ref)"},
 		{"title", `"title" gives no argument: write key=value (arguments: title, count, ratio, open, labels, ids, meta, kind, any, user-id, ref)`},
 		{"title:=x", "title: what follows := is not valid JSON"},
 		{"title=@joe", `title: no such file; for the text itself, write title:='"@joe"'`},
