@@ -65,11 +65,14 @@ func (c *policyProfileCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
-	if err := rules.Broken(true); err != nil {
-		return err
+	before, broken := u.profile(rules), rules.Broken(true)
+	if broken != nil {
+		before = profileInForce{}
 	}
-	before := u.profile(rules)
 	if c.Profile == "" {
+		if broken != nil {
+			return broken
+		}
 		if c.JSON {
 			return u.printJSON(before)
 		}
@@ -110,7 +113,10 @@ func (c *policyProfileCmd) Run(u *ui) error {
 	case after.Profile != value:
 		u.warn([]string{fmt.Sprintf("%s is stricter: profile %s stays in force here", after.From, after.Profile)})
 	case changed && before.Profile != after.Profile:
-		fmt.Fprintf(u.stdio.Out, "before: %-8s %s\nnow:    %-8s %s\n", before.Profile, profileText(before.Profile), after.Profile, profileText(after.Profile))
+		if broken == nil {
+			fmt.Fprintf(u.stdio.Out, "before: %-8s %s\n", before.Profile, profileText(before.Profile))
+		}
+		fmt.Fprintf(u.stdio.Out, "now:    %-8s %s\n", after.Profile, profileText(after.Profile))
 		if n := len(rules.View().Rules); n > 0 {
 			fmt.Fprintf(u.stdio.Out, "Your %s before the profile ('sallyport policy').\n", plural(n, "rule decides", "rules decide"))
 		}
