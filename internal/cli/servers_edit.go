@@ -108,6 +108,8 @@ func (c *serversAddCmd) Run(u *ui, kctx *kong.Context) error {
 	switch {
 	case len(c.Command) == 0 && c.URL == "":
 		return errors.New("give the server's program, or --url URL")
+	case c.URL == "" && len(c.Command) == 1 && (strings.HasPrefix(c.Command[0], "https://") || strings.HasPrefix(c.Command[0], "http://")):
+		return fmt.Errorf("a URL is no program: sallyport servers add %s --url URL", terminal.ShellWord(invisible.Line(c.Name)))
 	case len(c.Command) > 0 && c.URL != "":
 		return errors.New("give either a command or --url")
 	case c.URL == "" && (len(c.Header) > 0 || c.Transport != ""):

@@ -230,6 +230,9 @@ func noFlag(ctx *kong.Context, node *kong.Node, word string) string {
 	}
 	collect(node)
 	if found := near(name, names); len(found) > 0 {
+		if node.Parent == nil && found[0] == "version" { // which Main reads before the grammar
+			return text + meant(found[:1], "--")
+		}
 		return text + meant(below[found[0]][:min(len(below[found[0]]), mostMeant)], "sallyport ")
 	}
 	return text

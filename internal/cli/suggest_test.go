@@ -23,6 +23,7 @@ func TestMistakenCommandLines(t *testing.T) {
 		{"zebra", "there is no command 'sallyport zebra'", "sallyport"},
 		{"x\x1b[2J", `there is no command 'sallyport x\u{1b}[2J'`, "sallyport"},
 		{"--sesion", "unknown flag --sesion; did you mean 'sallyport run --session', 'sallyport policy explain --session' or 'sallyport audit list --session'?", "sallyport"},
+		{"--verison", "unknown flag --verison; did you mean '--version'?", "sallyport"},
 		{"run --sesion work", "unknown flag --sesion; did you mean '--session'?", "sallyport run"},
 		{"sessions --jsno", "unknown flag --jsno; did you mean '--json'?", "sallyport sessions"},
 		{"saved-tools show", `expected "<name>"`, "sallyport saved-tools show"},
