@@ -39,6 +39,9 @@ func asWritten(content []byte, change func([]byte) ([]byte, error)) ([]byte, err
 	const mark, crlf = "\uFEFF", "\r\n"
 	text, marked := strings.CutPrefix(string(content), mark)
 	lines := strings.Count(text, crlf)
+	if lines != strings.Count(text, "\r") {
+		return nil, ErrByHand // a CR alone ends a line for the parser, and for no editor
+	}
 	if lines == strings.Count(text, "\n") {
 		text = strings.ReplaceAll(text, crlf, "\n")
 	} else {

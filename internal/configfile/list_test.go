@@ -83,6 +83,7 @@ func FuzzInsert(f *testing.F) {
 	f.Add([]byte(rules), 1)
 	f.Add([]byte("policy: {tools: }"), 0)
 	f.Add([]byte("policy.tools:\n- a: 1\r\n-\n  b: |\n    x\n"), 1)
+	f.Add([]byte("\r\r#\r"), 1)
 	f.Fuzz(func(t *testing.T, content []byte, index int) {
 		if index < 0 || index > 10 {
 			return
