@@ -1,7 +1,8 @@
 // Command recording makes a picture of a terminal from a transcript, which it reads
 // while the commands run: an SVG file that types the commands and shows what they
 // print, after waits as long as the real ones, at most a second and a half. It has no
-// script. Where it is not animated, all lines are there.
+// script. What is still to come is dim, so that any one moment of it can be read, and
+// where it is not animated, all lines are there.
 //
 //	scripts/demo --record      # writes docs/demo.svg
 //	scripts/demo --check       # fails if docs/demo.svg shows something else
@@ -106,12 +107,13 @@ const (
 
 const style = `
 text { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; fill: #c9d1d9; white-space: pre; }
-.command { fill: #ffffff; font-weight: bold; }
+.command, .next { fill: #ffffff; font-weight: bold; }
+.next { opacity: 0.5; }
 .remark { fill: #8b949e; }
 .figure { fill: #7ee787; font-weight: bold; }
 .line { animation: appear 1ms linear backwards; }
 .command { animation: type linear backwards; }
-@keyframes appear { from { opacity: 0; } to { opacity: 1; } }
+@keyframes appear { from { opacity: 0.5; } to { opacity: 1; } }
 @keyframes type { from { clip-path: inset(0 100% 0 0); } to { clip-path: inset(0 0 0 0); } }
 @media (prefers-reduced-motion: reduce) { .line, .command { animation: none; } }
 `
@@ -142,6 +144,7 @@ func picture(title string, lines []line) string {
 			now += pause
 			long := time.Duration(utf8.RuneCountInString(rest)) * typed
 			b.WriteString(glyphs("remark line", 0, y, "$", now, 0))
+			b.WriteString(glyphs("next", 2, y, rest, 0, 0))
 			b.WriteString(glyphs("command", 2, y, rest, now, long))
 			now += long + pause/2
 		default:

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,7 @@ func TestPicture(t *testing.T) {
 	rest := svg
 	for _, want := range []string{
 		"animation-delay:0ms\"># 1 &lt; 2<",
+		`<text class="next" x="36.8" y="65" textLength="75.6" style="animation-delay:0ms">cat a`, // dim until it is typed
 		"animation-delay:1600ms;animation-duration:225ms;animation-timing-function:steps(9)\">cat a &amp; b<",
 		// After the command and the longest wait.
 		`x="53.6" y="84" textLength="58.8" style="animation-delay:3625ms">x = &#34;y&#34;<`,
@@ -66,13 +68,29 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestRecording: the README's picture is small.
+// TestRecording: the README's picture is small, and the text in its place has its
+// numbers.
 func TestRecording(t *testing.T) {
-	info, err := os.Stat("../../docs/demo.svg")
+	svg, err := os.ReadFile("../../docs/demo.svg")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.Size() > 50_000 {
-		t.Errorf("it has %d bytes, want at most 50,000", info.Size())
+	if len(svg) > 50_000 {
+		t.Errorf("it has %d bytes, want at most 50,000", len(svg))
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alternative := regexp.MustCompile(`!\[(.*?)\]\(docs/demo\.svg\)`).FindString(string(readme))
+	figures := figure.FindAllString(shown(string(svg)), -1)
+	if len(figures) != 2 {
+		t.Fatalf("got the figures %q, want one of each way", figures)
+	}
+	for _, f := range figures {
+		n, _, _ := strings.Cut(f, " ")
+		if !regexp.MustCompile(`\b` + n + `\b`).MatchString(alternative) {
+			t.Errorf("the picture has %q, which the README's text in its place lacks: %s", f, alternative)
+		}
 	}
 }
