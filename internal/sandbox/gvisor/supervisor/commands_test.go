@@ -6,6 +6,8 @@ import (
 	"maps"
 	"testing"
 
+	"gvisor.dev/gvisor/runsc/flag"
+
 	"github.com/sallyport/sallyport/internal/sandbox/gvisor"
 )
 
@@ -13,6 +15,13 @@ import (
 // cannot show fewer.
 func TestLimitsThatTheKernelShows(t *testing.T) {
 	const memory = 512 << 20
+	kernel := flag.NewFlagSet("boot", flag.ContinueOnError)
+	new(kernelCmd).SetFlags(kernel)
+	for _, name := range []string{"spec-fd", "bundle"} {
+		if kernel.Lookup(name) == nil {
+			t.Errorf("the runtime's boot command has no flag --%s, which tells where the limits are", name)
+		}
+	}
 	for _, tt := range []struct {
 		name       string
 		cpus       float64
@@ -26,8 +35,14 @@ func TestLimitsThatTheKernelShows(t *testing.T) {
 		{"a host with one", 0.5, 1, map[string]string{"total-memory": "536870912", "cpu-num": "1"}},
 	} {
 		spec := ociSpec(&gvisor.SupervisorConfig{MemoryBytes: memory, CPUs: tt.cpus}, "/root")
-		if got := limitFlags(spec, tt.processors); !maps.Equal(got, tt.want) {
+		got := limitFlags(spec, tt.processors)
+		if !maps.Equal(got, tt.want) {
 			t.Errorf("%s: flags %v, want %v", tt.name, got, tt.want)
+		}
+		for name, value := range got {
+			if err := kernel.Set(name, value); err != nil {
+				t.Errorf("%s: the runtime's boot command refuses --%s=%s: %v", tt.name, name, value, err)
+			}
 		}
 	}
 }
