@@ -115,8 +115,12 @@ func (c *conn) whole(r *broker.Result, lost string, cut leftOut) string {
 	if lost != "" {
 		note = "folded: " + lost + " left out. "
 	}
+	what := "all of it"
+	if r.Truncated != nil { // the log may have lost its beginning, too
+		what = "what the log has of it"
+	}
 	if cut == (leftOut{}) && r.Run == "" && r.Cell != 0 {
-		return note + "In the next call, runtime.output(-1) returns all of it"
+		return note + "In the next call, runtime.output(-1) returns " + what
 	}
 	if cut != (leftOut{}) {
 		note += "shortened: " + cut.String() + " left out. "
@@ -127,10 +131,7 @@ func (c *conn) whole(r *broker.Result, lost string, cut leftOut) string {
 	case r.Cell == 0:
 		return note + "`sallyport sessions logs` prints all of it"
 	}
-	name, what := cmp.Or(r.Session, broker.DefaultSession), "all of it"
-	if r.Truncated != nil { // the log may have lost its beginning, too
-		what = "what the log has of it"
-	}
+	name := cmp.Or(r.Session, broker.DefaultSession)
 	return note + fmt.Sprintf("In the next call, runtime.output(-1) returns "+what+". So do the resource %s and `sallyport sessions logs %s`", c.outputs.add(name, r.Cell), name)
 }
 

@@ -27,6 +27,11 @@ func (l leftOut) String() string {
 	return thousands(l.lines) + " lines and " + characters
 }
 
+func (l *leftOut) add(lost broker.Dropped) {
+	l.lines += max(int(lost.Lines), 0) // -1 for a part of a line
+	l.characters += int(lost.Characters)
+}
+
 // shorten returns a result that has at most limit tokens, about, and what was left
 // out. Notes have a quarter of them at most; the error, the summary and the names of
 // files an eighth each. Output has the rest, with its beginning and its end. Standard
@@ -129,6 +134,7 @@ func lineTokens(line string, limit int) int {
 // what the lines themselves have a mark for.
 func middle(lines []string, size, room int, lost broker.Dropped, cut *leftOut) ([]string, int64) {
 	if size <= room {
+		cut.add(lost)
 		return lines, 0
 	}
 	head, tail := room*3/5, room-room*3/5
@@ -178,10 +184,16 @@ func middle(lines []string, size, room int, lost broker.Dropped, cut *leftOut) (
 	}
 	characters, bytes = characters-parts, bytes-int64(parts)
 	left, all := len(missing)-parts, len(lines)
-	if i := slices.IndexFunc(missing, broker.IsMarker); i >= 0 {
-		left, all = left+int(lost.Lines)-1, all+int(lost.Lines)-1
-		characters += int(lost.Characters) - utf8.RuneCountInString(missing[i]) - 1
+	if lost != (broker.Dropped{}) {
+		all += int(lost.Lines) - 1
+		if i := slices.IndexFunc(missing, broker.IsMarker); i >= 0 {
+			left += int(lost.Lines) - 1
+			characters += int(lost.Characters) - utf8.RuneCountInString(missing[i]) - 1
+		} else {
+			cut.add(lost)
+		}
 	}
+	left = max(left, 0)
 	cut.lines += left
 	cut.characters += characters
 	mark := fmt.Sprintf("[… %s characters left out …]", thousands(characters))

@@ -34,6 +34,23 @@ func TestShortenWhatWasDropped(t *testing.T) {
 	}
 }
 
+// TestShortenAroundADroppedEnd: what the session did not keep counts, too, where its
+// mark stays, and in a stream that is not shortened.
+func TestShortenAroundADroppedEnd(t *testing.T) {
+	const mark = "[... 999 bytes left out ...]"
+	r := &broker.Result{
+		Stdout: append(numbered(500), mark), Stderr: []string{mark, "e"},
+		Dropped: [2]broker.Dropped{{Lines: 9500, Characters: 90000}, {Lines: 7, Characters: 70}},
+	}
+	got, cut := shorten(r, 400)
+	if !slices.ContainsFunc(got.Stdout, func(line string) bool { return strings.Contains(line, " of 10,000 lines, ") }) {
+		t.Errorf("got %q, want a mark that says of how many lines", got.Stdout)
+	}
+	if cut.lines <= 9507 || cut.lines >= 10007 || cut.characters <= 90070 {
+		t.Errorf("got %+v left out, want all that was dropped, and a part of 500 lines", cut)
+	}
+}
+
 func TestShorten(t *testing.T) {
 	long := strings.Repeat("é", 5000)
 	tests := []struct {
