@@ -67,6 +67,9 @@ func otherConnection(f *hintFacts) string {
 	if f.out.End != session.Raised || e == nil || e.Type != "NameError" || strings.Contains(e.Message, "'mcp_") || f.out.LostBefore != "" || f.anew == nil || !f.anew() {
 		return ""
 	}
+	if strings.Contains(f.out.Stderr.Head+f.out.Stderr.Tail, "\n"+HintPrefix) {
+		return "" // the guest knows what the name means
+	}
 	return `each connection has variables of its own, and this one is new. Pass "session": "NAME" with each call to keep them`
 }
 

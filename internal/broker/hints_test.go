@@ -103,6 +103,7 @@ func TestHintOfAConnectionForEachCall(t *testing.T) {
 		{"4", "framework", "", []string{"1", "x"}, false},
 		{"5", "framework", "named", []string{"x"}, false},
 		{"6", "another", "", []string{"x"}, false},
+		{"7", "framework", "", []string{"Path"}, false}, // which the guest has a hint for
 	} {
 		r := run(tt.id, tt.name, tt.session, tt.code...)
 		if got := strings.Contains(r.Text(), "each connection has variables of its own"); got != tt.want {

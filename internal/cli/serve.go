@@ -161,7 +161,7 @@ func (s *served) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		Connection:   s.Broker.ID(),
 		Client: func(name string) {
 			s.name.set(name)
-			s.Broker.Named(name)
+			s.Broker.Named(s.name.get())
 		},
 	})
 	if err != nil {
