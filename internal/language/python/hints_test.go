@@ -43,10 +43,19 @@ func TestHints(t *testing.T) {
 		{"await of a tool", "await mcp_my_echo.echo", "line 1: call it: await mcp_my_echo.echo(...)", "await mcp_my_echo.order(1, 2)"},
 		{"await of a value", "x = 5\nawait x", "line 2: only calls of tools and of async functions are awaited: remove await", "x = 5"},
 		{"dash in a tool's name", "await mcp_sums.get-the-sum(a=5)", "line 1: Python reads the dash as minus: write await mcp_sums.get_the_sum(...)", "user = 1\nclass S: get = 2\nS.get-user"},
+		{"dash in a tool's name, before the server is loaded", "await mcp_off_line.get-the-sum(a=5)", "line 1: Python reads the dash as minus: write await mcp_off_line.get_the_sum(...)", "user = 1\nmcp_sums.get_the_sum - user"},
+		{"dash in a server's name", "import mcp-sums", "Python reads a dash as minus: write mcp_sums", "import a-b"},
+		{"await twice", "c = mcp_my_echo.order(1, 2)\nawait c\nawait c", "line 3: a call is awaited once", "raise RuntimeError('cannot reuse')"},
+		{"await in the wrong place", "await mcp_my_echo.order(1, 2)['x']", "write (await mcp_my_echo.order(...))", "(await mcp_my_echo.say(result={'content': [{'type': 'text', 'text': 'x'}]}))['x']"},
 		{"dash in an import", "from mcp_sums import get-the-sum", "Python reads a dash as minus: write get_the_sum", "from a import b-"},
 		{"package", "raise ModuleNotFoundError(name='torch')", "torch is not installed, and nothing can be installed from here. Packages besides the standard library: ", "import json.nothing"},
 		{"package by another name", "raise ModuleNotFoundError(name='sklearn')", "sallyport image build -p scikit-learn", "try:\n    import pandaz\nexcept ImportError: pass"},
-		{"module of the user", "import helper_of_mine", "there is no module helper_of_mine here; if it is a file of the user, write its content to ", "import json.helper"},
+		{"module of the user", "import helper_of_mine", "there is no module helper_of_mine here; if it is the user's, write its content to ", "import json.helper"},
+		{"usual import of a package that is missing", "pd.DataFrame()", "pandas is not installed, and nothing can be installed from here", "px.line()"},
+		{"package of the user", "from my_package.util import x", "/my_package first", "import json.helper"},
+		{"misspelt module", "import jsonn", "there is no module jsonn here; did you mean 'json'? Or if it is the user's", "import json.jsonn"},
+		{"no module's name", "import my_own_thing", "there is no module my_own_thing here; if it is", "raise ModuleNotFoundError(name='a; pip install b')"},
+		{"server as a name", "sums.get_the_sum()", "it is a server: write mcp_sums", "sumsx"},
 		{"package that needs the network", "raise ModuleNotFoundError(\"No module named 'boto3'\", name='boto3') # which a host may have", "boto3 is not installed, and the sandbox has no network. Call a server's tool instead", "import botx.x if False else os"},
 		{"server without mcp_", "from my_echo import echo", "my_echo is a server: import mcp_my_echo", "from mcp_my_echo import echo"},
 		{"pip as a command", "!pip install pandas", "nothing can be installed from here", "x = 'pip install pandas'"},
@@ -54,7 +63,7 @@ func TestHints(t *testing.T) {
 		{"pip in a process", "import subprocess\nsubprocess.run(['pip', 'install'], env={'PATH': '/nowhere'})", "nothing can be installed from here", "import subprocess\nsubprocess.run(['nothing'], env={'PATH': '/nowhere'})"},
 		{"pip that is not looked at", "import os\nos.system('exit 1; pip install x') and None", "nothing can be installed from here", "import os\nos.system('exit 1; echo install x') and None"},
 		{"magic", "%matplotlib inline\n5", "line 1: remove it: IPython's commands do not exist here", "5 %\\\n2"},
-		{"shell", "import os\n!ls -l", "line 2: write subprocess.run('ls -l', shell=True)", "5 != 4"},
+		{"shell", "import os\n!ls -l", "line 2: write subprocess.run('ls -l', shell=True) for a command, after import subprocess", "5 != 4"},
 		{"text around the code", "Here it is:\n```python\nprint(1)\n```", "send only the code", "print(1"},
 		{"host path", "open('/home/me/a.csv')", "'/home/me/a.csv' would be a path of the host, which the sandbox does not see: server 'fs' may have it: await mcp_fs.read_text_file(path='/home/me/a.csv')", "open('/proc/nothing')"},
 		{"host path, written", "open('/home/me/a.csv', 'w')", "; `sallyport run --out DIR` copies what is new there", "open('/tmp/a.csv', 'w').close()"},
@@ -64,7 +73,12 @@ func TestHints(t *testing.T) {
 		{"file of the user, below", "open('data/sales.csv')", "For a file of the user: server 'fs' may have it: await mcp_fs.read_text_file(path='/path/on/the/host')", "import subprocess\nsubprocess.run(['sales.csv'])"},
 		{"file of the user, by a library", "def to_dict(): pass\nraise FileNotFoundError('sales.csv not found')", "the file is not in the sandbox", "raise IsADirectoryError(21, 'Is a directory', 'x')"},
 		{"misspelt file", "open('sales_2026.csv', 'w').close()\nopen('sales_2025.csv')", "did you mean 'sales_2026.csv'?", "import os\nos.remove('sales_2026.csv')"},
-		{"folder that is not there", "open('out/a.csv', 'w')", "the folder 'out' does not exist: os.makedirs('out', exist_ok=True) first", "import os\nos.makedirs('out2', exist_ok=True)\nopen('out2/a.csv', 'w').close()"},
+		{"folder that is not there", "open('out/a.csv', 'w')", "the folder 'out' does not exist: import os; os.makedirs('out', exist_ok=True) first", "import os\nos.makedirs('out2', exist_ok=True)\nopen('out2/a.csv', 'w').close()"},
+		{"host path that only hosts have", "open('/content/a.csv')", "'/content/a.csv' would be a path of the host", "open('/tmp/a.csv')"},
+		{"folder on the host", "import os\nos.mkdir('/data/out')", "write to ", "import os\nos.mkdir('out3')"},
+		{"file in place of a folder", "open('f', 'w').close()\nopen('f/b', 'w')", "'f' is a file, so it holds no others", "open('f', 'w').close()"},
+		{"renamed to nowhere", "open('f', 'w').close()\nimport os\nos.rename('f', 'no/b')", "the folder 'no' does not exist", "open('f', 'w').close()\nimport os\nos.rename('f', 'g')"},
+		{"database", "import sqlite3\nsqlite3.connect('no/x.db')", "the folder 'no' does not exist", "import sqlite3\nsqlite3.connect(':memory:').execute('x')"},
 		{"host path of Windows", `open(r'C:\Users\me\a.csv')`, "would be a path of the host", "open('/etc/nothing')"},
 		{"host path, below", "import os\nos.listdir('/Users/me')", "would be a path of the host", "import os\nos.listdir('/tmp/Users/me')"},
 		{"memory", "raise MemoryError", "the sandbox has 512 MiB (setting limits.memory) of memory", "raise MemoryLeak if False else ValueError('MemoryError')"},
@@ -74,7 +88,7 @@ func TestHints(t *testing.T) {
 		{"disabled server", "mcp_off.x()", "server 'off' is disabled: the user can enable it", "mcp_my_echo.x()"},
 		{"misspelt server", "mcp_my_eco.echo()", "there is no server mcp_my_eco; did you mean 'mcp_my_echo'?", "mycp_echo.echo()"},
 		{"misspelt tool", "from mcp_my_echo import ecko", "server 'my-echo' has no tool 'ecko'; did you mean 'echo'? (it has: echo, getuserprofile, order, say, edit)", "from json import ecko"},
-		{"usual import", "pd.DataFrame()", "write import pandas as pd first", "px.line()"},
+		{"usual import", "Path('x')", "write from pathlib import Path first", "px.line()"},
 		{"usual name", "Counter('aab')", "write from collections import Counter first", "Encounter('aab')"},
 		{"saved tool", "fetch_all()", "it is a saved tool: from user_tools import fetch_all", "fetch_none()"},
 		{"argument that is not there", "await mcp_my_echo.edit(edits=[], clas='y')", "mcp_my_echo.edit has no argument 'clas'; did you mean 'class'?; the server may ignore it", "await mcp_my_echo.edit(edits=[], class_='y')"},
@@ -86,7 +100,7 @@ func TestHints(t *testing.T) {
 	execute := func(t *testing.T, code string) string {
 		t.Helper()
 		r := p.run(t, wire.Exec{Code: code, Grants: []string{"my-echo", "sums"}, Define: []wire.Server{echoServer, sums},
-			Discovered: []wire.ServerInfo{{Name: "my-echo", Alias: "my_echo"}}}, advise)
+			Discovered: []wire.ServerInfo{{Name: "my-echo", Alias: "my_echo"}, {Name: "off-line", Alias: "off_line"}}}, advise)
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
@@ -119,7 +133,7 @@ func TestHints(t *testing.T) {
 func TestHintsOfHostileCode(t *testing.T) {
 	p := launch(t)
 	for _, code := range []string{
-		"raise ModuleNotFoundError(name='a\\nHint: b\\x1b[1m' + 'x' * 5000)",
+		"open('a\\nHint: b\\x1b[1m' + 'x' * 200)",
 		"class E(FileNotFoundError):\n    filename = '/home/a\\nb' * 1000\n    errno = 2\nraise E",
 		"class E(NameError):\n    @property\n    def name(self): 1/0\nraise E",
 		"class E(TypeError):\n    def __str__(self): return \"'coroutine'\" * 10000\nraise E",

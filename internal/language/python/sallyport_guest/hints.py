@@ -16,6 +16,7 @@ import sys
 from .advice import line
 from .errors import MCPError, similar
 from .interrupt import call
+from .late import Late, place as place_of
 from .paths import MAX_SOURCE, came_through, missing_path, nodes_at, place
 
 
@@ -40,7 +41,7 @@ AWAIT = "what it returns does nothing until it is awaited: write `await` before 
 def unawaited(session, e):
     text = call(str, e)
     if isinstance(e, (TypeError, AttributeError)) and any(form in text for form in ("'coroutine'", "type coroutine", "not coroutine")):
-        filename, number = place(e)
+        filename, number = place(session, e)
         return forgotten(session, session.sources.files.get(filename, ""), number)
 
 
@@ -61,7 +62,8 @@ def forgotten(session, source, last):
         return AWAIT
     call = calls[0 if last is None else -1]
     name = ast.unparse(call.func)
-    return "line %d: %s(...) was called without await, so it has not run: write await %s(...)" % (call.lineno, name, name)
+    write = "(await %s(...))" if getattr(call, "used", False) else "await %s(...)"
+    return "line %d: %s(...) was called without await, so it has not run: write %s" % (call.lineno, name, write % name)
 
 
 def calls_without_await(session, source):
@@ -77,6 +79,8 @@ def calls_without_await(session, source):
     while pending:
         node, awaited = pending.pop()
         inner = False
+        if isinstance(node, (ast.Attribute, ast.Subscript)):
+            node.value.used = True  # what await binds to is all of node
         if isinstance(node, ast.Call):
             if not awaited and is_async(session, node.func, local):
                 found.append(node)
@@ -110,9 +114,11 @@ def is_async(session, func, local):
 
 def needless_await(session, e):
     text = call(str, e)
+    if isinstance(e, RuntimeError) and text == "cannot reuse already awaited coroutine":
+        return "line %d: a call is awaited once: keep what that await returned" % place(session, e)[1]
     if not isinstance(e, TypeError) or "used in 'await' expression" not in text and "can't be awaited" not in text:
         return None
-    number = place(e)[1]
+    number = place(session, e)[1]
     operands = [node.value for node in nodes_at(session, e) if isinstance(node, ast.Await)]
     for node in operands:
         if isinstance(node, ast.Attribute) and is_async(session, node, ()):
@@ -127,8 +133,8 @@ def dashed_tool(session, e):
     subtraction."""
     if isinstance(e, SyntaxError):
         words = (e.text or "").replace(",", " ").split()
-        dashed = [w for w in words[3:] if "-" in w.strip("-")]
-        if words[:1] == ["from"] and words[1:2] and words[1].startswith("mcp") and dashed:
+        dashed = [w for w in words[1:] if "-" in w.strip("-")]
+        if words[:1] in (["from"], ["import"]) and words[1:2] and words[1].startswith("mcp") and dashed:
             return "line %d: Python reads a dash as minus: write %s" % (e.lineno, dashed[0].replace("-", "_"))
         return None
     if not isinstance(e, (AttributeError, TypeError, NameError)):
@@ -144,13 +150,24 @@ def dashed_tool(session, e):
         left = left.value if isinstance(left, ast.Await) else left
         if not names or not isinstance(left, ast.Attribute) or not isinstance(left.value, ast.Name):
             continue
-        server = getattr(session.namespace.get(left.value.id), "__server__", None)
-        try:
-            tool = server and server.find("-".join([left.attr, *names]), MCPError)
-        except MCPError:  # it may mean several
-            continue
+        tool = tool_called(session, left.value.id, "-".join([left.attr, *names]))
         if tool:
-            return "line %d: Python reads the dash as minus: write await %s(...)" % (node.lineno, tool.__qualname__)
+            return "line %d: Python reads the dash as minus: write await %s(...)" % (node.lineno, tool)
+
+
+def tool_called(session, proxy, name):
+    """Return how code writes a tool of a server that it has under a name, or None."""
+    value = session.namespace.get(proxy)
+    server = getattr(value, "__server__", None)
+    if type(value) is Late:
+        server = session.registry.get(place_of(value)[1])
+        if server is None:  # it is not loaded: its tools are not known yet
+            return "%s.%s" % (proxy, name.replace("-", "_"))
+    try:
+        tool = server and server.find(name, MCPError)
+    except MCPError:  # it may mean several
+        return None
+    return tool and tool.__qualname__
 
 
 # Packages, and the network that they would come from.
@@ -187,22 +204,35 @@ def missing_package(session, e):
     if name in CLIENTS:
         return "%s is not installed, and %s" % (name, TOOL_INSTEAD)
     if name not in INSTALLED_AS and name not in SAME_NAME and name not in INSTEAD and name not in notable():
-        return unknown_module(session, name)
+        return unknown_module(session, e, name)
     instead = " Without it: %s of the standard library." % INSTEAD[name] if name in INSTEAD else ""
     return "%s is not installed, and nothing can be installed from here.%s %s The user can add it: sallyport image build -p %s -t NAME, then the setting image: NAME" % (
         name, instead, available(session), INSTALLED_AS.get(name, name),
     )  # fmt: skip
 
 
-def unknown_module(session, name):
+def unknown_module(session, e, name):
     """Return the hint for a name that may be a module of the user, and must not be
     installed because of its name."""
+    from difflib import get_close_matches
+
+    if not name.isidentifier() or len(name) > 100:
+        return None
+    filename, number = place(session, e)
+    folder = any(name + "." in text for text in session.sources.files.get(filename, "").split("\n")[number - 1 : number])
+    module = name if folder else name + ".py"
     if session.scripted:
-        folder = sys.argv[0].rpartition("/")
-        here = "if it is a file in the folder of %s, copy it along: sallyport run --file %s.py %s" % (folder[2], "".join(folder[:2]) + name, sys.argv[0])
+        from shlex import quote
+
+        folder, slash, script = sys.argv[0].rpartition("/")
+        here = "if %s is in the folder of %s, copy it along: sallyport run --file %s %s" % (module, script, quote(folder + slash + module), quote(sys.argv[0]))
     else:
-        here = "if it is a file of the user, write its content to /workspace/%s.py first" % name
-    return "there is no module %s here; %s. %s For another package, the user has to know its name on PyPI, where %s may be something else" % (name, here, available(session), name)
+        here = "if it is the user's, write its content to %s/%s first" % (session.workspace.path, module)
+    # Names that are known: another may be that of a stranger's package.
+    near = get_close_matches(name, {*getattr(sys, "stdlib_module_names", ()), *notable(), *INSTALLED_AS, *SAME_NAME, *INSTEAD}, 1, 0.8)
+    if near:
+        return "there is no module %s here; did you mean %r? Or %s" % (name, near[0], here)
+    return "there is no module %s here; %s. capability_summary() lists the packages. If it is another, ask the user for its name: on PyPI, %s may be something else" % (name, here, name)
 
 
 def notable():
@@ -230,7 +260,7 @@ def installing(session, e):
         if text.startswith("%"):
             return "line %d: remove it: IPython's commands do not exist here, and pictures are shown without them" % e.lineno
         if text.startswith("!"):
-            return "line %d: write subprocess.run(%r, shell=True) for a command" % (e.lineno, text[1:])
+            return "line %d: write subprocess.run(%r, shell=True) for a command, after import subprocess" % (e.lineno, text[1:])
         if "```" in session.submitted:
             return "send only the code, without the words and the Markdown around it"
     elif isinstance(e, FileNotFoundError) and e.filename in INSTALLERS:
@@ -315,11 +345,20 @@ def undefined(session, e):
     if name in session.lacking and name in session.namespace:
         return "%s exists here, but not in a new process: %s" % (name, session.lacking[name])
     if name in USUAL:
-        return "write %s first" % USUAL[name]
+        module = USUAL[name].split()[1].partition(".")[0]
+        return missing_package(session, ModuleNotFoundError(name=module)) if lacks(module) else "write %s first" % USUAL[name]
     if sys.version_info < (3, 12) and name in getattr(sys, "stdlib_module_names", ()):  # later ones say it themselves
         return "write import %s first" % name
+    if session.registry.exists(name):
+        return "it is a server: write %s" % session.registry.called(session.registry.exists(name))
     if name in (session.channel.request_sync("tool_names", "{}") or ()):
         return "it is a saved tool: from user_tools import %s" % name
+
+
+def lacks(module):
+    from importlib.util import find_spec
+
+    return module not in sys.modules and find_spec(module) is None
 
 
 def missing_server(session, alias):
@@ -335,7 +374,7 @@ def missing_server(session, alias):
             return "server %r is %s: %s" % (server.get("name"), server.get("state"), server.get("how"))
     modules = [registry.called(info["name"]) for info in registry.known()]
     there = "the servers are %s" % ", ".join(modules[:20]) if modules else "none is configured"
-    return "there is no server mcp_%s%s (%s)" % (alias, similar("mcp_" + alias, modules), there)
+    return "there is no server mcp_%s%s (%s)" % (alias, similar(alias, [m[4:] for m in modules]).replace("'", "'mcp_", 1), there)
 
 
 def misspelt_tool(session, e):

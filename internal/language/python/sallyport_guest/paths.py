@@ -16,41 +16,60 @@ HOSTS = ("/home/", "/Users/", "/root/", "/mnt/", "/media/", "/Volumes/", "/priva
 FILE_ERRORS = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 # Functions of libraries, and those that code itself calls: these have no frame, and
 # some of the others have names that mean something else as well.
-WRITERS = ("mkdir", "makedirs", "write_text", "write_bytes", "touch", "savefig", "save", "savetxt", "copyfile", "move")
-OWN_WRITERS = ("mkdir", "makedirs", "touch", "symlink")
+MAKERS = ("mkdir", "makedirs")
+WRITERS = ("write_text", "write_bytes", "touch", "savefig", "save", "savetxt", "copyfile", "move")
+OWN_WRITERS = ("touch", "symlink")
 LISTERS = ("listdir", "scandir", "iterdir", "walk", "chdir", "rglob", "glob")
 # What code wanted with a path -> what a tool for that is found by, and parts of its name.
 TOOLS = {
     "read": ("read text file from path", ("read", "file"), "path=%r"),
     "write": ("write text file to path", ("write", "file"), "path=%r, content=..."),
+    "make": ("create directory at path", ("create", "dir"), "path=%r"),
     "list": ("list directory at path", ("list", "dir"), "path=%r"),
 }
 
 
 def missing_path(session, e):
+    if type(e).__name__ == "OperationalError" and "unable to open database file" in str(e):
+        e = database(session, e)
     if not isinstance(e, OSError) or e.errno not in FILE_ERRORS and not isinstance(e, FileNotFoundError) or came_through(e, "_execute_child"):
         return None
-    path, workspace = getattr(e, "filename", None), session.workspace.path
+    from os import path as paths
+
+    path, other, workspace = getattr(e, "filename", None), getattr(e, "filename2", None), session.workspace.path
+    wanted = purpose(session, e)
+    if isinstance(path, str) and isinstance(other, str) and paths.lexists(path):  # it is renamed, or linked
+        path, wanted = other, "write"
     if isinstance(path, bytes):
         path = path.decode("utf-8", "replace")
     if path is not None and not isinstance(path, str):
         return None
-    wanted = purpose(session, e)
-    from os.path import isdir
-
-    of_host = path is not None and (path.startswith(HOSTS) or path[1:3] == ":\\") and not path.startswith(workspace + "/")
-    if of_host:
+    inside = path is None or path[:1] != "/" or path.startswith(workspace + "/")
+    of_host = not inside and (path.startswith(HOSTS) or e.errno == errno.ENOENT and not paths.exists("/" + path.split("/", 2)[1]))
+    if of_host or path is not None and path[1:3] in (":\\", ":/"):
         return path_of_host(session, path[:200], wanted)
-    if e.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        if wanted == "write":
-            return "files can be written to %s, which is the working directory, and to /tmp, and nowhere else" % workspace
-        return None
-    if path is not None and path.startswith("/") and not path.startswith(workspace + "/"):
-        return None
     folder = path.rpartition("/")[0] if path else ""
-    if wanted == "write" and folder and not isdir(folder):
-        return "the folder %r does not exist: os.makedirs(%r, exist_ok=True) first" % (folder[:200], folder[:200])
+    if e.errno == errno.ENOTDIR and paths.isfile(folder):
+        return "%r is a file, so it holds no others" % folder[:200]
+    if wanted in ("write", "make", "open"):
+        if e.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            return "files can be written to %s, which is the working directory, and to /tmp, and nowhere else" % workspace
+        if folder and not paths.exists(folder) and (inside or path.startswith("/tmp/")):
+            return "the folder %r does not exist: import os; os.makedirs(%r, exist_ok=True) first" % (folder[:200], folder[:200])
+    if not inside or e.errno not in (errno.ENOENT, None):
+        return None
     return not_here(session, path, wanted)
+
+
+def database(session, e):
+    """Return an error with the path of an SQLite database that cannot be opened, or
+    None."""
+    for node in nodes_at(session, e):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "connect" and node.args:
+            path = getattr(node.args[0], "value", None)
+            if isinstance(path, str):
+                path = path.partition("?")[0][5:] if path.startswith("file:") else path
+                return FileNotFoundError(errno.ENOENT, "", path).with_traceback(e.__traceback__)
 
 
 def not_here(session, path, wanted):
@@ -64,16 +83,18 @@ def not_here(session, path, wanted):
     if near or wanted == "list":
         return text
     if session.scripted:
+        from shlex import quote
+
         given = path[:100] if path and not path.startswith("/") else "PATH"
-        return "%s: sallyport run --file %s %s copies it along" % (text, given + "=" + given if "/" in given else given, sys.argv[0])
+        return "%s: sallyport run --file %s %s copies it along" % (text, quote(given + "=" + given if "/" in given else given), quote(sys.argv[0]))
     tool = tool_for(session, "read", "/path/on/the/host")
     return "%s. %s" % (text, "For a file of the user: server " + tool if tool else "`sallyport run --file PATH` copies one along; a server that reads files would give others")
 
 
 def path_of_host(session, path, wanted):
     text = "%r would be a path of the host, which the sandbox does not see" % path
-    tool = tool_for(session, wanted, path)
-    if wanted == "write":
+    tool = tool_for(session, "read" if wanted == "open" else wanted, path)
+    if wanted in ("write", "make"):
         return "%s: write to %s. %s; `sallyport run --out DIR` copies what is new there" % (
             text, session.workspace.path, "Server " + tool if tool else "No configured server writes files of the host",
         )  # fmt: skip
@@ -95,14 +116,15 @@ def tool_for(session, wanted, path):
 
 
 def purpose(session, e):
-    """Return what code wanted with a path: read, write or list."""
+    """Return what code wanted with a path: read, write, make a folder, list, or open
+    a database, which also makes it."""
     if e.errno == errno.EROFS:
         return "write"
     names, listing = set(), False
     traceback = e.__traceback__
     while traceback is not None:
         frame = traceback.tb_frame
-        if frame.f_code.co_name[:1] != "<" and not frame.f_code.co_filename.startswith("<cell "):
+        if frame.f_code.co_name[:1] != "<" and not is_code(session, frame.f_code.co_filename):
             names.add(frame.f_code.co_name)
             if is_mode(frame.f_locals.get("mode")):
                 return "write"
@@ -111,11 +133,17 @@ def purpose(session, e):
         if isinstance(node, ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             listing |= name in LISTERS
+            if name in MAKERS:
+                return "make"
+            if name == "connect":
+                return "open"
             if name in OWN_WRITERS:
                 return "write"
             arguments = [*node.args[:2], *(k.value for k in node.keywords if k.arg == "mode")]
             if name == "open" and any(is_mode(getattr(a, "value", None)) for a in arguments):
                 return "write"
+    if names.intersection(MAKERS):
+        return "make"
     if any(name in WRITERS or name.startswith(("to_", "write_")) and name != "to_thread" for name in names):
         return "write"
     return "list" if listing or names.intersection(LISTERS) else "read"
@@ -125,12 +153,17 @@ def is_mode(value):
     return type(value) is str and 0 < len(value) < 5 and set(value) <= set("rwaxbt+U") and bool(set(value) & set("wax+"))
 
 
-def place(e):
+def is_code(session, filename):
+    """Report whether a file is code that was submitted, or a program that is run."""
+    return filename.startswith("<cell ") or filename in session.sources.files
+
+
+def place(session, e):
     """Return the file and the line of the code that an exception came from."""
     traceback, found = e.__traceback__, ("", 0)
     while traceback is not None:
         filename = traceback.tb_frame.f_code.co_filename
-        if filename.startswith("<cell "):
+        if is_code(session, filename):
             found = filename, traceback.tb_lineno
         traceback = traceback.tb_next
     return found
@@ -139,7 +172,7 @@ def place(e):
 def nodes_at(session, e):
     """Return what is on the line of the code that an exception came from, as nodes of
     its syntax tree."""
-    filename, number = place(e)
+    filename, number = place(session, e)
     source = session.sources.files.get(filename, "")
     if len(source) > MAX_SOURCE:
         return []
