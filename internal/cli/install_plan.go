@@ -104,9 +104,12 @@ func (u *ui) plan(m connect.Machine, t definitions.Target, make func(connect.Kep
 // show formats the diff of all changes.
 func (p *planned) show(kept connect.Kept) {
 	for _, change := range p.changes {
-		shown := change.Diff(kept.Hide())
-		p.Hidden = p.Hidden || shown != change.Diff(func(line string) string { return line })
-		p.Diff += shown
+		hide := kept.Hide()
+		p.Diff += change.Diff(func(line string) string {
+			shown := hide(line)
+			p.Hidden = p.Hidden || shown != line
+			return shown
+		})
 		p.Notes = append(p.Notes, change.Notes()...)
 	}
 }

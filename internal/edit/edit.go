@@ -11,8 +11,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
@@ -62,6 +64,8 @@ func At(path ...string) Place { return Place{Path: path} }
 // errOther reports content whose form the change cannot be made in.
 var errOther = errors.New("the file is written in a form that cannot be changed without rewriting it")
 
+var errNotUTF8 = errors.New("the file is not UTF-8: save it as UTF-8")
+
 // Set returns the text with the value at a place. Objects on the way are
 // created. If the text has that value already, it is returned as it is.
 func Set(f Format, text []byte, at Place, value any) ([]byte, error) {
@@ -90,8 +94,8 @@ func Remove(f Format, text []byte, at Place) ([]byte, error) {
 	})
 }
 
-// Get returns the value at a place: nil, bool, string, a number, []any or
-// map[string]any.
+// Get returns the value at a place, which the caller does not change: nil, bool,
+// string, a number, []any or map[string]any. Nor does the text change afterwards.
 func Get(f Format, text []byte, at Place) (any, error) {
 	_, body := splitMark(text)
 	root, err := decode(f, body)
@@ -123,7 +127,7 @@ func change(f Format, text []byte, at Place, want any, make func(*source) ([]byt
 	case len(text) > most:
 		return nil, fmt.Errorf("the file is larger than %d MB", most>>20)
 	case !utf8.Valid(text):
-		return nil, errors.New("the file is not UTF-8")
+		return nil, errNotUTF8
 	}
 	mark, body := splitMark(text)
 	before, err := decode(f, body)
@@ -145,7 +149,8 @@ func change(f Format, text []byte, at Place, want any, make func(*source) ([]byt
 	if t.newline != "\n" {
 		changed = bytes.ReplaceAll(changed, []byte("\n"), []byte(t.newline))
 	}
-	after, err := decode(f, changed)
+	out = append(bytes.Clone(mark), changed...)
+	after, err := decode(f, out[len(mark):])
 	wanted := replaced(before, at, want)
 	if f == TOML { // a table without members need not be written
 		after, wanted = filled(after), filled(wanted)
@@ -153,7 +158,7 @@ func change(f Format, text []byte, at Place, want any, make func(*source) ([]byt
 	if err != nil || !reflect.DeepEqual(after, wanted) {
 		return nil, errOther
 	}
-	return append(bytes.Clone(mark), changed...), nil
+	return out, nil
 }
 
 func splitMark(text []byte) (mark, body []byte) {
@@ -164,10 +169,42 @@ func splitMark(text []byte) (mark, body []byte) {
 	return nil, text
 }
 
-// decode returns the value of the content. An empty one is an empty object.
+// recent are the last contents that were decoded: one command asks several times for
+// the same content, which may be large.
+var recent struct {
+	sync.Mutex
+	last [2]decoded // the latest first
+}
+
+type decoded struct {
+	format Format
+	text   []byte
+	root   map[string]any
+}
+
+// decode returns the value of the content, which stays as it is, as does the value.
+// An empty one is an empty object.
 func decode(f Format, text []byte) (map[string]any, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return map[string]any{}, nil
+	}
+	recent.Lock()
+	defer recent.Unlock()
+	for _, d := range recent.last {
+		if d.format == f && len(d.text) == len(text) && &d.text[0] == &text[0] {
+			return d.root, nil
+		}
+	}
+	root, err := decodeNew(f, text)
+	if err == nil {
+		recent.last = [2]decoded{{f, text, root}, recent.last[0]}
+	}
+	return root, err
+}
+
+func decodeNew(f Format, text []byte) (map[string]any, error) {
+	if !utf8.Valid(text) {
+		return nil, errNotUTF8
 	}
 	if nested(text) > maxDepth {
 		return nil, errors.New("the file is nested too deeply")
@@ -198,60 +235,70 @@ func decode(f Format, text []byte) (map[string]any, error) {
 			}
 			text = standard
 		}
-		if err := unique(text); err != nil {
-			return nil, fmt.Errorf("the file is not a JSON object: %w", err)
+		v, err := parse(text)
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
 		}
-		d := json.NewDecoder(bytes.NewReader(text))
-		d.UseNumber()
-		if err := d.Decode(&root); err != nil {
-			return nil, fmt.Errorf("the file is not a JSON object: %w", err)
+		if err != nil {
+			return nil, fmt.Errorf("the file is not valid JSON: %w", err)
 		}
-		if d.More() {
-			return nil, errors.New("the file is not valid JSON: more after the end of the value")
+		object, ok := v.(map[string]any)
+		if !ok && v != nil {
+			return nil, errors.New("the file is not a JSON object")
 		}
-	}
-	if root == nil { // "null"
-		root = map[string]any{}
+		if object == nil { // "null"
+			object = map[string]any{}
+		}
+		return object, nil // in the form that normal returns
 	}
 	return normal(root).(map[string]any), nil
 }
 
-// unique reports a key that occurs twice in an object: the change might be made
-// in the one that does not count.
-func unique(text []byte) error {
+// parse returns the value of JSON, or reports a key that occurs twice in an object:
+// the change might be made in the one that does not count.
+func parse(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	var walk func() error
-	walk = func() error {
+	var value func() (any, error)
+	value = func() (any, error) {
 		t, err := d.Token()
-		if err != nil {
-			return err
+		open, nested := t.(json.Delim)
+		if err != nil || !nested {
+			return t, err
 		}
-		open, ok := t.(json.Delim)
-		if !ok {
-			return nil
-		}
-		seen := map[string]bool{}
+		object, list := map[string]any{}, []any{}
 		for d.More() {
+			name := ""
 			if open == '{' {
 				key, err := d.Token()
 				if err != nil {
-					return err
+					return nil, err
 				}
-				name, _ := key.(string) // the decoder accepts nothing else
-				if seen[name] {
-					return fmt.Errorf("the key %.80q occurs twice", name)
+				name, _ = key.(string) // the decoder accepts nothing else
+				if _, twice := object[name]; twice {
+					return nil, fmt.Errorf("the key %.80q occurs twice", name)
 				}
-				seen[name] = true
 			}
-			if err := walk(); err != nil {
-				return err
+			v, err := value()
+			if err != nil {
+				return nil, err
+			}
+			if open == '{' {
+				object[name] = v
+			} else {
+				list = append(list, v)
 			}
 		}
-		_, err = d.Token() // the end
-		return err
+		if _, err = d.Token(); open == '{' { // the end
+			return object, err
+		}
+		return list, err
 	}
-	return walk()
+	v, err := value()
+	if err == nil && d.More() {
+		err = errors.New("more after the end of the value")
+	}
+	return v, err
 }
 
 func firstLine(err error) string {

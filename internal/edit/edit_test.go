@@ -111,10 +111,17 @@ func TestRefused(t *testing.T) {
 		before, want string
 		at           edit.Place
 	}{
-		{edit.JSON, "{", "not a JSON object", edit.At("m", "s")},
+		{edit.JSON, "{", "not valid JSON: unexpected EOF", edit.At("m", "s")},
 		{edit.JSON, "[]", "not a JSON object", edit.At("m", "s")},
+		{edit.JSON, `{"a" 1}`, "not valid JSON", edit.At("m", "s")},
+		{edit.JSON, `{"a": 1,}`, "not valid JSON", edit.At("m", "s")},
+		{edit.JSON, `{"a": 1 "b": 2}`, "not valid JSON", edit.At("m", "s")},
+		{edit.JSON, `{"a": [1 2]}`, "not valid JSON", edit.At("m", "s")},
+		{edit.JSON, `{"a": [1}}`, "not valid JSON", edit.At("m", "s")},
+		{edit.JSON, `{1: 2}`, "not valid JSON", edit.At("m", "s")},
 		{edit.JSON, "{} x", "not valid JSON", edit.At("m", "s")},
-		{edit.JSON, "// c\n{}", "not a JSON object", edit.At("m", "s")},
+		{edit.JSON, "\xff\xfe{\x00", "not UTF-8", edit.At("m", "s")},
+		{edit.JSON, "// c\n{}", "not valid JSON", edit.At("m", "s")},
 		{edit.JSON, `{"m": 1}`, `"m" is not an object`, edit.At("m", "s")},
 		{edit.JSONC, `{"m": {}, "m": {}}`, "occurs twice", edit.At("m", "s")},
 		{edit.JSON, "{\"m\": \"\xff\"}", "not UTF-8", edit.At("m", "s")},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tailscale/hujson"
@@ -74,7 +75,7 @@ func nest(path []string, value any) any {
 }
 
 func (t *source) replace(from, to int, with string) []byte {
-	return []byte(string(t.text[:from]) + with + string(t.text[to:]))
+	return slices.Concat(t.text[:from], []byte(with), t.text[to:])
 }
 
 // insert adds a member at the end of an object.
@@ -126,10 +127,10 @@ func (t *source) unit() string {
 	if !bytes.Contains(body, []byte("\n")) && string(body) != "{}" {
 		return ""
 	}
-	for line := range strings.Lines(string(t.text)) {
-		rest := strings.TrimLeft(line, " \t")
-		if n := len(line) - len(rest); n > 0 && n <= 8 && strings.HasPrefix(rest, `"`) {
-			return line[:n]
+	for line := range bytes.Lines(t.text) {
+		rest := bytes.TrimLeft(line, " \t")
+		if n := len(line) - len(rest); n > 0 && n <= 8 && bytes.HasPrefix(rest, []byte(`"`)) {
+			return string(line[:n])
 		}
 	}
 	return "  "
