@@ -11,7 +11,7 @@ import (
 const (
 	hidden = "<hidden>"
 
-	secret = `(?:token|secret|passw|pwd|key|auth|credential|cookie|bearer)[\w-]*["']?`
+	secret = `(?:token|secret|passw|pwd|key|auth|credential|cookie|bearer|connection-?string|pat\b)[\w-]*["']?`
 	quoted = `"(?:[^"\\]|\\.)*"|'[^']*'`
 )
 
@@ -23,6 +23,10 @@ var (
 	// first text of that line.
 	announced = lazyregexp.New(`(?i)["']--?[\w-]*` + secret + `\s*,\s*$`)
 	value     = lazyregexp.New(quoted)
+	// assigned matches a variable that an argument sets, and scheme what follows the
+	// name of an authentication scheme.
+	assigned = lazyregexp.New(`(["'][A-Z_][A-Z0-9_]*=)[^"'$<]+`)
+	scheme   = lazyregexp.New(`(?i)(\bbearer +)[^\s"'$<,]+`)
 	// userinfo matches the password in a URL.
 	userinfo = lazyregexp.New(`(://[^/\s:@"']*:)[^/\s@"']+@`)
 	// random matches what only a generator writes.
@@ -49,6 +53,8 @@ func (k Kept) Hide() func(string) string {
 			line = line[:at[0]+1] + hidden + line[at[1]-1:]
 		}
 		next = announced().MatchString(line)
+		line = assigned().ReplaceAllString(line, "${1}"+hidden)
+		line = scheme().ReplaceAllString(line, "${1}"+hidden)
 		line = userinfo().ReplaceAllString(line, "${1}"+hidden+"@")
 		line = named().ReplaceAllStringFunc(line, func(s string) string {
 			m := named().FindStringSubmatch(s)

@@ -158,6 +158,9 @@ func TestHide(t *testing.T) {
 		{"an argument", `"a": {"command": "c", "args": ["--token=hunter2x", "--dir", "/d"]}`, "hunter2x", `"--token=<hidden>", "--dir", "/d"`},
 		{"two arguments", `"a": {"command": "c", "args": ["--token", "hunter2x", "/d"]}`, "hunter2x", `"--token", "<hidden>", "/d"`},
 		{"two lines", "\"a\": {\"command\": \"c\", \"args\": [\n\"--api-key\",\n\"hunter2x\",\n\"/d\"]}", "hunter2x", `"/d"`},
+		{"a short name", `"a": {"command": "c", "args": ["--pat", "hunter2x", "--path", "/d"]}`, "hunter2x", `"--path", "/d"`},
+		{"a variable's value", `"a": {"command": "c", "args": ["-e", "DB=hunter2x", "-e", "HOME=$HOME"]}`, "hunter2x", `"DB=<hidden>", "-e", "HOME=$HOME"`},
+		{"a scheme", `"a": {"command": "c", "x": "Bearer hunter2x"}`, "hunter2x", `"Bearer <hidden>"`},
 		{"userinfo", `"a": {"url": "https://me:hunter2x@h/mcp"}`, "hunter2x", "me:<hidden>@h/mcp"},
 		{"query", `"a": {"url": "https://h/mcp?api_key=hunter2x&page=1"}`, "hunter2x", "<hidden>&page=1"},
 		// Entries that are not read as definitions.
