@@ -96,6 +96,23 @@ func TestEntriesOfOurs(t *testing.T) {
 	}
 }
 
+// TestArguments: an entry keeps its own arguments, if they start a server.
+func TestArguments(t *testing.T) {
+	for _, tt := range []struct{ entry, want string }{
+		{`{"command": "sallyport", "args": ["serve", "--session-limit", 5]}`, `["serve", "--session-limit", "5"]`},
+		{`{"command": "sallyport", "args": ["hub"]}`, `["serve"]`},
+		{`{"command": "sallyport", "args": []}`, `["serve"]`},
+		{`{"command": "sallyport"}`, `["serve"]`},
+	} {
+		m, _ := place(t)
+		file := target(t, m, "cursor", false)
+		put(t, file.File, `{"mcpServers": {"sallyport": `+tt.entry+"}}\n", 0o600)
+		if change := install(t, m, file); !strings.Contains(string(change.After), tt.want) {
+			t.Errorf("%s: got\n%s\nwant %s", tt.entry, change.After, tt.want)
+		}
+	}
+}
+
 // TestForeignEntry: what has our name and starts something else is not ours. It is
 // said what it is, without its secrets; uninstalling leaves it, and its variables
 // are not passed on.

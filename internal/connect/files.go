@@ -39,7 +39,7 @@ func openFile(path, project string, create bool) (*file, error) {
 		}
 		real = path
 	default:
-		return nil, err
+		return nil, fmt.Errorf("%s cannot be opened: %w", path, err)
 	}
 	if create {
 		if err := os.MkdirAll(filepath.Dir(real), 0o700); err != nil {

@@ -132,10 +132,9 @@ func (k Kept) Install(start Start) (Change, error) {
 		}
 	case same && t.Project != "" && start.launcher > 0:
 		start = Start{Command: Name, Args: args}
+	case same && !slices.Contains(args, "serve"): // only that serves a client
 	case same && start.launcher > 0:
-		if len(args) > 0 {
-			start = start.with(args)
-		}
+		start = start.with(args)
 	case same:
 		start.Args = args
 	}
@@ -185,7 +184,7 @@ func written(entry map[string]any) *definitions.Launch {
 	}
 	list, _ := entry["args"].([]any)
 	for i, word := range append(slices.Clone(words), list...) {
-		text, _ := word.(string)
+		text := fmt.Sprint(word) // a number, too
 		if i == 0 && len(words) > 0 {
 			l.Command = text
 		} else {
