@@ -93,10 +93,7 @@ func (c *initCmd) Run(u *ui) error {
 	if todo > 0 {
 		failed += install.write(u, action, plans)
 	}
-	if failed > 0 {
-		return exitError(exitFailed)
-	}
-	return nil
+	return install.summary(u, plans, failed)
 }
 
 func (*initCmd) unchanged(u *ui) error {

@@ -240,10 +240,25 @@ func (f *clientFlags) carryOut(u *ui, action string, plans []planned, notes []st
 			return err
 		}
 	}
-	if failed > 0 {
-		return exitError(exitFailed)
+	return f.summary(u, plans, failed)
+}
+
+// summary fails if a client's file could not be changed, and names those clients
+// where there are others.
+func (f *clientFlags) summary(u *ui, plans []planned, failed int) error {
+	if failed == 0 {
+		return nil
 	}
-	return nil
+	var names []string
+	for _, p := range plans {
+		if p.Error != "" {
+			names = append(names, p.Title)
+		}
+	}
+	if !f.JSON && len(plans) > 1 {
+		fmt.Fprintf(u.stdio.Err, "sallyport: not changed, as said above: %s (%d of %s)\n", strings.Join(names, ", "), len(names), count(len(plans), "client"))
+	}
+	return exitError(exitFailed)
 }
 
 // write makes the changes, and returns how many could not be made.
