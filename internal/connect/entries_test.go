@@ -118,7 +118,7 @@ func TestArguments(t *testing.T) {
 // are not passed on.
 func TestForeignEntry(t *testing.T) {
 	for _, tt := range []struct{ entry, want string }{
-		{`{"command": "/opt/other", "args": ["--token", "hunter2x"], "env": {"A": "b"}}`, "/opt/other --token ***"},
+		{`{"command": "/opt/other", "args": ["--token", "hunter2x"], "env": {"A": "b"}}`, "/opt/other"},
 		{`{"url": "https://h/mcp", "env": {"A": "b"}}`, "https://h/mcp"},
 		{`{"env": {"A": "b"}}`, "something that cannot be read"},
 		{`{"command": "/gone/sallyport-linux-amd64", "args": ["serve"], "env": {"A": "b"}}`, ""},

@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -63,7 +64,7 @@ func (m Machine) Look(t definitions.Target) (Kept, error) {
 	for _, d := range k.Servers {
 		switch {
 		case d.Name == Name && (d.Remote() != nil || !m.Self.Starts(d) && !strings.HasPrefix(base(d.Launch().Command), Name)):
-			k.Foreign = d.CommandLine()
+			k.Foreign = cmp.Or(d.Command, d.URL) // arguments may have secrets of any form
 			continue
 		case !m.Self.Is(d):
 			continue
