@@ -108,7 +108,7 @@ def test_exit_status(play):
 
     result = play(scenario)
     assert result.is_error
-    assert text(result).startswith("status: error\nexit: 3\n")
+    assert text(result) == "status: error\nexit: 3"
 
 
 def test_timeout_keeps_the_session(play):
