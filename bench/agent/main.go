@@ -14,8 +14,9 @@
 // sent again, at most four times.
 //
 // It prints how many variants were solved, how many calls they took, the tokens
-// (o200k) of each answer in every form in which clients give it to their model, and the tokens of the same tasks as direct tool calls:
-// the schemas of the servers, and each result read by the model.
+// (o200k) of each answer in every form in which clients give it to their model, and
+// the tokens of the same tasks as direct tool calls: the schemas of the servers, and
+// each result read by the model.
 package main
 
 import (
