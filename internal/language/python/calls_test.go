@@ -187,7 +187,7 @@ func TestCalls(t *testing.T) {
 		{name: "help of no server", code: "help('mcp_none')", stdout: "Server 'mcp_none' is not available: there is no server of that name (there are: my-echo, other)\nfind_servers() says"},
 		{name: "help of no tool", code: "help('mcp_my_echo.order2')", stderr: "AttributeError: server 'my-echo' has no tool 'order2'; did you mean 'order'?"},
 		{name: "help of nothing", code: "help()", stdout: "help(x) describes x. capability_summary() describes this sandbox.\n"},
-		{name: "help of a type", code: "help('str.upper')", stdout: "Help on method_descriptor in str"},
+		{name: "help of a type", code: "help('str.upper')", stdout: "Help on method"},
 		{name: "a question", code: "mcp_my_echo.order??", stdout: "await mcp_my_echo.order("},
 		{name: "a question about a type", code: "?print", stdout: "Help on built-in function print"},
 		{name: "help of a helper", code: "help(search_tool_docs)", stdout: "Help on method search_tool_docs in module mcp.runtime:\n\nasync search_tool_docs(query, *, limit=5, detail='summary')"},

@@ -53,7 +53,7 @@ func TestHints(t *testing.T) {
 		{"module of the user", "import helper_of_mine", "there is no module helper_of_mine here; if it is the user's, write its content to ", "import json.helper"},
 		{"usual import of a package that is missing", "pd.DataFrame()", "pandas is not installed, and nothing can be installed from here", "px.line()"},
 		{"package of the user", "from my_package.util import x", "/my_package first", "import json.helper"},
-		{"misspelt module", "import jsonn", "there is no module jsonn here; did you mean 'json'? Or if it is the user's", "import json.jsonn"},
+		{"misspelt module", "import requets", "there is no module requets here; did you mean 'requests'? Or if it is the user's", "import json.jsonn"},
 		{"no module's name", "import my_own_thing", "there is no module my_own_thing here; if it is", "raise ModuleNotFoundError(name='a; pip install b')"},
 		{"server as a name", "sums.get_the_sum()", "it is a server: write mcp_sums", "sumsx"},
 		{"package that needs the network", "raise ModuleNotFoundError(\"No module named 'boto3'\", name='boto3') # which a host may have", "boto3 is not installed, and the sandbox has no network. Call a server's tool instead", "import botx.x if False else os"},
