@@ -71,7 +71,7 @@ func dial(t *testing.T, exe string, env []string, who *syscall.Credential, dir s
 func connect(exe string, env []string, who *syscall.Credential, dir string, limit time.Duration) (*client, error) {
 	c := &client{waiting: map[int]chan answer{}, ended: make(chan struct{}), logs: &tail{}}
 	c.cmd = exec.Command(exe, "serve")
-	c.cmd.Env, c.cmd.Dir = env, dir
+	c.cmd.Env, c.cmd.Dir = append(env[:len(env):len(env)], "SALLYPORT_OUTPUT_STRUCTURED=always"), dir
 	c.cmd.Stderr = c.logs
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: who}
 	var err error

@@ -4,6 +4,7 @@ assert text.text == "see"
 assert repr(image) == "<image image/png, 8 bytes: .save(path), .data>"
 assert image.save("drawings/a.png") == "drawings/a.png"
 assert open("/workspace/drawings/a.png", "rb").read() == image.data == b"\x89PNG\r\n\x1a\n"
+__import__("os").remove("drawings/a.png")  # else it is said to be lost
 assert audio.data == bytes(range(3)) and audio.mime_type == "audio/wav"
 assert (note.text, note.name, note.uri) == ("# b", "b.md", "note:///a/b.md")
 assert "iVBOR" not in repr(await call_tool("carrier", "draw"))
