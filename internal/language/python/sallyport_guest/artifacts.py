@@ -58,7 +58,8 @@ class Workspace:
     def report(self):
         """Return the members of a done frame that name the artifacts, or nothing."""
         shown, self.shown = self.shown, {}
-        return artifacts_member(ordered(self.scan(), shown), shown)
+        found = self.scan()
+        return artifacts_member(ordered(found, shown) if found else found, shown)
 
     def note(self, path, about):
         """Keep what a picture shows, which is a file of the workspace."""
