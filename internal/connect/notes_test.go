@@ -141,6 +141,7 @@ func TestReadOnlyFolder(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(file.File), 0o500); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = os.Chmod(filepath.Dir(file.File), 0o700) }) // so that it can be removed
 	_, err := journal.Apply("g", "install", []connect.Change{change})
 	if want := "make the folder " + filepath.Dir(file.File) + " writable for you"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)

@@ -66,7 +66,7 @@ func TestHints(t *testing.T) {
 		{"shell", "import os\n!ls -l", "line 2: write subprocess.run('ls -l', shell=True) for a command, after import subprocess", "5 != 4"},
 		{"text around the code", "Here it is:\n```python\nprint(1)\n```", "send only the code", "print(1"},
 		{"host path", "open('/home/me/a.csv')", "'/home/me/a.csv' would be a path of the host, which the sandbox does not see: server 'fs' may have it: await mcp_fs.read_text_file(path='/home/me/a.csv')", "open('/proc/nothing')"},
-		{"host path, written", "open('/home/me/a.csv', 'w')", "; `sallyport run --out DIR` copies what is new there", "open('/tmp/a.csv', 'w').close()"},
+		{"host path, written", "open('/home/me/a.csv', 'w')", "; `sallyport run --out DIR` copies what is new there", "import os\nopen('q', 'w').close()\nos.remove('q')"},
 		{"host path, written by a server", "import pathlib\npathlib.Path('/home/me/a.csv').write_text('x')", "Server 'fs' may have it: await mcp_fs.write_file(path='/home/me/a.csv', content=...)", "import pathlib\npathlib.Path('/etc/no/a.csv').read_text()"},
 		{"host path, listed", "import os\nos.listdir('/home/me')", "await mcp_fs.list_directory(path='/home/me')", "import os\nos.listdir('/etc/nothing')"},
 		{"file of the user", "open('sales.csv')", "'sales.csv' is not in the sandbox, which has none of the user's files (", "open('/etc/sales.csv')"},
