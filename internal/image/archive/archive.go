@@ -311,13 +311,16 @@ func read(m members, name string) ([]byte, error) {
 	return raw, nil
 }
 
+// savedImage is an image in the manifest.json of docker save.
+type savedImage struct {
+	Config   string
+	RepoTags []string
+	Layers   []string
+}
+
 // fromSave reads the form of docker save before it had OCI layouts.
 func fromSave(ctx context.Context, m members) ([]Image, error) {
-	var list []struct {
-		Config   string
-		RepoTags []string
-		Layers   []string
-	}
+	var list []savedImage
 	if err := document(m, "manifest.json", &list); err != nil {
 		return nil, err
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/sallyport/sallyport/internal/image"
 )
 
-// Write writes an image as an OCI archive, which podman load, docker load and
-// sallyport image load read. dir is a folder for temporary files. The same
+// Write writes an image as an OCI archive, which podman load, docker load (of any
+// version) and sallyport image load read. dir is a folder for temporary files. The same
 // content gives the same bytes.
 func Write(ctx context.Context, to io.Writer, name string, c *image.Content, dir string) error {
 	type member struct {
@@ -72,6 +72,18 @@ func Write(ctx context.Context, to io.Writer, name string, c *image.Content, dir
 	}
 	putData := func(name string, data []byte) error { return put(name, int64(len(data)), bytes.NewReader(data)) }
 	if err := errors.Join(putData("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)), putData("index.json", index)); err != nil {
+		return err
+	}
+	// Older versions of Docker read this alone, as docker save writes it.
+	saved := []savedImage{{Config: blobName(config.Digest), RepoTags: []string{name}}}
+	for _, l := range manifest.Layers {
+		saved[0].Layers = append(saved[0].Layers, blobName(l.Digest))
+	}
+	list, err := json.Marshal(saved)
+	if err != nil {
+		return err
+	}
+	if err := putData("manifest.json", list); err != nil {
 		return err
 	}
 	written := map[v1.Hash]bool{}
