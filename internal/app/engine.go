@@ -100,6 +100,7 @@ func (a *App) container(name string) (*container.Engine, error) {
 		Runtime:       s.Container.Runtime,
 		UserNamespace: s.Container.UserNamespace,
 		Pull:          s.Images.Pull,
+		Images:        a.imageLibrary(),
 		StartMachine:  s.Container.StartMachine,
 		IdleTimeout:   s.Container.IdleTimeout,
 		State:         store.At(filepath.Join(runtimeDir, "containers")),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/net/http/httpproxy"
 
 	"github.com/sallyport/sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/image/build"
 	"github.com/sallyport/sallyport/internal/image/registry"
 	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/settings"
@@ -237,12 +239,37 @@ func (l *imageLibrary) Look(name string) (image.Info, bool, error) {
 	return info, l.mayPull(name), err
 }
 
+// Interpreter implements container.Images.
+func (l *imageLibrary) Interpreter(id string) (path string, found bool, err error) {
+	info, err := l.store.Info(id)
+	switch {
+	case errors.Is(err, image.ErrMissing):
+		return "", false, nil
+	case err == nil && info.Python == nil:
+		err = fmt.Errorf("the image %s cannot run code: %s", id, info.Trouble)
+	}
+	if err != nil {
+		return "", true, err
+	}
+	return info.Python.Path, true, nil
+}
+
+// Export implements container.Images.
+func (l *imageLibrary) Export(ctx context.Context, id, name string, to io.Writer) error {
+	root, _, err := l.store.Open(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer root.Release()
+	return build.Export(ctx, l.store, root, name, to)
+}
+
 // PendingImage begins to pull the image of the settings and returns the pull. It
 // returns nil where there is nothing to wait for: the image is here, or another
 // engine runs code. What goes wrong the engine reports.
 func (c *Core) PendingImage(ctx context.Context) *ImagePull {
 	set, l := c.app.Settings, c.app.images
-	if set.Image == "" || l == nil {
+	if set.Image == "" || l == nil || set.Engine != settings.EngineAuto && set.Engine != settings.EngineGVisor {
 		return nil
 	}
 	if _, later, err := l.Look(set.Image); err == nil && set.Images.Pull != settings.PullAlways || !later {

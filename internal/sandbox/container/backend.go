@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -66,7 +67,7 @@ func (b *Engine) startError(ctx context.Context, spec *sandbox.Spec, err error) 
 	switch {
 	case errors.Is(err, errNoImage) || failure == errNoImage:
 		remedy := ""
-		if b.opts.Pull != PullNever {
+		if b.opts.Pull != PullNever && pullable(b.reference(spec)) {
 			remedy = fmt.Sprintf(". Check its name and whether its registry is reachable: `%s pull %s` shows more", b.opts.Engine, b.reference(spec))
 		}
 		return sandbox.ErrUnsupported, fmt.Errorf("%w%s", err, remedy)
@@ -102,6 +103,13 @@ func (b *Engine) enter(ctx context.Context, target string) (*instance, error) {
 		}
 		b.mu.Lock()
 		b.instance = in
+		if !b.closed {
+			b.all.Go(func() {
+				if err := b.dropImages(b.life, target); err != nil && b.life.Err() == nil {
+					b.log.Warn("cannot remove images that are no longer in the store", "error", err)
+				}
+			})
+		}
 		b.mu.Unlock()
 	}
 	return in, in.touch(target)
@@ -184,7 +192,7 @@ func (b *Engine) containerSpec(f *facts, img *image, instance, id string, progra
 		instance: instance,
 		run:      id,
 		image:    img.ID,
-		argv:     command(program, b.opts.Interpreter),
+		argv:     command(program, cmp.Or(img.Interpreter, b.opts.Interpreter)),
 		user:     b.opts.User,
 		runtime:  b.opts.Runtime,
 		userns:   b.opts.UserNamespace,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -117,10 +118,16 @@ func (c *client) build(ctx context.Context, args ...string) (*exec.Cmd, error) {
 
 // output runs a command and returns what it wrote.
 func (c *client) output(ctx context.Context, args ...string) ([]byte, error) {
+	return c.feed(ctx, nil, args...)
+}
+
+// feed is output for a command that reads something.
+func (c *client) feed(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 	cmd, err := c.build(ctx, args...)
 	if err != nil {
 		return nil, err
 	}
+	cmd.Stdin = stdin
 	var stdout, stderr bounded
 	stdout.left, stderr.left = maxAnswer, 64<<10
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

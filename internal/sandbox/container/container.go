@@ -76,6 +76,9 @@ type Options struct {
 	Runtime string
 	// UserNamespace is Podman's --userns. Empty: the engine's default.
 	UserNamespace string
+	// Images is a store that specs can name images of, by their IDs: the engine
+	// gets them from there. It may be nil.
+	Images Images
 	// Pull is when images are pulled. Empty: PullMissing.
 	Pull string
 	// StartMachine allows the engine's virtual machine to be started when a

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,6 +59,10 @@ func fakeEngine(dir string, args []string) int {
 		text, _ := say("info")
 		fmt.Print(text)
 	case "image":
+		if args[1] == "rm" {
+			_ = os.Remove(filepath.Join(dir, "image"))
+			return 0
+		}
 		if text, ok := say("image"); ok {
 			fmt.Print(text)
 			return 0
@@ -69,6 +74,11 @@ func fakeEngine(dir string, args []string) int {
 			text, _ := say("machines")
 			fmt.Print(text)
 		}
+	case "load":
+		if text, err := io.ReadAll(os.Stdin); err != nil || !strings.HasSuffix(string(text), "whole") {
+			return fail("Error: payload does not match any of the supported image formats")
+		}
+		_ = os.WriteFile(filepath.Join(dir, "image"), []byte(fakeImage), 0o600)
 	case "pull":
 		if text, ok := say("pull"); ok {
 			_ = os.WriteFile(filepath.Join(dir, "image"), []byte(text), 0o600)

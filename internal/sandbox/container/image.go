@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/sandbox"
@@ -17,6 +18,7 @@ const pullTime = 30 * time.Minute
 // pull is one image being pulled, for everything that waits for it.
 type pull struct {
 	began time.Time
+	got   atomic.Int64 // bytes of an image of the store
 	done  chan struct{}
 	err   error
 }
@@ -24,15 +26,26 @@ type pull struct {
 // reference returns the image of a spec.
 func (b *Engine) reference(spec *sandbox.Spec) string {
 	if spec != nil && spec.Root.Image != "" {
-		return spec.Root.Image
+		return b.stored(spec.Root.Image)
 	}
-	return b.opts.Image
+	return b.stored(b.opts.Image)
+}
+
+// pullable reports whether a registry may have the image.
+func pullable(reference string) bool {
+	_, given := handed(reference)
+	return !given && !wholeID().MatchString(reference)
 }
 
 // fetch pulls a missing image, if that is allowed. The pull goes on when ctx is
 // done, so that a later call finds it further along.
 func (b *Engine) fetch(ctx context.Context, reference string) error {
-	if b.opts.Pull == PullNever {
+	_, given := handed(reference)
+	switch {
+	case given:
+	case !pullable(reference):
+		return fmt.Errorf("%w: neither %s nor Sallyport has %s (`sallyport env list` shows what is built)", errNoImage, b.opts.Engine, reference)
+	case b.opts.Pull == PullNever:
 		return fmt.Errorf("%w: %s, and images.pull is never. To get it: %s pull %s", errNoImage, reference, b.opts.Engine, reference)
 	}
 	b.mu.Lock()
@@ -44,7 +57,7 @@ func (b *Engine) fetch(ctx context.Context, reference string) error {
 	if p == nil {
 		p = &pull{began: time.Now(), done: make(chan struct{})}
 		b.pulls[reference] = p
-		b.log.Info("pulling the image", "engine", b.opts.Engine, "image", reference)
+		b.log.Info("getting the image", "engine", b.opts.Engine, "image", reference)
 		b.all.Go(func() { b.pull(reference, p) })
 	}
 	b.mu.Unlock()
@@ -52,6 +65,9 @@ func (b *Engine) fetch(ctx context.Context, reference string) error {
 	case <-p.done:
 		return p.err
 	case <-ctx.Done():
+		if given {
+			return fmt.Errorf("%s is still being given the image %s, %d MB so far: try again in a while (%w)", b.opts.Engine, reference, p.got.Load()>>20, ctx.Err())
+		}
 		return fmt.Errorf("%s is still pulling the image %s, for %v so far; try again in a while (`%[1]s pull %[2]s` shows the progress): %[4]w",
 			b.opts.Engine, reference, time.Since(p.began).Round(time.Second), ctx.Err())
 	}
@@ -67,7 +83,12 @@ func (b *Engine) wasPulled(reference string) bool {
 func (b *Engine) pull(reference string, p *pull) {
 	ctx, cancel := context.WithTimeout(b.life, pullTime)
 	defer cancel()
-	_, err := b.cli.output(ctx, "pull", "--quiet", reference)
+	var err error
+	if id, ok := handed(reference); ok {
+		err = b.handOver(ctx, id, reference, p.got.Store)
+	} else {
+		_, err = b.cli.output(ctx, "pull", "--quiet", reference)
+	}
 	b.mu.Lock()
 	delete(b.pulls, reference)
 	b.pulled[reference] = err == nil
@@ -79,7 +100,7 @@ func (b *Engine) pull(reference string, p *pull) {
 		}
 		err = fmt.Errorf("%w: %s: %w", kind, reference, err)
 	}
-	b.log.Info("pulled the image", "image", reference, "took", time.Since(p.began).Round(time.Millisecond), "error", err)
+	b.log.Info("got the image", "image", reference, "took", time.Since(p.began).Round(time.Millisecond), "error", err)
 	p.err = err
 	close(p.done)
 }
@@ -87,7 +108,7 @@ func (b *Engine) pull(reference string, p *pull) {
 // ready returns the image of a spec, pulled and inspected, and the engine's facts.
 func (b *Engine) ready(ctx context.Context, spec *sandbox.Spec) (*facts, *image, error) {
 	reference := b.reference(spec)
-	if b.opts.Pull == PullAlways && !b.wasPulled(reference) {
+	if b.opts.Pull == PullAlways && pullable(reference) && !b.wasPulled(reference) {
 		if err := b.fetch(ctx, reference); err != nil {
 			return nil, nil, err
 		}
@@ -126,6 +147,9 @@ func (b *Engine) examine(ctx context.Context, reference string) (*facts, *image,
 		return nil, nil, factsErr
 	}
 	if err != nil {
+		return f, nil, err
+	}
+	if img.Interpreter, err = b.interpreterOf(reference); err != nil {
 		return f, nil, err
 	}
 	if img.inspection, err = b.inspect(ctx, f, img); err != nil {

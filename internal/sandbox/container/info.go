@@ -282,6 +282,8 @@ type image struct {
 	Volumes []string
 	Env     []string // the names of the variables it sets
 	Arch    string
+	// Interpreter is the Python in it, where that is not the engine's own.
+	Interpreter string `json:",omitempty"`
 
 	inspection *inspection // nil until one was made
 }

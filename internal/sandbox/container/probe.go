@@ -27,9 +27,16 @@ func (b *Engine) Probe(ctx context.Context) (*sandbox.Report, error) {
 	for _, r := range []sandbox.Resource{sandbox.Memory, sandbox.Processes, sandbox.CPU, sandbox.Disk, sandbox.OpenFiles} {
 		rep.Limits[r] = sandbox.LimitReport{By: "unknown: the engine cannot be used"}
 	}
+	reference := b.reference(nil)
+	if _, given := handed(reference); given {
+		// It needs no network. What goes wrong, the examination says.
+		if err := b.fetch(ctx, reference); err != nil {
+			b.log.Debug("cannot get an image", "image", reference, "error", err)
+		}
+	}
 	probe, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	f, img, err := b.examine(probe, b.opts.Image)
+	f, img, err := b.examine(probe, reference)
 	if ctx.Err() != nil {
 		return nil, &sandbox.Error{Op: "probe", Backend: b.Name(), Err: ctx.Err()}
 	}
@@ -37,7 +44,7 @@ func (b *Engine) Probe(ctx context.Context) (*sandbox.Report, error) {
 	case err == nil:
 		b.describe(rep, f, img.inspection)
 		b.promise(rep.Limits)
-	case errors.Is(err, errNoImage) && b.opts.Pull != PullNever:
+	case errors.Is(err, errNoImage) && (b.opts.Pull != PullNever || !pullable(reference)):
 		// What the engine reports about itself, until an image can be inspected.
 		b.describe(rep, f, &inspection{})
 		rep.Limits, rep.Provisional = f.claimed(), true
