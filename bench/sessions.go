@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -33,7 +34,11 @@ func (b *bench) sleeping(f floors) []row {
 		{What: "print(1+1), live session, p99 while the pool refills", Reach: "<= twice its p99 at rest"},
 		{What: "a sleeping session with 64 MB of variables back", Reach: "<= " + show(b.limit(250*ms, 400*ms))},
 	}
-	rows[0].measure(b.limit(120*ms, 250*ms), func() (sample, error) { return b.restoredSessions(1) })
+	rows[0].measure(b.limit(120*ms, 250*ms), func() (sample, error) {
+		s, each, err := b.restoredSessions(1, "print(1+1)", "2")
+		rows[0].Note = megabytes(each) + " of memory each"
+		return s, err
+	})
 	rows[1].measure(b.limit(200*ms, 300*ms), func() (sample, error) {
 		return repeat(2, b.some(), func() error {
 			return b.serving(b.configs.none, func(c *client) error { return onePlusOne(c) })
@@ -43,7 +48,7 @@ func (b *bench) sleeping(f floors) []row {
 	rows[2].measure(5*ms, b.pooled)
 	rows[3].refilling(b)
 	rows[4].measure(b.limit(250*ms, 400*ms), b.resumed)
-	return append(rows, b.withPandas(), b.manySessions())
+	return append(rows, b.withPandas(rows[0].P50), b.manySessions())
 }
 
 // measure fills in a row whose p50 is to stay below the limit.
@@ -76,27 +81,39 @@ func (b *bench) bases() int {
 
 func (b *bench) state() string { return filepath.Join(b.launch.dir, ".local", "state", "sallyport") }
 
-// restoredSessions measures the first result of each of many sessions.
-func (b *bench) restoredSessions(bases int, env ...string) (sample, error) {
-	if err := b.prepared(bases, env...); err != nil {
-		return nil, err
+// restoredSessions measures the first result of each of many sessions, and the
+// memory that each of them adds.
+func (b *bench) restoredSessions(bases int, code, want string, env ...string) (s sample, each int64, err error) {
+	exe, err := filepath.EvalSymlinks(b.sallyport)
+	if err == nil {
+		err = b.prepared(bases, env...)
+	}
+	if err != nil {
+		return nil, 0, err
 	}
 	env = append(env, "SALLYPORT_SESSIONS_MAX_RUNNING=100")
-	var s sample
-	err := b.servingWith(env, b.configs.none, func(c *client) error {
+	err = b.servingWith(env, b.configs.none, func(c *client) error {
+		var before int64
 		for i := range b.some() + 1 {
-			name := fmt.Sprintf("s%d", i)
+			name := fmt.Sprintf("s%d-%d", bases, i)
 			begin := time.Now()
-			if err := c.inSession(name, "print(1+1)", "2"); err != nil {
+			if err := c.inSession(name, code, want); err != nil {
 				return err
 			}
 			if i > 0 {
 				s = append(s, time.Since(begin))
+				continue
+			}
+			var err error
+			if before, _, err = treePSS(c.cmd.Process.Pid, exe); err != nil {
+				return err
 			}
 		}
-		return nil
+		after, _, err := treePSS(c.cmd.Process.Pid, exe)
+		each = (after - before) / int64(b.some())
+		return err
 	})
-	return s, err
+	return s, each, err
 }
 
 // inSession runs code in a named session and compares what it prints.
@@ -191,21 +208,43 @@ func (b *bench) resumed() (sample, error) {
 	return s, nil
 }
 
-// withPandas measures sessions that have numpy and pandas imported, where the
-// interpreter has them.
-func (b *bench) withPandas() row {
+// withPandas measures sessions of an environment with numpy and pandas, which are
+// imported in its prepared snapshot, next to the bare sessions of this run.
+func (b *bench) withPandas(bare string) row {
 	limit := b.limit(250*ms, 400*ms)
-	r := row{What: "first result, numpy and pandas imported, restored", Reach: "<= " + show(limit)}
-	if err := b.launch.command(b.python, "-c", "import numpy, pandas").Run(); err != nil {
-		r.Note = b.python + " has no pandas"
+	r := row{What: "first pandas result of a new session, restored", Reach: "<= " + show(limit), Floor: "a bare session " + bare}
+	if why := b.dataImage(); why != "" {
+		r.Note = "not measured: " + why
 		return r
 	}
 	r.measure(limit, func() (sample, error) {
-		const preload = "SALLYPORT_SESSIONS_PRELOAD=numpy,pandas"
-		return b.restoredSessions(2, preload)
+		s, each, err := b.restoredSessions(b.bases()+1, "import pandas\nprint(pandas.DataFrame({'a': [1, 2]}).a.sum())", "3",
+			"SALLYPORT_IMAGE="+dataImage, "SALLYPORT_SESSIONS_PRELOAD=numpy,pandas")
+		r.Note = megabytes(each) + " of memory each"
+		return s, err
 	})
 	return r
 }
+
+const dataImage = "localhost/bench-data:latest"
+
+// dataImage builds the image that an environment with numpy and pandas has, with
+// the caller's pip or uv and index. why says what is missing for it.
+func (b *bench) dataImage() (why string) {
+	cmd := b.launch.command(b.sallyport, "image", "build", "-p", "numpy", "-p", "pandas", "-t", dataImage)
+	path := "PATH=/usr/local/bin:/usr/bin:/bin:" + os.Getenv("PATH")
+	callers := slices.DeleteFunc(os.Environ(), func(kv string) bool { // they say where files go
+		return strings.HasPrefix(kv, "XDG_") || strings.HasPrefix(kv, "SALLYPORT_")
+	})
+	cmd.Env = slices.Concat(callers, cmd.Env, []string{path})
+	if out, err := cmd.CombinedOutput(); err != nil {
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		return "numpy and pandas are not available here: " + lines[len(lines)-1]
+	}
+	return ""
+}
+
+func megabytes(n int64) string { return fmt.Sprintf("%.0f MB", float64(n)/1e6) }
 
 // manySessions has 120 sessions of which 20 are awake, and measures memory and
 // disk.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/guest"
@@ -61,21 +62,62 @@ func (a *App) Engine() (sandbox.Engine, error) {
 }
 
 // ImageBuilder constructs what builds images in a store. Its code runs in images
-// of the store, by their IDs, whatever engine and image the settings name. The
-// caller closes the engine.
-func (a *App) ImageBuilder(store *image.Store) (*build.Builder, sandbox.Engine, error) {
-	set := *a.Settings
-	set.Engine, set.Image = settings.EngineGVisor, ""
-	other := App{Env: a.Env, Dir: a.Dir, Settings: &set, Log: a.Log, Version: a.Version, Life: a.Life}
-	engine, err := other.Engine()
-	if err != nil {
-		return nil, nil, err
-	}
+// of the store, by their IDs, whatever engine and image the settings name: on the
+// first engine that can and that the policy accepts, as for the engine auto. end
+// removes what only the builder needed.
+func (a *App) ImageBuilder(store *image.Store) (b *build.Builder, end func(), err error) {
+	engine := &imageEngine{choose: func(image string) (sandbox.Engine, error) {
+		set := *a.Settings
+		set.Engine, set.Image = settings.EngineAuto, image
+		other := App{Env: a.Env, Dir: a.Dir, Settings: &set, Log: a.Log, Version: a.Version, Life: a.Life}
+		return other.Engine()
+	}}
 	run := func(ctx context.Context, spec *sandbox.Spec, code string, out io.Writer) error {
 		spec.Program = python.Program()
 		return guest.Once(ctx, engine, spec, wire.Exec{Code: code, Filename: "<build>"}, out)
 	}
-	return &build.Builder{Store: store, Run: run}, engine, nil
+	b = &build.Builder{Store: store, Run: run}
+	return b, func() {
+		if err := engine.Close(); err != nil {
+			a.Log.Warn("cleaning up", "error", err)
+		}
+		for _, id := range b.Passing {
+			if _, err := store.Prune(id, a.NeedsImage); err != nil {
+				a.Log.Warn("cleaning up", "image", id, "error", err)
+			}
+		}
+	}, nil
+}
+
+// imageEngine chooses an engine when the first sandbox starts: its image is what
+// engines are probed with. A registry's image is not needed then.
+type imageEngine struct {
+	sandbox.Engine // nil until it is chosen
+	choose         func(image string) (sandbox.Engine, error)
+	mu             sync.Mutex
+}
+
+func (e *imageEngine) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, error) {
+	e.mu.Lock()
+	var err error
+	if e.Engine == nil {
+		e.Engine, err = e.choose(spec.Root.Image)
+	}
+	chosen := e.Engine
+	e.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return chosen.Start(ctx, spec)
+}
+
+func (e *imageEngine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.Engine == nil {
+		return nil
+	}
+	return e.Engine.Close()
 }
 
 // container constructs the engine on Podman or Docker.

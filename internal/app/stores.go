@@ -8,6 +8,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/bridge"
+	"github.com/sallyport/sallyport/internal/environment"
 	"github.com/sallyport/sallyport/internal/image"
 	"github.com/sallyport/sallyport/internal/image/flatten"
 	"github.com/sallyport/sallyport/internal/memory"
@@ -25,7 +26,7 @@ func (a *App) State() store.Dir { return store.At(a.Settings.StateDir) }
 // CheckState examines the state directory without changing it.
 func (a *App) CheckState() (*store.Report, error) {
 	return a.State().Check(map[store.Area]func(string, []byte) error{
-		store.Memory: memory.Check, store.SavedTools: savedtools.Check,
+		store.Memory: memory.Check, store.SavedTools: savedtools.Check, store.Environments: environment.Check,
 	})
 }
 

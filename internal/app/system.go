@@ -58,7 +58,10 @@ type Core struct {
 	results *results.Cache
 	pool    *upstream.Pool
 	broker  *broker.Broker
-	stores  *stores
+	set     *session.Set // of broker, which closes it
+	// environments are nil where there is no state directory.
+	environments broker.Environments
+	stores       *stores
 
 	accounts *journal.Subscription // of Books; nil without
 	counts   *metrics.Set
@@ -163,13 +166,20 @@ func (c *Core) construct(options Options) (err error) {
 	c.results = a.results()
 	c.pool = a.servers(c.Journal, c.results.Forget, options)
 	c.Pins = a.Pins()
+	host := &session.Template{
+		Engine: c.Engine, Program: python.Program(), Limits: limitsOf(set.Limits), Preload: set.Sessions.Preload,
+	}
+	if c.environments, err = a.environments(host); err != nil {
+		return err
+	}
+	c.set = c.sessions(options.Unsaved)
 	config := broker.Config{
 		Gate:   c.Gate,
 		Logger: a.Log, Journal: c.Journal, Traces: c.traces != nil,
-		Template: &session.Template{
-			Engine: c.Engine, Program: python.Program(), Limits: limitsOf(set.Limits), Preload: set.Sessions.Preload,
-		},
-		Sessions: c.sessions(options.Unsaved),
+		Template:     host,
+		Environments: c.environments,
+		PackageFacts: a.packageFacts,
+		Sessions:     c.set,
 		Batch: broker.BatchConfig{
 			Services: c.Batch, Runs: c.Runs, Limits: a.limitsAsked(),
 			Timeout: set.Runs.Timeout, MaxTimeout: set.Runs.MaxTimeout, Queue: set.Runs.Queue,

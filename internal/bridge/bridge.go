@@ -261,7 +261,7 @@ func (b *Bridge) unknown(name string) error {
 	for i, s := range discovered {
 		names[i] = s.Name
 	}
-	return &wire.CallError{Kind: wire.KindNotFound, Message: message + " (nearest: " + strings.Join(nearest(name, names, 3), ", ") + ")"}
+	return &wire.CallError{Kind: wire.KindNotFound, Message: message + " (nearest: " + strings.Join(Nearest(name, names, 3), ", ") + ")"}
 }
 
 // describe starts a server if need be and returns its definition. If the list

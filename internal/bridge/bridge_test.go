@@ -368,7 +368,7 @@ func TestNearest(t *testing.T) {
 	for wanted, want := range map[string]string{
 		"githb": "github gitlab", "GitHub": "github gitlab", "file": "filesystem gitlab", "": "github gitlab",
 	} {
-		if got := strings.Join(nearest(wanted, names, 2), " "); got != want {
+		if got := strings.Join(Nearest(wanted, names, 2), " "); got != want {
 			t.Errorf("%q: %s, want %s", wanted, got, want)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/sallyport/sallyport/internal/toolbox/tool"
 )
 
-// nearest returns at most n of the names, most similar first.
-func nearest(wanted string, names []string, n int) []string {
+// Nearest returns at most n of the names, most similar first.
+func Nearest(wanted string, names []string, n int) []string {
 	type ranked struct {
 		name     string
 		distance int
@@ -42,7 +42,7 @@ func nearestTool(tools []tool.Tool, wanted string) string {
 	for i := range tools {
 		names[i] = tools[i].Name
 	}
-	return " (nearest: " + strings.Join(nearest(wanted, names, 3), ", ") + ")"
+	return " (nearest: " + strings.Join(Nearest(wanted, names, 3), ", ") + ")"
 }
 
 // distance returns the Levenshtein distance in bytes.

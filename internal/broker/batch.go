@@ -72,6 +72,8 @@ func (b *batchRuns) refuse(req *Request) *Result {
 		return invalid(fmt.Sprintf("batch service %s has no connection to this machine: it cannot use MCP servers. Leave 'servers' out, or fetch what the code needs first and pass it in the code", req.Backend))
 	case req.Session != "":
 		return invalid(fmt.Sprintf("batch service %s keeps nothing between calls: leave 'session' out", req.Backend))
+	case req.Env != "":
+		return invalid(fmt.Sprintf("batch service %s has its own packages: leave 'env' out", req.Backend))
 	case len(req.Args) > 0 && !req.Script:
 		return invalid(fmt.Sprintf("batch service %s takes arguments only for a file", req.Backend))
 	case req.Stdin != nil:

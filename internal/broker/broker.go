@@ -24,6 +24,7 @@ import (
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/places"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // DefaultSession is the session of requests that name none: each client has
@@ -39,6 +40,11 @@ type Config struct {
 	Template *session.Template
 	// Templates are others that a request can choose, by name.
 	Templates map[string]*session.Template
+	// Environments are sets of packages that a request can choose; nil: none.
+	Environments Environments
+	// PackageFacts returns which environments have a module, or the package that
+	// installs it, and whether code may install that; nil: none, and no.
+	PackageFacts func(module, pkg string) wire.PackageFacts
 	// Sessions are made from the templates; the Broker closes them.
 	Sessions *session.Set
 	Batch    BatchConfig
@@ -96,6 +102,8 @@ type Broker struct {
 	batch    *batchRuns
 	tasks    *tasks
 	places   *places.Queue
+	arrivals arrivals
+	builds   builds
 
 	probing  sync.Mutex // held while an engine is probed
 	mu       sync.Mutex
@@ -113,10 +121,12 @@ func New(config Config) (*Broker, error) {
 		return nil, errors.New("broker: a template and sessions are given together")
 	}
 	config = config.withDefaults()
-	return &Broker{
+	b := &Broker{
 		config: config, log: config.Logger, sessions: config.Sessions,
 		places: places.New(config.Executions), batch: newBatchRuns(config), tasks: &tasks{log: config.Logger}, engines: map[string]*sandbox.Report{}, clients: map[string]*Client{},
-	}, nil
+	}
+	b.builds.broker = b
+	return b, nil
 }
 
 // Close ends every run and every session. The backend and the servers remain
@@ -124,6 +134,7 @@ func New(config Config) (*Broker, error) {
 func (b *Broker) Close() {
 	b.tasks.stop()
 	b.batch.close()
+	b.builds.close()
 	if b.sessions != nil {
 		b.sessions.Close()
 	}
@@ -204,8 +215,8 @@ func (b *Broker) submit(req *Request) func(context.Context) *Result {
 	}
 }
 
-// enqueue takes the request's place in its session's queue, and returns the function
-// that runs it.
+// enqueue takes the request's place in its session's queue, or before it where the
+// session's environment has to be built, and returns the function that runs it.
 func (b *Broker) enqueue(req *Request) func(context.Context) *Result {
 	began := time.Now()
 	req.submitted, req.engine = began, req.Backend
@@ -231,8 +242,7 @@ func (b *Broker) enqueue(req *Request) func(context.Context) *Result {
 			return r
 		}
 	}
-	template, refused := b.template(req)
-	if refused != nil {
+	if _, refused := b.template(req); refused != nil {
 		return answer(b.finish(req, refused))
 	}
 	if req.Batch != nil {
@@ -248,13 +258,43 @@ func (b *Broker) enqueue(req *Request) func(context.Context) *Result {
 		return answer(b.finish(req, failure(errNoEngine)))
 	}
 	key := req.key()
+	turn := b.arrivals.join(key, false)
+	if turn == nil {
+		template, unbuilt, refused := b.choose(req)
+		if refused != nil {
+			return answer(b.finish(req, refused))
+		}
+		if unbuilt == "" {
+			run, refused := b.enter(req, template)
+			if refused != nil {
+				return answer(refused)
+			}
+			return func(ctx context.Context) *Result {
+				r := run(ctx)
+				b.account(req, r, began)
+				return r
+			}
+		}
+		turn = b.arrivals.join(key, true)
+	}
+	return func(ctx context.Context) *Result {
+		r := b.later(ctx, req, turn)
+		b.account(req, r, began)
+		return r
+	}
+}
+
+// enter takes the request's place in its session's queue, and returns the function
+// that runs it, or the answer to a request that cannot enter.
+func (b *Broker) enter(req *Request, template *session.Template) (run func(context.Context) *Result, refused *Result) {
+	key := req.key()
 	req.Principal.Session, req.Principal.SessionKey, req.engine = key.Name, key.String(), template.Engine.Name()
 	sess, ticket, err := b.sessions.Enter(key, template)
-	if err != nil {
-		if errors.Is(err, session.ErrClosed) {
-			return answer(b.finish(req, failure(err)))
-		}
-		return answer(invalid(err.Error()))
+	switch {
+	case errors.Is(err, session.ErrClosed):
+		return nil, b.finish(req, failure(err))
+	case err != nil:
+		return nil, invalid(err.Error())
 	}
 	req.client.uses(key)
 	if req.Activity != nil && req.partial == nil {
@@ -264,11 +304,7 @@ func (b *Broker) enqueue(req *Request) func(context.Context) *Result {
 	if req.Activity != nil {
 		req.Activity.Follow(x.activity)
 	}
-	return func(ctx context.Context) *Result {
-		r := x.run(ctx)
-		b.account(req, r, began)
-		return r
-	}
+	return x.run, nil
 }
 
 // template returns the one that the request chooses, or the answer to a request

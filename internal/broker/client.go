@@ -79,6 +79,16 @@ func (b *Broker) NewClient(id string, servers *bridge.Bridge) (*Client, error) {
 // their Connection.
 func (c *Client) ID() string { return c.id }
 
+// Environments returns the names of the user's environments, and the default one;
+// empty: HostEnvironment.
+func (c *Client) Environments() (names []string, byDefault string) {
+	all := c.broker.config.Environments
+	if all == nil {
+		return nil, ""
+	}
+	return all.Names(), all.Default()
+}
+
 // Execute runs a request and returns its result, which is never nil. When ctx
 // is done, the code is interrupted.
 func (c *Client) Execute(ctx context.Context, req Request) *Result { return c.Submit(req)(ctx) }

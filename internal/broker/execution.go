@@ -67,7 +67,7 @@ func (x *execution) run(ctx context.Context) *Result {
 	defer done()
 	permit, err := x.broker.admit(ctx, x.req.Principal, x.session.Engine())
 	if err != nil {
-		return x.broker.finish(x.req, x.failed(ctx, err))
+		return x.broker.finish(x.req, unrun(ctx, err))
 	}
 	r := x.permitted(ctx)
 	permit.Done(0, r.failure())
@@ -112,7 +112,7 @@ func (x *execution) permitted(ctx context.Context) *Result {
 		if errors.Is(err, sandbox.ErrUnavailable) {
 			x.broker.reprobe(x.session.Engine()) // it is not as it was
 		}
-		return x.broker.finish(x.req, x.failed(ctx, err))
+		return x.broker.finish(x.req, unrun(ctx, err))
 	}
 	r := x.broker.finish(x.req, x.result(ctx, out))
 	r.Servers = x.servers.Granted() // with those that the code loaded itself
@@ -153,6 +153,8 @@ func (x *execution) call(ctx context.Context, call wire.Call) (answer []byte, er
 		return x.cancelOther(call.Params)
 	case wire.MethodSessionFacts:
 		return json.Marshal(x.facts())
+	case wire.MethodPackageFacts:
+		return x.packageFacts(call.Params)
 	case wire.MethodOutput:
 		return x.written(ctx, call.Params)
 	}
@@ -198,7 +200,9 @@ func (x *execution) cancelOther(params json.RawMessage) ([]byte, error) {
 // facts returns what code learns about its limits: those of its own session.
 func (x *execution) facts() wire.SessionFacts {
 	c, limits := &x.broker.config, x.session.Limits()
+	its, all := x.environments()
 	return wire.SessionFacts{
+		Environment: its, Environments: all,
 		Timeout: c.DefaultTimeout.Seconds(), MaxTimeout: c.MaxTimeout.Seconds(),
 		Memory: limits.MemoryBytes, Workspace: limits.WorkspaceBytes, Output: limits.OutputBytes, Processes: limits.Processes,
 	}
@@ -217,8 +221,8 @@ func (x *execution) prepare(ctx context.Context) (_ *session.Preparation, err er
 	return p, nil
 }
 
-// failed is the result of a request whose code never ran.
-func (x *execution) failed(ctx context.Context, err error) *Result {
+// unrun is the result of a request whose code never ran.
+func unrun(ctx context.Context, err error) *Result {
 	ended := errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrStop)
 	if ctx.Err() != nil {
 		return &Result{Status: Failed, Summary: "Cancelled before the code ran", Error: "Cancelled before the code ran", Ended: ended}

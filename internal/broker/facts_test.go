@@ -1,3 +1,5 @@
+//go:build unix
+
 package broker
 
 import (
@@ -8,6 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/sandbox/fake"
 	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // Code learns the limits of its own session's template, not the default one's.
@@ -26,5 +29,39 @@ func TestFactsOfTheTemplate(t *testing.T) {
 				t.Errorf("template %q: got %s, %q (%s), want %q in it", template, r.Status, stdout, r.Error, text)
 			}
 		}
+	}
+}
+
+// Code learns which environment its session has, and which others there are.
+func TestEnvironmentFacts(t *testing.T) {
+	b, _ := environments(t, nil)
+	for _, tt := range []struct{ env, want string }{
+		{"data", "Environment of this session: data. Others, for a new session: ml, host ("},
+		{"", "Environment of this session: host. Others, for a new session: data, ml ("},
+	} {
+		r := in(t, b, "s"+tt.env, tt.env, "from mcp import runtime\nprint(runtime.capability_summary())")
+		if stdout := strings.Join(r.Stdout, "\n"); !strings.Contains(stdout, tt.want) {
+			t.Errorf("env %q: got %s, %q (%s), want %q in it", tt.env, r.Status, stdout, r.Error, tt.want)
+		}
+	}
+}
+
+// Code without a package learns which other environments have it.
+func TestPackageFacts(t *testing.T) {
+	var module, pkg string
+	b, _ := newBroker(t, func(p *parts) {
+		p.PackageFacts = func(m, k string) wire.PackageFacts {
+			module, pkg = m, k
+			return wire.PackageFacts{Environments: []string{"data"}, Install: "ask"}
+		}
+	})
+	r := b.Execute(t.Context(), Request{Principal: user, Submission: Submission{Code: "raise ModuleNotFoundError(name='sklearn.svm')"}})
+	want := `The environment data has it: call run_python with env="data" and a new session. Install it: await runtime.install_packages("scikit-learn"), which asks the user.`
+	if stderr := strings.Join(r.Stderr, "\n"); !strings.Contains(stderr, want) || module != "sklearn" || pkg != "scikit-learn" {
+		t.Errorf("got %s, %q, asked about %q and %q, want %q", r.Status, stderr, module, pkg, want)
+	}
+	r = b.Execute(t.Context(), Request{Principal: user, Submission: Submission{Code: "raise ModuleNotFoundError('x', name='a' * 100000)"}})
+	if stderr := strings.Join(r.Stderr, "\n"); len(stderr) > 2000 || len(module) > maxModule {
+		t.Errorf("a long name: got %.300q, asked about %d bytes", stderr, len(module))
 	}
 }

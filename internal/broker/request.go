@@ -28,6 +28,9 @@ type Request struct {
 	// Template names the kind of sandbox that a new session gets; empty is the
 	// broker's own.
 	Template string
+	// Env is the environment that a new session gets; empty: that of the session, if
+	// it exists, and else the default.
+	Env string
 	// Within, if not zero, is how long the call waits for the code's end. After
 	// that the result has status Running and the code goes on; a request without
 	// Code for the same session waits for the rest. Only a frontend whose client

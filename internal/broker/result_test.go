@@ -77,7 +77,7 @@ func TestResults(t *testing.T) {
 		{"unknown server", b.Execute(context.Background(), Request{Principal: user, Servers: []string{"foo"}, Submission: Submission{Code: "1"}})},
 		{"no engine", b.finish(&Request{}, failure(errors.New("the engine is missing")))},
 		{"no code", b.Execute(context.Background(), Request{Principal: user})},
-		{"before the code ran", (&execution{broker: b.Broker}).failed(context.Background(), session.ErrClosed)},
+		{"before the code ran", unrun(context.Background(), session.ErrClosed)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -75,7 +75,11 @@ func (b *Broker) Import(ctx context.Context, key session.Key, r io.Reader) error
 		if err := b.start(ctx, key, b.config.Template.Engine); err != nil {
 			return err
 		}
-		return s.Import(ctx, key, a, b.config.Template)
+		t, err := b.ready(ctx, b.defaultEnvironment(), nil)
+		if err != nil {
+			return err
+		}
+		return s.Import(ctx, key, a, t)
 	})
 }
 
@@ -84,6 +88,17 @@ func (b *Broker) open(ctx context.Context, key session.Key) (*session.Session, e
 	templates := []*session.Template{b.config.Template}
 	for _, name := range slices.Sorted(maps.Keys(b.config.Templates)) {
 		templates = append(templates, b.config.Templates[name])
+	}
+	if all := b.config.Environments; all != nil {
+		names := all.Names()
+		if _, its, ok := b.sessions.Made(key); ok && its != "" {
+			names = append(slices.Clone(names), its) // which may be an ID
+		}
+		for _, name := range names {
+			if t, err := all.Template(name); err == nil {
+				templates = append(templates, t)
+			}
+		}
 	}
 	one, err := b.sessions.Open(key, templates...)
 	if err != nil {

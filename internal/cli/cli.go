@@ -52,6 +52,7 @@ type grammar struct {
 	Policy     policyCmd     `cmd:"" group:"What code can use:" help:"Show, explain and check the rules for calls."`
 	SavedTools savedToolsCmd `cmd:"" group:"What code can use:" help:"Show, export and import the functions that code has saved for later sessions."`
 	Memory     memoryCmd     `cmd:"" group:"What code can use:" help:"Show and change the values that code has kept for later sessions."`
+	Env        envCmd        `cmd:"" group:"What code can use:" help:"Add, build, show and remove environments: the packages that code needs."`
 	Image      imageCmd      `cmd:"" group:"What code can use:" help:"Pull, load, build and remove the OCI images that code can run in."`
 	Sessions   sessionsCmd   `cmd:"" group:"Sessions and runs:" help:"Show and manage sessions, running and suspended."`
 	Approvals  approvalsCmd  `cmd:"" group:"Sessions and runs:" help:"Show and answer calls that wait for approval."`

@@ -125,6 +125,10 @@ func (u *ui) names(kind string, line *completion.Line) []completion.Candidate {
 		for _, r := range records {
 			add(r.Name, string(r.Source))
 		}
+	case "environments":
+		for _, e := range u.Settings.Environments {
+			add(e.Name, count(len(e.Packages), "package"))
+		}
 	case "runs":
 		list, _ := u.RecordedRuns().List()
 		for _, r := range list {

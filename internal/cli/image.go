@@ -302,7 +302,7 @@ type imageRemoveCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*imageRemoveCmd) Help() string {
-	return `The files of an image are removed with its last name, unless a Sallyport process uses them or a suspended session needs them: then 'sallyport image prune' removes them later.
+	return `The files of an image are removed with its last name, unless a Sallyport process uses them or a suspended session needs them: then 'sallyport image prune' removes them later. The image of an environment is removed with the environment.
 
 Example:
   sallyport image rm python:3.12-slim`
@@ -326,7 +326,9 @@ func (c *imageRemoveCmd) Run(u *ui) error {
 	var errs []error
 	for _, text := range c.Names {
 		r, err := store.Find(text)
-		if err == nil && r.Name != r.ID {
+		if env := image.Environment(r.Name); env != "" {
+			err = fmt.Errorf("%s is the image of the environment %s: remove that with `sallyport env rm %[2]s`", printable(r.Name), env)
+		} else if err == nil && r.Name != r.ID {
 			err = store.Untag(r)
 		}
 		if err != nil {

@@ -9,12 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/environment"
 	"github.com/sallyport/sallyport/internal/image"
 	"github.com/sallyport/sallyport/internal/image/archive"
 	"github.com/sallyport/sallyport/internal/image/build"
-	"github.com/sallyport/sallyport/internal/image/flatten"
-	"github.com/sallyport/sallyport/internal/language/python"
-	"github.com/sallyport/sallyport/internal/settings"
 )
 
 // hostBase names the host's own Python as a base.
@@ -100,24 +98,14 @@ func (c *imageBuildCmd) build(u *ui, tag image.Name, requirements []build.Requir
 	meter := u.meter(label)
 	defer meter.end()
 
-	b, backend, err := u.ImageBuilder(store)
+	b, end, err := u.ImageBuilder(store)
 	if err != nil {
 		return err
 	}
 	b.Tell = meter.tell
-	defer func() {
-		if err := backend.Close(); err != nil {
-			u.Log.Warn("cleaning up", "error", err)
-		}
-		for _, id := range b.Passing {
-			if _, err := store.Prune(id, u.NeedsImage); err != nil {
-				u.Log.Warn("cleaning up", "image", id, "error", err)
-			}
-		}
-	}()
+	defer end()
 	if len(requirements) > 0 {
-		look := func(name string) (string, error) { return python.LookPath(name, u.Env["PATH"]) }
-		if b.Pip, err = build.FindPip(u.ctx, u.Env.List(), look, u.Settings.Python, "python3", "python"); err != nil {
+		if b.Pip, err = u.Pip(u.ctx); err != nil {
 			return err
 		}
 		b.Pip.Wheels = c.Wheels
@@ -125,7 +113,11 @@ func (c *imageBuildCmd) build(u *ui, tag image.Name, requirements []build.Requir
 			b.Pip.Output = &afterMeter{meter, u.stdio.Err}
 		}
 	}
-	base, err := c.base(u, store, dir, meter)
+	var on environment.Definition
+	if c.Base != hostBase {
+		on.Image = c.Base
+	}
+	base, err := u.ImageBase(u.ctx, store, &on, meter.tell)
 	if err != nil {
 		return err
 	}
@@ -174,60 +166,13 @@ func (c *imageBuildCmd) build(u *ui, tag image.Name, requirements []build.Requir
 	return u.printImages(list, c.JSON)
 }
 
-// base holds the root that packages are added to.
-func (c *imageBuildCmd) base(u *ui, store *image.Store, dir string, meter *meter) (*image.Root, error) {
-	if c.Base == hostBase {
-		meter.tell("copying the host's Python", 0, 0)
-		p, err := python.FindInterpreter(u.ctx, u.Settings.Python, u.Env["PATH"])
-		if err != nil {
-			return nil, err
-		}
-		layer, env, err := build.HostBase(u.ctx, build.HostPython{Executable: p.Executable, Prefix: p.Prefix, Library: p.Library()}, dir, store.Limits())
-		if err != nil {
-			return nil, err
-		}
-		config, err := archive.Config([]string{layer.DiffID}, env)
-		if err != nil {
-			return nil, err
-		}
-		return store.Add(u.ctx, &image.Content{Config: config, Layers: []flatten.Layer{layer}, Passing: true}, func(done, total int64) { meter.tell("unpacking the base", done, total) })
-	}
-	root, _, err := store.Open(u.ctx, c.Base)
-	if !errors.Is(err, image.ErrMissing) {
-		return root, err
-	}
-	n, nameErr := image.ParseName(c.Base)
-	if nameErr != nil || n.Local() || u.Settings.Images.Pull == settings.PullNever {
-		return nil, err
-	}
-	root, _, err = u.PullImage(u.ctx, store, n, meter.tell)
-	return root, err
-}
-
 // write writes the image to the file, atomically.
 func (c *imageBuildCmd) write(u *ui, tag image.Name, built *build.Image, dir string) error {
 	name := tag.Full
 	if name == "" {
 		name = "localhost/" + strings.ToLower(strings.TrimSuffix(filepath.Base(c.Output), filepath.Ext(c.Output))) + ":latest"
 	}
-	if info, err := os.Stat(c.Output); err == nil && info.IsDir() {
-		return fmt.Errorf("%s is a directory", c.Output)
-	}
-	f, err := os.CreateTemp(filepath.Dir(c.Output), ".sallyport-image-*")
-	if err != nil {
-		return err
-	}
-	err = archive.Write(u.ctx, f, name, built.Content, dir)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), c.Output)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return writeWhole(c.Output, func(w io.Writer) error { return archive.Write(u.ctx, w, name, built.Content, dir) })
 }
 
 // afterMeter clears the meter's line before something else is written.

@@ -70,6 +70,7 @@ type runCmd struct {
 	Files   []string      `help:"File or directory to copy into /workspace, under its own name or as SRC=DEST. Can be repeated." name:"file" placeholder:"PATH" sep:"none"`
 	Out     string        `help:"Directory for the files that the program leaves in /workspace." placeholder:"DIR"`
 
+	packageFlags
 	Standalone bool `help:"Run everything in this process, even if a hub runs: see 'sallyport hub'."`
 	batchFlags
 	Program []string `arg:"" optional:"" passthrough:"partial" name:"program" help:"The program, a file or - for standard input, and its own arguments." complete:"files"`
@@ -85,12 +86,15 @@ If a hub runs with the same settings, the program runs there, and a named sessio
 
 Where a rule of the policy says "ask", the command asks on its terminal, if standard input and standard error are one; what is typed then does not reach the program, whose output waits. Otherwise answer in another terminal with 'sallyport approvals'.
 
+A script gets the packages that its header asks for (PEP 723, '# /// script'), and the Python that requires-python accepts; --with adds packages, and --env chooses an environment of the settings. The first run downloads wheels and builds an environment of them; later ones need no network. No code of the packages runs outside the sandbox.
+
 With --batch kaggle or --batch runpod the program runs on that service, with your own account and without standard input, if the setting batch.services allows it. Ctrl-C cancels the run if the service can do that; 'sallyport runs' shows one that goes on.
 
 A file runs as a script (__name__ is "__main__"); with -c the last expression is echoed, as run_python does. With --out, existing files are not overwritten: the new file gets another name.
 
 Examples:
   sallyport run -c 'import sys; sys.version'
+  sallyport run --with pandas -c 'import pandas; pandas.__version__'
   sallyport run --server filesystem report.py
   sallyport run report.py --year 2026
   sallyport run --session work -c 'total = 42'
@@ -126,6 +130,10 @@ func (c *runCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
+	env, err := c.environment(u, code, script)
+	if err != nil {
+		return interrupted(u, err)
+	}
 	talk := c.dialog(u)
 	by, sys, done, err := c.host(u, c.Standalone || c.Batch != "" || options != nil)
 	if err != nil {
@@ -144,7 +152,7 @@ func (c *runCmd) Run(u *ui) error {
 		defer asked()
 	}
 
-	req := broker.Request{Principal: authz.Local(runClient), Batch: options, Shown: true, Servers: c.Server, Session: c.Session, Submission: broker.Submission{Measure: c.JSON, Code: code, Timeout: c.Timeout, Script: script, Args: c.args()}}
+	req := broker.Request{Principal: authz.Local(runClient), Batch: options, Shown: true, Servers: c.Server, Session: c.Session, Env: env, Submission: broker.Submission{Measure: c.JSON, Code: code, Timeout: c.Timeout, Script: script, Args: c.args()}}
 	if script {
 		req.Filename = c.filename()
 	}

@@ -142,6 +142,7 @@ func (s *served) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		s.executor = s.Broker
 	}
 	set := s.Settings
+	environments, environment := s.Broker.Environments()
 	server, err := mcpserver.New(mcpserver.Config{
 		Executor:     s.executor,
 		Tasks:        s.tasks,
@@ -153,6 +154,8 @@ func (s *served) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		Version:      s.Version,
 		SDKOnly:      s.sdkOnly,
 		Backends:     s.Choices(),
+		Environments: environments,
+		Environment:  environment,
 		RunPod:       s.RunPodTools(),
 		Resources:    []mcpserver.Resources{runFiles{s.Runs, s.Broker.Owns}},
 		Output:       mcpserver.Output(set.Output.Mode),

@@ -73,7 +73,11 @@ func (c *sessionsListCmd) Run(u *ui) error {
 		fmt.Fprintln(u.stdio.Out, "There are no sessions: no Sallyport serves a client, and none is suspended.")
 		return nil
 	}
-	t := u.table("SESSION", "STATUS", "PROCESS", "CLIENT", "USED", "RUNS", "MEMORY", "DISK", "STILL RUNNING")
+	environment := "" // no column
+	if slices.ContainsFunc(s.All, func(k app.KnownSession) bool { return k.Environment != "" }) {
+		environment = "ENVIRONMENT"
+	}
+	t := u.table("SESSION", "STATUS", environment, "PROCESS", "CLIENT", "USED", "RUNS", "MEMORY", "DISK", "STILL RUNNING")
 	for _, k := range s.All {
 		status := string(k.Status)
 		switch {
@@ -82,7 +86,7 @@ func (c *sessionsListCmd) Run(u *ui) error {
 		case k.Waiting > 0:
 			status += ", busy"
 		}
-		t.Row(printable(k.Address), status, dash(k.Process), clientsOf(&k),
+		t.Row(printable(k.Address), status, printable(k.Environment), dash(k.Process), clientsOf(&k),
 			ago(k.Used), strconv.FormatUint(k.Executions, 10), memoryNow(k.Memory), bytesOrDash(k.Disk), counts(&k))
 	}
 	if err := t.Write(u.stdio.Out); err != nil {
@@ -156,6 +160,9 @@ func (c *sessionsShowCmd) Run(u *ui) error {
 		status += ", for their turn: " + printable(k.Turn)
 	}
 	row("status", status)
+	if k.Environment != "" {
+		row("environment", printable(k.Environment))
+	}
 	row("lost", invisible.Line(k.Lost))
 	row("process", dash(k.Process))
 	if k.Client != "" {

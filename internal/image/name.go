@@ -13,6 +13,19 @@ import (
 // were built or loaded here under a name without a registry.
 const local = "localhost/"
 
+// environments begin the names of images that environments have.
+const environments = local + "sallyport/env/"
+
+// Environment returns the environment that has an image of this full name, or "".
+func Environment(full string) string {
+	rest, ok := strings.CutPrefix(full, environments)
+	if !ok {
+		return ""
+	}
+	name, _ := splitTag(rest)
+	return name
+}
+
 // A Name is an image's name as the user gave it, and its full name.
 type Name struct {
 	// Text is the name as given.

@@ -61,6 +61,14 @@ func parseArguments(raw json.RawMessage) (broker.Request, *broker.Result, []stri
 			if jsonscan.Kind(value) != '"' || json.Unmarshal(value, &req.Backend) != nil {
 				invalid = broker.Invalid("'backend' must be a string")
 			}
+		case "env":
+			req.Env = ""
+			if null {
+				break
+			}
+			if jsonscan.Kind(value) != '"' || json.Unmarshal(value, &req.Env) != nil {
+				invalid = broker.Invalid("'env' must be a string")
+			}
 		case "timeout":
 			req.Timeout = 0
 			if null {

@@ -150,7 +150,7 @@ func TestWhatAnAgentReads(t *testing.T) {
 }
 
 // TestToolSearchFindsIt: a client that shows its model only what a search finds
-// finds the tool among those of other servers, in both descriptions.
+// finds the tool among those of other servers, in all descriptions.
 func TestToolSearchFindsIt(t *testing.T) {
 	raw, err := os.ReadFile("../../bench/search/testdata/golden/tools.json")
 	if err != nil {
@@ -160,8 +160,8 @@ func TestToolSearchFindsIt(t *testing.T) {
 	if err := json.Unmarshal(raw, &others); err != nil {
 		t.Fatal(err)
 	}
-	for _, backends := range [][]string{nil, {"podman", "kaggle"}} {
-		c := serve(t, Config{Backends: backends})
+	for _, config := range []Config{{}, {Backends: []string{"podman", "kaggle"}}, {Environments: []string{"data", "ml"}}, {Environments: []string{"bio", "data", "ml", "plots", "web"}}} {
+		c := serve(t, config)
 		c.open(revisions[0])
 		var list struct {
 			Tools []struct{ Name, Title, Description string }
@@ -197,30 +197,41 @@ func TestToolSearchFindsIt(t *testing.T) {
 	}
 }
 
-// A choice of engines is named, and fits; without one nothing is said of it.
-func TestChoiceOfEngines(t *testing.T) {
+// A choice of engines or environments is named, and fits; without one nothing is said
+// of it.
+func TestChoices(t *testing.T) {
 	codec, err := tokenizer.Get(tokenizer.O200kBase)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, version := range revisions {
 		for _, tt := range []struct {
-			backends []string
-			want     string // in the schema; empty: no choice
+			config Config
+			want   string // in the schema after the session; empty: no choice
 		}{
-			{nil, ""},
-			{[]string{"gvisor"}, ""},
-			{[]string{"podman", "kaggle", "runpod"}, `"backend":{"enum":["podman","kaggle","runpod"]}`},
+			{Config{}, ""},
+			{Config{Backends: []string{"gvisor"}}, ""},
+			{Config{Backends: []string{"podman", "kaggle", "runpod"}}, `,"backend":{"enum":["podman","kaggle","runpod"]}`},
+			{Config{Environments: []string{"data"}, Environment: "data"}, ""},
+			{Config{Environments: []string{"data"}}, `,"env":{"enum":["host","data"]}`},
+			{Config{Environments: []string{"data", "ml"}, Environment: "ml"}, `,"env":{"enum":["ml","data","host"]}`},
+			{
+				Config{Environments: []string{"bio", "data", "ml", "plots", "web"}, Environment: "data", Backends: []string{"podman", "kaggle", "runpod"}},
+				`,"backend":{"enum":["podman","kaggle","runpod"]},"env":{"type":"string"}`,
+			},
+			{Config{Environments: []string{"data"}, Backends: []string{"podman", "kaggle", "runpod"}}, `,"backend":{"enum":["podman","kaggle","runpod"]},"env":{"enum":["host","data"]}`},
+			{Config{Environments: []string{"bio", "data", "ml", "plots", "web"}}, `,"env":{"enum":["host","bio","data","ml","plots","web"]}`},
+			{Config{Environments: []string{"a-rather-long-name", "and-another-one", "data", "ml", "the-fifth.one_2"}}, `,"env":{"type":"string"}`},
 		} {
-			c := serve(t, Config{Backends: tt.backends})
+			c := serve(t, tt.config)
 			self := c.open(version)
 			list := string(c.ask(version, "1", "tools/list", ""))
 			var schema bytes.Buffer
 			if err := json.Compact(&schema, []byte(list)); err != nil {
 				t.Fatal(err)
 			}
-			if has := strings.Contains(schema.String(), "backend"); has != (tt.want != "") || !strings.Contains(schema.String(), tt.want) {
-				t.Errorf("%s, %v: %s", version, tt.backends, list)
+			if want := `"session":{"type":"string"}` + tt.want + `}`; !strings.Contains(schema.String(), want) {
+				t.Errorf("%s: got %s, want %s in it", version, list, want)
 			}
 			var hello struct{ Instructions string }
 			if err := json.Unmarshal(self, &hello); err != nil {
@@ -230,9 +241,9 @@ func TestChoiceOfEngines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%s, %d engines: %d tokens", version, len(tt.backends), n)
+			t.Logf("%s, %d tokens with %s", version, n, tt.want)
 			if n > 200 {
-				t.Errorf("%s, %v: %d tokens", version, tt.backends, n)
+				t.Errorf("%s, %s: got %d tokens, want at most 200", version, tt.want, n)
 			}
 		}
 	}

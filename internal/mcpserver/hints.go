@@ -19,6 +19,7 @@ var argumentNames = map[string][]string{
 	"code":    {"source", "script", "python", "python_code", "program", "cmd", "command", "input", "content"},
 	"servers": {"server", "mcp_servers", "mcpServers", "tools"},
 	"session": {"session_id", "sessionId", "session_name", "name"},
+	"env":     {"environment", "environment_name", "environmentName", "venv"},
 	"timeout": {"timeout_seconds", "timeoutSeconds", "time_limit", "max_time"},
 }
 

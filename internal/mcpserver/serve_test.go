@@ -30,6 +30,7 @@ type stubExecutor struct {
 	mu         sync.Mutex
 	order      []string
 	principals []authz.Principal
+	envs       []string
 	ended      bool
 }
 
@@ -50,6 +51,7 @@ func (e *stubExecutor) Submit(req broker.Request) func(context.Context) *broker.
 	e.mu.Lock()
 	e.order = append(e.order, req.Code)
 	e.principals = append(e.principals, req.Principal)
+	e.envs = append(e.envs, req.Env)
 	e.mu.Unlock()
 	return func(ctx context.Context) *broker.Result {
 		zero, one := 0, 1

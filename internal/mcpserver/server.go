@@ -10,6 +10,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	sdkrpc "github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -51,6 +53,10 @@ type Config struct {
 	// Backends are the engines that an agent may choose from, the default first.
 	// Fewer than two are no choice.
 	Backends []string
+	// Environments are the user's that an agent may choose from, besides
+	// broker.HostEnvironment. Environment is the default; empty: the host's.
+	Environments []string
+	Environment  string
 	// RunPod has the tools of the first RunPod server; nil: not offered.
 	RunPod *runpodtools.Tools
 	// Resources are sources of resources besides the manual. A resource is read
@@ -83,6 +89,29 @@ type Config struct {
 	SDKOnly bool
 	// MaxLine bounds one incoming message; 0 is 16 MiB.
 	MaxLine int
+}
+
+// environmentChoice returns the names of the environments that an agent may choose
+// from, the default first. It is empty where there is nothing worth choosing: the
+// host's packages alone, or one environment that sessions get anyway.
+func (c *Config) environmentChoice() []string {
+	all := append(slices.Clone(c.Environments), broker.HostEnvironment)
+	if len(all) == 1 || len(all) == 2 && c.Environment == all[0] {
+		return nil
+	}
+	if i := slices.Index(all, cmp.Or(c.Environment, broker.HostEnvironment)); i > 0 {
+		all = slices.Insert(slices.Delete(all, i, i+1), 0, cmp.Or(c.Environment, broker.HostEnvironment))
+	}
+	return all
+}
+
+// refuse returns the answer to a call for an environment that the user has not
+// configured, or nil: those of scripts have IDs, which are not for agents.
+func (c *Config) refuse(environment string) *broker.Result {
+	if environment == "" || environment == broker.HostEnvironment || slices.Contains(c.Environments, environment) {
+		return nil
+	}
+	return broker.NoEnvironment(environment, c.Environments)
 }
 
 // patience is how long a client is known to wait for the answer to a call, less

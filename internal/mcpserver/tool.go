@@ -32,13 +32,25 @@ const (
 		"Persist: save_memory(k, v), load_memory(k), save_tool(func). " +
 		"Manual: capability_summary()."
 	// toolDescriptionWithChoice is shorter, to stay under the limit when the schema
-	// names engines.
+	// names engines or a few environments, and toolDescriptionWithChoices when it names
+	// both or many environments.
 	toolDescriptionWithChoice = "Run Python code in a persistent sandbox: analyze a file, call MCP tools; " +
 		"last expression is echoed. " +
 		"Discover: await search_tool_docs('query'). " +
 		"Call: servers=['github'], await mcp_github.create_issue(...). " +
 		"Persist: save_memory(). " +
 		"Manual: capability_summary()."
+	toolDescriptionWithChoices = "Run Python code in a persistent sandbox: analyze a file, call MCP tools. " +
+		"Discover: await search_tool_docs('query'). " +
+		"Call: servers=['github'], await mcp_github.create_issue(...). " +
+		"Manual: capability_summary()."
+)
+
+// The names of environments are in the schema if they take no more tokens than this,
+// by our estimate: few fit with each description. Others are in the manual.
+const (
+	fewNames  = 12
+	manyNames = 20 // if there are no names of engines
 )
 
 // toolMeta asks clients that know the key to show the tool from the first turn.
@@ -47,8 +59,9 @@ var toolMeta = mcp.Meta{"anthropic/alwaysLoad": true}
 // toolSchema has no additionalProperties and no bounds: the tool itself answers
 // wrong arguments, so that the agent sees the answer.
 //
-// It names the engines that an agent may choose from only if there is a choice.
-func toolSchema(backends []string) json.RawMessage {
+// It names the engines and the environments that an agent may choose from only if
+// there is a choice.
+func toolSchema(backends, environments []string) json.RawMessage {
 	schema := `{"type":"object","properties":{` +
 		`"code":{"type":"string"},` +
 		`"servers":{"type":"array","items":{"type":"string"}},` +
@@ -58,7 +71,36 @@ func toolSchema(backends []string) json.RawMessage {
 		names, _ := json.Marshal(backends) // strings can always be encoded
 		schema += `,"backend":{"enum":` + string(names) + `}`
 	}
+	if len(environments) > 0 {
+		form := `"type":"string"`
+		if names := enumOf(environments, len(backends) > 1); names != "" {
+			form = `"enum":` + names
+		}
+		schema += `,"env":{` + form + `}`
+	}
 	return json.RawMessage(schema + `},"required":["code"]}`)
+}
+
+// enumOf returns the names of environments for the schema, or nothing if they do not
+// fit.
+func enumOf(environments []string, engines bool) string {
+	names, _ := json.Marshal(environments) // strings can always be encoded
+	if n := tokens(string(names)); n > manyNames || n > fewNames && engines {
+		return ""
+	}
+	return string(names)
+}
+
+// describe returns the longest description that fits.
+func describe(backends, environments []string) string {
+	engines := len(backends) > 1
+	switch {
+	case !engines && len(environments) == 0:
+		return toolDescription
+	case engines && len(environments) > 0, tokens(enumOf(environments, engines)) > fewNames:
+		return toolDescriptionWithChoices
+	}
+	return toolDescriptionWithChoice
 }
 
 // addTool registers run_python with the SDK. It has no annotations, because the
@@ -66,16 +108,13 @@ func toolSchema(backends []string) json.RawMessage {
 // its servers allow, so the tool is not read-only, may destroy, is not
 // idempotent, and reaches an open world.
 func (s *Server) addTool(sdk *mcp.Server, c *conn) {
-	description := toolDescription
-	if len(s.config.Backends) > 1 {
-		description = toolDescriptionWithChoice
-	}
+	environments := s.config.environmentChoice()
 	sdk.AddTool(&mcp.Tool{
 		Meta:        toolMeta,
 		Name:        toolName,
 		Title:       toolTitle,
-		Description: description,
-		InputSchema: toolSchema(s.config.Backends),
+		Description: describe(s.config.Backends, environments),
+		InputSchema: toolSchema(s.config.Backends, environments),
 	}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		beat := sdkHeartbeat(ctx, req)
 		if beat != nil {
@@ -146,6 +185,9 @@ func principal(req *mcp.CallToolRequest) authz.Principal {
 func (c *conn) submit(principal authz.Principal, arguments json.RawMessage, beat *heartbeat, task bool) *submitted {
 	x := &submitted{client: principal.Client, beat: beat}
 	req, invalid, hints := parseArguments(arguments)
+	if invalid == nil {
+		invalid = c.server.config.refuse(req.Env)
+	}
 	if invalid != nil {
 		x.run = func(context.Context) *broker.Result { return withHints(invalid, hints) }
 		return x

@@ -58,6 +58,8 @@ type Program struct {
 	// Env is its environment, NAME=VALUE each. Variables of the root and of the
 	// spec replace those of the same name.
 	Env []string
+	// Online are variables that replace some of Env in a sandbox with a network.
+	Online []string
 	// Compile is a command that makes later starts faster, run once for each
 	// interpreter: it writes the end of a file's name, a newline and the file's
 	// content to its standard output. The file becomes one of Files; Compiled

@@ -44,7 +44,14 @@ func fits(r *hibernate.Record, t *Template) error {
 			ErrTemplate, r.Engine, t.Engine.Name(), r.Engine, r.Name)
 	}
 	if r.Template != t.binding() {
-		return fmt.Errorf("%w: its environment was another when it was suspended. Restore that, use another name, or forget its state ('sallyport sessions reset %s')", ErrTemplate, r.Name)
+		what := "its environment was another when it was suspended. Restore that"
+		switch {
+		case r.Environment != t.Environment:
+			what = fmt.Sprintf("it has environment %s, not %s. Leave the environment out", environment(r.Environment), environment(t.Environment))
+		case r.Environment != "":
+			what = fmt.Sprintf("its environment %s was built anew after it was suspended. Build the earlier one again", r.Environment)
+		}
+		return fmt.Errorf("%w: %s, use another name, or forget its state ('sallyport sessions reset %s')", ErrTemplate, what, r.Name)
 	}
 	if larger, _ := differ(r.Limits.WithDefaults(), t.Limits.WithDefaults()); len(larger) > 0 {
 		return fmt.Errorf("%w: it was suspended with more than it may have now: %s. Raise the limits, use another name, or forget its state ('sallyport sessions reset %s')",
@@ -124,7 +131,7 @@ func newCheckpoint(k *hibernate.Store, key Key, shared *shared) *hibernate.Check
 	if k == nil || shared.restorer == nil {
 		return nil
 	}
-	named := hibernate.Session{Owner: key.Owner, Name: key.Name, Label: key.String(), Engine: shared.config.Engine.Name(), Template: shared.config.binding()}
+	named := hibernate.Session{Owner: key.Owner, Name: key.Name, Label: key.String(), Engine: shared.config.Engine.Name(), Template: shared.config.binding(), Environment: shared.config.Environment}
 	if !key.own() {
 		named.File = key.file()
 	}

@@ -21,9 +21,10 @@ import (
 
 const (
 	// keepPrepared is how many prepared snapshots are kept, for different
-	// interpreters, limits and versions of this program. The oldest are removed
-	// first.
-	keepPrepared = 4
+	// environments, interpreters, limits and versions of this program. Those unused
+	// for longest are removed first: environments that are in use stay, however many
+	// others are built. A bare one takes 7 MB, one with pandas about 50 MB.
+	keepPrepared = 12
 	// prepareDelay lets the first executions pass before a snapshot is
 	// prepared.
 	prepareDelay = time.Second
@@ -48,6 +49,9 @@ type preparedSnapshot struct {
 	mu       sync.Mutex
 	prepared bool // or being prepared, or failed: once is enough
 }
+
+// ErrPreload reports modules that cannot be preloaded. Sandboxes start without them.
+var ErrPreload = errors.New("not preloaded")
 
 // preparedNote is what the host of a restored guest needs to know.
 type preparedNote struct {
@@ -122,6 +126,7 @@ func (b *preparedSnapshot) restore(ctx context.Context, spec *sandbox.Spec) (san
 		}
 		return nil, nil
 	}
+	_ = b.store.Touch(name, time.Now()) // see tidy
 	return run, &note
 }
 
@@ -149,14 +154,37 @@ func (b *preparedSnapshot) want() {
 			return
 		}
 		began := time.Now()
-		if err := b.prepare(b.life); err != nil {
-			if b.life.Err() == nil {
-				b.log.Warn("no snapshot could be prepared; sandboxes are started without", "error", err)
-			}
-			return
+		err := b.prepare(b.life)
+		switch {
+		case b.life.Err() != nil:
+		case errors.Is(err, ErrPreload):
+			b.log.Warn("modules cannot be preloaded; sandboxes start without them", "error", err)
+		case err != nil:
+			b.log.Warn("no snapshot could be prepared; sandboxes are started without", "error", err)
+		default:
+			b.log.Debug("snapshot prepared", "duration", time.Since(began))
 		}
-		b.log.Debug("snapshot prepared", "duration", time.Since(began))
 	})
+}
+
+// now prepares the snapshot and waits for it.
+func (b *preparedSnapshot) now(ctx context.Context) error {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	if b.life.Err() != nil {
+		b.mu.Unlock()
+		return ErrClosed
+	}
+	b.prepared = true
+	b.all.Add(1)
+	b.mu.Unlock()
+	defer b.all.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.life, cancel)()
+	return b.prepare(ctx)
 }
 
 // prepare starts a sandbox, imports the preloaded modules in it, and keeps its
@@ -178,8 +206,9 @@ func (b *preparedSnapshot) prepare(ctx context.Context) error {
 		return err
 	}
 	defer started.destroy()
-	if err := started.warm(ctx, b.config.Preload); err != nil {
-		return err
+	unloaded := started.warm(ctx, b.config.Preload)
+	if unloaded != nil && !errors.Is(unloaded, ErrPreload) {
+		return unloaded
 	}
 	snapshotter, ok := sandbox.As[sandbox.Snapshotter](started.run)
 	if !ok {
@@ -192,37 +221,56 @@ func (b *preparedSnapshot) prepare(ctx context.Context) error {
 	err = b.store.Write(b.name(binding), binding, snapshot.Plain, preparedNote{Ready: ready}, func(dir string) error {
 		return snapshotter.Snapshot(ctx, dir, false)
 	})
-	if err == nil {
-		b.tidy()
+	if err != nil {
+		return err
 	}
-	return err
+	b.tidy()
+	return unloaded
 }
 
 // warm runs code in a fresh sandbox, so that the snapshot has what every first
-// execution needs, and imports the modules.
+// execution needs, and imports the modules. The error is ErrPreload if some of them
+// cannot be imported: the sandbox can be used without them.
 func (b *instance) warm(ctx context.Context, modules []string) error {
 	ctx, cancel := context.WithTimeout(ctx, preloadTimeout)
 	defer cancel()
-	var code strings.Builder
-	for _, m := range modules {
-		fmt.Fprintf(&code, "__import__(%q) and None\n", m)
+	if len(modules) == 0 {
+		return b.preload(ctx, "")
 	}
+	var unloaded []error
+	for _, m := range modules {
+		err := b.preload(ctx, fmt.Sprintf("__import__(%q) and None\n", m))
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("importing %s: %w", m, err)
+		if !errors.Is(err, ErrPreload) {
+			return err
+		}
+		unloaded = append(unloaded, err)
+	}
+	return errors.Join(unloaded...)
+}
+
+// preload runs code in a fresh sandbox. The error is ErrPreload if it raised an
+// exception.
+func (b *instance) preload(ctx context.Context, code string) error {
 	tail := &warmOutput{}
-	running, err := b.conn.Start(wire.Exec{Code: code.String(), Filename: "<preload>", Reseed: entropy()}, tail)
+	running, err := b.conn.Start(wire.Exec{Code: code, Filename: "<preload>", Reseed: entropy()}, tail)
 	if err != nil {
 		return err
 	}
 	select {
 	case <-running.Done():
 	case <-ctx.Done():
-		return fmt.Errorf("importing %s: %w", strings.Join(modules, ", "), context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 	outcome, err := running.Result()
 	if err != nil {
 		return err
 	}
 	if outcome.Status != wire.StatusOK {
-		return fmt.Errorf("importing %s failed: %s", strings.Join(modules, ", "), strings.TrimSpace(tail.text))
+		return fmt.Errorf("%w: %s", ErrPreload, strings.TrimSpace(tail.text))
 	}
 	return nil
 }
@@ -240,7 +288,8 @@ func (w *warmOutput) Call(context.Context, wire.Call) (json.RawMessage, error) {
 	return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: "no calls while modules are preloaded"}
 }
 
-// tidy removes the oldest prepared snapshots when there are too many.
+// tidy removes the prepared snapshots that were unused for longest when there are too
+// many.
 func (b *preparedSnapshot) tidy() {
 	list, err := b.store.List()
 	if err != nil {

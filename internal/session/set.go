@@ -95,7 +95,11 @@ func (s *Set) get(key Key, t *Template) (*Session, error) {
 			return got, nil
 		}
 		if !got.empty() {
-			return nil, fmt.Errorf("%w (engine %s): use another name, or remove that session ('sallyport sessions rm %s')", ErrTemplate, got.config.Engine.Name(), key.Name)
+			what := "engine " + got.config.Engine.Name()
+			if was, now := environment(got.config.Environment), environment(t.Environment); was != now {
+				what = "environment " + was + ", not " + now
+			}
+			return nil, fmt.Errorf("%w (%s): use another name, or remove that session ('sallyport sessions rm %s')", ErrTemplate, what, key.Name)
 		}
 		delete(s.sessions, key)
 		s.logs.Release(got.history)
@@ -201,11 +205,48 @@ func (s *Set) Open(key Key, templates ...*Template) (*Session, error) {
 	for _, t := range templates {
 		if err := fits(record, t); err == nil {
 			return s.Get(key, t)
-		} else if misfit == nil {
-			misfit = err
+		} else if misfit == nil || t.Environment == record.Environment {
+			misfit = err // the first one's, if none has the record's environment
 		}
 	}
+	if !slices.ContainsFunc(templates, func(t *Template) bool { return t.Environment == record.Environment }) {
+		return nil, fmt.Errorf("%w: environment %s, which is not built or no longer configured. Build it ('sallyport env build %s'), or forget the session's state ('sallyport sessions reset %s')", ErrTemplate, record.Environment, record.Environment, record.Name)
+	}
 	return nil, misfit
+}
+
+// Made returns what a session that has state was made with: its template, if this
+// process has the session, and else the name of its environment. ok is false if there
+// is none.
+func (s *Set) Made(key Key) (t *Template, environment string, ok bool) {
+	if one := s.known(key); one != nil && !one.empty() {
+		return one.template, one.template.Environment, true
+	}
+	if s.hibernator == nil || key.own() || key.check() != nil {
+		return nil, "", false
+	}
+	record, err := s.hibernator.Read(key.file())
+	if err != nil || record == nil {
+		return nil, "", false // whoever runs code in it gets the error
+	}
+	return nil, record.Environment, true
+}
+
+// Prepare makes the prepared snapshot of a template now, so that its first session
+// starts from it. It does nothing where sandboxes are not restored. The error is
+// ErrPreload if the snapshot was made without some modules.
+func (s *Set) Prepare(ctx context.Context, t *Template) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	shared, err := s.share(t)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return shared.prepared.now(ctx)
 }
 
 // End ends a client's own session and removes it with its log.

@@ -28,7 +28,22 @@ type Template struct {
 	Network sandbox.Network
 	// Preload are modules that the prepared snapshot has imported.
 	Preload []string
+	// Environment names the packages that Root has, for people; empty: those of the
+	// settings. Templates that differ in nothing else are equal.
+	Environment string
 }
+
+// environment returns the environment's name for a message.
+func environment(name string) string {
+	if name == "" {
+		return "host"
+	}
+	return name
+}
+
+// Environment returns the name of the packages that the session has; see
+// [Template.Environment].
+func (s *Session) Environment() string { return s.config.Environment }
 
 // binding identifies what the state of a session depends on, across processes
 // and versions of this program, except for its limits and what only the engine

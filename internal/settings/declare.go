@@ -20,6 +20,7 @@ type setting struct {
 	// empty, the setting is unset, or defaults describes the default.
 	initial  string
 	defaults string // describes the default if it is not a value
+	fileOnly bool   // no variable or flag sets it
 	help     string
 	origin   Origin
 	// strength, if not nil, is how much the field's value demands. Variables and
@@ -52,6 +53,9 @@ func (s *setting) variable() string {
 // variables returns all environment variables of the setting. The last one
 // wins.
 func (s *setting) variables() []string {
+	if s.fileOnly {
+		return []string{}
+	}
 	if s.legacy == "" {
 		return []string{s.variable()}
 	}
@@ -104,6 +108,8 @@ func declareWhole(s *Settings) []*setting {
 			help: "OCI image to run code in, such as `python:3.13-slim`. It needs CPython 3.9 or newer and nothing else; none of its own programs are started. Every engine gets it as `images.pull` says; the embedded gVisor needs no container engine for it (`sallyport image`). Podman and Docker run `docker.io/library/python:3.13-slim-bookworm` if none is set."},
 		{key: "python", value: program(&s.Python), initial: "python3",
 			help: "Interpreter that sandboxes run: a name in the search path, or an absolute path. CPython 3.9 or newer. The interpreter of a virtual environment brings that environment's packages."},
+		{key: "environment", value: text(&s.Environment), defaults: "none",
+			help: "Environment of sessions that choose none: one of `environments`, or `host` for `image` or `python`."},
 		{key: "stateDir", value: folder(&s.StateDir),
 			legacy: "MCP_BRIDGE_STATE_DIR", defaults: "`$XDG_STATE_HOME/sallyport`, or `~/.local/state/sallyport`",
 			help: "Folder for everything that Sallyport keeps after it exits."},

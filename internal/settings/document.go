@@ -18,6 +18,8 @@ var sections = []struct{ name, title, text string }{
 	{"", "What runs code", ""},
 	{"timeouts", "Timeouts", "Durations are numbers of seconds (`30`) or have units (`30s`, `2m`, `1h30m`)."},
 	{"limits", "Limits of a sandbox", "Sizes are in bytes or have units (`k`, `m`, `g`, `t`; `m` is 1,048,576 bytes)."},
+	{"environments.NAME", "Environments", "Packages for code under a name, built once and used without a network ([environments](GUIDE.md#environments)). They are in the configuration file alone: no variable or flag sets them, and `sallyport env add` writes them. What one does not set is as for all sandboxes."},
+	{"environments.NAME.limits", "", ""},
 	{"policy", "What a machine must offer", "Code does not run on a machine that offers less; the error says what is missing."},
 	{"policy.require", "", ""},
 	{"policy.batchServices", "", ""},
@@ -57,6 +59,7 @@ var sections = []struct{ name, title, text string }{
 func Document() string {
 	var s Settings
 	l := newLoader(&s, "", "")
+	shown := slices.Concat(s.entries, declareEnvironment(&Environment{Name: "NAME"}))
 	var b strings.Builder
 	b.WriteString(strings.TrimSpace(head) + "\n")
 	for _, section := range sections {
@@ -67,7 +70,7 @@ func Document() string {
 			}
 			b.WriteString("| setting | default | values | meaning | variables |\n|---|---|---|---|---|\n")
 		}
-		for _, e := range s.entries {
+		for _, e := range shown {
 			if e.section() == section.name {
 				b.WriteString(documentRow(e))
 			}
@@ -96,7 +99,10 @@ func Document() string {
 
 func documentRow(e *setting) string {
 	initial := e.defaults
-	if initial == "" {
+	switch {
+	case e.fileOnly:
+		initial = "none"
+	case initial == "":
 		initial = "`" + e.value.text() + "`"
 	}
 	values := e.value.kind()
@@ -107,6 +113,9 @@ func documentRow(e *setting) string {
 		}
 	}
 	var variables []string
+	if e.fileOnly {
+		variables = []string{"none"}
+	}
 	for _, v := range slices.Backward(e.variables()) {
 		variables = append(variables, "`"+v+"`")
 	}

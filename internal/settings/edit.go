@@ -67,6 +67,7 @@ func Validate(path, home string, content []byte) error {
 func Value(key string, parts []string, home, dir string, hidden bool) (string, error) {
 	s := &Settings{}
 	l := newLoader(s, home, dir)
+	l.declareFor(key)
 	e := l.settings[key]
 	if e == nil {
 		return "", wrong(key, errors.New(l.unknown(key)))
@@ -103,6 +104,7 @@ func Value(key string, parts []string, home, dir string, hidden bool) (string, e
 // setting.
 func Known(key string) error {
 	l := newLoader(&Settings{}, "", "")
+	l.declareFor(key)
 	if l.settings[key] == nil {
 		return wrong(key, errors.New(l.unknown(key)))
 	}

@@ -70,6 +70,9 @@ func (l *loader) readEnvironment(environ map[string]string) {
 	for _, legacy := range []bool{true, false} { // later ones win
 		for _, key := range l.keys {
 			s := l.settings[key]
+			if s.fileOnly {
+				continue
+			}
 			name := s.variable()
 			if legacy {
 				name = s.legacy
@@ -113,6 +116,9 @@ func (l *loader) unknownVariable(name string) string {
 	var family, others []candidate
 	for _, key := range l.keys {
 		s := l.settings[key]
+		if s.fileOnly {
+			continue
+		}
 		mine := candidate{strings.TrimPrefix(s.variable(), ownPrefix), s.variable()}
 		if slices.Contains(s.variables(), upper) {
 			return none + "; did you mean " + upper + "?"

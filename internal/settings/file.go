@@ -266,6 +266,13 @@ func (r *reader) mapping(section string, n ast.Node) {
 		}
 		switch at := LineOf(pair.Key); {
 		case key == RulesKey: // the rules for calls are read where they are applied
+		case key == EnvironmentsKey:
+			if before := r.seen[key]; before > 0 {
+				r.problem(at, "%s is already set, in line %d", key, before)
+				continue
+			}
+			r.seen[key] = at
+			r.environments(pair.Value)
 		case r.settings[key] != nil:
 			if before := r.seen[key]; before > 0 {
 				r.problem(at, "%s is already set, in line %d", key, before)

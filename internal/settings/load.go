@@ -115,6 +115,7 @@ const maxProblems = 20
 
 // loader holds the state of one Load.
 type loader struct {
+	target    *Settings
 	settings  map[string]*setting
 	keys      []string // in order of declaration
 	dir, home string
@@ -123,7 +124,7 @@ type loader struct {
 }
 
 func newLoader(s *Settings, home, dir string) *loader {
-	l := &loader{settings: map[string]*setting{}, home: home, dir: dir}
+	l := &loader{target: s, settings: map[string]*setting{}, home: home, dir: dir}
 	s.entries = declare(s)
 	for _, e := range s.entries {
 		l.settings[e.key] = e
@@ -223,7 +224,11 @@ func base(src Sources, variable string, under ...string) string {
 func (l *loader) readFlags(flags []Flag) {
 	for _, f := range flags {
 		s := l.settings[f.Key]
-		if s == nil {
+		if s == nil || s.fileOnly {
+			if s != nil || strings.HasPrefix(f.Key, EnvironmentsKey+".") {
+				l.add(Problem{Name: f.Name, Message: "environments are only in the configuration file: 'sallyport env add' and 'sallyport config set' write it"})
+				continue
+			}
 			l.add(Problem{Name: f.Name, Message: l.unknown(f.Key)})
 			continue
 		}
@@ -255,7 +260,7 @@ func (l *loader) readFlags(flags []Flag) {
 
 // unknown returns the message for an unknown key.
 func (l *loader) unknown(key string) string {
-	candidates := []string{RulesKey}
+	candidates := []string{RulesKey, EnvironmentsKey}
 	for _, k := range l.keys {
 		candidates = append(candidates, k)
 		if section := l.settings[k].section(); section != "" {
@@ -271,7 +276,7 @@ func (l *loader) unknown(key string) string {
 		return message + "; the nearest is " + best
 	}
 	message += "; did you mean " + best
-	if l.settings[best] == nil && best != RulesKey {
+	if l.settings[best] == nil && best != RulesKey && best != EnvironmentsKey {
 		message += " (a section, with " + strings.Join(l.under(best), ", ") + ")"
 	}
 	return message + "?"
@@ -301,6 +306,17 @@ func (l *loader) relate(s *Settings) {
 	}
 	if s.Tools.RunPod && !slices.Contains(s.BatchServices, ServiceRunPod) {
 		l.add(Problem{Message: fmt.Sprintf("tools.runpod is on (%s), but batch.services does not name runpod: add it there, or turn the tools off", l.settings["tools.runpod"].origin)})
+	}
+	if s.Environment != "" {
+		if err := s.CheckEnvironment(s.Environment); err != nil {
+			p := Problem{Message: "environment: " + err.Error()}
+			if o := l.settings["environment"].origin; o.Layer == LayerFile {
+				p.File, p.Line = o.Name, o.Line
+			} else {
+				p.Name = o.Name
+			}
+			l.add(p)
+		}
 	}
 	l.order("runs.timeout", "runs.maxTimeout", s.Runs.Timeout <= s.Runs.MaxTimeout)
 	l.order("timeouts.default", "timeouts.max", t.Default <= t.Max)

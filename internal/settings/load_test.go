@@ -244,6 +244,15 @@ log:
   format: json
 debug:
   gvisor: logs
+environment: data
+environments:
+  slim: {image: "python:3.14-slim"}
+  data:
+    python: 3.10
+    packages: [numpy, "pandas[excel]>=2,<3; python_version >= '3.9'"]
+    file: requirements.txt
+    preload: [pandas]
+    limits: {memory: 1g, cpus: 2}
 `
 
 func TestWholeFile(t *testing.T) {
@@ -313,6 +322,14 @@ func TestWholeFile(t *testing.T) {
 	}
 	want.Log = settings.Log{Level: slog.LevelInfo, Format: "json"}
 	want.Debug.GVisor = filepath.Join(dir, "logs")
+	want.Environment = "data"
+	want.Environments = []settings.Environment{
+		{
+			Name: "data", Python: "3.10", Packages: []string{"numpy", "pandas[excel]>=2,<3; python_version >= '3.9'"},
+			File: filepath.Join(dir, "requirements.txt"), Preload: []string{"pandas"}, Limits: settings.Limits{Memory: 1 << 30, CPUs: 2},
+		},
+		{Name: "slim", Image: "python:3.14-slim"},
+	}
 	compare(t, *s, want)
 
 	// Every setting is in that file, and every field belongs to a setting.

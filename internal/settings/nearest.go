@@ -42,7 +42,8 @@ func nearest(wanted string, candidates []string, separator string) (string, bool
 			best = rival{name, score}
 		}
 	}
-	return best.name, best.score <= max(2, float64(len(lastPart(w, separator)))/3)
+	near := best.score <= max(2, float64(len(lastPart(w, separator)))/3)
+	return best.name, near && best.score < float64(len(best.name))*2/3 // or little of the name is left
 }
 
 func lastPart(name, separator string) string {

@@ -28,9 +28,16 @@ type Entry struct {
 func (s *Settings) File() File { return s.file }
 
 // Origin returns where the value of a setting came from. The key must exist.
-func (s *Settings) Origin(key string) Origin {
-	i := slices.IndexFunc(s.entries, func(e *setting) bool { return e.key == key })
-	return s.entries[i].origin
+func (s *Settings) Origin(key string) Origin { return s.setting(key).origin }
+
+// setting returns a setting, also one of an environment that does not have it.
+func (s *Settings) setting(key string) *setting {
+	if i := slices.IndexFunc(s.entries, func(e *setting) bool { return e.key == key }); i >= 0 {
+		return s.entries[i]
+	}
+	l := newLoader(&Settings{}, "", "")
+	l.declareFor(key)
+	return l.settings[key]
 }
 
 // Entries lists all settings in the order of the documentation. It does not
@@ -38,9 +45,7 @@ func (s *Settings) Origin(key string) Origin {
 func (s *Settings) Entries() []Entry {
 	out := make([]Entry, 0, len(s.entries))
 	for _, e := range s.entries {
-		out = append(out, Entry{
-			Key: e.key, Value: e.value.data(), Origin: e.origin, Variables: e.variables(), Ignored: e.ignored, text: fileText(e.value),
-		})
+		out = append(out, e.entry())
 	}
 	return out
 }
@@ -62,9 +67,12 @@ func (s *Settings) Fingerprint(skip func(key string) bool) map[string]string {
 }
 
 // Entry returns a setting. The key must exist.
-func (s *Settings) Entry(key string) Entry {
-	all := s.Entries()
-	return all[slices.IndexFunc(all, func(e Entry) bool { return e.Key == key })]
+func (s *Settings) Entry(key string) Entry { return s.setting(key).entry() }
+
+func (s *setting) entry() Entry {
+	return Entry{
+		Key: s.key, Value: s.value.data(), Origin: s.origin, Variables: s.variables(), Ignored: s.ignored, text: fileText(s.value),
+	}
 }
 
 // A Description is what a setting's declaration says.

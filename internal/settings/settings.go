@@ -36,6 +36,10 @@ type Settings struct {
 	Image    string // empty: none
 	Python   string // a name to look up, or an absolute path
 	StateDir string // empty: there is no place for one
+	// Environment is the name of the environment of sessions that choose none;
+	// empty: Image or Python.
+	Environment  string
+	Environments []Environment // sorted by name
 
 	Timeouts      Timeouts
 	Limits        Limits
@@ -68,6 +72,17 @@ type Settings struct {
 
 	file    File
 	entries []*setting
+}
+
+// An Environment is a named set of packages for code.
+type Environment struct {
+	Name     string
+	Python   string // empty, "host", a version, or an absolute path
+	Image    string // in place of Python
+	Packages []string
+	File     string // an absolute path; empty: none
+	Preload  []string
+	Limits   Limits // a limit of 0 is that of all sandboxes
 }
 
 // Timeouts bound executions.

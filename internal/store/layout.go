@@ -38,68 +38,70 @@ type Area string
 // area of files: it goes into one SQLite database, the file sallyport.db next to
 // them, which the first user of it adds.
 const (
-	Accounted   Area = "accounted"
-	Approvals   Area = "approvals"
-	Audit       Area = "audit"
-	Carbon      Area = "carbon"
-	Catalog     Area = "catalog"
-	Connections Area = "connections"
-	Containers  Area = "containers"
-	Eras        Area = "eras"
-	Images      Area = "images"
-	Kaggle      Area = "kaggle"
-	Ledger      Area = "ledger"
-	Logs        Area = "logs"
-	Memory      Area = "memory"
-	Outbox      Area = "outbox"
-	Owners      Area = "owners"
-	Pins        Area = "pins"
-	Requests    Area = "requests"
-	Results     Area = "results"
-	Rules       Area = "rules"
-	RunPod      Area = "runpod"
-	Runs        Area = "runs"
-	SavedTools  Area = "user_tools"
-	Servers     Area = "servers"
-	Sessions    Area = "sessions"
-	Snapshots   Area = "snapshots"
-	Spool       Area = "spool"
-	Tasks       Area = "tasks"
-	Trust       Area = "trust"
-	Worker      Area = "worker"
+	Accounted    Area = "accounted"
+	Approvals    Area = "approvals"
+	Audit        Area = "audit"
+	Carbon       Area = "carbon"
+	Catalog      Area = "catalog"
+	Connections  Area = "connections"
+	Containers   Area = "containers"
+	Environments Area = "environments"
+	Eras         Area = "eras"
+	Images       Area = "images"
+	Kaggle       Area = "kaggle"
+	Ledger       Area = "ledger"
+	Logs         Area = "logs"
+	Memory       Area = "memory"
+	Outbox       Area = "outbox"
+	Owners       Area = "owners"
+	Pins         Area = "pins"
+	Requests     Area = "requests"
+	Results      Area = "results"
+	Rules        Area = "rules"
+	RunPod       Area = "runpod"
+	Runs         Area = "runs"
+	SavedTools   Area = "user_tools"
+	Servers      Area = "servers"
+	Sessions     Area = "sessions"
+	Snapshots    Area = "snapshots"
+	Spool        Area = "spool"
+	Tasks        Area = "tasks"
+	Trust        Area = "trust"
+	Worker       Area = "worker"
 )
 
 // areas describes the content of each, for the user.
 var areas = map[Area]string{
-	Accounted:   "marks of runs that are in the ledger",
-	Approvals:   "questions that wait for an answer, without arguments",
-	Audit:       "what was done, and who allowed it: a chain of records",
-	Carbon:      "the place that was looked up",
-	Catalog:     "tools of all servers, as they were last listed, and the types of their results",
-	Connections: "changes in the files of clients, with what was there before",
-	Containers:  "files and records of container engines",
-	Eras:        "protocol revisions that servers speak",
-	Images:      "root file systems of images",
-	Kaggle:      "records of runs at Kaggle",
-	Ledger:      "energy and resource use, a file for each day",
-	Logs:        "output of sessions",
-	Memory:      "values that code keeps, a file for each key",
-	Outbox:      "emissions that the dashboard does not have yet",
-	Owners:      "memory and saved tools of other owners than you",
-	Pins:        "descriptions of tools that you accepted",
-	Requests:    "servers that code asks for",
-	Results:     "results of tools that are used again",
-	Rules:       "which configuration files had rules for calls",
-	RunPod:      "records of runs at RunPod",
-	Runs:        "runs of batch services, their output and files",
-	SavedTools:  "functions that code saves, with their versions",
-	Servers:     "servers that you switched off or on",
-	Sessions:    "records of named sessions",
-	Snapshots:   "snapshots of suspended sessions and prepared sandboxes",
-	Spool:       "messages of servers that find no room in memory",
-	Tasks:       "calls whose results come later, and those results",
-	Trust:       "servers of project folders that you trust",
-	Worker:      "jobs of a worker",
+	Accounted:    "marks of runs that are in the ledger",
+	Approvals:    "questions that wait for an answer, without arguments",
+	Audit:        "what was done, and who allowed it: a chain of records",
+	Carbon:       "the place that was looked up",
+	Catalog:      "tools of all servers, as they were last listed, and the types of their results",
+	Connections:  "changes in the files of clients, with what was there before",
+	Containers:   "files and records of container engines",
+	Environments: "environments: locks, and what was built from them",
+	Eras:         "protocol revisions that servers speak",
+	Images:       "root file systems of images",
+	Kaggle:       "records of runs at Kaggle",
+	Ledger:       "energy and resource use, a file for each day",
+	Logs:         "output of sessions",
+	Memory:       "values that code keeps, a file for each key",
+	Outbox:       "emissions that the dashboard does not have yet",
+	Owners:       "memory and saved tools of other owners than you",
+	Pins:         "descriptions of tools that you accepted",
+	Requests:     "servers that code asks for",
+	Results:      "results of tools that are used again",
+	Rules:        "which configuration files had rules for calls",
+	RunPod:       "records of runs at RunPod",
+	Runs:         "runs of batch services, their output and files",
+	SavedTools:   "functions that code saves, with their versions",
+	Servers:      "servers that you switched off or on",
+	Sessions:     "records of named sessions",
+	Snapshots:    "snapshots of suspended sessions and prepared sandboxes",
+	Spool:        "messages of servers that find no room in memory",
+	Tasks:        "calls whose results come later, and those results",
+	Trust:        "servers of project folders that you trust",
+	Worker:       "jobs of a worker",
 }
 
 // foreign are areas whose files are not checked: roots of images have files of

@@ -93,6 +93,9 @@ const (
 	MethodServers = "servers"
 	// MethodSessionFacts: params {}; the result is [SessionFacts].
 	MethodSessionFacts = "session_facts"
+	// MethodPackageFacts: params {"module","package"}; the result is [PackageFacts]. The
+	// package is empty where code does not know what installs the module.
+	MethodPackageFacts = "package_facts"
 	// MethodCancel: params {"session"}; the result is whether code ran in the
 	// background of that session, which is then cancelled.
 	MethodCancel = "cancel"
@@ -210,8 +213,8 @@ const (
 	MinTaskPart = 16 << 10
 )
 
-// SessionFacts are the limits that hold for the code of a session. Zero is
-// unlimited, or not known.
+// SessionFacts are the limits that hold for the code of a session, and its
+// environment. Zero is unlimited, or not known.
 type SessionFacts struct {
 	Timeout    float64 `json:"timeout,omitempty"` // of one execution's own time, unless it asks for another; seconds
 	MaxTimeout float64 `json:"maxTimeout,omitempty"`
@@ -219,6 +222,18 @@ type SessionFacts struct {
 	Workspace  int64   `json:"workspace,omitempty"`
 	Output     int64   `json:"output,omitempty"` // of one execution
 	Processes  int     `json:"processes,omitempty"`
+	// Environment is the session's; Environments are all that a new session can have.
+	// Both are empty where there is no choice.
+	Environment  string   `json:"environment,omitempty"`
+	Environments []string `json:"environments,omitempty"`
+}
+
+// PackageFacts say how code can get a package.
+type PackageFacts struct {
+	Environments []string `json:"environments,omitempty"` // others that have it
+	This         string   `json:"this,omitempty"`         // the session's environment
+	// Install says what policy says of installing it: "any", "listed", "ask" or "none".
+	Install string `json:"install"`
 }
 
 // Call asks something of the host on behalf of the code of execution Run.

@@ -124,6 +124,11 @@ func testContainer(t *testing.T, name string, opts container.Options) {
 	}
 	t.Run("example", func(t *testing.T) { example(t, name, env...) })
 	t.Run("memory", func(t *testing.T) { outOfMemory(t, name, env...) })
+	// With a user that the embedded gVisor does not have, the container engine builds,
+	// too.
+	t.Run("packages", func(t *testing.T) {
+		packages(t, name, append(env, "SALLYPORT_ENGINE=auto", "SALLYPORT_CONTAINER_USER=65533")...)
+	})
 }
 
 // containersLeft lists what a container engine has of the runs with mark in

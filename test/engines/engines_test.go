@@ -67,6 +67,7 @@ func TestGVisor(t *testing.T) {
 		},
 	})
 	t.Run("example", func(t *testing.T) { example(t, name, "SALLYPORT_ENGINE=gvisor", "SALLYPORT_SESSIONS_SNAPSHOTS=off") })
+	t.Run("packages", func(t *testing.T) { packages(t, name, "SALLYPORT_ENGINE=gvisor") })
 	t.Run("memory", func(t *testing.T) {
 		outOfMemory(t, name, "SALLYPORT_ENGINE=gvisor", "SALLYPORT_SESSIONS_SNAPSHOTS=off")
 	})

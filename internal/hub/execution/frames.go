@@ -68,6 +68,7 @@ type head struct {
 	Args     []string `json:"args,omitempty"`
 	Servers  []string `json:"servers,omitempty"`
 	Session  string   `json:"session,omitempty"`
+	Env      string   `json:"env,omitempty"`     // the environment's name or ID
 	Request  string   `json:"request,omitempty"` // the execution's ID; empty: the host makes one
 	Timeout  int64    `json:"timeout,omitempty"` // nanoseconds
 	Measure  bool     `json:"measure,omitempty"`

@@ -111,7 +111,7 @@ func (h *Host) request(m *message) (*head, *broker.Request, func(), error) {
 		return nil, nil, nil, err
 	}
 	req := &broker.Request{
-		Principal: h.Principal, RequestID: head.Request, Shown: true, Servers: head.Servers, Session: head.Session, Activity: &broker.Activity{},
+		Principal: h.Principal, RequestID: head.Request, Shown: true, Servers: head.Servers, Session: head.Session, Env: head.Env, Activity: &broker.Activity{},
 		Submission: broker.Submission{Filename: head.Filename, Script: head.Script, Args: head.Args, Timeout: time.Duration(head.Timeout), Measure: head.Measure},
 	}
 	if head.Request != "" && !requestID().MatchString(head.Request) {

@@ -132,6 +132,17 @@ func wheel(t testing.TB, dir, name string, files ...string) string {
 	return name
 }
 
+// TestModules: the names that code can import thanks to a wheel.
+func TestModules(t *testing.T) {
+	in := &installation{}
+	for _, name := range []string{"six.py", "yaml/__init__.py", "_yaml.cpython-313-x86_64-linux-gnu.so", "google/cloud/x.py", "numpy.libs/lib.so", "x-1.0.dist-info/a.py", "docs/readme.txt", "x-1.0.data/purelib/pure.py", "x-1.0.data/data/share/no.py", "a-b.py"} {
+		in.note(name, "x-1.0.data")
+	}
+	if got, want := strings.Join(in.names(), " "), "_yaml google pure six yaml"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // installed lists what wheels become.
 func installed(t testing.TB, dir string, wheels ...string) ([]string, error) {
 	t.Helper()
@@ -207,6 +218,25 @@ func TestWheels(t *testing.T) {
 	}
 	if _, err := installed(t, dir, "torn-1.0-py3-none-any.whl"); err == nil {
 		t.Error("a torn wheel")
+	}
+}
+
+// TestHugeWheel: a wheel that says that it unpacks to 10 GB ends before it is read.
+func TestHugeWheel(t *testing.T) {
+	dir := t.TempDir()
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	for _, h := range []*zip.FileHeader{{Name: "x-1.0.dist-info/WHEEL"}, {Name: "x.bin", UncompressedSize64: 10 << 30}} {
+		if _, err := w.CreateRaw(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const name = "x-1.0-py3-none-any.whl"
+	if err := errors.Join(w.Close(), os.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := installed(t, dir, name); err == nil || !strings.Contains(err.Error(), name+": it unpacks to more than 8 GiB") {
+		t.Errorf("got %q, %v, want that it is too large", got, err)
 	}
 }
 

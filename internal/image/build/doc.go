@@ -51,6 +51,8 @@ type Image struct {
 	*image.Content
 	// Packages are the wheels in it, by their file names.
 	Packages []string
+	// Modules are the top-level names that code can import.
+	Modules []string
 	// Uncompiled are modules that the interpreter could not compile: those of
 	// other versions, and templates.
 	Uncompiled int
@@ -75,7 +77,7 @@ func (b *Builder) Packages(ctx context.Context, base *image.Root, requirements [
 	out := &Image{}
 	if len(requirements) > 0 {
 		b.tell("looking at the base's Python", 0, 0)
-		target, err := b.inspect(ctx, base)
+		target, err := b.Inspect(ctx, base)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +86,9 @@ func (b *Builder) Packages(ctx context.Context, base *image.Root, requirements [
 			return nil, err
 		}
 		b.tell("downloading wheels", 0, 0)
-		if err := b.Pip.Download(ctx, target, requirements, wheels); err != nil {
+		pip := b.Pip
+		pip.tell = func(stage string) { b.tell(stage, 0, 0) }
+		if err := pip.Download(ctx, target, requirements, wheels); err != nil {
 			return nil, err
 		}
 		files, err := wheelsIn(wheels)
@@ -100,7 +104,7 @@ func (b *Builder) Packages(ctx context.Context, base *image.Root, requirements [
 			return nil, err
 		}
 		layers = append(layers, top)
-		out.Packages = files
+		out.Packages, out.Modules = files, installed.names()
 		code, err := b.compile(ctx, base, layers, installed, dir, out)
 		if err != nil {
 			return nil, err
@@ -110,6 +114,15 @@ func (b *Builder) Packages(ctx context.Context, base *image.Root, requirements [
 	config, err := configOf(base, layers)
 	out.Content = &image.Content{Config: config, Layers: layers}
 	return out, err
+}
+
+// Resolve chooses the wheels that the requirements need on that base. dir is an
+// empty folder.
+func (b *Builder) Resolve(ctx context.Context, target *Target, requirements []Requirement, dir string) ([]Wheel, error) {
+	b.tell("resolving packages", 0, 0)
+	pip := b.Pip
+	pip.tell = func(stage string) { b.tell(stage, 0, 0) }
+	return pip.Resolve(ctx, target, requirements, dir)
 }
 
 // compile compiles the installed modules to byte code, in a sandbox of the

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -42,6 +43,9 @@ type HostPython struct {
 // interpreter, its standard library except for what only tests need, and the
 // libraries and programs that these need. Packages are not included.
 func HostBase(ctx context.Context, p HostPython, dir string, limits flatten.Limits) (layer flatten.Layer, env []string, err error) {
+	if runtime.GOOS != "linux" {
+		return layer, nil, errors.New("images are for Linux, and this machine's Python is not: name an image to build on, such as python:3.13-slim")
+	}
 	h := &host{ctx: ctx, done: map[string]bool{}, paths: libraryPaths()}
 	if p.Prefix != "/" && p.Prefix != "/usr" && !strings.HasPrefix(p.Prefix, "/usr/") && !strings.HasPrefix(p.Prefix, "/opt/") {
 		h.prefix = p.Prefix // in a home directory: the image must not reveal whose

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -28,6 +27,10 @@ type Pip struct {
 	Wheels string
 	// Output receives pip's output. It may be nil.
 	Output io.Writer
+	// Locked is set if the requirements are all, each with its hashes.
+	Locked bool
+
+	tell func(stage string) // may be nil
 }
 
 // FindPip finds a Python with pip, or uv, in the search path.
@@ -83,7 +86,16 @@ sys.exit(main(sys.argv[1:]))
 // Download downloads wheels for the target, with all their dependencies, into
 // dir.
 func (p Pip) Download(ctx context.Context, t *Target, requirements []Requirement, dir string) error {
-	list := filepath.Join(filepath.Dir(dir), "requirements.txt")
+	args := []string{"download", "--dest", dir}
+	if p.Locked {
+		args = append(args, "--no-deps", "--require-hashes")
+	}
+	return p.run(ctx, t, requirements, filepath.Dir(dir), args...)
+}
+
+// run runs a command of pip in a folder for temporary files.
+func (p Pip) run(ctx context.Context, t *Target, requirements []Requirement, dir string, command ...string) error {
+	list := filepath.Join(dir, "requirements.txt")
 	var text strings.Builder
 	for _, r := range requirements {
 		text.WriteString(string(r) + "\n")
@@ -95,9 +107,10 @@ func (p Pip) Download(ctx context.Context, t *Target, requirements []Requirement
 	if err != nil {
 		return err
 	}
-	args := append(slices.Clone(p.Command[1:]), "-c", pipProgram, string(environment),
-		"download", "--only-binary=:all:", "--dest", dir, "--requirement", list, "--progress-bar", "off", "--no-cache-dir",
-		"--implementation", "cp", "--python-version", fmt.Sprintf("%d.%d", t.Version[0], t.Version[1]))
+	args := append(slices.Clone(p.Command[1:]), "-c", pipProgram, string(environment))
+	args = append(append(args, command...),
+		"--only-binary=:all:", "--requirement", list, "--progress-bar", "off", "--no-cache-dir",
+		"--implementation", "cp", "--python-version", t.python())
 	for _, abi := range t.abis() {
 		args = append(args, "--abi", abi)
 	}
@@ -116,8 +129,8 @@ func (p Pip) Download(ctx context.Context, t *Target, requirements []Requirement
 		args = append(args, "--no-index", "--find-links", wheels)
 	}
 	cmd := exec.CommandContext(ctx, p.Command[0], args...)
-	cmd.Dir = filepath.Dir(dir) // so that no project's files are in it
-	cmd.Env = append(slices.Clone(p.Environ), "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_INPUT=1")
+	cmd.Dir = dir // so that no project's files are in it
+	cmd.Env = pipEnviron(p.Environ)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 5 * time.Second
 	var said bytes.Buffer
@@ -125,12 +138,15 @@ func (p Pip) Download(ctx context.Context, t *Target, requirements []Requirement
 	if p.Output != nil {
 		out = io.MultiWriter(out, p.Output)
 	}
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Run(); err != nil {
+	lines := &lineWriter{w: out, tell: p.tell}
+	cmd.Stdout, cmd.Stderr = lines, lines
+	err = cmd.Run()
+	lines.end()
+	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return fmt.Errorf("pip found no wheels for Python %d.%d on %s (%w):\n%s", t.Version[0], t.Version[1], platforms[0], err, strings.TrimSpace(said.String()))
+		return t.explain(strings.TrimSpace(said.String()), platforms[0], err)
 	}
 	return nil
 }

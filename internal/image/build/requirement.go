@@ -31,7 +31,7 @@ func ParseRequirement(text string) (Requirement, error) {
 	control := strings.ContainsFunc(text, func(r rune) bool {
 		return r < ' ' && r != '\t' || r == 0x7f || r == 0x85 || r == '\u2028' || r == '\u2029'
 	})
-	if !requirementForm().MatchString(plain) || optionForm().MatchString(plain) || control || len(text) > 8<<10 {
+	if !requirementForm().MatchString(plain) || optionForm().MatchString(plain) || control || len(text) > 128<<10 || len(plain) > 8<<10 {
 		return "", fmt.Errorf("%q does not name a package: write NAME, NAME==1.2 or NAME>=1,<2 (paths, URLs and options are not allowed, because building anything but a wheel runs code here)", text)
 	}
 	return Requirement(text), nil

@@ -71,8 +71,8 @@ os.write(1, json.dumps({
 
 var abiFlags = lazyregexp.New(`^[a-z]{0,3}$`)
 
-// inspect runs the base's Python to describe itself.
-func (b *Builder) inspect(ctx context.Context, base *image.Root) (*Target, error) {
+// Inspect runs the base's Python to describe itself.
+func (b *Builder) Inspect(ctx context.Context, base *image.Root) (*Target, error) {
 	var out limitedBuffer
 	out.left = 1 << 20
 	if err := b.run(ctx, base.ID, describe, &out); err != nil {
@@ -127,4 +127,12 @@ func (t *Target) platforms() ([]string, error) {
 		return nil, fmt.Errorf("no wheels are made for the base's C library (%q %v)", t.Libc, t.LibcVer)
 	}
 	return append(out, "linux_"+machine), nil
+}
+
+func (t *Target) python() string { return fmt.Sprintf("%d.%d", t.Version[0], t.Version[1]) }
+
+// Platform identifies what wheels are for, without versions: linux_x86_64 glibc.
+func (t *Target) Platform() string {
+	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	return strings.TrimSpace("linux_" + machine + " " + t.Libc + " " + t.ABI)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 const (
 	maxWheelFiles = 500000
 	maxWheelBytes = 32 << 30
+	maxOneWheel   = 8 << 30
 	maxMetadata   = 4 << 20
 	maxFirstLine  = 4096 // of a script
 )
@@ -59,7 +61,8 @@ type installation struct {
 	python string // of the base, for scripts
 
 	w       *tar.Writer
-	modules []string // paths of .py files in the image
+	modules []string        // paths of .py files in the image
+	tops    map[string]bool // names that code can import
 	files   int
 	bytes   int64
 }
@@ -84,8 +87,11 @@ func (in *installation) wheel(file string) error {
 		return err
 	}
 	defer z.Close()
-	info := ""
+	info, whole := "", uint64(0)
 	for _, f := range z.File {
+		if whole += f.UncompressedSize64; f.UncompressedSize64 > maxOneWheel || whole > maxOneWheel {
+			return fmt.Errorf("it unpacks to more than %d GiB: choose another version of the package", maxOneWheel>>30)
+		}
 		if top, rest, _ := strings.Cut(f.Name, "/"); rest == "WHEEL" && strings.HasSuffix(top, ".dist-info") {
 			if info != "" && info != top {
 				return errors.New("it has two folders .dist-info")
@@ -110,6 +116,7 @@ func (in *installation) wheel(file string) error {
 			return err
 		}
 		if to != "" {
+			in.note(f.Name, data)
 			if err := in.copy(f, to, script); err != nil {
 				return fmt.Errorf("%s: %w", f.Name, err)
 			}
@@ -117,6 +124,39 @@ func (in *installation) wheel(file string) error {
 	}
 	return in.entryPoints(z, info)
 }
+
+var (
+	identifier = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
+	moduleFile = lazyregexp.New(`^([A-Za-z_][A-Za-z0-9_]*)(\.py|\.[A-Za-z0-9_-]+\.so|\.so)$`)
+)
+
+// note notes the top-level name that code can import thanks to a file.
+func (in *installation) note(name, data string) {
+	if rest, ok := strings.CutPrefix(name, data+"/"); ok {
+		kind, rest, _ := strings.Cut(rest, "/")
+		if kind != "purelib" && kind != "platlib" {
+			return
+		}
+		name = rest
+	}
+	top, rest, folder := strings.Cut(name, "/")
+	if !folder {
+		m := moduleFile().FindStringSubmatch(name)
+		if m == nil {
+			return
+		}
+		top = m[1]
+	} else if !strings.HasSuffix(rest, ".py") && !strings.HasSuffix(rest, ".so") || !identifier().MatchString(top) {
+		return
+	}
+	if in.tops == nil {
+		in.tops = map[string]bool{}
+	}
+	in.tops[top] = true
+}
+
+// names returns the names that code can import, sorted.
+func (in *installation) names() []string { return slices.Sorted(maps.Keys(in.tops)) }
 
 // library returns where a wheel's packages go, according to the wheel.
 func (in *installation) library(z *zip.ReadCloser, info string) (string, error) {

@@ -20,6 +20,19 @@ func advise(ctx context.Context, c wire.Call) (json.RawMessage, error) {
 		wire.MethodSearchToolDocs: `[{"server":"g","serverAlias":"g","tool":"find","toolAlias":"find"},{"server":"fs","serverAlias":"fs","tool":"read_text_file","toolAlias":"read_text_file"},{"server":"fs","serverAlias":"fs","tool":"write_file","toolAlias":"write_file"},{"server":"fs","serverAlias":"fs","tool":"list_directory","toolAlias":"list_directory"}]`,
 		wire.MethodToolNames:      `["fetch_all"]`,
 	}
+	if c.Method == wire.MethodPackageFacts {
+		for _, f := range []struct{ pkg, facts string }{
+			{`"pandas"`, `{"environments":["data"],"install":"none"}`},
+			{`"scikit-learn"`, `{"this":"ml","install":"none"}`},
+			{`"pillow"`, `{"install":"any"}`},
+			{`"google-cloud-storage"`, `{"environments":["data","ml"],"install":"ask"}`},
+		} {
+			if strings.Contains(string(c.Params), f.pkg) {
+				return json.RawMessage(f.facts), nil
+			}
+		}
+		return json.RawMessage(`{"install":"none"}`), nil
+	}
 	if a, ok := answers[c.Method]; ok {
 		return json.RawMessage(a), nil
 	}
@@ -48,20 +61,23 @@ func TestHints(t *testing.T) {
 		{"await twice", "c = mcp_my_echo.order(1, 2)\nawait c\nawait c", "line 3: a call is awaited once", "raise RuntimeError('cannot reuse')"},
 		{"await in the wrong place", "await mcp_my_echo.order(1, 2)['x']", "write (await mcp_my_echo.order(...))", "(await mcp_my_echo.say(result={'content': [{'type': 'text', 'text': 'x'}]}))['x']"},
 		{"dash in an import", "from mcp_sums import get-the-sum", "Python reads a dash as minus: write get_the_sum", "from a import b-"},
-		{"package", "raise ModuleNotFoundError(name='torch')", "torch is not installed, and nothing can be installed from here. Packages besides the standard library: ", "import json.nothing"},
-		{"package by another name", "raise ModuleNotFoundError(name='sklearn')", "sallyport image build -p scikit-learn", "try:\n    import pandaz\nexcept ImportError: pass"},
+		{"package", "raise ModuleNotFoundError(name='torch')", "torch is not installed. Code may not install packages; the user can add it: sallyport env add data -p torch. Packages besides the standard library: ", "import json.nothing"},
+		{"package by another name", "raise ModuleNotFoundError(name='sklearn')", "sallyport env add ml -p scikit-learn.", "try:\n    import pandaz\nexcept ImportError: pass"},
+		{"package that code may install", "raise ModuleNotFoundError(name='PIL')", `PIL is not installed. Install it: await runtime.install_packages("pillow"). Packages`, "PIL = 5"},
+		{"package of a namespace", "from google.cloud import storage", `have it: call run_python with env="data" and a new session. Install it: await runtime.install_packages("google-cloud-storage"), which asks the user.`, "google = 5"},
+		{"module of Windows", "import win32api", "win32api is a module of Windows", "win32api = 5"},
 		{"module of the user", "import helper_of_mine", "there is no module helper_of_mine here; if it is the user's, write its content to ", "import json.helper"},
-		{"usual import of a package that is missing", "pd.DataFrame()", "pandas is not installed, and nothing can be installed from here", "px.line()"},
+		{"usual import of a package that is missing", "pd.DataFrame()", `pandas is not installed. The environment data has it: call run_python with env="data" and a new session.`, "px.line()"},
 		{"package of the user", "from my_package.util import x", "/my_package first", "import json.helper"},
 		{"misspelt module", "import requets", "there is no module requets here; did you mean 'requests'? Or if it is the user's", "import json.jsonn"},
 		{"no module's name", "import my_own_thing", "there is no module my_own_thing here; if it is", "raise ModuleNotFoundError(name='a; pip install b')"},
 		{"server as a name", "sums.get_the_sum()", "it is a server: write mcp_sums", "sumsx"},
 		{"package that needs the network", "raise ModuleNotFoundError(\"No module named 'boto3'\", name='boto3') # which a host may have", "boto3 is not installed, and the sandbox has no network. Call a server's tool instead", "import botx.x if False else os"},
 		{"server without mcp_", "from my_echo import echo", "my_echo is a server: import mcp_my_echo", "from mcp_my_echo import echo"},
-		{"pip as a command", "!pip install pandas", "nothing can be installed from here", "x = 'pip install pandas'"},
-		{"pip without one", "pip install pandas", "nothing can be installed from here", "pip = 5"},
-		{"pip in a process", "import subprocess\nsubprocess.run(['pip', 'install'], env={'PATH': '/nowhere'})", "nothing can be installed from here", "import subprocess\nsubprocess.run(['nothing'], env={'PATH': '/nowhere'})"},
-		{"pip that is not looked at", "import os\nos.system('exit 1; pip install x') and None", "nothing can be installed from here", "import os\nos.system('exit 1; echo install x') and None"},
+		{"pip as a command", "!pip install pandas", "installers reach no index from here: the sandbox has no network. The environment data has it", "x = 'pip install pandas'"},
+		{"pip without one", "pip install pandas", "installers reach no index from here: the sandbox has no network. The environment data has it", "pip = 5"},
+		{"pip in a process", "import subprocess\nsubprocess.run(['pip', 'install'], env={'PATH': '/nowhere'})", "installers reach no index from here", "import subprocess\nsubprocess.run(['nothing'], env={'PATH': '/nowhere'})"},
+		{"pip that is not looked at", "import os\nos.system('exit 1; python -m pip -q install x') and None", "installers reach no index from here", "import os\nos.system('exit 1; pip install ./x.whl --target y') and None"},
 		{"magic", "%matplotlib inline\n5", "line 1: remove it: IPython's commands do not exist here", "5 %\\\n2"},
 		{"shell", "import os\n!ls -l", "line 2: write subprocess.run('ls -l', shell=True) for a command, after import subprocess", "5 != 4"},
 		{"text around the code", "Here it is:\n```python\nprint(1)\n```", "send only the code", "print(1"},

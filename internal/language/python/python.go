@@ -112,7 +112,13 @@ var Program = sync.OnceValue(func() *sandbox.Program {
 			"PYTHONDONTWRITEBYTECODE=1",
 			"MPLBACKEND=Agg",
 			"MPLCONFIGDIR=/tmp/matplotlib",
+			// Installers fail at once instead of trying for minutes. Files of the
+			// sandbox can be installed.
+			"PIP_NO_INDEX=1",
+			"UV_OFFLINE=1",
+			"CONDA_OFFLINE=true",
 		},
+		Online:   []string{"PIP_NO_INDEX=0", "UV_OFFLINE=0", "CONDA_OFFLINE=false"},
 		Compile:  []string{sandbox.InterpreterArg, "-I", "-S", "-c", compiler, sandbox.ProgramDir},
 		Compiled: "sallyport_guest/bundle.",
 		Loader: &sandbox.Loader{

@@ -120,6 +120,7 @@ func (b *Engine) planNamespaces(ctx context.Context, spec *sandbox.Spec) (*launc
 		}
 	}
 	if spec.Network.Internet {
+		vars = append(vars, spec.Program.Online...)
 		fsys.Files["/etc/nsswitch.conf"] = hostroot.File{Data: []byte("passwd: files\ngroup: files\nhosts: files dns\n"), Mode: 0o644}
 		resolvers, err := os.ReadFile("/etc/resolv.conf")
 		if err == nil {
@@ -196,6 +197,9 @@ func (b *Engine) planPlain(ctx context.Context, spec *sandbox.Spec) (*launch, er
 		if _, libraries := gpuDirs(); len(libraries) > 0 {
 			vars = append(vars, "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
 		}
+	}
+	if spec.Network.Internet {
+		vars = append(vars, spec.Program.Online...)
 	}
 	cfg.Init.Args, cfg.Init.Env, cfg.Init.Dir = sandbox.Command(spec.Program.Argv, p.Executable, source), supervise.Environment(spec.Program.Env, vars, supervise.Variables(spec.Env)), workspace
 	cfg.Init.FileBytes = cfg.WorkspaceBytes

@@ -18,6 +18,7 @@ type Session struct {
 	Label       string // for people
 	// Engine and Template are what its state is made with.
 	Engine, Template string
+	Environment      string // its name
 }
 
 // A Checkpoint is what one session keeps on disk: its lock, its record and its
@@ -112,7 +113,7 @@ func (c *Checkpoint) note(status Status, lost string, write func(file string, r 
 	}
 	c.Record.Update(status, lost, c.Store.Clock.Now())
 	c.Record.Name, c.Record.Owner = c.session.Name, c.session.Owner
-	c.Record.Engine, c.Record.Template = c.session.Engine, c.session.Template
+	c.Record.Engine, c.Record.Template, c.Record.Environment = c.session.Engine, c.session.Template, c.session.Environment
 	return write(c.session.File, &c.Record)
 }
 

@@ -43,6 +43,8 @@ type Record struct {
 	// Engine and Template are what the state was made with.
 	Engine   string `json:"engine,omitempty"`
 	Template string `json:"template,omitempty"`
+	// Environment names the packages that it has; empty: those of the settings.
+	Environment string `json:"environment,omitempty"`
 	// Limits are those of the suspended sandbox.
 	Limits sandbox.Limits `json:"limits,omitzero"`
 }

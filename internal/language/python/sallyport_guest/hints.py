@@ -50,8 +50,9 @@ def tell(session, source, coroutines):
     it has coroutines left, and that an installer can do nothing."""
     if coroutines and not (session.asyncio is not None and session.asyncio.tasks()):  # otherwise they may run yet
         session.streams.say(line(forgotten(session, source, None)))
-    if ("subprocess" in source or "os.system" in source) and installs(source):
-        session.streams.say(line(NOTHING_INSTALLS))
+    wanted = installs(source) if any(way in source for way in ("subprocess", "os.system", "os.popen")) else None
+    if wanted is not None:
+        session.streams.say(line(nothing_installs(session, wanted)))
 
 
 def forgotten(session, source, last):
@@ -172,15 +173,7 @@ def tool_called(session, proxy, name):
 
 # Packages, and the network that they would come from.
 
-# Where the name to install differs from the one to import.
-INSTALLED_AS = {
-    "sklearn": "scikit-learn", "PIL": "pillow", "cv2": "opencv-python-headless", "yaml": "pyyaml", "bs4": "beautifulsoup4",
-    "docx": "python-docx", "dateutil": "python-dateutil", "dotenv": "python-dotenv", "fitz": "pymupdf",
-}  # fmt: skip
 CLIENTS = ("requests", "httpx", "aiohttp", "urllib3", "websockets", "boto3", "openai", "anthropic", "selenium", "playwright")
-# Others whose name to install is the one to import. A name that is in neither may be
-# one's own module, or the name of a stranger's package.
-SAME_NAME = ("django", "fastapi", "flask", "click", "typer", "tqdm", "psutil", "tabulate", "markdown", "chardet", "regex", "redis", "pymongo", "psycopg", "shapely", "geopandas", "xgboost", "lightgbm", "nltk", "spacy", "bokeh", "altair", "xlsxwriter", "openpyxl", "numba", "cython", "attrs", "orjson", "xarray", "pytz")  # fmt: skip
 INSTEAD = {
     "pandas": "csv, sqlite3 and statistics", "polars": "csv, sqlite3 and statistics", "numpy": "math, statistics and array",
     "yaml": "json and tomllib", "dateutil": "datetime and zoneinfo", "pytz": "zoneinfo", "bs4": "html.parser", "lxml": "xml.etree",
@@ -191,9 +184,16 @@ TOOL_INSTEAD = "the sandbox has no network. Call a server's tool instead: await 
 def missing_package(session, e):
     if not isinstance(e, ModuleNotFoundError) or not isinstance(e.name, str):
         return None
+    from .distributions import WINDOWS, distribution
+
     name = e.name.partition(".")[0]
-    if name in ("mcp", "user_tools", "pip") or name in sys.modules:
-        return NOTHING_INSTALLS if name == "pip" else None
+    filename, number = place(session, e)
+    wanted = "".join(session.sources.files.get(filename, "").split("\n")[number - 1 : number]) if number else ""
+    package = distribution(e.name[:200], wanted)
+    if name in ("mcp", "user_tools") or name in sys.modules and "." not in (package and e.name):
+        return None
+    if name == "pip":
+        return nothing_installs(session, [])
     if name.startswith("mcp_"):
         return missing_server(session, name[4:])
     known = session._registry and session._registry.exists(name)
@@ -201,14 +201,53 @@ def missing_package(session, e):
         called = session.registry.called(known)
         first = "call" if "[" in called else "import %s, or call" % called
         return "%s is a server: %s await %s.TOOL(...)" % (name, first, called)
-    if name in CLIENTS:
+    if name in WINDOWS:
+        return "%s is a module of Windows, and the sandbox runs Linux" % name
+    if package is None and (name in INSTEAD or name in notable()):
+        package = name
+    facts = package_facts(session, name, package or "")
+    if name in CLIENTS and not facts["environments"]:
         return "%s is not installed, and %s" % (name, TOOL_INSTEAD)
-    if name not in INSTALLED_AS and name not in SAME_NAME and name not in INSTEAD and name not in notable():
+    if package is None and not facts["environments"]:
         return unknown_module(session, e, name)
     instead = " Without it: %s of the standard library." % INSTEAD[name] if name in INSTEAD else ""
-    return "%s is not installed, and nothing can be installed from here.%s %s The user can add it: sallyport image build -p %s -t NAME, then the setting image: NAME" % (
-        name, instead, available(session), INSTALLED_AS.get(name, name),
-    )  # fmt: skip
+    return "%s is not installed. %s%s %s" % (e.name[:100], ways(session, facts, package), instead, available(session))
+
+
+def package_facts(session, module, package):
+    """Ask the host which environments have a module, and whether code may install the
+    package."""
+    from . import codec
+
+    try:
+        found = session.channel.request_sync("package_facts", codec.encode({"module": module[:100], "package": package[:100]}))
+    except MCPError:  # a host that does not know, or a forked child
+        found = None
+    found = found if isinstance(found, dict) else {}
+    return {"environments": found.get("environments") or [], "this": found.get("this") or "", "install": found.get("install") or "none"}
+
+
+def ways(session, facts, package):
+    """Say how code gets a package; None: only the environments that have it are known."""
+    from shlex import quote
+
+    said, script = [], session.scripted and quote(sys.argv[0])
+    environments = facts["environments"]
+    if environments:
+        first = environments[0]
+        how = "sallyport run --env %s %s" % (first, script) if script else 'call run_python with env="%s" and a new session' % first
+        said.append("%s: %s." % (("The environments %s have it" if environments[1:] else "The environment %s has it") % ", ".join(environments[:5]), how))
+    if package is None:
+        return " ".join(said)
+    if facts["install"] != "none":
+        asks = ", which asks the user" if facts["install"] == "ask" else ""
+        said.append('Install it: await runtime.install_packages("%s")%s.' % (package, asks))
+    elif script:
+        said.append("Or run: sallyport run --with %s %s." % (package, script) if said else "Run it with the package: sallyport run --with %s %s." % (package, script))
+    elif not environments:
+        this = facts["this"] if facts["this"] not in ("", "host") else "data"
+        said.append("Code may not install packages; the user can add it: sallyport env add %s -p %s." % (this, package))
+    return " ".join(said)
 
 
 def unknown_module(session, e, name):
@@ -229,7 +268,9 @@ def unknown_module(session, e, name):
     else:
         here = "if it is the user's, write its content to %s/%s first" % (session.workspace.path, module)
     # Names that are known: another may be that of a stranger's package.
-    near = get_close_matches(name, {*getattr(sys, "stdlib_module_names", ()), *notable(), *INSTALLED_AS, *SAME_NAME, *INSTEAD}, 1, 0.8)
+    from .distributions import INSTALLED_AS, SAME_NAME
+
+    near = get_close_matches(name, {*getattr(sys, "stdlib_module_names", ()), *notable(), *CLIENTS, *INSTALLED_AS, *SAME_NAME, *INSTEAD}, 1, 0.8)
     if near:
         return "there is no module %s here; did you mean %r? Or %s" % (name, near[0], here)
     return "there is no module %s here; %s. capability_summary() lists the packages. If it is another, ask the user for its name: on PyPI, %s may be something else" % (name, here, name)
@@ -247,8 +288,19 @@ def available(session):
     return packages(session)
 
 
-NOTHING_INSTALLS = "nothing can be installed from here: the sandbox has no network. capability_summary() lists the installed packages; the user can add others: sallyport image build -p PACKAGE -t NAME, then the setting image: NAME"
-INSTALLERS = ("pip", "pip3", "uv", "conda", "apt", "apt-get", "npm")
+INSTALLERS = ("pip", "pip3", "uv", "conda", "mamba", "poetry", "apt", "apt-get", "npm")
+
+
+def nothing_installs(session, wanted):
+    """Say what code can do in place of running an installer for some packages."""
+    if wanted:
+        from .distributions import INSTALLED_AS
+
+        name = INSTALLED_AS.get(wanted[0], wanted[0])
+        return "installers reach no index from here: the sandbox has no network. " + ways(session, package_facts(session, name.replace("-", "_"), name), name)
+    facts = package_facts(session, "", "")
+    how = "await runtime.install_packages('PACKAGE') can add some" if facts["install"] != "none" else "the user can add others: sallyport env add data -p PACKAGE"
+    return "installers reach no index from here: the sandbox has no network. capability_summary() lists the installed packages; %s" % how
 
 
 def installing(session, e):
@@ -256,7 +308,7 @@ def installing(session, e):
         text = (e.text or "").strip()
         words = text.lstrip("!%").split()
         if words[:1] and words[0] in INSTALLERS:
-            return NOTHING_INSTALLS
+            return nothing_installs(session, installs(" ".join(words)) or [])
         if text.startswith("%"):
             return "line %d: remove it: IPython's commands do not exist here, and pictures are shown without them" % e.lineno
         if text.startswith("!"):
@@ -264,14 +316,29 @@ def installing(session, e):
         if "```" in session.submitted:
             return "send only the code, without the words and the Markdown around it"
     elif isinstance(e, FileNotFoundError) and e.filename in INSTALLERS:
-        return NOTHING_INSTALLS
-    elif type(e).__name__ == "CalledProcessError" and installs(str(e.cmd)):
-        return NOTHING_INSTALLS
+        return nothing_installs(session, installs("".join(ast.unparse(n) for n in nodes_at(session, e) if isinstance(n, ast.Call))) or [])
+    elif type(e).__name__ == "CalledProcessError" and (wanted := installs(str(e.cmd))) is not None:
+        return nothing_installs(session, wanted)
 
 
 def installs(command):
+    """Return the packages that a command asks an installer for, or None if it asks an
+    index for nothing. Files and folders need no index."""
+    from .distributions import packages_of
+
     words = command[:MAX_SOURCE].replace("'", " ").replace('"', " ").replace(",", " ").split()
-    return any(a in INSTALLERS and b == "install" for a, b in zip(words, words[1:]))
+    for i, word in enumerate(words):
+        tool = word.rpartition("/")[2]
+        if tool not in INSTALLERS and not tool.startswith("pip3."):
+            continue
+        rest = [w for w in words[i + 1 : i + 6] if not w.startswith("-") and w != "pip"][:1]
+        if rest not in (["install"], ["add"]):
+            continue
+        start = words.index(rest[0], i) + 1
+        wanted = packages_of(words[start : start + 50])
+        if wanted is not None:
+            return wanted if tool not in ("apt", "apt-get", "npm") else []
+    return None
 
 
 def no_network(session, e):

@@ -24,6 +24,7 @@ NOTABLE = (
 def manual(session, ask, runtime, names, apart):
     """Return the manual. ask is Runtime._ask_sync, runtime the class Runtime, and names
     the names of its helpers."""
+    found = facts(ask)
     return "\n".join(
         [
             "--- PYTHON SANDBOX MANUAL ---",
@@ -36,7 +37,8 @@ def manual(session, ask, runtime, names, apart):
             "help(mcp_<alias>) lists tools, help(mcp_<alias>.<tool>) describes one. "
             "Also: mcp_servers['name']['tool'](...), from mcp.servers.<alias> import *. "
             "An argument named like a keyword: class_=..., or **{'class': ...}.",
-            *limits(facts(ask)),
+            *limits(found),
+            *environment(found),
             packages(session),
             *saved(ask),
             "Helpers, also as runtime.<name> ([_sync]: <name>_sync(...) does the same without await):",
@@ -78,6 +80,15 @@ def limits(found):
     if found.get("processes"):
         parts.append("%d processes" % found["processes"])
     return ["Limits: %s." % ", ".join(parts)] if parts else []
+
+
+def environment(found):
+    name = found.get("environment")
+    if not name:
+        return []
+    others = [other for other in found.get("environments", ()) if other != name]
+    more = " Others, for a new session: %s (argument env of run_python)." % some(others) if others else ""
+    return ["Environment of this session: %s.%s" % (name, more)]
 
 
 def seconds(value):

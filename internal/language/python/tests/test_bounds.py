@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from sallyport_guest import artifacts, children, display, errors, execute, hints, literals, objects, shorten, tasks
+from sallyport_guest import artifacts, children, display, distributions, errors, execute, hints, literals, objects, shorten, tasks
 from sallyport_guest.validate import MAX_STEPS, Checker
 
 
@@ -236,3 +236,43 @@ def test_arguments_of_any_depth_have_an_error():
                 assert sys.getrecursionlimit() == most
     finally:
         sys.setrecursionlimit(limit)
+
+
+@pytest.mark.parametrize(
+    "command, want",
+    [
+        ("pip install pandas", ["pandas"]),
+        ("subprocess.run(['pip', 'install', 'pandas>=2', 'httpx'], check=True)", ["pandas", "httpx"]),
+        ("[sys.executable, '-m', 'pip', '-q', 'install', '-U', 'x[all]']", ["x"]),
+        ("/usr/bin/pip3.12 install --target lib x && ls", ["x"]),
+        ("uv pip install polars", ["polars"]),
+        ("uv add polars", ["polars"]),
+        ("conda install -n base scipy", ["scipy"]),
+        ("pip install -r requirements.txt", []),
+        ("apt-get install -y gcc", []),
+        ("pip install ./x.whl --target lib", None),
+        ("pip install --no-index --find-links wheels x", None),
+        ("pip install -e .", None),
+        ("pip list; pip show x", None),
+        ("echo install x", None),
+    ],
+)
+def test_commands_that_install(command, want):
+    assert hints.installs(command) == want
+
+
+@pytest.mark.parametrize(
+    "module, line, want",
+    [
+        ("sklearn.svm", "", "scikit-learn"),
+        ("google", "from google.cloud import storage", "google-cloud-storage"),
+        ("google", "import google.cloud.big_query as b", "google-cloud-big-query"),
+        ("google", "from google import genai", "google-genai"),
+        ("google.protobuf.json_format", "", "protobuf"),
+        ("google", "x = 5", None),
+        ("helper_of_mine", "", None),
+        ("." * 1000, "import " * 1000, None),
+    ],
+)
+def test_names_to_install(module, line, want):
+    assert distributions.distribution(module, line) == want

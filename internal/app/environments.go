@@ -1,0 +1,206 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/environment"
+	"github.com/sallyport/sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/image/build"
+	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/store"
+)
+
+// Environments opens the environments: their locks, and what was built from them.
+func (a *App) Environments() (*environment.Store, error) {
+	if a.Settings.StateDir == "" {
+		return nil, errors.New("there is no directory to keep environments in: set HOME, XDG_STATE_HOME or stateDir")
+	}
+	images := a.ImageStore()
+	return environment.New(environment.Config{
+		Images: images,
+		State:  a.state(store.Environments),
+		Base: func(ctx context.Context, d *environment.Definition, tell environment.Tell) (*image.Root, error) {
+			return a.ImageBase(ctx, images, d, tell)
+		},
+		Builder: func(ctx context.Context) (*build.Builder, func(), error) {
+			b, end, err := a.ImageBuilder(images)
+			if err != nil {
+				return nil, nil, err
+			}
+			if b.Pip, err = a.Pip(ctx); err != nil {
+				end()
+				return nil, nil, err
+			}
+			return b, end, nil
+		},
+	}), nil
+}
+
+// Pip finds what downloads wheels.
+func (a *App) Pip(ctx context.Context) (build.Pip, error) {
+	look := func(name string) (string, error) { return python.LookPath(name, a.Env["PATH"]) }
+	return build.FindPip(ctx, a.Env.List(), look, a.Settings.Python, "python3", "python")
+}
+
+// Definition returns an environment of the settings.
+func (a *App) Definition(name string) (*environment.Definition, error) {
+	e, err := a.configured(name)
+	if err != nil {
+		return nil, err
+	}
+	d := &environment.Definition{Name: e.Name, Python: e.Python, Image: e.Image, File: e.File}
+	for _, text := range e.Packages {
+		r, err := build.ParseRequirement(text)
+		if err != nil {
+			return nil, fmt.Errorf("environments.%s.packages: %w", name, err)
+		}
+		d.Packages = append(d.Packages, r)
+	}
+	return d, nil
+}
+
+func (a *App) configured(name string) (*settings.Environment, error) {
+	if err := a.Settings.CheckEnvironment(name); err != nil {
+		return nil, err
+	}
+	list := a.Settings.Environments
+	i := slices.IndexFunc(list, func(e settings.Environment) bool { return e.Name == name })
+	if i < 0 {
+		return nil, errors.New("host means no environment: there is nothing to build")
+	}
+	return &list[i], nil
+}
+
+// RemoveEnvironment removes a built environment, and its image if nothing else needs
+// that. It returns how many bytes are free now.
+func (a *App) RemoveEnvironment(s *environment.Store, b *environment.Built, all bool) (int64, error) {
+	if err := s.Remove(b, all); err != nil || b.Image == "" {
+		return 0, err
+	}
+	removed, err := a.ImageStore().Prune(b.Image, a.NeedsImage)
+	var freed int64
+	for _, r := range removed {
+		freed += r.Bytes
+	}
+	return freed, err
+}
+
+// environments implements broker.Environments.
+type environments struct {
+	app   *App
+	store *environment.Store
+	host  *session.Template // of the settings
+}
+
+// environments returns the environments of sessions, whose sandboxes are like those
+// of a template but for their packages. Without a state directory there can be none.
+func (a *App) environments(host *session.Template) (broker.Environments, error) {
+	s, err := a.Environments()
+	if err == nil {
+		return &environments{a, s, host}, nil
+	}
+	if len(a.Settings.Environments) > 0 {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// Names implements broker.Environments.
+func (e *environments) Names() []string {
+	var names []string
+	for _, one := range e.app.Settings.Environments {
+		names = append(names, one.Name)
+	}
+	return names
+}
+
+// Default implements broker.Environments.
+func (e *environments) Default() string {
+	if name := e.app.Settings.Environment; name != broker.HostEnvironment {
+		return name
+	}
+	return ""
+}
+
+// Template implements broker.Environments.
+func (e *environments) Template(name string) (*session.Template, error) {
+	if name == broker.HostEnvironment {
+		return e.host, nil
+	}
+	set, err := e.app.configured(name)
+	if err != nil {
+		b, missing := e.store.Get(name)
+		if missing != nil || b.Name != "" { // one that is not in the settings any more
+			return nil, err
+		}
+		return e.template(b, &settings.Environment{}), nil
+	}
+	d, err := e.app.Definition(name)
+	if err != nil {
+		return nil, err
+	}
+	b, err := e.store.Find(d)
+	if errors.Is(err, environment.ErrUnbuilt) {
+		return nil, fmt.Errorf("%s: %w", name, broker.ErrUnbuilt)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return e.template(b, set), nil
+}
+
+func (e *environments) template(b *environment.Built, set *settings.Environment) *session.Template {
+	t := *e.host
+	t.Environment = cmp.Or(b.Name, b.ID)
+	t.Root.Interpreter, t.Root.Image = "", b.Image
+	t.Limits = limitsOf(limitsOver(e.app.Settings.Limits, set.Limits))
+	if set.Preload != nil {
+		t.Preload = set.Preload
+	}
+	return &t
+}
+
+// limitsOver returns limits with those of an environment over them.
+func limitsOver(all, own settings.Limits) settings.Limits {
+	out, over := reflect.ValueOf(&all).Elem(), reflect.ValueOf(own)
+	for i := range over.NumField() {
+		if field := over.Field(i); !field.IsZero() {
+			out.Field(i).Set(field)
+		}
+	}
+	return all
+}
+
+// Build implements broker.Environments.
+func (e *environments) Build(ctx context.Context, name string, tell func(string)) error {
+	d, err := e.app.Definition(name)
+	if err != nil {
+		return err
+	}
+	_, err = e.store.Ensure(ctx, d, func(stage string, done, total int64) {
+		text := "building environment " + name + ": " + stage
+		if total > 0 {
+			text += fmt.Sprintf(", %.1f of %.1f MB", float64(done)/1e6, float64(total)/1e6)
+		}
+		tell(text)
+	})
+	return err
+}
+
+// PrepareEnvironment makes what new sessions of a built environment start from, so
+// that the first one does not wait for it.
+func (c *Core) PrepareEnvironment(ctx context.Context, name string) error {
+	t, err := c.environments.Template(name)
+	if err != nil {
+		return err
+	}
+	return c.set.Prepare(ctx, t)
+}

@@ -1,0 +1,29 @@
+package broker
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/sallyport/sallyport/internal/wire"
+)
+
+// maxModule bounds the names that code may ask about.
+const maxModule = 200
+
+// packageFacts returns what a hint about a missing module depends on.
+func (x *execution) packageFacts(params json.RawMessage) ([]byte, error) {
+	var p struct {
+		Module  string `json:"module"`
+		Package string `json:"package"`
+	}
+	if err := json.Unmarshal(params, &p); err != nil || len(p.Module) > maxModule || len(p.Package) > maxModule {
+		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "'module' and 'package' must be short strings"}
+	}
+	f := wire.PackageFacts{Install: "none"}
+	if ask := x.broker.config.PackageFacts; ask != nil {
+		f = ask(p.Module, p.Package)
+	}
+	f.This = x.session.Environment()
+	f.Environments = slices.DeleteFunc(f.Environments, func(name string) bool { return name == f.This })
+	return json.Marshal(f)
+}

@@ -1,0 +1,75 @@
+package build
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// TestExplain: a failure of pip says what can be done, and no credentials.
+func TestExplain(t *testing.T) {
+	for said, want := range map[string]string{
+		"ERROR: No matching distribution found for x==9":                            "x==9 has no wheel for Python 3.13 on linux_x",
+		"(from versions: 1.0, 2.0)\nERROR: No matching distribution found for x==9": "in that version",
+		"WARNING: Retrying ... NewConnectionError":                                  "index does not answer",
+		"THESE PACKAGES DO NOT MATCH THE HASHES":                                    "another hash than the lock",
+		"OSError: No space left on device":                                          "disk is full",
+		"ERROR: ResolutionImpossible":                                               "requirements conflict",
+		"anything else":                                                             "pip found no wheels for Python 3.13",
+	} {
+		if got := target.explain(said, "linux_x", errors.New("exit status 1")).Error(); !strings.Contains(got, want) {
+			t.Errorf("%q: got %q, want %q in it", said, got, want)
+		}
+	}
+	var b strings.Builder
+	var stages []string
+	w := &lineWriter{w: &b, tell: func(s string) { stages = append(stages, s) }}
+	for _, part := range []string{"Looking in indexes: https://user:se", "cret@example.com/simple\nCollecting numpy\n  Downloading https://u:p@example.com/a/numpy-1.0.whl (3 MB)\nlast http://t@x/"} {
+		_, _ = w.Write([]byte(part))
+	}
+	w.end()
+	if got := b.String(); strings.Contains(got, "secret") || strings.Contains(got, "u:p") || !strings.HasSuffix(got, "http://****@x/") {
+		t.Errorf("got %q, want no credentials", got)
+	}
+	if got, want := strings.Join(stages, ", "), "collecting numpy, downloading numpy-1.0.whl"; got != want {
+		t.Errorf("stages: got %q, want %q", got, want)
+	}
+}
+
+// TestPipEnviron: uv's index counts where pip's is not set.
+func TestPipEnviron(t *testing.T) {
+	for set, want := range map[string]string{
+		"UV_DEFAULT_INDEX=https://a/simple":                   "PIP_INDEX_URL=https://a/simple",
+		"UV_DEFAULT_INDEX=own=https://a/simple":               "PIP_INDEX_URL=https://a/simple",
+		"UV_INDEX=x=https://a https://b":                      "PIP_EXTRA_INDEX_URL=https://a https://b",
+		"UV_FIND_LINKS=/a,/b":                                 "PIP_FIND_LINKS=/a /b",
+		"UV_OFFLINE=1":                                        "PIP_NO_INDEX=1",
+		"PIP_INDEX_URL=https://p UV_INDEX_URL=https://a":      "PIP_RETRIES=2",
+		"PIP_RETRIES=9 PIP_TIMEOUT=60 UV_INDEX_URL=https://a": "PIP_INDEX_URL=https://a",
+	} {
+		environ := []string{set}
+		if strings.HasPrefix(set, "PIP_") {
+			environ = strings.Fields(set)
+		}
+		got := strings.Join(pipEnviron(environ), "\n") + "\n"
+		if !strings.Contains(got, "\n"+want+"\n") || strings.Contains(set, "https://p") && strings.Contains(got, "PIP_INDEX_URL=https://a") {
+			t.Errorf("%s: got %q, want %s", set, got, want)
+		}
+	}
+}
+
+// FuzzReport: of pip's report only wheels with a hash are taken.
+func FuzzReport(f *testing.F) {
+	f.Add(`{"install":[{"download_info":{"url":"https://u:p@x/a-1.0-py3-none-any.whl?q#f","archive_info":{"hashes":{"sha256":"` + strings.Repeat("0a", 32) + `"}}},"metadata":{"name":"A","version":"1.0"}}]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := readReport(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		for _, w := range list {
+			if !wheelName().MatchString(w.File) || len(w.SHA256) != 64 || strings.Contains(w.URL, "u:p@") {
+				t.Errorf("got %+v", w)
+			}
+		}
+	})
+}
