@@ -85,3 +85,15 @@ func FuzzFiles(f *testing.F) {
 		}
 	})
 }
+
+// TestUnknownSize: a size that the resolver does not say is left out, because other
+// tools compare it.
+func TestUnknownSize(t *testing.T) {
+	for size, want := range map[int64]bool{0: false, 5: true} {
+		l := newLock("x", &build.Target{Version: [3]int{3, 13, 0}}, []build.Wheel{{Package: "a", Version: "1", File: "a-1-py3-none-any.whl", SHA256: sum, Size: size}})
+		raw, err := l.encode()
+		if got := strings.Contains(string(raw), "size"); err != nil || got != want {
+			t.Errorf("a size of %d: it has a size: got %v, %v, want %v in\n%s", size, got, err, want, raw)
+		}
+	}
+}

@@ -41,7 +41,7 @@ type lockWheel struct {
 	Name   string            `toml:"name,omitempty"`
 	URL    string            `toml:"url,omitempty"`
 	Path   string            `toml:"path,omitempty"`
-	Size   int64             `toml:"size,omitempty"`
+	Size   int64             `toml:"size,omitzero"`
 	Hashes map[string]string `toml:"hashes"`
 }
 
