@@ -1,7 +1,7 @@
 """The names under which packages are installed, where they are not those of modules.
 
-Each is the distribution that PyPI's page of the module's project names. A name that is
-not here may be a module of the user, or the name of a stranger's package.
+Each distribution was in PyPI's list in November 2026. A name that is not here may be a
+module of the user, or the name of a stranger's package: none is derived from a module's.
 """
 
 from . import BUILTINS as __builtins__
@@ -18,10 +18,10 @@ INSTALLED_AS = dict(
     dns:dnspython docx:python-docx dotenv:python-dotenv editor:python-editor elftools:pyelftools enchant:pyenchant faiss:faiss-cpu
     ffmpeg:ffmpeg-python fitz:pymupdf flask_cors:flask-cors flask_sqlalchemy:flask-sqlalchemy git:gitpython github:pygithub
     gitlab:python-gitlab googleapiclient:google-api-python-client google_auth_oauthlib:google-auth-oauthlib grpc:grpcio
-    gridfs:pymongo httplib2:httplib2 igraph:igraph image:image imblearn:imbalanced-learn jose:python-jose jwt:pyjwt
+    gridfs:pymongo httplib2:httplib2 igraph:igraph imblearn:imbalanced-learn jose:python-jose jwt:pyjwt
     kafka:kafka-python ldap:python-ldap ldap3:ldap3 llama_cpp:llama-cpp-python lxml_html_clean:lxml-html-clean magic:python-magic
     markdown:markdown mpl_toolkits:matplotlib multipart:python-multipart mysql:mysql-connector-python nacl:pynacl
-    netCDF4:netcdf4 odf:odfpy osgeo:gdal pandas_datareader:pandas-datareader paho:paho-mqtt pkg_resources:setuptools
+    netCDF4:netcdf4 odf:odfpy osgeo:gdal pandas_datareader:pandas-datareader paho:paho-mqtt
     pptx:python-pptx psycopg2:psycopg2-binary pwiz:peewee pyasn1_modules:pyasn1-modules pylab:matplotlib
     pythonjsonlogger:python-json-logger rest_framework:djangorestframework saml2:pysaml2 sentencepiece:sentencepiece
     sentence_transformers:sentence-transformers serial:pyserial setuptools:setuptools skimage:scikit-image sklearn:scikit-learn
@@ -32,6 +32,17 @@ INSTALLED_AS = dict(
     google.protobuf:protobuf google.genai:google-genai google.generativeai:google-generativeai google.auth:google-auth
     google.oauth2:google-auth google.api_core:google-api-core google.cloud:google-cloud-core azure.identity:azure-identity
     azure.storage.blob:azure-storage-blob ruamel.yaml:ruamel.yaml
+    """.split()
+)
+
+# Modules of google.cloud, and what follows "google-cloud-" in the distribution's name.
+GOOGLE_CLOUD = dict(
+    (pair + ":" + pair.replace("_", "-")).split(":")[:2]
+    for pair in """
+    aiplatform automl batch bigquery bigquery_datatransfer bigquery_storage bigtable compute container datacatalog dataproc
+    datastore dlp documentai error_reporting exceptions:core firestore functions kms language logging monitoring ndb pubsub
+    redis resourcemanager:resource-manager run scheduler secretmanager:secret-manager spanner speech storage tasks
+    texttospeech translate videointelligence vision workflows
     """.split()
 )
 
@@ -51,7 +62,8 @@ def distribution(module, line=""):
                 return distribution(name)
     parts = module.split(".")[:4]
     if parts[:2] == ["google", "cloud"] and len(parts) > 2:
-        return "google-cloud-" + parts[2].replace("_", "-")
+        name = GOOGLE_CLOUD.get(parts[2].partition("_v")[0])  # bigquery_v2
+        return "google-cloud-" + name if name else None
     for end in range(len(parts), 0, -1):
         name = ".".join(parts[:end])
         if name in INSTALLED_AS:

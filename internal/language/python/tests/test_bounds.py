@@ -266,7 +266,9 @@ def test_commands_that_install(command, want):
     [
         ("sklearn.svm", "", "scikit-learn"),
         ("google", "from google.cloud import storage", "google-cloud-storage"),
-        ("google", "import google.cloud.big_query as b", "google-cloud-big-query"),
+        ("google", "import google.cloud.bigquery_storage_v1 as b", "google-cloud-bigquery-storage"),
+        ("google", "from google.cloud import secretmanager", "google-cloud-secret-manager"),
+        ("google", "from google.cloud import anything", None),
         ("google", "from google import genai", "google-genai"),
         ("google.protobuf.json_format", "", "protobuf"),
         ("google", "x = 5", None),
