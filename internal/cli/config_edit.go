@@ -107,21 +107,25 @@ type configUnsetCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*configUnsetCmd) Help() string {
-	return `The settings have their default values then, unless a variable sets them. A setting that is not in the file is no error.
+	return `The settings have their default values then, unless a variable sets them. A setting that is not in the file is no error. 'environments.NAME' removes an environment.
 
-Example:
-  sallyport config unset limits.memory`
+Examples:
+  sallyport config unset limits.memory
+  sallyport config unset environments.data`
 }
 
 // Run implements the command.
 func (c *configUnsetCmd) Run(u *ui) error {
+	var keys []string
 	for _, key := range c.Keys {
-		if err := settings.Known(key); err != nil {
+		named, err := settings.KeysOf(key)
+		if err != nil {
 			return err
 		}
+		keys = append(keys, named...)
 	}
 	return u.changeConfig(func(content []byte) (_ []byte, err error) {
-		for _, key := range c.Keys {
+		for _, key := range keys {
 			if content, err = configfile.Unset(content, key); err != nil {
 				return nil, err
 			}

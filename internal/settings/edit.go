@@ -111,6 +111,20 @@ func Known(key string) error {
 	return nil
 }
 
+// KeysOf returns the key of a setting, or those of all settings of an environment
+// ("environments.NAME"). Its error is that of Known.
+func KeysOf(key string) ([]string, error) {
+	name, found := strings.CutPrefix(key, EnvironmentsKey+".")
+	if !found || CheckEnvironmentName(name) != nil {
+		return []string{key}, Known(key)
+	}
+	var keys []string
+	for _, s := range declareEnvironment(&Environment{Name: name}) {
+		keys = append(keys, s.key)
+	}
+	return keys, nil
+}
+
 func wrong(key string, err error) error {
 	return &Error{Problems: []Problem{{Name: key, Message: oneLine(err.Error())}}}
 }
