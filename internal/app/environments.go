@@ -186,11 +186,10 @@ func (e *environments) Build(ctx context.Context, name string, tell func(string)
 		return err
 	}
 	_, err = e.store.Ensure(ctx, d, func(stage string, done, total int64) {
-		text := "building environment " + name + ": " + stage
 		if total > 0 {
-			text += fmt.Sprintf(", %.1f of %.1f MB", float64(done)/1e6, float64(total)/1e6)
+			stage += fmt.Sprintf(", %.1f of %.1f MB", float64(done)/1e6, float64(total)/1e6)
 		}
-		tell(text)
+		tell(stage)
 	})
 	return err
 }
