@@ -61,12 +61,15 @@ func pipEnviron(environ []string) []string {
 
 var (
 	credentials = lazyregexp.New(`://[^/\s'"]*@`)
+	queries     = lazyregexp.New(`(://[^\s'"?#]*\?)[^\s'"#]+`)
 	missingName = lazyregexp.New(`No matching distribution found for ([^\s(]+)`)
 	versions    = lazyregexp.New(`\(from versions: ([^)]*)\)`)
 )
 
-// masked removes the credentials from addresses.
-func masked(text string) string { return credentials().ReplaceAllString(text, "://****@") }
+// masked removes the credentials from addresses, and queries, which may hold some.
+func masked(text string) string {
+	return queries().ReplaceAllString(credentials().ReplaceAllString(text, "://****@"), "$1****")
+}
 
 // explain returns what pip's failure means and what can be done. said is the end of
 // its output.
@@ -76,9 +79,11 @@ func (t *Target) explain(said, platform string, err error) error {
 	found := missingName().FindStringSubmatch(said)
 	switch {
 	case strings.Contains(said, "DO NOT MATCH THE HASHES"):
-		hint = "a downloaded wheel has another hash than the lock: it was altered, or the index replaced it; nothing was installed. If you trust the index, lock again"
+		hint = "a downloaded wheel has another hash than the lock or the index says: it was altered, or replaced; nothing was installed. If you trust the index, lock again"
 	case strings.Contains(said, "NewConnectionError") || strings.Contains(said, "Max retries exceeded") || strings.Contains(said, "Read timed out") || strings.Contains(said, "ConnectTimeoutError") || strings.Contains(said, "NameResolutionError"):
 		hint = "the package index does not answer: check the network, and the index that pip uses (pip config list)"
+	case strings.Contains(said, "is not a trusted or secure host"):
+		hint = "pip ignores an index without TLS: use its https address, or trust it (PIP_TRUSTED_HOST)"
 	case strings.Contains(said, "No space left on device"):
 		hint = "the disk is full: free some space and try again"
 	case strings.Contains(said, "ResolutionImpossible") || strings.Contains(said, "conflicting dependencies"):
@@ -86,7 +91,7 @@ func (t *Target) explain(said, platform string, err error) error {
 	case found != nil:
 		list := versions().FindStringSubmatch(said)
 		if list == nil || list[1] == "none" {
-			hint = fmt.Sprintf("%s has no wheel for %s, or does not exist: check its name, or choose another Python", found[1], where)
+			hint = fmt.Sprintf("%s has no wheel for %s, does not exist, or is not for you to read: check its name and the index (pip config list), or choose another Python", found[1], where)
 		} else {
 			hint = fmt.Sprintf("%s has no wheel for %s in that version: choose one that pip lists, or another Python", found[1], where)
 		}

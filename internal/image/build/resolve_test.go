@@ -13,6 +13,7 @@ func TestExplain(t *testing.T) {
 		"(from versions: 1.0, 2.0)\nERROR: No matching distribution found for x==9": "in that version",
 		"WARNING: Retrying ... NewConnectionError":                                  "index does not answer",
 		"THESE PACKAGES DO NOT MATCH THE HASHES":                                    "another hash than the lock",
+		"WARNING: The repository located at x is not a trusted or secure host":      "index without TLS",
 		"OSError: No space left on device":                                          "disk is full",
 		"ERROR: ResolutionImpossible":                                               "requirements conflict",
 		"anything else":                                                             "pip found no wheels for Python 3.13",
@@ -24,7 +25,7 @@ func TestExplain(t *testing.T) {
 	var b strings.Builder
 	var stages []string
 	w := &lineWriter{w: &b, tell: func(s string) { stages = append(stages, s) }}
-	for _, part := range []string{"Looking in indexes: https://user:se", "cret@example.com/simple\nCollecting numpy\n  Downloading https://u:p@example.com/a/numpy-1.0.whl (3 MB)\nlast http://t@x/"} {
+	for _, part := range []string{"Looking in indexes: https://user:se", "cret@example.com/simple\nCollecting numpy\n  Downloading https://u:p@example.com/a/numpy-1.0.whl (3 MB)\nat https://x/a?token=secret#sha256=1 last http://t@x/"} {
 		_, _ = w.Write([]byte(part))
 	}
 	w.end()
