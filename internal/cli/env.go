@@ -393,7 +393,11 @@ func (c *envRemoveCmd) Run(u *ui) error {
 		}
 		out = append(out, removed{name, freed})
 		if !c.JSON {
-			fmt.Fprintf(u.stdio.Err, "%s is removed, %.1f MB freed.\n", printable(name), float64(freed)/1e6)
+			what := fmt.Sprintf("%.1f MB freed", float64(freed)/1e6)
+			if freed == 0 && b.Image != "" {
+				what = "and its files when no session or other environment needs them ('sallyport image prune')"
+			}
+			fmt.Fprintf(u.stdio.Err, "%s is removed, %s.\n", printable(name), what)
 		}
 	}
 	for _, name := range c.Names {

@@ -37,6 +37,8 @@ func (c *runCmd) environment(u *ui, code string, script bool) (string, error) {
 	}
 	b, err := u.built(d)
 	switch {
+	case errors.Is(err, environment.ErrLock): // which names the environment
+		return "", err
 	case err != nil && d.Name != "":
 		return "", fmt.Errorf("environment %s: %w", d.Name, err)
 	case err != nil:

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/image"
@@ -100,6 +101,11 @@ func (s *Store) work(ctx context.Context, r *request, tell Tell, f func(w *work)
 		return err
 	}
 	defer end()
+	defer func() {
+		if errors.Is(err, syscall.ENOSPC) {
+			err = fmt.Errorf("%w; free some space ('sallyport image prune' and 'sallyport env rm' may help), and try again", err)
+		}
+	}()
 	b.Tell = tell
 	base, err := s.config.Base(ctx, r.Definition, tell)
 	if err != nil {
