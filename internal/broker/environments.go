@@ -115,7 +115,11 @@ func (b *Broker) choose(req *Request) (t *session.Template, unbuilt string, refu
 		}
 		return nil, "", NoEnvironment(name, names)
 	case exists && name != its:
-		what := fmt.Sprintf("Session %s has environment %s, and cannot change to %s. Leave 'env' out to go on in %s, or name another 'session' for %s", key.Name, its, name, its, name)
+		env, other := "'env'", "'session'"
+		if req.Shown {
+			env, other = "--env", "--session"
+		}
+		what := fmt.Sprintf("Session %s has environment %s, and cannot change to %s. Leave %s out to go on in %s, or name another %s for %s", key.Name, its, name, env, its, other, name)
 		if key.Client == "" {
 			what += fmt.Sprintf(". The user can also remove it: sallyport sessions rm %s", key.Name)
 		}

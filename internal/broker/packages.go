@@ -23,7 +23,11 @@ func (x *execution) packageFacts(params json.RawMessage) ([]byte, error) {
 	if ask := x.broker.config.PackageFacts; ask != nil {
 		f = ask(p.Module, p.Package)
 	}
-	f.This = x.session.Environment()
-	f.Environments = slices.DeleteFunc(f.Environments, func(name string) bool { return name == f.This })
+	its, all := x.environments()
+	f.Environments = slices.DeleteFunc(f.Environments, func(name string) bool { return name == its })
+	if slices.Contains(all, its) { // not the environment of a script
+		f.This = its
+	}
+	f.Command = x.req.Shown
 	return json.Marshal(f)
 }

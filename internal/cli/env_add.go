@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/configfile"
@@ -19,14 +20,17 @@ type envAddCmd struct {
 	Preload []string `help:"Module that new sessions have imported already. Can be repeated." placeholder:"MODULE" sep:"none"`
 	Default bool     `help:"Make it the environment of sessions that choose none."`
 	JSON    bool     `help:"Print the result as JSON." name:"json"`
+
+	more bool // the environment exists, and gets more packages
 }
 
 // Help implements kong's HelpProvider.
 func (*envAddCmd) Help() string {
-	return `Writes the environment to the configuration file, and downloads nothing: its first use builds it, or 'sallyport env build'.
+	return `Writes the environment to the configuration file, and downloads nothing: its first use builds it, or 'sallyport env build'. One that exists gets further packages.
 
 Examples:
   sallyport env add data -p numpy -p 'pandas>=2' --preload pandas --default
+  sallyport env add data -p lxml
   sallyport env add tools -r requirements.txt --image python:3.13-slim`
 }
 
@@ -50,7 +54,11 @@ func (c *envAddCmd) Run(u *ui) error {
 			File string `json:"file"`
 		}{c.Name, u.Settings.File().Path})
 	}
-	fmt.Fprintf(u.stdio.Out, "%s is in %s. Build it now: sallyport env build %[1]s\n", c.Name, printable(u.Settings.File().Path))
+	next := "Build it now: sallyport env build "
+	if c.more {
+		next = "Choose the versions of its packages now: sallyport env lock "
+	}
+	fmt.Fprintf(u.stdio.Out, "%s is in %s. %s%[1]s\n", c.Name, printable(u.Settings.File().Path), next)
 	return nil
 }
 
@@ -62,7 +70,9 @@ func (u *ui) addEnvironment(c *envAddCmd) error {
 		}
 	}
 	for _, e := range u.Settings.Environments {
-		if e.Name == c.Name {
+		if e.Name == c.Name && len(c.Package) > 0 && c.File+c.Python+c.Image == "" && len(c.Preload) == 0 {
+			c.more, c.Package = true, unique(e.Packages, c.Package)
+		} else if e.Name == c.Name {
 			return fmt.Errorf("there is an environment %s already: change it with 'sallyport config set environments.%[1]s.packages', or 'sallyport config edit'", c.Name)
 		}
 	}
@@ -91,6 +101,17 @@ func (u *ui) addEnvironment(c *envAddCmd) error {
 		}
 		return content, nil
 	})
+}
+
+// unique returns two lists as one, each text once.
+func unique(a, b []string) []string {
+	var out []string
+	for _, s := range slices.Concat(a, b) {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // one returns a list of one value, or none if that is empty.

@@ -231,7 +231,8 @@ type SessionFacts struct {
 // PackageFacts say how code can get a package.
 type PackageFacts struct {
 	Environments []string `json:"environments,omitempty"` // others that have it
-	This         string   `json:"this,omitempty"`         // the session's environment
+	This         string   `json:"this,omitempty"`         // the session's environment, if it has a name
+	Command      bool     `json:"command,omitempty"`      // a person ran the code, with 'sallyport run'
 	// Install says what policy says of installing it: "any", "listed", "ask" or "none".
 	Install string `json:"install"`
 }

@@ -25,6 +25,7 @@ func advise(ctx context.Context, c wire.Call) (json.RawMessage, error) {
 			{`"pandas"`, `{"environments":["data"],"install":"none"}`},
 			{`"scikit-learn"`, `{"this":"ml","install":"none"}`},
 			{`"pillow"`, `{"install":"any"}`},
+			{`"lxml"`, `{"command":true,"install":"none"}`},
 			{`"google-cloud-storage"`, `{"environments":["data","ml"],"install":"ask"}`},
 		} {
 			if strings.Contains(string(c.Params), f.pkg) {
@@ -62,6 +63,7 @@ func TestHints(t *testing.T) {
 		{"await in the wrong place", "await mcp_my_echo.order(1, 2)['x']", "write (await mcp_my_echo.order(...))", "(await mcp_my_echo.say(result={'content': [{'type': 'text', 'text': 'x'}]}))['x']"},
 		{"dash in an import", "from mcp_sums import get-the-sum", "Python reads a dash as minus: write get_the_sum", "from a import b-"},
 		{"package", "raise ModuleNotFoundError(name='torch')", "torch is not installed. Code may not install packages; the user can add it: sallyport env add data -p torch. Packages besides the standard library: ", "import json.nothing"},
+		{"package, of a person's program", "raise ModuleNotFoundError(name='lxml')", "lxml is not installed. Run it with the package: sallyport run --with lxml -c CODE. ", "import json.nothing"},
 		{"package by another name", "raise ModuleNotFoundError(name='sklearn')", "sallyport env add ml -p scikit-learn.", "try:\n    import pandaz\nexcept ImportError: pass"},
 		{"package that code may install", "raise ModuleNotFoundError(name='PIL')", `PIL is not installed. Install it: await runtime.install_packages("pillow"). Packages`, "PIL = 5"},
 		{"package of a namespace", "from google.cloud import storage", `have it: call run_python with env="data" and a new session. Install it: await runtime.install_packages("google-cloud-storage"), which asks the user.`, "google = 5"},

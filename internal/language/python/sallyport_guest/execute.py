@@ -118,7 +118,7 @@ def run(session, source, filename, echo):
         outcome = failed(session, e, False)
     else:
         outcome = "ok", 0
-        if echo and (forgotten(session, code) or "install" in source):
+        if echo and (forgotten(session, code) or "install" in source or "add" in source):
             tell(session, source, code)
     # This comes after the last object that only the exception kept alive.
     interrupts.disarm()

@@ -224,7 +224,7 @@ def package_facts(session, module, package):
     except MCPError:  # a host that does not know, or a forked child
         found = None
     found = found if isinstance(found, dict) else {}
-    return {"environments": found.get("environments") or [], "this": found.get("this") or "", "install": found.get("install") or "none"}
+    return {"environments": [], "this": "", "install": "none", "command": False, **found}
 
 
 def ways(session, facts, package):
@@ -232,6 +232,8 @@ def ways(session, facts, package):
     from shlex import quote
 
     said, script = [], session.scripted and quote(sys.argv[0])
+    if not script and facts["command"]:
+        script = "-" if sys.argv[:1] == ["-"] else "-c CODE"
     environments = facts["environments"]
     if environments:
         first = environments[0]

@@ -117,7 +117,7 @@ def packages(session):
         except Exception:  # one of the user's finders
             pass
     count = distributions()
-    more = "; %d are installed" % count if count else ""
+    more = "; %d %s installed" % (count, "is" if count == 1 else "are") if count else ""
     return "Packages besides the standard library: %s%s." % (", ".join(found) or "none of the well-known ones", more)
 
 
