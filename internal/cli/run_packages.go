@@ -90,7 +90,9 @@ func (c *runCmd) definition(u *ui, header *environment.Definition) (*environment
 		if err != nil || len(packages) == 0 {
 			return named, err
 		}
-		d = named
+		if d, err = u.pinned(named); err != nil {
+			return nil, err
+		}
 	} else if len(packages) == 0 && (requires == "" || d.Image != "") {
 		return nil, nil
 	}
@@ -101,6 +103,28 @@ func (c *runCmd) definition(u *ui, header *environment.Definition) (*environment
 	}
 	d.Name, d.Packages, d.RequiresPython = "", slices.Concat(d.Packages, packages), requires
 	return d, nil
+}
+
+// pinned returns a definition of what an environment has, with those versions, so
+// that packages can be added to it.
+func (u *ui) pinned(named *environment.Definition) (*environment.Definition, error) {
+	b, err := u.built(named)
+	if errors.Is(err, environment.ErrLock) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("environment %s: %w", named.Name, err)
+	}
+	d := *named
+	d.Packages, d.File = nil, ""
+	for _, p := range b.Packages {
+		r, err := build.ParseRequirement(p.Name + "==" + p.Version)
+		if err != nil {
+			return nil, fmt.Errorf("environment %s: %w", named.Name, err)
+		}
+		d.Packages = append(d.Packages, r)
+	}
+	return &d, nil
 }
 
 // built returns an environment, which it builds if it is not there. One without a
