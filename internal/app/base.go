@@ -81,7 +81,7 @@ func (a *App) hostBase(ctx context.Context, images *image.Store, d *environment.
 // settings have, and names none, any that it accepts will do.
 func (a *App) interpreter(ctx context.Context, which, requires string) (*python.Interpreter, error) {
 	accepts := func(v python.Version) (bool, error) { return environment.Accepts(requires, v.Major, v.Minor) }
-	any := which == "" || which == settings.EnvironmentHost
+	any := a.isHost(which)
 	p, err := a.pythonOf(ctx, which)
 	if err != nil {
 		return nil, err
@@ -116,11 +116,17 @@ func (a *App) HostPython(ctx context.Context, requires string) string {
 	return p.Executable
 }
 
+// isHost reports whether the setting environments.NAME.python means the Python of
+// the settings.
+func (a *App) isHost(which string) bool {
+	return which == "" || which == settings.EnvironmentHost || which == a.Settings.Python
+}
+
 // pythonOf finds a Python as the setting environments.NAME.python names it.
 func (a *App) pythonOf(ctx context.Context, which string) (*python.Interpreter, error) {
 	path := a.Env["PATH"]
 	switch {
-	case which == "" || which == settings.EnvironmentHost:
+	case a.isHost(which):
 		return python.FindInterpreter(ctx, a.Settings.Python, path)
 	case strings.ContainsAny(which, `/\`):
 		return python.FindInterpreter(ctx, which, path)

@@ -57,6 +57,9 @@ func (a *App) Definition(name string) (*environment.Definition, error) {
 		return nil, err
 	}
 	d := &environment.Definition{Name: e.Name, Python: e.Python, Image: e.Image, File: e.File}
+	if a.isHost(d.Python) && d.Image == "" {
+		d.Python = a.Settings.Python // what was built for it is not for another one
+	}
 	for _, text := range e.Packages {
 		r, err := build.ParseRequirement(text)
 		if err != nil {

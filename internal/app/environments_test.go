@@ -58,6 +58,10 @@ func TestDefinition(t *testing.T) {
 	if d.Name != "data" || len(d.Packages) != 2 || d.Packages[1] != "pandas>=2" || d.File != filepath.Join(a.Env.Home(), "more.txt") {
 		t.Errorf("got %+v, want what the file says", d)
 	}
+	a.Settings.Python = "/opt/python"
+	if other, err := a.Definition("data"); err != nil || other.Python != "/opt/python" || other.Python == d.Python {
+		t.Errorf("got Python %q and then %q (%v), want the setting's, so that no other one's build is used", d.Python, other.Python, err)
+	}
 	for name, want := range map[string]string{
 		"web": "environments.web.packages: ", "dat": "did you mean data?", "host": "host means no environment", "": "there are data, web",
 	} {

@@ -96,7 +96,7 @@ func (c *runCmd) definition(u *ui, header *environment.Definition) (*environment
 	} else if len(packages) == 0 && (requires == "" || d.Image != "") {
 		return nil, nil
 	}
-	if d.Image == "" && (d.Python == "" || d.Python == broker.HostEnvironment) {
+	if d.Image == "" && slices.Contains([]string{"", broker.HostEnvironment, u.Settings.Python}, d.Python) {
 		if d.Python = u.HostPython(u.ctx, requires); d.Python != "" && len(packages) == 0 {
 			return nil, nil // it runs as it is
 		}
