@@ -15,16 +15,18 @@ import (
 type initCmd struct {
 	Yes      bool          `help:"Connect all clients that are found, without asking." short:"y"`
 	TakeOver bool          `help:"Also move their servers behind Sallyport, without asking."`
+	Data     bool          `help:"Also build the environment data, with numpy, pandas, matplotlib and others, without asking."`
 	Timeout  time.Duration `help:"How long a server may take to start, whose tools are counted." default:"30" placeholder:"TIME" type:"seconds"`
 }
 
 // Help implements kong's HelpProvider.
 func (*initCmd) Help() string {
-	return `Runs code in a sandbox to see whether this machine is ready, shows what it would change in the files of the MCP clients that it finds, and asks. Files are written only after the last answer: Ctrl-C leaves everything as it was. 'sallyport install --undo' and '--give-back' restore the files.
+	return `Runs code in a sandbox to see whether this machine is ready, shows what it would change in the files of the MCP clients that it finds, and asks. Their files are written only after the last answer: Ctrl-C leaves them as they were. 'sallyport install --undo' and '--give-back' restore the files. Then it offers an environment with packages for data, which it downloads if you agree.
 
 Examples:
   sallyport init
-  sallyport init --yes`
+  sallyport init --yes
+  sallyport init --yes --data`
 }
 
 // Run implements the command.
@@ -41,6 +43,14 @@ func (c *initCmd) Run(u *ui) error {
 	if err := u.configure(); err != nil {
 		return err
 	}
+	if err := c.clients(u); err != nil {
+		return err
+	}
+	return c.data(u)
+}
+
+// clients connects the clients.
+func (c *initCmd) clients(u *ui) error {
 	m, err := u.machine()
 	if err != nil {
 		return err

@@ -28,6 +28,7 @@ func TestInit(t *testing.T) {
 	}{
 		{"connected, not moved", []string{"y", "n"}, map[string]string{".cursor/mcp.json": `"sallyport"`}, false},
 		{"moved", []string{"y", "y", "y"}, map[string]string{".cursor/mcp.json": `"sallyport"`, "MCPs/other.json": `"cursor": {`}, false},
+		{"no packages for data", []string{"y", "n", "n"}, map[string]string{".cursor/mcp.json": `"sallyport"`}, false},
 		{"not at all", []string{"n"}, nil, true},
 		{"interrupted at the first question", []string{"^C"}, nil, true},
 		{"interrupted at the second", []string{"y", "^C"}, nil, true},
@@ -54,6 +55,11 @@ func TestInit(t *testing.T) {
 			cmd := exec.Command(bin, "init")
 			cmd.Dir = home
 			cmd.Env = []string{"HOME=" + home, "PATH=/usr/bin:/bin", "XDG_RUNTIME_DIR=" + runtime, "SALLYPORT_HUB_ENABLED=false"}
+			if data := len(tt.answers) == 3 && tt.answers[1] == "n"; !data {
+				cmd.Env = append(cmd.Env, "SALLYPORT_ENVIRONMENT=host")
+			} else if err := exec.Command("/usr/bin/python3", "-m", "pip", "--version").Run(); err != nil {
+				t.Skip("no packages are offered without pip: ", err)
+			}
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 			if err := cmd.Start(); err != nil {
@@ -82,6 +88,9 @@ func TestInit(t *testing.T) {
 			_, _ = io.Copy(&said, master) // ends with an error when the other end is closed
 			if err := cmd.Wait(); (err != nil) != tt.fails {
 				t.Errorf("got %v, want an error: %v\n%s", err, tt.fails, &said)
+			}
+			if _, err := os.Stat(filepath.Join(home, ".config", "sallyport")); err == nil {
+				t.Errorf("there are settings, want none\n%s", &said)
 			}
 			if tt.want == nil {
 				if got, err := os.ReadFile(file); err != nil || string(got) != cursor {
