@@ -139,7 +139,7 @@ func TestPythonOfAVersion(t *testing.T) {
 		{"3.77", "", here.Executable},
 		{"", ">=3.88", "requires-python is >=3.88: install a Python that it accepts"},
 		{version, "<" + version, "requires-python is <" + version},
-		{"", "3.9", "is no version specifier"},
+		{"", "3.9", "is not a version specifier"},
 	} {
 		if got := find(c.which, c.requires); !strings.Contains(got, c.want) {
 			t.Errorf("python %q, requires-python %q: got %q, want %q", c.which, c.requires, got, c.want)

@@ -107,7 +107,7 @@ type configUnsetCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*configUnsetCmd) Help() string {
-	return `The settings have their default values then, unless a variable sets them. A setting that is not in the file is no error. 'environments.NAME' removes an environment.
+	return `The settings have their default values then, unless a variable sets them. A setting that is not in the file is not an error. 'environments.NAME' removes an environment.
 
 Examples:
   sallyport config unset limits.memory

@@ -79,7 +79,7 @@ func (c *imageListCmd) Run(u *ui) error {
 	}
 	t := u.table("NAME", "ID", "PYTHON", "SIZE", "FROM", "SINCE")
 	for _, s := range list {
-		t.Row(printable(s.Name), shortID(s.ID), cmp.Or(s.Python, "none"), fmt.Sprintf("%.0f MB", float64(s.Bytes)/1e6), string(s.Source),
+		t.Row(printable(s.Name), shortID(s.ID), cmp.Or(s.Python, "none"), megabytes(s.Bytes), string(s.Source),
 			s.Time.Local().Format("2006-01-02 15:04"))
 	}
 	return errors.Join(t.Write(u.stdio.Out), problems)

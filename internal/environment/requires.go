@@ -28,7 +28,7 @@ func Accepts(specifier string, major, minor int) (bool, error) {
 }
 
 func accepts(clause string, major, minor int) (bool, error) {
-	wrong := fmt.Errorf("requires-python: %.100q is no version specifier such as >=3.11", clause)
+	wrong := fmt.Errorf("requires-python: %.100q is not a version specifier such as >=3.11", clause)
 	version := strings.TrimLeft(clause, "=!<>~")
 	operator := clause[:len(clause)-len(version)]
 	version, any := strings.CutSuffix(strings.TrimSpace(version), ".*")

@@ -92,7 +92,7 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// TestHandOverFails: half an archive is no image, the error is the store's, and the
+// TestHandOverFails: half an archive is not an image, the error is the store's, and the
 // next try works. An ID that nothing has is not looked for in a registry.
 func TestHandOverFails(t *testing.T) {
 	f := newFake(t)
