@@ -20,7 +20,7 @@ func (a *App) limitsAsked() sandbox.Limits {
 	l := limitsOf(a.Settings.Limits)
 	is := func(key string) bool { return a.Settings.Origin("limits."+key).Layer != settings.LayerDefault }
 	for key, limit := range map[string]*int64{
-		"memory": &l.MemoryBytes, "workspace": &l.WorkspaceBytes, "tmp": &l.TmpBytes, "output": &l.OutputBytes,
+		"memory": &l.MemoryBytes, "workspace": &l.WorkspaceBytes, "tmp": &l.TmpBytes, "packages": &l.PackagesBytes, "output": &l.OutputBytes,
 	} {
 		if !is(key) {
 			*limit = 0
@@ -45,6 +45,7 @@ func limitsOf(l settings.Limits) sandbox.Limits {
 		CPUs:           l.CPUs,
 		WorkspaceBytes: l.Workspace,
 		TmpBytes:       l.Tmp,
+		PackagesBytes:  l.Packages,
 		OpenFiles:      l.OpenFiles,
 		OutputBytes:    l.Output,
 	}

@@ -44,7 +44,7 @@ func CheckID(id string) error {
 
 // Check returns an error if a limit is out of range.
 func (l Limits) Check() error {
-	if l.MemoryBytes < 0 || l.Processes < 0 || l.CPUs < 0 || l.WorkspaceBytes < 0 || l.TmpBytes < 0 || l.OpenFiles < 0 || l.OutputBytes < 0 {
+	if l.MemoryBytes < 0 || l.Processes < 0 || l.CPUs < 0 || l.WorkspaceBytes < 0 || l.TmpBytes < 0 || l.PackagesBytes < 0 || l.OpenFiles < 0 || l.OutputBytes < 0 {
 		return errors.New("a limit is negative")
 	}
 	return nil

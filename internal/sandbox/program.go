@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// Paths at which a sandbox with a root of its own finds the engine's files, all
-// read-only.
+// Paths at which a sandbox with a root of its own finds the engine's files,
+// read-only except for PackagesDir.
 const (
 	// ProgramDir holds the files of the program.
 	ProgramDir = "/opt/sallyport"
@@ -22,6 +22,9 @@ const (
 	// ModesFile holds the permission bits of those files that are not 0644: see
 	// [Modes]. It need not exist.
 	ModesFile = FilesDir + ".modes"
+	// PackagesDir is for packages that code adds while it runs. It is empty at first,
+	// in memory, and the only place that code can write to and execute from.
+	PackagesDir = "/packages"
 )
 
 // Environment variables with the paths of directories in a sandbox that has no
@@ -29,6 +32,7 @@ const (
 const (
 	WorkspaceEnv = "SALLYPORT_WORKSPACE" // instead of /workspace
 	FilesEnv     = "SALLYPORT_FILES"     // instead of FilesDir
+	PackagesEnv  = "SALLYPORT_PACKAGES"  // instead of PackagesDir
 )
 
 // InterpreterArg stands for the path of the interpreter in a program's commands.

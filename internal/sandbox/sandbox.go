@@ -216,6 +216,7 @@ type Limits struct {
 	CPUs           float64 // cores; 0 is no limit
 	WorkspaceBytes int64   // /workspace
 	TmpBytes       int64   // /tmp
+	PackagesBytes  int64   // PackagesDir
 	OpenFiles      int     // per process
 	OutputBytes    int64   // standard output and error of one execution; enforced by the host's reader
 }
@@ -226,6 +227,7 @@ var DefaultLimits = Limits{
 	Processes:      128,
 	WorkspaceBytes: 128 << 20,
 	TmpBytes:       64 << 20,
+	PackagesBytes:  1 << 30,
 	OpenFiles:      1024,
 	OutputBytes:    1 << 20,
 }
@@ -244,6 +246,9 @@ func (l Limits) WithDefaults() Limits {
 	}
 	if l.TmpBytes == 0 {
 		l.TmpBytes = d.TmpBytes
+	}
+	if l.PackagesBytes == 0 {
+		l.PackagesBytes = d.PackagesBytes
 	}
 	if l.OpenFiles == 0 {
 		l.OpenFiles = d.OpenFiles

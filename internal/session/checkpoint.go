@@ -95,6 +95,7 @@ func differ(was, now sandbox.Limits) (larger, smaller []string) {
 		{"cpus", cores(was.CPUs), cores(now.CPUs), ""},
 		{"workspace", float64(was.WorkspaceBytes) / mb, float64(now.WorkspaceBytes) / mb, " MB"},
 		{"tmp", float64(was.TmpBytes) / mb, float64(now.TmpBytes) / mb, " MB"},
+		{"packages", float64(was.PackagesBytes) / mb, float64(now.PackagesBytes) / mb, " MB"},
 		{"openFiles", float64(was.OpenFiles), float64(now.OpenFiles), ""},
 		{"output", float64(was.OutputBytes) / mb, float64(now.OutputBytes) / mb, " MB"},
 	} {

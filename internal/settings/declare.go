@@ -149,6 +149,8 @@ func declareLimits(l *Limits) []*setting {
 			help: "Size of `/workspace`, which is in memory."},
 		{key: "limits.tmp", value: size(&l.Tmp, mib, 1024*gib), initial: "64m",
 			help: "Size of `/tmp` and of `/dev/shm`, which are in memory."},
+		{key: "limits.packages", value: size(&l.Packages, mib, 1024*gib), initial: "1g",
+			help: "Size of `/packages`, which is in memory and holds what code adds with `runtime.install_packages`."},
 		{key: "limits.openFiles", value: integer(&l.OpenFiles, 64, 1<<20), initial: "1024",
 			help: "Open files of one process."},
 		{key: "limits.output", value: size(&l.Output, 1<<10, 8*mib), initial: "1m",

@@ -19,8 +19,8 @@ const (
 // Sallyport sets for its children, and those of the repository's tests and
 // scripts.
 var internal = []string{
-	"SALLYPORT_DEPTH",                        // how many Sallyports are above this one
-	"SALLYPORT_WORKSPACE", "SALLYPORT_FILES", // the guest's, outside a sandbox
+	"SALLYPORT_DEPTH",                                              // how many Sallyports are above this one
+	"SALLYPORT_WORKSPACE", "SALLYPORT_FILES", "SALLYPORT_PACKAGES", // the guest's, outside a sandbox
 	"SALLYPORT_BIN", "SALLYPORT_CI_USER", // the executable under test; who tests it
 	"SALLYPORT_FAULT_ROUNDS", "SALLYPORT_FAULT_SEED",
 	"SALLYPORT_MUST_RUN", "SALLYPORT_NPM_DIR", "SALLYPORT_PYTHON_MCP", "SALLYPORT_SUITE_SECRET",

@@ -25,7 +25,7 @@ func TestWrongFiles(t *testing.T) {
 		{"key in the wrong section", "policy:\n  memory: hard\n", []string{`2: there is no setting "policy.memory"; did you mean policy.require.memory?`}},
 		{"another style", "limits: {open-files: 3, open_files: 4}\n", []string{`did you mean limits.openFiles?`, `did you mean limits.openFiles?`}},
 		{"wrong case", "Engine: auto\n", []string{`did you mean engine?`}},
-		{"nothing near", "limits:\n  zzzzzzzzzzzzzzzz: 1\n", []string{`limits has memory, processes, cpus, workspace, tmp, openFiles, output`}},
+		{"nothing near", "limits:\n  zzzzzzzzzzzzzzzz: 1\n", []string{`limits has memory, processes, cpus, workspace, tmp, packages, openFiles, output`}},
 		{"nothing near at the top", "zzzzzzzzzzzzzzzz: 1\n", []string{`the nearest is `}},
 		{"a key that is a number", "1: 2\n", []string{`1: there is no setting "1"`}},
 		{"a leaf as a section", "python:\n  path: x\n", []string{`2: python: a section stands where a name or absolute path is expected`}},

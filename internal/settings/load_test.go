@@ -63,7 +63,7 @@ func TestDefaults(t *testing.T) {
 	want.Timeouts = settings.Timeouts{
 		Default: 30 * time.Second, Max: 2 * time.Minute, WholeRun: 10 * time.Minute, Grace: 2 * time.Second, Start: time.Minute,
 	}
-	want.Limits = settings.Limits{Memory: 512 << 20, Processes: 128, Workspace: 128 << 20, Tmp: 64 << 20, OpenFiles: 1024, Output: 1 << 20}
+	want.Limits = settings.Limits{Memory: 512 << 20, Processes: 128, Workspace: 128 << 20, Tmp: 64 << 20, Packages: 1 << 30, OpenFiles: 1024, Output: 1 << 20}
 	want.Policy.MinIsolation = "kernel"
 	want.Policy.Require.Memory, want.Policy.Require.Processes, want.Policy.Require.OpenFiles = "soft", "soft", "soft"
 	want.Policy.Require.Disk, want.Policy.Require.CPU = "hard", "absent"
@@ -149,6 +149,7 @@ limits:
   cpus: 0.5
   workspace: 1gib
   tmp: 1048576
+  packages: 2g
   openFiles: 256
   output: 2MB
 policy:
@@ -271,7 +272,7 @@ func TestWholeFile(t *testing.T) {
 	want.Timeouts = settings.Timeouts{
 		Default: 40 * time.Second, Max: 50 * time.Second, WholeRun: 90 * time.Minute, Grace: time.Second / 2, Start: 5 * time.Second,
 	}
-	want.Limits = settings.Limits{Memory: 3 << 29, Processes: 64, CPUs: 0.5, Workspace: 1 << 30, Tmp: 1 << 20, OpenFiles: 256, Output: 2 << 20}
+	want.Limits = settings.Limits{Memory: 3 << 29, Processes: 64, CPUs: 0.5, Workspace: 1 << 30, Tmp: 1 << 20, Packages: 2 << 30, OpenFiles: 256, Output: 2 << 20}
 	want.Policy.MinIsolation = "container"
 	want.Policy.Require.Memory, want.Policy.Require.Processes, want.Policy.Require.Disk = "hard", "hard", "soft"
 	want.Policy.Require.OpenFiles, want.Policy.Require.CPU = "absent", "soft"

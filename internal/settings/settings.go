@@ -101,6 +101,7 @@ type Limits struct {
 	CPUs      float64 // 0: unlimited
 	Workspace int64
 	Tmp       int64
+	Packages  int64
 	OpenFiles int
 	Output    int64
 }

@@ -279,6 +279,7 @@ func merge(asked, otherwise sandbox.Limits) sandbox.Limits {
 		CPUs:           asked.CPUs,
 		WorkspaceBytes: pick(asked.WorkspaceBytes, otherwise.WorkspaceBytes),
 		TmpBytes:       pick(asked.TmpBytes, otherwise.TmpBytes),
+		PackagesBytes:  pick(asked.PackagesBytes, otherwise.PackagesBytes),
 		OpenFiles:      int(pick(int64(asked.OpenFiles), int64(otherwise.OpenFiles))),
 		OutputBytes:    pick(asked.OutputBytes, otherwise.OutputBytes),
 	}

@@ -145,7 +145,7 @@ facts = {
     "mounts": mounts(),
     "interfaces": interfaces(),
     "files": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
-    "sizes": {d: size(d) for d in ("/workspace", "/tmp", "/dev/shm")},
+    "sizes": {d: size(d) for d in ("/workspace", "/tmp", "/dev/shm", "/packages")},
     "writable": writable(),
     "groups": {f: text("/sys/fs/cgroup/" + f).strip() for f in GROUPS if text("/sys/fs/cgroup/" + f)},
     "processes": processes(),

@@ -115,8 +115,9 @@ func (b *containerSpec) args() []string {
 	for _, dir := range []struct {
 		path string
 		size int64
-	}{{"/workspace", b.limits.WorkspaceBytes}, {"/tmp", b.limits.TmpBytes}, {"/dev/shm", b.limits.TmpBytes}} {
-		options := "rw,noexec,nosuid,nodev,mode=1777,size=" + strconv.FormatInt(dir.size, 10)
+		exec string
+	}{{"/workspace", b.limits.WorkspaceBytes, "noexec"}, {"/tmp", b.limits.TmpBytes, "noexec"}, {"/dev/shm", b.limits.TmpBytes, "noexec"}, {sandbox.PackagesDir, b.limits.PackagesBytes, "exec"}} {
+		options := "rw," + dir.exec + ",nosuid,nodev,mode=1777,size=" + strconv.FormatInt(dir.size, 10)
 		if f.podman {
 			options += ",notmpcopyup,U"
 		} else {
@@ -226,7 +227,7 @@ func covered(volumes []string) ([]string, error) {
 		switch {
 		case clean == "/", strings.ContainsAny(clean, ":,\n") || strings.Contains(clean+"/", "/../"):
 			return nil, fmt.Errorf("the image declares a volume at %q", v)
-		case slices.Contains([]string{"/workspace", "/tmp", "/dev/shm"}, clean):
+		case slices.Contains([]string{"/workspace", "/tmp", "/dev/shm", sandbox.PackagesDir}, clean):
 			continue
 		case clean == "/proc" || clean == "/sys" || clean == "/dev" || strings.HasPrefix(sandbox.ProgramDir+"/", clean+"/"):
 			return nil, fmt.Errorf("the image declares a volume at %q", v)

@@ -93,7 +93,7 @@ func TestArgumentsAlways(t *testing.T) {
 			" --network none ", " --read-only ", " --cap-drop ALL ", " --security-opt no-new-privileges ", " --user 65534:65534 ",
 			" --pull never ", " --memory 536870912 ", " --memory-swap 536870912 ", " --pids-limit 128 ", " --cpus 1.5 ",
 			" --ulimit nofile=1024:1024 ", " --ipc private ", " --cgroupns private ", " --log-driver none ", " --privileged=false ",
-			" --tmpfs /workspace:rw,noexec,nosuid,nodev,", ",size=134217728", " --entrypoint python3 sha256:0123 -I -S ",
+			" --tmpfs /workspace:rw,noexec,nosuid,nodev,", " --tmpfs /packages:rw,exec,nosuid,nodev,", ",size=134217728", " --entrypoint python3 sha256:0123 -I -S ",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("podman %v: no %q in %s", podman, want, text)

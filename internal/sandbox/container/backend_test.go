@@ -389,6 +389,7 @@ func TestVerify(t *testing.T) {
 		}, "/run/secrets"},
 		{"a large workspace", func(i *inside) { i.Sizes["/workspace"] = 1 << 40 }, "/workspace"},
 		{"no workspace", func(i *inside) { i.Sizes["/workspace"] = -1 }, "/workspace"},
+		{"large packages", func(i *inside) { i.Sizes["/packages"] = 1 << 40 }, "/packages"},
 		{"another first process", func(i *inside) { i.PID = 2 }, "first process"},
 		{"variables of the service's", func(i *inside) { i.Environment = []string{"PATH", "AWS_SECRET_ACCESS_KEY"} }, "(AWS_SECRET_ACCESS_KEY)"},
 	} {

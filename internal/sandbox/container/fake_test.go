@@ -268,7 +268,7 @@ func good() inside {
 		Python: "3.13.0", Executable: "/usr/bin/python3", UID: 65534, GID: 65534, PID: 1, Files: 777,
 		Kernel: "6.18.44-fc-v595 #1", Interfaces: []string{"lo"},
 		Status: map[string][]string{"CapEff": {"0000000000000000"}, "NoNewPrivs": {"1"}, "Seccomp": {"2"}},
-		Sizes:  map[string]int64{"/workspace": 48 << 20, "/tmp": 24 << 20, "/dev/shm": 24 << 20},
+		Sizes:  map[string]int64{"/workspace": 48 << 20, "/tmp": 24 << 20, "/dev/shm": 24 << 20, "/packages": 72 << 20},
 		Groups: map[string]string{"memory.max": strconv.Itoa(384 << 20), "pids.max": "61", "cpu.max": "50000 100000"},
 	}
 }

@@ -29,7 +29,7 @@ const (
 // inspectionLimits are the limits of an inspected container. They differ from the
 // engines' defaults, so that they can be recognised.
 var inspectionLimits = sandbox.Limits{
-	MemoryBytes: 384 << 20, Processes: 61, WorkspaceBytes: 48 << 20, TmpBytes: 24 << 20, OpenFiles: 777,
+	MemoryBytes: 384 << 20, Processes: 61, WorkspaceBytes: 48 << 20, TmpBytes: 24 << 20, PackagesBytes: 72 << 20, OpenFiles: 777,
 }
 
 // inspection is what was found about a container of an image that was started
@@ -212,7 +212,7 @@ func readInspection(r io.Reader) (*inspection, error) {
 
 // expected are the directories at which a container may have mounts.
 var expected = []string{
-	"/proc", "/sys", "/dev", "/workspace", "/tmp",
+	"/proc", "/sys", "/dev", "/workspace", "/tmp", sandbox.PackagesDir,
 	"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/.dockerenv",
 	// Podman makes these two from the image's files if they lack the user; and
 	// it copies a time zone.
@@ -257,7 +257,7 @@ func (b *Engine) verify(t *inspection, f *facts, img *image) error {
 			add("the engine's configuration shows it %s", at)
 		}
 	}
-	for path, limit := range map[string]int64{"/workspace": inspectionLimits.WorkspaceBytes, "/tmp": inspectionLimits.TmpBytes, "/dev/shm": inspectionLimits.TmpBytes} {
+	for path, limit := range map[string]int64{"/workspace": inspectionLimits.WorkspaceBytes, "/tmp": inspectionLimits.TmpBytes, "/dev/shm": inspectionLimits.TmpBytes, sandbox.PackagesDir: inspectionLimits.PackagesBytes} {
 		if size := in.Sizes[path]; size > limit*5/4 || size <= 0 {
 			add("%s has %d bytes, not %d", path, size, limit)
 		}

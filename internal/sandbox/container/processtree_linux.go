@@ -155,7 +155,7 @@ const inodeBytes = 1 << 10
 func (t *processTree) files(pids []int) int64 {
 	var sum int64
 	root := "/proc/" + strconv.Itoa(t.init) + "/root"
-	for _, dir := range []string{"/workspace", "/tmp", "/dev/shm"} {
+	for _, dir := range []string{"/workspace", "/tmp", "/dev/shm", sandbox.PackagesDir} {
 		var st unix.Statfs_t
 		if unix.Statfs(root+dir, &st) == nil && st.Type == unix.TMPFS_MAGIC {
 			sum += int64(st.Blocks-st.Bfree) * int64(st.Bsize) //nolint:unconvert // differs between architectures

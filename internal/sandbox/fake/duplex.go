@@ -37,7 +37,7 @@ func start(p *process, interpreter string, spec *sandbox.Spec, faults Faults) (*
 	}
 	var workspace string
 	p.cmd, workspace = p.command(spec, sandbox.Command(spec.Program.Argv, interpreter, sources)...)
-	p.cmd.Env = append(p.cmd.Env, sandbox.WorkspaceEnv+"="+workspace, sandbox.FilesEnv+"="+files)
+	p.cmd.Env = append(p.cmd.Env, sandbox.WorkspaceEnv+"="+workspace, sandbox.FilesEnv+"="+files, sandbox.PackagesEnv+"="+filepath.Join(p.dir, "packages"))
 	var ours, theirs []*os.File
 	for i := range 3 {
 		r, w, err := os.Pipe()

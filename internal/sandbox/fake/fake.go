@@ -164,7 +164,7 @@ func (b *Engine) reserve(id string) (string, error) {
 		}
 	}
 	dir := filepath.Join(b.dir, id)
-	for _, sub := range []string{"guest", "workspace", "tmp", "files"} {
+	for _, sub := range []string{"guest", "workspace", "tmp", "packages", "files"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return "", err
 		}

@@ -160,6 +160,7 @@ func (b *Engine) startSandbox(ctx context.Context, id string, limits sandbox.Lim
 		OpenFiles:        limits.OpenFiles,
 		WorkspaceBytes:   limits.WorkspaceBytes,
 		TmpBytes:         limits.TmpBytes,
+		PackagesBytes:    limits.PackagesBytes,
 		DebugLog:         b.opts.DebugDir,
 		OwnUserNamespace: userns,
 	}

@@ -27,6 +27,7 @@ type SupervisorConfig struct {
 	OpenFiles      int     `json:"openFiles"`
 	WorkspaceBytes int64   `json:"workspaceBytes"`
 	TmpBytes       int64   `json:"tmpBytes"`
+	PackagesBytes  int64   `json:"packagesBytes"`
 	// DebugLog is a directory for the runtime's own logs; empty means none.
 	DebugLog string `json:"debugLog,omitempty"`
 	// OwnUserNamespace: the supervisor was started in a user namespace that maps

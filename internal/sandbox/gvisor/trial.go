@@ -128,7 +128,7 @@ func (b *Engine) try(ctx context.Context, userns bool) error {
 		Rootfs:     hostroot.Rootfs{Files: map[string]hostroot.File{"/exit": {Data: exitProgram(), Mode: 0o755}}},
 		Args:       []string{"/exit"},
 		// The defaults of a sandbox, for what this process's own limits could forbid.
-		MemoryBytes: 64 << 20, Processes: 128, OpenFiles: 256, WorkspaceBytes: 1 << 20, TmpBytes: 1 << 20,
+		MemoryBytes: 64 << 20, Processes: 128, OpenFiles: 256, WorkspaceBytes: 1 << 20, TmpBytes: 1 << 20, PackagesBytes: 1 << 20,
 		DebugLog:         b.opts.DebugDir,
 		OwnUserNamespace: userns,
 	}

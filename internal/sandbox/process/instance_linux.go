@@ -57,7 +57,7 @@ func (in *instance) work(run string, root bool) (string, error) {
 	if err := os.Mkdir(dir, mode); err != nil {
 		return "", err
 	}
-	for sub, mode := range map[string]os.FileMode{"workspace": 0o700, "tmp": 0o700, "files": 0o755} {
+	for sub, mode := range map[string]os.FileMode{"workspace": 0o700, "tmp": 0o700, "packages": 0o700, "files": 0o755} {
 		if err := os.Mkdir(filepath.Join(dir, sub), mode); err != nil {
 			return "", errors.Join(err, os.RemoveAll(dir))
 		}

@@ -38,7 +38,7 @@ type launch struct {
 func (b *Engine) base(spec *sandbox.Spec) supervisorConfig {
 	l := spec.Limits.WithDefaults()
 	cfg := supervisorConfig{
-		MemoryBytes: l.MemoryBytes, WorkspaceBytes: l.WorkspaceBytes, TmpBytes: l.TmpBytes,
+		MemoryBytes: l.MemoryBytes, WorkspaceBytes: l.WorkspaceBytes, TmpBytes: l.TmpBytes, PackagesBytes: l.PackagesBytes,
 		Init: initConfig{
 			UID: -1, GID: -1,
 			Processes: l.Processes, OpenFiles: l.OpenFiles,
@@ -184,14 +184,14 @@ func (b *Engine) planPlain(ctx context.Context, spec *sandbox.Spec) (*launch, er
 	if err != nil {
 		return nil, err
 	}
-	workspace, tmp, files := filepath.Join(dir, "workspace"), filepath.Join(dir, "tmp"), filepath.Join(dir, "files")
+	workspace, tmp, packages, files := filepath.Join(dir, "workspace"), filepath.Join(dir, "tmp"), filepath.Join(dir, "packages"), filepath.Join(dir, "files")
 	if err := putFiles(files, spec.Files); err != nil {
 		return nil, err
 	}
 	cfg := b.base(spec)
 	vars := []string{
 		"HOME=" + workspace, "TMPDIR=" + tmp, "MPLCONFIGDIR=" + filepath.Join(tmp, "matplotlib"),
-		sandbox.WorkspaceEnv + "=" + workspace, sandbox.FilesEnv + "=" + files,
+		sandbox.WorkspaceEnv + "=" + workspace, sandbox.FilesEnv + "=" + files, sandbox.PackagesEnv + "=" + packages,
 	}
 	if len(cfg.Devices) > 0 {
 		if _, libraries := gpuDirs(); len(libraries) > 0 {
@@ -221,7 +221,7 @@ func (b *Engine) planPlain(ctx context.Context, spec *sandbox.Spec) (*launch, er
 		if err := b.dir.Record(spec.ID, record{UID: cfg.Init.UID}); err != nil {
 			return err
 		}
-		for _, d := range []string{workspace, tmp} {
+		for _, d := range []string{workspace, tmp, packages} {
 			if err := os.Chown(d, cfg.Init.UID, cfg.Init.GID); err != nil {
 				return err
 			}
@@ -263,10 +263,10 @@ func unlink(workspace, path string) {
 // paths returns the parts of the place's file system that Landlock lets a run use.
 func (b *Engine) paths(p *sandbox.Runtime, spec *sandbox.Spec, cfg *supervisorConfig, dir, source string) *paths {
 	out := &paths{
-		Run: []string{filepath.Join(p.Prefix, "bin"), filepath.Join(p.Prefix, "lib"), filepath.Join(p.Prefix, "lib64")},
+		Run: []string{filepath.Join(p.Prefix, "bin"), filepath.Join(p.Prefix, "lib"), filepath.Join(p.Prefix, "lib64"), filepath.Join(dir, "packages")},
 		Read: []string{source, filepath.Join(dir, "files"), filepath.Join(dir, "files.modes"), "/proc",
 			"/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/sys/devices/system/cpu"},
-		Write:   []string{filepath.Join(dir, "workspace"), filepath.Join(dir, "tmp")},
+		Write:   []string{filepath.Join(dir, "workspace"), filepath.Join(dir, "tmp"), filepath.Join(dir, "packages")},
 		Devices: append(plainDevices, cfg.Devices...),
 		Connect: spec.Network.Internet,
 	}

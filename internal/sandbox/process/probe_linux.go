@@ -98,7 +98,7 @@ func (b *Engine) tryNamespaces() error {
 	defer cancel()
 	r, err := b.launch(ctx, "trial", &launch{cfg: supervisorConfig{
 		Try: true, Namespaces: true, UserNamespace: !b.root, OwnNetwork: true, Mountpoint: dir,
-		WorkspaceBytes: 1 << 20, TmpBytes: 1 << 20,
+		WorkspaceBytes: 1 << 20, TmpBytes: 1 << 20, PackagesBytes: 1 << 20,
 		Rootfs: hostroot.Rootfs{Binds: []hostroot.Bind{{Source: "/usr", Target: "/usr"}}},
 	}, prepare: func(int, *supervisorConfig) error { return nil }}, nil)
 	if err == nil {

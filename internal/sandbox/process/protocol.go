@@ -25,6 +25,7 @@ type supervisorConfig struct {
 	Sys            bool            `json:"sys,omitempty"`
 	WorkspaceBytes int64           `json:"workspaceBytes"`
 	TmpBytes       int64           `json:"tmpBytes"`
+	PackagesBytes  int64           `json:"packagesBytes"`
 	MemoryBytes    int64           `json:"memoryBytes"`
 	Init           initConfig      `json:"init"`
 }

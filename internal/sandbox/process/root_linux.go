@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/sandbox/hostroot"
 )
 
@@ -65,7 +66,7 @@ func buildRoot(cfg *supervisorConfig) error {
 	if err := unix.Mount("sallyport", root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=32m"); err != nil {
 		return fmt.Errorf("mounting a tmpfs on %s: %w", root, err)
 	}
-	for _, dir := range []string{"/proc", "/dev", "/sys", "/tmp", "/workspace"} {
+	for _, dir := range []string{"/proc", "/dev", "/sys", "/tmp", "/workspace", sandbox.PackagesDir} {
 		if err := os.Mkdir(root+dir, 0o755); err != nil {
 			return err
 		}
@@ -80,9 +81,12 @@ func buildRoot(cfg *supervisorConfig) error {
 		return err
 	}
 	for path, size := range map[string]int64{"/workspace": cfg.WorkspaceBytes, "/tmp": cfg.TmpBytes} {
-		if err := mountMemory(root+path, size, cfg); err != nil {
+		if err := mountMemory(root+path, size, unix.MS_NOEXEC, cfg); err != nil {
 			return err
 		}
+	}
+	if err := mountMemory(root+sandbox.PackagesDir, cfg.PackagesBytes, 0, cfg); err != nil {
+		return err
 	}
 	if err := closeProc(root); err != nil {
 		return err
@@ -150,19 +154,19 @@ func buildDev(root string, devices []device, cfg *supervisorConfig) error {
 	if err := os.Mkdir(dev+"/shm", 0o755); err != nil {
 		return err
 	}
-	return mountMemory(dev+"/shm", cfg.TmpBytes, cfg)
+	return mountMemory(dev+"/shm", cfg.TmpBytes, unix.MS_NOEXEC, cfg)
 }
 
 // mountMemory mounts a tmpfs that the run's user owns, with an inode for every
 // kilobyte of it.
-func mountMemory(path string, size int64, cfg *supervisorConfig) error {
+func mountMemory(path string, size int64, flags uintptr, cfg *supervisorConfig) error {
 	options := fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", size, max(size>>10, 1024))
 	uid, gid := cfg.Init.UID, cfg.Init.GID
 	if cfg.UserNamespace {
 		uid, gid = 0, 0 // the one user that the namespace has
 	}
 	options += fmt.Sprintf(",uid=%d,gid=%d", uid, gid)
-	if err := unix.Mount("tmpfs", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options); err != nil {
+	if err := unix.Mount("tmpfs", path, "tmpfs", flags|unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return fmt.Errorf("mounting %s: %w", strings.TrimPrefix(path, cfg.Mountpoint), err)
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/sandbox/supervise"
 )
 
@@ -239,7 +240,7 @@ func (s *supervisor) usage(exact bool) (*supervise.Usage, error) {
 		return nil, err
 	}
 	if s.cfg.Namespaces {
-		for _, path := range []string{"/workspace", "/tmp", "/dev/shm"} {
+		for _, path := range []string{"/workspace", "/tmp", "/dev/shm", sandbox.PackagesDir} {
 			var st unix.Statfs_t
 			if unix.Statfs(path, &st) == nil {
 				sum.memory += int64(st.Blocks-st.Bfree) * int64(st.Bsize)

@@ -18,7 +18,7 @@ return first([attempt(d) for d in ("", "/etc", "/usr", "/usr/bin", "/usr/lib", "
 `, Control: Control{Root: true}},
 		{Name: "write-anywhere", Category: c, Tries: "finds a directory that it can write to, other than those that are meant to be written to", Probe: `
 # Message queues are files of their own namespace, and bounded by a limit.
-allowed = ("/workspace", "/tmp", "/dev/shm", "/dev/mqueue", "/proc")
+allowed = ("/workspace", "/tmp", "/dev/shm", "/dev/mqueue", "/packages", "/proc")
 for d in walk(["/"], 150000, ()):
     if any(d == a or d.startswith(a + "/") for a in allowed) or not os.path.isdir(d) or os.path.islink(d):
         continue

@@ -235,11 +235,11 @@ print(json.dumps(sorted(found)))
 	}
 	for _, d := range writable {
 		// /dev/mqueue is mounted in a namespace of its own, and bounded.
-		if d != "/workspace" && d != "/tmp" && d != "/dev/shm" && d != "/dev/mqueue" && !strings.HasPrefix(d, "/workspace/") && !strings.HasPrefix(d, "/tmp/") {
+		if d != "/workspace" && d != "/tmp" && d != "/dev/shm" && d != "/dev/mqueue" && d != sandbox.PackagesDir && !strings.HasPrefix(d, "/workspace/") && !strings.HasPrefix(d, "/tmp/") {
 			t.Errorf("%s is writable", d)
 		}
 	}
-	for _, d := range []string{"/workspace", "/tmp"} {
+	for _, d := range []string{"/workspace", "/tmp", sandbox.PackagesDir} {
 		if !slices.Contains(writable, d) {
 			t.Errorf("%s is not writable", d)
 		}

@@ -19,6 +19,7 @@ const (
 	processLimit   = 64
 	workspaceLimit = 32 << 20
 	tmpLimit       = 16 << 20
+	packagesLimit  = 24 << 20
 	fileLimit      = 800
 )
 
@@ -32,7 +33,7 @@ func (s *suite) limits(t *testing.T) {
 		spec := s.spec()
 		spec.Limits = sandbox.Limits{
 			MemoryBytes: memory, Processes: processLimit,
-			WorkspaceBytes: workspaceLimit, TmpBytes: tmpLimit, OpenFiles: fileLimit,
+			WorkspaceBytes: workspaceLimit, TmpBytes: tmpLimit, PackagesBytes: packagesLimit, OpenFiles: fileLimit,
 		}
 		return s.start(t, b, spec)
 	}
@@ -355,7 +356,7 @@ func (s *suite) disk(t *testing.T, sess *session) {
 	for _, tt := range []struct {
 		dir  string
 		size int64
-	}{{"/workspace", workspaceLimit}, {"/tmp", tmpLimit}} {
+	}{{"/workspace", workspaceLimit}, {"/tmp", tmpLimit}, {sandbox.PackagesDir, packagesLimit}} {
 		out := sess.must(t, fmt.Sprintf(`
 import os, errno
 path, wrote, why = %q + "/fill", 0, ""

@@ -89,6 +89,7 @@ type Limits struct {
 	CPUs           float64 `json:"cpus,omitempty"`
 	WorkspaceBytes int64   `json:"workspaceBytes,omitempty"`
 	TmpBytes       int64   `json:"tmpBytes,omitempty"`
+	PackagesBytes  int64   `json:"packagesBytes,omitempty"`
 	OpenFiles      int     `json:"openFiles,omitempty"`
 	OutputBytes    int64   `json:"outputBytes,omitempty"`
 }

@@ -14,6 +14,7 @@ from .interrupt import Interrupts
 NAME = "__main__"
 WORKSPACE = "/workspace"
 FILES = "/opt/sallyport-files"
+PACKAGES = "/packages"
 FAILED = 70
 SHOWN = {"matplotlib.figure": "figures_imported", "matplotlib.pyplot": "pyplot_imported", "PIL.Image": "images_imported"}
 
@@ -37,6 +38,7 @@ class Session:
         self.file = None  # what __file__ names, while it may exist
         self.scripted = False  # that file is all of the program
         workspace, files = setting(b"SALLYPORT_WORKSPACE", WORKSPACE), setting(b"SALLYPORT_FILES", FILES)
+        self.packages = setting(b"SALLYPORT_PACKAGES", PACKAGES)
         self.workspace = artifacts.Workspace(workspace)
         try:
             chdir(workspace)

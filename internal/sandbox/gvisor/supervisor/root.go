@@ -10,6 +10,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/sandbox/gvisor"
 	"github.com/sallyport/sallyport/internal/sandbox/hostroot"
 )
@@ -51,7 +52,7 @@ func buildRoot(cfg *gvisor.SupervisorConfig) (rootDirs, error) {
 			return d, err
 		}
 	}
-	for _, dir := range []string{"/proc", "/dev", "/sys", "/tmp", "/workspace"} {
+	for _, dir := range []string{"/proc", "/dev", "/sys", "/tmp", "/workspace", sandbox.PackagesDir} {
 		if err := os.MkdirAll(filepath.Join(d.root, dir), 0o755); err != nil {
 			return d, err
 		}
@@ -60,7 +61,8 @@ func buildRoot(cfg *gvisor.SupervisorConfig) (rootDirs, error) {
 }
 
 // ociSpec returns the OCI specification of the sandbox. It grants no capability
-// and no network; the root is read-only, and only four tmpfs mounts are writable.
+// and no network; the root is read-only, and only five tmpfs mounts are writable. Code
+// can be executed from one of them, which is for packages.
 func ociSpec(cfg *gvisor.SupervisorConfig, root string) *specs.Spec {
 	rlimit := func(typ string, n uint64) specs.POSIXRlimit {
 		return specs.POSIXRlimit{Type: typ, Hard: n, Soft: n}
@@ -70,7 +72,7 @@ func ociSpec(cfg *gvisor.SupervisorConfig, root string) *specs.Spec {
 			Destination: path,
 			Type:        "tmpfs",
 			Source:      "tmpfs",
-			Options:     append([]string{"nosuid", "nodev", "noexec", fmt.Sprintf("size=%d", size)}, options...),
+			Options:     append([]string{"nosuid", "nodev", fmt.Sprintf("size=%d", size)}, options...),
 		}
 	}
 	return &specs.Spec{
@@ -98,9 +100,10 @@ func ociSpec(cfg *gvisor.SupervisorConfig, root string) *specs.Spec {
 			{Destination: "/proc", Type: "proc", Source: "proc"},
 			{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
 			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "mode=755", "size=65536"}},
-			tmpfs("/dev/shm", cfg.TmpBytes, "mode=1777"),
-			tmpfs("/tmp", cfg.TmpBytes, "mode=1777"),
-			tmpfs("/workspace", cfg.WorkspaceBytes, "mode=0755", "uid=65534", "gid=65534"),
+			tmpfs("/dev/shm", cfg.TmpBytes, "noexec", "mode=1777"),
+			tmpfs("/tmp", cfg.TmpBytes, "noexec", "mode=1777"),
+			tmpfs("/workspace", cfg.WorkspaceBytes, "noexec", "mode=0755", "uid=65534", "gid=65534"),
+			tmpfs(sandbox.PackagesDir, cfg.PackagesBytes, "mode=0755", "uid=65534", "gid=65534"),
 		},
 		Linux: &specs.Linux{
 			Resources: resources(cfg),
