@@ -57,7 +57,8 @@
 // "discovered", when it is there, replaces what the guest knew of the servers
 // that exist. "reseed" is for a guest that was restored from a snapshot of which
 // there are other copies: it makes what is random in it its own, before anything
-// else. "stdin" says that the code has a standard input. It is not sent: the guest
+// else. "packages" names archives of packages that an earlier sandbox of the session
+// had: the guest adds them before it runs the code. "stdin" says that the code has a standard input. It is not sent: the guest
 // asks for each piece when code reads, by calls of [MethodStdin], so that the host
 // reads nothing that is not wanted. Optional members are left out when they are empty. The methods of
 // a call and the kinds of an error are the constants of this package.

@@ -36,6 +36,7 @@ type Exec struct {
 	Define     []Server     `json:"define,omitempty"`
 	Discovered []ServerInfo `json:"discovered,omitzero"` // nil: as before
 	Reseed     string       `json:"reseed,omitempty"`    // hexadecimal; fresh randomness for a guest that others were copied from too
+	Packages   []string     `json:"packages,omitempty"`  // archives that an earlier sandbox of the session had, oldest first
 	Task       string       `json:"task,omitempty"`      // work of the host's own, in place of Code
 }
 
@@ -226,6 +227,9 @@ type SessionFacts struct {
 	// Both are empty where there is no choice.
 	Environment  string   `json:"environment,omitempty"`
 	Environments []string `json:"environments,omitempty"`
+	// Packages says whether code may add packages: "any", "listed" or "ask"; empty:
+	// it may not.
+	Packages string `json:"packages,omitempty"`
 }
 
 // PackageFacts say how code can get a package.

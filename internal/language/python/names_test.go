@@ -121,7 +121,7 @@ func TestManual(t *testing.T) {
 	p := launch(t)
 	facts := func(_ context.Context, c wire.Call) (json.RawMessage, error) {
 		if c.Method == wire.MethodSessionFacts {
-			return json.RawMessage(`{"timeout":30,"maxTimeout":120,"memory":536870912,"workspace":134217728,"processes":128,"environment":"data","environments":["data","ml","host"]}`), nil
+			return json.RawMessage(`{"timeout":30,"maxTimeout":120,"memory":536870912,"workspace":134217728,"processes":128,"environment":"data","environments":["data","ml","host"],"packages":"any"}`), nil
 		}
 		return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: "no " + c.Method}
 	}
@@ -137,6 +137,7 @@ func TestManual(t *testing.T) {
 		"\nMCP servers loaded now: mcp_my_echo (5 tools).\nConfigured, not loaded: other (",
 		"\n  await query_tool_docs(server, tool=None, detail='summary'): ",
 		"\n  await search_tool_docs(query, *, limit=5, detail='summary'): Find tools of all servers by what they do, best first. [_sync]\n",
+		"\n  await install_packages(*packages): Add packages to this session: \"pandas>=2\", \"httpx\". [_sync]\n",
 	} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("the manual lacks %q:\n%s", want, r.stdout)
@@ -144,6 +145,9 @@ func TestManual(t *testing.T) {
 	}
 	if find, limits := strings.Index(r.stdout, "Find a tool"), strings.Index(r.stdout, "Limits:"); find < 0 || find > limits || strings.Index(r.stdout, "search_tool_docs(query") > strings.Index(r.stdout, "save_memory(key") {
 		t.Errorf("the manual does not begin with what is most important:\n%s", r.stdout)
+	}
+	if r := p.exec(t, "capability_summary()"); strings.Contains(r.stdout, "install_packages") {
+		t.Errorf("where policy allows no packages the manual names install_packages:\n%s", r.stdout)
 	}
 	documented := "MCPError call_tool list_tools list_tools_sync list_servers list_servers_sync discovered_servers describe_server " +
 		"list_loaded_server_metadata query_tool_docs_sync query_tool_docs search_tool_docs_sync search_tool_docs capability_summary " +

@@ -83,6 +83,8 @@ def run(session, source, filename, echo):
         awaits = (0 if code is None else code.co_flags) | (0 if last is None else last.co_flags)
         try:
             interrupts.arm()
+            if session.wanted or "# /// script" in source:
+                packages(session, source)
             try:
                 if awaits & AWAITS:
                     steps = run_awaiting(code, last, session.namespace)
@@ -127,6 +129,19 @@ def run(session, source, filename, echo):
         session.streams.flush()
         _exit(outcome[1])
     return outcome
+
+
+def packages(session, source):
+    """Add what the code needs before it runs."""
+    if session.wanted:
+        from . import install
+
+        wanted, session.wanted = session.wanted, ()
+        install.again(session, wanted)
+    if "# /// script" in source:
+        from . import inline
+
+        inline.prepare(session, source)
 
 
 def tell(session, source, code):

@@ -6,11 +6,12 @@ from . import BUILTINS as __builtins__
 import sys
 
 MAX_NAMES = 10
+INSTALLERS = ("install_packages", "install_packages_sync")  # which the user's policy may forbid
 
 # The helpers that have a line of their own, those that are needed most first.
 FIRST = (
     "search_tool_docs", "query_tool_docs", "load_server", "discovered_servers", "find_servers",
-    "save_memory", "load_memory", "save_tool", "call_tool", "read_resource",
+    "save_memory", "load_memory", "save_tool", "call_tool", "read_resource", "install_packages",
 )  # fmt: skip
 
 # Packages that are worth mentioning if they can be imported.
@@ -42,7 +43,7 @@ def manual(session, ask, runtime, names, apart):
             packages(session),
             *saved(ask),
             "Helpers, also as runtime.<name> ([_sync]: <name>_sync(...) does the same without await):",
-            *helpers(runtime, names, apart),
+            *helpers(runtime, names if found.get("packages") else [n for n in names if n not in INSTALLERS], apart),
         ]
     )
 
@@ -170,7 +171,7 @@ def helpers(runtime, names, apart):
         return text, " [_sync%s]" % rest
 
     lines = []
-    for name in FIRST:
+    for name in filter(documented.get, FIRST):
         text, twin = call(name)
         lines.append("  %s: %s%s" % (text, documented[name].__doc__.partition("\n")[0], twin))
     rest = ["".join(call(name)) for name in documented if name not in FIRST and name not in twins]
@@ -186,8 +187,11 @@ def signature(function):
     defaults = function.__defaults__ or ()
     parts = list(positional[: len(positional) - len(defaults)])
     parts += ["%s=%r" % pair for pair in zip(positional[len(positional) - len(defaults) :], defaults)]
-    if keyword_only:
+    if code.co_flags & 0x04:  # inspect.CO_VARARGS
+        parts.append("*" + names[count + keyword_only])
+    elif keyword_only:
         parts.append("*")
+    if keyword_only:
         given = function.__kwdefaults__ or {}
         parts += ["%s=%r" % (n, given[n]) if n in given else n for n in names[count : count + keyword_only]]
     awaited = "await " if code.co_flags & 0x80 else ""  # inspect.CO_COROUTINE

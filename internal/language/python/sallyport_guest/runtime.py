@@ -52,6 +52,8 @@ NAMES = (
     "list_prompts_sync",
     "get_prompt",
     "get_prompt_sync",
+    "install_packages",
+    "install_packages_sync",
     "output",
     "cancel",
 )
@@ -295,6 +297,20 @@ class Runtime:
         from . import features
 
         return features.ask_sync(self._session, "get_prompt", features.Prompting, server, name, arguments)
+
+    # Packages.
+
+    async def install_packages(self, *packages):
+        """Add packages to this session: "pandas>=2", "httpx"."""
+        from . import install
+
+        return await install.run(self._session, install.install(self._session, install.requested(packages)))
+
+    def install_packages_sync(self, *packages):
+        """The same."""
+        from . import install
+
+        return install.run_sync(self._session, install.install(self._session, install.requested(packages)))
 
     # The manual.
 

@@ -34,6 +34,8 @@ class Session:
         self.extra = set()  # tools whose hint says that they answer more than their value
         self.lacking = {}  # name -> why the last new process did not get it
         self.driving = False  # execute.drive is at work
+        self.archives = []  # of packages that code has added
+        self.wanted = ()  # those that this session had in an earlier sandbox
         self.stdin = None  # the execution's, if it has one
         self.file = None  # what __file__ names, while it may exist
         self.scripted = False  # that file is all of the program
@@ -223,6 +225,7 @@ class Session:
             self.registry.update(frame)
         if self._registry is not None and "task" not in frame and "mcp_" in frame["code"]:
             self._registry.mentioned(frame["code"])
+        self.wanted = frame.get("packages", ())
         filename = frame.get("filename") or "<cell %d>" % run
         if "stdin" in frame:
             from .stdin import Input

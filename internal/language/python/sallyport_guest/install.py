@@ -1,0 +1,258 @@
+"""runtime.install_packages: adds packages to the running sandbox.
+
+The host resolves and checks them, and sends one archive. It is unpacked next to what
+is there already, and then moved into place, so that a failure leaves nothing of it.
+"""
+
+from . import BUILTINS as __builtins__
+
+import sys
+from _thread import allocate_lock
+
+from . import codec
+from .errors import MCPError
+
+MAX_PACKAGES = 200
+moving = allocate_lock()
+numbers = iter(range(1, sys.maxsize))
+
+
+class Installed:
+    """What an installation has added."""
+
+    __module__ = "mcp.runtime"
+
+    def __init__(self, packages, size):
+        self.packages = packages  # name -> version
+        self.bytes = size
+
+    def __repr__(self):
+        if not self.packages:
+            return "everything is installed already"
+        named = ", ".join("%s %s" % pair for pair in self.packages.items())
+        return "installed %s (%s)" % (named, megabytes(self.bytes))
+
+
+def megabytes(size):
+    return "%d MB" % round(size / 1e6) if size >= 1e6 else "%d kB" % max(1, round(size / 1e3))
+
+
+def requested(packages):
+    """Return the requirements as a list of strings."""
+    if len(packages) == 1 and isinstance(packages[0], (list, tuple)):
+        packages = packages[0]
+    if not packages:
+        raise MCPError('install_packages needs names: await runtime.install_packages("pandas>=2")', kind="invalid")
+    if len(packages) > MAX_PACKAGES:
+        raise MCPError("install_packages: %d packages at once; the most is %d" % (len(packages), MAX_PACKAGES), kind="invalid")
+    for package in packages:
+        if not isinstance(package, str) or not package.strip():
+            raise MCPError("install_packages: a package must be str, not %s" % type(package).__name__, kind="invalid")
+    return [package.strip() for package in packages]
+
+
+def normalised(name):
+    parts = [part for part in name.lower().replace("_", "-").replace(".", "-").split("-") if part]
+    return "-".join(parts)
+
+
+def present(session):
+    """Return the installed distributions: normalised name -> version."""
+    from importlib import metadata
+
+    session.paths.add()
+    use(session)
+    found = {}
+    for distribution in metadata.distributions():
+        try:
+            name, version = distribution.metadata["Name"], distribution.version
+        except Exception:  # damaged metadata
+            continue
+        if isinstance(name, str) and isinstance(version, str):
+            found.setdefault(normalised(name), version)
+    return found
+
+
+def params(session, packages):
+    from .target import target
+
+    return codec.encode({"packages": packages, "target": target(), "installed": present(session)})
+
+
+# A generator yields calls, as (method, params), and gets their results. So the two
+# ways to wait for them share the rest.
+
+
+async def run(session, calls):
+    result, error = None, None
+    while True:
+        try:
+            call = calls.send(result) if error is None else calls.throw(error)
+        except StopIteration as e:
+            return e.value
+        result = error = None
+        try:
+            result = await session.channel.request(*call)
+        except BaseException as e:
+            error = e
+
+
+def run_sync(session, calls):
+    result, error = None, None
+    while True:
+        try:
+            call = calls.send(result) if error is None else calls.throw(error)
+        except StopIteration as e:
+            return e.value
+        result = error = None
+        try:
+            result = session.channel.request_sync(*call)
+        except BaseException as e:
+            error = e
+
+
+def install(session, packages):
+    """Ask for packages and add them. Return an Installed."""
+    try:
+        answer = yield "install_packages", params(session, packages)
+    except MCPError as e:
+        if e.kind == "unsupported":
+            raise MCPError("packages cannot be installed here", kind="denied") from None
+        raise
+    added = {str(p["name"]): str(p["version"]) for p in answer.get("packages") or ()}
+    if not added:
+        return Installed({}, 0)
+    archive = str(answer["archive"])
+    old = sorted(name for name in added if normalised(name) in sys.modules or name.replace("-", "_") in sys.modules)
+    yield from fetch(session, archive)
+    yield "packages_installed", '{"archive":%s}' % codec.quote(archive)
+    if old:
+        session.streams.say("sallyport: %s was imported before: the new version is used after a restart of the session\n" % ", ".join(old))
+    return Installed(added, answer.get("bytes") or 0)
+
+
+def fetch(session, archive):
+    """Get an archive and add what is in it, unless that was done."""
+    if archive in session.archives:
+        return
+    from binascii import a2b_base64
+    from posix import getpid
+
+    from .untar import Untar
+
+    where = "%s/.new-%d-%d" % (session.packages, getpid(), next(numbers))
+    untar = Untar(where)
+    try:
+        try:
+            from posix import mkdir
+
+            mkdir(where, 0o755)
+            offset, last = 0, False
+            while not last:
+                part = yield "package_part", '{"archive":%s,"offset":%d}' % (codec.quote(archive), offset)
+                data, last = a2b_base64(part["data"]), part["last"]
+                if not data and not last:
+                    raise ValueError("it is incomplete")
+                untar.feed(data)
+                offset += len(data)
+            untar.check()
+            with moving:
+                if archive not in session.archives:
+                    Move(where, session.packages).run()
+                    session.archives.append(archive)
+        except OSError as e:
+            raise failure(session, e) from None
+        except ValueError as e:
+            raise MCPError("the packages that arrived cannot be used: %s" % e, kind="internal") from None
+    finally:
+        untar.close()
+        remove(where)
+    use(session)
+    from importlib import invalidate_caches
+
+    invalidate_caches()
+
+
+def failure(session, e):
+    import errno
+
+    if e.errno in (errno.ENOSPC, errno.EDQUOT):
+        try:
+            from os import statvfs
+
+            stat = statvfs(session.packages)
+            holds = megabytes(stat.f_blocks * stat.f_frsize)
+        except OSError:
+            holds = "what limits.packages says"
+        return MCPError(
+            "the packages do not fit into %s, which holds %s: nothing of them was kept. The user can raise the setting limits.packages"
+            % (session.packages, holds),
+            kind="limit_exceeded",
+        )
+    return MCPError("the packages cannot be written to %s: %s" % (session.packages, e.strerror), kind="internal")
+
+
+class Move:
+    """Moves what is in one directory to another. Directories that both have are
+    merged; files are replaced. A failure undoes it."""
+
+    def __init__(self, source, target):
+        self.source = source
+        self.target = target
+        self.moved = []
+
+    def run(self):
+        try:
+            self.move("")
+        except BaseException:
+            from posix import rename
+
+            for path in reversed(self.moved):
+                rename(self.target + path, self.source + path)
+            raise
+
+    def move(self, folder):
+        from os.path import isdir, islink, lexists
+        from posix import listdir, rename
+
+        for name in sorted(listdir(self.source + folder)):
+            path = folder + "/" + name
+            source, target = self.source + path, self.target + path
+            if isdir(source) and isdir(target) and not islink(target):
+                self.move(path)
+            else:
+                new = not lexists(target)
+                rename(source, target)
+                if new:
+                    self.moved.append(path)
+
+
+def remove(folder):
+    from shutil import rmtree
+
+    rmtree(folder, ignore_errors=True)
+
+
+def use(session):
+    """Let this process and its children import what is there, after everything else."""
+    from os import environ
+
+    folder = session.packages
+    if folder not in sys.path or sys.path[-1] != folder:
+        session.paths.add()
+        sys.path[:] = [*(p for p in sys.path if p != folder), folder]
+    for name, path in (("PYTHONPATH", folder), ("PATH", folder + "/bin")):
+        have = environ.get(name)
+        if name == "PATH" and have is None:
+            have = "/usr/local/bin:/usr/bin:/bin"
+        if path not in (have or "").split(":"):
+            environ[name] = have + ":" + path if have else path
+
+
+def again(session, archives):
+    """Add the packages of an earlier sandbox of this session."""
+    for archive in archives:
+        try:
+            run_sync(session, fetch(session, archive))
+        except MCPError as e:
+            session.streams.say("sallyport: packages that this session had are missing (%s): install them again\n" % e)
