@@ -56,6 +56,8 @@ type instance struct {
 	known      map[string]string // server's name: version
 	discovered string
 
+	packages []string // that the guest is still to be sent
+
 	background wire.Background // after the last execution
 	running    []string        // some of it, in words
 

@@ -222,6 +222,7 @@ type frame struct {
 	Nonce      string
 	Code       string
 	Grants     []string
+	Packages   []string
 	Reseed     string
 	Task       string
 	Define     []wire.Server
@@ -312,6 +313,8 @@ func words(g *guestEnd, f frame) bool {
 		return false
 	case "vanish":
 		return false
+	case "packages":
+		g.output(wire.KindStdout, strings.Join(f.Packages, " "))
 	case "call":
 		g.control(`{"type":"call","id":1,"run":%d,"method":"call_tool","params":{}}`, f.ID)
 		for {

@@ -151,6 +151,7 @@ type Session struct {
 	reported   bool                  // lost has been reported
 	notice     string                // what is to be reported about the limits; empty: nothing
 	lostBefore string                // the last loss that was reported
+	packages   packages              // that code has added
 
 	got     time.Duration   // when Get last returned it; belongs to the set
 	history *sessionlog.Log // nil: none is kept
@@ -246,6 +247,7 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 	if err := s.place(ctx, req.Place); err != nil {
 		return nil, err
 	}
+	req.Call = s.packages.observe(req.Call)
 	for attempt := 0; ; attempt++ {
 		if s.life.Err() != nil {
 			return nil, ErrClosed
@@ -266,7 +268,9 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 		if err := s.put(ctx, req.Files); err != nil {
 			return nil, err
 		}
+		before := s.packages.list()
 		out, err := s.instance.exec(ctx, s.config, req, prep)
+		s.keepPackages(before)
 		if errors.Is(err, errNotStarted) && attempt == 0 {
 			// It died between two executions, unnoticed until now.
 			s.drop(s.instance.deathReason())
@@ -275,13 +279,13 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 		if err != nil {
 			return nil, err
 		}
-		out.Lost, out.LostBefore, out.Notice = s.lost, s.lostBefore, s.notice
+		out.Lost, out.LostBefore, out.Notice = s.lostBut(s.lost), s.lostBefore, s.notice
 		s.notice = ""
 		s.lost, s.reported = "", false
 		s.status.executed(s.instance, req.Place.Line())
 		if out.Reason != "" {
 			s.drop(out.Reason)
-			out.Lost = out.Reason
+			out.Lost = s.lostBut(out.Reason)
 			// The execution that ended it reports that, unless its caller has
 			// left.
 			if s.reported = out.End != Cancelled; s.reported {
@@ -299,22 +303,6 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 		}
 		return out, nil
 	}
-}
-
-// place waits for an execution's place. Meanwhile its session may be suspended.
-func (s *Session) place(ctx context.Context, p *places.Place) error {
-	if p == nil || p.Try() {
-		return nil
-	}
-	s.park(p)
-	defer s.park(nil)
-	return p.Wait(ctx)
-}
-
-func (s *Session) park(p *places.Place) {
-	s.parking.Lock()
-	defer s.parking.Unlock()
-	s.parked = p
 }
 
 // ready provides a living sandbox and prepares the request's servers,
@@ -354,6 +342,7 @@ func (s *Session) ready(ctx context.Context, req Request) (*Preparation, error) 
 	if err != nil {
 		return nil, err
 	}
+	b.packages = s.packages.list()
 	s.instance = b
 	s.opened(b)
 	return prep, prepErr
@@ -374,6 +363,9 @@ func (s *Session) begin(ctx context.Context, place *places.Place) (_ *instance, 
 			s.checkpoint.Leave(s.lost) // another process may do better
 		}
 	}()
+	if s.checkpoint.Held() {
+		s.packages.adopt(&s.checkpoint.Record)
+	}
 	if lost != "" {
 		s.lose(lost)
 	}

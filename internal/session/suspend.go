@@ -98,6 +98,7 @@ func (s *Session) Reset(ctx context.Context) error {
 		s.running.Store(false)
 	}
 	s.lost, s.notice, s.reported = "", "", false
+	s.packages.forget()
 	s.status.closed("", "")
 	s.history.Reset()
 	s.history.Flush()
@@ -130,4 +131,20 @@ func (s *Session) parkedAt() *places.Place {
 	}
 	defer s.parking.Unlock()
 	return s.parked
+}
+
+// place waits for an execution's place. Meanwhile its session may be suspended.
+func (s *Session) place(ctx context.Context, p *places.Place) error {
+	if p == nil || p.Try() {
+		return nil
+	}
+	s.park(p)
+	defer s.park(nil)
+	return p.Wait(ctx)
+}
+
+func (s *Session) park(p *places.Place) {
+	s.parking.Lock()
+	defer s.parking.Unlock()
+	s.parked = p
 }

@@ -117,6 +117,17 @@ func (c *Checkpoint) note(status Status, lost string, write func(file string, r 
 	return write(c.session.File, &c.Record)
 }
 
+// KeepPackages records the archives of packages of a running session.
+func (c *Checkpoint) KeepPackages(archives []string) {
+	if !c.Held() {
+		return
+	}
+	c.Record.Packages = archives
+	if err := c.note(Running, "", c.Store.WriteUnsynced); err != nil {
+		c.Store.Logger.Warn("a session's record could not be written", "session", c.session.Label, "error", err)
+	}
+}
+
 // Release lets other processes have the session.
 func (c *Checkpoint) Release() {
 	if c.Held() {

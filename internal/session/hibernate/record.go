@@ -45,6 +45,8 @@ type Record struct {
 	Template string `json:"template,omitempty"`
 	// Environment names the packages that it has; empty: those of the settings.
 	Environment string `json:"environment,omitempty"`
+	// Packages are the archives of packages that code has added, oldest first.
+	Packages []string `json:"packages,omitempty"`
 	// Limits are those of the suspended sandbox.
 	Limits sandbox.Limits `json:"limits,omitzero"`
 }

@@ -1,0 +1,115 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"github.com/sallyport/sallyport/internal/session/hibernate"
+	"github.com/sallyport/sallyport/internal/wire"
+)
+
+// maxArchives bounds how many archives of packages a session returns to its next
+// sandbox.
+const maxArchives = 64
+
+// packages remembers the archives of packages that code has added to a session.
+type packages struct {
+	mu       sync.Mutex
+	offered  []string // by the host, and perhaps not added
+	archives []string // oldest first
+}
+
+// list returns the archives, oldest first.
+func (p *packages) list() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.archives)
+}
+
+func (p *packages) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.offered, p.archives = nil, nil
+}
+
+// adopt takes what the record has, unless this process knows better.
+func (p *packages) adopt(r *hibernate.Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.archives == nil {
+		p.archives = slices.Clone(r.Packages)
+	}
+	r.Packages = slices.Clone(p.archives)
+}
+
+// observe returns call, and notes what its answers and the guest say about
+// packages. The guest can only name archives that the host has offered.
+func (p *packages) observe(call func(context.Context, wire.Call) ([]byte, error)) func(context.Context, wire.Call) ([]byte, error) {
+	if call == nil {
+		return nil
+	}
+	return func(ctx context.Context, c wire.Call) ([]byte, error) {
+		if c.Method == wire.MethodPackagesInstalled {
+			return p.installed(c.Params)
+		}
+		result, err := call(ctx, c)
+		if err == nil && c.Method == wire.MethodInstallPackages {
+			p.offer(result)
+		}
+		return result, err
+	}
+}
+
+func (p *packages) offer(result []byte) {
+	var offered wire.PackagesInstalled
+	if json.Unmarshal(result, &offered) != nil || offered.Archive == "" {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Contains(p.offered, offered.Archive) {
+		p.offered = append(p.offered, offered.Archive)
+	}
+	if len(p.offered) > maxArchives {
+		p.offered = p.offered[1:]
+	}
+}
+
+func (p *packages) installed(params json.RawMessage) ([]byte, error) {
+	var added wire.PackagesInstalled
+	if err := json.Unmarshal(params, &added); err != nil {
+		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "packages_installed: the arguments cannot be read"}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case slices.Contains(p.archives, added.Archive):
+	case !slices.Contains(p.offered, added.Archive):
+		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "packages_installed: there is no such archive"}
+	case len(p.archives) >= maxArchives:
+		return nil, &wire.CallError{Kind: wire.KindLimit, Message: "packages were added to this session too often to be kept for its next sandbox: the packages are installed, and gone when it loses its state"}
+	default:
+		p.archives = append(p.archives, added.Archive)
+	}
+	return []byte("null"), nil
+}
+
+// keepPackages records the archives that the session has now. The holder of the turn
+// calls it.
+func (s *Session) keepPackages(before []string) {
+	now := s.packages.list()
+	if s.checkpoint == nil || slices.Equal(before, now) {
+		return
+	}
+	s.checkpoint.KeepPackages(now)
+}
+
+// lostBut adds to the reason of a loss what was not lost.
+func (s *Session) lostBut(reason string) string {
+	if reason == "" || len(s.packages.list()) == 0 {
+		return reason
+	}
+	return reason + "; packages that code added are kept"
+}
