@@ -86,6 +86,9 @@ type Config struct {
 	// Requests are patterns of servers that code may add by itself, see
 	// [RequestServer].
 	Requests []string
+	// Packages are requirements of packages that code may add to its sandbox, and
+	// the words AnyPackage and AskPackage. None may be added when it is empty.
+	Packages []string
 	// RefuseChanged denies the use of a tool, resource or prompt that is not in
 	// the form that the user accepted.
 	RefuseChanged bool

@@ -25,6 +25,7 @@ var rules = [...]rule{
 	{"tools", byToolLists},
 	{"changes", byForm},
 	{"requests", byRequests},
+	{"packages", byPackages},
 }
 
 // byPrincipal denies what is done for no one.

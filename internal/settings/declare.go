@@ -93,7 +93,7 @@ var enforcement = []string{"absent", "soft", "hard"}
 func declare(s *Settings) []*setting {
 	return slices.Concat(
 		declareWhole(s), declareTimeouts(&s.Timeouts), declareLimits(&s.Limits),
-		declarePolicy(&s.Policy), declareRemote(&s.Policy), declareExecutions(&s.Policy), declareAudit(&s.Audit), declareApprovals(&s.Approvals), declareRuns(&s.Runs), declareWorker(&s.Worker), declareDeploy(&s.Deploy), declareKaggle(&s.Kaggle), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareCache(&s.Cache), declareImages(&s.Images), declareKept(s), declareRunPod(&s.RunPod, &s.Tools), declareRest(s), declareCarbon(&s.Carbon),
+		declarePolicy(&s.Policy), declarePackages(&s.Policy), declareRemote(&s.Policy), declareExecutions(&s.Policy), declareAudit(&s.Audit), declareApprovals(&s.Approvals), declareRuns(&s.Runs), declareWorker(&s.Worker), declareDeploy(&s.Deploy), declareKaggle(&s.Kaggle), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareCache(&s.Cache), declareImages(&s.Images), declareKept(s), declareRunPod(&s.RunPod, &s.Tools), declareRest(s), declareCarbon(&s.Carbon),
 	)
 }
 

@@ -68,6 +68,7 @@ func TestDefaults(t *testing.T) {
 	want.Policy.Require.Memory, want.Policy.Require.Processes, want.Policy.Require.OpenFiles = "soft", "soft", "soft"
 	want.Policy.Require.Disk, want.Policy.Require.CPU = "hard", "absent"
 	want.Policy.Servers, want.Policy.Profile = []string{"*"}, "open"
+	want.Policy.Packages = []string{"none"}
 	want.Policy.Executions.Queued, want.Policy.Executions.PerClient.Queued = 1024, 256
 	want.Policy.Remote.MinIsolation, want.Policy.Remote.Memory, want.Policy.Remote.Processes = "platform", "soft", "soft"
 	want.Hub = settings.Hub{Enabled: true, Idle: 10 * time.Minute}
@@ -157,6 +158,7 @@ policy:
   require: {memory: hard, processes: hard, disk: soft, openFiles: absent, cpu: soft}
   servers: [git*, "a,b"]
   requests: [npx -y @x/server-* ..., "https://*.example.com/mcp"]
+  packages: [pandas>=2, ask]
   profile: careful
   tools:
     - server: "*"
@@ -287,6 +289,7 @@ func TestWholeFile(t *testing.T) {
 	want.Kaggle = settings.Kaggle{URL: "http://127.0.0.1:7777/api", Accelerator: "gpu", Internet: true, Keep: true, MaxOutput: 2 << 20, CodeCarbon: true}
 	want.Policy.Executions.Running, want.Policy.Executions.Queued = 4, 100
 	want.Policy.Executions.PerClient.Running, want.Policy.Executions.PerClient.Queued = 2, 10
+	want.Policy.Packages = []string{"pandas>=2", "ask"}
 	want.Policy.Requests = []string{"npx -y @x/server-* ...", "https://*.example.com/mcp"}
 	want.Policy.Profile = "careful"
 	want.Sessions = settings.Sessions{BackgroundCPU: -1, Snapshots: "off", Preload: []string{"numpy", "os.path"}, Idle: time.Hour, Keep: 48 * time.Hour, MaxRunning: 3, MaxDisk: 1 << 30, MaxNamed: 4, Pack: true, Logs: 32 << 20, Pool: settings.PoolAuto}

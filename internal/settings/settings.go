@@ -116,6 +116,8 @@ type Policy struct {
 	Servers []string
 	// Requests are patterns for servers that code may add by itself.
 	Requests []string
+	// Packages are requirements that code may add, and words: NoPackages and others.
+	Packages []string
 	// Executions bounds those that run and wait, of all clients and of each.
 	Executions struct {
 		Running   int // 0: as many as Sessions.MaxRunning

@@ -1,0 +1,137 @@
+package authz
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// InstallPackages adds Python packages to a running sandbox. The packages that
+// these need come with them.
+type InstallPackages struct {
+	Requirements []string // as code asks for them: "pandas>=2"
+}
+
+func (a InstallPackages) describe() (action, item string) {
+	names := make([]string, len(a.Requirements))
+	for i, r := range a.Requirements {
+		names[i] = packageName(r)
+	}
+	return "install_packages", strings.Join(names, " ")
+}
+func (a InstallPackages) on() (*Server, bool) { return nil, false }
+func (a InstallPackages) arguments() json.RawMessage {
+	return inJSON(map[string][]string{"packages": a.Requirements})
+}
+
+// The words in Config.Packages; everything else there is a requirement.
+const (
+	AnyPackage = "any"
+	AskPackage = "ask" // a person, about what is not listed
+)
+
+// popular are names that others are made to resemble: packages of five letters or
+// more among the most downloaded of PyPI (hugovk.github.io/top-pypi-packages).
+var popular = strings.Fields(`aiohttp beautifulsoup4 boto3 botocore certifi charset-normalizer click cryptography
+	django fastapi flask httpx jinja2 jsonschema markupsafe matplotlib numpy openai openpyxl packaging pandas
+	pillow plotly polars protobuf pyarrow pydantic pytest python-dateutil pyyaml requests scikit-learn scipy
+	seaborn setuptools sqlalchemy tensorflow torch transformers typing-extensions urllib3 virtualenv wheel`)
+
+// byPackages applies policy.packages. A name that differs by one letter from one
+// that the user listed is refused whatever else holds; one that differs so from a
+// popular name is never installed unasked.
+func byPackages(c *Config, _ Principal, a Action) (Effect, error) {
+	install, ok := a.(InstallPackages)
+	if !ok {
+		return Allow, nil
+	}
+	if len(install.Requirements) == 0 {
+		return Deny, errors.New("no package was named, so nothing is allowed")
+	}
+	var listed []string
+	for _, word := range c.Packages {
+		if word != AnyPackage && word != AskPackage {
+			listed = append(listed, packageName(word))
+		}
+	}
+	effect, reason := Allow, error(nil)
+	for _, r := range install.Requirements {
+		name := packageName(r)
+		shown := clip(name, 100)
+		if name == "" {
+			return Deny, fmt.Errorf("%q does not name a package", clip(r, 100))
+		}
+		if slices.Contains(listed, name) {
+			continue
+		}
+		if like := lookalike(name, listed); like != "" {
+			return Deny, fmt.Errorf("package %s is refused: it is not in policy.packages, and its name is one letter away from %s, which is", shown, like)
+		}
+		like := lookalike(name, popular)
+		if slices.Contains(popular, name) {
+			like = ""
+		}
+		switch {
+		case slices.Contains(c.Packages, AnyPackage) && like == "":
+		case slices.Contains(c.Packages, AnyPackage), slices.Contains(c.Packages, AskPackage):
+			effect = Ask
+			if like != "" {
+				reason = fmt.Errorf("package %s has a name that is one letter away from that of the popular %s", shown, like)
+			} else if reason == nil {
+				reason = fmt.Errorf("policy.packages asks about package %s", shown)
+			}
+		default:
+			return Deny, fmt.Errorf("policy.packages does not allow package %s (the user can allow it there, or add it to an environment)", shown)
+		}
+	}
+	return effect, reason
+}
+
+// packageName returns the name in a requirement, as indexes compare names; empty
+// if it has none.
+func packageName(requirement string) string {
+	text := strings.TrimSpace(requirement)
+	end := strings.IndexFunc(text, func(r rune) bool { return r > 0x7f || !plain(byte(r)) })
+	if end >= 0 {
+		text = text[:end]
+	}
+	if len(text) > 200 {
+		return ""
+	}
+	words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return r == '-' || r == '_' || r == '.' })
+	return strings.Join(words, "-")
+}
+
+// lookalike returns the name that another resembles, or nothing.
+func lookalike(name string, names []string) string {
+	for _, known := range names {
+		if known != name && oneEdit(name, known) {
+			return known
+		}
+	}
+	return ""
+}
+
+// oneEdit reports whether a becomes b when one letter is added, dropped or
+// replaced, or two that follow each other change places.
+func oneEdit(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	i := 0
+	for i < len(a) && a[i] == b[i] {
+		i++
+	}
+	switch len(b) - len(a) {
+	case 1:
+		return a[i:] == b[i+1:]
+	case 0:
+		if i >= len(a)-1 || a[i+1:] == b[i+1:] {
+			return true
+		}
+		return a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
+	}
+	return false
+}

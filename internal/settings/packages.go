@@ -1,0 +1,59 @@
+package settings
+
+import (
+	"slices"
+
+	"github.com/sallyport/sallyport/internal/lazyregexp"
+)
+
+// The words of policy.packages; everything else there is a requirement.
+const (
+	NoPackages  = "none"
+	AnyPackage  = "any"
+	AskPackages = "ask"
+)
+
+func declarePackages(p *Policy) []*setting {
+	return []*setting{
+		{key: "policy.packages", value: oneOrMore{list(&p.Packages, isAllowedPackage, "`none`, `any`, `ask`, or packages such as `pandas` or `pandas>=2`")}, initial: NoPackages, strength: narrows(&p.Packages),
+			help: "Packages that agents' code may add to its sandbox with those that they need. A list allows those in it; with the word `ask` in it, a person is asked about all others. A name that differs by one letter from a listed one is refused in any case. Variables and flags can only take away from what the file allows. Packages of environments are not concerned."},
+	}
+}
+
+// oneOrMore is a list that may be written as a word where it has only one.
+type oneOrMore struct{ *words }
+
+func (oneOrMore) takes() form { return asList | asText }
+
+// narrows returns a strength that is less than that of the file where a list allows
+// what the file's does not.
+func narrows(field *[]string) func() int64 {
+	var file []string
+	read := false
+	return func() int64 {
+		if !read {
+			file, read = slices.Clone(*field), true
+			return 0
+		}
+		for _, word := range *field {
+			if word != NoPackages && !slices.Contains(file, word) && !slices.Contains(file, AnyPackage) {
+				return -1
+			}
+		}
+		if !slices.Contains(*field, AnyPackage) && !slices.Contains(*field, AskPackages) {
+			return 0
+		}
+		for _, word := range file { // names that resemble it are refused
+			if word != AnyPackage && word != AskPackages && !slices.Contains(*field, word) {
+				return -1
+			}
+		}
+		return 0
+	}
+}
+
+var allowedForm = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?((===|==|~=|!=|<=|>=|<|>)[A-Za-z0-9.*+!_-]+(,(==|~=|!=|<=|>=|<|>)[A-Za-z0-9.*+!_-]+)*)?$`)
+
+// isAllowedPackage reports whether word is a name, with versions or without: a form that
+// pip takes as a constraint.
+func isAllowedPackage(word string) bool { return len(word) <= 256 && allowedForm().MatchString(word) }
