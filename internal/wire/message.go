@@ -173,7 +173,7 @@ func Large(method string) bool {
 	switch method {
 	case MethodListTools, MethodLoadServer, MethodRequestServer, MethodQueryToolDocs, MethodSearchToolDocs,
 		MethodListResources, MethodListResourceTemplates, MethodListPrompts, MethodOutput,
-		MethodMemoryGet, MethodMemoryList, MethodToolLoad, MethodToolNames:
+		MethodMemoryGet, MethodMemoryList, MethodToolLoad, MethodToolNames, MethodPackagePart:
 		return true
 	}
 	return false

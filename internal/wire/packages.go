@@ -1,14 +1,52 @@
 package wire
 
+import "encoding/json"
+
 // Methods of a [Call] that add packages to a running sandbox.
 const (
-	// MethodInstallPackages: params {"packages","target","installed"}; the result is
-	// {"archive","packages","files","bytes"}.
+	// MethodInstallPackages: params [InstallPackages], result [Packages].
 	MethodInstallPackages = "install_packages"
+	// MethodPackagePart: params [PackagePart], result [PackageData].
+	MethodPackagePart = "package_part"
 	// MethodPackagesInstalled: params [PackagesInstalled]; the result is null. The
 	// guest has added that archive, which an answer to MethodInstallPackages named.
 	MethodPackagesInstalled = "packages_installed"
 )
+
+// InstallPackages asks for packages.
+type InstallPackages struct {
+	Packages []string `json:"packages"` // requirements
+	// Target describes the sandbox's interpreter, Interpreter is its path, and Installed are the
+	// packages that it has, with their versions.
+	Target      json.RawMessage   `json:"target"`
+	Interpreter string            `json:"interpreter"`
+	Installed   map[string]string `json:"installed"`
+}
+
+// Package is one that is added.
+type Package struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// Packages are what an archive adds. There is no archive where nothing is needed.
+type Packages struct {
+	Archive  string    `json:"archive,omitempty"`
+	Packages []Package `json:"packages"`
+	Bytes    int64     `json:"bytes,omitempty"`
+}
+
+// PackagePart names a part of an archive, which is a tar.
+type PackagePart struct {
+	Archive string `json:"archive"`
+	Offset  int64  `json:"offset"`
+}
+
+// PackageData is a part of an archive.
+type PackageData struct {
+	Data []byte `json:"data"`
+	Last bool   `json:"last"`
+}
 
 // PackagesInstalled are the params of MethodPackagesInstalled.
 type PackagesInstalled struct {

@@ -86,8 +86,7 @@ func (b *Builder) Packages(ctx context.Context, base *image.Root, requirements [
 			return nil, err
 		}
 		b.tell("downloading wheels", 0, 0)
-		pip := b.Pip
-		pip.tell = func(stage string) { b.tell(stage, 0, 0) }
+		pip := b.Pip.Telling(func(stage string) { b.tell(stage, 0, 0) })
 		if err := pip.Download(ctx, target, requirements, wheels); err != nil {
 			return nil, err
 		}
@@ -120,8 +119,7 @@ func (b *Builder) Packages(ctx context.Context, base *image.Root, requirements [
 // empty folder.
 func (b *Builder) Resolve(ctx context.Context, target *Target, requirements []Requirement, dir string) ([]Wheel, error) {
 	b.tell("resolving packages", 0, 0)
-	pip := b.Pip
-	pip.tell = func(stage string) { b.tell(stage, 0, 0) }
+	pip := b.Pip.Telling(func(stage string) { b.tell(stage, 0, 0) })
 	return pip.Resolve(ctx, target, requirements, dir)
 }
 

@@ -96,10 +96,44 @@ func (t *Target) explain(said, platform string, err error) error {
 			hint = fmt.Sprintf("%s has no wheel for %s in that version: choose one that pip lists, or another Python", found[1], where)
 		}
 	}
-	if hint != "" {
-		return fmt.Errorf("pip found no wheels: %s (%w):\n%s", hint, err, said)
+	return &PipError{where, hint, said, err}
+}
+
+// A PipError reports that pip failed.
+type PipError struct {
+	where, hint, said string
+	err               error
+}
+
+func (e *PipError) Error() string {
+	if e.hint != "" {
+		return fmt.Sprintf("pip found no wheels: %s (%v):\n%s", e.hint, e.err, e.said)
 	}
-	return fmt.Errorf("pip found no wheels for %s (%w):\n%s", where, err, said)
+	return fmt.Sprintf("pip found no wheels for %s (%v):\n%s", e.where, e.err, e.said)
+}
+
+// Unwrap returns how pip ended.
+func (e *PipError) Unwrap() error { return e.err }
+
+// Brief returns the error without what pip said about this machine: its addresses and
+// paths.
+func (e *PipError) Brief() string {
+	text := "no wheels were found"
+	if e.hint != "" {
+		text += ": " + e.hint
+	} else {
+		text += " for " + e.where
+	}
+	conflict := false
+	for line := range strings.Lines(e.said) {
+		line = strings.TrimSpace(line)
+		conflict = line != "" && (conflict || strings.HasPrefix(line, "The conflict is caused by"))
+		if !conflict && !strings.HasPrefix(line, "ERROR: ") || strings.Contains(line, "/") || len(line) > 500 {
+			continue
+		}
+		text += "\n" + strings.TrimPrefix(line, "ERROR: ")
+	}
+	return text
 }
 
 // lineWriter passes on whole lines, without credentials, and tells of some.

@@ -29,8 +29,17 @@ type Pip struct {
 	Output io.Writer
 	// Locked is set if the requirements are all, each with its hashes.
 	Locked bool
+	// MaxBytes bounds what a download may take on the disk; 0: nothing does.
+	MaxBytes int64
 
-	tell func(stage string) // may be nil
+	tell  func(stage string) // may be nil
+	extra []string           // arguments
+}
+
+// Telling returns p, which tells of its progress.
+func (p Pip) Telling(tell func(stage string)) Pip {
+	p.tell = tell
+	return p
 }
 
 // FindPip finds a Python with pip, or uv, in the search path.
@@ -108,7 +117,7 @@ func (p Pip) run(ctx context.Context, t *Target, requirements []Requirement, dir
 		return err
 	}
 	args := append(slices.Clone(p.Command[1:]), "-c", pipProgram, string(environment))
-	args = append(append(args, command...),
+	args = append(append(append(args, command...), p.extra...),
 		"--only-binary=:all:", "--requirement", list, "--progress-bar", "off", "--no-cache-dir",
 		"--implementation", "cp", "--python-version", t.python())
 	for _, abi := range t.abis() {
@@ -128,9 +137,11 @@ func (p Pip) run(ctx context.Context, t *Target, requirements []Requirement, dir
 		}
 		args = append(args, "--no-index", "--find-links", wheels)
 	}
+	ctx, end := p.within(ctx, dir)
+	defer end()
 	cmd := exec.CommandContext(ctx, p.Command[0], args...)
-	cmd.Dir = dir // so that no project's files are in it
-	cmd.Env = pipEnviron(p.Environ)
+	cmd.Dir = dir                                          // so that no project's files are in it
+	cmd.Env = append(pipEnviron(p.Environ), "TMPDIR="+dir) // where MaxBytes counts
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 5 * time.Second
 	var said bytes.Buffer

@@ -22,6 +22,24 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%q: got %q, want %q in it", said, got, want)
 		}
 	}
+	conflict := target.explain(`Looking in links: /home/me/wheels
+ERROR: Cannot install a and b because these package versions have conflicting dependencies.
+
+The conflict is caused by:
+    The user requested a
+    The user requested (constraint) a==1
+
+To fix this you could try to:
+ERROR: ResolutionImpossible: for help visit https://pip.pypa.io/latest`, "linux_x", errors.New("exit status 1"))
+	var failure *PipError
+	if !errors.As(conflict, &failure) {
+		t.Fatalf("got %T", conflict)
+	}
+	want := "no wheels were found: the requirements conflict: change or remove one of those that pip names\nCannot install a and b because these package versions have conflicting dependencies.\n" +
+		"The conflict is caused by:\nThe user requested a\nThe user requested (constraint) a==1"
+	if got := failure.Brief(); got != want {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
 	var b strings.Builder
 	var stages []string
 	w := &lineWriter{w: &b, tell: func(s string) { stages = append(stages, s) }}
@@ -70,6 +88,28 @@ func FuzzReport(f *testing.F) {
 		for _, w := range list {
 			if !wheelName().MatchString(w.File) || len(w.SHA256) != 64 || strings.Contains(w.URL, "u:p@") {
 				t.Errorf("got %+v", w)
+			}
+		}
+	})
+}
+
+// FuzzTarget: a Python that describes itself has usable folders, and tags that are
+// words.
+func FuzzTarget(f *testing.F) {
+	f.Add(`{"version":[3,13,1],"abi":"t","libc":"musl","libc_version":[1,2],"purelib":"/a","platlib":"/b","scripts":"/c","data":"/d","markers":{"os_name":"posix"}}`)
+	f.Add(`{"version":[3,9,0],"libc":"glibc","libc_version":[2,199],"purelib":"/a/../b"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		target, err := ParseTarget([]byte(text))
+		if err != nil {
+			return
+		}
+		platforms, err := target.platforms()
+		if err != nil {
+			return
+		}
+		for _, tag := range append(target.abis(), platforms...) {
+			if strings.ContainsAny(tag, " -/\n") || len(platforms) > 300 {
+				t.Errorf("got %q, %d platforms", tag, len(platforms))
 			}
 		}
 	})

@@ -78,17 +78,29 @@ func (b *Builder) Inspect(ctx context.Context, base *image.Root) (*Target, error
 	if err := b.run(ctx, base.ID, describe, &out); err != nil {
 		return nil, err
 	}
+	return ParseTarget(out.b.Bytes())
+}
+
+// maxMarkers bounds the markers of a target, in bytes.
+const maxMarkers = 16 << 10
+
+// ParseTarget reads how a Python describes itself. It comes from an image or a
+// sandbox, and may be anything.
+func ParseTarget(raw []byte) (*Target, error) {
 	var t Target
-	if err := json.Unmarshal(out.b.Bytes(), &t); err != nil {
+	if err := json.Unmarshal(raw, &t); err != nil {
 		return nil, fmt.Errorf("the base's Python did not describe itself: %w", err)
 	}
-	// It comes from the image, and may be anything.
 	for _, dir := range []string{t.Purelib, t.Platlib, t.Scripts, t.Data} {
 		if !path.IsAbs(dir) || path.Clean(dir) != dir || len(dir) > 1000 || strings.ContainsRune(dir, 0) {
 			return nil, fmt.Errorf("the base's Python has its packages in %q, which is not a usable directory", dir)
 		}
 	}
-	if t.Version[0] != 3 || t.Version[1] < 9 || t.Version[1] > 99 || !abiFlags().MatchString(t.ABI) || len(t.Markers) > 30 {
+	size := 0
+	for name, value := range t.Markers {
+		size += len(name) + len(value)
+	}
+	if t.Version[0] != 3 || t.Version[1] < 9 || t.Version[1] > 99 || !abiFlags().MatchString(t.ABI) || len(t.Markers) > 30 || size > maxMarkers {
 		return nil, fmt.Errorf("the base's Python has the unsupported version %v", t.Version)
 	}
 	return &t, nil

@@ -63,6 +63,7 @@ type installation struct {
 	w       *tar.Writer
 	modules []string        // paths of .py files in the image
 	tops    map[string]bool // names that code can import
+	written map[string]bool // paths, of which only the first counts; nil: the last does
 	files   int
 	bytes   int64
 }
@@ -299,6 +300,12 @@ func (in *installation) put(to string, mode, size int64, r io.Reader) error {
 		return fmt.Errorf("more than %d GiB", maxWheelBytes>>30)
 	}
 	name := strings.TrimPrefix(to, "/")
+	if in.written[name] {
+		return nil
+	}
+	if in.written != nil {
+		in.written[name] = true
+	}
 	if err := in.w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: size, ModTime: built, Format: tar.FormatPAX}); err != nil {
 		return err
 	}
