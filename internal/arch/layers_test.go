@@ -138,7 +138,7 @@ var layers = []layer{
 	{"internal/batch", 12, []string{"internal/sandbox"}},
 	{"internal/sandbox/hostroot", 12, []string{"internal/sandbox"}},
 	{"internal/sandbox/programdir", 12, []string{"internal/lazyregexp", "internal/private", "internal/sandbox"}},
-	{"internal/environment", 21, []string{"internal/image", "internal/image/build", "internal/lazyregexp", "internal/store"}},
+	{"internal/environment", 21, []string{"internal/image", "internal/image/build", "internal/lazyregexp", "internal/store", "internal/wire"}},
 	{"internal/image/build", 20, []string{"internal/lazyregexp", "internal/image", "internal/image/archive", "internal/image/flatten", "internal/sandbox"}},
 	{"internal/image/archive", 13, []string{"internal/image", "internal/image/flatten"}},
 	{"internal/image/registry", 13, []string{"internal/lazyregexp", "internal/image", "internal/image/flatten"}},

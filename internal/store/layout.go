@@ -54,6 +54,7 @@ const (
 	Memory       Area = "memory"
 	Outbox       Area = "outbox"
 	Owners       Area = "owners"
+	Packages     Area = "packages"
 	Pins         Area = "pins"
 	Requests     Area = "requests"
 	Results      Area = "results"
@@ -88,6 +89,7 @@ var areas = map[Area]string{
 	Memory:       "values that code keeps, a file for each key",
 	Outbox:       "emissions that the dashboard does not have yet",
 	Owners:       "memory and saved tools of other owners than you",
+	Packages:     "packages that code added to its sessions",
 	Pins:         "descriptions of tools that you accepted",
 	Requests:     "servers that code asks for",
 	Results:      "results of tools that are used again",

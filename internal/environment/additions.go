@@ -1,0 +1,213 @@
+package environment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/image/build"
+	"github.com/sallyport/sallyport/internal/lazyregexp"
+	"github.com/sallyport/sallyport/internal/store"
+	"github.com/sallyport/sallyport/internal/wire"
+)
+
+const (
+	// maxAdded bounds the packages of one addition.
+	maxAdded = 500
+	// maxArchives bounds what archives take on the disk. The newest stays in any case.
+	maxArchives = 4 << 30
+	// partSize is how much of an archive one answer has.
+	partSize = 1 << 20
+	// addTime bounds how long one addition may take, without the time that a person
+	// thinks.
+	addTime = 10 * time.Minute
+	// maxAtOnce bounds the additions that are worked on, of all sessions.
+	maxAtOnce = 2
+)
+
+// AdditionsConfig is what Additions need.
+type AdditionsConfig struct {
+	State store.Dir // of the archives
+	// Scratch creates a temporary folder on the disk of State.
+	Scratch func() (dir string, remove func(), err error)
+	Pip     func(context.Context) (build.Pip, error)
+	// Allowed are names with versions that the user restricts.
+	Allowed []string
+	// MaxBytes bounds an archive.
+	MaxBytes int64
+}
+
+// Additions are packages for sandboxes that run. Each set of wheels is kept as an
+// archive, so that it is there again without a network. Methods are safe for
+// concurrent use. An error is a [*wire.CallError] where code may know it.
+type Additions struct {
+	config AdditionsConfig
+	turns  chan struct{}
+}
+
+// NewAdditions returns Additions.
+func NewAdditions(c AdditionsConfig) *Additions {
+	return &Additions{c, make(chan struct{}, maxAtOnce)}
+}
+
+var (
+	archiveName = lazyregexp.New(`^[0-9a-f]{64}$`)
+	pythonPath  = lazyregexp.New(`^/[A-Za-z0-9/._+-]{1,200}$`)
+)
+
+// Resolve chooses the packages that are needed and that the sandbox lacks. fetch
+// downloads exactly these, and returns the name and the size of their archive.
+func (s *Additions) Resolve(ctx context.Context, asked *wire.InstallPackages, tell func(stage string)) (found []wire.Package, fetch func(context.Context) (archive string, bytes int64, err error), err error) {
+	a := build.Addition{Present: map[string]string{}, Allowed: s.config.Allowed}
+	for _, text := range asked.Packages {
+		r, err := build.ParseRequirement(text)
+		if err == nil && strings.Contains(text, "--hash") {
+			err = fmt.Errorf("%q has a hash: leave it out", text)
+		}
+		if err != nil {
+			return nil, nil, &wire.CallError{Kind: wire.KindInvalid, Message: err.Error()}
+		}
+		a.Requirements = append(a.Requirements, r)
+	}
+	if a.Target, err = build.ParseTarget(asked.Target); err != nil {
+		return nil, nil, &wire.CallError{Kind: wire.KindInvalid, Message: err.Error()}
+	}
+	for name, version := range asked.Installed {
+		a.Present[build.Normalized(name)] = version
+	}
+	python := "/usr/bin/env python3"
+	if pythonPath().MatchString(asked.Interpreter) {
+		python = asked.Interpreter
+	}
+	var wheels []build.Wheel
+	err = s.work(ctx, tell, func(ctx context.Context, pip build.Pip, dir string) (err error) {
+		wheels, err = pip.Add(ctx, &a, dir)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(wheels) > maxAdded {
+		return nil, nil, &wire.CallError{Kind: wire.KindLimit, Message: fmt.Sprintf("these are %d packages with those that they need, and %d may be added at once: ask for fewer, or use an environment", len(wheels), maxAdded)}
+	}
+	for _, w := range wheels {
+		found = append(found, wire.Package{Name: w.Package, Version: w.Version})
+	}
+	return found, func(ctx context.Context) (string, int64, error) { return s.fetch(ctx, a.Target, wheels, python, tell) }, nil
+}
+
+// fetch downloads wheels and archives them, unless that was done before.
+func (s *Additions) fetch(ctx context.Context, target *build.Target, wheels []build.Wheel, python string, tell func(string)) (archive string, bytes int64, err error) {
+	pins, err := build.Pins(wheels)
+	if err != nil {
+		return "", 0, err
+	}
+	slices.Sort(pins)
+	if archive, err = digestOf("archive 1", python, pins); err != nil {
+		return "", 0, err
+	}
+	if f, err := s.open(archive); err == nil {
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return "", 0, err
+		}
+		return archive, info.Size(), nil
+	}
+	err = s.work(ctx, tell, func(ctx context.Context, pip build.Pip, dir string) error {
+		wheels, made := filepath.Join(dir, "wheels"), filepath.Join(dir, "archive")
+		if err := os.Mkdir(wheels, 0o700); err != nil {
+			return err
+		}
+		pip.Locked = true
+		if err := pip.Download(ctx, target, pins, wheels); err != nil {
+			return err
+		}
+		tell("unpacking wheels")
+		if bytes, err = s.pack(ctx, wheels, made, python); err != nil {
+			return err
+		}
+		return s.keep(made, archive)
+	})
+	return archive, bytes, err
+}
+
+// pack writes the archive of some wheels.
+func (s *Additions) pack(ctx context.Context, wheels, to, python string) (int64, error) {
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	w := &bounded{w: f, limit: s.config.MaxBytes}
+	err = build.Archive(ctx, w, wheels, python)
+	if err == nil {
+		err = f.Sync()
+	}
+	return w.n, errors.Join(err, f.Close())
+}
+
+// bounded is a writer that fails instead of writing more than its limit.
+type bounded struct {
+	w        io.Writer
+	n, limit int64
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.n += int64(len(p)); b.n > b.limit {
+		return 0, &build.OversizeError{Limit: b.limit}
+	}
+	return b.w.Write(p)
+}
+
+// work runs f with pip and a temporary folder, once it is its turn.
+func (s *Additions) work(ctx context.Context, tell func(string), f func(ctx context.Context, pip build.Pip, dir string) error) error {
+	tell("waiting for other installations")
+	select {
+	case s.turns <- struct{}{}:
+		defer func() { <-s.turns }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, addTime, errTooSlow)
+	defer cancel()
+	tell("resolving")
+	pip, err := s.config.Pip(ctx)
+	if err != nil {
+		return &wire.CallError{Kind: wire.KindUnavailable, Message: err.Error()}
+	}
+	dir, remove, err := s.config.Scratch()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	pip.MaxBytes = s.config.MaxBytes
+	return forCode(f(ctx, pip.Telling(tell), dir))
+}
+
+var errTooSlow = errors.New("it took more than 10 minutes")
+
+// forCode returns the error in words that code may know, if there are such.
+func forCode(err error) error {
+	var pip *build.PipError
+	var size *build.OversizeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &size):
+		return &wire.CallError{Kind: wire.KindLimit, Message: size.Error() + ": ask for fewer, or use an environment"}
+	case errors.As(err, &pip):
+		return &wire.CallError{Kind: wire.KindUnavailable, Message: pip.Brief()}
+	case errors.Is(err, errTooSlow):
+		return &wire.CallError{Kind: wire.KindTimeout, Message: errTooSlow.Error() + ": try again, or use an environment"}
+	case errors.Is(err, syscall.ENOSPC):
+		return &wire.CallError{Kind: wire.KindUnavailable, Message: "the host's disk is full: the user has to free some space"}
+	}
+	return err
+}

@@ -1,0 +1,92 @@
+package environment
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/wire"
+)
+
+const extension = ".tar"
+
+// errNoArchive reports an archive that was removed, or never made.
+var errNoArchive = &wire.CallError{Kind: wire.KindNotFound, Message: "these packages are not kept any more: install them again"}
+
+func (s *Additions) open(archive string) (*os.File, error) {
+	if !archiveName().MatchString(archive) {
+		return nil, errNoArchive
+	}
+	f, err := s.config.State.Open(archive + extension)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errNoArchive
+	}
+	return f, err
+}
+
+// Part returns a part of an archive, and whether it is the last.
+func (s *Additions) Part(archive string, offset int64) (data []byte, last bool, err error) {
+	f, err := s.open(archive)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, false, err
+	}
+	if offset < 0 || offset > info.Size() {
+		return nil, false, &wire.CallError{Kind: wire.KindInvalid, Message: "the archive has no such part"}
+	}
+	if offset == 0 { // the oldest are removed
+		now := time.Now()
+		_ = os.Chtimes(s.config.State.Path(archive+extension), now, now)
+	}
+	data = make([]byte, min(partSize, info.Size()-offset))
+	if _, err := f.ReadAt(data, offset); err != nil && !errors.Is(err, io.EOF) {
+		return nil, false, err
+	}
+	return data, offset+int64(len(data)) == info.Size(), nil
+}
+
+// keep moves an archive to the others, and removes the oldest of those that are too
+// many.
+func (s *Additions) keep(made, archive string) error {
+	root, err := s.config.State.OpenRoot()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := os.Rename(made, s.config.State.Path(archive+extension)); err != nil {
+		return err
+	}
+	names, err := s.config.State.List()
+	if err != nil {
+		return err
+	}
+	var all []fs.FileInfo
+	total := int64(0)
+	for _, name := range names {
+		if info, err := root.Stat(name); err == nil {
+			all = append(all, info)
+			total += info.Size()
+		}
+	}
+	slices.SortFunc(all, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, info := range all {
+		if total <= maxArchives {
+			break
+		}
+		if info.Name() == archive+extension {
+			continue
+		}
+		if err := root.Remove(info.Name()); err != nil {
+			return err
+		}
+		total -= info.Size()
+	}
+	return nil
+}
