@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/sallyport/sallyport/internal/terminal"
 )
 
 // InstallPackages adds Python packages to a running sandbox. The packages that
 // these need come with them.
 type InstallPackages struct {
 	Requirements []string // as code asks for them: "pandas>=2"
+	// Adds are the packages that would be added, with their versions; nil: that is not
+	// known yet.
+	Adds []string
 }
 
 func (a InstallPackages) describe() (action, item string) {
@@ -23,8 +28,14 @@ func (a InstallPackages) describe() (action, item string) {
 }
 func (a InstallPackages) on() (*Server, bool) { return nil, false }
 func (a InstallPackages) arguments() json.RawMessage {
-	return inJSON(map[string][]string{"packages": a.Requirements})
+	return inJSON(struct {
+		Packages []string `json:"packages"`
+		Adds     []string `json:"adds,omitempty"`
+	}{a.Requirements, a.Adds})
 }
+
+// PackagesKey is the setting behind Config.Packages.
+const PackagesKey = "policy.packages"
 
 // The words in Config.Packages; everything else there is a requirement.
 const (
@@ -67,7 +78,7 @@ func byPackages(c *Config, _ Principal, a Action) (Effect, error) {
 			continue
 		}
 		if like := lookalike(name, listed); like != "" {
-			return Deny, fmt.Errorf("package %s is refused: it is not in policy.packages, and its name is one letter away from %s, which is", shown, like)
+			return Deny, fmt.Errorf("package %s is refused: it is not in policy.packages, and its name is one letter away from %s, which is. If the user wants it: %s", shown, like, allowing(c.Packages, name))
 		}
 		like := lookalike(name, popular)
 		if slices.Contains(popular, name) {
@@ -80,13 +91,37 @@ func byPackages(c *Config, _ Principal, a Action) (Effect, error) {
 			if like != "" {
 				reason = fmt.Errorf("package %s has a name that is one letter away from that of the popular %s", shown, like)
 			} else if reason == nil {
-				reason = fmt.Errorf("policy.packages asks about package %s", shown)
+				reason = fmt.Errorf("policy.packages does not list package %s, and asks about what it does not list", shown)
 			}
 		default:
-			return Deny, fmt.Errorf("policy.packages does not allow package %s (the user can allow it there, or add it to an environment)", shown)
+			return Deny, fmt.Errorf("policy.packages does not allow package %s. The user can allow it: %s ('ask' in place of names asks the user each time), or add it to an environment: sallyport env add data -p %s",
+				shown, allowing(c.Packages, name), terminal.ShellWord(name))
 		}
 	}
 	return effect, reason
+}
+
+// allowing returns the command with which the user allows one package more.
+func allowing(listed []string, name string) string {
+	command := "sallyport config set " + PackagesKey
+	for _, word := range append(slices.Clone(listed), name) {
+		command += " " + terminal.ShellWord(word)
+	}
+	return command
+}
+
+// Packages says which packages code may add: AnyPackage, AskPackage, "listed", or
+// nothing for none.
+func (g *Gate) Packages() string {
+	switch {
+	case g == nil || len(g.config.Packages) == 0:
+		return ""
+	case slices.Contains(g.config.Packages, AnyPackage):
+		return AnyPackage
+	case slices.Contains(g.config.Packages, AskPackage):
+		return AskPackage
+	}
+	return "listed"
 }
 
 // packageName returns the name in a requirement, as indexes compare names; empty
@@ -95,6 +130,9 @@ func packageName(requirement string) string {
 	text := strings.TrimSpace(requirement)
 	end := strings.IndexFunc(text, func(r rune) bool { return r > 0x7f || !plain(byte(r)) })
 	if end >= 0 {
+		if !strings.ContainsRune(" \t[(<>=!~;", rune(text[end])) {
+			return "" // or a letter that looks like another
+		}
 		text = text[:end]
 	}
 	if len(text) > 200 {

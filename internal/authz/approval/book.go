@@ -332,6 +332,9 @@ func (b *Book) Changed() <-chan struct{} {
 // head describes a question without its calls. The lock is held.
 func (b *Book) head(q *question) Question {
 	s, because := &q.subject, q.why.Verdict.Because
+	if s.action == "install_packages" && q.why.Reason != nil {
+		because = q.why.Reason.Error() // a name may be misspelt
+	}
 	out := Question{
 		ID: q.id, Revision: q.joined, Process: os.Getpid(),
 		Owner: label(q.principal.Owner, 100), Client: label(q.principal.Client, 100), Session: label(q.principal.Session, 100), Execution: label(q.principal.Request, 100),

@@ -45,7 +45,7 @@ type Question struct {
 	Session   string `json:"session,omitempty"`
 	Execution string `json:"execution,omitempty"`
 
-	Action      string   `json:"action"` // call_tool, read_resource, get_prompt, request_server
+	Action      string   `json:"action"` // call_tool, read_resource, get_prompt, request_server, install_packages
 	Server      string   `json:"server"`
 	Started     string   `json:"started,omitempty"` // the server's command line or URL
 	Item        string   `json:"item,omitempty"`    // the tool or prompt
@@ -108,6 +108,8 @@ func (q *Question) Name() string {
 	switch q.Action {
 	case "request_server":
 		return "adding server " + q.Server
+	case "install_packages":
+		return "installing " + q.Item
 	case "read_resource":
 		return "resources of " + q.Server
 	case "get_prompt":
@@ -165,14 +167,22 @@ func subjectOf(ctx context.Context, a authz.Action) (subject, error) {
 		if raw = a.Definition; raw == nil {
 			return s, fmt.Errorf("the definition of the server cannot be shown")
 		}
+	case authz.InstallPackages:
+		if a.Adds == nil {
+			return s, fmt.Errorf("which packages would be added is not known")
+		}
+		s = subject{target: target{action: "install_packages", item: strings.Join(a.Requirements, " ")}, single: true}
+		raw, _ = json.Marshal(map[string]string{"adds": strings.Join(a.Adds, ", ")})
 	default:
 		return s, fmt.Errorf("no one can be asked about %T", a)
 	}
-	s.server, s.started = server.Name, server.Started
-	if server.Identify != nil {
-		var err error
-		if s.identity, err = server.Identify(ctx); err != nil {
-			return s, err
+	if server != nil {
+		s.server, s.started = server.Name, server.Started
+		if server.Identify != nil {
+			var err error
+			if s.identity, err = server.Identify(ctx); err != nil {
+				return s, err
+			}
 		}
 	}
 	s.size = len(raw)
