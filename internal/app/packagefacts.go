@@ -11,7 +11,7 @@ import (
 // packageFacts returns which of the user's environments have a module. Of those that
 // are not built yet only the requested packages are known.
 func (a *App) packageFacts(module, pkg string) wire.PackageFacts {
-	f := wire.PackageFacts{Install: "none"}
+	var f wire.PackageFacts
 	if len(a.Settings.Environments) == 0 {
 		return f
 	}

@@ -56,9 +56,11 @@ type Core struct {
 
 	app     *App
 	results *results.Cache
-	pool    *upstream.Pool
-	broker  *broker.Broker
-	set     *session.Set // of broker, which closes it
+	// additions are packages that code adds; nil: there is no place for them.
+	additions bridge.Packages
+	pool      *upstream.Pool
+	broker    *broker.Broker
+	set       *session.Set // of broker, which closes it
 	// environments are nil where there is no state directory.
 	environments broker.Environments
 	stores       *stores
@@ -166,6 +168,7 @@ func (c *Core) construct(options Options) (err error) {
 	c.results = a.results()
 	c.pool = a.servers(c.Journal, c.results.Forget, options)
 	c.Pins = a.Pins()
+	c.additions = a.additions()
 	host := &session.Template{
 		Engine: c.Engine, Program: python.Program(), Limits: limitsOf(set.Limits), Preload: set.Sessions.Preload,
 	}
@@ -239,6 +242,7 @@ func (c *Client) construct(serversConfig []string) (err error) {
 		Catalog:  c.Catalog,
 		Pins:     core.Pins,
 		Results:  core.results,
+		Packages: core.additions,
 		Log:      a.Log,
 	})
 	if err != nil {

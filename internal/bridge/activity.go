@@ -41,8 +41,11 @@ func (x *Execution) end(server, tool string) {
 
 // Activity says what the execution waits for, such as "starting server github"
 // or "calling jira.search, 12 of 40 done", or nothing where it waits for no
-// server. Code chooses the names, so it is one short line whatever they are.
+// server and for no packages. Code chooses the names, so it is one short line whatever they are.
 func (x *Execution) Activity() string {
+	if what := x.additions.activity(); what != "" {
+		return what
+	}
 	x.mu.Lock()
 	s := x.steps
 	starting, server := len(s.starting), ""

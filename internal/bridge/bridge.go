@@ -107,7 +107,9 @@ type Config struct {
 	// Results are used again where the user's rules say so; nil: none are. Source is
 	// then an Identified.
 	Results *results.Cache
-	Log     *slog.Logger // nil: nothing is logged
+	// Packages finds packages that code adds; nil: it can add none.
+	Packages Packages
+	Log      *slog.Logger // nil: nothing is logged
 }
 
 // A Bridge grants servers to executions. It is safe for concurrent use.
@@ -389,6 +391,8 @@ type Execution struct {
 	steps   steps
 	notes   []string // see Notes
 	reused  reused
+
+	additions additions
 }
 
 // Begin grants servers to one execution. The names must have passed Check for

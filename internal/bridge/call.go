@@ -40,6 +40,10 @@ func (x *Execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, 
 		result, err = x.memoryCall(call)
 	case wire.MethodToolSave, wire.MethodToolLoad, wire.MethodToolNames:
 		result, err = x.toolCall(call)
+	case wire.MethodInstallPackages:
+		result, err = x.installPackages(ctx, call.Params)
+	case wire.MethodPackagePart:
+		result, err = x.packagePart(ctx, call.Params)
 	case wire.MethodListResources, wire.MethodListResourceTemplates, wire.MethodListPrompts, wire.MethodReadResource, wire.MethodGetPrompt:
 		result, err = x.offered(ctx, call)
 	default:

@@ -43,7 +43,7 @@ type Config struct {
 	// Environments are sets of packages that a request can choose; nil: none.
 	Environments Environments
 	// PackageFacts returns which environments have a module, or the package that
-	// installs it, and whether code may install that; nil: none, and no.
+	// installs it; nil: none.
 	PackageFacts func(module, pkg string) wire.PackageFacts
 	// Sessions are made from the templates; the Broker closes them.
 	Sessions *session.Set

@@ -201,7 +201,12 @@ func (x *execution) cancelOther(params json.RawMessage) ([]byte, error) {
 func (x *execution) facts() wire.SessionFacts {
 	c, limits := &x.broker.config, x.session.Limits()
 	its, all := x.environments()
+	rule := x.servers.PackageRule("")
+	if rule == "none" {
+		rule = ""
+	}
 	return wire.SessionFacts{
+		Packages:    rule,
 		Environment: its, Environments: all,
 		Timeout: c.DefaultTimeout.Seconds(), MaxTimeout: c.MaxTimeout.Seconds(),
 		Memory: limits.MemoryBytes, Workspace: limits.WorkspaceBytes, Output: limits.OutputBytes, Processes: limits.Processes,

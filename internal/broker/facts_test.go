@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sallyport/sallyport/internal/bridge"
 	"github.com/sallyport/sallyport/internal/language/python"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/sandbox/fake"
@@ -46,13 +47,17 @@ func TestEnvironmentFacts(t *testing.T) {
 	}
 }
 
+// noPackages is a stub that finds no packages.
+type noPackages struct{ bridge.Packages }
+
 // Code without a package learns which other environments have it.
 func TestPackageFacts(t *testing.T) {
 	var module, pkg string
 	b, _ := newBroker(t, func(p *parts) {
+		p.Gate, p.packages = lax("ask"), noPackages{}
 		p.PackageFacts = func(m, k string) wire.PackageFacts {
 			module, pkg = m, k
-			return wire.PackageFacts{Environments: []string{"data"}, Install: "ask"}
+			return wire.PackageFacts{Environments: []string{"data"}}
 		}
 	})
 	r := b.Execute(t.Context(), Request{Principal: user, Submission: Submission{Code: "raise ModuleNotFoundError(name='sklearn.svm')"}})

@@ -19,7 +19,7 @@ func (x *execution) packageFacts(params json.RawMessage) ([]byte, error) {
 	if err := json.Unmarshal(params, &p); err != nil || len(p.Module) > maxModule || len(p.Package) > maxModule {
 		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "'module' and 'package' must be short strings"}
 	}
-	f := wire.PackageFacts{Install: "none"}
+	var f wire.PackageFacts
 	if ask := x.broker.config.PackageFacts; ask != nil {
 		f = ask(p.Module, p.Package)
 	}
@@ -29,5 +29,6 @@ func (x *execution) packageFacts(params json.RawMessage) ([]byte, error) {
 		f.This = its
 	}
 	f.Command = x.req.Shown
+	f.Install = x.servers.PackageRule(p.Package)
 	return json.Marshal(f)
 }

@@ -25,19 +25,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // user is who the requests of these tests are for.
 var user = authz.Local("test")
 
-// lax accepts the engine of these tests, which isolates nothing.
-func lax() *authz.Gate {
+// lax accepts the engine of these tests, which isolates nothing, and these packages.
+func lax(packages ...string) *authz.Gate {
 	p := &authz.Policy{AllowNoIsolation: true, Servers: []string{"*"}, Require: map[sandbox.Resource]sandbox.Enforcement{}}
 	for _, r := range authz.Resources {
 		p.Require[r] = sandbox.Absent
 	}
-	return authz.New(authz.Config{Policy: p})
+	return authz.New(authz.Config{Policy: p, Packages: packages})
 }
 
 // parts are what a broker is made of.
 type parts struct {
 	Config
 	servers  bridge.Source
+	packages bridge.Packages
 	sessions session.Options
 }
 
@@ -82,7 +83,7 @@ func (d *desk) Submit(req Request) func(context.Context) *Result { return d.as("
 
 func (p *parts) broker(t testing.TB) *desk {
 	t.Helper()
-	servers, err := bridge.New(bridge.Config{Source: p.servers, Gate: p.Gate, Log: p.Logger})
+	servers, err := bridge.New(bridge.Config{Source: p.servers, Gate: p.Gate, Packages: p.packages, Log: p.Logger})
 	if err != nil {
 		t.Fatal(err)
 	}

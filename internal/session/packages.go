@@ -51,8 +51,13 @@ func (p *packages) observe(call func(context.Context, wire.Call) ([]byte, error)
 		return nil
 	}
 	return func(ctx context.Context, c wire.Call) ([]byte, error) {
-		if c.Method == wire.MethodPackagesInstalled {
+		switch c.Method {
+		case wire.MethodPackagesInstalled:
 			return p.installed(c.Params)
+		case wire.MethodPackagePart:
+			if !p.has(c.Params) {
+				return nil, &wire.CallError{Kind: wire.KindNotFound, Message: "package_part: there is no such archive"}
+			}
 		}
 		result, err := call(ctx, c)
 		if err == nil && c.Method == wire.MethodInstallPackages {
@@ -75,6 +80,17 @@ func (p *packages) offer(result []byte) {
 	if len(p.offered) > maxArchives {
 		p.offered = p.offered[1:]
 	}
+}
+
+// has reports whether an archive has been offered to the session, or is one of its own.
+func (p *packages) has(params json.RawMessage) bool {
+	var part wire.PackagePart
+	if json.Unmarshal(params, &part) != nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Contains(p.offered, part.Archive) || slices.Contains(p.archives, part.Archive)
 }
 
 func (p *packages) installed(params json.RawMessage) ([]byte, error) {

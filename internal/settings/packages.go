@@ -13,6 +13,11 @@ const (
 	AskPackages = "ask"
 )
 
+// IsPackagesWord reports whether a word of policy.packages is not a requirement.
+func IsPackagesWord(word string) bool {
+	return word == NoPackages || word == AnyPackage || word == AskPackages
+}
+
 func declarePackages(p *Policy) []*setting {
 	return []*setting{
 		{key: "policy.packages", value: oneOrMore{list(&p.Packages, isAllowedPackage, "`none`, `any`, `ask`, or packages such as `pandas` or `pandas>=2`")}, initial: NoPackages, strength: narrows(&p.Packages),

@@ -76,7 +76,7 @@ def present(session):
 def params(session, packages):
     from .target import target
 
-    return codec.encode({"packages": packages, "target": target(), "installed": present(session)})
+    return codec.encode({"packages": packages, "target": target(), "interpreter": sys.executable or "", "installed": present(session)})
 
 
 # A generator yields calls, as (method, params), and gets their results. So the two
