@@ -143,7 +143,6 @@ func gateOf(set *settings.Settings, with authz.Config) (*authz.Gate, error) {
 		return nil, err
 	}
 	with.Policy, with.Requests, with.RefuseChanged = policy, set.Policy.Requests, set.Servers.ChangedTools == settings.ChangedRefuse
-	with.Packages = slices.DeleteFunc(slices.Clone(set.Policy.Packages), func(word string) bool { return word == settings.NoPackages })
 	return authz.New(with), nil
 }
 

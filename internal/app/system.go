@@ -141,7 +141,8 @@ func (c *Core) construct(options Options) (err error) {
 		return err
 	}
 	c.Approvals = a.approvals(c.Journal, c.Audit, c.Rules)
-	if c.Gate, err = gateOf(set, authz.Config{Tools: c.Rules, Asker: c.Approvals, Journal: c.Journal}); err != nil {
+	packages := &packagesPolicy{now: set}
+	if c.Gate, err = gateOf(set, authz.Config{Packages: packages.allowed, Tools: c.Rules, Asker: c.Approvals, Journal: c.Journal}); err != nil {
 		return err
 	}
 	if c.Engine, err = a.Engine(); err != nil {
@@ -168,7 +169,7 @@ func (c *Core) construct(options Options) (err error) {
 	c.results = a.results()
 	c.pool = a.servers(c.Journal, c.results.Forget, options)
 	c.Pins = a.Pins()
-	c.additions = a.additions()
+	c.additions = a.additions(packages)
 	host := &session.Template{
 		Engine: c.Engine, Program: python.Program(), Limits: limitsOf(set.Limits), Preload: set.Sessions.Preload,
 	}

@@ -86,9 +86,10 @@ type Config struct {
 	// Requests are patterns of servers that code may add by itself, see
 	// [RequestServer].
 	Requests []string
-	// Packages are requirements of packages that code may add to its sandbox, and
-	// the words AnyPackage and AskPackage. None may be added when it is empty.
-	Packages []string
+	// Packages returns requirements of packages that code may add to its sandbox, and
+	// the words AnyPackage and AskPackage. None may be added when it is nil or returns
+	// none. It is called for each decision about packages.
+	Packages func() []string
 	// RefuseChanged denies the use of a tool, resource or prompt that is not in
 	// the form that the user accepted.
 	RefuseChanged bool

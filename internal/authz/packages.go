@@ -50,6 +50,13 @@ var popular = strings.Fields(`aiohttp beautifulsoup4 boto3 botocore certifi char
 	pillow plotly polars protobuf pyarrow pydantic pytest python-dateutil pyyaml requests scikit-learn scipy
 	seaborn setuptools sqlalchemy tensorflow torch transformers typing-extensions urllib3 virtualenv wheel`)
 
+func (c *Config) packages() []string {
+	if c.Packages == nil {
+		return nil
+	}
+	return c.Packages()
+}
+
 // byPackages applies policy.packages. A name that differs by one letter from one
 // that the user listed is refused whatever else holds; one that differs so from a
 // popular name is never installed unasked.
@@ -61,8 +68,9 @@ func byPackages(c *Config, _ Principal, a Action) (Effect, error) {
 	if len(install.Requirements) == 0 {
 		return Deny, errors.New("no package was named, so nothing is allowed")
 	}
+	policy := c.packages()
 	var listed []string
-	for _, word := range c.Packages {
+	for _, word := range policy {
 		if word != AnyPackage && word != AskPackage {
 			listed = append(listed, packageName(word))
 		}
@@ -78,15 +86,15 @@ func byPackages(c *Config, _ Principal, a Action) (Effect, error) {
 			continue
 		}
 		if like := lookalike(name, listed); like != "" {
-			return Deny, fmt.Errorf("package %s is refused: it is not in policy.packages, and its name is one letter away from %s, which is. If the user wants it: %s", shown, like, allowing(c.Packages, name))
+			return Deny, fmt.Errorf("package %s is refused: it is not in policy.packages, and its name is one letter away from %s, which is. Only the user can list it there", shown, like)
 		}
 		like := lookalike(name, popular)
 		if slices.Contains(popular, name) {
 			like = ""
 		}
 		switch {
-		case slices.Contains(c.Packages, AnyPackage) && like == "":
-		case slices.Contains(c.Packages, AnyPackage), slices.Contains(c.Packages, AskPackage):
+		case slices.Contains(policy, AnyPackage) && like == "":
+		case slices.Contains(policy, AnyPackage), slices.Contains(policy, AskPackage):
 			effect = Ask
 			if like != "" {
 				reason = fmt.Errorf("package %s has a name that is one letter away from that of the popular %s", shown, like)
@@ -95,7 +103,7 @@ func byPackages(c *Config, _ Principal, a Action) (Effect, error) {
 			}
 		default:
 			return Deny, fmt.Errorf("policy.packages does not allow package %s. The user can allow it: %s ('ask' in place of names asks the user each time), or add it to an environment: sallyport env add data -p %s",
-				shown, allowing(c.Packages, name), terminal.ShellWord(name))
+				shown, allowing(policy, name), terminal.ShellWord(name))
 		}
 	}
 	return effect, reason
@@ -113,12 +121,15 @@ func allowing(listed []string, name string) string {
 // Packages says which packages code may add: AnyPackage, AskPackage, "listed", or
 // nothing for none.
 func (g *Gate) Packages() string {
-	switch {
-	case g == nil || len(g.config.Packages) == 0:
+	if g == nil {
 		return ""
-	case slices.Contains(g.config.Packages, AnyPackage):
+	}
+	switch policy := g.config.packages(); {
+	case len(policy) == 0:
+		return ""
+	case slices.Contains(policy, AnyPackage):
 		return AnyPackage
-	case slices.Contains(g.config.Packages, AskPackage):
+	case slices.Contains(policy, AskPackage):
 		return AskPackage
 	}
 	return "listed"

@@ -36,7 +36,7 @@ func TestPackages(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			gate := authz.New(authz.Config{Policy: authz.Default(), Packages: tt.policy})
+			gate := authz.New(authz.Config{Policy: authz.Default(), Packages: func() []string { return tt.policy }})
 			d := gate.Decide(me, authz.InstallPackages{Requirements: strings.Fields(tt.ask)})
 			got := ""
 			if d.Reason != nil {

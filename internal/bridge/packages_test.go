@@ -60,7 +60,7 @@ func (s *depot) take() string {
 
 func withPackages(t *testing.T, s Packages, asker authz.Asker, policy ...string) *Execution {
 	t.Helper()
-	b, err := New(Config{Source: &ear{}, Packages: s, Gate: authz.New(authz.Config{Policy: authz.Default(), Packages: policy, Asker: asker})})
+	b, err := New(Config{Source: &ear{}, Packages: s, Gate: authz.New(authz.Config{Policy: authz.Default(), Packages: func() []string { return policy }, Asker: asker})})
 	if err != nil {
 		t.Fatal(err)
 	}

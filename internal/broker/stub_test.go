@@ -31,7 +31,7 @@ func lax(packages ...string) *authz.Gate {
 	for _, r := range authz.Resources {
 		p.Require[r] = sandbox.Absent
 	}
-	return authz.New(authz.Config{Policy: p, Packages: packages})
+	return authz.New(authz.Config{Policy: p, Packages: func() []string { return packages }})
 }
 
 // parts are what a broker is made of.

@@ -38,8 +38,8 @@ type AdditionsConfig struct {
 	// Scratch creates a temporary folder on the disk of State.
 	Scratch func() (dir string, remove func(), err error)
 	Pip     func(context.Context) (build.Pip, error)
-	// Allowed are names with versions that the user restricts.
-	Allowed []string
+	// Allowed returns names with versions that the user restricts.
+	Allowed func() []string
 	// MaxBytes bounds an archive.
 	MaxBytes int64
 }
@@ -65,7 +65,7 @@ var (
 // Resolve chooses the packages that are needed and that the sandbox lacks. fetch
 // downloads exactly these, and returns the name and the size of their archive.
 func (s *Additions) Resolve(ctx context.Context, asked *wire.InstallPackages, tell func(stage string)) (found []wire.Package, fetch func(context.Context) (archive string, bytes int64, err error), err error) {
-	a := build.Addition{Present: map[string]string{}, Allowed: s.config.Allowed}
+	a := build.Addition{Present: map[string]string{}, Allowed: s.config.Allowed()}
 	for _, text := range asked.Packages {
 		r, err := build.ParseRequirement(text)
 		if err == nil && strings.Contains(text, "--hash") {
@@ -89,6 +89,9 @@ func (s *Additions) Resolve(ctx context.Context, asked *wire.InstallPackages, te
 	var wheels []build.Wheel
 	err = s.work(ctx, tell, func(ctx context.Context, pip build.Pip, dir string) (err error) {
 		wheels, err = pip.Add(ctx, &a, dir)
+		if why := a.Conflicts(err); why != "" {
+			err = &wire.CallError{Kind: wire.KindInvalid, Message: "the requirements conflict with what is there, or with the policy" + why}
+		}
 		return err
 	})
 	if err != nil {

@@ -38,7 +38,7 @@ func additions(t *testing.T, f *fixture, allowed ...string) *Additions {
 		t.Fatal(err)
 	}
 	return NewAdditions(AdditionsConfig{
-		State: store.At(filepath.Join(t.TempDir(), "packages")), Scratch: f.images.Scratch, Allowed: allowed, MaxBytes: 10 << 20,
+		State: store.At(filepath.Join(t.TempDir(), "packages")), Scratch: f.images.Scratch, Allowed: func() []string { return allowed }, MaxBytes: 10 << 20,
 		Pip: func(context.Context) (build.Pip, error) {
 			return build.Pip{Command: []string{python}, Environ: os.Environ(), Wheels: f.wheels}, nil
 		},
@@ -107,9 +107,9 @@ func TestAdditions(t *testing.T) {
 		{"what is there is kept", nil, map[string]string{"own": "7", "Lower": "1.0"}, []string{"upper"}, "upper 1.0, ", "", ""},
 		{"all is there", nil, map[string]string{"lower": "1.0"}, []string{"lower<2"}, "", "", ""},
 		{"an extra of what is there", nil, map[string]string{"extra": "1.0"}, []string{"extra[more]"}, "lower 3.0, ", "", ""},
-		{"another version than is there", nil, map[string]string{"lower": "1.0"}, []string{"lower>=2"}, "", "(constraint) lower==1.0", f.wheels},
+		{"another version than is there", nil, map[string]string{"lower": "1.0"}, []string{"lower>=2"}, "", "lower 1.0 is there and is kept", f.wheels},
 		{"the user's restriction", []string{"lower<3"}, map[string]string{"own": "7"}, []string{"upper"}, "upper 1.0, lower 2.0, ", "", ""},
-		{"against the user's restriction", []string{"lower<3"}, nil, []string{"lower==3.0"}, "", "conflict", f.wheels},
+		{"against the user's restriction", []string{"lower<3"}, nil, []string{"lower==3.0"}, "", "policy.packages allows lower<3", f.wheels},
 		{"no such package", nil, nil, []string{"absent"}, "", "absent has no wheel for Python 3.12", f.wheels},
 		{"a version that is none", nil, map[string]string{"own": "7", "lower": "1.0; x", "-r x": "1"}, []string{"upper"}, "upper 1.0, lower 3.0, ", "", ""},
 		{"an address", nil, nil, []string{"lower @ https://example.com/x"}, "", "does not name a package", ""},

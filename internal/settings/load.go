@@ -154,7 +154,7 @@ func (l *loader) full() bool { return len(l.problems.Problems) >= maxProblems }
 // Load reads all layers. If anything is wrong, it returns no settings, and the
 // error is an [*Error] with all problems.
 func Load(src Sources) (*Settings, error) {
-	s := &Settings{}
+	s := &Settings{sources: src}
 	l := newLoader(s, src.Home, src.Dir)
 	s.StateDir = stateDir(src)
 
@@ -182,6 +182,9 @@ func Load(src Sources) (*Settings, error) {
 	}
 	return s, nil
 }
+
+// Reload loads the settings again, from where they came.
+func (s *Settings) Reload() (*Settings, error) { return Load(s.sources) }
 
 // configFile returns the path of the configuration file, and whether the user
 // named it.

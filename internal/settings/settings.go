@@ -70,6 +70,7 @@ type Settings struct {
 	Log           Log
 	Debug         Debug
 
+	sources Sources
 	file    File
 	entries []*setting
 }

@@ -30,6 +30,7 @@ type Addition struct {
 
 var (
 	versionForm = lazyregexp.New(`^([0-9]+!)?[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.post[0-9]+)?(\.dev[0-9]+)?(\+[a-z0-9]+(\.[a-z0-9]+)*)?$`)
+	constraint  = lazyregexp.New(`The user requested \(constraint\) ([A-Za-z0-9._-]*[A-Za-z0-9])`)
 	nameForm    = lazyregexp.New(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 )
 
@@ -71,6 +72,27 @@ func (p Pip) Add(ctx context.Context, a *Addition, dir string) ([]Wheel, error) 
 	p.extra = []string{"--constraint", file, "--find-links", present}
 	found, err := p.Resolve(ctx, a.Target, a.Requirements, dir)
 	return slices.DeleteFunc(found, func(w Wheel) bool { return known[w.Package] }), err
+}
+
+// Conflicts says which of the addition's constraints made pip fail.
+func (a *Addition) Conflicts(err error) string {
+	var pip *PipError
+	if !errors.As(err, &pip) {
+		return ""
+	}
+	text := ""
+	for _, m := range constraint().FindAllStringSubmatch(pip.said, -1) {
+		name := Normalized(m[1])
+		if version := a.Present[name]; version != "" {
+			text += fmt.Sprintf(". %s %s is there and is kept: ask for a version that fits it, or use an environment", name, version)
+		}
+		for _, allowed := range a.Allowed {
+			if end := strings.IndexAny(allowed+"=", "=<>!~"); Normalized(allowed[:end]) == name {
+				text += ". policy.packages allows " + allowed
+			}
+		}
+	}
+	return text
 }
 
 // standIn writes a wheel that stands for a package that is there. Its tags are the
