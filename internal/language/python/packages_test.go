@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -157,6 +158,9 @@ func TestInstallPackages(t *testing.T) {
 	}
 	if got := x.target["tag"]; got == nil || !strings.HasPrefix(got.(string), "cpython-3") {
 		t.Errorf("the target is %v", x.target)
+	}
+	if slices.Contains(x.asked, "one two") {
+		t.Error("the host was asked for what is there")
 	}
 	if len(x.added) != 9 {
 		t.Errorf("the guest reports %d archives, want 9", len(x.added))

@@ -73,10 +73,10 @@ def present(session):
     return found
 
 
-def params(session, packages):
+def params(packages, installed):
     from .target import target
 
-    return codec.encode({"packages": packages, "target": target(), "interpreter": sys.executable or "", "installed": present(session)})
+    return codec.encode({"packages": packages, "target": target(), "interpreter": sys.executable or "", "installed": installed})
 
 
 # A generator yields calls, as (method, params), and gets their results. So the two
@@ -112,9 +112,13 @@ def run_sync(session, calls):
 
 
 def install(session, packages):
-    """Ask for packages and add them. Return an Installed."""
+    """Ask for packages and add them. Return an Installed. Names without versions that
+    are there already need no one's permission."""
+    installed = present(session)
+    if all(normalised(package) in installed for package in packages):
+        return Installed({}, 0)
     try:
-        answer = yield "install_packages", params(session, packages)
+        answer = yield "install_packages", params(packages, installed)
     except MCPError as e:
         if e.kind == "unsupported":
             raise MCPError("packages cannot be installed here", kind="denied") from None
