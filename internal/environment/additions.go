@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +21,7 @@ import (
 
 const (
 	// maxAdded bounds the packages of one addition.
-	maxAdded = 500
-	// maxArchives bounds what archives take on the disk. The newest stays in any case.
+	maxAdded    = 500
 	maxArchives = 4 << 30
 	// partSize is how much of an archive one answer has.
 	partSize = 1 << 20
@@ -40,8 +40,9 @@ type AdditionsConfig struct {
 	Pip     func(context.Context) (build.Pip, error)
 	// Allowed returns names with versions that the user restricts.
 	Allowed func() []string
-	// MaxBytes bounds an archive.
-	MaxBytes int64
+	// MaxBytes bounds an archive, and MaxTotal all of them: 4 GiB if it is 0. The newest
+	// stays in any case.
+	MaxBytes, MaxTotal int64
 }
 
 // Additions are packages for sandboxes that run. Each set of wheels is kept as an
@@ -54,6 +55,7 @@ type Additions struct {
 
 // NewAdditions returns Additions.
 func NewAdditions(c AdditionsConfig) *Additions {
+	c.MaxTotal = cmp.Or(c.MaxTotal, maxArchives)
 	return &Additions{c, make(chan struct{}, maxAtOnce)}
 }
 

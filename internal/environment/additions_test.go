@@ -172,7 +172,13 @@ func TestArchives(t *testing.T) {
 	if _, _, err := add(t, s, nil, "large"); !errors.As(err, &forCode) || forCode.Kind != wire.KindLimit {
 		t.Errorf("got %v, want %s", err, wire.KindLimit)
 	}
-	if names, err := s.config.State.List(); err != nil || len(names) != 1 {
-		t.Errorf("got %q, %v; want one archive", names, err)
+	f.wheel(t, "other", "1.0", "")
+	s.config.MaxTotal = 1
+	_, other, err := add(t, s, nil, "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names, err := s.config.State.List(); err != nil || len(names) != 1 || names[0] != other+extension {
+		t.Errorf("got %q, %v; want the newest archive, %s", names, err, other)
 	}
 }

@@ -77,13 +77,13 @@ func (s *Additions) keep(made, archive string) error {
 	}
 	slices.SortFunc(all, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
 	for _, info := range all {
-		if total <= maxArchives {
+		if total <= s.config.MaxTotal {
 			break
 		}
 		if info.Name() == archive+extension {
 			continue
 		}
-		if err := root.Remove(info.Name()); err != nil {
+		if err := ignoreMissing(root.Remove(info.Name())); err != nil {
 			return err
 		}
 		total -= info.Size()
