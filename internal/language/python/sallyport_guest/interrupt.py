@@ -12,7 +12,9 @@ import sys
 
 import _signal
 
-PACKAGE = __file__.rpartition("/")[0] + "/"
+# The files of this package as its byte code names them: an engine without a root of its
+# own loads them from elsewhere.
+PACKAGE = (lambda: 0).__code__.co_filename.rpartition("/")[0] + "/"
 PLACE = "<sallyport>"  # the file name of our code that tracebacks may show
 CALL = "<sallyport call>"
 OURS = (PACKAGE, PLACE, CALL)

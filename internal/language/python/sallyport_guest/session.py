@@ -338,6 +338,9 @@ def main():
         _exit(0)
     except BaseException:
         # A bug of ours. Init reports the death, and this says why.
+        import _signal
+
+        _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
         import traceback
 
         output.put(ERR, traceback.format_exc().encode("utf-8", "backslashreplace"))
