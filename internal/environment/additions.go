@@ -46,7 +46,8 @@ type AdditionsConfig struct {
 }
 
 // Additions are packages for sandboxes that run. Each set of wheels is kept as an
-// archive, so that it is there again without a network. Methods are safe for
+// archive, and what a request was answered with, so that both are there again without
+// a network. Methods are safe for
 // concurrent use. An error is a [*wire.CallError] where code may know it.
 type Additions struct {
 	config AdditionsConfig
@@ -88,16 +89,30 @@ func (s *Additions) Resolve(ctx context.Context, asked *wire.InstallPackages, te
 	if pythonPath().MatchString(asked.Interpreter) {
 		python = asked.Interpreter
 	}
-	var wheels []build.Wheel
-	err = s.work(ctx, tell, func(ctx context.Context, pip build.Pip, dir string) (err error) {
-		wheels, err = pip.Add(ctx, &a, dir)
-		if why := a.Conflicts(err); why != "" {
-			err = &wire.CallError{Kind: wire.KindInvalid, Message: "the requirements conflict with what is there, or with the policy" + why}
-		}
-		return err
-	})
+	request, err := digestOf("request 1", a)
 	if err != nil {
 		return nil, nil, err
+	}
+	wheels, recent := s.before(request)
+	if !recent {
+		err = s.work(ctx, "resolving", tell, func(ctx context.Context, pip build.Pip, dir string) error {
+			now, err := pip.Add(ctx, &a, dir)
+			var failed *build.PipError
+			if errors.As(err, &failed) && failed.Unreachable() && wheels != nil {
+				return nil
+			}
+			if why := a.Conflicts(err); why != "" {
+				return &wire.CallError{Kind: wire.KindInvalid, Message: "the requirements conflict with what is there, or with the policy" + why}
+			}
+			if err != nil {
+				return err
+			}
+			wheels = now
+			return s.note(request, wheels)
+		})
+		if err != nil {
+			return nil, nil, err
+		}
 	}
 	if len(wheels) > maxAdded {
 		return nil, nil, &wire.CallError{Kind: wire.KindLimit, Message: fmt.Sprintf("these are %d packages with those that they need, and %d may be added at once: ask for fewer, or use an environment", len(wheels), maxAdded)}
@@ -126,7 +141,7 @@ func (s *Additions) fetch(ctx context.Context, target *build.Target, wheels []bu
 		}
 		return archive, info.Size(), nil
 	}
-	err = s.work(ctx, tell, func(ctx context.Context, pip build.Pip, dir string) error {
+	err = s.work(ctx, "downloading", tell, func(ctx context.Context, pip build.Pip, dir string) error {
 		wheels, made := filepath.Join(dir, "wheels"), filepath.Join(dir, "archive")
 		if err := os.Mkdir(wheels, 0o700); err != nil {
 			return err
@@ -172,7 +187,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 }
 
 // work runs f with pip and a temporary folder, once it is its turn.
-func (s *Additions) work(ctx context.Context, tell func(string), f func(ctx context.Context, pip build.Pip, dir string) error) error {
+func (s *Additions) work(ctx context.Context, stage string, tell func(string), f func(ctx context.Context, pip build.Pip, dir string) error) error {
 	tell("waiting for other installations")
 	select {
 	case s.turns <- struct{}{}:
@@ -182,7 +197,7 @@ func (s *Additions) work(ctx context.Context, tell func(string), f func(ctx cont
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, addTime, errTooSlow)
 	defer cancel()
-	tell("resolving")
+	tell(stage)
 	pip, err := s.config.Pip(ctx)
 	if err != nil {
 		return &wire.CallError{Kind: wire.KindUnavailable, Message: err.Error()}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/image/build"
 	"github.com/sallyport/sallyport/internal/store"
@@ -142,7 +143,7 @@ func TestArchives(t *testing.T) {
 	f := open(t, t.TempDir())
 	file := f.wheel(t, "lower", "1.0", "")
 	s := additions(t, f)
-	list, fetch, err := s.Resolve(t.Context(), &wire.InstallPackages{Packages: []string{"lower"}, Target: json.RawMessage(described)}, func(string) {})
+	list, fetch, err := s.Resolve(t.Context(), &wire.InstallPackages{Packages: []string{"lower"}, Target: json.RawMessage(described), Interpreter: "/py"}, func(string) {})
 	if err != nil || len(list) != 1 {
 		t.Fatalf("got %v, %v", list, err)
 	}
@@ -157,6 +158,34 @@ func TestArchives(t *testing.T) {
 	if err != nil || again != first || size2 != size {
 		t.Errorf("got %q of %d, %v; want %q of %d", again, size2, err, first, size)
 	}
+	old := func() {
+		names, err := filepath.Glob(s.config.State.Path("*.json"))
+		if err != nil || len(names) != 1 {
+			t.Fatalf("got answers %q, %v, want one", names, err)
+		}
+		if err := os.Chtimes(names[0], time.Time{}, time.Now().Add(-2*answerHolds)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pip := s.config.Pip
+	for _, tt := range []struct {
+		name, said, why string
+		change          func()
+	}{
+		{"a moment later", "", "", func() {}},
+		{"long after, without a network", "NewConnectionError", "", old},
+		{"long after, when the index has it no more", "No matching distribution found for lower", "does not exist", old},
+	} {
+		tt.change()
+		s.config.Pip = func(context.Context) (build.Pip, error) {
+			return build.Pip{Command: []string{"/bin/sh", "-c", "echo " + tt.said + "; exit 1"}}, nil
+		}
+		found, archive, err := add(t, s, nil, "lower")
+		if tt.why == "" && (found != "lower 1.0, " || archive == "" || err != nil) || tt.why != "" && !strings.Contains(fmt.Sprint(err), tt.why) {
+			t.Errorf("%s: got %q, %q, %v; want lower 1.0, or %q", tt.name, found, archive, err, tt.why)
+		}
+	}
+	s.config.Pip = pip
 	for _, name := range []string{"", "../" + first, strings.Repeat("0", 64)} {
 		if _, _, err := s.Part(name, 0); !errors.Is(err, errNoArchive) {
 			t.Errorf("%q: got %v, want %v", name, err, errNoArchive)

@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -8,10 +9,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/image/build"
 	"github.com/sallyport/sallyport/internal/wire"
 )
 
-const extension = ".tar"
+const (
+	extension = ".tar"
+	// answerHolds is how long a request is answered as before. Later it is only if the
+	// index does not answer.
+	answerHolds = time.Hour
+	maxAnswer   = 1 << 20
+)
 
 // errNoArchive reports an archive that was removed, or never made.
 var errNoArchive = &wire.CallError{Kind: wire.KindNotFound, Message: "these packages are not kept any more: install them again"}
@@ -50,6 +58,24 @@ func (s *Additions) Part(archive string, offset int64) (data []byte, last bool, 
 		return nil, false, err
 	}
 	return data, offset+int64(len(data)) == info.Size(), nil
+}
+
+// before returns what the same request was answered with, and whether that still holds.
+func (s *Additions) before(request string) (wheels []build.Wheel, holds bool) {
+	raw, err := s.config.State.Read(request+".json", maxAnswer)
+	if err != nil || json.Unmarshal(raw, &wheels) != nil {
+		return nil, false
+	}
+	info, err := os.Stat(s.config.State.Path(request + ".json"))
+	return wheels, err == nil && time.Since(info.ModTime()) < answerHolds
+}
+
+func (s *Additions) note(request string, wheels []build.Wheel) error {
+	raw, err := json.Marshal(append([]build.Wheel{}, wheels...)) // [] and not null
+	if err != nil {
+		return err
+	}
+	return s.config.State.WriteUnsynced(request+".json", raw)
 }
 
 // keep moves an archive to the others, and removes the oldest of those that are too

@@ -81,7 +81,7 @@ func (t *Target) explain(said, platform string, err error) error {
 	case strings.Contains(said, "DO NOT MATCH THE HASHES"):
 		hint = "a downloaded wheel has another hash than the lock or the index says: it was altered, or replaced; nothing was installed. If you trust the index, lock again"
 	case strings.Contains(said, "NewConnectionError") || strings.Contains(said, "Max retries exceeded") || strings.Contains(said, "Read timed out") || strings.Contains(said, "ConnectTimeoutError") || strings.Contains(said, "NameResolutionError"):
-		hint = "the package index does not answer: check the network, and the index that pip uses (pip config list)"
+		hint = noAnswer
 	case strings.Contains(said, "is not a trusted or secure host"):
 		hint = "pip ignores an index without TLS: use its https address, or trust it (PIP_TRUSTED_HOST)"
 	case strings.Contains(said, "No space left on device"):
@@ -99,6 +99,8 @@ func (t *Target) explain(said, platform string, err error) error {
 	return &PipError{where, hint, said, err}
 }
 
+const noAnswer = "the package index does not answer: check the network, and the index that pip uses (pip config list)"
+
 // A PipError reports that pip failed.
 type PipError struct {
 	where, hint, said string
@@ -111,6 +113,9 @@ func (e *PipError) Error() string {
 	}
 	return fmt.Sprintf("pip found no wheels for %s (%v):\n%s", e.where, e.err, e.said)
 }
+
+// Unreachable reports whether the index did not answer.
+func (e *PipError) Unreachable() bool { return e.hint == noAnswer }
 
 // Unwrap returns how pip ended.
 func (e *PipError) Unwrap() error { return e.err }
