@@ -1,10 +1,12 @@
 package app
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/sallyport/sallyport/internal/environment"
+	"github.com/sallyport/sallyport/internal/image/build"
 	"github.com/sallyport/sallyport/internal/wire"
 )
 
@@ -28,7 +30,7 @@ func (a *App) packageFacts(module, pkg string) wire.PackageFacts {
 		if err != nil {
 			b = nil
 		}
-		if provides(d, b, module, distributionName(pkg)) {
+		if provides(d, b, module, build.Requirement(pkg).Name()) {
 			f.Environments = append(f.Environments, e.Name)
 		}
 	}
@@ -40,23 +42,30 @@ func (a *App) packageFacts(module, pkg string) wire.PackageFacts {
 func provides(d *environment.Definition, b *environment.Built, module, pkg string) bool {
 	if b != nil {
 		return module != "" && slices.Contains(b.Modules, module) ||
-			pkg != "" && slices.ContainsFunc(b.Packages, func(p environment.Package) bool { return distributionName(p.Name) == pkg })
+			pkg != "" && slices.ContainsFunc(b.Packages, func(p environment.Package) bool { return build.Normalized(p.Name) == pkg })
 	}
 	for _, r := range d.Packages {
-		name := distributionName(string(r))
-		if name == pkg || pkg == "" && module != "" && name == distributionName(module) {
+		name := r.Name()
+		if name == pkg || pkg == "" && module != "" && name == build.Normalized(module) {
 			return true
 		}
 	}
 	return false
 }
 
-// distributionName returns the normalised form of the name that a requirement begins
-// with.
-func distributionName(name string) string {
-	if end := strings.IndexAny(name, " [<>=!~;@("); end >= 0 {
-		name = name[:end]
+// scriptHeader returns what the header of code asks for, unless that is for another
+// Python.
+func scriptHeader(code string, major, minor int) ([]wire.HeaderPackage, error) {
+	d, err := environment.Inline(code)
+	if d == nil || err != nil {
+		return nil, err
 	}
-	parts := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '-' || r == '_' || r == '.' })
-	return strings.Join(parts, "-")
+	if ok, err := environment.Accepts(d.RequiresPython, major, minor); err != nil || !ok {
+		return nil, cmp.Or(err, fmt.Errorf("its header requires Python %s, and this is %d.%d", d.RequiresPython, major, minor))
+	}
+	var out []wire.HeaderPackage
+	for _, r := range d.Packages {
+		out = append(out, wire.HeaderPackage{Name: r.Name(), Requirement: string(r)})
+	}
+	return out, nil
 }

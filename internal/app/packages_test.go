@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,21 @@ func TestPackagesPolicy(t *testing.T) {
 		}
 		if got := strings.Join(p.allowed(), " "); got != tt.want {
 			t.Errorf("%q: got %q, want %q", tt.text, got, tt.want)
+		}
+	}
+}
+
+// TestScriptHeader: a header names packages, if it is for the Python that runs the code.
+func TestScriptHeader(t *testing.T) {
+	for _, tt := range []struct{ code, want string }{
+		{"print(1)", "[] <nil>"},
+		{"# /// script\n# requires-python = \">=3.9\"\n# dependencies = [\"Foo_bar[x]>=1\"]\n# ///", "[{foo-bar Foo_bar[x]>=1}] <nil>"},
+		{"# /// script\n# requires-python = \"==3.12.*\"\n# ///", "[] its header requires Python ==3.12.*, and this is 3.11"},
+		{"# /// script\n# dependencies = 1\n# ///", "[] line 2: the script's header: dependencies is not a list"},
+	} {
+		found, err := scriptHeader(tt.code, 3, 11)
+		if got := fmt.Sprint(found, err); !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%q: got %s, want %s", tt.code, got, tt.want)
 		}
 	}
 }

@@ -182,8 +182,8 @@ func (c *Core) construct(options Options) (err error) {
 		Logger: a.Log, Journal: c.Journal, Traces: c.traces != nil,
 		Template:     host,
 		Environments: c.environments,
-		PackageFacts: a.packageFacts,
-		Sessions:     c.set,
+		PackageFacts: a.packageFacts, ScriptHeader: scriptHeader,
+		Sessions: c.set,
 		Batch: broker.BatchConfig{
 			Services: c.Batch, Runs: c.Runs, Limits: a.limitsAsked(),
 			Timeout: set.Runs.Timeout, MaxTimeout: set.Runs.MaxTimeout, Queue: set.Runs.Queue,

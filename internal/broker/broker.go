@@ -45,6 +45,8 @@ type Config struct {
 	// PackageFacts returns which environments have a module, or the package that
 	// installs it; nil: none.
 	PackageFacts func(module, pkg string) wire.PackageFacts
+	// ScriptHeader returns what the header of code asks for; nil: headers mean nothing.
+	ScriptHeader func(code string, major, minor int) ([]wire.HeaderPackage, error)
 	// Sessions are made from the templates; the Broker closes them.
 	Sessions *session.Set
 	Batch    BatchConfig

@@ -155,6 +155,8 @@ func (x *execution) call(ctx context.Context, call wire.Call) (answer []byte, er
 		return json.Marshal(x.facts())
 	case wire.MethodPackageFacts:
 		return x.packageFacts(call.Params)
+	case wire.MethodScriptHeader:
+		return x.scriptHeader(call.Params)
 	case wire.MethodOutput:
 		return x.written(ctx, call.Params)
 	}

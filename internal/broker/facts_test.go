@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -68,5 +69,32 @@ func TestPackageFacts(t *testing.T) {
 	r = b.Execute(t.Context(), Request{Principal: user, Submission: Submission{Code: "raise ModuleNotFoundError('x', name='a' * 100000)"}})
 	if stderr := strings.Join(r.Stderr, "\n"); len(stderr) > 2000 || len(module) > maxModule {
 		t.Errorf("a long name: got %.300q, asked about %d bytes", stderr, len(module))
+	}
+}
+
+// The header of code is read on the host, for the sandbox's Python. Code whose header
+// cannot be fulfilled does not run.
+func TestScriptHeader(t *testing.T) {
+	var asked string
+	b, _ := newBroker(t, func(p *parts) {
+		p.ScriptHeader = func(code string, major, minor int) ([]wire.HeaderPackage, error) {
+			asked = code
+			if major != 3 || minor < 9 {
+				t.Errorf("asked about Python %d.%d", major, minor)
+			}
+			if strings.Contains(code, "odd") {
+				return nil, errors.New("line 2: it is odd")
+			}
+			return []wire.HeaderPackage{{Name: "absent", Requirement: "absent>=1"}}, nil
+		}
+	})
+	for _, tt := range []struct{ code, want string }{
+		{"# /// script\n# odd\n# ///\nprint('runs')", "MCPError: the code did not run: line 2: it is odd"},
+		{"# /// script\n# ///\nprint('runs')", "MCPError: the code did not run: packages cannot be installed here"},
+	} {
+		r := b.Execute(t.Context(), Request{Principal: user, Submission: Submission{Code: tt.code}})
+		if stderr := strings.Join(r.Stderr, "\n"); !strings.Contains(stderr, tt.want) || len(r.Stdout) != 0 || asked != tt.code {
+			t.Errorf("got %s, %q, %q, asked about %q, want %q", r.Status, r.Stdout, stderr, asked, tt.want)
+		}
 	}
 }

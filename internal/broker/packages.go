@@ -32,3 +32,20 @@ func (x *execution) packageFacts(params json.RawMessage) ([]byte, error) {
 	f.Install = x.servers.PackageRule(p.Package)
 	return json.Marshal(f)
 }
+
+// scriptHeader returns what the header of the code asks for.
+func (x *execution) scriptHeader(params json.RawMessage) ([]byte, error) {
+	read := x.broker.config.ScriptHeader
+	var p wire.ScriptHeader
+	switch err := json.Unmarshal(params, &p); {
+	case read == nil:
+		return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: "headers of scripts are not read here"}
+	case err != nil:
+		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "'version' must be two integers"}
+	}
+	packages, err := read(x.req.Code, p.Version[0], p.Version[1])
+	if err != nil {
+		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: err.Error()}
+	}
+	return json.Marshal(append([]wire.HeaderPackage{}, packages...))
+}

@@ -46,8 +46,7 @@ func (p Pip) Add(ctx context.Context, a *Addition, dir string) ([]Wheel, error) 
 	}
 	extended := map[string]bool{} // whose extras an index has to name
 	for _, r := range a.Requirements {
-		name, _, extras := strings.Cut(string(r), "[")
-		extended[Normalized(strings.TrimSpace(name))] = extras
+		extended[r.Name()] = strings.Contains(string(r), "[")
 	}
 	constraints := slices.Clone(a.Allowed)
 	known := map[string]bool{}
@@ -87,7 +86,7 @@ func (a *Addition) Conflicts(err error) string {
 			text += fmt.Sprintf(". %s %s is there and is kept: ask for a version that fits it, or use an environment", name, version)
 		}
 		for _, allowed := range a.Allowed {
-			if end := strings.IndexAny(allowed+"=", "=<>!~"); Normalized(allowed[:end]) == name {
+			if Requirement(allowed).Name() == name {
 				text += ". policy.packages allows " + allowed
 			}
 		}

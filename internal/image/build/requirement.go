@@ -15,6 +15,15 @@ import (
 // need be.
 type Requirement string
 
+// Name returns the normalized name that it begins with.
+func (r Requirement) Name() string {
+	name, _, _ := strings.Cut(string(r), " ")
+	if end := strings.IndexAny(name, "[(<>=!~;@"); end >= 0 {
+		name = name[:end]
+	}
+	return Normalized(name)
+}
+
 var (
 	requirementForm = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\s*(\[[A-Za-z0-9._, -]*\])?\s*(\(?(===|==|~=|!=|<=|>=|<|>)[^;@/\\$]*\)?)?\s*(;[^@/\\$]*)?$`)
 	optionForm      = lazyregexp.New(`\s-`)

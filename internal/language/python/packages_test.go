@@ -27,6 +27,7 @@ type index struct {
 	asked    []string
 	added    []string
 	target   map[string]any
+	code     string // whose header lists a requirement in each line
 	gone     string // the archive whose second part is refused contains this
 }
 
@@ -97,6 +98,21 @@ func (x *index) call(_ context.Context, c wire.Call) (json.RawMessage, error) {
 		id := hex.EncodeToString(sum[:])
 		x.archives[id] = content
 		return json.Marshal(map[string]any{"archive": id, "packages": found, "files": 2, "bytes": len(content)})
+	case wire.MethodScriptHeader:
+		found := []wire.HeaderPackage{}
+		for _, line := range strings.Split(x.code, "\n# ")[1:] {
+			switch r, _, _ := strings.Cut(line, "\n"); r {
+			case "unreadable":
+				return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "line 2: the script's header: it is odd"}
+			case "batch":
+				return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: "no headers"}
+			case "/// script", "///":
+			default:
+				name, _, _ := strings.Cut(r, "==")
+				found = append(found, wire.HeaderPackage{Name: name, Requirement: r})
+			}
+		}
+		return json.Marshal(found)
 	case "package_part":
 		content, ok := x.archives[p.Archive]
 		if !ok || x.gone != "" && p.Offset > 0 && bytes.Contains(content, []byte(x.gone)) {
@@ -141,15 +157,14 @@ func TestInstallPackages(t *testing.T) {
 		{"cut off", `await runtime.install_packages("cut==1")`, "", "it is incomplete"},
 		{"lost", `await runtime.install_packages("late==1")`, "", "the archive is gone"},
 		{"nothing is left", `sorted(n for n in os.listdir(os.environ["PYTHONPATH"]) if n.startswith((".", "late", "cut", "outside")))`, "[]\n", ""},
-		{"header, installed", "# /// script\n# dependencies = [\n#   'one', # a comment ]\n#   \"two[x]>=2\",\n# ]\n# requires-python = '>=3.9'\n# ///\nprint('runs')", "runs\n", ""},
-		{"header", "# /// script\n# dependencies = ['header==1.0']\n# ///\nimport header; header.version", "'1.0'\n", ""},
-		{"header, refused", "print('runs')\n# /// script\n# dependencies = ['refused']\n# ///", "", "MCPError: the code did not run, because its header asks for packages that are not installed (refused): policy.packages"},
-		{"header, another Python", "# /// script\n# requires-python = '>=3.99'\n# ///\nprint('runs')", "", "its header requires Python >=3.99"},
-		{"header, unreadable", "# /// script\n# dependencies = [1]\n# ///\nprint('runs')", "", "its dependencies must be strings"},
-		{"no header", "s = '''\n # /// script\n# dependencies = ['refused']\n# ///'''\nprint('runs')", "runs\n", ""},
-		{"header of a tool", "# /// script\n# [tool.x]\n# dependencies = ['refused']\n# ///\nprint('runs')", "runs\n", ""},
+		{"header, installed", "# /// script\n# one\n# two\n# ///\nprint('runs')", "runs\n", ""},
+		{"header", "# /// script\n# header==1.0\n# ///\nimport header; header.version", "'1.0'\n", ""},
+		{"header, refused", "print('runs')\n# /// script\n# refused", "", "MCPError: the code did not run: policy.packages does not allow refused"},
+		{"header, unreadable", "# /// script\n# unreadable\n# ///\nprint('runs')", "", "MCPError: the code did not run: line 2"},
+		{"header of a batch", "# /// script\n# batch\n# ///\nprint('runs')", "runs\n", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			x.code = tt.code
 			r := p.run(t, wire.Exec{Code: tt.code}, x.call)
 			if r.err != nil || !strings.HasPrefix(r.stdout, tt.stdout) || tt.stdout == "" && r.stdout != "" || !strings.Contains(r.stderr, tt.stderr) || tt.stderr == "" && r.stderr != "" {
 				t.Errorf("%v, stdout %q, want %q; stderr %q, want %q in it", r.err, r.stdout, tt.stdout, r.stderr, tt.stderr)

@@ -133,15 +133,12 @@ def run(session, source, filename, echo):
 
 def packages(session, source):
     """Add what the code needs before it runs."""
-    if session.wanted:
-        from . import install
+    from . import install
 
-        wanted, session.wanted = session.wanted, ()
-        install.again(session, wanted)
+    wanted, session.wanted = session.wanted, ()
+    install.again(session, wanted)
     if "# /// script" in source:
-        from . import inline
-
-        inline.prepare(session, source)
+        install.header(session)
 
 
 def tell(session, source, code):

@@ -1,4 +1,4 @@
-"""Packages that code adds: archives, and the headers of scripts."""
+"""Packages that code adds: their archives."""
 
 import errno
 import io
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sallyport_guest import inline, install, untar
+from sallyport_guest import install, untar
 from sallyport_guest.errors import MCPError
 
 
@@ -161,38 +161,3 @@ def test_cancelled(tmp_path):
     next(calls)
     calls.close()
     assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    "source, want",
-    [
-        ("print(1)", None),
-        ("# /// script\n# ///\n", None),
-        ("# /// script\n#\n# ///\n", ([], "")),
-        ("# /// script\r\n# dependencies = ['a']\r\n# ///\r\n", (["a"], "")),
-        ("#!/usr/bin/env python3\n# /// script\n# requires-python = \">=3.9\"\n# dependencies = [\n#   \"a[x]>=1\", # ] no\n#   'b',\n# ]\n# ///", (["a[x]>=1", "b"], ">=3.9")),
-        ("# /// script\n# dependencies = ['a']\n# [tool.uv]\n# requires-python = '>=9'\n# ///", (["a"], "")),
-        ("# /// other\n# dependencies = ['a']\n# ///", None),
-        ("# /// script\n# dependencies = ['a']\nprint()\n# ///", None),
-    ],
-)
-def test_headers(source, want):
-    assert inline.header(source) == want
-
-
-@given(st.text(alphabet="[]'\"#\\\n ab=,", max_size=60))
-def test_any_header(text):
-    source = "# /// script\n" + "".join("# %s\n" % line for line in ("dependencies = [" + text).split("\n")) + "# ///\n"
-    try:
-        found = inline.header(source)
-    except MCPError:
-        return
-    assert found is None or all(isinstance(d, str) for d in found[0])
-
-
-@pytest.mark.parametrize(
-    "required, want",
-    [("", True), (">=3.9", True), (">=3.9,<4", True), (">=3.99", False), ("<3", False), ("==3.*", True), ("!=3.*", False), ("~=3.9", True), ("~=2.7", False), ("odd", True)],
-)
-def test_required_python(required, want):
-    assert inline.fits(required) is want
