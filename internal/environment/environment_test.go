@@ -59,6 +59,7 @@ func open(t *testing.T, dir string) *fixture {
 			b := &build.Builder{Store: f.images, Pip: build.Pip{Command: []string{python}, Environ: os.Environ(), Wheels: f.wheels}}
 			b.Run = func(ctx context.Context, _ *sandbox.Spec, code string, out io.Writer) error {
 				cmd := exec.CommandContext(ctx, python, "-c", code)
+				cmd.Env = append(os.Environ(), "PYTHONPATH=../language/python")
 				cmd.Stdout = out
 				return cmd.Run()
 			}

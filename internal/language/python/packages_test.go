@@ -10,7 +10,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -192,32 +191,5 @@ func TestInstallPackages(t *testing.T) {
 	r = q.run(t, wire.Exec{Code: "print('runs')", Packages: x.added[:1]}, x.call)
 	if r.stdout != "runs\n" || !strings.Contains(r.stderr, "packages that this session had are missing (the archive is gone)") {
 		t.Errorf("without the archive: stdout %q, stderr %q", r.stdout, r.stderr)
-	}
-}
-
-// TestTargets: the sandbox describes its Python as the builder of images does.
-func TestTargets(t *testing.T) {
-	read := func(path, begin, end string) string {
-		t.Helper()
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, text, ok := strings.Cut(string(b), begin)
-		text, _, found := strings.Cut(text, end)
-		if !ok || !found {
-			t.Fatalf("%s has no %q and %q", path, begin, end)
-		}
-		return strings.Join(strings.Fields(text), " ")
-	}
-	for _, tt := range []struct{ begin, here, there string }{
-		{"def libc():", "def full(", "def full("},
-		{"def full(info):", "def target(", "name, number ="},
-		{`"version": list(`, "}  # fmt", "}).encode"},
-	} {
-		got, want := read("sallyport_guest/target.py", tt.begin, tt.here), read("../../image/build/target.go", tt.begin, tt.there)
-		if got != want {
-			t.Errorf("after %s: got %s want %s", tt.begin, got, want)
-		}
 	}
 }

@@ -1,6 +1,6 @@
 """What wheels have to fit: this Python, its platform, and where its packages go.
 
-describe in internal/image/build/target.go prints the same of an image's Python.
+internal/image/build/target.go reads it.
 """
 
 from . import BUILTINS as __builtins__
