@@ -83,7 +83,7 @@ func (a *Addition) Conflicts(err error) string {
 	for _, m := range constraint().FindAllStringSubmatch(pip.said, -1) {
 		name := Normalized(m[1])
 		if version := a.Present[name]; version != "" {
-			text += fmt.Sprintf(". %s %s is there and is kept: ask for a version that fits it, or use an environment", name, version)
+			text += fmt.Sprintf(". %s %s is there and is kept: ask for a version that fits it, or use an environment, or a new session if code added it", name, version)
 		}
 		for _, allowed := range a.Allowed {
 			if Requirement(allowed).Name() == name {

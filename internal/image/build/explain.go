@@ -132,6 +132,9 @@ func (e *PipError) Brief() string {
 	conflict := false
 	for line := range strings.Lines(e.said) {
 		line = strings.TrimSpace(line)
+		if strings.Contains(line, "No matching distribution found") || strings.Contains(line, "(from versions: none)") {
+			continue // the hint says so
+		}
 		conflict = line != "" && (conflict || strings.HasPrefix(line, "The conflict is caused by"))
 		if !conflict && !strings.HasPrefix(line, "ERROR: ") || strings.Contains(line, "/") || len(line) > 500 {
 			continue

@@ -40,6 +40,10 @@ ERROR: ResolutionImpossible: for help visit https://pip.pypa.io/latest`, "linux_
 	if got := failure.Brief(); got != want {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
+	missing := target.explain("ERROR: Could not find a version that satisfies the requirement nope (from versions: none)\nERROR: No matching distribution found for nope", "linux_x", errors.New("exit status 1"))
+	if !errors.As(missing, &failure) || strings.Contains(failure.Brief(), "\n") {
+		t.Errorf("got %q, want one line", missing)
+	}
 	var b strings.Builder
 	var stages []string
 	w := &lineWriter{w: &b, tell: func(s string) { stages = append(stages, s) }}
