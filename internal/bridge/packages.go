@@ -29,6 +29,7 @@ const (
 	maxInstall      = 1 << 20 // bytes in all
 	maxRequirements = 200
 	maxRequirement  = 500 // bytes
+	maxInstalled    = 5000
 )
 
 // additions are the packages that an execution has been offered.
@@ -65,6 +66,8 @@ func parseInstall(raw json.RawMessage) (*wire.InstallPackages, error) {
 		return nil, &wire.CallError{Kind: wire.KindLimit, Message: fmt.Sprintf("the request is larger than %d bytes", maxInstall)}
 	case json.Unmarshal(raw, &p) != nil:
 		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "'packages' must be a list of strings, 'installed' an object of strings"}
+	case len(p.Installed) > maxInstalled:
+		return nil, &wire.CallError{Kind: wire.KindLimit, Message: fmt.Sprintf("more than %d packages are there already", maxInstalled)}
 	case len(p.Packages) > maxRequirements:
 		return nil, &wire.CallError{Kind: wire.KindLimit, Message: fmt.Sprintf("at most %d packages may be asked for at once", maxRequirements)}
 	}
@@ -142,10 +145,13 @@ func (x *Execution) findPackages(ctx context.Context, source Packages, asked *wi
 func (x *Execution) packageError(ctx context.Context, err error) error {
 	var ready *wire.CallError
 	var denied *authz.Denied
-	if ctx.Err() != nil || errors.As(err, &ready) || errors.As(err, &denied) {
+	if ctx.Err() != nil || errors.As(err, &denied) || errors.As(err, &ready) && ready == err {
 		return err
 	}
 	x.bridge.log.Warn("packages for a session could not be prepared", "error", err)
+	if ready != nil {
+		return ready
+	}
 	return &wire.CallError{Kind: wire.KindInternal, Message: "the host could not prepare the packages; the user finds the reason in its log"}
 }
 

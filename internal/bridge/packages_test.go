@@ -71,6 +71,10 @@ func withPackages(t *testing.T, s Packages, asker authz.Asker, policy ...string)
 // TestInstallPackages: nothing is resolved before the policy allows it, nothing is
 // fetched before it is decided, and no failure of the host reaches the code.
 func TestInstallPackages(t *testing.T) {
+	many := `"a":"1"`
+	for i := range maxInstalled {
+		many += fmt.Sprintf(`,"a%d":"1"`, i)
+	}
 	for _, tt := range []struct {
 		name, method, params string
 		policy               []string
@@ -86,6 +90,8 @@ func TestInstallPackages(t *testing.T) {
 		{"no list", "install_packages", `{"packages":"httpx"}`, []string{"any"}, nil, "invalid: ", "[] []"},
 		{"no package", "install_packages", `{}`, []string{"any"}, nil, "denied: no package was named", "[] []"},
 		{"many packages", "install_packages", `{"packages":[` + strings.Repeat(`"a",`, 200) + `"a"]}`, []string{"any"}, nil, "limit_exceeded: ", "[] []"},
+		{"many that are there", "install_packages", `{"packages":["a"],"installed":{` + many + `}}`, []string{"any"}, nil, "limit_exceeded: ", "[] []"},
+		{"what the host says is for the user", "install_packages", `{"packages":["httpx"]}`, []string{"any"}, fmt.Errorf("%w: open /home/me/x", &wire.CallError{Kind: "unavailable", Message: "no"}), "unavailable: no", "[[httpx] map[]] [httpx]"},
 		{"a part", "package_part", `{"archive":"aa","offset":4}`, nil, nil, `{"data":"dGFy","last":true}`, "[] []"},
 		{"no such part", "package_part", `{"archive":"bb"}`, nil, nil, "internal: the host could not", "[] []"},
 	} {

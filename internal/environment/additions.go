@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -217,17 +218,20 @@ var errTooSlow = errors.New("it took more than 10 minutes")
 func forCode(err error) error {
 	var pip *build.PipError
 	var size *build.OversizeError
+	var wheel *build.WheelError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &size):
 		return &wire.CallError{Kind: wire.KindLimit, Message: size.Error() + ": ask for fewer, or use an environment"}
-	case errors.As(err, &pip):
-		return &wire.CallError{Kind: wire.KindUnavailable, Message: pip.Brief()}
+	case errors.As(err, &pip): // the rest is for the user
+		return fmt.Errorf("%w\n%w", &wire.CallError{Kind: wire.KindUnavailable, Message: pip.Brief()}, err)
 	case errors.Is(err, errTooSlow):
 		return &wire.CallError{Kind: wire.KindTimeout, Message: errTooSlow.Error() + ": try again, or use an environment"}
 	case errors.Is(err, syscall.ENOSPC):
 		return &wire.CallError{Kind: wire.KindUnavailable, Message: "the host's disk is full: the user has to free some space"}
+	case errors.As(err, &wheel) && !errors.As(err, new(*fs.PathError)):
+		return &wire.CallError{Kind: wire.KindUnavailable, Message: wheel.Error() + ": nothing was installed; ask for another version"}
 	}
 	return err
 }

@@ -8,12 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -96,6 +99,7 @@ func TestAdditions(t *testing.T) {
 		f.wheel(t, "lower", v, "")
 	}
 	f.wheel(t, "upper", "1.0", "Requires-Dist: lower\nRequires-Dist: own\n")
+	f.wheel(t, "linked", "1.0", "Requires-Dist: lower @ "+(&url.URL{Scheme: "file", Path: f.wheel(t, "lower", "1.0", "")}).String()+"\n")
 	f.wheel(t, "extra", "1.0", "Provides-Extra: more\nRequires-Dist: lower ; extra == 'more'\n")
 	for _, tt := range []struct {
 		name            string
@@ -114,17 +118,21 @@ func TestAdditions(t *testing.T) {
 		{"no such package", nil, nil, []string{"absent"}, "", "absent has no wheel for Python 3.12", f.wheels},
 		{"a version that is none", nil, map[string]string{"own": "7", "lower": "1.0; x", "-r x": "1"}, []string{"upper"}, "upper 1.0, lower 3.0, ", "", ""},
 		{"an address", nil, nil, []string{"lower @ https://example.com/x"}, "", "does not name a package", ""},
+		{"a package that needs an address", nil, nil, []string{"linked"}, "", "asks for lower by an address", f.wheels},
 		{"an option", nil, nil, []string{"lower --hash=sha256:00"}, "", "has a hash", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := additions(t, f, tt.allowed...)
 			found, archive, err := add(t, s, tt.present, tt.packages...)
 			got := fmt.Sprint(err)
+			var forCode *wire.CallError
+			if errors.As(err, &forCode) {
+				got = forCode.Message
+			}
 			if found != tt.found || tt.why == "" && err != nil || !strings.Contains(got, tt.why) || tt.not != "" && strings.Contains(got, tt.not) {
 				t.Fatalf("got %q, %v; want %q, %q in the error, and not %q", found, err, tt.found, tt.why, tt.not)
 			}
-			var forCode *wire.CallError
-			if err != nil && !errors.As(err, &forCode) {
+			if err != nil && forCode == nil {
 				t.Errorf("got %T, want an error for code", err)
 			}
 			if archive == "" {
@@ -134,6 +142,28 @@ func TestAdditions(t *testing.T) {
 				t.Errorf("got %q, want upper/__init__.py among them", names)
 			}
 		})
+	}
+}
+
+// TestForCode: code learns what is wrong with a wheel, and no paths of the host.
+func TestForCode(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{&build.WheelError{File: "x.whl", Err: errors.New("it is odd")}, "the wheel x.whl: it is odd: nothing was installed"},
+		{&build.WheelError{File: "x.whl", Err: &build.OversizeError{Limit: 1e6}}, "the packages take more than 1 MB"},
+		{&build.WheelError{File: "x.whl", Err: &fs.PathError{Op: "write", Path: "/home/me", Err: syscall.ENOSPC}}, "the host's disk is full"},
+		{&build.WheelError{File: "x.whl", Err: &fs.PathError{Op: "open", Path: "/home/me", Err: syscall.EIO}}, ""},
+	} {
+		var shown *wire.CallError
+		got := ""
+		if errors.As(forCode(tt.err), &shown) {
+			got = shown.Message
+		}
+		if !strings.HasPrefix(got, tt.want) || (got == "") != (tt.want == "") {
+			t.Errorf("%v: got %q, want %q", tt.err, got, tt.want)
+		}
 	}
 }
 

@@ -63,6 +63,7 @@ var (
 	credentials = lazyregexp.New(`://[^/\s'"]*@`)
 	queries     = lazyregexp.New(`(://[^\s'"?#]*\?)[^\s'"#]+`)
 	missingName = lazyregexp.New(`No matching distribution found for ([^\s(]+)`)
+	damaged     = lazyregexp.New(`Wheel '([A-Za-z0-9._-]+)' located at .* is invalid`)
 	versions    = lazyregexp.New(`\(from versions: ([^)]*)\)`)
 )
 
@@ -79,13 +80,17 @@ func (t *Target) explain(said, platform string, err error) error {
 	found := missingName().FindStringSubmatch(said)
 	switch {
 	case strings.Contains(said, "DO NOT MATCH THE HASHES"):
-		hint = "a downloaded wheel has another hash than the lock or the index says: it was altered, or replaced; nothing was installed. If you trust the index, lock again"
+		hint = "a downloaded wheel has another hash than the lock or the index says: it was altered, or replaced; nothing was installed. If you trust the index, try or lock again"
 	case strings.Contains(said, "NewConnectionError") || strings.Contains(said, "Max retries exceeded") || strings.Contains(said, "Read timed out") || strings.Contains(said, "ConnectTimeoutError") || strings.Contains(said, "NameResolutionError"):
 		hint = noAnswer
 	case strings.Contains(said, "is not a trusted or secure host"):
 		hint = "pip ignores an index without TLS: use its https address, or trust it (PIP_TRUSTED_HOST)"
 	case strings.Contains(said, "No space left on device"):
 		hint = "the disk is full: free some space and try again"
+	case strings.Contains(said, "MemoryError"):
+		hint = "what a package or the index says takes more memory than pip may use: choose another version of the package"
+	case damaged().MatchString(said):
+		hint = damaged().FindStringSubmatch(said)[1] + " is damaged in the index: choose another version"
 	case strings.Contains(said, "ResolutionImpossible") || strings.Contains(said, "conflicting dependencies"):
 		hint = "the requirements conflict: change or remove one of those that pip names"
 	case found != nil:

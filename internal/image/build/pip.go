@@ -76,9 +76,16 @@ func (p Pip) works(ctx context.Context, command []string) bool {
 }
 
 // pipProgram runs pip for an interpreter other than its own: markers are
-// evaluated for that one, and anything but a wheel is refused.
+// evaluated for that one, and anything but a wheel of the index is refused. A wheel's
+// metadata cannot take all memory, and pip ends with the process that started it.
 const pipProgram = `
-import json, sys
+import json, os, sys, threading
+threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+except (ImportError, ValueError, OSError):
+    pass
 environment = json.loads(sys.argv.pop(1))
 from pip._vendor.packaging import markers
 from pip._internal.distributions import sdist
@@ -88,6 +95,13 @@ markers.default_environment = lambda: dict(environment)
 def refuse(self, *args, **options):
     raise InstallationError("%s is not a wheel: building it would run code here" % self.req)
 sdist.SourceDistribution.prepare_distribution_metadata = refuse
+from pip._internal.req.req_install import InstallRequirement
+make = InstallRequirement.__init__
+def named(self, req, *args, **options):
+    if getattr(req, "url", None):
+        raise InstallationError("a package asks for %s by an address: packages are taken from the index alone" % req.name)
+    make(self, req, *args, **options)
+InstallRequirement.__init__ = named
 from pip._internal.cli.main import main
 sys.exit(main(sys.argv[1:]))
 `
@@ -151,6 +165,9 @@ func (p Pip) run(ctx context.Context, t *Target, requirements []Requirement, dir
 	}
 	lines := &lineWriter{w: out, tell: p.tell}
 	cmd.Stdout, cmd.Stderr = lines, lines
+	if _, err := cmd.StdinPipe(); err != nil { // pip sees its end when this process ends
+		return err
+	}
 	err = cmd.Run()
 	lines.end()
 	if err != nil {

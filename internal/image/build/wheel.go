@@ -76,11 +76,22 @@ func (in *installation) write(ctx context.Context, w io.Writer, dir string, whee
 			return context.Cause(ctx)
 		}
 		if err := in.wheel(filepath.Join(dir, name)); err != nil {
-			return fmt.Errorf("the wheel %s: %w", name, err)
+			return &WheelError{name, err}
 		}
 	}
 	return in.w.Close()
 }
+
+// A WheelError reports a wheel that cannot be unpacked.
+type WheelError struct {
+	File string
+	Err  error
+}
+
+func (e *WheelError) Error() string { return fmt.Sprintf("the wheel %s: %v", e.File, e.Err) }
+
+// Unwrap returns what is wrong with it.
+func (e *WheelError) Unwrap() error { return e.Err }
 
 func (in *installation) wheel(file string) error {
 	z, err := zip.OpenReader(file)
@@ -119,7 +130,7 @@ func (in *installation) wheel(file string) error {
 		if to != "" {
 			in.note(f.Name, data)
 			if err := in.copy(f, to, script); err != nil {
-				return fmt.Errorf("%s: %w", f.Name, err)
+				return fmt.Errorf("%.200q: %w", f.Name, err)
 			}
 		}
 	}
@@ -195,7 +206,7 @@ func member(z *zip.ReadCloser, name string) (string, error) {
 // installed.
 func (in *installation) place(name, data, lib string) (to string, script bool, err error) {
 	if !filepath.IsLocal(filepath.FromSlash(name)) || path.Clean(name) != name || strings.ContainsAny(name, "\\\x00") {
-		return "", false, fmt.Errorf("the name %q leads out of the wheel", name)
+		return "", false, fmt.Errorf("the name %.200q leads out of the wheel", name)
 	}
 	rest, ok := strings.CutPrefix(name, data+"/")
 	if !ok {
@@ -203,7 +214,7 @@ func (in *installation) place(name, data, lib string) (to string, script bool, e
 	}
 	kind, rest, _ := strings.Cut(rest, "/")
 	if rest == "" {
-		return "", false, fmt.Errorf("the name %q is not allowed in a wheel", name)
+		return "", false, fmt.Errorf("the name %.200q is not allowed in a wheel", name)
 	}
 	switch kind {
 	case "purelib":
