@@ -146,7 +146,7 @@ func packageName(requirement string) string {
 		}
 		text = text[:end]
 	}
-	if len(text) > 200 {
+	if len(text) > 100 {
 		return ""
 	}
 	words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return r == '-' || r == '_' || r == '.' })

@@ -30,6 +30,9 @@ const (
 	maxRequirements = 200
 	maxRequirement  = 500 // bytes
 	maxInstalled    = 5000
+	// maxUnasked bounds the packages of which an index may learn before a person has
+	// agreed to any, in one execution.
+	maxUnasked = 50
 )
 
 // additions are the packages that an execution has been offered.
@@ -38,6 +41,7 @@ type additions struct {
 	mu      sync.Mutex
 	offered []wire.Package
 	stage   string
+	unasked int // packages asked for since a person has agreed
 }
 
 // PackageRule says whether code may install a package: "any", "listed", "ask" or
@@ -94,9 +98,15 @@ func (x *Execution) installPackages(ctx context.Context, raw json.RawMessage) (j
 		return nil, err
 	}
 	action := authz.InstallPackages{Requirements: asked.Packages}
-	if x.bridge.config.Gate.Decide(x.principal, action).Effect == authz.Deny {
+	effect := x.bridge.config.Gate.Decide(x.principal, action).Effect
+	switch effect {
+	case authz.Deny:
 		_, err := x.admit(ctx, action) // which records it
 		return nil, err
+	case authz.Ask:
+		if !x.additions.mayAsk(len(asked.Packages)) {
+			return nil, &wire.CallError{Kind: wire.KindLimit, Message: fmt.Sprintf("one execution may ask for at most %d packages to which the user has not agreed: ask for fewer", maxUnasked)}
+		}
 	}
 	before := x.additions.count()
 	x.additions.turn.Lock()
@@ -110,6 +120,9 @@ func (x *Execution) installPackages(ctx context.Context, raw json.RawMessage) (j
 	offer, err := x.findPackages(ctx, source, asked, action)
 	if err != nil {
 		return nil, x.packageError(ctx, err)
+	}
+	if effect == authz.Ask && len(offer.Packages) > 0 {
+		x.additions.agreed()
 	}
 	x.additions.offer(offer.Packages)
 	return json.Marshal(offer)
@@ -189,6 +202,24 @@ func (a *additions) offer(more []wire.Package) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.offered = append(a.offered, more...)
+}
+
+// mayAsk reports whether an index may learn of n more packages before a person has
+// agreed, and counts them.
+func (a *additions) mayAsk(n int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.unasked+n > maxUnasked {
+		return false
+	}
+	a.unasked += n
+	return true
+}
+
+func (a *additions) agreed() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unasked = 0
 }
 
 func (a *additions) tell(stage string) {

@@ -151,6 +151,31 @@ func TestPackagesAreApproved(t *testing.T) {
 	}
 }
 
+// TestUnasked: before a person has agreed an index learns of few names.
+func TestUnasked(t *testing.T) {
+	s := &depot{}
+	x := withPackages(t, s, nil, "ask", "pandas")
+	call := func(params string) string {
+		_, err := x.Call(t.Context(), wire.Call{Method: wire.MethodInstallPackages, Params: json.RawMessage(params)})
+		return fmt.Sprint(err)
+	}
+	for i := range maxUnasked + 1 {
+		if got := call(`{"packages":["pandas"]}`); got != "<nil>" {
+			t.Errorf("a listed package: got %s, want no error", got)
+		}
+		got, want := call(fmt.Sprintf(`{"packages":["secret-%d"]}`, i)), "policy.packages does not list"
+		if i == maxUnasked {
+			want = "to which the user has not agreed"
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%d: got %s, want %q in it", i, got, want)
+		}
+	}
+	if got := strings.Count(s.take(), "secret"); got != maxUnasked {
+		t.Errorf("got %d names at the index, want %d", got, maxUnasked)
+	}
+}
+
 // TestPackageRule: what the manual and hints say of installing.
 func TestPackageRule(t *testing.T) {
 	for _, tt := range []struct {
