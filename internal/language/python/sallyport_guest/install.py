@@ -13,6 +13,7 @@ from . import codec
 from .errors import MCPError
 
 MAX_PACKAGES = 200
+OWN = getattr(sys, "stdlib_module_names", ())
 moving = allocate_lock()
 numbers = iter(range(1, sys.maxsize))
 
@@ -198,7 +199,8 @@ def failure(session, e):
 
 class Move:
     """Moves what is in one directory to another. Directories that both have are
-    merged; files are replaced. A failure undoes it."""
+    merged; files are replaced. A failure undoes it. What has the name of a module of
+    Python itself stays behind: only a child process would find it, and break."""
 
     def __init__(self, source, target):
         self.source = source
@@ -220,6 +222,8 @@ class Move:
         from posix import listdir, rename
 
         for name in sorted(listdir(self.source + folder)):
+            if not folder and name.partition(".")[0] in OWN:
+                continue
             path = folder + "/" + name
             source, target = self.source + path, self.target + path
             if isdir(source) and isdir(target) and not islink(target):

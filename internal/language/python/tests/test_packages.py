@@ -155,6 +155,15 @@ def test_a_failure_in_between(tmp_path, monkeypatch):
     assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")) == ["shared", "shared/there"]
 
 
+def test_modules_of_python(tmp_path):
+    """PYTHONPATH comes first in a child process: it must find Python's own modules."""
+    s = session(tmp_path)
+    answer(install.fetch(s, "a"), archive(("enum.py", b"1"), ("json/__init__.py", b"1"), ("a/json.py", b"1"), ("typing-3.dist-info/METADATA", b"1")))
+    found = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
+    want = ["a/json.py", "typing-3.dist-info/METADATA"] if install.OWN else ["a/json.py", "enum.py", "json/__init__.py", "typing-3.dist-info/METADATA"]
+    assert found == want
+
+
 def test_cancelled(tmp_path):
     s = session(tmp_path)
     calls = install.fetch(s, "a")
