@@ -231,7 +231,7 @@ func forCode(err error) error {
 	case errors.Is(err, syscall.ENOSPC):
 		return &wire.CallError{Kind: wire.KindUnavailable, Message: "the host's disk is full: the user has to free some space"}
 	case errors.As(err, &wheel) && !errors.As(err, new(*fs.PathError)):
-		return &wire.CallError{Kind: wire.KindUnavailable, Message: wheel.Error() + ": nothing was installed; ask for another version"}
+		return &wire.CallError{Kind: wire.KindUnavailable, Message: wheel.Error() + "; nothing was installed"}
 	}
 	return err
 }

@@ -151,7 +151,7 @@ func TestForCode(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&build.WheelError{File: "x.whl", Err: errors.New("it is odd")}, "the wheel x.whl: it is odd: nothing was installed"},
+		{&build.WheelError{File: "x.whl", Err: errors.New("it is odd")}, "the wheel x.whl: it is odd: choose another version of the package; nothing was installed"},
 		{&build.WheelError{File: "x.whl", Err: &build.OversizeError{Limit: 1e6}}, "the packages take more than 1 MB"},
 		{&build.WheelError{File: "x.whl", Err: &fs.PathError{Op: "write", Path: "/home/me", Err: syscall.ENOSPC}}, "the host's disk is full"},
 		{&build.WheelError{File: "x.whl", Err: &fs.PathError{Op: "open", Path: "/home/me", Err: syscall.EIO}}, ""},

@@ -141,7 +141,7 @@ func (e *PipError) Brief() string {
 			continue // the hint says so
 		}
 		conflict = line != "" && (conflict || strings.HasPrefix(line, "The conflict is caused by"))
-		if !conflict && !strings.HasPrefix(line, "ERROR: ") || strings.Contains(line, "/") || len(line) > 500 {
+		if !conflict && !strings.HasPrefix(line, "ERROR: ") || strings.Contains(line, "/") || len(line) > 500 || line == "ERROR: Exception:" {
 			continue
 		}
 		text += "\n" + strings.TrimPrefix(line, "ERROR: ")

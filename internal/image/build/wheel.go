@@ -88,7 +88,13 @@ type WheelError struct {
 	Err  error
 }
 
-func (e *WheelError) Error() string { return fmt.Sprintf("the wheel %s: %v", e.File, e.Err) }
+func (e *WheelError) Error() string {
+	text := fmt.Sprintf("the wheel %s: %v", e.File, e.Err)
+	if errors.As(e.Err, new(*fs.PathError)) { // of this machine
+		return text
+	}
+	return text + ": choose another version of the package"
+}
 
 // Unwrap returns what is wrong with it.
 func (e *WheelError) Unwrap() error { return e.Err }
@@ -102,7 +108,7 @@ func (in *installation) wheel(file string) error {
 	info, whole := "", uint64(0)
 	for _, f := range z.File {
 		if whole += f.UncompressedSize64; f.UncompressedSize64 > maxOneWheel || whole > maxOneWheel {
-			return fmt.Errorf("it unpacks to more than %d GiB: choose another version of the package", maxOneWheel>>30)
+			return fmt.Errorf("it unpacks to more than %d GiB", maxOneWheel>>30)
 		}
 		if top, rest, _ := strings.Cut(f.Name, "/"); rest == "WHEEL" && strings.HasSuffix(top, ".dist-info") {
 			if info != "" && info != top {
