@@ -19,13 +19,17 @@ type InstallPackages struct {
 	Adds []string
 }
 
-func (a InstallPackages) describe() (action, item string) {
+// Names are the packages that code asks for, without what else it says of them.
+func (a InstallPackages) Names() string {
 	names := make([]string, len(a.Requirements))
 	for i, r := range a.Requirements {
 		names[i] = packageName(r)
 	}
-	return "install_packages", strings.Join(names, " ")
+	return strings.Join(names, " ")
 }
+
+func (a InstallPackages) describe() (action, item string) { return "install_packages", a.Names() }
+
 func (a InstallPackages) on() (*Server, bool) { return nil, false }
 func (a InstallPackages) arguments() json.RawMessage {
 	return inJSON(struct {

@@ -31,6 +31,7 @@ func (s *depot) Resolve(_ context.Context, asked *wire.InstallPackages, tell fun
 	s.asked = append(s.asked, fmt.Sprint(asked.Packages, asked.Installed))
 	var found []wire.Package
 	for _, name := range asked.Packages {
+		name, _, _ = strings.Cut(name, ";")
 		if asked.Installed[name] == "" {
 			found = append(found, wire.Package{Name: name, Version: "1"})
 		}
@@ -118,9 +119,10 @@ func TestPackagesAreApproved(t *testing.T) {
 			t.Cleanup(questions.Close)
 			s := &depot{}
 			x := withPackages(t, s, questions, "ask")
+			const asked = "reqeusts; os_name != 'this is safe' httpx"
 			done := make(chan error, 1)
 			go func() {
-				_, err := x.Call(t.Context(), wire.Call{Method: wire.MethodInstallPackages, Params: json.RawMessage(`{"packages":["reqeusts","httpx"]}`)})
+				_, err := x.Call(t.Context(), wire.Call{Method: wire.MethodInstallPackages, Params: json.RawMessage(`{"packages":["reqeusts; os_name != 'this is safe'","httpx"]}`)})
 				done <- err
 			}()
 			q, err := questions.Next(t.Context(), func(*approval.Question) bool { return true })
@@ -128,19 +130,22 @@ func TestPackagesAreApproved(t *testing.T) {
 				t.Fatal(err)
 			}
 			text := q.Text()
+			if strings.Contains(text, "this is safe") {
+				t.Errorf("got %s, want nothing that code says", text)
+			}
 			for _, want := range []string{"installing reqeusts httpx", `adds = "reqeusts 1, httpx 1"`, "one letter away from that of the popular requests"} {
 				if !strings.Contains(text, want) {
 					t.Errorf("got %s, want %q in it", text, want)
 				}
 			}
-			if did, want := s.take(), "[[reqeusts httpx] map[]] []"; did != want {
+			if did, want := s.take(), "[["+asked+"] map[]] []"; did != want {
 				t.Errorf("before the answer: got %s, want %s", did, want)
 			}
 			if _, err := questions.Answer(approval.Answer{ID: q.ID, Revision: q.Revision, Choice: choice, Words: "not these", By: "test"}); err != nil {
 				t.Fatal(err)
 			}
 			err = <-done
-			got, want := fmt.Sprint(err, s.take()), "<nil>[] [reqeusts httpx]"
+			got, want := fmt.Sprint(err, s.take()), "<nil>[] ["+asked+"]"
 			if choice == approval.No {
 				want = "the user did not allow reqeusts httpx: not these[] []"
 			}

@@ -171,7 +171,7 @@ func subjectOf(ctx context.Context, a authz.Action) (subject, error) {
 		if a.Adds == nil {
 			return s, fmt.Errorf("which packages would be added is not known")
 		}
-		s = subject{target: target{action: "install_packages", item: strings.Join(a.Requirements, " ")}, single: true}
+		s = subject{target: target{action: "install_packages", item: a.Names()}, single: true}
 		raw, _ = json.Marshal(map[string]string{"adds": strings.Join(a.Adds, ", ")})
 	default:
 		return s, fmt.Errorf("no one can be asked about %T", a)
