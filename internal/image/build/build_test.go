@@ -238,6 +238,9 @@ func TestHugeWheel(t *testing.T) {
 	if got, err := installed(t, dir, name); err == nil || !strings.Contains(err.Error(), name+": it unpacks to more than 8 GiB") {
 		t.Errorf("got %q, %v, want that it is too large", got, err)
 	}
+	if _, err := zip.NewReader(&listReader{bytes.NewReader(b.Bytes()), 100}, int64(b.Len())); err == nil || !strings.Contains(err.Error(), "too many files") {
+		t.Errorf("got %v, want that its list of files is too long", err)
+	}
 }
 
 func TestWheelsIn(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -26,7 +27,8 @@ const (
 	maxWheelBytes = 32 << 30
 	maxOneWheel   = 8 << 30
 	maxMetadata   = 4 << 20
-	maxFirstLine  = 4096 // of a script
+	maxWheelList  = 64 << 20 // bytes, for the list of a wheel's files
+	maxFirstLine  = 4096     // of a script
 )
 
 // built is the time of every file of a layer, so that the same packages always
@@ -100,11 +102,21 @@ func (e *WheelError) Error() string {
 func (e *WheelError) Unwrap() error { return e.Err }
 
 func (in *installation) wheel(file string) error {
-	z, err := zip.OpenReader(file)
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	list := &listReader{f, maxWheelList}
+	stat, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	z, err := zip.NewReader(list, stat.Size())
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // names are checked here
 		return err
 	}
-	defer z.Close()
+	list.left = math.MaxInt64
 	info, whole := "", uint64(0)
 	for _, f := range z.File {
 		if whole += f.UncompressedSize64; f.UncompressedSize64 > maxOneWheel || whole > maxOneWheel {
@@ -143,6 +155,20 @@ func (in *installation) wheel(file string) error {
 	return in.entryPoints(z, info)
 }
 
+// A listReader reads a wheel, and fails after so many bytes: the list of its files
+// takes several times as much memory.
+type listReader struct {
+	io.ReaderAt
+	left int64
+}
+
+func (r *listReader) ReadAt(p []byte, at int64) (int, error) {
+	if r.left -= int64(len(p)); r.left < 0 {
+		return 0, errors.New("it has too many files")
+	}
+	return r.ReaderAt.ReadAt(p, at)
+}
+
 var (
 	identifier = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
 	moduleFile = lazyregexp.New(`^([A-Za-z_][A-Za-z0-9_]*)(\.py|\.[A-Za-z0-9_-]+\.so|\.so)$`)
@@ -177,7 +203,7 @@ func (in *installation) note(name, data string) {
 func (in *installation) names() []string { return slices.Sorted(maps.Keys(in.tops)) }
 
 // library returns where a wheel's packages go, according to the wheel.
-func (in *installation) library(z *zip.ReadCloser, info string) (string, error) {
+func (in *installation) library(z *zip.Reader, info string) (string, error) {
 	text, err := member(z, info+"/WHEEL")
 	if err != nil {
 		return "", err
@@ -192,7 +218,7 @@ func (in *installation) library(z *zip.ReadCloser, info string) (string, error) 
 }
 
 // member reads a small file of a wheel. A missing file reads as empty.
-func member(z *zip.ReadCloser, name string) (string, error) {
+func member(z *zip.Reader, name string) (string, error) {
 	for _, f := range z.File {
 		if f.Name != name {
 			continue
@@ -283,7 +309,7 @@ var (
 )
 
 // entryPoints writes the programs that a wheel declares.
-func (in *installation) entryPoints(z *zip.ReadCloser, info string) error {
+func (in *installation) entryPoints(z *zip.Reader, info string) error {
 	text, err := member(z, info+"/entry_points.txt")
 	if err != nil {
 		return err
