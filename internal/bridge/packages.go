@@ -20,8 +20,8 @@ type Packages interface {
 	// gets exactly these, and returns the name and the size of their archive. tell
 	// receives progress until fetch has returned.
 	Resolve(ctx context.Context, asked *wire.InstallPackages, tell func(stage string)) (found []wire.Package, fetch func(context.Context) (archive string, bytes int64, err error), err error)
-	// Part returns a part of an archive.
-	Part(archive string, offset int64) (data []byte, last bool, err error)
+	// Part returns a part of an archive, and the size of the archive.
+	Part(archive string, offset int64) (data []byte, size int64, err error)
 }
 
 // Bounds of what code asks for.
@@ -179,11 +179,11 @@ func (x *Execution) packagePart(ctx context.Context, raw json.RawMessage) (json.
 	case json.Unmarshal(raw, &p) != nil:
 		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: "'archive' must be a string, 'offset' an integer"}
 	}
-	data, last, err := source.Part(p.Archive, p.Offset)
+	data, size, err := source.Part(p.Archive, p.Offset)
 	if err != nil {
 		return nil, x.packageError(ctx, err)
 	}
-	return json.Marshal(wire.PackageData{Data: data, Last: last})
+	return json.Marshal(wire.PackageData{Data: data, Last: p.Offset+int64(len(data)) == size, Bytes: size})
 }
 
 func (a *additions) count() int {

@@ -44,11 +44,11 @@ func (s *depot) Resolve(_ context.Context, asked *wire.InstallPackages, tell fun
 	}, nil
 }
 
-func (s *depot) Part(archive string, offset int64) ([]byte, bool, error) {
+func (s *depot) Part(archive string, offset int64) ([]byte, int64, error) {
 	if archive != "aa" {
-		return nil, false, errors.New("/home/me/aa: no such file")
+		return nil, 0, errors.New("/home/me/aa: no such file")
 	}
-	return []byte("tar"), offset == 4, nil
+	return []byte("tar"), 7, nil
 }
 
 func (s *depot) take() string {
@@ -93,7 +93,8 @@ func TestInstallPackages(t *testing.T) {
 		{"many packages", "install_packages", `{"packages":[` + strings.Repeat(`"a",`, 200) + `"a"]}`, []string{"any"}, nil, "limit_exceeded: ", "[] []"},
 		{"many that are there", "install_packages", `{"packages":["a"],"installed":{` + many + `}}`, []string{"any"}, nil, "limit_exceeded: ", "[] []"},
 		{"what the host says is for the user", "install_packages", `{"packages":["httpx"]}`, []string{"any"}, fmt.Errorf("%w: open /home/me/x", &wire.CallError{Kind: "unavailable", Message: "no"}), "unavailable: no", "[[httpx] map[]] [httpx]"},
-		{"a part", "package_part", `{"archive":"aa","offset":4}`, nil, nil, `{"data":"dGFy","last":true}`, "[] []"},
+		{"a part", "package_part", `{"archive":"aa","offset":4}`, nil, nil, `{"data":"dGFy","last":true,"bytes":7}`, "[] []"},
+		{"the first part", "package_part", `{"archive":"aa"}`, nil, nil, `{"data":"dGFy","last":false,"bytes":7}`, "[] []"},
 		{"no such part", "package_part", `{"archive":"bb"}`, nil, nil, "internal: the host could not", "[] []"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

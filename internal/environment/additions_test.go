@@ -70,10 +70,10 @@ func add(t *testing.T, s *Additions, present map[string]string, packages ...stri
 func files(t *testing.T, s *Additions, archive string) []string {
 	t.Helper()
 	var all []byte
-	for last := false; !last; {
+	for size := int64(1); int64(len(all)) < size; {
 		var data []byte
 		var err error
-		if data, last, err = s.Part(archive, int64(len(all))); err != nil {
+		if data, size, err = s.Part(archive, int64(len(all))); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, data...)

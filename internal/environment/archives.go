@@ -35,19 +35,19 @@ func (s *Additions) open(archive string) (*os.File, error) {
 	return f, err
 }
 
-// Part returns a part of an archive, and whether it is the last.
-func (s *Additions) Part(archive string, offset int64) (data []byte, last bool, err error) {
+// Part returns a part of an archive, and the size of the archive.
+func (s *Additions) Part(archive string, offset int64) (data []byte, size int64, err error) {
 	f, err := s.open(archive)
 	if err != nil {
-		return nil, false, err
+		return nil, 0, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, false, err
+		return nil, 0, err
 	}
 	if offset < 0 || offset > info.Size() {
-		return nil, false, &wire.CallError{Kind: wire.KindInvalid, Message: "the archive has no such part"}
+		return nil, 0, &wire.CallError{Kind: wire.KindInvalid, Message: "the archive has no such part"}
 	}
 	if offset == 0 { // the oldest are removed
 		now := time.Now()
@@ -55,9 +55,9 @@ func (s *Additions) Part(archive string, offset int64) (data []byte, last bool, 
 	}
 	data = make([]byte, min(partSize, info.Size()-offset))
 	if _, err := f.ReadAt(data, offset); err != nil && !errors.Is(err, io.EOF) {
-		return nil, false, err
+		return nil, 0, err
 	}
-	return data, offset+int64(len(data)) == info.Size(), nil
+	return data, info.Size(), nil
 }
 
 // before returns what the same request was answered with, and whether that still holds.

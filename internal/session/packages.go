@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -13,6 +14,9 @@ import (
 // maxArchives bounds how many archives of packages a session returns to its next
 // sandbox.
 const maxArchives = 64
+
+// reserve is the memory for installing, and for code after it.
+const reserve = 32 << 20
 
 // packages remembers the archives of packages that code has added to a session.
 type packages struct {
@@ -45,8 +49,9 @@ func (p *packages) adopt(r *hibernate.Record) {
 }
 
 // observe returns call, and notes what its answers and the guest say about
-// packages. The guest can only name archives that the host has offered.
-func (p *packages) observe(call func(context.Context, wire.Call) ([]byte, error)) func(context.Context, wire.Call) ([]byte, error) {
+// packages. The guest can only name archives that the host has offered, and gets those
+// that fit into the memory that is left.
+func (p *packages) observe(call func(context.Context, wire.Call) ([]byte, error), left func() (bytes, limit int64, known bool)) func(context.Context, wire.Call) ([]byte, error) {
 	if call == nil {
 		return nil
 	}
@@ -60,8 +65,12 @@ func (p *packages) observe(call func(context.Context, wire.Call) ([]byte, error)
 			}
 		}
 		result, err := call(ctx, c)
-		if err == nil && c.Method == wire.MethodInstallPackages {
+		switch {
+		case err != nil:
+		case c.Method == wire.MethodInstallPackages:
 			p.offer(result)
+		case c.Method == wire.MethodPackagePart:
+			err = withinMemory(c.Params, result, left)
 		}
 		return result, err
 	}
@@ -91,6 +100,30 @@ func (p *packages) has(params json.RawMessage) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Contains(p.offered, part.Archive) || slices.Contains(p.archives, part.Archive)
+}
+
+// withinMemory returns an error if an archive whose first part is asked for would make the
+// sandbox run out of memory.
+func withinMemory(params json.RawMessage, result []byte, left func() (bytes, limit int64, known bool)) error {
+	var part wire.PackagePart
+	var data wire.PackageData
+	if json.Unmarshal(params, &part) != nil || part.Offset != 0 || json.Unmarshal(result, &data) != nil {
+		return nil
+	}
+	bytes, limit, known := left()
+	if !known || bytes >= data.Bytes+reserve {
+		return nil
+	}
+	return &wire.CallError{Kind: wire.KindLimit, Message: fmt.Sprintf(
+		"to install the packages takes %d MB of memory, and %d MB of the sandbox's %d MB are left: nothing of them was kept. Ask for fewer. The user can raise limits.memory, or make an environment, whose packages are not in memory",
+		(data.Bytes+reserve)>>20, max(0, bytes)>>20, limit>>20)}
+}
+
+// memoryLeft returns how much more memory the sandbox may use, if that is known.
+func (b *instance) memoryLeft() (bytes, limit int64, known bool) {
+	limit = b.limits.MemoryBytes
+	u, ok := b.usage()
+	return limit - u.MemoryBytes, limit, ok && u.MemoryBytes > 0
 }
 
 func (p *packages) installed(params json.RawMessage) ([]byte, error) {

@@ -3,6 +3,9 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,12 +18,48 @@ func install(t *testing.T, s *Session, offered, added string) error {
 	t.Helper()
 	call := s.packages.observe(func(_ context.Context, c wire.Call) ([]byte, error) {
 		return json.Marshal(map[string]any{"archive": offered, "packages": []string{}})
-	})
+	}, nil)
 	if _, err := call(t.Context(), wire.Call{Method: wire.MethodInstallPackages}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := call(t.Context(), wire.Call{Method: wire.MethodPackagesInstalled, Params: json.RawMessage(`{"archive":"` + added + `"}`)})
 	return err
+}
+
+// TestPackagesWithinMemory: an archive that does not fit into the memory that is left is
+// refused at its first part, with the setting to change.
+func TestPackagesWithinMemory(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		archive      int64 // MB
+		offset, left int64
+		known        bool
+		want         string
+	}{
+		{"fits", 68, 0, 100, true, "<nil>"},
+		{"too large", 69, 0, 100, true, "limit_exceeded: to install the packages takes 101 MB of memory, and 100 MB of the sandbox's 512 MB are left: nothing of them was kept. Ask for fewer. The user can raise limits.memory, or make an environment, whose packages are not in memory"},
+		{"a later part", 85, 1, 10, true, "<nil>"},
+		{"unknown", 85, 0, 10, false, "<nil>"},
+		{"more is used than may be", 1, 0, -9, true, "limit_exceeded: to install the packages takes 33 MB of memory, and 0 MB of the sandbox's 512 MB"},
+	} {
+		p := packages{archives: []string{"aa"}}
+		call := p.observe(func(context.Context, wire.Call) ([]byte, error) {
+			return json.Marshal(wire.PackageData{Bytes: tt.archive << 20})
+		}, func() (int64, int64, bool) { return tt.left << 20, 512 << 20, tt.known })
+		params, err := json.Marshal(wire.PackagePart{Archive: "aa", Offset: tt.offset})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = call(t.Context(), wire.Call{Method: wire.MethodPackagePart, Params: params})
+		got := fmt.Sprint(err)
+		var forCode *wire.CallError
+		if errors.As(err, &forCode) {
+			got = forCode.Kind + ": " + forCode.Message
+		}
+		if !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
 }
 
 // TestPackages: the packages that code has added come back after a loss of state.

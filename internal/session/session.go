@@ -247,7 +247,7 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 	if err := s.place(ctx, req.Place); err != nil {
 		return nil, err
 	}
-	req.Call = s.packages.observe(req.Call)
+	call := req.Call
 	for attempt := 0; ; attempt++ {
 		if s.life.Err() != nil {
 			return nil, ErrClosed
@@ -268,6 +268,7 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 		if err := s.put(ctx, req.Files); err != nil {
 			return nil, err
 		}
+		req.Call = s.packages.observe(call, s.instance.memoryLeft)
 		before := s.packages.list()
 		out, err := s.instance.exec(ctx, s.config, req, prep)
 		s.keepPackages(before)

@@ -57,10 +57,11 @@ type PackagePart struct {
 	Offset  int64  `json:"offset"`
 }
 
-// PackageData is a part of an archive.
+// PackageData is a part of an archive, which has Bytes.
 type PackageData struct {
-	Data []byte `json:"data"`
-	Last bool   `json:"last"`
+	Data  []byte `json:"data"`
+	Last  bool   `json:"last"`
+	Bytes int64  `json:"bytes"`
 }
 
 // PackagesInstalled are the params of MethodPackagesInstalled.

@@ -189,7 +189,7 @@ func TestInstallPackages(t *testing.T) {
 	x.gone = "one/"
 	q = launch(t, sandbox.PackagesEnv+"="+t.TempDir())
 	r = q.run(t, wire.Exec{Code: "print('runs')", Packages: x.added[:1]}, x.call)
-	if r.stdout != "runs\n" || !strings.Contains(r.stderr, "packages that this session had are missing (the archive is gone)") {
+	if r.stdout != "runs\n" || !strings.Contains(r.stderr, "packages that this session had are missing: the archive is gone") {
 		t.Errorf("without the archive: stdout %q, stderr %q", r.stdout, r.stderr)
 	}
 }

@@ -263,7 +263,7 @@ def again(session, archives):
         try:
             run_sync(session, fetch(session, archive))
         except MCPError as e:
-            session.streams.say("sallyport: packages that this session had are missing (%s): install them again\n" % e)
+            session.streams.say("sallyport: packages that this session had are missing: %s\n" % e)
 
 
 def header(session):
