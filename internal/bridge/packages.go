@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/sallyport/sallyport/internal/authz"
@@ -39,7 +38,7 @@ const (
 type additions struct {
 	turn    sync.Mutex // held while packages are found: one after the other
 	mu      sync.Mutex
-	offered []wire.Package
+	offered []wire.Packages
 	stage   string
 	unasked int // packages asked for since a person has agreed
 }
@@ -111,11 +110,7 @@ func (x *Execution) installPackages(ctx context.Context, raw json.RawMessage) (j
 	before := x.additions.count()
 	x.additions.turn.Lock()
 	defer x.additions.turn.Unlock()
-	for _, p := range x.additions.since(before) { // while this one waited
-		if asked.Installed[p.Name] == "" {
-			asked.Installed[p.Name] = p.Version
-		}
-	}
+	also := x.additions.since(before, asked.Installed) // while this one waited
 	defer x.additions.tell("")
 	offer, err := x.findPackages(ctx, source, asked, action)
 	if err != nil {
@@ -124,7 +119,10 @@ func (x *Execution) installPackages(ctx context.Context, raw json.RawMessage) (j
 	if effect == authz.Ask && len(offer.Packages) > 0 {
 		x.additions.agreed()
 	}
-	x.additions.offer(offer.Packages)
+	if offer.Archive != "" {
+		x.additions.offer(offer)
+	}
+	offer.Also = also
 	return json.Marshal(offer)
 }
 
@@ -192,16 +190,26 @@ func (a *additions) count() int {
 	return len(a.offered)
 }
 
-func (a *additions) since(n int) []wire.Package {
+// since adds what was offered after the first n to what is installed, and returns the
+// archives.
+func (a *additions) since(n int, installed map[string]string) (archives []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Clone(a.offered[n:])
+	for _, o := range a.offered[n:] {
+		archives = append(archives, o.Archive)
+		for _, p := range o.Packages {
+			if installed[p.Name] == "" {
+				installed[p.Name] = p.Version
+			}
+		}
+	}
+	return archives
 }
 
-func (a *additions) offer(more []wire.Package) {
+func (a *additions) offer(more wire.Packages) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.offered = append(a.offered, more...)
+	a.offered = append(a.offered, more)
 }
 
 // mayAsk reports whether an index may learn of n more packages before a person has

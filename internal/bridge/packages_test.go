@@ -182,6 +182,22 @@ func TestUnasked(t *testing.T) {
 	}
 }
 
+// TestPackagesAtOnce: an installation counts what another one was offered while it
+// waited, and has its archive, because the guest may not have added it yet.
+func TestPackagesAtOnce(t *testing.T) {
+	var a additions
+	a.offer(wire.Packages{Archive: "aa", Packages: []wire.Package{{Name: "before", Version: "1"}}})
+	n := a.count()
+	for _, archive := range []string{"bb", "cc"} {
+		a.offer(wire.Packages{Archive: archive, Packages: []wire.Package{{Name: archive, Version: "1"}, {Name: "six", Version: "2"}}})
+	}
+	installed := map[string]string{"six": "1"}
+	got := fmt.Sprint(a.since(n, installed), installed)
+	if want := "[bb cc] map[bb:1 cc:1 six:1]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // TestPackageRule: what the manual and hints say of installing.
 func TestPackageRule(t *testing.T) {
 	for _, tt := range []struct {

@@ -44,11 +44,14 @@ type Package struct {
 	Version string `json:"version"`
 }
 
-// Packages are what an archive adds. There is no archive where nothing is needed.
+// Packages are what an archive adds. There is no archive where nothing is needed. Also
+// are archives of other answers, which the guest may not have added yet, and without
+// which this one's packages may be too few.
 type Packages struct {
 	Archive  string    `json:"archive,omitempty"`
 	Packages []Package `json:"packages"`
 	Bytes    int64     `json:"bytes,omitempty"`
+	Also     []string  `json:"also,omitempty"`
 }
 
 // PackagePart names a part of an archive, which is a tar.

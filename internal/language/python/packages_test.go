@@ -74,6 +74,10 @@ func (x *index) call(_ context.Context, c wire.Call) (json.RawMessage, error) {
 	case "install_packages":
 		x.target = p.Target
 		x.asked = append(x.asked, strings.Join(p.Packages, " "))
+		if p.Packages[0] == "behind" {
+			x.archives["aa"] = wheel("ahead", "1.0")
+			return json.RawMessage(`{"packages":[],"also":["aa"]}`), nil
+		}
 		var found []map[string]string
 		var content []byte
 		for _, r := range p.Packages {
@@ -147,6 +151,7 @@ func TestInstallPackages(t *testing.T) {
 		{"children", `import subprocess; subprocess.run("one; " + sys.executable + " -c 'import two; print(two.version)'", shell=True, capture_output=True, text=True).stdout`, `'one runs\n2.0\n'` + "\n", ""},
 		{"a list", `repr(install_packages_sync(["one", "two"]))`, "'everything is installed already'\n", ""},
 		{"gather", "import asyncio\nr = await asyncio.gather(*(runtime.install_packages(f'g{i}==1') for i in range(5)))\nimport g0, g4\nprint(g4.version, len(r))", "1 5\n", ""},
+		{"what another one was offered", "print(await runtime.install_packages('behind'))\nimport ahead; ahead.version", "everything is installed already\n'1.0'\n", ""},
 		{"a thread", "import threading\nt = threading.Thread(target=lambda: print(runtime.install_packages_sync('thread==1')))\nt.start(); t.join()\nimport thread", "installed thread 1 (", ""},
 		{"not awaited", `x = runtime.install_packages("unawaited")`, "", "write await runtime.install_packages(...)"},
 		{"refused", `await runtime.install_packages("refused")`, "", "MCPError: policy.packages does not allow refused: the user can"},
@@ -176,8 +181,8 @@ func TestInstallPackages(t *testing.T) {
 	if slices.Contains(x.asked, "one two") {
 		t.Error("the host was asked for what is there")
 	}
-	if len(x.added) != 9 {
-		t.Errorf("the guest reports %d archives, want 9", len(x.added))
+	if len(x.added) != 10 {
+		t.Errorf("the guest reports %d archives, want 10", len(x.added))
 	}
 
 	// Another sandbox of the session.

@@ -124,16 +124,21 @@ def install(session, packages):
         if e.kind == "unsupported":
             raise MCPError("packages cannot be installed here", kind="denied") from None
         raise
+    for archive in answer.get("also") or ():  # others are adding it now
+        yield from add(session, archive)
     added = {str(p["name"]): str(p["version"]) for p in answer.get("packages") or ()}
     if not added:
         return Installed({}, 0)
-    archive = str(answer["archive"])
     old = sorted(name for name in added if normalised(name) in sys.modules or name.replace("-", "_") in sys.modules)
-    yield from fetch(session, archive)
-    yield "packages_installed", '{"archive":%s}' % codec.quote(archive)
+    yield from add(session, str(answer["archive"]))
     if old:
         session.streams.say("sallyport: %s was imported before: the new version is used after a restart of the session\n" % ", ".join(old))
     return Installed(added, answer.get("bytes") or 0)
+
+
+def add(session, archive):
+    yield from fetch(session, archive)
+    yield "packages_installed", '{"archive":%s}' % codec.quote(archive)
 
 
 def fetch(session, archive):
