@@ -23,6 +23,15 @@ type packages struct {
 	mu       sync.Mutex
 	offered  []string // by the host, and perhaps not added
 	archives []string // oldest first
+	// keep records the archives, while code runs; nil: none does.
+	keep func(archives []string)
+}
+
+// keepWith sets keep. The holder of the turn calls it.
+func (p *packages) keepWith(keep func([]string)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keep = keep
 }
 
 // list returns the archives, oldest first.
@@ -141,18 +150,11 @@ func (p *packages) installed(params json.RawMessage) ([]byte, error) {
 		return nil, &wire.CallError{Kind: wire.KindLimit, Message: "packages were added to this session too often to be kept for its next sandbox: the packages are installed, and gone when it loses its state"}
 	default:
 		p.archives = append(p.archives, added.Archive)
+		if p.keep != nil { // at once: this program may be killed before the code ends
+			p.keep(slices.Clone(p.archives))
+		}
 	}
 	return []byte("null"), nil
-}
-
-// keepPackages records the archives that the session has now. The holder of the turn
-// calls it.
-func (s *Session) keepPackages(before []string) {
-	now := s.packages.list()
-	if s.checkpoint == nil || slices.Equal(before, now) {
-		return
-	}
-	s.checkpoint.KeepPackages(now)
 }
 
 // lostBut adds to the reason of a loss what was not lost.

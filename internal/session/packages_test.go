@@ -77,6 +77,7 @@ func TestPackages(t *testing.T) {
 			}
 		}
 		got("first", "", "")
+		s.packages.keepWith(s.checkpoint.KeepPackages) // as while code runs
 		for _, archive := range []string{"aa", "bb", "aa"} {
 			if err := install(t, s, archive, archive); err != nil {
 				t.Fatal(err)
@@ -94,7 +95,6 @@ func TestPackages(t *testing.T) {
 		got("after that", "", "")
 
 		// Suspended, its sandbox still has them.
-		s.keepPackages(nil)
 		if err := s.Suspend(t.Context()); err != nil {
 			t.Fatal(err)
 		}

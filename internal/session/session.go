@@ -269,9 +269,9 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 			return nil, err
 		}
 		req.Call = s.packages.observe(call, s.instance.memoryLeft)
-		before := s.packages.list()
+		s.packages.keepWith(s.checkpoint.KeepPackages)
 		out, err := s.instance.exec(ctx, s.config, req, prep)
-		s.keepPackages(before)
+		s.packages.keepWith(nil)
 		if errors.Is(err, errNotStarted) && attempt == 0 {
 			// It died between two executions, unnoticed until now.
 			s.drop(s.instance.deathReason())
