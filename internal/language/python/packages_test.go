@@ -157,7 +157,7 @@ func TestInstallPackages(t *testing.T) {
 		{"refused", `await runtime.install_packages("refused")`, "", "MCPError: policy.packages does not allow refused: the user can"},
 		{"nothing", `await runtime.install_packages()`, "", "install_packages needs names"},
 		{"no string", `await runtime.install_packages(5)`, "", "a package must be str, not int"},
-		{"outside", `await runtime.install_packages("outside==1")`, "", "leads elsewhere"},
+		{"outside", `await runtime.install_packages("outside==1")`, "", "'../outside' leads elsewhere"},
 		{"cut off", `await runtime.install_packages("cut==1")`, "", "it is incomplete"},
 		{"lost", `await runtime.install_packages("late==1")`, "", "the archive is gone"},
 		{"nothing is left", `sorted(n for n in os.listdir(os.environ["PYTHONPATH"]) if n.startswith((".", "late", "cut", "outside")))`, "[]\n", ""},

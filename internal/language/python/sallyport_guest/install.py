@@ -13,6 +13,8 @@ from . import codec
 from .errors import MCPError
 
 MAX_PACKAGES = 200
+PIECE = 64 << 10  # bytes
+END = 1024  # zeros, with which a tar ends
 OWN = getattr(sys, "stdlib_module_names", ())
 moving = allocate_lock()
 numbers = iter(range(1, sys.maxsize))
@@ -74,112 +76,118 @@ def present(session):
     return found
 
 
-def params(packages, installed):
+def params(session, packages):
+    """Return what to ask the host for, or None: names without versions that are there
+    already need no one's permission."""
+    installed = present(session)
+    if all(normalised(package) in installed for package in packages):
+        return None
     from .target import target
 
     return codec.encode({"packages": packages, "target": target(), "interpreter": sys.executable or "", "installed": installed})
 
 
-# A generator yields calls, as (method, params), and gets their results. So the two
-# ways to wait for them share the rest.
-
-
-async def run(session, calls):
-    result, error = None, None
-    while True:
-        try:
-            call = calls.send(result) if error is None else calls.throw(error)
-        except StopIteration as e:
-            return e.value
-        result = error = None
-        try:
-            result = await session.channel.request(*call)
-        except BaseException as e:
-            error = e
-
-
-def run_sync(session, calls):
-    result, error = None, None
-    while True:
-        try:
-            call = calls.send(result) if error is None else calls.throw(error)
-        except StopIteration as e:
-            return e.value
-        result = error = None
-        try:
-            result = session.channel.request_sync(*call)
-        except BaseException as e:
-            error = e
-
-
-def install(session, packages):
-    """Ask for packages and add them. Return an Installed. Names without versions that
-    are there already need no one's permission."""
-    installed = present(session)
-    if all(normalised(package) in installed for package in packages):
-        return Installed({}, 0)
+async def install(session, packages):
+    """Ask for packages and add them. Return an Installed."""
+    asked = params(session, packages)
     try:
-        answer = yield "install_packages", params(packages, installed)
+        return add(session, await session.channel.request("install_packages", asked) if asked else {})
     except MCPError as e:
-        if e.kind == "unsupported":
-            raise MCPError("packages cannot be installed here", kind="denied") from None
-        raise
-    for archive in answer.get("also") or ():  # others are adding it now
-        yield from add(session, archive)
-    added = {str(p["name"]): str(p["version"]) for p in answer.get("packages") or ()}
-    if not added:
-        return Installed({}, 0)
-    old = sorted(name for name in added if normalised(name) in sys.modules or name.replace("-", "_") in sys.modules)
-    yield from add(session, str(answer["archive"]))
-    if old:
-        session.streams.say("sallyport: %s was imported before: the new version is used after a restart of the session\n" % ", ".join(old))
-    return Installed(added, answer.get("bytes") or 0)
+        raise denied(e) from None
 
 
-def add(session, archive):
-    yield from fetch(session, archive)
-    yield "packages_installed", '{"archive":%s}' % codec.quote(archive)
+def install_sync(session, packages):
+    asked = params(session, packages)
+    try:
+        return add(session, session.channel.request_sync("install_packages", asked) if asked else {})
+    except MCPError as e:
+        raise denied(e) from None
+
+
+def denied(e):
+    return MCPError("packages cannot be installed here", kind="denied") if e.kind == "unsupported" else e
+
+
+def add(session, answer):
+    """Add what the host has answered with, and what others are adding now."""
+    packages = {str(p["name"]): str(p["version"]) for p in answer.get("packages") or ()}
+    for archive in [*(answer.get("also") or ()), *([answer["archive"]] if packages else ())]:
+        fetch(session, str(archive))
+        session.channel.request_sync("packages_installed", '{"archive":%s}' % codec.quote(str(archive)))
+    return Installed(packages, answer.get("bytes") or 0)
+
+
+class Parts:
+    """An archive, which the host sends in parts, as a file."""
+
+    def __init__(self, session, archive):
+        self.channel = session.channel
+        self.archive = codec.quote(archive)
+        self.part = self.tail = b""
+        self.at = self.offset = 0
+        self.last = False
+
+    def read(self, size):
+        if self.at == len(self.part) and not self.last:
+            from binascii import a2b_base64
+
+            answer = self.channel.request_sync("package_part", '{"archive":%s,"offset":%d}' % (self.archive, self.offset))
+            self.part, self.last, self.at = a2b_base64(answer["data"]), answer["last"], 0
+            self.offset += len(self.part)
+            self.tail = (self.tail + self.part[-END:])[-END:]
+            if self.last and self.tail.strip(b"\0"):
+                raise ValueError("it is incomplete")
+        data = self.part[self.at : self.at + size]
+        self.at += len(data)
+        return data
+
+
+def unpack(file, where):
+    """Write the files of an archive."""
+    import tarfile
+    from os import chmod, makedirs
+    from shutil import copyfileobj
+
+    made = set()
+    with tarfile.open(fileobj=file, mode="r|", bufsize=PIECE) as tar:
+        for entry in tar:
+            if not entry.isreg() or any(part in ("", ".", "..") for part in entry.name.split("/")):
+                raise ValueError("%.100r leads elsewhere, or is not a file" % entry.name)
+            path = where + "/" + entry.name
+            folder = path.rpartition("/")[0]
+            if folder not in made:
+                makedirs(folder, exist_ok=True)
+                made.add(folder)
+            with open(path, "xb") as f:
+                copyfileobj(tar.extractfile(entry), f, PIECE)
+            if entry.mode & 0o111:
+                chmod(path, 0o755)
 
 
 def fetch(session, archive):
     """Get an archive and add what is in it, unless that was done."""
     if archive in session.archives:
         return
-    from binascii import a2b_base64
-    from posix import getpid
-
-    from .untar import Untar
+    from importlib import invalidate_caches
+    from posix import getpid, mkdir
+    from shutil import rmtree
+    from tarfile import TarError
 
     where = "%s/.new-%d-%d" % (session.packages, getpid(), next(numbers))
-    untar = Untar(where)
     try:
-        try:
-            from posix import mkdir
-
-            mkdir(where, 0o755)
-            offset, last = 0, False
-            while not last:
-                part = yield "package_part", '{"archive":%s,"offset":%d}' % (codec.quote(archive), offset)
-                data, last = a2b_base64(part["data"]), part["last"]
-                if not data and not last:
-                    raise ValueError("it is incomplete")
-                untar.feed(data)
-                offset += len(data)
-            untar.check()
-            with moving:
-                if archive not in session.archives:
-                    Move(where, session.packages).run()
-                    session.archives.append(archive)
-        except OSError as e:
-            raise failure(session, e) from None
-        except ValueError as e:
-            raise MCPError("the packages that arrived cannot be used: %s" % e, kind="internal") from None
+        mkdir(where, 0o755)
+        unpack(Parts(session, archive), where)
+        with moving:
+            if archive not in session.archives:
+                Move(where, session.packages).run()
+                session.archives.append(archive)
+    except OSError as e:
+        raise failure(session, e) from None
+    except (TarError, ValueError) as e:
+        raise MCPError("the packages that arrived cannot be used: %s" % e, kind="internal") from None
     finally:
-        untar.close()
-        remove(where)
+        rmtree(where, ignore_errors=True)
     use(session)
-    from importlib import invalidate_caches
-
     invalidate_caches()
 
 
@@ -240,12 +248,6 @@ class Move:
                     self.moved.append(path)
 
 
-def remove(folder):
-    from shutil import rmtree
-
-    rmtree(folder, ignore_errors=True)
-
-
 def use(session):
     """Let this process and its children import what is there, after everything else."""
     from os import environ
@@ -266,7 +268,7 @@ def again(session, archives):
     """Add the packages of an earlier sandbox of this session."""
     for archive in archives:
         try:
-            run_sync(session, fetch(session, archive))
+            fetch(session, archive)
         except MCPError as e:
             session.streams.say("sallyport: packages that this session had are missing: %s\n" % e)
 
@@ -278,7 +280,7 @@ def header(session):
         have = present(session) if asked else {}
         lacking = [p["requirement"] for p in asked if p["name"] not in have]
         if lacking:
-            run_sync(session, install(session, lacking))
+            install_sync(session, lacking)
     except MCPError as e:
         if e.kind == "unsupported":  # whoever runs the code provides its packages
             return

@@ -304,13 +304,13 @@ class Runtime:
         """Add packages to this session: "pandas>=2", "httpx"."""
         from . import install
 
-        return await install.run(self._session, install.install(self._session, install.requested(packages)))
+        return await install.install(self._session, install.requested(packages))
 
     def install_packages_sync(self, *packages):
         """The same."""
         from . import install
 
-        return install.run_sync(self._session, install.install(self._session, install.requested(packages)))
+        return install.install_sync(self._session, install.requested(packages))
 
     # The manual.
 
