@@ -27,6 +27,7 @@ func TestWrongFiles(t *testing.T) {
 		{"wrong case", "Engine: auto\n", []string{`did you mean engine?`}},
 		{"nothing near", "limits:\n  zzzzzzzzzzzzzzzz: 1\n", []string{`limits has memory, processes, cpus, workspace, tmp, packages, openFiles, output`}},
 		{"nothing near at the top", "zzzzzzzzzzzzzzzz: 1\n", []string{`the nearest is `}},
+		{"none and a package", "policy:\n  packages: [none, pandas]\n", []string{"2: policy.packages: `none` stands alone"}},
 		{"a key that is a number", "1: 2\n", []string{`1: there is no setting "1"`}},
 		{"a leaf as a section", "python:\n  path: x\n", []string{`2: python: a section stands where a name or absolute path is expected`}},
 		{"a section as a leaf", "\nlimits: 3\n", []string{`2: limits is a section, and the number 3 stands there: write its keys under it (memory,`}},

@@ -1,6 +1,9 @@
 package settings
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Ignored is a value that a variable or a flag gives a setting, and that does not
 // count: it demands less than the configuration file, or the default.
@@ -27,7 +30,11 @@ func (s *Settings) Warnings() []string {
 	var out []string
 	for _, e := range s.entries {
 		for _, i := range e.ignored {
-			out = append(out, fmt.Sprintf("%s: %s: %s is ignored, and %s (%s) holds: variables and flags can make it stricter, not weaker; if you want that, 'sallyport config set %[2]s %[3]s' writes it into the configuration file", i.Origin, e.key, i.Value, e.value.text(), e.origin))
+			value := i.Value
+			if strings.ContainsAny(value, " <>*~!") {
+				value = `"` + value + `"` // for a shell
+			}
+			out = append(out, fmt.Sprintf("%s: %s: %s is ignored, and %s (%s) holds: variables and flags can make it stricter, not weaker; if you want that, 'sallyport config set %[2]s %[6]s' writes it into the configuration file", i.Origin, e.key, i.Value, e.value.text(), e.origin, value))
 		}
 	}
 	return out

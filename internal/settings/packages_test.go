@@ -22,6 +22,10 @@ func TestPackagesAreNotWidened(t *testing.T) {
 		{"ask in place of any", "[any]", "ask", "ask"},
 		{"none that a person would be asked about", "[ask]", "numpy", "ask"},
 		{"any, without the names that none may resemble", "[any, pandas]", "any", "any,pandas"},
+		{"a package like one of those", "[any, pandas]", "pandass", "any,pandas"},
+		{"any version", "[any, pandas>=2]", "pandas", "any,pandas>=2"},
+		{"two clauses", `["pandas>=2,<3", numpy]`, "any", "pandas>=2,<3,numpy"},
+		{"two clauses without quotes", "[pandas>=2,<3, numpy]", "pandas>=2,<3", "pandas>=2,<3"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			src := settings.Sources{Home: t.TempDir(), Environ: map[string]string{"SALLYPORT_POLICY_PACKAGES": test.variable}}
