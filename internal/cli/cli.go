@@ -91,6 +91,7 @@ type ui struct {
 	starts  *starts
 	screen  *screen       // nil: no questions are asked besides what is written
 	typed   *bufio.Reader // see line
+	warned  []string      // of settings
 }
 
 // Main runs the command line args (without the program's name) and returns the

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/settings"
@@ -44,7 +45,10 @@ func (u *ui) loadSettings(own ...settings.Flag) error {
 	}
 	u.Settings, u.Log = set, newLogger(asideWriter{u}, set.Log, u.daemon, terminal.Colours(u.stdio.Err, u.variable))
 	for _, w := range set.Warnings() {
-		u.Log.Warn(w)
+		if !slices.Contains(u.warned, w) { // some commands load twice
+			u.warned = append(u.warned, w)
+			u.Log.Warn(w)
+		}
 	}
 	return nil
 }
