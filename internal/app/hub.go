@@ -52,6 +52,9 @@ func (a *App) HubSettings() map[string]string {
 	out := a.Settings.Fingerprint(func(key string) bool {
 		return slices.ContainsFunc(clients, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 	})
+	// The file is read again and again. What variables and flags say holds for good.
+	out[settings.PackagesKey] = askedFor(a.Settings.Entry(settings.PackagesKey))
+	out[settings.ProfileKey+" at least"] = profileFloor(a.Settings.Entry(settings.ProfileKey))
 	out["version"] = a.Version
 	out["build"] = buildID()
 	out["home"] = a.Env.Home()

@@ -1,6 +1,9 @@
 package app
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -72,6 +75,8 @@ func TestHubKey(t *testing.T) {
 		{"the keyring", of(Environment{"DBUS_SESSION_BUS_ADDRESS": "unix:path=/x"}), false},
 		{"authorities", of(Environment{"SSL_CERT_FILE": "/x"}), false},
 		{"memory", of(nil, set("limits.memory", "1g")), true},
+		{"packages, as the file says anyway", of(Environment{"SALLYPORT_POLICY_PACKAGES": "none"}), true},
+		{"the profile, as the file says anyway", of(Environment{"SALLYPORT_POLICY_PROFILE": "open"}), true},
 		{"the engine", of(nil, set("engine", "podman")), true},
 		{"the state directory", of(Environment{"XDG_STATE_HOME": dir}), true},
 		{"where Docker is", of(Environment{"DOCKER_HOST": "tcp://other"}), true},
@@ -79,6 +84,13 @@ func TestHubKey(t *testing.T) {
 		if (test.key != first) != test.other {
 			t.Errorf("%s: got another hub: %v, want %v", test.what, test.key != first, test.other)
 		}
+	}
+	file := filepath.Join(home, ".config", "sallyport", "config.yaml")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("policy:\n  packages: any\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got := of(nil); got != first {
+		t.Errorf("packages in the file, which a hub reads again: got hub %s, want %s", got, first)
 	}
 	// A key that the hub itself reads is of one keyring.
 	key := func(bus string) string {

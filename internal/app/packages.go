@@ -3,6 +3,7 @@ package app
 import (
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,8 +21,14 @@ type packagesPolicy struct {
 	read time.Time // when the file that was read last had been changed
 }
 
-// words returns the setting. A file that cannot be read changes nothing.
-func (p *packagesPolicy) words() []string {
+// words returns the setting. A file that cannot be read changes nothing: while it is
+// wrong, the rules for calls let no code install anything.
+func (p *packagesPolicy) words() []string { return p.fresh().Policy.Packages }
+
+// by is for authz.Config.
+func (p *packagesPolicy) by() string { return narrowedBy(p.fresh().Entry(settings.PackagesKey)) }
+
+func (p *packagesPolicy) fresh() *settings.Settings {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	changed := time.Time{}
@@ -33,12 +40,32 @@ func (p *packagesPolicy) words() []string {
 			p.now, p.read = again, changed
 		}
 	}
-	return p.now.Policy.Packages
+	return p.now
 }
 
 // allowed is for authz.Config.
 func (p *packagesPolicy) allowed() []string {
 	return slices.DeleteFunc(slices.Clone(p.words()), func(word string) bool { return word == settings.NoPackages })
+}
+
+// askedFor returns what variables and flags say of a setting, whether it counts or not.
+func askedFor(e settings.Entry) string {
+	var said []string
+	for _, i := range e.Ignored {
+		said = append(said, i.Value)
+	}
+	if by := narrowedBy(e); by != "" {
+		said = append(said, strings.Join(e.Value.([]string), ","))
+	}
+	return strings.Join(said, "; ")
+}
+
+// narrowedBy names the variable or the flag that a setting is from, if it is.
+func narrowedBy(e settings.Entry) string {
+	if e.Origin.Layer == settings.LayerEnvironment || e.Origin.Layer == settings.LayerFlag {
+		return e.Origin.Name
+	}
+	return ""
 }
 
 // additions returns what finds packages for running sandboxes; nil where there is no

@@ -142,7 +142,7 @@ func (c *Core) construct(options Options) (err error) {
 	}
 	c.Approvals = a.approvals(c.Journal, c.Audit, c.Rules)
 	packages := &packagesPolicy{now: set}
-	if c.Gate, err = gateOf(set, authz.Config{Packages: packages.allowed, Tools: c.Rules, Asker: c.Approvals, Journal: c.Journal}); err != nil {
+	if c.Gate, err = gateOf(set, authz.Config{Packages: packages.allowed, PackagesBy: packages.by, Tools: c.Rules, Asker: c.Approvals, Journal: c.Journal}); err != nil {
 		return err
 	}
 	if c.Engine, err = a.Engine(); err != nil {

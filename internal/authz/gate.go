@@ -90,6 +90,8 @@ type Config struct {
 	// the words AnyPackage and AskPackage. None may be added when it is nil or returns
 	// none. It is called for each decision about packages.
 	Packages func() []string
+	// PackagesBy names the variable or flag that Packages come from, if any.
+	PackagesBy func() string
 	// RefuseChanged denies the use of a tool, resource or prompt that is not in
 	// the form that the user accepted.
 	RefuseChanged bool

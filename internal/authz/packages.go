@@ -79,7 +79,7 @@ func byPackages(c *Config, _ Principal, a Action) (Effect, error) {
 			listed = append(listed, packageName(word))
 		}
 	}
-	effect, reason := Allow, error(nil)
+	var unlisted, resemble []string
 	for _, r := range install.Requirements {
 		name := packageName(r)
 		shown := clip(name, 100)
@@ -99,18 +99,34 @@ func byPackages(c *Config, _ Principal, a Action) (Effect, error) {
 		switch {
 		case slices.Contains(policy, AnyPackage) && like == "":
 		case slices.Contains(policy, AnyPackage), slices.Contains(policy, AskPackage):
-			effect = Ask
 			if like != "" {
-				reason = fmt.Errorf("package %s has a name that is one letter away from that of the popular %s", shown, like)
-			} else if reason == nil {
-				reason = fmt.Errorf("policy.packages does not list package %s, and asks about what it does not list", shown)
+				resemble = append(resemble, fmt.Sprintf("package %s has a name that is one letter away from that of the popular %s", shown, like))
+			} else {
+				unlisted = append(unlisted, shown)
 			}
 		default:
-			return Deny, fmt.Errorf("policy.packages does not allow package %s. The user can allow it: %s ('ask' in place of names asks the user each time), or add it to an environment: sallyport env add data -p %s",
-				shown, allowing(policy, name), terminal.ShellWord(name))
+			return Deny, c.notAllowed(policy, name)
 		}
 	}
-	return effect, reason
+	if len(unlisted) > 0 {
+		resemble = append(resemble, "policy.packages asks about what it does not list: "+strings.Join(unlisted, ", "))
+	}
+	if len(resemble) == 0 {
+		return Allow, nil
+	}
+	return Ask, errors.New(strings.Join(resemble, "; "))
+}
+
+// notAllowed says what the user can do for a package.
+func (c *Config) notAllowed(policy []string, name string) error {
+	word := terminal.ShellWord(name)
+	if c.PackagesBy != nil {
+		if by := c.PackagesBy(); by != "" {
+			return fmt.Errorf("policy.packages does not allow package %s: %s restricts it. The user can change that where Sallyport is started, or add the package to an environment: sallyport env add data -p %s", clip(name, 100), by, word)
+		}
+	}
+	return fmt.Errorf("policy.packages does not allow package %s. The user can allow it: %s ('ask' in place of names asks the user each time), or add it to an environment: sallyport env add data -p %s",
+		clip(name, 100), allowing(policy, name), word)
 }
 
 // allowing returns the command with which the user allows one package more.
@@ -123,20 +139,22 @@ func allowing(listed []string, name string) string {
 }
 
 // Packages says which packages code may add: AnyPackage, AskPackage, "listed", or
-// nothing for none.
-func (g *Gate) Packages() string {
+// nothing for none; and which are listed.
+func (g *Gate) Packages() (rule string, listed []string) {
 	if g == nil {
-		return ""
+		return "", nil
 	}
-	switch policy := g.config.packages(); {
+	policy := g.config.packages()
+	listed = slices.DeleteFunc(slices.Clone(policy), func(word string) bool { return word == AnyPackage || word == AskPackage })
+	switch {
 	case len(policy) == 0:
-		return ""
+		return "", nil
 	case slices.Contains(policy, AnyPackage):
-		return AnyPackage
+		return AnyPackage, listed
 	case slices.Contains(policy, AskPackage):
-		return AskPackage
+		return AskPackage, listed
 	}
-	return "listed"
+	return "listed", listed
 }
 
 // packageName returns the name in a requirement, as indexes compare names; empty

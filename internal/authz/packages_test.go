@@ -30,8 +30,9 @@ func TestPackages(t *testing.T) {
 		{"a letter dropped, under ask", append([]string{"ask"}, list...), "panda", authz.Deny, "pandas,"},
 		{"a separator dropped", list, "pythondateutil", authz.Deny, "python-dateutil,"},
 		{"two letters changed places", list, "padnas", authz.Deny, "pandas,"},
-		{"two edits, under ask", append([]string{"ask"}, list...), "pandazz", authz.Ask, "does not list package pandazz"},
-		{"listed and not, under ask", append([]string{"ask"}, list...), "pandas httpx", authz.Ask, "package httpx"},
+		{"two edits, under ask", append([]string{"ask"}, list...), "pandazz", authz.Ask, "does not list: pandazz"},
+		{"listed and not, under ask", append([]string{"ask"}, list...), "pandas httpx", authz.Ask, "does not list: httpx"},
+		{"two not listed, and one like a popular one", []string{"ask"}, "httpx left htpx", authz.Ask, "the popular httpx; policy.packages asks about what it does not list: httpx, left"},
 		{"another script's letter", list, "pаndas", authz.Deny, "does not name a package"},
 	}
 	for _, tt := range tests {
@@ -46,5 +47,15 @@ func TestPackages(t *testing.T) {
 				t.Errorf("got %s, %q; want %s, %q", d.Effect, got, tt.effect, tt.want)
 			}
 		})
+	}
+}
+
+// TestPackagesOfAVariable: no command is suggested that would not help.
+func TestPackagesOfAVariable(t *testing.T) {
+	gate := authz.New(authz.Config{Policy: authz.Default(), PackagesBy: func() string { return "SALLYPORT_POLICY_PACKAGES" }})
+	d := gate.Decide(me, authz.InstallPackages{Requirements: []string{"pandas"}})
+	want := "policy.packages does not allow package pandas: SALLYPORT_POLICY_PACKAGES restricts it."
+	if d.Effect != authz.Deny || !strings.HasPrefix(d.Reason.Error(), want) || strings.Contains(d.Reason.Error(), "config set") {
+		t.Errorf("got %s, %q; want it denied with %q, and no command for the file", d.Effect, d.Reason, want)
 	}
 }

@@ -13,8 +13,8 @@ import (
 type ToolRules interface {
 	// DecideCall decides on a [CallTool], a [ReadResource] or a [GetPrompt].
 	DecideCall(p Principal, a Action) Verdict
-	// Broken returns why the rules cannot be applied, and code may not run: a
-	// file of them is wrong. now means that an answer from a moment ago is not
+	// Broken returns why the rules cannot be applied, and code may neither run nor
+	// install packages: a file of them is wrong. now means that an answer from a moment ago is not
 	// good enough.
 	Broken(now bool) error
 }
@@ -155,7 +155,7 @@ func (g *Gate) applyTools(d Decision, p Principal, a Action) Decision {
 		return d
 	}
 	switch a.(type) {
-	case RunCode, RunBatch:
+	case RunCode, RunBatch, InstallPackages:
 		if err := rules.Broken(true); err != nil {
 			return Decision{Effect: Deny, Rule: RuleTools, Reason: err}
 		}

@@ -53,7 +53,10 @@ func TestToolRules(t *testing.T) {
 			t.Errorf("%s: got visible %v, want %v", tt.name, got, tt.visible)
 		}
 	}
-	broken := authz.New(authz.Config{Policy: authz.Default(), Tools: &verdict{Verdict: allow, broken: errors.New("config.yaml:3: no")}})
+	broken := authz.New(authz.Config{Policy: authz.Default(), Packages: func() []string { return []string{"any"} }, Tools: &verdict{Verdict: allow, broken: errors.New("config.yaml:3: no")}})
+	if d := broken.Decide(me, authz.InstallPackages{Requirements: []string{"a"}}); d.Effect != authz.Deny || d.Reason.Error() != "config.yaml:3: no" {
+		t.Errorf("packages with broken rules: got %v %v, want a denial", d.Effect, d.Reason)
+	}
 	if d := broken.Decide(me, authz.RunBatch{Service: "kaggle"}); d.Effect != authz.Deny || d.Reason.Error() != "config.yaml:3: no" {
 		t.Errorf("code with broken rules: got %v %v, want a denial", d.Effect, d.Reason)
 	}

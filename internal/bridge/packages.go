@@ -44,22 +44,22 @@ type additions struct {
 }
 
 // PackageRule says whether code may install a package: "any", "listed", "ask" or
-// "none". An empty name stands for some package.
-func (x *Execution) PackageRule(name string) string {
+// "none"; and which are listed. An empty name stands for some package.
+func (x *Execution) PackageRule(name string) (rule string, listed []string) {
 	gate := x.bridge.config.Gate
-	rule := gate.Packages()
+	rule, listed = gate.Packages()
 	if x.bridge.config.Packages == nil || rule == "" {
-		return "none"
+		return "none", nil
 	}
 	if name != "" {
 		switch gate.Decide(x.principal, authz.InstallPackages{Requirements: []string{name}}).Effect {
 		case authz.Deny:
-			return "none"
+			return "none", listed
 		case authz.Ask:
-			return authz.AskPackage
+			return authz.AskPackage, listed
 		}
 	}
-	return rule
+	return rule, listed
 }
 
 func parseInstall(raw json.RawMessage) (*wire.InstallPackages, error) {

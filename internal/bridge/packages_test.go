@@ -86,7 +86,7 @@ func TestInstallPackages(t *testing.T) {
 		{"listed", "install_packages", `{"packages":["pandas"],"installed":{"numpy":"2"}}`, []string{"pandas"}, nil, `{"archive":"aa","packages":[{"name":"pandas","version":"1"}],"bytes":7}`, "[[pandas] map[numpy:2]] [pandas]"},
 		{"all is there", "install_packages", `{"packages":["pandas"],"installed":{"pandas":"2"}}`, []string{"any"}, nil, `{"packages":[]}`, "[[pandas] map[pandas:2]] []"},
 		{"one letter away", "install_packages", `{"packages":["pandsa"]}`, []string{"any", "pandas"}, nil, "denied: package pandsa is refused", "[] []"},
-		{"no one to ask", "install_packages", `{"packages":["httpx"]}`, []string{"ask"}, nil, "denied: policy.packages does not list package httpx", "[[httpx] map[]] []"},
+		{"no one to ask", "install_packages", `{"packages":["httpx"]}`, []string{"ask"}, nil, "denied: policy.packages asks about what it does not list: httpx", "[[httpx] map[]] []"},
 		{"the host fails", "install_packages", `{"packages":["httpx"]}`, []string{"any"}, errors.New("open /home/me/x"), "internal: the host could not prepare the packages", "[[httpx] map[]] [httpx]"},
 		{"no list", "install_packages", `{"packages":"httpx"}`, []string{"any"}, nil, "invalid: ", "[] []"},
 		{"no package", "install_packages", `{}`, []string{"any"}, nil, "denied: no package was named", "[] []"},
@@ -169,7 +169,7 @@ func TestUnasked(t *testing.T) {
 		if got := call(`{"packages":["pandas"]}`); got != "<nil>" {
 			t.Errorf("a listed package: got %s, want no error", got)
 		}
-		got, want := call(fmt.Sprintf(`{"packages":["secret-%d"]}`, i)), "policy.packages does not list"
+		got, want := call(fmt.Sprintf(`{"packages":["secret-%d"]}`, i)), "asks about what it does not list"
 		if i == maxUnasked {
 			want = "to which the user has not agreed"
 		}
@@ -204,14 +204,14 @@ func TestPackageRule(t *testing.T) {
 		policy     string
 		name, want string
 	}{
-		{"", "", "none"}, {"any", "", "any"}, {"any", "httpx", "any"}, {"any", "reqeusts", "ask"}, {"pandas", "pandas", "listed"},
-		{"pandas", "httpx", "none"}, {"ask pandas", "httpx", "ask"}, {"ask pandas", "pandsa", "none"},
+		{"", "", "none[]"}, {"any", "", "any[]"}, {"any", "httpx", "any[]"}, {"any", "reqeusts", "ask[]"}, {"pandas", "pandas", "listed[pandas]"},
+		{"pandas>=2", "httpx", "none[pandas>=2]"}, {"ask pandas", "httpx", "ask[pandas]"}, {"ask pandas", "pandsa", "none[pandas]"},
 	} {
-		if got := withPackages(t, &depot{}, nil, strings.Fields(tt.policy)...).PackageRule(tt.name); got != tt.want {
-			t.Errorf("%q, %q: got %s, want %s", tt.policy, tt.name, got, tt.want)
+		if got, listed := withPackages(t, &depot{}, nil, strings.Fields(tt.policy)...).PackageRule(tt.name); got+fmt.Sprint(listed) != tt.want {
+			t.Errorf("%q, %q: got %s%s, want %s", tt.policy, tt.name, got, listed, tt.want)
 		}
 	}
-	if got := withPackages(t, nil, nil, "any").PackageRule(""); got != "none" {
+	if got, _ := withPackages(t, nil, nil, "any").PackageRule(""); got != "none" {
 		t.Errorf("without a source: got %s, want none", got)
 	}
 }

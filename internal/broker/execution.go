@@ -203,7 +203,7 @@ func (x *execution) cancelOther(params json.RawMessage) ([]byte, error) {
 func (x *execution) facts() wire.SessionFacts {
 	c, limits := &x.broker.config, x.session.Limits()
 	its, all := x.environments()
-	rule := x.servers.PackageRule("")
+	rule, _ := x.servers.PackageRule("")
 	if rule == "none" {
 		rule = ""
 	}

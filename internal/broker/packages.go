@@ -29,7 +29,7 @@ func (x *execution) packageFacts(params json.RawMessage) ([]byte, error) {
 		f.This = its
 	}
 	f.Command = x.req.Shown
-	f.Install = x.servers.PackageRule(p.Package)
+	f.Install, f.Listed = x.servers.PackageRule(p.Package)
 	return json.Marshal(f)
 }
 

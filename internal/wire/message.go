@@ -239,6 +239,8 @@ type PackageFacts struct {
 	Command      bool     `json:"command,omitempty"`      // a person ran the code, with 'sallyport run'
 	// Install says what policy says of installing it: "any", "listed", "ask" or "none".
 	Install string `json:"install"`
+	// Listed are the requirements that policy lists.
+	Listed []string `json:"listed,omitempty"`
 }
 
 // Call asks something of the host on behalf of the code of execution Run.

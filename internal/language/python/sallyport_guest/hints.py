@@ -206,10 +206,14 @@ def missing_package(session, e):
     if package is None and (name in INSTEAD or name in notable()):
         package = name
     facts = package_facts(session, name, package or "")
-    if name in CLIENTS and not facts["environments"]:
+    if package is None and facts["named"]:
+        package = facts["named"]
+        facts = package_facts(session, name, package)
+    if name in CLIENTS and not facts["environments"] and facts["install"] != "listed":
         return "%s is not installed, and %s" % (name, TOOL_INSTEAD)
     if package is None and not facts["environments"]:
-        return unknown_module(session, e, name)
+        hint = unknown_module(session, e, name)
+        return hint and hint + facts["may"]
     instead = " Without it: %s of the standard library." % INSTEAD[name] if name in INSTEAD else ""
     return "%s is not installed. %s%s %s" % (e.name[:100], ways(session, facts, package), instead, available(session))
 
@@ -217,14 +221,14 @@ def missing_package(session, e):
 def package_facts(session, module, package):
     """Ask the host which environments have a module, and whether code may install the
     package."""
-    from . import codec
+    from . import codec, install
 
     try:
         found = session.channel.request_sync("package_facts", codec.encode({"module": module[:100], "package": package[:100]}))
     except MCPError:  # a host that does not know, or a forked child
         found = None
     found = found if isinstance(found, dict) else {}
-    return {"environments": [], "this": "", "install": "none", "command": False, **found}
+    return {"environments": [], "this": "", "install": "none", "command": False, **found, **install.listed(found, module)}
 
 
 def ways(session, facts, package):
@@ -248,7 +252,8 @@ def ways(session, facts, package):
         said.append("Or run: sallyport run --with %s %s." % (package, script) if said else "Run it with the package: sallyport run --with %s %s." % (package, script))
     elif not environments:
         this = facts["this"] if facts["this"] not in ("", "host") else "data"
-        said.append("Code may not install packages; the user can add it: sallyport env add %s -p %s." % (this, package))
+        may = facts["may"][2:] or "Code may not install packages"
+        said.append("%s; the user can add it: sallyport env add %s -p %s." % (may, this, package))
     return " ".join(said)
 
 
@@ -302,7 +307,7 @@ def nothing_installs(session, wanted):
         return "installers reach no index from here: the sandbox has no network. " + ways(session, package_facts(session, name.replace("-", "_"), name), name)
     facts = package_facts(session, "", "")
     how = "await runtime.install_packages('PACKAGE') can add some" if facts["install"] != "none" else "the user can add others: sallyport env add data -p PACKAGE"
-    return "installers reach no index from here: the sandbox has no network. capability_summary() lists the installed packages; %s" % how
+    return "installers reach no index from here: the sandbox has no network. capability_summary() lists the installed packages; %s" % (how + facts["may"])
 
 
 def installing(session, e):

@@ -54,9 +54,28 @@ def requested(packages):
     return [package.strip() for package in packages]
 
 
+def name_of(requirement):
+    """Return the name that a requirement begins with."""
+    from re import match
+
+    return match(r"[A-Za-z0-9._-]*", requirement.strip()).group()
+
+
 def normalised(name):
     parts = [part for part in name.lower().replace("_", "-").replace(".", "-").split("-") if part]
     return "-".join(parts)
+
+
+def listed(facts, module):
+    """Return, for hints, what the user's list allows, and the name in it that is a
+    module's."""
+    names = facts.get("listed") or ()
+    named = next((name_of(n) for n in names if normalised(name_of(n)) == normalised(module)), None)
+    if not names:
+        return {"may": "", "named": None}
+    start = ". Without a question, code may" if facts["install"] == "ask" else ". Code may"
+    more = " and %d more" % (len(names) - 8) if len(names) > 8 else ""
+    return {"may": "%s install what is in policy.packages: %s%s" % (start, ", ".join(names[:8]), more), "named": named}
 
 
 def present(session):
