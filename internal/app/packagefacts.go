@@ -55,7 +55,7 @@ func provides(d *environment.Definition, b *environment.Built, module, pkg strin
 
 // scriptHeader returns what the header of code asks for, unless that is for another
 // Python.
-func scriptHeader(code string, major, minor int) ([]wire.HeaderPackage, error) {
+func scriptHeader(code string, major, minor int) ([]string, error) {
 	d, err := environment.Inline(code)
 	if d == nil || err != nil {
 		return nil, err
@@ -63,9 +63,9 @@ func scriptHeader(code string, major, minor int) ([]wire.HeaderPackage, error) {
 	if ok, err := environment.Accepts(d.RequiresPython, major, minor); err != nil || !ok {
 		return nil, cmp.Or(err, fmt.Errorf("its header requires Python %s, and this is %d.%d", d.RequiresPython, major, minor))
 	}
-	var out []wire.HeaderPackage
+	var out []string
 	for _, r := range d.Packages {
-		out = append(out, wire.HeaderPackage{Name: r.Name(), Requirement: string(r)})
+		out = append(out, string(r))
 	}
 	return out, nil
 }

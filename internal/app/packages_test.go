@@ -43,7 +43,7 @@ func TestPackagesPolicy(t *testing.T) {
 func TestScriptHeader(t *testing.T) {
 	for _, tt := range []struct{ code, want string }{
 		{"print(1)", "[] <nil>"},
-		{"# /// script\n# requires-python = \">=3.9\"\n# dependencies = [\"Foo_bar[x]>=1\"]\n# ///", "[{foo-bar Foo_bar[x]>=1}] <nil>"},
+		{"# /// script\n# requires-python = \">=3.9\"\n# dependencies = [\"Foo_bar[x]>=1\"]\n# ///", "[Foo_bar[x]>=1] <nil>"},
 		{"# /// script\n# requires-python = \"==3.12.*\"\n# ///", "[] its header requires Python ==3.12.*, and this is 3.11"},
 		{"# /// script\n# dependencies = 1\n# ///", "[] line 2: the script's header: dependencies is not a list"},
 	} {

@@ -46,7 +46,7 @@ type Config struct {
 	// installs it; nil: none.
 	PackageFacts func(module, pkg string) wire.PackageFacts
 	// ScriptHeader returns what the header of code asks for; nil: headers mean nothing.
-	ScriptHeader func(code string, major, minor int) ([]wire.HeaderPackage, error)
+	ScriptHeader func(code string, major, minor int) ([]string, error)
 	// Sessions are made from the templates; the Broker closes them.
 	Sessions *session.Set
 	Batch    BatchConfig

@@ -77,7 +77,7 @@ func TestPackageFacts(t *testing.T) {
 func TestScriptHeader(t *testing.T) {
 	var asked string
 	b, _ := newBroker(t, func(p *parts) {
-		p.ScriptHeader = func(code string, major, minor int) ([]wire.HeaderPackage, error) {
+		p.ScriptHeader = func(code string, major, minor int) ([]string, error) {
 			asked = code
 			if major != 3 || minor < 9 {
 				t.Errorf("asked about Python %d.%d", major, minor)
@@ -85,12 +85,12 @@ func TestScriptHeader(t *testing.T) {
 			if strings.Contains(code, "odd") {
 				return nil, errors.New("line 2: it is odd")
 			}
-			return []wire.HeaderPackage{{Name: "absent", Requirement: "absent>=1"}}, nil
+			return []string{"absent>=1"}, nil
 		}
 	})
 	for _, tt := range []struct{ code, want string }{
 		{"# /// script\n# odd\n# ///\nprint('runs')", "MCPError: the code did not run: line 2: it is odd"},
-		{"# /// script\n# ///\nprint('runs')", "MCPError: the code did not run: packages cannot be installed here"},
+		{"# /// script\n# ///\nprint('runs')", "asks for packages that are not installed (absent>=1): packages cannot be installed here"},
 	} {
 		r := b.Execute(t.Context(), Request{Principal: user, Submission: Submission{Code: tt.code}})
 		if stderr := strings.Join(r.Stderr, "\n"); !strings.Contains(stderr, tt.want) || len(r.Stdout) != 0 || asked != tt.code {

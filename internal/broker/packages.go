@@ -47,5 +47,5 @@ func (x *execution) scriptHeader(params json.RawMessage) ([]byte, error) {
 	if err != nil {
 		return nil, &wire.CallError{Kind: wire.KindInvalid, Message: err.Error()}
 	}
-	return json.Marshal(append([]wire.HeaderPackage{}, packages...))
+	return json.Marshal(append([]string{}, packages...))
 }

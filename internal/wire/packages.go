@@ -11,8 +11,8 @@ const (
 	// MethodPackagesInstalled: params [PackagesInstalled]; the result is null. The
 	// guest has added that archive, which an answer to MethodInstallPackages named.
 	MethodPackagesInstalled = "packages_installed"
-	// MethodScriptHeader: params [ScriptHeader], result an array of [HeaderPackage]:
-	// what the header of the code asks for (PEP 723). An error says that it cannot be
+	// MethodScriptHeader: params [ScriptHeader], result an array of requirements: what
+	// the header of the code asks for (PEP 723). An error says that it cannot be
 	// read, or that the code is for another Python.
 	MethodScriptHeader = "script_header"
 )
@@ -20,12 +20,6 @@ const (
 // ScriptHeader are the params of MethodScriptHeader.
 type ScriptHeader struct {
 	Version [2]int `json:"version"` // of the language in the sandbox: 3, 13
-}
-
-// HeaderPackage is one that a header asks for.
-type HeaderPackage struct {
-	Name        string `json:"name"` // normalized
-	Requirement string `json:"requirement"`
 }
 
 // InstallPackages asks for packages.

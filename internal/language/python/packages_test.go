@@ -102,7 +102,7 @@ func (x *index) call(_ context.Context, c wire.Call) (json.RawMessage, error) {
 		x.archives[id] = content
 		return json.Marshal(map[string]any{"archive": id, "packages": found, "files": 2, "bytes": len(content)})
 	case wire.MethodScriptHeader:
-		found := []wire.HeaderPackage{}
+		found := []string{}
 		for _, line := range strings.Split(x.code, "\n# ")[1:] {
 			switch r, _, _ := strings.Cut(line, "\n"); r {
 			case "unreadable":
@@ -111,8 +111,7 @@ func (x *index) call(_ context.Context, c wire.Call) (json.RawMessage, error) {
 				return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: "no headers"}
 			case "/// script", "///":
 			default:
-				name, _, _ := strings.Cut(r, "==")
-				found = append(found, wire.HeaderPackage{Name: name, Requirement: r})
+				found = append(found, r)
 			}
 		}
 		return json.Marshal(found)
@@ -163,9 +162,13 @@ func TestInstallPackages(t *testing.T) {
 		{"nothing is left", `sorted(n for n in os.listdir(os.environ["PYTHONPATH"]) if n.startswith((".", "late", "cut", "outside")))`, "[]\n", ""},
 		{"header, installed", "# /// script\n# one\n# two\n# ///\nprint('runs')", "runs\n", ""},
 		{"header", "# /// script\n# header==1.0\n# ///\nimport header; header.version", "'1.0'\n", ""},
-		{"header, refused", "print('runs')\n# /// script\n# refused", "", "MCPError: the code did not run: policy.packages does not allow refused"},
+		{"header, refused", "print('runs')\n# /// script\n# refused", "", "MCPError: the code did not run, because its header asks for packages that are not installed (refused): policy.packages"},
 		{"header, unreadable", "# /// script\n# unreadable\n# ///\nprint('runs')", "", "MCPError: the code did not run: line 2"},
 		{"header of a batch", "# /// script\n# batch\n# ///\nprint('runs')", "runs\n", ""},
+		{"header, another version", "# /// script\n# two[x] >=1,!=2.1, >2.0.1\n# ///\nprint('runs')", "", "its header asks for two[x] >=1,!=2.1, >2.0.1, and version 2.0 is there, which is kept"},
+		{"header, versions that are there", "# /// script\n# two==2.*\n# two (<=2)\n# two>=2.0rc1\n# refused; python_version < '3.9'\n# refused; sys_platform == \"win32\"\n# ///\nprint('runs')", "runs\n", ""},
+		{"header of another script", "s = '''\n# /// script\n# refused\n# ///\n'''\nprint('runs')", "runs\n", ""},
+		{"no header", "s = '''\n # /// script\n# refused\n# ///'''\nprint('runs')", "runs\n", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			x.code = tt.code

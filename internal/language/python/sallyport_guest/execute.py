@@ -133,12 +133,11 @@ def run(session, source, filename, echo):
 
 def packages(session, source):
     """Add what the code needs before it runs."""
-    from . import install
+    from . import inline, install
 
     wanted, session.wanted = session.wanted, ()
     install.again(session, wanted)
-    if "# /// script" in source:
-        install.header(session)
+    inline.prepare(session, source)
 
 
 def tell(session, source, code):

@@ -290,18 +290,3 @@ def again(session, archives):
             fetch(session, archive)
         except MCPError as e:
             session.streams.say("sallyport: packages that this session had are missing: %s\n" % e)
-
-
-def header(session):
-    """Add what the header of the code asks for and is missing (PEP 723)."""
-    try:
-        asked = session.channel.request_sync("script_header", '{"version":[%d,%d]}' % sys.version_info[:2])
-        have = present(session) if asked else {}
-        lacking = [p["requirement"] for p in asked if p["name"] not in have]
-        if lacking:
-            install_sync(session, lacking)
-    except MCPError as e:
-        if e.kind == "unsupported":  # whoever runs the code provides its packages
-            return
-        e.args = ("the code did not run: %s" % e,)
-        raise

@@ -6,12 +6,13 @@ import io
 import json
 import os
 import shutil
+import sys
 import tarfile
 import types
 
 import pytest
 
-from sallyport_guest import install
+from sallyport_guest import inline, install
 from sallyport_guest.errors import MCPError
 
 
@@ -142,3 +143,41 @@ def test_cancelled(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         install.fetch(s, "a")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "required, want",
+    [("", True), (">=3.9", True), (">=3.9,<4", True), (">=3.99", False), ("<3", False), ("==3.*", True), ("!=3.*", False), ("~=3.9", True), ("~=2.7", False), ("odd", True)],
+)
+def test_versions(required, want):
+    assert inline.fits(required, sys.version_info[:3]) is want
+
+
+@pytest.mark.parametrize(
+    "requirement, want",
+    [
+        ("b", True),
+        ("B.c>=1", True),
+        ("a", False),
+        ("A[x]>=1.2,<2 ; extra == 'x'", False),
+        ("a (==1.2.*)", False),
+        ("a==1.2", None),
+        ("a~=1.1", False),
+        ("a>=99", None),
+        ("a!=1.2.3", None),
+        ("a>=99; sys_platform == 'win32'", False),
+        ("b; platform_system != 'Linux'", False),
+        ("b; sys_platform == 'linux'", True),
+        ("b; python_version < '3.9'", False),
+        ("b; python_version >= \"3.9\"", True),
+        ("pre>=99", False),
+        ("local==2.0", False),
+    ],
+)
+def test_lacking(requirement, want):
+    have = {"a": "1.2.3", "pre": "1.0rc1", "local": "2.0+cpu"}
+    if want is None:
+        with pytest.raises(MCPError, match="1.2.3 is there"):
+            inline.lacks(requirement, have)
+    else:
+        assert inline.lacks(requirement, have) is want
