@@ -109,7 +109,7 @@ func (a *App) command(ctx context.Context, data []byte, name string, args ...str
 // notifyDesktop shows a notification. Names come as arguments of their own, so
 // that nothing in them is part of a script or a flag.
 func (a *App) notifyDesktop(ctx context.Context, n notice, _ []byte) error {
-	title, text := "Sallyport: may this go out?", fmt.Sprintf("%s (%d waiting): sallyport approvals", n.Name, n.Waiting)
+	title, text := "Sallyport: do you allow this?", fmt.Sprintf("%s (%d waiting): sallyport approvals", n.Name, n.Waiting)
 	if runtime.GOOS == "darwin" {
 		return a.command(ctx, nil, "osascript", "-e", "on run argv", "-e", "display notification (item 2 of argv) with title (item 1 of argv)", "-e", "end run", "--", title, text)
 	}

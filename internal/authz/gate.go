@@ -260,6 +260,10 @@ func (g *Gate) ask(ctx context.Context, p Principal, a Action, why Decision) (An
 
 // refusal is the reason of an action that a person has refused.
 func (a Answer) refusal(of Action) error {
+	if packages, ok := of.(InstallPackages); ok {
+		packages.Adds = nil // it is about what code asked for
+		of = packages
+	}
 	_, item := of.describe()
 	if s, _ := of.on(); s != nil {
 		item = strings.TrimSuffix(s.Name+"."+item, ".")

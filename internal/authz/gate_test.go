@@ -187,11 +187,15 @@ func TestJournal(t *testing.T) {
 	if _, err := gate.Admit(t.Context(), me, call); err == nil {
 		t.Error("got a permit without a grant")
 	}
+	if _, err := gate.Admit(t.Context(), me, authz.InstallPackages{Requirements: []string{"a==2"}, Adds: []string{"a 2.0", "b 1.0"}}); err == nil {
+		t.Error("got a permit for packages without a policy")
+	}
 	events.Close()
 	want := []string{
 		`local 1 call_tool fs t {"key":"value"}: allow true `,
 		`local 1 call_tool fs t: 7 bytes, timeout, true`,
 		`local 2 call_tool fs t {"key":"value"}: deny false grant`,
+		`local 3 install_packages  a 2.0, b 1.0 {"packages":["a==2"],"adds":["a 2.0","b 1.0"]}: deny false packages`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

@@ -28,7 +28,12 @@ func (a InstallPackages) Names() string {
 	return strings.Join(names, " ")
 }
 
-func (a InstallPackages) describe() (action, item string) { return "install_packages", a.Names() }
+func (a InstallPackages) describe() (action, item string) {
+	if a.Adds != nil {
+		return "install_packages", strings.Join(a.Adds, ", ")
+	}
+	return "install_packages", a.Names()
+}
 
 func (a InstallPackages) on() (*Server, bool) { return nil, false }
 func (a InstallPackages) arguments() json.RawMessage {

@@ -73,12 +73,14 @@ func TestQuestions(t *testing.T) {
 		}
 		return a
 	}
+	install := question("eeee", "x-5", 1)
+	install.Action, install.Server, install.Item = "install_packages", "", "roman"
 	killed := answer("dddd", "x-4", 0, 2, false, "", "killed")
 	killed.Killed, killed.Since = 42, when
 	write(t, config(dir),
 		question("aaaa", "x-1", 1), question("aaaa", "x-1", 2), answer("aaaa", "x-1", 2, 1, true, "terminal", ""),
 		question("bbbb", "x-1", 1), answer("bbbb", "x-2", 1, 1, false, "client", ""), // of another execution
-		question("cccc", "x-3", 3), answer("cccc", "x-3", 0, 3, false, "", "no answer came"), killed,
+		question("cccc", "x-3", 3), answer("cccc", "x-3", 0, 3, false, "", "no answer came"), killed, install,
 	)
 	for _, test := range []struct {
 		filter Filter
@@ -89,8 +91,9 @@ func TestQuestions(t *testing.T) {
 			"4 pending asked bbbb.1 about 1 × fs.write_file", "5 denied no to bbbb.1, 1 × fs.write_file: this call, by client after 2s",
 			"6 ok asked cccc.3 about 3 × fs.write_file", "7 denied no answer to cccc about 3 × fs.write_file: no answer came (after 2s)",
 			"8 denied no answer to dddd about 2 × fs.write_file: killed (since " + when.Local().Format(time.DateTime) + ")",
+			"9 pending asked eeee.1 about installing roman",
 		}},
-		{Filter{Result: Pending}, []string{"4 pending asked bbbb.1 about 1 × fs.write_file"}},
+		{Filter{Result: Pending}, []string{"4 pending asked bbbb.1 about 1 × fs.write_file", "9 pending asked eeee.1 about installing roman"}},
 		{Filter{ID: "aaaa.2"}, []string{"2 ok asked aaaa.2 about 2 × fs.write_file", "3 ok yes to aaaa.2, 1 × fs.write_file: this call, by terminal after 2s"}},
 		{Filter{ID: "bbbb"}, []string{"4 pending asked bbbb.1 about 1 × fs.write_file", "5 denied no to bbbb.1, 1 × fs.write_file: this call, by client after 2s"}},
 	} {

@@ -233,6 +233,10 @@ func (r *Record) Title() string {
 	if r.Server != "" {
 		target = strings.TrimSuffix(r.Server+"."+r.Item, ".")
 	}
+	what := fmt.Sprintf("%d × %s", r.Calls, target)
+	if r.Action == "install_packages" {
+		what = "installing " + target
+	}
 	switch r.Type {
 	case Began:
 		return strings.TrimSpace("code began " + r.File)
@@ -241,9 +245,8 @@ func (r *Record) Title() string {
 	case Decision, Outcome:
 		return strings.TrimSpace(strings.ReplaceAll(r.Action, "_", " ") + " " + target)
 	case Question:
-		return fmt.Sprintf("asked %s about %d × %s", r.address(), r.Calls, target)
+		return "asked " + r.address() + " about " + what
 	case Answer:
-		what := fmt.Sprintf("%d × %s", r.Calls, target)
 		switch {
 		case r.AnsweredBy == "" && r.Revision == 0:
 			return "no answer to " + r.Question + " about " + what
