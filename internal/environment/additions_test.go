@@ -145,6 +145,26 @@ func TestAdditions(t *testing.T) {
 	}
 }
 
+// TestOldPip: pip before 22.2 cannot report what it chooses, so it downloads that.
+func TestOldPip(t *testing.T) {
+	f := open(t, t.TempDir())
+	f.wheel(t, "lower", "1.0", "")
+	f.wheel(t, "upper", "1.0", "Requires-Dist: lower\nRequires-Dist: own\n")
+	s := additions(t, f)
+	old := filepath.Join(t.TempDir(), "python3")
+	script := "#!/bin/sh\nfor a; do [ \"$a\" != --dry-run ] || { echo 'no such option: --dry-run' >&2; exit 2; }; done\nexec python3 \"$@\"\n"
+	if err := os.WriteFile(old, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.config.Pip = func(context.Context) (build.Pip, error) {
+		return build.Pip{Command: []string{old}, Environ: os.Environ(), Wheels: f.wheels}, nil
+	}
+	found, archive, err := add(t, s, map[string]string{"own": "7"}, "upper")
+	if err != nil || found != "lower 1.0, upper 1.0, " || archive == "" {
+		t.Errorf("got %q, %q, %v", found, archive, err)
+	}
+}
+
 // TestForCode: code learns what is wrong with a wheel, and no paths of the host.
 func TestForCode(t *testing.T) {
 	for _, tt := range []struct {

@@ -49,7 +49,7 @@ func (p Pip) Resolve(ctx context.Context, t *Target, requirements []Requirement,
 	report := filepath.Join(dir, "report.json")
 	err := p.run(ctx, t, requirements, dir, "install", "--dry-run", "--ignore-installed", "--target", filepath.Join(dir, "target"), "--report", report)
 	if err != nil {
-		if !strings.Contains(err.Error(), "no such option: --report") {
+		if !strings.Contains(err.Error(), "no such option: --dry-run") {
 			return nil, err
 		}
 		return p.downloaded(ctx, t, requirements, dir) // pip before 22.2
