@@ -130,7 +130,8 @@ def denied(e):
 def add(session, answer):
     """Add what the host has answered with, and what others are adding now."""
     packages = {str(p["name"]): str(p["version"]) for p in answer.get("packages") or ()}
-    for archive in [*(answer.get("also") or ()), *([answer["archive"]] if packages else ())]:
+    others = [archive for archive in answer.get("also") or () if archive not in session.archives]
+    for archive in [*others, *([answer["archive"]] if packages else ())]:
         fetch(session, str(archive))
         session.channel.request_sync("packages_installed", '{"archive":%s}' % codec.quote(str(archive)))
     return Installed(packages, answer.get("bytes") or 0)
@@ -184,9 +185,7 @@ def unpack(file, where):
 
 
 def fetch(session, archive):
-    """Get an archive and add what is in it, unless that was done."""
-    if archive in session.archives:
-        return
+    """Get an archive and add what is in it, also if code has removed that."""
     from importlib import invalidate_caches
     from posix import getpid, mkdir
     from shutil import rmtree
@@ -197,8 +196,8 @@ def fetch(session, archive):
         mkdir(where, 0o755)
         unpack(Parts(session, archive), where)
         with moving:
+            Move(where, session.packages).run()
             if archive not in session.archives:
-                Move(where, session.packages).run()
                 session.archives.append(archive)
     except OSError as e:
         raise failure(session, e) from None
@@ -284,8 +283,10 @@ def use(session):
 
 
 def again(session, archives):
-    """Add the packages of an earlier sandbox of this session."""
+    """Add the packages of an earlier sandbox of this session, unless that was done."""
     for archive in archives:
+        if archive in session.archives:
+            continue
         try:
             fetch(session, archive)
         except MCPError as e:

@@ -125,6 +125,16 @@ def test_a_failure_in_between(tmp_path, monkeypatch):
     assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")) == ["shared", "shared/there"]
 
 
+def test_removed_and_installed_again(tmp_path):
+    s = session(tmp_path, archive(("x.py", b"1")))
+    for _ in range(2):
+        install.fetch(s, "a")
+        assert s.archives == ["a"]
+        (tmp_path / "x.py").unlink()
+    s.channel = None
+    install.again(s, ["a"])  # asks for nothing: the sandbox is the same
+
+
 def test_modules_of_python(tmp_path):
     """PYTHONPATH comes first in a child process: it must find Python's own modules."""
     s = session(tmp_path, archive(("enum.py", b"1"), ("json/__init__.py", b"1"), ("a/json.py", b"1"), ("typing-3.dist-info/METADATA", b"1")))
