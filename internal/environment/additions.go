@@ -3,6 +3,7 @@ package environment
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -53,12 +55,15 @@ type AdditionsConfig struct {
 type Additions struct {
 	config AdditionsConfig
 	turns  chan struct{}
+
+	checking sync.Mutex
+	intact   map[string]bool // archives that this process has found so
 }
 
 // NewAdditions returns Additions.
 func NewAdditions(c AdditionsConfig) *Additions {
 	c.MaxTotal = cmp.Or(c.MaxTotal, maxArchives)
-	return &Additions{c, make(chan struct{}, maxAtOnce)}
+	return &Additions{config: c, turns: make(chan struct{}, maxAtOnce), intact: map[string]bool{}}
 }
 
 var (
@@ -160,14 +165,18 @@ func (s *Additions) fetch(ctx context.Context, target *build.Target, wheels []bu
 	return archive, bytes, err
 }
 
-// pack writes the archive of some wheels.
+// pack writes the archive of some wheels, with its hash behind the end of the tar.
 func (s *Additions) pack(ctx context.Context, wheels, to, python string) (int64, error) {
 	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return 0, err
 	}
-	w := &bounded{w: f, limit: s.config.MaxBytes}
+	sum := sha256.New()
+	w := &bounded{w: io.MultiWriter(f, sum), limit: s.config.MaxBytes}
 	err = build.Archive(ctx, w, wheels, python)
+	if err == nil {
+		_, err = w.Write(sum.Sum(nil))
+	}
 	if err == nil {
 		err = f.Sync()
 	}

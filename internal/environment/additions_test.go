@@ -201,6 +201,28 @@ func TestArchives(t *testing.T) {
 	if err != nil || size == 0 {
 		t.Fatalf("got %d, %v", size, err)
 	}
+	path := s.config.State.Path(first + extension)
+	for _, damage := range []func([]byte) []byte{
+		func(b []byte) []byte { b[600] ^= 1; return b }, func(b []byte) []byte { return b[:len(b)-512] }, func([]byte) []byte { return nil },
+	} {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, damage(slices.Clone(raw)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		clear(s.intact) // as in another process
+		if _, _, err := s.Part(first, 0); !errors.Is(err, errNoArchive) {
+			t.Errorf("a damaged archive: got %v, want %v", err, errNoArchive)
+		}
+		if mended, _, err := fetch(t.Context()); err != nil || mended != first {
+			t.Errorf("after the damage: got %q, %v", mended, err)
+		}
+		if again, err := os.ReadFile(path); err != nil || !bytes.Equal(again, raw) {
+			t.Errorf("after the damage: got another archive, %v", err)
+		}
+	}
 	if err := os.Remove(filepath.Join(f.wheels, filepath.Base(file))); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 package environment
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"io"
@@ -32,7 +34,43 @@ func (s *Additions) open(archive string) (*os.File, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = errNoArchive
 	}
-	return f, err
+	if err != nil {
+		return nil, err
+	}
+	s.checking.Lock()
+	defer s.checking.Unlock()
+	if s.intact[archive] {
+		return f, nil
+	}
+	if err := intact(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	s.intact[archive] = true
+	return f, nil
+}
+
+// intact returns an error unless the file ends with its own hash.
+func intact(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	size := info.Size() - int64(sum.Size())
+	if size < 0 {
+		return errNoArchive
+	}
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, size)); err != nil {
+		return err
+	}
+	want := make([]byte, sum.Size())
+	if _, err := f.ReadAt(want, size); err != nil {
+		return err
+	}
+	if !bytes.Equal(sum.Sum(nil), want) {
+		return errNoArchive
+	}
+	return nil
 }
 
 // Part returns a part of an archive, and the size of the archive.

@@ -14,7 +14,6 @@ from .errors import MCPError
 
 MAX_PACKAGES = 200
 PIECE = 64 << 10  # bytes
-END = 1024  # zeros, with which a tar ends
 OWN = getattr(sys, "stdlib_module_names", ())
 moving = allocate_lock()
 numbers = iter(range(1, sys.maxsize))
@@ -143,7 +142,7 @@ class Parts:
     def __init__(self, session, archive):
         self.channel = session.channel
         self.archive = codec.quote(archive)
-        self.part = self.tail = b""
+        self.part = b""
         self.at = self.offset = 0
         self.last = False
 
@@ -154,9 +153,6 @@ class Parts:
             answer = self.channel.request_sync("package_part", '{"archive":%s,"offset":%d}' % (self.archive, self.offset))
             self.part, self.last, self.at = a2b_base64(answer["data"]), answer["last"], 0
             self.offset += len(self.part)
-            self.tail = (self.tail + self.part[-END:])[-END:]
-            if self.last and self.tail.strip(b"\0"):
-                raise ValueError("it is incomplete")
         data = self.part[self.at : self.at + size]
         self.at += len(data)
         return data
