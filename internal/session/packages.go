@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -74,7 +75,10 @@ func (p *packages) observe(call func(context.Context, wire.Call) ([]byte, error)
 			}
 		}
 		result, err := call(ctx, c)
+		var failed *wire.CallError
 		switch {
+		case errors.As(err, &failed) && failed.Kind == wire.KindNotFound && c.Method == wire.MethodPackagePart:
+			p.drop(c.Params)
 		case err != nil:
 		case c.Method == wire.MethodInstallPackages:
 			p.offer(result)
@@ -97,6 +101,21 @@ func (p *packages) offer(result []byte) {
 	}
 	if len(p.offered) > maxArchives {
 		p.offered = p.offered[1:]
+	}
+}
+
+// drop forgets an archive that the host no longer keeps, so that a session misses it
+// once.
+func (p *packages) drop(params json.RawMessage) {
+	var part wire.PackagePart
+	if json.Unmarshal(params, &part) != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.archives = slices.DeleteFunc(p.archives, func(a string) bool { return a == part.Archive })
+	if p.keep != nil {
+		p.keep(slices.Clone(p.archives))
 	}
 }
 

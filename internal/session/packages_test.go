@@ -83,6 +83,13 @@ func TestPackages(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		lost := s.packages.observe(func(context.Context, wire.Call) ([]byte, error) {
+			return nil, &wire.CallError{Kind: wire.KindNotFound}
+		}, nil)
+		if err := install(t, s, "ee", "ee"); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = lost(t.Context(), wire.Call{Method: wire.MethodPackagePart, Params: json.RawMessage(`{"archive":"ee"}`)})
 		if err := install(t, s, "cc", "dd"); err == nil {
 			t.Error("an archive that was not offered was noted")
 		}

@@ -180,8 +180,9 @@ def unpack(file, where):
                 chmod(path, 0o755)
 
 
-def fetch(session, archive):
-    """Get an archive and add what is in it, also if code has removed that."""
+def fetch(session, archive, returns=False):
+    """Get an archive and add what is in it, also if code has removed that. What returns
+    from an earlier sandbox has to suit this one's Python."""
     from importlib import invalidate_caches
     from posix import getpid, mkdir
     from shutil import rmtree
@@ -191,6 +192,9 @@ def fetch(session, archive):
     try:
         mkdir(where, 0o755)
         unpack(Parts(session, archive), where)
+        unfit = foreign(where) if returns else ()
+        if unfit:
+            raise MCPError("they are for another Python (%s): install them again" % ", ".join(unfit), kind="not_found")
         with moving:
             Move(where, session.packages).run()
             if archive not in session.archives:
@@ -203,6 +207,24 @@ def fetch(session, archive):
         rmtree(where, ignore_errors=True)
     use(session)
     invalidate_caches()
+
+
+def foreign(folder):
+    """Return the packages there that were compiled for another version of Python."""
+    from posix import listdir
+
+    ours, found = "cp%d%d" % sys.version_info[:2], []
+    for name in sorted(listdir(folder)):
+        if not name.endswith(".dist-info"):
+            continue
+        try:
+            with open("%s/%s/WHEEL" % (folder, name), encoding="utf-8", errors="replace") as f:
+                tags = [line[4:].strip() for line in f if line.startswith("Tag:")]
+        except OSError:
+            continue
+        if tags and not any(tag.startswith(("py", ours + "-")) or "-abi3-" in tag for tag in tags):
+            found.append(name[: -len(".dist-info")].replace("-", " "))
+    return found
 
 
 def failure(session, e):
@@ -284,6 +306,6 @@ def again(session, archives):
         if archive in session.archives:
             continue
         try:
-            fetch(session, archive)
+            fetch(session, archive, True)
         except MCPError as e:
             session.streams.say("sallyport: packages that this session had are missing: %s\n" % e)

@@ -84,8 +84,6 @@ def test_refused(tmp_path, data, why):
 
 @pytest.fixture(autouse=True)
 def untouched(monkeypatch):
-    import sys
-
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("PYTHONPATH", "")
     monkeypatch.setenv("PATH", os.environ["PATH"])
@@ -142,6 +140,29 @@ def test_modules_of_python(tmp_path):
     found = sorted(files(tmp_path))
     want = ["a/json.py", "typing-3.dist-info/METADATA"] if install.OWN else ["a/json.py", "enum.py", "json/__init__.py", "typing-3.dist-info/METADATA"]
     assert found == want
+
+
+@pytest.mark.parametrize(
+    "tags, unfit",
+    [
+        (["py2-none-any", "py3-none-any"], False),
+        (["cp36-abi3-manylinux_2_17_x86_64"], False),
+        (["cp%d%d-none-any" % sys.version_info[:2]], False),
+        (["cp3%d-cp3%d-musllinux_1_2_x86_64" % (sys.version_info[1] + 1, sys.version_info[1] + 1)], True),
+        ([], False),
+    ],
+)
+def test_another_python(tmp_path, tags, unfit):
+    """Compiled packages do not return to another version of Python."""
+    data = archive(("a/x.py", b"1"), ("a-1.0.dist-info/WHEEL", "".join("Tag: %s\n" % tag for tag in tags).encode()))
+    s = session(tmp_path, data)
+    if not unfit:
+        install.fetch(s, "aa", True)
+        assert s.archives == ["aa"]
+        return
+    with pytest.raises(MCPError, match=r"for another Python \(a 1.0\): install them again"):
+        install.fetch(s, "aa", True)
+    assert (os.listdir(tmp_path), s.archives) == ([], [])
 
 
 def test_cancelled(tmp_path):
