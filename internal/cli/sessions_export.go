@@ -37,7 +37,7 @@ type sessionsExportCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*sessionsExportCmd) Help() string {
-	return `The archive has the files of /workspace, the source of what was run, as far as the log reaches back, and the memories. Variables and running code are not in it, because they cannot be moved; left-out.txt lists what else is missing. A suspended session stays suspended.
+	return `The archive has the files of /workspace, the source of what was run, as far as the log reaches back, and the memories. Variables and running code are not in it, because they cannot be moved, and no packages that code added; left-out.txt lists these and what else is missing. A suspended session stays suspended.
 
 Examples:
   sallyport sessions export analysis
@@ -105,7 +105,7 @@ func (c *sessionsExportCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(u.stdio.Err, "%s has %s of the session %s. Its variables are not in it.\n", target, plural(files, "file", "files"), printable(k.Address))
+	fmt.Fprintf(u.stdio.Err, "%s has %s of the session %s. Its variables, and packages that code added, are not in it.\n", target, plural(files, "file", "files"), printable(k.Address))
 	return nil
 }
 

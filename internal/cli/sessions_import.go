@@ -77,7 +77,7 @@ func (c *sessionsImportCmd) Run(u *ui) error {
 	} else if err := c.makeAndSuspend(u, name, plain); err != nil {
 		return err
 	}
-	fmt.Fprintf(u.stdio.Err, "The session %s has the files of the archive. Its code was not run: there are no variables.\n", name)
+	fmt.Fprintf(u.stdio.Err, "The session %s has the files of the archive. Its code was not run: there are no variables, and no packages that it added.\n", name)
 	if c.Memories {
 		return keep(u, kept)
 	}

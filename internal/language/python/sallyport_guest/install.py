@@ -209,21 +209,28 @@ def fetch(session, archive, returns=False):
     invalidate_caches()
 
 
-def foreign(folder):
-    """Return the packages there that were compiled for another version of Python."""
+def added(folder):
+    """Return the packages there, as NAME VERSION."""
     from posix import listdir
 
+    end = ".dist-info"
+    try:
+        return [name[: -len(end)].replace("-", " ") for name in sorted(listdir(folder)) if name.endswith(end)]
+    except OSError:
+        return []
+
+
+def foreign(folder):
+    """Return the packages there that were compiled for another version of Python."""
     ours, found = "cp%d%d" % sys.version_info[:2], []
-    for name in sorted(listdir(folder)):
-        if not name.endswith(".dist-info"):
-            continue
+    for package in added(folder):
         try:
-            with open("%s/%s/WHEEL" % (folder, name), encoding="utf-8", errors="replace") as f:
+            with open("%s/%s.dist-info/WHEEL" % (folder, package.replace(" ", "-")), encoding="utf-8", errors="replace") as f:
                 tags = [line[4:].strip() for line in f if line.startswith("Tag:")]
         except OSError:
             continue
         if tags and not any(tag.startswith(("py", ours + "-")) or "-abi3-" in tag for tag in tags):
-            found.append(name[: -len(".dist-info")].replace("-", " "))
+            found.append(package)
     return found
 
 

@@ -37,6 +37,10 @@ def run(session, task):
 def take_out(session):
     """Send every regular file and directory of the workspace."""
     root = session.workspace.path
+    from .install import added
+
+    for package in added(session.packages):
+        leave(session, "package " + package, "add it with runtime.install_packages")
     seen = 0
     pending = [("", 0)]
     while pending:

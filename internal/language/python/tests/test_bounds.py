@@ -137,7 +137,7 @@ def test_directories_without_end(monkeypatch):
     left = []
     monkeypatch.setattr(tasks, "scandir", Entries().scandir)
     monkeypatch.setattr(tasks, "leave", lambda session, path, why: left.append(why))
-    tasks.take_out(types.SimpleNamespace(workspace=types.SimpleNamespace(path="/")))
+    tasks.take_out(types.SimpleNamespace(workspace=types.SimpleNamespace(path="/"), packages="/none"))
     assert len(left) == tasks.MAX_SEEN + 1 and "more than" in left[-1]
 
 

@@ -12,7 +12,7 @@ import types
 
 import pytest
 
-from sallyport_guest import inline, install
+from sallyport_guest import inline, install, tasks
 from sallyport_guest.errors import MCPError
 
 
@@ -163,6 +163,16 @@ def test_another_python(tmp_path, tags, unfit):
     with pytest.raises(MCPError, match=r"for another Python \(a 1.0\): install them again"):
         install.fetch(s, "aa", True)
     assert (os.listdir(tmp_path), s.archives) == ([], [])
+
+
+def test_export(tmp_path, monkeypatch):
+    """What is left out of a session's archive names the packages."""
+    (tmp_path / "packages" / "a_b-1.0.dist-info").mkdir(parents=True)
+    (tmp_path / "workspace").mkdir()
+    left = []
+    monkeypatch.setattr(tasks, "leave", lambda session, *what: left.append(what))
+    tasks.take_out(types.SimpleNamespace(workspace=types.SimpleNamespace(path=str(tmp_path / "workspace")), packages=str(tmp_path / "packages")))
+    assert left == [("package a_b 1.0", "add it with runtime.install_packages")]
 
 
 def test_cancelled(tmp_path):
