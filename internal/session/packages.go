@@ -48,14 +48,11 @@ func (p *packages) forget() {
 	p.offered, p.archives = nil, nil
 }
 
-// adopt takes what the record has, unless this process knows better.
+// adopt takes what the record has: another process may have used the session.
 func (p *packages) adopt(r *hibernate.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.archives == nil {
-		p.archives = slices.Clone(r.Packages)
-	}
-	r.Packages = slices.Clone(p.archives)
+	p.archives = slices.Clone(r.Packages)
 }
 
 // observe returns call, and notes what its answers and the guest say about

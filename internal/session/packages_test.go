@@ -110,13 +110,31 @@ func TestPackages(t *testing.T) {
 			t.Errorf("after suspending: lost %q", out.Lost)
 		}
 
+		// Meanwhile another process resets it, and adds others.
+		if err := s.Suspend(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		other := open(e)
+		o := get(t, other, "work")
+		if err := o.Reset(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, o, "say hello")
+		o.packages.keepWith(o.checkpoint.KeepPackages)
+		if err := install(t, o, "ff", "ff"); err != nil {
+			t.Fatal(err)
+		}
+		other.Close()
+		exec(t, s, "vanish")
+		got("after another process", "ff", "")
+
 		// Killed: what is left is its record.
 		time.Sleep(2 * time.Minute)
 		exec(t, s, "say awake")
 		s.checkpoint.Release()
 		next := open(e)
 		s = get(t, next, "work")
-		got("in another process", "aa bb", "the Sallyport that ran this session ended without saving it; packages that code added are kept")
+		got("in another process", "ff", "the Sallyport that ran this session ended without saving it; packages that code added are kept")
 		if err := s.Reset(t.Context()); err != nil {
 			t.Fatal(err)
 		}
