@@ -173,7 +173,7 @@ func packageName(requirement string) string {
 		}
 		text = text[:end]
 	}
-	if len(text) > 100 {
+	if len(text) > 100 || strings.HasPrefix(text, "-") { // an option
 		return ""
 	}
 	words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return r == '-' || r == '_' || r == '.' })

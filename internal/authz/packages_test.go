@@ -20,6 +20,7 @@ func TestPackages(t *testing.T) {
 		{"nothing allowed", nil, "pandas", authz.Deny, "policy.packages does not allow package pandas. The user can allow it: sallyport config set policy.packages pandas ("},
 		{"no package", []string{"any"}, "", authz.Deny, "no package was named"},
 		{"no name", []string{"any"}, "==2", authz.Deny, "does not name a package"},
+		{"an option", []string{"any"}, "-r", authz.Deny, "does not name a package"},
 		{"any", []string{"any"}, "pandas>=2 leftpad", authz.Allow, ""},
 		{"any, like a popular one", []string{"any"}, "leftpad reqeusts", authz.Ask, "the popular requests"},
 		{"listed", list, "Pandas[excel]>=1", authz.Allow, ""},
