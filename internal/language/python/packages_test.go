@@ -178,6 +178,9 @@ func TestInstallPackages(t *testing.T) {
 			}
 		})
 	}
+	if r := p.run(t, wire.Exec{Code: "# /// script\n# dependencies = ['refused']\n# ///\nprint('runs')", Filename: "a.py", Script: true}, x.call); r.stdout != "runs\n" {
+		t.Errorf("a person's script: stdout %q, stderr %q", r.stdout, r.stderr)
+	}
 	if got := x.target["tag"]; got == nil || !strings.HasPrefix(got.(string), "cpython-3") {
 		t.Errorf("the target is %v", x.target)
 	}

@@ -10,8 +10,6 @@ from .errors import MCPError
 
 START = re.compile(r"(?m)^# /// script[ \t]*\r?$")
 AFTER = re.compile(r"^[A-Za-z0-9._-]*\s*(\[[^\]]*\])?")  # what a requirement begins with
-PLATFORM = re.compile(r"\s*(sys_platform|os_name|platform_system)\s*([!=]=)\s*['\"](\w+)['\"]\s*$")
-MARKER = re.compile(r"\s*python_version\s*([<>=!]=|[<>])\s*['\"]([\d.]+)['\"]\s*$")
 RELEASE = re.compile(r"(\d+(?:\.\d+)*)(?:\+.*)?$")
 COMPARE = {">=": operator.ge, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, "<": operator.lt}
 CLAUSE = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*(\d+(?:\.\d+)*)(\.\*)?$")
@@ -47,30 +45,62 @@ def fits(required, have):
     return True
 
 
+def applies(marker):
+    """Report whether a marker holds here, or cannot be read. It is written like Python."""
+    import ast
+
+    from .target import target
+
+    def value(node):
+        return node.value if isinstance(node, ast.Constant) else here[node.id]
+
+    def holds(node):
+        if isinstance(node, ast.BoolOp):
+            return (all if isinstance(node.op, ast.And) else any)([holds(n) for n in node.values])
+        (sign,), (right,) = node.ops, node.comparators
+        left, right = value(node.left), value(right)
+        if isinstance(sign, (ast.In, ast.NotIn)):
+            return (left in right) == isinstance(sign, ast.In)
+        if getattr(node.left, "id", "") in ("python_version", "python_full_version"):
+            return fits(SIGNS[type(sign)] + right, numbers(left))
+        return (left == right) == {ast.Eq: True, ast.NotEq: False}[type(sign)]
+
+    if not marker.strip():
+        return True
+    SIGNS = {ast.GtE: ">=", ast.LtE: "<=", ast.Eq: "==", ast.NotEq: "!=", ast.Gt: ">", ast.Lt: "<"}
+    here = {**target()["markers"], "extra": ""}
+    try:
+        return holds(ast.parse(marker.strip(), mode="eval").body)
+    except (AttributeError, KeyError, SyntaxError, TypeError, ValueError):
+        return True
+
+
+def numbers(version):
+    return tuple(map(int, RELEASE.match(version).group(1).split(".")))
+
+
 def lacks(requirement, have):
     """Report whether a requirement is not there. It is where that is not certain."""
     from .install import name_of, normalised
 
     wanted, _, marker = requirement.partition(";")
-    python, platform = MARKER.match(marker), PLATFORM.match(marker)
-    if python and not fits(python.group(1) + python.group(2), tuple(sys.version_info[:2])):
-        return False  # it is for another Python
-    if platform and (platform.group(3) in ("linux", "posix", "Linux")) != (platform.group(2) == "=="):
+    if not applies(marker):
         return False
     version = have.get(normalised(name_of(wanted)))
     if version is None:
         return True
     clauses = AFTER.sub("", wanted.strip()).strip().strip("()")
-    release = RELEASE.match(version)
-    if release and not fits(clauses, tuple(map(int, release.group(1).split(".")))):
+    if RELEASE.match(version) and not fits(clauses, numbers(version)):
         raise MCPError("the code did not run: its header asks for %s, and version %s is there, which is kept: ask for a version that fits it, or use an environment" % (requirement, version), kind="invalid")
     return False
 
 
 def prepare(session, source):
-    """Install what the header asks for and is missing, before the code runs."""
+    """Install what the header of an agent's code asks for and is missing, before it runs."""
     from . import install
 
+    if session.scripted or sys.argv[:1] == ["-"]:  # a person's program, for which the host has read it
+        return
     if all(quoted(source, found.start()) for found in START.finditer(source)):
         return
     try:
