@@ -79,6 +79,8 @@ func (t *Target) explain(said, platform string, err error) error {
 	hint := ""
 	found := missingName().FindStringSubmatch(said)
 	switch {
+	case strings.HasPrefix(err.Error(), "signal: "):
+		hint = "pip was ended by a " + err.Error() + ": try again"
 	case strings.Contains(said, "DO NOT MATCH THE HASHES"):
 		hint = "a downloaded wheel has another hash than the lock or the index says: it was altered, or replaced; nothing was installed. If you trust the index, try or lock again"
 	case strings.Contains(said, "NewConnectionError") || strings.Contains(said, "Max retries exceeded") || strings.Contains(said, "Read timed out") || strings.Contains(said, "ConnectTimeoutError") || strings.Contains(said, "NameResolutionError"):
@@ -132,7 +134,7 @@ func (e *PipError) Brief() string {
 	if e.hint != "" {
 		text += ": " + e.hint
 	} else {
-		text += " for " + e.where
+		text += " for " + e.where + " (the log of Sallyport has what pip said)"
 	}
 	conflict := false
 	for line := range strings.Lines(e.said) {

@@ -15,12 +15,17 @@ func TestExplain(t *testing.T) {
 		"THESE PACKAGES DO NOT MATCH THE HASHES":                                    "another hash than the lock",
 		"WARNING: The repository located at x is not a trusted or secure host":      "index without TLS",
 		"OSError: No space left on device":                                          "disk is full",
+		"ERROR: Wheel 'x' located at /tmp/x.whl is invalid.":                        "x is damaged in the index",
+		"    buf += self._read1(self.MAX_N)\nMemoryError":                           "more memory than pip may use",
 		"ERROR: ResolutionImpossible":                                               "requirements conflict",
 		"anything else":                                                             "pip found no wheels for Python 3.13",
 	} {
 		if got := target.explain(said, "linux_x", errors.New("exit status 1")).Error(); !strings.Contains(got, want) {
 			t.Errorf("%q: got %q, want %q in it", said, got, want)
 		}
+	}
+	if got, want := target.explain("Collecting x", "linux_x", errors.New("signal: killed")).Error(), "ended by a signal: killed: try again"; !strings.Contains(got, want) {
+		t.Errorf("got %q, want %q in it", got, want)
 	}
 	conflict := target.explain(`Looking in links: /home/me/wheels
 ERROR: Cannot install a and b because these package versions have conflicting dependencies.
