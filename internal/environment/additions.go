@@ -85,7 +85,10 @@ func (s *Additions) Resolve(ctx context.Context, asked *wire.InstallPackages, te
 		}
 		a.Requirements = append(a.Requirements, r)
 	}
-	if a.Target, err = build.ParseTarget(asked.Target); err != nil {
+	if a.Target, err = build.ParseTarget(asked.Target); err == nil {
+		err = a.Target.Supported()
+	}
+	if err != nil {
 		return nil, nil, &wire.CallError{Kind: wire.KindInvalid, Message: err.Error()}
 	}
 	for name, version := range asked.Installed {

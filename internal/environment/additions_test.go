@@ -167,6 +167,10 @@ func TestOldPip(t *testing.T) {
 
 // TestForCode: code learns what is wrong with a wheel, and no paths of the host.
 func TestForCode(t *testing.T) {
+	_, _, err := additions(t, open(t, t.TempDir())).Resolve(t.Context(), &wire.InstallPackages{Target: json.RawMessage(strings.Replace(described, "glibc", "other", 1))}, func(string) {})
+	if err == nil || !errors.As(err, new(*wire.CallError)) || !strings.Contains(err.Error(), "no wheels are made") {
+		t.Errorf("a C library without wheels: got %v", err)
+	}
 	for _, tt := range []struct {
 		err  error
 		want string

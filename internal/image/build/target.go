@@ -106,6 +106,12 @@ func (t *Target) platforms() ([]string, error) {
 	return append(out, "linux_"+machine), nil
 }
 
+// Supported returns why no wheels are made for the target, or nil.
+func (t *Target) Supported() error {
+	_, err := t.platforms()
+	return err
+}
+
 func (t *Target) python() string { return fmt.Sprintf("%d.%d", t.Version[0], t.Version[1]) }
 
 // Platform identifies what wheels are for, without versions: linux_x86_64 glibc.

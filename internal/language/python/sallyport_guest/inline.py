@@ -71,7 +71,7 @@ def applies(marker):
     here = {**target()["markers"], "extra": ""}
     try:
         return holds(ast.parse(marker.strip(), mode="eval").body)
-    except (AttributeError, KeyError, SyntaxError, TypeError, ValueError):
+    except (AttributeError, KeyError, SyntaxError, TypeError, ValueError, MemoryError, RecursionError):
         return True
 
 

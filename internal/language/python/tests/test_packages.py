@@ -216,6 +216,7 @@ def test_versions(required, want):
         ("b; platform_machine == 'mips' or os_name not in 'posix nt'", False),
         ("b; '3.9' <= python_version", True),
         ("b; odd ~= '3'", True),
+        ("b; " + "(" * 9000, True),
         ("pre>=99", False),
         ("local==2.0", False),
     ],
