@@ -158,7 +158,7 @@ func TestInstallPackages(t *testing.T) {
 		{"no string", `await runtime.install_packages(5)`, "", "a package must be str, not int"},
 		{"outside", `await runtime.install_packages("outside==1")`, "", "'../outside' leads elsewhere"},
 		{"cut off", `await runtime.install_packages("cut==1")`, "", "unexpected end of data"},
-		{"lost", `await runtime.install_packages("late==1")`, "", "the archive is gone"},
+		{"lost", `await runtime.install_packages("late==1")`, "", "\", line 1, in <module>\n    await runtime.install_packages(\"late==1\")\nmcp.runtime.MCPError: the archive is gone"},
 		{"nothing is left", `sorted(n for n in os.listdir(os.environ["PYTHONPATH"]) if n.startswith((".", "late", "cut", "outside")))`, "[]\n", ""},
 		{"header, installed", "# /// script\n# one\n# two\n# ///\nprint('runs')", "runs\n", ""},
 		{"header", "# /// script\n# header==1.0\n# ///\nimport header; header.version", "'1.0'\n", ""},

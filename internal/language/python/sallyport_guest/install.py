@@ -123,7 +123,9 @@ def install_sync(session, packages):
 
 
 def denied(e):
-    return MCPError("packages cannot be installed here", kind="denied") if e.kind == "unsupported" else e
+    if e.kind == "unsupported":
+        return MCPError("packages cannot be installed here", kind="denied")
+    return e.with_traceback(None)  # without the frames of tarfile
 
 
 def add(session, answer):
