@@ -190,7 +190,15 @@ func TestJournal(t *testing.T) {
 	if _, err := gate.Admit(t.Context(), me, authz.InstallPackages{Requirements: []string{"a==2"}, Adds: []string{"a 2.0", "b 1.0"}}); err == nil {
 		t.Error("got a permit for packages without a policy")
 	}
+	if _, err := gate.Admit(t.Context(), me, authz.InstallPackages{Requirements: slices.Repeat([]string{"aaaa"}, 200)}); err == nil {
+		t.Error("got a permit for packages without a policy")
+	}
 	events.Close()
+	long := got[len(got)-1]
+	got = got[:len(got)-1]
+	if want := "local 4 install_packages  " + strings.Repeat("aaaa ", 100) + "… "; !strings.HasPrefix(long, want) {
+		t.Errorf("got %q, want %q in it", long, want)
+	}
 	want := []string{
 		`local 1 call_tool fs t {"key":"value"}: allow true `,
 		`local 1 call_tool fs t: 7 bytes, timeout, true`,

@@ -29,10 +29,11 @@ func (a InstallPackages) Names() string {
 }
 
 func (a InstallPackages) describe() (action, item string) {
+	item = a.Names()
 	if a.Adds != nil {
-		return "install_packages", strings.Join(a.Adds, ", ")
+		item = strings.Join(a.Adds, ", ")
 	}
-	return "install_packages", a.Names()
+	return "install_packages", clip(item, 500) // each record has it
 }
 
 func (a InstallPackages) on() (*Server, bool) { return nil, false }
