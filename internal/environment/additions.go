@@ -50,8 +50,8 @@ type AdditionsConfig struct {
 
 // Additions are packages for sandboxes that run. Each set of wheels is kept as an
 // archive, and what a request was answered with, so that both are there again without
-// a network. Methods are safe for
-// concurrent use. An error is a [*wire.CallError] where code may know it.
+// a network. Methods are safe for concurrent use. An error is a [*wire.CallError] where
+// code may know it.
 type Additions struct {
 	config AdditionsConfig
 	turns  chan struct{}
