@@ -62,7 +62,7 @@ func askedFor(e settings.Entry) string {
 
 // narrowedBy names the variable or the flag that a setting is from, if it is.
 func narrowedBy(e settings.Entry) string {
-	if e.Origin.Layer == settings.LayerEnvironment || e.Origin.Layer == settings.LayerFlag {
+	if e.Origin.Overrides() {
 		return e.Origin.Name
 	}
 	return ""

@@ -65,7 +65,7 @@ func (a *App) RulesWith(content []byte) *toolpolicy.Rules {
 // has.
 func profileFloor(e settings.Entry) string {
 	floor := -1
-	if e.Origin.Layer == settings.LayerEnvironment || e.Origin.Layer == settings.LayerFlag {
+	if e.Origin.Overrides() {
 		floor = slices.Index(settings.Profiles, e.Value.(string))
 	}
 	for _, i := range e.Ignored {

@@ -96,7 +96,7 @@ func (u *ui) tellOverride(key string) {
 	if u.loadSettings() != nil {
 		return // a variable is wrong: every other command says so
 	}
-	if o := u.Settings.Origin(key); o.Layer == settings.LayerEnvironment || o.Layer == settings.LayerFlag {
+	if o := u.Settings.Origin(key); o.Overrides() {
 		u.warn([]string{fmt.Sprintf("%s overrides the file: %s stays %v", o.Name, key, u.Settings.Entry(key).Value)})
 	}
 }

@@ -142,7 +142,7 @@ func (u *ui) profileOrigin(from string) string {
 	if u.Settings == nil {
 		return from
 	}
-	if o := u.Settings.Origin(settings.ProfileKey); o.Layer == settings.LayerEnvironment || o.Layer == settings.LayerFlag {
+	if o := u.Settings.Origin(settings.ProfileKey); o.Overrides() {
 		return o.Name
 	}
 	return from

@@ -28,6 +28,9 @@ type Origin struct {
 	Line  int    `json:"line,omitempty"` // in the file
 }
 
+// Overrides reports whether it is a variable or a flag, which the file cannot change.
+func (o Origin) Overrides() bool { return o.Layer == LayerEnvironment || o.Layer == LayerFlag }
+
 func (o Origin) String() string {
 	switch {
 	case o.Layer == LayerDefault:
