@@ -8,6 +8,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/sallyport/sallyport/internal/settings"
 )
 
 // Insert returns the content with an item more in the list that key has, before the
@@ -89,7 +91,7 @@ func replaceWord(content []byte, key string, index int, name, word string) ([]by
 	if index >= len(l.items) {
 		return nil, ErrByHand
 	}
-	for _, p := range pairs(l.items[index]) {
+	for _, p := range settings.PairsOf(l.items[index]) {
 		value := p.Value.GetToken()
 		if p.Key.GetToken().Value != name {
 			continue
@@ -196,16 +198,6 @@ func (l *list) above(index int) int {
 
 // verified returns the content after a change of the list, if nothing else changed.
 func (l *list) verified(after []byte) ([]byte, error) { return verify(l.content, after, l.key, false) }
-
-func pairs(n ast.Node) []*ast.MappingValueNode {
-	switch n := n.(type) {
-	case *ast.MappingNode:
-		return n.Values
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{n}
-	}
-	return nil
-}
 
 // block returns lines for a key with a list of one item, indented, or for the item
 // alone.

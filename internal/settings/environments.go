@@ -101,12 +101,8 @@ func isPackage(s string) bool {
 
 // environments reads the section of the environments.
 func (r *reader) environments(n ast.Node) {
-	var pairs []*ast.MappingValueNode
-	switch v := n.(type) {
-	case *ast.MappingNode:
-		pairs = v.Values
-	case *ast.MappingValueNode:
-		pairs = []*ast.MappingValueNode{v}
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
 	case *ast.NullNode:
 		return
 	default:
@@ -114,7 +110,7 @@ func (r *reader) environments(n ast.Node) {
 		return
 	}
 	lines := map[string]int{}
-	for _, pair := range pairs {
+	for _, pair := range PairsOf(n) {
 		name, wrong := KeyOf(pair.Key)
 		at := LineOf(pair.Key)
 		if wrong == "" {

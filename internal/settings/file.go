@@ -232,14 +232,22 @@ func LineOf(n ast.Node) int {
 	return 0
 }
 
-// mapping reads the contents of a section. The empty section is the whole file.
-func (r *reader) mapping(section string, n ast.Node) {
-	var pairs []*ast.MappingValueNode
+// PairsOf returns the keys of a section with their values; nil if a node is not one. A
+// section of one key has a node of its own kind.
+func PairsOf(n ast.Node) []*ast.MappingValueNode {
 	switch v := n.(type) {
 	case *ast.MappingNode:
-		pairs = v.Values
+		return v.Values
 	case *ast.MappingValueNode:
-		pairs = []*ast.MappingValueNode{v}
+		return []*ast.MappingValueNode{v}
+	}
+	return nil
+}
+
+// mapping reads the contents of a section. The empty section is the whole file.
+func (r *reader) mapping(section string, n ast.Node) {
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
 	case *ast.NullNode: // everything in it is commented out
 		return
 	default:
@@ -250,7 +258,7 @@ func (r *reader) mapping(section string, n ast.Node) {
 		r.private(LineOf(n), section+" is a section: write its keys under it", "%s is a section, and %s stands there: write its keys under it (%s)", section, DescribeNode(n), strings.Join(r.under(section), ", "))
 		return
 	}
-	for _, pair := range pairs {
+	for _, pair := range PairsOf(n) {
 		if r.full() {
 			r.problems.more++
 			continue

@@ -43,7 +43,7 @@ func ReadCases(path string, content []byte) ([]Case, []settings.Problem) {
 
 func (r *reader) expected(n ast.Node) Case {
 	out := Case{Line: settings.LineOf(n), Principal: authz.Local("")}
-	if pairs := pairsOf(n); len(pairs) > 0 {
+	if pairs := settings.PairsOf(n); len(pairs) > 0 {
 		out.Line = settings.LineOf(pairs[0].Key)
 	}
 	call, uri, prompt := authz.CallTool{Server: &authz.Server{}}, "", ""

@@ -64,7 +64,7 @@ func (r *reader) main(content []byte) {
 
 // find looks for the keys of the policy for calls, also in keys with dots.
 func (r *reader) find(section string, n ast.Node, seen map[string]int) {
-	for _, p := range pairsOf(n) {
+	for _, p := range settings.PairsOf(n) {
 		name := nameOf(p)
 		if section != "" {
 			name = section + "." + name
@@ -117,16 +117,6 @@ func (r *reader) list(n ast.Node) {
 	}
 }
 
-func pairsOf(n ast.Node) []*ast.MappingValueNode {
-	switch v := n.(type) {
-	case *ast.MappingNode:
-		return v.Values
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{v}
-	}
-	return nil
-}
-
 func nameOf(p *ast.MappingValueNode) string {
 	name, _ := settings.KeyOf(p.Key)
 	return name
@@ -134,7 +124,7 @@ func nameOf(p *ast.MappingValueNode) string {
 
 // section reads a section: each of its keys is given to one of these functions.
 func (r *reader) section(n ast.Node, what string, keys []string, read func(name string, p *ast.MappingValueNode)) {
-	pairs := pairsOf(n)
+	pairs := settings.PairsOf(n)
 	if pairs == nil {
 		r.problem(settings.LineOf(n), "%s stands where %s is expected: write its keys (%s)", settings.DescribeNode(n), what, strings.Join(keys, ", "))
 		return
@@ -182,7 +172,7 @@ var (
 
 func (r *reader) rule(n ast.Node) {
 	out := &Rule{File: r.path, short: r.short, Line: settings.LineOf(n)}
-	if pairs := pairsOf(n); len(pairs) > 0 {
+	if pairs := settings.PairsOf(n); len(pairs) > 0 {
 		out.Line = settings.LineOf(pairs[0].Key)
 	}
 	before, has := len(r.problems), map[string]bool{}
