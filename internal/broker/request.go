@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/places"
 )
@@ -31,6 +32,9 @@ type Request struct {
 	// Env is the environment that a new session gets; empty: that of the session, if
 	// it exists, and else the default.
 	Env string
+	// Mounts are folders of the host that a new session sees besides those of its
+	// template. Who makes the request has checked them (package folder).
+	Mounts []sandbox.Mount
 	// Within, if not zero, is how long the call waits for the code's end. After
 	// that the result has status Running and the code goes on; a request without
 	// Code for the same session waits for the rest. Only a frontend whose client

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -31,7 +32,7 @@ func (spec *Spec) Check() error {
 			return err
 		}
 	}
-	return cmp.Or(CheckID(spec.ID), spec.Limits.Check(), CheckEnv(spec.Env), CheckFiles(spec.Files))
+	return cmp.Or(CheckID(spec.ID), spec.Limits.Check(), CheckEnv(spec.Env), CheckFiles(spec.Files), CheckMounts(spec.Mounts))
 }
 
 // CheckID returns an error if id cannot name a run.
@@ -79,6 +80,49 @@ func CheckFiles(files []File) error {
 		}
 	}
 	return nil
+}
+
+// ownPlaces are the directories of a sandbox at and below which no folder can be mounted.
+var ownPlaces = []string{
+	"/bin", "/boot", "/dev", "/etc", "/gnu", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/opt", "/packages", "/proc",
+	"/run", "/sbin", "/sys", "/tmp", "/usr", "/var", "/workspace",
+}
+
+// maxMounts bounds the mounts of a sandbox.
+const maxMounts = 64
+
+// CheckMounts returns an error if mounts cannot all be in one sandbox. It does not
+// look at the host.
+func CheckMounts(mounts []Mount) error {
+	if len(mounts) > maxMounts {
+		return fmt.Errorf("%d mounts: at most %d", len(mounts), maxMounts)
+	}
+	for i, m := range mounts {
+		switch {
+		case !filepath.IsAbs(m.Source) || filepath.Clean(m.Source) != m.Source || strings.ContainsRune(m.Source, 0):
+			return fmt.Errorf("mount %q: an absolute, clean path is needed", m.Source)
+		case !path.IsAbs(m.Target) || path.Clean(m.Target) != m.Target || m.Target == "/" || strings.ContainsRune(m.Target, 0):
+			return fmt.Errorf("mount %q: its place in the sandbox, %q, must be an absolute, clean path", m.Source, m.Target)
+		case m.Mode != ReadOnly && m.Mode != Copy && m.Mode != ReadWrite:
+			return fmt.Errorf("mount %q: mode %q, want ro, copy or rw", m.Source, m.Mode)
+		}
+		for _, own := range ownPlaces {
+			if within(m.Target, own) {
+				return fmt.Errorf("mount %q: %s belongs to the sandbox itself. Use a place such as /mnt/data", m.Source, m.Target)
+			}
+		}
+		for _, other := range mounts[:i] {
+			if within(m.Target, other.Target) || within(other.Target, m.Target) {
+				return fmt.Errorf("mount %q: its place %s and that of %q, %s, overlap", m.Source, m.Target, other.Source, other.Target)
+			}
+		}
+	}
+	return nil
+}
+
+// within reports whether a clean path is dir or lies below it.
+func within(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, dir+"/")
 }
 
 // FileBytes returns the total size of Files.

@@ -181,7 +181,31 @@ type Spec struct {
 	Network Network
 	// Files are put into /workspace before the guest starts.
 	Files []File
+	// Mounts are folders of the host that the sandbox sees. An engine that cannot
+	// show one in its mode returns [ErrUnsupported].
+	Mounts []Mount
 }
+
+// Mount is a folder of the host that a sandbox sees. Nothing outside the folder
+// can be reached through it: links lead where they lead in the sandbox, and sockets,
+// devices and pipes in it cannot be opened.
+type Mount struct {
+	Source string    `json:"source"` // absolute, clean, without symbolic links
+	Target string    `json:"target"` // in the sandbox, absolute and clean
+	Mode   MountMode `json:"mode"`
+}
+
+// MountMode says what code can do with a mounted folder.
+type MountMode string
+
+const (
+	// ReadOnly shows the folder as it is; changes on the host are visible.
+	ReadOnly MountMode = "ro"
+	// Copy gives the sandbox a copy of its own that it can change.
+	Copy MountMode = "copy"
+	// ReadWrite lets code change the folder itself.
+	ReadWrite MountMode = "rw"
+)
 
 // Root selects the sandbox's file system. At most one field is set.
 type Root struct {

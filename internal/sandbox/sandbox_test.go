@@ -224,3 +224,37 @@ func TestHandleRoundTrip(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckMounts(t *testing.T) {
+	mount := func(source, target string, mode sandbox.MountMode) sandbox.Mount {
+		return sandbox.Mount{Source: source, Target: target, Mode: mode}
+	}
+	for _, tt := range []struct {
+		name   string
+		mounts []sandbox.Mount
+		want   string // in the error; empty: none
+	}{
+		{"none", nil, ""},
+		{"several", []sandbox.Mount{mount("/a", "/mnt/a", "ro"), mount("/a", "/mnt/ab", "rw"), mount("/b", "/data", "copy")}, ""},
+		{"relative", []sandbox.Mount{mount("a", "/mnt/a", "ro")}, "an absolute, clean path is needed"},
+		{"unclean", []sandbox.Mount{mount("/a/../b", "/mnt/a", "ro")}, "an absolute, clean path is needed"},
+		{"target relative", []sandbox.Mount{mount("/a", "mnt", "ro")}, "must be an absolute, clean path"},
+		{"target leaves", []sandbox.Mount{mount("/a", "/mnt/../etc", "ro")}, "must be an absolute, clean path"},
+		{"root", []sandbox.Mount{mount("/a", "/", "ro")}, "must be an absolute, clean path"},
+		{"no mode", []sandbox.Mount{mount("/a", "/mnt/a", "")}, "want ro, copy or rw"},
+		{"own", []sandbox.Mount{mount("/a", "/usr/local/lib", "ro")}, "belongs to the sandbox itself"},
+		{"workspace", []sandbox.Mount{mount("/a", "/workspace/in", "ro")}, "belongs to the sandbox itself"},
+		{"same", []sandbox.Mount{mount("/a", "/mnt/a", "ro"), mount("/b", "/mnt/a", "ro")}, "overlap"},
+		{"below", []sandbox.Mount{mount("/a", "/mnt/a/b", "ro"), mount("/b", "/mnt/a", "ro")}, "overlap"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := ""
+			if err := sandbox.CheckMounts(tt.mounts); err != nil {
+				got = err.Error()
+			}
+			if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
+				t.Errorf("CheckMounts = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -26,6 +26,7 @@ type Template struct {
 	Env     map[string]string
 	Limits  sandbox.Limits // zero limits take their defaults
 	Network sandbox.Network
+	Mounts  []sandbox.Mount // folders of the host
 	// Preload are modules that the prepared snapshot has imported.
 	Preload []string
 	// Environment names the packages that Root has, for people; empty: those of the
@@ -53,7 +54,8 @@ func (t *Template) binding() string {
 		Root    sandbox.Root
 		Env     map[string]string
 		Network sandbox.Network
-	}{t.Root, t.Env, t.Network})
+		Mounts  []sandbox.Mount `json:",omitempty"`
+	}{t.Root, t.Env, t.Network, t.Mounts})
 	if err != nil {
 		panic(err) // of plain data
 	}
@@ -80,7 +82,7 @@ func digest(data []byte) string {
 
 // spec returns a new sandbox of the template.
 func (t *Template) spec() sandbox.Spec {
-	return sandbox.Spec{ID: newID(), Program: t.Program, Root: t.Root, Env: t.Env, Limits: t.Limits, Network: t.Network}
+	return sandbox.Spec{ID: newID(), Program: t.Program, Root: t.Root, Env: t.Env, Limits: t.Limits, Network: t.Network, Mounts: t.Mounts}
 }
 
 // config is the configuration of everything that starts sandboxes.
