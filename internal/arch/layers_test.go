@@ -144,6 +144,7 @@ var layers = []layer{
 	{"internal/image/registry", 13, []string{"internal/lazyregexp", "internal/image", "internal/image/flatten"}},
 	{"internal/image", 12, []string{"internal/lazyregexp", "internal/image/flatten", "internal/private", "internal/store"}},
 	{"internal/image/flatten", 10, nil},
+	{"internal/folder", 12, []string{"internal/sandbox"}},
 	{"internal/sandbox", 11, []string{"internal/lazyregexp"}},
 	{"internal/usage/carbon/hardware", 11, []string{"internal/usage/carbon"}},
 	{"internal/usage/carbon", 10, []string{"internal/lazyregexp"}},
