@@ -22,6 +22,8 @@ func check(spec *sandbox.Spec) error {
 		return fmt.Errorf("%w: an image as root", sandbox.ErrUnsupported)
 	case spec.Network.Internet:
 		return fmt.Errorf("%w: a network", sandbox.ErrUnsupported)
+	case len(spec.Mounts) > 0:
+		return fmt.Errorf("%w: folders of the host", sandbox.ErrUnsupported)
 	case spec.Program == nil:
 		return errors.New("no program")
 	}

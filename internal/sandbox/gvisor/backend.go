@@ -253,6 +253,9 @@ func checkSpec(spec *sandbox.Spec) error {
 	if spec.Network.Internet {
 		return fmt.Errorf("a network is %w", sandbox.ErrUnsupported)
 	}
+	if len(spec.Mounts) > 0 {
+		return fmt.Errorf("folders of the host are %w", sandbox.ErrUnsupported)
+	}
 	return nil
 }
 

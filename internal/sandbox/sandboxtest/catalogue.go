@@ -35,6 +35,9 @@ type Attempt struct {
 	// Wrecks is set if the attempt may end its own sandbox, so it gets one to
 	// itself.
 	Wrecks bool
+	// Folders runs the attempt in a sandbox with mounted folders. An engine that
+	// mounts none skips it.
+	Folders bool
 	// OwnKernel explains why reaching this is not an escape from an engine with
 	// its own kernel: only that kernel is affected. The summary shows it, and
 	// nothing fails.
@@ -84,6 +87,7 @@ func Catalogue() []Attempt {
 		sharingAttempts(),
 		channelAttempts(),
 		passingAttempts(),
+		folderAttempts(),
 	} {
 		all = append(all, list...)
 	}

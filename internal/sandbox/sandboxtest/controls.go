@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -117,6 +118,9 @@ func prove(ctx context.Context, t *testing.T, h *host, a *Attempt, neighbour nei
 		c = newCanary(t, h.python, h.token)
 		defer c.stop()
 		params["canary"] = c.params()
+	}
+	if a.Folders {
+		maps.Copy(params, folderParams(h.native.base, h.native.secret))
 	}
 	v, err := runNatively(ctx, h, a, params)
 	if err != nil {

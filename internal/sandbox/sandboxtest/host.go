@@ -26,6 +26,7 @@ type host struct {
 	python string
 	tmp    string // scratch of the native controls, below /tmp
 	perm   *canary
+	native *folders // for controls
 	params map[string]any
 }
 
@@ -56,6 +57,7 @@ func newHost(t *testing.T, cfg *Config) *host {
 	}
 	h.listenUnix(t)
 	h.plantFiles(t)
+	h.native = h.newFolders(t)
 	if f, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0); err == nil {
 		_, _ = f.WriteString("sallyport test canary " + h.token + "\n")
 		_ = f.Close()

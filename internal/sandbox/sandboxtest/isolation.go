@@ -5,6 +5,7 @@ package sandboxtest
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -53,22 +54,33 @@ func (s *suite) isolation(t *testing.T) {
 	neighbour.must(t, beside.program()+"print('planted')")
 	shared := s.start(t, b, s.spec())
 	shared.must(t, prelude)
+	planted := h.newFolders(t)
+	var mounted *session // with folders; nil: the engine mounts none
+	if mounts := s.spec(); slices.ContainsFunc(attempts, func(a Attempt) bool { return a.Folders }) && s.mountsFolders(t, b, planted.mounts()) {
+		mounts.Mounts = planted.mounts()
+		mounted = s.start(t, b, mounts)
+		mounted.must(t, prelude)
+	}
 
 	var findings []finding
 	for _, a := range attempts {
 		f := finding{attempt: a, proof: s.proofs[a.Name]}
 		sess := shared
 		switch {
-		case s.report.Isolation == sandbox.NoIsolation && !a.harmless():
+		case s.report.Isolation == sandbox.NoIsolation && !a.harmless(), a.Folders && mounted == nil:
 			f.outcome = isSkipped
 			findings = append(findings, f)
 			continue
+		case a.Folders:
+			sess = mounted
 		case a.Wrecks:
 			sess = s.start(t, b, s.spec())
 			sess.must(t, prelude)
 		}
 		f.inside = s.attempt(t, h, &a, sess, beside)
-		if a.Wrecks {
+		if a.Folders && sess.conn.Err() != nil {
+			t.Fatalf("%s: it ended its sandbox", a.Name)
+		} else if a.Wrecks {
 			sess.destroy(t)
 		} else if sess.conn.Err() != nil {
 			t.Errorf("%s: it ended its sandbox: set Wrecks", a.Name)
@@ -118,6 +130,9 @@ func (s *suite) attemptOnce(t *testing.T, h *host, a *Attempt, sess *session, n 
 		c = newCanary(t, h.python, h.token)
 		defer c.stop()
 		params["canary"] = c.params()
+	}
+	if a.Folders {
+		maps.Copy(params, folderParams("/mnt", h.native.secret))
 	}
 	if s.report.Isolation == sandbox.NoIsolation {
 		params["init"] = h.perm.cmd.Process.Pid
@@ -192,6 +207,8 @@ func (s *suite) reportFindings(t *testing.T, findings []finding) {
 // outcome.
 func (s *suite) reportFinding(t *testing.T, f *finding) {
 	switch {
+	case f.outcome == isSkipped:
+		Skip(t, s.cfg.Engine+".folders", "the engine mounts no folders")
 	case f.outcome == isEscape:
 		t.Errorf("ESCAPE: %s: %s", f.attempt.Tries, f.inside.Detail)
 	case f.outcome == isBroken:

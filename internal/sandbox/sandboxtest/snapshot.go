@@ -95,6 +95,12 @@ func (s *suite) restore(t *testing.T, b sandbox.Engine, k taken) *session {
 	if err != nil {
 		t.Fatalf("Restore: %v", err)
 	}
+	return s.resumed(t, run, k)
+}
+
+// resumed takes up the conversation with a restored guest.
+func (s *suite) resumed(t *testing.T, run sandbox.Run, k taken) *session {
+	t.Helper()
 	sess := &session{run: run}
 	t.Cleanup(func() { sess.destroy(t) })
 	d, _ := sandbox.As[sandbox.Duplexer](run)

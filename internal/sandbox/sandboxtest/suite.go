@@ -35,6 +35,7 @@ func Run(t *testing.T, cfg Config) {
 	t.Run("transfer", s.transfer)
 	t.Run("limits", s.limits)
 	t.Run("packages", s.packages)
+	t.Run("mounts", s.mounts)
 	t.Run("accounting", s.accounting)
 	t.Run("snapshots", s.snapshots)
 	t.Run("hostile", s.hostile)
