@@ -18,6 +18,9 @@ var (
 	ErrGone = errors.New("sandbox is gone")
 	// ErrStart reports that the sandbox did not start.
 	ErrStart = errors.New("sandbox did not start")
+	// ErrFolder reports that a folder of [Spec.Mounts] cannot be shown: it is gone,
+	// for example. A snapshot of a sandbox with it is not harmed.
+	ErrFolder = errors.New("a mounted folder cannot be shown")
 )
 
 // Error is a failure of an engine.

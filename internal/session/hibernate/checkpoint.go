@@ -215,10 +215,11 @@ func (c *Checkpoint) Open(binding string) (*snapshot.Snapshot, error) {
 }
 
 // passing reports whether resume failed because of a temporary condition of the
-// machine, not a defect of the snapshot.
+// machine, such as a folder that is gone, not a defect of the snapshot.
 func passing(err error) bool {
 	for _, e := range []error{
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EAGAIN, context.DeadlineExceeded,
+		sandbox.ErrFolder,
 	} {
 		if errors.Is(err, e) {
 			return true
