@@ -95,6 +95,8 @@ func (b *Engine) explainStart(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errNoImage):
 		return startError(sandbox.ErrUnsupported, err)
+	case errors.Is(err, sandbox.ErrFolder):
+		return err
 	case ctx.Err() != nil:
 		return startError(sandbox.ErrStart, err)
 	}
@@ -118,10 +120,19 @@ func (b *Engine) start(ctx context.Context, spec *sandbox.Spec, image *sandbox.I
 	if err != nil {
 		return nil, err
 	}
+	for _, m := range spec.Mounts {
+		// The supervisor opens them again, for itself.
+		f, err := hostroot.OpenFolder(m.Source)
+		if err != nil {
+			return nil, startError(sandbox.ErrFolder, err)
+		}
+		_ = f.Close()
+	}
 	return b.startSandbox(ctx, spec.ID, spec.Limits.WithDefaults(), SupervisorConfig{
 		Rootfs: planned.fsys,
 		Args:   sandbox.Command(spec.Program.Argv, planned.interpreter, sandbox.ProgramDir),
 		Env:    supervise.Environment(spec.Program.Env, planned.env, supervise.Variables(spec.Env)),
+		Mounts: spec.Mounts,
 	}, image)
 }
 
@@ -154,6 +165,7 @@ func (b *Engine) startSandbox(ctx context.Context, id string, limits sandbox.Lim
 		Rootfs:           what.Rootfs,
 		Args:             what.Args,
 		Env:              what.Env,
+		Mounts:           what.Mounts,
 		MemoryBytes:      limits.MemoryBytes,
 		CPUs:             limits.CPUs,
 		Processes:        limits.Processes,
@@ -252,9 +264,6 @@ func checkSpec(spec *sandbox.Spec) error {
 	}
 	if spec.Network.Internet {
 		return fmt.Errorf("a network is %w", sandbox.ErrUnsupported)
-	}
-	if len(spec.Mounts) > 0 {
-		return fmt.Errorf("folders of the host are %w", sandbox.ErrUnsupported)
 	}
 	return nil
 }

@@ -1,6 +1,9 @@
 package gvisor
 
-import "github.com/sallyport/sallyport/internal/sandbox/hostroot"
+import (
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/hostroot"
+)
 
 // SupervisorName is argv[0] of a supervisor: our own executable, called to be the first
 // process of a sandbox's namespaces. See package supervisor.
@@ -15,8 +18,10 @@ type SupervisorConfig struct {
 	ID         string          `json:"id"`
 	Mountpoint string          `json:"mountpoint"` // an empty directory, covered in the supervisor's own mount namespace
 	Rootfs     hostroot.Rootfs `json:"rootfs"`
-	Args       []string        `json:"args"`
-	Env        []string        `json:"env"`
+	// Mounts are folders of the host that the sandbox sees.
+	Mounts []sandbox.Mount `json:"mounts,omitempty"`
+	Args   []string        `json:"args"`
+	Env    []string        `json:"env"`
 	// MemoryBytes is shown in /proc/meminfo, and enforced by the supervisor's
 	// watcher if WatchMemory is set because no cgroup enforces it.
 	MemoryBytes int64 `json:"memoryBytes"`

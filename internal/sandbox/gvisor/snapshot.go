@@ -92,6 +92,13 @@ func (b *Engine) Binding(ctx context.Context, spec *sandbox.Spec) (string, error
 		"limits: " + string(limits),
 		"root: " + digestOf(planned.marks()...),
 	}
+	if len(spec.Mounts) > 0 {
+		mounts, err := json.Marshal(spec.Mounts)
+		if err != nil {
+			return fail(err)
+		}
+		lines = append(lines, "folders: "+string(mounts))
+	}
 	if planned.image != "" {
 		// In full, because what is bound to an image is found by it.
 		lines = append(lines, "image: "+planned.image)

@@ -94,6 +94,7 @@ func (s *suite) mode(t *testing.T, b sandbox.Engine, mode sandbox.MountMode) {
 	got := sess.must(t, `
 import os
 os.chdir("/mnt/data")
+print(os.listdir(".."), os.stat("../data").st_mode & 0o777 == 0o700)
 print([open(p).read() for p in ("data.txt", "private/inner.txt", "private/read-only.txt", "other.txt")], sorted(os.listdir(".")), os.stat("data.txt").st_uid == os.getuid())
 def tries(f):
     try:
@@ -117,15 +118,15 @@ print([tries(f) for f in (append, create, remove, move)], open("data.txt").read(
 	if mode == sandbox.ReadOnly {
 		can, seen, listed = "False", "data", "['inner.txt', 'read-only.txt']"
 	}
-	want := fmt.Sprintf("['data', 'inner', 'read-only', 'other'] ['data.txt', 'other.txt', 'private'] True\n[%s] %s %s\n",
+	want := fmt.Sprintf("['data'] True\n['data', 'inner', 'read-only', 'other'] ['data.txt', 'other.txt', 'private'] True\n[%s] %s %s\n",
 		strings.TrimSuffix(strings.Repeat(can+", ", 4), ", "), seen, listed)
 	if got != want {
 		t.Errorf("the sandbox: got  %swant %s", got, want)
 	}
-	onHost := fmt.Sprint(readString(dir+"/data.txt"), exists(dir+"/private/inner.txt"), exists(dir+"/private/new.txt"))
-	want = "data true false"
+	onHost := fmt.Sprintln(readString(dir+"/data.txt"), exists(dir+"/private/inner.txt"), exists(dir+"/private/new.txt"))
+	want = "data true false\n"
 	if mode == sandbox.ReadWrite {
-		want = "data changed false true"
+		want = "data changed false true\n"
 	}
 	if onHost != want {
 		t.Errorf("the host: got %s want %s", onHost, want)
@@ -174,10 +175,11 @@ os.mkdir("sub")
 open("sub/deep", "w").close()
 os.symlink("file", "symlink")
 os.mknod("node")
+os.link("file", "sub/hard")
 open("tool", "w").close(); os.chmod("tool", 0o755)
 open("private", "w").close(); os.chmod("private", 0o600)
 `)
-	for name, mode := range map[string]uint32{"file": 0o644, "sub": 0o755, "sub/deep": 0o644, "symlink": 0, "node": 0, "tool": 0o755, "private": 0o600} {
+	for name, mode := range map[string]uint32{"file": 0o644, "sub": 0o755, "sub/deep": 0o644, "sub/hard": 0o644, "symlink": 0, "node": 0, "tool": 0o755, "private": 0o600} {
 		var st unix.Stat_t
 		if err := unix.Lstat(filepath.Join(dir, "private", name), &st); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -368,8 +370,11 @@ func (s *suite) mountChanged(t *testing.T, b sandbox.Engine) {
 	for name, change := range map[string]func(dir string) error{
 		"open file deleted":   func(dir string) error { return os.Remove(dir + "/data.txt") },
 		"open file shortened": func(dir string) error { return os.Truncate(dir+"/data.txt", 1) },
-		"open file replaced": func(dir string) error {
+		"open file is now a directory": func(dir string) error {
 			return errors.Join(os.Remove(dir+"/data.txt"), os.Mkdir(dir+"/data.txt", 0o700))
+		},
+		"directory is now a file": func(dir string) error {
+			return errors.Join(os.RemoveAll(dir+"/private"), os.WriteFile(dir+"/private", nil, 0o600))
 		},
 		"directory deleted": func(dir string) error { return os.RemoveAll(dir + "/private") },
 		"folder deleted":    func(dir string) error { return os.RemoveAll(dir) },

@@ -49,7 +49,7 @@ func runtimeMain() {
 		new(cmd.Wait):       oci,
 
 		new(kernelCmd):        internal,
-		new(cmd.Gofer):        internal,
+		new(fileServerCmd):    internal,
 		new(sentrycmd.Umount): internal,
 	}, nil)
 }
@@ -69,26 +69,35 @@ type kernelCmd struct{ sentrycmd.Boot }
 // Execute implements subcommands.Command. It runs again in a process that the
 // kernel starts anew to drop privileges, with the flags that it has set.
 func (k *kernelCmd) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcommands.ExitStatus {
-	if err := showLimits(f, args[0].(*config.Config)); err != nil {
-		util.Fatalf("reading the limits: %v", err)
+	spec, err := specification(f, args[0].(*config.Config))
+	if err == nil && spec != nil {
+		err = showLimits(f, spec)
+		if err == nil && len(folderMounts(spec)) > 0 {
+			err = coverCopies(f, spec)
+		}
+	}
+	if err != nil {
+		util.Fatalf("reading the specification: %v", err)
 	}
 	return k.Boot.Execute(ctx, f, args...)
 }
 
-func showLimits(f *flag.FlagSet, conf *config.Config) error {
+// specification reads the specification that a command is given, and leaves it for
+// the command. It returns nil without one: the command fails.
+func specification(f *flag.FlagSet, conf *config.Config) (*specs.Spec, error) {
 	fd, err := strconv.Atoi(f.Lookup("spec-fd").Value.String())
 	if err != nil || fd < 0 {
-		return err // without it, Boot fails
+		return nil, err
 	}
 	if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
-		return err
+		return nil, err
 	}
 	file := os.NewFile(uintptr(fd), "specification")
 	defer file.Close()
-	spec, err := specutils.ReadSpecFromFile(f.Lookup("bundle").Value.String(), file, conf)
-	if err != nil {
-		return err
-	}
+	return specutils.ReadSpecFromFile(f.Lookup("bundle").Value.String(), file, conf)
+}
+
+func showLimits(f *flag.FlagSet, spec *specs.Spec) error {
 	for name, value := range limitFlags(spec, runtime.NumCPU()) {
 		if err := f.Set(name, value); err != nil {
 			return fmt.Errorf("--%s: %w", name, err)

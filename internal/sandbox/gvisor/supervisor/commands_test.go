@@ -34,7 +34,7 @@ func TestLimitsThatTheKernelShows(t *testing.T) {
 		{"more than there are", 16, 8, map[string]string{"total-memory": "536870912", "cpu-num": "8"}},
 		{"a host with one", 0.5, 1, map[string]string{"total-memory": "536870912", "cpu-num": "1"}},
 	} {
-		spec := ociSpec(&gvisor.SupervisorConfig{MemoryBytes: memory, CPUs: tt.cpus}, "/root")
+		spec := ociSpec(&gvisor.SupervisorConfig{MemoryBytes: memory, CPUs: tt.cpus}, &rootDirs{root: "/root"})
 		got := limitFlags(spec, tt.processors)
 		if !maps.Equal(got, tt.want) {
 			t.Errorf("%s: flags %v, want %v", tt.name, got, tt.want)

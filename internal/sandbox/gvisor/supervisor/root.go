@@ -18,6 +18,8 @@ import (
 // rootDirs are the directories in the supervisor's own tmpfs.
 type rootDirs struct {
 	base, root, state, bundle, image string
+
+	folders []specs.Mount // of the host, as the sandbox mounts them
 }
 
 // buildRoot makes the mounts private, mounts a tmpfs and the process namespace's
@@ -33,6 +35,11 @@ func buildRoot(cfg *gvisor.SupervisorConfig) (rootDirs, error) {
 		return d, err
 	}
 	defer sources.Close()
+	folders, err := openFolders(cfg.Mounts)
+	if err != nil {
+		return d, err
+	}
+	defer closeAll(folders)
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if err := unix.Mount("proc", "/proc", "proc", flags, ""); err != nil {
 		return d, fmt.Errorf("mounting /proc (a container that masks parts of /proc forbids it): %w", err)
@@ -57,13 +64,17 @@ func buildRoot(cfg *gvisor.SupervisorConfig) (rootDirs, error) {
 			return d, err
 		}
 	}
-	return d, sources.Assemble(d.root)
+	if err := sources.Assemble(d.root); err != nil {
+		return d, err
+	}
+	return d, mountFolders(&d, cfg.Mounts, folders)
 }
 
 // ociSpec returns the OCI specification of the sandbox. It grants no capability
-// and no network; the root is read-only, and only five tmpfs mounts are writable. Code
-// can be executed from one of them, which is for packages.
-func ociSpec(cfg *gvisor.SupervisorConfig, root string) *specs.Spec {
+// and no network; the root is read-only, and only five tmpfs mounts and folders that
+// the user has given are writable. Code can be executed from one of them, which is for
+// packages.
+func ociSpec(cfg *gvisor.SupervisorConfig, dirs *rootDirs) *specs.Spec {
 	rlimit := func(typ string, n uint64) specs.POSIXRlimit {
 		return specs.POSIXRlimit{Type: typ, Hard: n, Soft: n}
 	}
@@ -94,9 +105,9 @@ func ociSpec(cfg *gvisor.SupervisorConfig, root string) *specs.Spec {
 				rlimit("RLIMIT_AS", uint64(max(4<<30, 8*cfg.MemoryBytes))),
 			},
 		},
-		Root:     &specs.Root{Path: root, Readonly: true},
+		Root:     &specs.Root{Path: dirs.root, Readonly: true},
 		Hostname: "sandbox",
-		Mounts: []specs.Mount{
+		Mounts: append([]specs.Mount{
 			{Destination: "/proc", Type: "proc", Source: "proc"},
 			{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
 			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "mode=755", "size=65536"}},
@@ -104,7 +115,8 @@ func ociSpec(cfg *gvisor.SupervisorConfig, root string) *specs.Spec {
 			tmpfs("/tmp", cfg.TmpBytes, "noexec", "mode=1777"),
 			tmpfs("/workspace", cfg.WorkspaceBytes, "noexec", "mode=0755", "uid=65534", "gid=65534"),
 			tmpfs(sandbox.PackagesDir, cfg.PackagesBytes, "mode=0755", "uid=65534", "gid=65534"),
-		},
+		}, dirs.folders...),
+		Annotations: annotations(cfg),
 		Linux: &specs.Linux{
 			Resources: resources(cfg),
 			Namespaces: []specs.LinuxNamespace{

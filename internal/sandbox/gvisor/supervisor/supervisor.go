@@ -147,7 +147,7 @@ func (s *supervisor) start() error {
 		return fmt.Errorf("preparing the root file system: %w", err)
 	}
 	s.panicLog = filepath.Join(dirs.base, "panic.log")
-	spec := ociSpec(&s.cfg, dirs.root)
+	spec := ociSpec(&s.cfg, &dirs)
 	raw, err := json.Marshal(spec)
 	if err != nil {
 		return err
@@ -177,6 +177,9 @@ func (s *supervisor) start() error {
 		}
 		if err := s.restore(dirs.image); err != nil {
 			return fmt.Errorf("restoring the sandbox: %w", err)
+		}
+		if len(s.cfg.Mounts) > 0 {
+			_ = unix.Kill(s.container.GoferPid.Load(), restoredSignal)
 		}
 		return nil
 	}
