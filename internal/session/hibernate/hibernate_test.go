@@ -99,8 +99,10 @@ func TestCheckpoint(t *testing.T) {
 		t.Error("a snapshot of another binding was opened")
 	}
 	// What passes leaves it suspended; a defect does not.
-	if err := c.Resume(t.Context(), func() error { return syscall.ENOSPC }); !errors.Is(err, syscall.ENOSPC) || !c.Suspended || c.Size() == 0 {
-		t.Errorf("without room: got %v, suspended %t, %d bytes, want it suspended still", err, c.Suspended, c.Size())
+	for _, passes := range []error{syscall.ENOSPC, sandbox.ErrFolder} {
+		if err := c.Resume(t.Context(), func() error { return passes }); !errors.Is(err, passes) || !c.Suspended || c.Size() == 0 {
+			t.Errorf("%v: got %v, suspended %t, %d bytes, want it suspended still", passes, err, c.Suspended, c.Size())
+		}
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
