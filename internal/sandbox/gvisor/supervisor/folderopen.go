@@ -78,10 +78,13 @@ func transfer(fd int, b []byte, off uint64, call func(int, []byte, int64) (int, 
 
 // Allocate implements lisafs.OpenFDImpl.
 func (o *openEntry) Allocate(mode, off, length uint64) error {
-	if o.fd < 0 {
+	switch {
+	case o.fd < 0:
 		return unix.ESTALE
+	case mode != 0:
+		return unix.EOPNOTSUPP // the system call filter would end this process
 	}
-	return unix.Fallocate(o.fd, uint32(mode), int64(off), int64(length))
+	return unix.Fallocate(o.fd, 0, int64(off), int64(length))
 }
 
 // Flush implements lisafs.OpenFDImpl.

@@ -67,51 +67,70 @@ func mountFolders(d *rootDirs, mounts []sandbox.Mount, files []*os.File) error {
 		if err := makePlace(d.root, m.Target); err != nil {
 			return fmt.Errorf("the folder %s: %w", m.Source, err)
 		}
-		at := filepath.Join(d.base, foldersDir, string(m.Mode), strconv.Itoa(i))
-		inner := filepath.Join(at, folderName)
+		mount := folderMount(d.base, i, m)
+		inner := filepath.Join(mount.Source, folderName)
 		if err := os.MkdirAll(inner, 0o755); err != nil {
 			return err
 		}
 		if err := hostroot.BindFolder(files[i], inner, m.Mode == sandbox.ReadWrite); err != nil {
 			return fmt.Errorf("the folder %s: %w", m.Source, err)
 		}
-		d.folders = append(d.folders, specs.Mount{
-			Destination: m.Target, Type: "bind", Source: at, Options: folderOptions(m.Mode),
-		})
+		d.folders = append(d.folders, mount)
 	}
 	return nil
 }
 
-// makePlace makes the directory on which a folder is mounted. Where an image's own
-// directory is in the way, an empty one covers it.
+// makePlace makes the directory on which a folder is mounted. It follows no link: an
+// image may have put it there. Where an image's own directory is in the way, an empty
+// one covers it.
 func makePlace(root, target string) error {
-	at := filepath.Join(root, target)
-	err := os.MkdirAll(at, 0o755)
-	if !errors.Is(err, unix.EROFS) {
-		return err
-	}
-	dir := at
-	for {
-		if _, err := os.Lstat(dir); err == nil || dir == root {
-			break
+	dir, covered := root, false
+	for _, name := range strings.Split(strings.TrimPrefix(target, "/"), "/") {
+		parent := dir
+		dir = filepath.Join(parent, name)
+		err := os.Mkdir(dir, 0o755)
+		if errors.Is(err, unix.EROFS) && !covered {
+			covered = true
+			if err = cover(parent); err != nil {
+				return fmt.Errorf("its place %s cannot be made in the image (%w): use another, such as /mnt/data", target, err)
+			}
+			err = os.Mkdir(dir, 0o755)
 		}
-		dir = filepath.Dir(dir)
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, os.ErrExist) {
+			return err
+		}
+		if fi, err := os.Lstat(dir); err != nil || !fi.IsDir() {
+			return fmt.Errorf("its place %s is taken: %s is not a directory in the sandbox. Use another, such as /data", target, strings.TrimPrefix(dir, root))
+		}
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		return fmt.Errorf("%s is read-only and has files in the image: use another place, such as /mnt/data", strings.TrimPrefix(dir, root))
-	}
-	if err := unix.Mount("sallyport", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755,size=64k"); err != nil {
-		return err
-	}
-	return os.MkdirAll(at, 0o755)
+	return nil
 }
 
-func folderOptions(mode sandbox.MountMode) []string {
+// cover mounts an empty directory over an empty one that is read-only.
+func cover(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("%s has files there", filepath.Base(dir))
+	}
+	return unix.Mount("sallyport", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755,size=64k")
+}
+
+// folderMount returns the mount of the number i.
+func folderMount(base string, i int, m sandbox.Mount) specs.Mount {
 	options := []string{"rbind", "nosuid", "noexec"}
-	if mode == sandbox.ReadOnly {
+	if m.Mode == sandbox.ReadOnly {
 		options = append(options, "ro")
 	}
-	return options
+	return specs.Mount{
+		Destination: m.Target, Type: "bind", Options: options,
+		Source: filepath.Join(base, foldersDir, string(m.Mode), strconv.Itoa(i)),
+	}
 }
 
 // folderMounts returns the mounts of a specification that are folders of the host.
