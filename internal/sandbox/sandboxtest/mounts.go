@@ -38,6 +38,7 @@ func (s *suite) mounts(t *testing.T) {
 	if _, ok := sandbox.As[sandbox.Restorer](b); ok && s.report.Snapshots {
 		t.Run("restored", func(t *testing.T) { s.mountRestored(t, b) })
 		t.Run("restored elsewhere", func(t *testing.T) { s.mountChanged(t, b) })
+		t.Run("saved without an open file", func(t *testing.T) { s.mountSaved(t, b) })
 	}
 }
 
@@ -344,6 +345,8 @@ reading, writing = open("/mnt/ro/data.txt"), open("/mnt/rw/data.txt", "a")
 reading.read(1)
 writing.write("+1"); writing.flush()
 open("/mnt/copy/data.txt", "a").write(" of the copy")
+removed = open("/mnt/rw/removed", "w+")
+removed.write("removed"); removed.flush(); os.unlink("/mnt/rw/removed")
 `)
 	k := s.take(t, sess, spec, false)
 	write(t, dirs[sandbox.ReadOnly]+"/private/inner.txt", "changed meanwhile")
@@ -351,9 +354,10 @@ open("/mnt/copy/data.txt", "a").write(" of the copy")
 	sess = s.restore(t, b, k)
 	got := sess.must(t, `
 writing.write("+2"); writing.close()
-print(x, reading.read(), open("inner.txt").read(), open("/mnt/copy/data.txt").read(), sorted(os.listdir("/mnt/rw")))
+removed.seek(0)
+print(x, reading.read(), removed.read(), open("inner.txt").read(), open("/mnt/copy/data.txt").read(), sorted(os.listdir("/mnt/rw")))
 `)
-	if want := "42 ata changed meanwhile data of the copy ['added', 'data.txt', 'private']\n"; got != want {
+	if want := "42 ata removed changed meanwhile data of the copy ['added', 'data.txt', 'private']\n"; got != want {
 		t.Errorf("the sandbox: got  %swant %s", got, want)
 	}
 	if got, want := readString(dirs[sandbox.ReadWrite]+"/data.txt"), "data+1+2"; got != want {
@@ -397,6 +401,34 @@ func (s *suite) mountChanged(t *testing.T, b sandbox.Engine) {
 			}
 			t.Logf("restored: %t (%v)", err == nil, err)
 		})
+	}
+}
+
+// mountSaved tests that a session with open files that the host has removed or replaced
+// is saved, or goes on and says why not.
+func (s *suite) mountSaved(t *testing.T, b sandbox.Engine) {
+	dir := folder(t)
+	sess, spec := s.withFolder(t, b, dir, sandbox.ReadOnly)
+	sess.must(t, "import os\nx = 42\nheld = open('/mnt/data/data.txt'); other = open('/mnt/data/private/inner.txt')")
+	write(t, dir+"/new", "another file")
+	if err := errors.Join(os.Rename(dir+"/new", dir+"/data.txt"), os.Remove(dir+"/private/inner.txt")); err != nil {
+		t.Fatal(err)
+	}
+	got := sess.must(t, "print(open('/mnt/data/data.txt').read(), held.read(), os.path.exists('/mnt/data/private/inner.txt'), other.read())")
+	if want := "another file data False inner\n"; got != want {
+		t.Errorf("got  %swant %s", got, want)
+	}
+	snapshotter, _ := sandbox.As[sandbox.Snapshotter](sess.run)
+	err := snapshotter.Snapshot(t.Context(), t.TempDir(), true)
+	if err != nil && !strings.Contains(err.Error(), "must close it") {
+		t.Errorf("got error %v, want one that says what to do", err)
+	}
+	t.Logf("saved: %t (%v)", err == nil, err)
+	if got := sess.must(t, "held.close(); other.close(); print(x)"); got != "42\n" {
+		t.Errorf("after the attempt: got %q, want 42", got)
+	}
+	if got := s.restore(t, b, s.take(t, sess, spec, false)).must(t, "print(x)"); got != "42\n" {
+		t.Errorf("restored: got %q, want 42", got)
 	}
 }
 
