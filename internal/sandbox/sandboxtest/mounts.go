@@ -459,5 +459,16 @@ print(json.dumps([str(x), tries(lambda: held.read()), tries(lambda: os.listdir("
 		t.Errorf("the restored session: got %s, want x = 42 (%v)", out, err)
 	}
 	t.Logf("the restored session sees %s", strings.TrimSpace(out))
+	// Once more: what is gone stays gone.
+	snapshotter, _ := sandbox.As[sandbox.Snapshotter](sess.run)
+	if err := snapshotter.Snapshot(ctx, t.TempDir(), true); err != nil && !strings.Contains(err.Error(), "must close it") {
+		t.Errorf("saved again: got %v, want no error but one that says what to do", err)
+	} else if err != nil {
+		t.Logf("saved again: %v", err)
+		sess.must(t, "held.close(); os.chdir('/')")
+	}
+	if got := s.restore(t, b, s.take(t, sess, &spec, false)).must(t, "print(x)"); got != "42\n" {
+		t.Errorf("restored again: got %q, want 42", got)
+	}
 	return nil
 }

@@ -21,7 +21,7 @@ const permissions = 0o777
 // SetStat implements lisafs.ControlFDImpl.
 func (e *entry) SetStat(r lisafs.SetStatReq) (failed uint32, failure error) {
 	if e.fd < 0 {
-		return r.Mask, unix.ESTALE
+		return r.Mask, unix.ENOENT
 	}
 	fail := func(mask uint32, err error) {
 		if err != nil {
@@ -124,7 +124,7 @@ func (e *entry) OpenCreate(mode linux.FileMode, _ lisafs.UID, _ lisafs.GID, name
 
 func (e *entry) create(name string, mode linux.FileMode) (*entry, lisafs.Statx, error) {
 	if e.fd < 0 {
-		return nil, lisafs.Statx{}, unix.ESTALE
+		return nil, lisafs.Statx{}, unix.ENOENT
 	}
 	fd, err := unix.Openat(e.fd, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(mode)&permissions)
 	if err != nil {
@@ -142,7 +142,7 @@ func (e *entry) create(name string, mode linux.FileMode) (*entry, lisafs.Statx, 
 // Mkdir implements lisafs.ControlFDImpl.
 func (e *entry) Mkdir(mode linux.FileMode, _ lisafs.UID, _ lisafs.GID, name string) (*lisafs.ControlFD, lisafs.Statx, error) {
 	if e.fd < 0 {
-		return nil, lisafs.Statx{}, unix.ESTALE
+		return nil, lisafs.Statx{}, unix.ENOENT
 	}
 	if err := unix.Mkdirat(e.fd, name, uint32(mode)&permissions); err != nil {
 		return nil, lisafs.Statx{}, err
@@ -162,7 +162,7 @@ func (e *entry) Mknod(mode linux.FileMode, _ lisafs.UID, _ lisafs.GID, name stri
 // Symlink implements lisafs.ControlFDImpl.
 func (e *entry) Symlink(name, target string, _ lisafs.UID, _ lisafs.GID) (*lisafs.ControlFD, lisafs.Statx, error) {
 	if e.fd < 0 {
-		return nil, lisafs.Statx{}, unix.ESTALE
+		return nil, lisafs.Statx{}, unix.ENOENT
 	}
 	if err := unix.Symlinkat(target, e.fd, name); err != nil {
 		return nil, lisafs.Statx{}, err
@@ -175,7 +175,7 @@ func (e *entry) Symlink(name, target string, _ lisafs.UID, _ lisafs.GID) (*lisaf
 func (e *entry) Link(dir lisafs.ControlFDImpl, name string) (*lisafs.ControlFD, lisafs.Statx, error) {
 	d, ok := dir.(*entry)
 	if !ok || d.fd < 0 || e.fd < 0 {
-		return nil, lisafs.Statx{}, unix.ESTALE
+		return nil, lisafs.Statx{}, unix.ENOENT
 	}
 	root := e.server.root
 	at, err := filepath.Rel(root.Node().FilePath(), e.Node().FilePath())
@@ -201,7 +201,7 @@ func (e *entry) Link(dir lisafs.ControlFDImpl, name string) (*lisafs.ControlFD, 
 // Unlink implements lisafs.ControlFDImpl.
 func (e *entry) Unlink(name string, flags uint32) error {
 	if e.fd < 0 {
-		return unix.ESTALE
+		return unix.ENOENT
 	}
 	return unix.Unlinkat(e.fd, name, int(flags))
 }
@@ -215,7 +215,7 @@ func (e *entry) RenameAt(name string, dir lisafs.ControlFDImpl, newName string) 
 func (e *entry) RenameAt2(name string, dir lisafs.ControlFDImpl, newName string, flags uint32) error {
 	d, ok := dir.(*entry)
 	if !ok || d.fd < 0 || e.fd < 0 {
-		return unix.ESTALE
+		return unix.ENOENT
 	}
 	if flags&unix.RENAME_WHITEOUT != 0 {
 		return unix.EINVAL // makes a device

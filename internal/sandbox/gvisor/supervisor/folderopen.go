@@ -96,7 +96,7 @@ func (o *openEntry) Renamed() {}
 // Getdent64 implements lisafs.OpenFDImpl.
 func (o *openEntry) Getdent64(count uint32, first bool, record func(lisafs.Dirent64)) error {
 	if o.fd < 0 {
-		return unix.ESTALE
+		return unix.ENOENT
 	}
 	if first {
 		if _, err := unix.Seek(o.fd, 0, 0); err != nil {

@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"path"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -29,13 +30,16 @@ import (
 //   - Sockets and pipes cannot be opened or made, devices not even looked at, nor are
 //     other mounts below the folder entered. There are no extended attributes.
 //   - What the code holds open and the host has removed while a session was suspended
-//     is stale: the session is restored, and reads fail with ESTALE.
+//     is a ghost: the session is restored, reads fail with ESTALE, and all else as if
+//     it were not there.
 type folderServer struct {
 	descriptors int // the directory /proc/self/fd
 	readOnly    map[string]bool
 	// restoring is set until the sandbox runs: the kernel looks for what it had open.
 	restoring atomic.Bool
-	ghosts    atomic.Uint64
+	// ghosts are the files that were gone then, by their places.
+	ghosts sync.Map // of *lisafs.Node to lisafs.Statx
+	count  atomic.Uint64
 }
 
 // restoredSignal tells the file server that the restored sandbox runs.
@@ -203,10 +207,45 @@ func (e *entry) FD() *lisafs.ControlFD {
 
 // Close implements lisafs.ControlFDImpl.
 func (e *entry) Close() {
-	if e.fd >= 0 {
-		_ = unix.Close(e.fd)
-		e.fd = -1
+	if e.fd < 0 {
+		e.server.ghosts.Delete(e.Node())
+		return
 	}
+	_ = unix.Close(e.fd)
+	e.fd = -1
+}
+
+// ghost makes the entry of a file that was gone when the sandbox was restored. Nothing
+// of it is known, not even what it was: a file can be open for writing, a directory
+// have others below.
+func (e *entry) ghost(name string) (*lisafs.ControlFD, lisafs.Statx) {
+	kind := linux.FileMode(linux.ModeRegular)
+	if e.server.readOnly {
+		kind = linux.ModeDirectory
+	}
+	g := e.child(name, -1, kind)
+	st := lisafs.Statx{Ino: ^e.server.count.Add(1)}
+	e.server.ghosts.Store(g.Node(), st)
+	return g.FD(), st
+}
+
+// ghostBelow returns what is shown of a ghost, if there is one of that name in the
+// directory.
+func (s *folderServer) ghostBelow(dir *lisafs.Node, name string) (st lisafs.Statx, ok bool) {
+	if dir == nil {
+		return st, false
+	}
+	var node *lisafs.Node
+	dir.WithChildrenMu(func() { node = dir.LookupChildLocked(name) })
+	return s.ghostAt(node)
+}
+
+func (s *folderServer) ghostAt(node *lisafs.Node) (st lisafs.Statx, ok bool) {
+	v, ok := s.ghosts.Load(node)
+	if ok {
+		st = v.(lisafs.Statx)
+	}
+	return st, ok
 }
 
 // child makes the entry of a name in a directory, open at fd.
@@ -250,7 +289,8 @@ func (e *entry) shown(st unix.Statx_t) lisafs.Statx {
 // Stat implements lisafs.ControlFDImpl.
 func (e *entry) Stat() (lisafs.Statx, error) {
 	if e.fd < 0 {
-		return lisafs.Statx{}, unix.ESTALE
+		st, _ := e.server.ghostAt(e.Node())
+		return st, nil // an error would keep the sandbox from being saved again
 	}
 	st, err := stat(e.fd)
 	return e.shown(st), err
@@ -258,18 +298,13 @@ func (e *entry) Stat() (lisafs.Statx, error) {
 
 // Walk implements lisafs.ControlFDImpl.
 func (e *entry) Walk(name string) (*lisafs.ControlFD, lisafs.Statx, error) {
-	fd, err := -1, error(unix.ESTALE)
+	fd, err := -1, error(unix.ENOENT)
 	if e.fd >= 0 {
 		fd, err = lookup(e.fd, name)
 	}
 	if err != nil && e.server.restoring.Load() {
-		// Nothing of it is known, not even what it was. A file can be open for
-		// writing, a directory have others below.
-		kind := linux.FileMode(linux.ModeRegular)
-		if e.server.readOnly {
-			kind = linux.ModeDirectory
-		}
-		return e.child(name, -1, kind).FD(), lisafs.Statx{Ino: ^e.server.ghosts.Add(1)}, nil
+		c, st := e.ghost(name)
+		return c, st, nil
 	}
 	if err != nil {
 		return nil, lisafs.Statx{}, err
@@ -280,29 +315,32 @@ func (e *entry) Walk(name string) (*lisafs.ControlFD, lisafs.Statx, error) {
 
 // WalkStat implements lisafs.ControlFDImpl.
 func (e *entry) WalkStat(names lisafs.StringArray, record func(lisafs.Statx)) error {
-	if e.fd < 0 {
-		return unix.ESTALE
-	}
 	if len(names) > 0 && names[0] == "" {
-		st, err := stat(e.fd)
+		st, err := e.Stat()
 		if err != nil {
 			return err
 		}
-		record(e.shown(st))
+		record(st)
 		names = names[1:]
 	}
 	if !e.IsDir() {
 		return nil
 	}
-	dir := e.fd
+	dir, node := e.fd, e.Node()
 	defer func() {
 		if dir != e.fd {
 			unix.Close(dir)
 		}
 	}()
 	for _, name := range names {
-		fd, err := lookup(dir, name)
+		fd, err := -1, error(unix.ENOENT)
+		if dir >= 0 {
+			fd, err = lookup(dir, name)
+		}
 		if err == unix.ENOENT {
+			if st, ok := e.server.ghostBelow(node, name); ok {
+				record(st)
+			}
 			return nil // the kernel sees that some are missing
 		}
 		if err != nil {
@@ -319,6 +357,10 @@ func (e *entry) WalkStat(names lisafs.StringArray, record func(lisafs.Statx)) er
 		record(shown(st))
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 			return nil
+		}
+		if node != nil {
+			parent := node
+			parent.WithChildrenMu(func() { node = parent.LookupChildLocked(name) })
 		}
 	}
 	return nil
@@ -344,7 +386,7 @@ func (e *entry) Open(flags uint32) (*lisafs.OpenFD, int, error) {
 
 func (e *entry) open(flags uint32) (int, error) {
 	if e.fd < 0 {
-		return -1, unix.ESTALE
+		return -1, unix.ENOENT
 	}
 	st, err := stat(e.fd)
 	switch {
@@ -367,7 +409,7 @@ func writable(st *unix.Statx_t) bool { return st.Mode&(unix.S_ISUID|unix.S_ISGID
 func (e *entry) StatFS() (lisafs.StatFS, error) {
 	var s unix.Statfs_t
 	if e.fd < 0 {
-		return lisafs.StatFS{}, unix.ESTALE
+		return lisafs.StatFS{}, unix.ENOENT
 	}
 	if err := unix.Fstatfs(e.fd, &s); err != nil {
 		return lisafs.StatFS{}, err
