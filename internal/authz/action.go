@@ -53,7 +53,10 @@ const (
 )
 
 // RunCode runs code in a sandbox.
-type RunCode struct{ Engine *sandbox.Report }
+type RunCode struct {
+	Engine  *sandbox.Report
+	Folders []sandbox.Mount // of the host, that the code sees
+}
 
 // RunBatch hands code over to a batch service. What the policy demands of the
 // service travels with the run, see [Gate.Remote].

@@ -244,6 +244,11 @@ func (p *Permit) publish(ctx context.Context, d Decision, answer Answer, asked t
 	if p.action != nil {
 		e.Arguments = p.action.arguments()
 	}
+	if run, ok := p.action.(RunCode); ok {
+		for _, m := range run.Folders {
+			e.Folders = append(e.Folders, m.Source+":"+m.Target+":"+string(m.Mode))
+		}
+	}
 	if allowed {
 		return p.gate.config.Journal.Commit(ctx, e)
 	}

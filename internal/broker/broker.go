@@ -42,6 +42,8 @@ type Config struct {
 	Templates map[string]*session.Template
 	// Environments are sets of packages that a request can choose; nil: none.
 	Environments Environments
+	// Folders are those that the settings show to sessions; nil: none.
+	Folders Folders
 	// PackageFacts returns which environments have a module, or the package that
 	// installs it; nil: none.
 	PackageFacts func(module, pkg string) wire.PackageFacts
@@ -388,12 +390,12 @@ func (b *Broker) account(req *Request, r *Result, began time.Time) {
 }
 
 // admit returns the gate's permit to run code in that engine on this host.
-func (b *Broker) admit(ctx context.Context, p authz.Principal, engine sandbox.Engine) (authz.Permit, error) {
+func (b *Broker) admit(ctx context.Context, p authz.Principal, engine sandbox.Engine, folders []sandbox.Mount) (authz.Permit, error) {
 	report, err := b.probe(ctx, engine)
 	if err != nil {
 		return authz.Permit{}, err
 	}
-	permit, err := b.config.Gate.Admit(ctx, p, authz.RunCode{Engine: report})
+	permit, err := b.config.Gate.Admit(ctx, p, authz.RunCode{Engine: report, Folders: folders})
 	if err != nil {
 		b.reprobe(engine) // the reason may be fixed by then
 	}

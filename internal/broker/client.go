@@ -44,6 +44,7 @@ type Client struct {
 	name       string                    // as the client calls itself
 	used       map[session.Key]time.Time // named sessions, and since when
 	unkept     map[session.Key]bool      // sessions of which it was said that they are not kept
+	rootless   map[session.Key]bool      // sessions of which it was said that they do not see its roots
 	runs       []string                  // on batch services, the latest last
 	executions int                       // that run or wait
 	unrecorded uint64                    // the last period without records that it has heard of
@@ -64,7 +65,7 @@ func (b *Broker) NewClient(id string, servers *bridge.Bridge) (*Client, error) {
 	}
 	c := &Client{
 		broker: b, bridge: servers, id: id, line: b.places.Line(), ended: make(chan struct{}),
-		used: map[session.Key]time.Time{}, unkept: map[session.Key]bool{},
+		used: map[session.Key]time.Time{}, unkept: map[session.Key]bool{}, rootless: map[session.Key]bool{},
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -321,6 +322,18 @@ func (c *Client) tellUnkept(key session.Key) bool {
 		return false
 	}
 	c.unkept[key] = true
+	return true
+}
+
+// tellRoots reports whether the client is to hear that a session does not see its
+// roots, and notes that it has.
+func (c *Client) tellRoots(key session.Key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rootless[key] || len(c.rootless) >= maxNames {
+		return false
+	}
+	c.rootless[key] = true
 	return true
 }
 

@@ -50,7 +50,9 @@ func (e *engine) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, er
 	if e.failStart != nil {
 		return nil, e.failStart
 	}
-	return e.Engine.Start(ctx, spec)
+	without := *spec // a broker only passes folders on
+	without.Mounts = nil
+	return e.Engine.Start(ctx, &without)
 }
 
 // newBroker returns a broker with an engine of these tests and its servers, of

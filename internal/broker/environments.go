@@ -86,21 +86,33 @@ func (b *Broker) choose(req *Request) (t *session.Template, unbuilt string, refu
 	if t, refused = b.template(req); refused != nil {
 		return nil, "", refused
 	}
-	switch {
-	case t == nil: // there is no engine
+	if t == nil { // there is no engine
 		return nil, "", failure(errNoEngine)
+	}
+	made, exists := b.sessions.Made(req.key())
+	if t, unbuilt, refused = b.chooseEnvironment(req, t, made, exists); t == nil {
+		return nil, unbuilt, refused
+	}
+	if t, refused = b.withFolders(req, t, made); refused != nil {
+		return nil, "", refused
+	}
+	return t, "", nil
+}
+
+// chooseEnvironment is choose, without folders.
+func (b *Broker) chooseEnvironment(req *Request, t *session.Template, made session.Making, exists bool) (_ *session.Template, unbuilt string, refused *Result) {
+	switch {
 	case req.Template != "" && req.Env != "":
 		return nil, "", invalid("a template has its own environment: leave the environment out")
 	case req.Template != "" || b.config.Environments == nil && (req.Env == "" || req.Env == HostEnvironment):
 		return t, "", nil
 	}
 	key := req.key()
-	made, its, exists := b.sessions.Made(key)
-	its = cmp.Or(its, HostEnvironment)
+	its := cmp.Or(made.Environment, HostEnvironment)
 	name := cmp.Or(req.Env, b.defaultEnvironment())
 	if exists && (req.Env == "" || req.Env == its) {
-		if made != nil { // even if the environment has changed since
-			return made, "", nil
+		if made.Template != nil { // even if the environment has changed since
+			return made.Template, "", nil
 		}
 		name = its
 	}
@@ -179,6 +191,10 @@ func (b *Broker) later(ctx context.Context, req *Request, turn *arrival) *Result
 		if err != nil {
 			refused = unrun(ctx, err)
 		}
+	}
+	if refused == nil && unbuilt != "" {
+		made, _ := b.sessions.Made(req.key())
+		t, refused = b.withFolders(req, t, made)
 	}
 	if refused != nil {
 		return b.finish(req, refused)

@@ -65,7 +65,7 @@ func (x *execution) run(ctx context.Context) *Result {
 	defer x.broker.config.Gate.Ended(x.req.RequestID)
 	ctx, done := x.gently(tracecontext.With(ctx, x.req.Principal.Trace))
 	defer done()
-	permit, err := x.broker.admit(ctx, x.req.Principal, x.session.Engine())
+	permit, err := x.broker.admit(ctx, x.req.Principal, x.session.Engine(), x.session.Mounts())
 	if err != nil {
 		return x.broker.finish(x.req, unrun(ctx, err))
 	}
@@ -116,7 +116,7 @@ func (x *execution) permitted(ctx context.Context) *Result {
 	}
 	r := x.broker.finish(x.req, x.result(ctx, out))
 	r.Servers = x.servers.Granted() // with those that the code loaded itself
-	r.Notes = append(r.Notes, x.servers.Notes()...)
+	r.Notes = append(append(r.Notes, x.req.notes...), x.servers.Notes()...)
 	r.Notes = append(r.Notes, hintsFor(&hintFacts{
 		out: out, asks: x.req.Timeout, most: x.broker.config.MaxTimeout,
 		anew: func() bool { return x.req.client.reconnects(x.session.Key(), out) },

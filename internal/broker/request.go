@@ -32,8 +32,10 @@ type Request struct {
 	// Env is the environment that a new session gets; empty: that of the session, if
 	// it exists, and else the default.
 	Env string
-	// Mounts are folders of the host that a new session sees besides those of its
-	// template. Who makes the request has checked them (package folder).
+	// Mounts are folders of the host that a new session sees besides those of the
+	// settings. Who makes the request has checked them (package folder). A session that
+	// exists and does not see one refuses the request; where no person reads the result
+	// (Shown) they are a client's roots, and a note says that it does not see them.
 	Mounts []sandbox.Mount
 	// Within, if not zero, is how long the call waits for the code's end. After
 	// that the result has status Running and the code goes on; a request without
@@ -70,6 +72,7 @@ type Request struct {
 	asked     time.Duration    // the timeout, where it was not allowed
 	partial   *session.Partial // what the code has written so far
 	turn      places.Place     // to run code
+	notes     []string         // about the folders of its session, for the result
 }
 
 // key identifies the session of the request.

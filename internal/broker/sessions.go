@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -72,27 +73,34 @@ func (b *Broker) Import(ctx context.Context, key session.Key, r io.Reader) error
 		if err != nil {
 			return err
 		}
-		if err := b.start(ctx, key, b.config.Template.Engine); err != nil {
+		host, err := b.WithFolders(b.config.Template)
+		if err != nil {
+			return err
+		}
+		if err := b.start(ctx, key, host.Engine, host.Mounts); err != nil {
 			return err
 		}
 		t, err := b.ready(ctx, b.defaultEnvironment(), nil)
 		if err != nil {
 			return err
 		}
+		own := *t
+		own.Mounts, t = host.Mounts, &own
 		return s.Import(ctx, key, a, t)
 	})
 }
 
 // open finds a session that may be on disk, whose engine may run here.
 func (b *Broker) open(ctx context.Context, key session.Key) (*session.Session, error) {
+	made, _ := b.sessions.Made(key)
 	templates := []*session.Template{b.config.Template}
 	for _, name := range slices.Sorted(maps.Keys(b.config.Templates)) {
 		templates = append(templates, b.config.Templates[name])
 	}
 	if all := b.config.Environments; all != nil {
 		names := all.Names()
-		if _, its, ok := b.sessions.Made(key); ok && its != "" {
-			names = append(slices.Clone(names), its) // which may be an ID
+		if made.Environment != "" {
+			names = append(slices.Clone(names), made.Environment) // which may be an ID
 		}
 		for _, name := range names {
 			if t, err := all.Template(name); err == nil {
@@ -100,16 +108,31 @@ func (b *Broker) open(ctx context.Context, key session.Key) (*session.Session, e
 			}
 		}
 	}
+	if made.Suspended {
+		for i, t := range templates {
+			own := *t
+			own.Mounts = made.Folders
+			templates[i] = &own
+		}
+		for _, m := range made.Folders {
+			if b.config.Folders == nil {
+				break
+			}
+			if err := b.config.Folders.Again(m); err != nil {
+				return nil, fmt.Errorf("it was suspended with the folder %s: %w", m.Target, err)
+			}
+		}
+	}
 	one, err := b.sessions.Open(key, templates...)
 	if err != nil {
 		return nil, err
 	}
-	return one, b.start(ctx, key, one.Engine())
+	return one, b.start(ctx, key, one.Engine(), one.Mounts())
 }
 
 // start asks the gate whether a sandbox of the session may start for its owner.
-func (b *Broker) start(ctx context.Context, key session.Key, engine sandbox.Engine) error {
-	_, err := b.admit(ctx, authz.Principal{Owner: cmp.Or(key.Owner, authz.LocalOwner), Session: key.Name}, engine)
+func (b *Broker) start(ctx context.Context, key session.Key, engine sandbox.Engine, folders []sandbox.Mount) error {
+	_, err := b.admit(ctx, authz.Principal{Owner: cmp.Or(key.Owner, authz.LocalOwner), Session: key.Name}, engine, folders)
 	return err
 }
 

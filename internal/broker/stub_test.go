@@ -14,6 +14,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/bridge"
+	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/toolbox/tool"
@@ -26,12 +27,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var user = authz.Local("test")
 
 // lax accepts the engine of these tests, which isolates nothing, and these packages.
-func lax(packages ...string) *authz.Gate {
+func lax(packages ...string) *authz.Gate { return laxTo(nil, packages...) }
+
+// laxTo is lax with decisions that are published.
+func laxTo(j *journal.Journal, packages ...string) *authz.Gate {
 	p := &authz.Policy{AllowNoIsolation: true, Servers: []string{"*"}, Require: map[sandbox.Resource]sandbox.Enforcement{}}
 	for _, r := range authz.Resources {
 		p.Require[r] = sandbox.Absent
 	}
-	return authz.New(authz.Config{Policy: p, Packages: func() []string { return packages }})
+	return authz.New(authz.Config{Policy: p, Packages: func() []string { return packages }, Journal: j})
 }
 
 // parts are what a broker is made of.

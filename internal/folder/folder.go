@@ -61,7 +61,15 @@ func isMode(s string) bool {
 }
 
 // Format writes a mount as [Parse] reads it.
-func Format(m sandbox.Mount) string { return m.Source + ":" + m.Target + ":" + string(m.Mode) }
+func Format(m sandbox.Mount) string {
+	out := m.Source
+	for _, part := range []string{m.Target, string(m.Mode)} {
+		if part != "" {
+			out += ":" + part
+		}
+	}
+	return out
+}
 
 // Rules say what is refused.
 type Rules struct {
@@ -70,10 +78,19 @@ type Rules struct {
 	// Own are the directories of this program, and others with secrets that are not in
 	// their usual places. Relative and empty paths are ignored.
 	Own []string
+	// Fixed are files that code must not change, such as this program: a folder with
+	// one of them is not mounted as rw.
+	Fixed []string
 }
 
-// ErrGone reports a folder that does not exist (any more).
-var ErrGone = errors.New("there is no such folder. Create it, or correct the path")
+// ErrGone reports a folder that does not exist, or cannot be read, at this moment.
+var ErrGone = errors.New("there is no such folder")
+
+// gone is an ErrGone that says more.
+type gone string
+
+func (g gone) Error() string        { return string(g) }
+func (g gone) Is(target error) bool { return target == ErrGone }
 
 // Resolve completes and checks a mount. Its source becomes absolute, a relative one
 // from the working directory, and loses its symbolic links; the place is by default
@@ -105,20 +122,35 @@ func (r Rules) Resolve(m sandbox.Mount) (sandbox.Mount, error) {
 		}
 		return fail(errors.New(why))
 	}
+	if m.Mode == sandbox.ReadWrite {
+		for _, file := range r.Fixed {
+			if filepath.IsAbs(file) && newPlace(source).contains(file) {
+				return fail(fmt.Errorf("code must not change %s, which is in it. Use ro or copy", quote(file)))
+			}
+		}
+	}
 	if err := readable(source); err != nil {
 		return fail(unreachable(err))
 	}
+	m.Source = abs // whose last part is the name that the user knows
+	m = WithDefaults(m)
 	m.Source = source
-	if m.Target == "" {
-		m.Target = path.Join(Under, filepath.Base(abs))
-	}
-	if m.Mode == "" {
-		m.Mode = sandbox.ReadOnly
-	}
 	if err := printable(m.Target); err != nil {
 		return fail(fmt.Errorf("its place in the sandbox: %w", err))
 	}
 	return m, sandbox.CheckMounts([]sandbox.Mount{m})
+}
+
+// WithDefaults returns the mount with a place and a mode: by default, its folder's name
+// below [Under], and read-only.
+func WithDefaults(m sandbox.Mount) sandbox.Mount {
+	if m.Target == "" {
+		m.Target = path.Join(Under, filepath.Base(m.Source))
+	}
+	if m.Mode == "" {
+		m.Mode = sandbox.ReadOnly
+	}
+	return m
 }
 
 // absolute returns the clean, absolute path that a person meant.
@@ -158,15 +190,15 @@ func printable(p string) error {
 func unreachable(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return ErrGone
+		return gone("there is no such folder. Create it, or correct the path")
 	case errors.Is(err, fs.ErrPermission):
-		return errors.New("you may not read it. Change its permissions, or name a folder that you can read")
+		return gone("you may not read it. Change its permissions, or name a folder that you can read")
 	}
 	var of *fs.PathError
 	if errors.As(err, &of) {
 		err = of.Err // the path is in the message already
 	}
-	return fmt.Errorf("it cannot be opened: %w", err)
+	return gone("it cannot be opened: " + err.Error())
 }
 
 func notFolder(mode fs.FileMode) error {

@@ -117,6 +117,7 @@ func TestResolve(t *testing.T) {
 		{"newline", "a\nb", "cannot be shown", ""},
 		{"direction", "a\u202eb", "cannot be shown", ""},
 		{"long", strings.Repeat("a", 5000), "longer than 4096", ""},
+		{"below a file", at("data/a.csv/x"), "cannot be opened", ""},
 		{"missing", at("nothing"), "there is no such folder", ""},
 		{"dangling", "~/lost", "there is no such folder", ""},
 		{"loop", "~/loop", "cannot be opened", ""},
@@ -201,6 +202,17 @@ func TestResolveCase(t *testing.T) {
 	}
 }
 
+func TestResolveFixed(t *testing.T) {
+	dir, rules := tree(t)
+	rules.Fixed = []string{"", filepath.Join(dir, "users", "me", "data", "a.csv")} // by a link
+	for mode, ok := range map[sandbox.MountMode]bool{sandbox.ReadOnly: true, sandbox.Copy: true, sandbox.ReadWrite: false} {
+		got, err := rules.Resolve(sandbox.Mount{Source: filepath.Join(dir, "data"), Mode: mode})
+		if (err == nil) != ok {
+			t.Errorf("Resolve of a folder with a fixed file as %s = %+v, %v, want it allowed: %v", mode, got, err, ok)
+		}
+	}
+}
+
 func TestResolveTarget(t *testing.T) {
 	dir, rules := tree(t)
 	source := filepath.Join(dir, "data")
@@ -247,7 +259,7 @@ func FuzzResolve(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := Parse(Format(m)); m.Mode != "" && m.Target != "" && (err != nil || again != m) {
+		if again, err := Parse(Format(m)); err != nil || again != m {
 			t.Fatalf("Parse(%q) = %+v, and as text %q it is %+v, %v", arg, m, Format(m), again, err)
 		}
 		got, err := rules.Resolve(m)

@@ -18,6 +18,9 @@ type Event interface {
 // eventSize is about what an event takes besides its strings.
 const eventSize = 512
 
+// folderSize is about what one of Decided.Folders takes.
+const folderSize = 128
+
 // Origin says for whom something happened. What does not apply is empty.
 type Origin struct {
 	Time time.Time
@@ -86,8 +89,9 @@ type Decided struct {
 	Action, Server, Item string
 	// Arguments are those of a call, unchanged. They may hold secrets.
 	Arguments json.RawMessage
-	Effect    string // of the rules: allow, ask, deny
-	Rule      string // that decided; empty: none objected
+	Folders   []string // of the host, that code sees: DIR:PATH:MODE
+	Effect    string   // of the rules: allow, ask, deny
+	Rule      string   // that decided; empty: none objected
 	Reason    string
 	Allowed   bool // in the end
 	// AnsweredBy, Words and Scope are those of a person's answer.
@@ -200,7 +204,9 @@ func (*ServerChanged) Topic() Topic  { return Servers }
 func (e *ExecutionBegan) size() int { return eventSize + len(e.Code) }
 func (e *ExecutionEnded) size() int { return eventSize + len(e.Error) }
 func (e *Used) size() int           { return eventSize + len(e.Code) }
-func (e *Decided) size() int        { return eventSize + len(e.Arguments) + len(e.Reason) }
+func (e *Decided) size() int {
+	return eventSize + len(e.Arguments) + len(e.Reason) + folderSize*len(e.Folders)
+}
 func (e *Finished) size() int       { return eventSize }
 func (e *Asked) size() int          { return eventSize + len(e.Shown) }
 func (e *Answered) size() int       { return eventSize + len(e.Words) + len(e.Reason) }

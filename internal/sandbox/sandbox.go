@@ -193,6 +193,21 @@ type Mount struct {
 	Source string    `json:"source"` // absolute, clean, without symbolic links
 	Target string    `json:"target"` // in the sandbox, absolute and clean
 	Mode   MountMode `json:"mode"`
+	// By says who named it: empty for the user's settings, or one of the words below.
+	// Engines need not know.
+	By string `json:"by,omitempty"`
+}
+
+// Who named a mount, if it was not in the user's settings.
+const (
+	ByPerson = "person" // for one session, on a command line
+	ByClient = "client" // as one of its roots
+)
+
+// Shows reports whether two mounts show the same, whoever named them.
+func (m Mount) Shows(other Mount) bool {
+	m.By = other.By
+	return m == other
 }
 
 // MountMode says what code can do with a mounted folder.

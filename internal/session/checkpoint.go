@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,6 +47,8 @@ func fits(r *hibernate.Record, t *Template) error {
 	if r.Template != t.binding() {
 		what := "its environment was another when it was suspended. Restore that"
 		switch {
+		case !slices.Equal(r.Mounts, t.Mounts):
+			what = "it sees other folders"
 		case r.Environment != t.Environment:
 			what = fmt.Sprintf("it has environment %s, not %s. Leave the environment out", environment(r.Environment), environment(t.Environment))
 		case r.Environment != "":
@@ -132,7 +135,7 @@ func newCheckpoint(k *hibernate.Store, key Key, shared *shared) *hibernate.Check
 	if k == nil || shared.restorer == nil {
 		return nil
 	}
-	named := hibernate.Session{Owner: key.Owner, Name: key.Name, Label: key.String(), Engine: shared.config.Engine.Name(), Template: shared.config.binding(), Environment: shared.config.Environment}
+	named := hibernate.Session{Owner: key.Owner, Name: key.Name, Label: key.String(), Engine: shared.config.Engine.Name(), Template: shared.config.binding(), Environment: shared.config.Environment, Mounts: shared.config.Mounts}
 	if !key.own() {
 		named.File = key.file()
 	}
@@ -237,6 +240,10 @@ func (s *Session) restore(ctx context.Context, limits sandbox.Limits) (*instance
 		return nil, err
 	}
 	run, err := s.shared.restorer.Restore(ctx, &spec, image(found))
+	if err != nil && len(spec.Mounts) > 0 {
+		return nil, fmt.Errorf("%w: %w. It sees folders of this computer, and files in them that code had open may be gone or changed: put them back, or forget the session's state ('sallyport sessions reset %s')",
+			hibernate.ErrKept, err, s.key.Name)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,12 +25,12 @@ func TestEnvironmentOfASession(t *testing.T) {
 		rebuilt := &Template{Engine: e, Root: sandbox.Root{Image: "sha256:2"}, Environment: "data"}
 		key := Key{Name: "work"}
 		set := open()
-		if _, name, ok := set.Made(key); ok {
-			t.Errorf("before it exists: got %q, want nothing", name)
+		if made, ok := set.Made(key); ok {
+			t.Errorf("before it exists: got %+v, want nothing", made)
 		}
 		exec(t, keyed(t, set, key, data), "set x 1")
-		if got, name, ok := set.Made(key); got != data || name != "data" || !ok {
-			t.Errorf("in memory: got %p, %q, %t, want the template %p of data", got, name, ok, data)
+		if made, ok := set.Made(key); made.Template != data || made.Environment != "data" || made.Suspended || !ok {
+			t.Errorf("in memory: got %+v, %t, want the template %p of data", made, ok, data)
 		}
 		if _, err := set.Get(key, host); !errors.Is(err, ErrTemplate) || !strings.Contains(err.Error(), "environment data, not host") {
 			t.Errorf("another environment: got %v, want an error with both names", err)
@@ -51,8 +52,8 @@ func TestEnvironmentOfASession(t *testing.T) {
 			{rebuilt, "environment data was built anew"},
 		} {
 			set = open()
-			if got, name, ok := set.Made(key); got != nil || name != "data" || !ok {
-				t.Errorf("suspended: got %p, %q, %t, want the name data", got, name, ok)
+			if made, ok := set.Made(key); made.Template != nil || made.Environment != "data" || !made.Suspended || !ok {
+				t.Errorf("suspended: got %+v, %t, want the name data", made, ok)
 			}
 			s := keyed(t, set, key, tt.template)
 			if _, err := s.Exec(t.Context(), s.Enter(), Request{Submission: Submission{Code: "get x", Timeout: time.Second}}); !errors.Is(err, ErrTemplate) || !strings.Contains(err.Error(), tt.want) {
@@ -60,6 +61,50 @@ func TestEnvironmentOfASession(t *testing.T) {
 			}
 			set.Close()
 		}
+		set = open()
+		defer set.Close()
+		has(t, keyed(t, set, key, data), "1")
+	})
+}
+
+// A session keeps its folders, and its state where they cannot be shown.
+func TestFoldersOfASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newSaving()
+		open, host, dir := ownersSet(t, e)
+		data := &Template{Engine: e, Mounts: []sandbox.Mount{{Source: "/d", Target: "/mnt/d", Mode: sandbox.ReadOnly, By: sandbox.ByPerson}}}
+		key := Key{Name: "work"}
+		set := open()
+		exec(t, keyed(t, set, key, data), "set x 1")
+		if _, err := set.Get(key, host); !errors.Is(err, ErrTemplate) || !strings.Contains(err.Error(), "other folders") {
+			t.Errorf("without its folders: got %v, want an error", err)
+		}
+		if got := set.List("")[1].Folders; !slices.Equal(got, data.Mounts) {
+			t.Errorf("its folders in the list: got %+v, want %+v", got, data.Mounts)
+		}
+		set.Close()
+		offline := NewOfflineSessions(Options{Logger: discard, Records: store.At(filepath.Join(dir, "sessions")), Snapshots: snapshot.At(filepath.Join(dir, "snapshots"))}, "")
+		if list, err := offline.List(); err != nil || len(list) != 1 || !slices.Equal(list[0].Folders, data.Mounts) {
+			t.Errorf("on disk: got %+v (%v), want one with %+v", list, err, data.Mounts)
+		}
+		try := func(template *Template) error {
+			set := open()
+			defer set.Close()
+			if made, ok := set.Made(key); !made.Suspended || !slices.Equal(made.Folders, data.Mounts) || !ok {
+				t.Errorf("suspended: got %+v, %t, want its folders", made, ok)
+			}
+			s := keyed(t, set, key, template)
+			_, err := s.Exec(t.Context(), s.Enter(), Request{Submission: Submission{Code: "get x", Timeout: time.Second}})
+			return err
+		}
+		if err := try(host); !errors.Is(err, ErrTemplate) || !strings.Contains(err.Error(), "it sees other folders") {
+			t.Errorf("with other folders: got %v, want an error", err)
+		}
+		e.unable = errors.New("no file /mnt/d/x")
+		if err := try(data); !errors.Is(err, e.unable) || !strings.Contains(err.Error(), "sallyport sessions reset work") {
+			t.Errorf("where a file is gone: got %v, want an error that says what to do", err)
+		}
+		e.unable = nil
 		set = open()
 		defer set.Close()
 		has(t, keyed(t, set, key, data), "1")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/journal"
+	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session/clock"
 	"github.com/sallyport/sallyport/internal/session/hibernate"
 	"github.com/sallyport/sallyport/internal/session/places"
@@ -36,10 +37,12 @@ type Info struct {
 	// ClientID tells the clients of one process apart if Unnamed is set.
 	ClientID string `json:"clientId,omitempty"`
 	// Environment names the packages that it has; empty: those of the settings.
-	Environment string           `json:"environment,omitempty"`
-	Status      hibernate.Status `json:"status"`
-	Process     int              `json:"process,omitempty"` // that runs it
-	Client      string           `json:"client,omitempty"`  // that it is the own session of, or of that process
+	Environment string `json:"environment,omitempty"`
+	// Folders are those of the host that it sees.
+	Folders []sandbox.Mount  `json:"folders,omitempty"`
+	Status  hibernate.Status `json:"status"`
+	Process int              `json:"process,omitempty"` // that runs it
+	Client  string           `json:"client,omitempty"`  // that it is the own session of, or of that process
 	// Users are the connected clients that have used it, the first one first.
 	Users   []User    `json:"users,omitempty"`
 	Created time.Time `json:"created"`
@@ -166,7 +169,7 @@ func (s *Session) info() Info {
 	b, saving := s.status.instance, s.status.saving
 	i := Info{
 		Name: s.key.Name, Owner: s.key.Owner, Unnamed: s.key.own(), ClientID: s.key.Client, Status: s.status.state, Process: os.Getpid(), Created: s.status.created, Executions: s.status.executions,
-		Waiting: s.Waiting(), Background: s.status.background, Running: slices.Clone(s.status.running), Lost: s.status.lost, Environment: s.config.Environment,
+		Waiting: s.Waiting(), Background: s.status.background, Running: slices.Clone(s.status.running), Lost: s.status.lost, Environment: s.config.Environment, Folders: s.config.Mounts,
 	}
 	if !s.status.since.IsZero() {
 		i.Created = s.status.since
@@ -390,7 +393,7 @@ func (f *OfflineSessions) List() ([]Info, error) {
 		}
 		i := Info{
 			Name: r.Name, Owner: r.Owner, Status: r.Status, Created: r.Created, Used: r.Used, Executions: r.Executions,
-			Disk: r.Bytes, Background: r.Background, Running: r.Running, Lost: r.Lost, Environment: r.Environment,
+			Disk: r.Bytes, Background: r.Background, Running: r.Running, Lost: r.Lost, Environment: r.Environment, Folders: r.Mounts,
 		}
 		if r.Status == hibernate.Running {
 			i.Process = r.Process

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session/clock"
 	"github.com/sallyport/sallyport/internal/session/hibernate"
 	"github.com/sallyport/sallyport/internal/session/places"
@@ -98,6 +99,8 @@ func (s *Set) get(key Key, t *Template) (*Session, error) {
 			what := "engine " + got.config.Engine.Name()
 			if was, now := environment(got.config.Environment), environment(t.Environment); was != now {
 				what = "environment " + was + ", not " + now
+			} else if !slices.Equal(got.config.Mounts, t.Mounts) {
+				what = "other folders"
 			}
 			return nil, fmt.Errorf("%w (%s): use another name, or remove that session ('sallyport sessions rm %s')", ErrTemplate, what, key.Name)
 		}
@@ -215,21 +218,30 @@ func (s *Set) Open(key Key, templates ...*Template) (*Session, error) {
 	return nil, misfit
 }
 
-// Made returns what a session that has state was made with: its template, if this
-// process has the session, and else the name of its environment. ok is false if there
-// is none.
-func (s *Set) Made(key Key) (t *Template, environment string, ok bool) {
+// A Making says what a session that has state was made with.
+type Making struct {
+	Template    *Template // nil: this process does not have the session
+	Environment string    // its name
+	Suspended   bool      // its state is on disk
+	// Folders are those that it sees, or saw last, if this process does not have it.
+	Folders []sandbox.Mount
+}
+
+// Made returns what a session was made with; ok is false if it has no state.
+func (s *Set) Made(key Key) (m Making, ok bool) {
 	if one := s.known(key); one != nil && !one.empty() {
-		return one.template, one.template.Environment, true
+		return Making{Template: one.template, Environment: one.template.Environment}, true
 	}
 	if s.hibernator == nil || key.own() || key.check() != nil {
-		return nil, "", false
+		return Making{}, false
 	}
 	record, err := s.hibernator.Read(key.file())
 	if err != nil || record == nil {
-		return nil, "", false // whoever runs code in it gets the error
+		return Making{}, false // whoever runs code in it gets the error
 	}
-	return nil, record.Environment, true
+	m.Environment = record.Environment
+	m.Suspended, m.Folders = record.Status == hibernate.Suspended, record.Mounts
+	return m, true
 }
 
 // Prepare makes the prepared snapshot of a template now, so that its first session

@@ -144,7 +144,7 @@ func TestSecrets(t *testing.T) {
 	write(t, c,
 		&journal.ExecutionBegan{Origin: o, Code: text, File: text},
 		&journal.ExecutionEnded{Origin: o, Error: text, StateLost: text},
-		&journal.Decided{Origin: o, Server: text, Item: text, Arguments: arguments, Reason: text, AnsweredBy: text, Words: text, Scope: text},
+		&journal.Decided{Origin: o, Server: text, Item: text, Arguments: arguments, Folders: []string{text}, Reason: text, AnsweredBy: text, Words: text, Scope: text},
 		&journal.Finished{Origin: o, Server: text, Item: text},
 		&journal.Asked{Origin: o, Server: text, Item: text, Rule: text, Shown: text},
 		&journal.Answered{Origin: o, Server: text, Item: text, By: text, Words: text, Scope: text, Reason: text},

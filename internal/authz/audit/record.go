@@ -58,9 +58,10 @@ type Record struct {
 	Server     string          `json:"server,omitempty"`
 	Item       string          `json:"item,omitempty"` // the tool, prompt or engine
 	Arguments  json.RawMessage `json:"arguments,omitempty"`
-	Digest     string          `json:"digest,omitempty"` // of the arguments, of the code, or of what was shown
-	Size       int             `json:"size,omitempty"`   // of the same, in bytes
-	Effect     string          `json:"effect,omitempty"` // of the rules: allow, ask, deny
+	Folders    []string        `json:"folders,omitempty"` // of the host, that code sees: DIR:PATH:MODE
+	Digest     string          `json:"digest,omitempty"`  // of the arguments, of the code, or of what was shown
+	Size       int             `json:"size,omitempty"`    // of the same, in bytes
+	Effect     string          `json:"effect,omitempty"`  // of the rules: allow, ask, deny
 	Allowed    *bool           `json:"allowed,omitempty"`
 	Rule       string          `json:"rule,omitempty"`
 	Reason     string          `json:"reason,omitempty"`
@@ -130,6 +131,9 @@ func (l *Log) recordOf(event journal.Event) *Record {
 		r.Effect, r.Rule, r.Reason, r.Allowed = e.Effect, e.Rule, text(e.Reason), &e.Allowed
 		r.AnsweredBy, r.Words, r.Scope = text(e.AnsweredBy), text(e.Words), text(e.Scope)
 		l.arguments(r, e)
+		for _, f := range e.Folders {
+			r.Folders = append(r.Folders, text(f))
+		}
 		return r
 	case *journal.Finished:
 		r := of(Outcome, &e.Origin)

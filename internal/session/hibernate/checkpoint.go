@@ -11,6 +11,9 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
+// ErrKept is part of an error of restore after which the state is still good.
+var ErrKept = errors.New("the state is kept")
+
 // A Session names what a session has on disk.
 type Session struct {
 	Owner, Name string
@@ -19,6 +22,7 @@ type Session struct {
 	// Engine and Template are what its state is made with.
 	Engine, Template string
 	Environment      string // its name
+	Mounts           []sandbox.Mount
 }
 
 // A Checkpoint is what one session keeps on disk: its lock, its record and its
@@ -113,7 +117,7 @@ func (c *Checkpoint) note(status Status, lost string, write func(file string, r 
 	}
 	c.Record.Update(status, lost, c.Store.Clock.Now())
 	c.Record.Name, c.Record.Owner = c.session.Name, c.session.Owner
-	c.Record.Engine, c.Record.Template, c.Record.Environment = c.session.Engine, c.session.Template, c.session.Environment
+	c.Record.Engine, c.Record.Template, c.Record.Environment, c.Record.Mounts = c.session.Engine, c.session.Template, c.session.Environment, c.session.Mounts
 	return write(c.session.File, &c.Record)
 }
 
@@ -233,7 +237,7 @@ func passing(err error) bool {
 // machine temporarily lacked a resource.
 func (c *Checkpoint) Resume(ctx context.Context, restore func() error) error {
 	err := restore()
-	if err != nil && (ctx.Err() != nil || passing(err)) {
+	if err != nil && (ctx.Err() != nil || passing(err) || errors.Is(err, ErrKept)) {
 		return err // it stays suspended
 	}
 	c.Suspended = false

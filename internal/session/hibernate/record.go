@@ -47,6 +47,8 @@ type Record struct {
 	Environment string `json:"environment,omitempty"`
 	// Packages are the archives of packages that code has added, oldest first.
 	Packages []string `json:"packages,omitempty"`
+	// Mounts are the folders of the host that it sees.
+	Mounts []sandbox.Mount `json:"mounts,omitempty"`
 	// Limits are those of the suspended sandbox.
 	Limits sandbox.Limits `json:"limits,omitzero"`
 }
