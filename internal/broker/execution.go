@@ -121,6 +121,9 @@ func (x *execution) permitted(ctx context.Context) *Result {
 		out: out, asks: x.req.Timeout, most: x.broker.config.MaxTimeout,
 		anew: func() bool { return x.req.client.reconnects(x.session.Key(), out) },
 	})...)
+	if mounts := x.session.Mounts(); out.Number == 1 && len(mounts) > 0 && !x.req.Shown {
+		r.Notes = append(r.Notes, "folders of the user: "+strings.Join(folders(mounts), ", "))
+	}
 	if note := x.unkept(); note != "" {
 		r.Notes = append(r.Notes, note)
 	}
@@ -153,6 +156,8 @@ func (x *execution) call(ctx context.Context, call wire.Call) (answer []byte, er
 		return x.cancelOther(call.Params)
 	case wire.MethodSessionFacts:
 		return json.Marshal(x.facts())
+	case wire.MethodFolderFacts:
+		return folderFacts(x.session.Mounts(), call.Params)
 	case wire.MethodPackageFacts:
 		return x.packageFacts(call.Params)
 	case wire.MethodScriptHeader:
@@ -208,6 +213,7 @@ func (x *execution) facts() wire.SessionFacts {
 		rule = ""
 	}
 	return wire.SessionFacts{
+		Folders:     folders(x.session.Mounts()),
 		Packages:    rule,
 		Environment: its, Environments: all,
 		Timeout: c.DefaultTimeout.Seconds(), MaxTimeout: c.MaxTimeout.Seconds(),

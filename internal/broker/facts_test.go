@@ -3,7 +3,10 @@
 package broker
 
 import (
+	"encoding/json"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -32,6 +35,57 @@ func TestFactsOfTheTemplate(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Code learns which folders of the host it sees, where a path of the host is that it
+// has used, and no other path of the host.
+func TestFolderFacts(t *testing.T) {
+	b, _ := newBroker(t, func(p *parts) {
+		p.Template.Mounts = []sandbox.Mount{
+			{Source: "/secret/project", Target: "/roots/project", Mode: sandbox.ReadOnly},
+			{Source: "/secret/project/out", Target: "/mnt/out", Mode: sandbox.ReadWrite},
+			{Source: "/secret/copy", Target: "/mnt/copy", Mode: sandbox.Copy},
+		}
+	})
+	const all = "/roots/project (read-only), /mnt/out (changes reach the user's folder), /mnt/copy (a private copy)"
+	for i, tt := range []struct{ code, want string }{
+		{"from mcp import runtime\nprint(runtime.capability_summary())", "\nFolders of the user: " + all + ".\n"},
+		{"open('/secret/project/a/../b.csv')", "is /roots/project/b.csv in the sandbox\n"},
+		{"open('/secret/project/out/b.csv')", "is /mnt/out/b.csv in the sandbox\n"},
+		{"open('/secret/project')", "is /roots/project in the sandbox\n"},
+		{"open('/secret/projects/b.csv')", "which the sandbox does not see, except for these folders: " + all},
+		{"open('/secret/project/../b.csv')", "which the sandbox does not see, except for these folders: " + all},
+		{"open('/secret')", "which the sandbox does not see, except for these folders: " + all},
+		{"open('/secret/project/a', 'w')", "/roots/project is a folder of the user and read-only: write to "},
+		{"open('/roots/project/a/b')", "the folder '/roots/project/a' does not exist\n"},
+	} {
+		r := b.Execute(t.Context(), Request{Principal: user, Submission: Submission{Code: tt.code}})
+		if out := strings.Join(slices.Concat(r.Stdout, r.Stderr, []string{""}), "\n"); !strings.Contains(out, tt.want) {
+			t.Errorf("%.60s: got %s, %q, want %q in it", tt.code, r.Status, out, tt.want)
+		}
+		want := i == 0 // the first result of the session says it
+		if got := slices.Contains(r.Notes, "folders of the user: "+all); got != want {
+			t.Errorf("%.60s: got the notes %q, want that they name the folders: %v", tt.code, r.Notes, want)
+		}
+	}
+}
+
+func FuzzFolderFacts(f *testing.F) {
+	for _, path := range []string{"/s/project/a", "/s/project", "/s/projects", "/roots/project/a", "/s/project/../..", "C:\\s", "", "\x00"} {
+		f.Add(`{"path":` + strconv.Quote(path) + `}`)
+	}
+	f.Add(`{"path":5}`)
+	mounts := []sandbox.Mount{{Source: "/s/project", Target: "/roots/project", Mode: sandbox.ReadOnly}}
+	f.Fuzz(func(t *testing.T, params string) {
+		data, err := folderFacts(mounts, json.RawMessage(params))
+		var got wire.FolderFacts
+		if err == nil && json.Unmarshal(data, &got) != nil {
+			t.Fatalf("got %s for %q, want facts", data, params)
+		}
+		if got.Place != "" && got.Place != "/roots/project" && !strings.HasPrefix(got.Place, "/roots/project/") {
+			t.Errorf("got the place %q for %q, want one in /roots/project", got.Place, params)
+		}
+	})
 }
 
 // Code learns which environment its session has, and which others there are.

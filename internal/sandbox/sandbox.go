@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"path"
+	"path/filepath"
 	"time"
 )
 
@@ -208,6 +210,29 @@ const (
 func (m Mount) Shows(other Mount) bool {
 	m.By = other.By
 	return m == other
+}
+
+// Place returns where code in the sandbox finds a path of the host that is the folder
+// or lies in it. It compares names and looks at no files.
+func (m Mount) Place(hostPath string) (place string, ok bool) {
+	rest, err := filepath.Rel(m.Source, hostPath)
+	if err != nil || !filepath.IsLocal(rest) {
+		return "", false
+	}
+	return path.Join(m.Target, filepath.ToSlash(rest)), true
+}
+
+// String returns the place and the mode in words.
+func (m Mount) String() string {
+	switch m.Mode {
+	case ReadOnly:
+		return m.Target + " (read-only)"
+	case Copy:
+		return m.Target + " (a private copy)"
+	case ReadWrite:
+		return m.Target + " (changes reach the user's folder)"
+	}
+	return m.Target
 }
 
 // MountMode says what code can do with a mounted folder.

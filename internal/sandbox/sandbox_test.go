@@ -225,6 +225,18 @@ func TestHandleRoundTrip(t *testing.T) {
 	}
 }
 
+func TestMountPlace(t *testing.T) {
+	m := sandbox.Mount{Source: "/home/u/project", Target: "/roots/project", Mode: sandbox.ReadOnly}
+	for path, want := range map[string]string{
+		"/home/u/project": "/roots/project", "/home/u/project/": "/roots/project", "/home/u/project/a/../b.csv": "/roots/project/b.csv", "/home/u/./project/..x": "/roots/project/..x",
+		"/home/u/projects": "", "/home/u": "", "/": "", "": "", "project/a": "", "/home/u/project/../a": "", "/home/u/project/a/../../..": "",
+	} {
+		if got, ok := m.Place(path); got != want || ok != (want != "") {
+			t.Errorf("Place(%q) = %q, %v, want %q", path, got, ok, want)
+		}
+	}
+}
+
 func TestCheckMounts(t *testing.T) {
 	mount := func(source, target string, mode sandbox.MountMode) sandbox.Mount {
 		return sandbox.Mount{Source: source, Target: target, Mode: mode}

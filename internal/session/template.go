@@ -46,6 +46,10 @@ func environment(name string) string {
 // [Template.Environment].
 func (s *Session) Environment() string { return s.config.Environment }
 
+// Mounts returns the folders of the host that the session sees. They must not be
+// changed.
+func (s *Session) Mounts() []sandbox.Mount { return s.config.Mounts }
+
 // binding identifies what the state of a session depends on, across processes
 // and versions of this program, except for its limits and what only the engine
 // knows.

@@ -97,6 +97,8 @@ const (
 	// MethodPackageFacts: params {"module","package"}; the result is [PackageFacts]. The
 	// package is empty where code does not know what installs the module.
 	MethodPackageFacts = "package_facts"
+	// MethodFolderFacts: params {"path"}, which code has used; the result is [FolderFacts].
+	MethodFolderFacts = "folder_facts"
 	// MethodCancel: params {"session"}; the result is whether code ran in the
 	// background of that session, which is then cancelled.
 	MethodCancel = "cancel"
@@ -230,6 +232,20 @@ type SessionFacts struct {
 	// Packages says whether code may add packages: "any", "listed" or "ask"; empty:
 	// it may not.
 	Packages string `json:"packages,omitempty"`
+	// Folders are those of the user that the sandbox sees, each a place and in words
+	// what code may do there.
+	Folders []string `json:"folders,omitempty"`
+}
+
+// FolderFacts say what a path means to a sandbox that sees folders of the host. They
+// name no path of the host.
+type FolderFacts struct {
+	// Place is the path in the sandbox, for a path of the host in one of the folders.
+	Place string `json:"place,omitempty"`
+	// Folder is the folder that the path lies in, by its place; empty: none.
+	Folder   string   `json:"folder,omitempty"`
+	ReadOnly bool     `json:"readOnly,omitempty"`
+	Folders  []string `json:"folders,omitempty"` // see [SessionFacts]
 }
 
 // PackageFacts say how code can get a package.

@@ -20,6 +20,23 @@ func advise(ctx context.Context, c wire.Call) (json.RawMessage, error) {
 		wire.MethodSearchToolDocs: `[{"server":"g","serverAlias":"g","tool":"find","toolAlias":"find"},{"server":"fs","serverAlias":"fs","tool":"read_text_file","toolAlias":"read_text_file"},{"server":"fs","serverAlias":"fs","tool":"write_file","toolAlias":"write_file"},{"server":"fs","serverAlias":"fs","tool":"list_directory","toolAlias":"list_directory"}]`,
 		wire.MethodToolNames:      `["fetch_all"]`,
 	}
+	if c.Method == wire.MethodFolderFacts {
+		var p struct{ Path string }
+		if err := json.Unmarshal(c.Params, &p); err != nil {
+			return nil, err
+		}
+		for path, facts := range map[string]string{
+			"/home/u/project/":    `{"place":"/roots/project/a.csv","folder":"/roots/project","readOnly":true,"folders":["/roots/project (read-only)"]}`,
+			`D:\out\`:             `{"place":"/mnt/out/a.csv","folder":"/mnt/out","folders":["/mnt/out (a private copy)"]}`,
+			"/usr/share/":         `{"folder":"/usr/share","readOnly":true}`,
+			"/home/u/elsewhere/a": `{"folders":["/roots/project (read-only)"]}`,
+		} {
+			if strings.HasPrefix(p.Path, path) {
+				return json.RawMessage(facts), nil
+			}
+		}
+		return json.RawMessage(`{}`), nil
+	}
 	if c.Method == wire.MethodPackageFacts {
 		for _, f := range []struct{ pkg, facts string }{
 			{`"pandas"`, `{"environments":["data"],"install":"none"}`},
@@ -105,6 +122,13 @@ func TestHints(t *testing.T) {
 		{"database", "import sqlite3\nsqlite3.connect('no/x.db')", "the folder 'no' does not exist", "import sqlite3\nsqlite3.connect(':memory:').execute('x')"},
 		{"host path of Windows", `open(r'C:\Users\me\a.csv')`, "would be a path of the host", "open('/etc/nothing')"},
 		{"host path, below", "import os\nos.listdir('/Users/me')", "would be a path of the host", "import os\nos.listdir('/tmp/Users/me')"},
+		{"host path in a folder", "open('/home/u/project/a.csv')", "Hint: '/home/u/project/a.csv' is /roots/project/a.csv in the sandbox\n", "open('/etc/project/a.csv')"},
+		{"host path in a folder, written", "open('/home/u/project/a.csv', 'w')", "in the sandbox. /roots/project is a folder of the user and read-only: write to ", "open('a.csv', 'w')"},
+		{"host path of Windows in a folder", `open(r'D:\out\a.csv')`, `is /mnt/out/a.csv in the sandbox`, `open(r'D:\out\a.csv', 'w')`},
+		{"host path in no folder", "open('/home/u/elsewhere/a')", ", which the sandbox does not see, except for these folders: /roots/project (read-only): server ", "open('/etc/elsewhere/a')"},
+		{"misspelt file in a folder", "open('/usr/share/mann')", "there is no 'mann' in /usr/share; did you mean 'man'? It has ", "open('/usr/nothing/mann')"},
+		{"no folder in a folder", "open('/usr/share/no/man')", "the folder '/usr/share/no' does not exist", "open('/usr/nothing/no/man')"},
+		{"folder that is read-only", "raise OSError(30, 'Read-only file system', '/usr/share/a.csv')", "Hint: /usr/share is a folder of the user and read-only: write to ", "raise OSError(28, 'No space left on device', 'a.csv') if False else 5"},
 		{"memory", "raise MemoryError", "the sandbox has 512 MiB (setting limits.memory) of memory", "raise MemoryLeak if False else ValueError('MemoryError')"},
 		{"disk", "raise OSError(28, 'No space left on device')", "/workspace holds 128 MiB (setting limits.workspace) of files", "raise OSError(27, 'File too large')"},
 		{"files", "raise OSError(24, 'Too many open files')", "setting limits.openFiles", "raise OSError(23, 'Too many open files in system')"},

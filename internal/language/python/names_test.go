@@ -121,7 +121,7 @@ func TestManual(t *testing.T) {
 	p := launch(t)
 	facts := func(_ context.Context, c wire.Call) (json.RawMessage, error) {
 		if c.Method == wire.MethodSessionFacts {
-			return json.RawMessage(`{"timeout":30,"maxTimeout":120,"memory":536870912,"workspace":134217728,"processes":128,"environment":"data","environments":["data","ml","host"],"packages":"any"}`), nil
+			return json.RawMessage(`{"timeout":30,"maxTimeout":120,"memory":536870912,"workspace":134217728,"processes":128,"environment":"data","environments":["data","ml","host"],"packages":"any","folders":["/mnt/data (read-only)","/mnt/out (a private copy)"]}`), nil
 		}
 		return nil, &wire.CallError{Kind: wire.KindUnsupported, Message: "no " + c.Method}
 	}
@@ -133,7 +133,8 @@ func TestManual(t *testing.T) {
 	}
 	for _, want := range []string{
 		"\nLimits: 30 s of the code's own time for a call (argument timeout, at most 120 s), 512 MiB of memory, 128 MiB of files in /workspace, 128 processes.\n" +
-			"Environment of this session: data. Others, for a new session: ml, host (argument env of run_python).\n",
+			"Environment of this session: data. Others, for a new session: ml, host (argument env of run_python).\n" +
+			"Folders of the user: /mnt/data (read-only), /mnt/out (a private copy).\n",
 		"\nMCP servers loaded now: mcp_my_echo (5 tools).\nConfigured, not loaded: other (",
 		"\n  await query_tool_docs(server, tool=None, detail='summary'): ",
 		"\n  await search_tool_docs(query, *, limit=5, detail='summary'): Find tools of all servers by what they do, best first. [_sync]\n",

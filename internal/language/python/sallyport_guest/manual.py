@@ -40,6 +40,7 @@ def manual(session, ask, runtime, names, apart):
             "An argument named like a keyword: class_=..., or **{'class': ...}.",
             *limits(found),
             *environment(found),
+            *folders(found),
             packages(session),
             *saved(ask),
             "Helpers, also as runtime.<name> ([_sync]: <name>_sync(...) does the same without await):",
@@ -90,6 +91,10 @@ def environment(found):
     others = [other for other in found.get("environments", ()) if other != name]
     more = " Others, for a new session: %s (argument env of run_python)." % some(others) if others else ""
     return ["Environment of this session: %s.%s" % (name, more)]
+
+
+def folders(found):
+    return ["Folders of the user: %s." % ", ".join(found["folders"])] if found.get("folders") else []
 
 
 def seconds(value):

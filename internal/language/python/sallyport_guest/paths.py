@@ -1,5 +1,5 @@
 """The hint about a file that is not there, or not to be written: the sandbox has none
-of the user's files."""
+of the user's files, except in folders that the user shows it."""
 
 from . import BUILTINS as __builtins__
 
@@ -7,7 +7,7 @@ import ast
 import errno
 import sys
 
-from .errors import similar
+from .errors import MCPError, similar
 
 MAX_SOURCE = 200000  # characters of code that hints look at
 
@@ -45,9 +45,13 @@ def missing_path(session, e):
     if path is not None and not isinstance(path, str):
         return None
     inside = path is None or path[:1] != "/" or path.startswith(workspace + "/")
+    windows = path is not None and path[1:3] in (":\\", ":/")
+    facts = {} if inside and not windows else folder_facts(session, path)
+    if facts.get("folder"):
+        return in_folder(session, path[:200], wanted, e.errno, facts)
     of_host = not inside and (path.startswith(HOSTS) or e.errno == errno.ENOENT and not paths.exists("/" + path.split("/", 2)[1]))
-    if of_host or path is not None and path[1:3] in (":\\", ":/"):
-        return path_of_host(session, path[:200], wanted)
+    if of_host or windows:
+        return path_of_host(session, path[:200], wanted, facts)
     folder = path.rpartition("/")[0] if path else ""
     if e.errno == errno.ENOTDIR and paths.isfile(folder):
         return "%r is a file, so it holds no others" % folder[:200]
@@ -91,8 +95,40 @@ def not_here(session, path, wanted):
     return "%s. %s" % (text, "For a file of the user: server " + tool if tool else "`sallyport run --file PATH` copies one along; a server that reads files would give others")
 
 
-def path_of_host(session, path, wanted):
+def folder_facts(session, path):
+    """Ask the host which folder in the sandbox a path is about."""
+    from . import codec
+
+    try:
+        found = session.channel.request_sync("folder_facts", codec.encode({"path": path[:2000]}))
+    except MCPError:  # a host that does not know, or a forked child
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def in_folder(session, path, wanted, number, facts):
+    """Return the hint for a path in a folder that the user shows the sandbox, or None."""
+    folder, place = str(facts["folder"]), facts.get("place")
+    text = "%r is %s in the sandbox" % (path, place) if place else ""
+    if facts.get("readOnly") and wanted in ("write", "make"):
+        return "%s%s is a folder of the user and read-only: write to %s" % (text and text + ". ", folder, session.workspace.path)
+    if place or number != errno.ENOENT:
+        return text or None
+    from os import listdir
+
+    parent, _, name = path.rpartition("/")
+    try:
+        have = sorted(listdir(parent)[:1000])
+    except OSError:
+        return "the folder %r does not exist" % parent
+    near = similar(name, have)
+    return "there is no %r in %s%s It has %s" % (name[:100], parent, near or ".", ", ".join(have[:10]) + (", …" if len(have) > 10 else "") or "no files")
+
+
+def path_of_host(session, path, wanted, facts):
     text = "%r would be a path of the host, which the sandbox does not see" % path
+    if facts.get("folders"):
+        text += ", except for these folders: %s" % ", ".join(facts["folders"])
     tool = tool_for(session, "read" if wanted == "open" else wanted, path)
     if wanted in ("write", "make"):
         return "%s: write to %s. %s; `sallyport run --out DIR` copies what is new there" % (
@@ -100,7 +136,8 @@ def path_of_host(session, path, wanted):
         )  # fmt: skip
     if tool:
         return "%s: server %s" % (text, tool)
-    return text + ", and no configured server reads files there. Files of this session lie in %s" % session.workspace.path
+    show = "`sallyport run --mount DIR` shows the sandbox a folder" if session.scripted else "the user can show it a folder: setting files.mounts"
+    return "%s, and no configured server reads files there; %s. Files of this session lie in %s" % (text, show, session.workspace.path)
 
 
 def tool_for(session, wanted, path):
