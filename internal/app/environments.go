@@ -204,5 +204,8 @@ func (c *Core) PrepareEnvironment(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if t, err = c.broker.WithFolders(t); err != nil {
+		return err
+	}
 	return c.set.Prepare(ctx, t)
 }

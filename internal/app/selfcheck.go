@@ -57,6 +57,7 @@ var selfChecks = []struct {
 	{"processes", (*selfCheck).processes},
 	{"clock", (*selfCheck).clock},
 	{"disk", (*selfCheck).disk},
+	{"folders", (*selfCheck).folders},
 	{"servers", (*selfCheck).servers},
 	{"policy", (*selfCheck).policy},
 }

@@ -182,6 +182,7 @@ func (c *Core) construct(options Options) (err error) {
 		Logger: a.Log, Journal: c.Journal, Traces: c.traces != nil,
 		Template:     host,
 		Environments: c.environments,
+		Folders:      folders{a},
 		PackageFacts: a.packageFacts, ScriptHeader: scriptHeader,
 		Sessions: c.set,
 		Batch: broker.BatchConfig{

@@ -68,6 +68,7 @@ type runCmd struct {
 	Code    string        `help:"The program itself, instead of a file." short:"c" placeholder:"CODE"`
 	Session string        `help:"Run in the named session, which keeps its variables from call to call." placeholder:"NAME" complete:"sessions"`
 	Files   []string      `help:"File or directory to copy into /workspace, under its own name or as SRC=DEST. Can be repeated." name:"file" placeholder:"PATH" sep:"none"`
+	Mount   []string      `help:"Folder of this computer that the program sees: read-only at /mnt/NAME, or at PATH, and as MODE: ro, copy (a private copy) or rw (the program changes the folder). Can be repeated." placeholder:"DIR[:PATH][:MODE]" sep:"none" complete:"dirs"`
 	Out     string        `help:"Directory for the files that the program leaves in /workspace." placeholder:"DIR"`
 
 	packageFlags
@@ -88,6 +89,8 @@ Where a rule of the policy says "ask", the command asks on its terminal, if stan
 
 A script gets the packages that its header asks for (PEP 723, '# /// script'), and the Python that requires-python accepts; --with adds packages, and --env chooses an environment of the settings. The first run downloads wheels and builds an environment of them; later ones need no network. No code of the packages runs outside the sandbox.
 
+With --mount the program sees a folder of this computer where it is, however large, and nothing next to it. A session keeps the folders that it began with. Your home directory as a whole, its hidden folders and directories of the system are refused; the setting files.mounts shows folders to every session.
+
 With --batch kaggle or --batch runpod the program runs on that service, with your own account and without standard input, if the setting batch.services allows it. Ctrl-C cancels the run if the service can do that; 'sallyport runs' shows one that goes on.
 
 A file runs as a script (__name__ is "__main__"); with -c the last expression is echoed, as run_python does. With --out, existing files are not overwritten: the new file gets another name.
@@ -99,6 +102,7 @@ Examples:
   sallyport run report.py --year 2026
   sallyport run --session work -c 'total = 42'
   sallyport run --file data.csv --out results plot.py
+  sallyport run --mount ~/data -c 'import os; os.listdir("/mnt/data")'
   sallyport run count.py <words.txt
   sallyport run --batch kaggle --gpu --timeout 30m train.py
   echo 'print(6*7)' | sallyport run -`
@@ -130,6 +134,10 @@ func (c *runCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
+	mounts, err := readMounts(u.FolderRules(), c.Mount)
+	if err != nil {
+		return err
+	}
 	env, err := c.environment(u, code, script)
 	if err != nil {
 		return interrupted(u, err)
@@ -152,7 +160,7 @@ func (c *runCmd) Run(u *ui) error {
 		defer asked()
 	}
 
-	req := broker.Request{Principal: authz.Local(runClient), Batch: options, Shown: true, Servers: c.Server, Session: c.Session, Env: env, Submission: broker.Submission{Measure: c.JSON, Code: code, Timeout: c.Timeout, Script: script, Args: c.args()}}
+	req := broker.Request{Principal: authz.Local(runClient), Batch: options, Shown: true, Servers: c.Server, Session: c.Session, Env: env, Mounts: mounts, Submission: broker.Submission{Measure: c.JSON, Code: code, Timeout: c.Timeout, Script: script, Args: c.args()}}
 	if script {
 		req.Filename = c.filename()
 	}

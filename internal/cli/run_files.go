@@ -15,6 +15,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/app"
 	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/folder"
 	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
@@ -86,6 +87,25 @@ func readFiles(args []string) ([]sandbox.File, error) {
 		return nil, fmt.Errorf("--file: %w", err)
 	}
 	return files, nil
+}
+
+// readMounts reads and checks the folders that --mount names.
+func readMounts(rules folder.Rules, args []string) ([]sandbox.Mount, error) {
+	var mounts []sandbox.Mount
+	for _, arg := range args {
+		m, err := folder.Parse(arg)
+		if err == nil {
+			m, err = rules.Resolve(m)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--mount: %w", err)
+		}
+		mounts = append(mounts, m)
+	}
+	if err := sandbox.CheckMounts(mounts); err != nil {
+		return nil, fmt.Errorf("--mount: %w", err)
+	}
+	return mounts, nil
 }
 
 // splitFile splits SRC=DEST. An existing file whose name contains an equals

@@ -77,7 +77,11 @@ func (c *sessionsListCmd) Run(u *ui) error {
 	if slices.ContainsFunc(s.All, func(k app.KnownSession) bool { return k.Environment != "" }) {
 		environment = "ENVIRONMENT"
 	}
-	t := u.table("SESSION", "STATUS", environment, "PROCESS", "CLIENT", "USED", "RUNS", "MEMORY", "DISK", "STILL RUNNING")
+	folders := "" // no column
+	if slices.ContainsFunc(s.All, func(k app.KnownSession) bool { return len(k.Folders) > 0 }) {
+		folders = "FOLDERS"
+	}
+	t := u.table("SESSION", "STATUS", environment, folders, "PROCESS", "CLIENT", "USED", "RUNS", "MEMORY", "DISK", "STILL RUNNING")
 	for _, k := range s.All {
 		status := string(k.Status)
 		switch {
@@ -86,7 +90,7 @@ func (c *sessionsListCmd) Run(u *ui) error {
 		case k.Waiting > 0:
 			status += ", busy"
 		}
-		t.Row(printable(k.Address), status, printable(k.Environment), dash(k.Process), clientsOf(&k),
+		t.Row(printable(k.Address), status, printable(k.Environment), foldersOf(&k), dash(k.Process), clientsOf(&k),
 			ago(k.Used), strconv.FormatUint(k.Executions, 10), memoryNow(k.Memory), bytesOrDash(k.Disk), counts(&k))
 	}
 	if err := t.Write(u.stdio.Out); err != nil {
@@ -96,6 +100,15 @@ func (c *sessionsListCmd) Run(u *ui) error {
 		fmt.Fprintf(u.stdio.Out, "Suspended sessions take %s on disk, of at most %s.\n", readable(total), readable(u.Settings.Sessions.MaxDisk))
 	}
 	return nil
+}
+
+// foldersOf names the folders of this computer that a session sees, where it sees them.
+func foldersOf(k *app.KnownSession) string {
+	var places []string
+	for _, m := range k.Folders {
+		places = append(places, printable(m.Target))
+	}
+	return strings.Join(places, ", ")
 }
 
 // clientsOf names the clients of a session.
@@ -162,6 +175,9 @@ func (c *sessionsShowCmd) Run(u *ui) error {
 	row("status", status)
 	if k.Environment != "" {
 		row("environment", printable(k.Environment))
+	}
+	for _, m := range k.Folders {
+		row("folder", printable(fmt.Sprintf("%s at %s (%s)", m.Source, m.Target, m.Mode)))
 	}
 	row("lost", invisible.Line(k.Lost))
 	row("process", dash(k.Process))

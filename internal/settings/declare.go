@@ -92,7 +92,7 @@ var enforcement = []string{"absent", "soft", "hard"}
 // declare lists every setting, bound to s, in the order of the documentation.
 func declare(s *Settings) []*setting {
 	return slices.Concat(
-		declareWhole(s), declareTimeouts(&s.Timeouts), declareLimits(&s.Limits),
+		declareWhole(s), declareTimeouts(&s.Timeouts), declareLimits(&s.Limits), declareFiles(&s.Files),
 		declarePolicy(&s.Policy), declarePackages(&s.Policy), declareRemote(&s.Policy), declareExecutions(&s.Policy), declareAudit(&s.Audit), declareApprovals(&s.Approvals), declareRuns(&s.Runs), declareWorker(&s.Worker), declareDeploy(&s.Deploy), declareKaggle(&s.Kaggle), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareCache(&s.Cache), declareImages(&s.Images), declareKept(s), declareRunPod(&s.RunPod, &s.Tools), declareRest(s), declareCarbon(&s.Carbon),
 	)
 }
@@ -110,7 +110,7 @@ func declareWhole(s *Settings) []*setting {
 			help: "Interpreter that sandboxes run: a name in the search path, or an absolute path. CPython 3.9 or newer. The interpreter of a virtual environment brings that environment's packages."},
 		{key: "environment", value: text(&s.Environment), defaults: "none",
 			help: "Environment of sessions that choose none: one of `environments`, or `host` for `image` or `python`."},
-		{key: "stateDir", value: folder(&s.StateDir),
+		{key: "stateDir", value: folderPath(&s.StateDir),
 			legacy: "MCP_BRIDGE_STATE_DIR", defaults: "`$XDG_STATE_HOME/sallyport`, or `~/.local/state/sallyport`",
 			help: "Folder for everything that Sallyport keeps after it exits."},
 	}
@@ -357,7 +357,7 @@ func declareRest(s *Settings) []*setting {
 			help: "The least level of log lines, which go to standard error."},
 		{key: "log.format", value: choice(&s.Log.Format, "auto", "text", "json"), initial: "auto",
 			help: "Form of log lines. `auto` is `text` for serve and worker, and plain messages for the commands that people type."},
-		{key: "debug.gvisor", value: folder(&s.Debug.GVisor), defaults: "none",
+		{key: "debug.gvisor", value: folderPath(&s.Debug.GVisor), defaults: "none",
 			help: "Folder for gVisor's own debug logs, which are large."},
 	}
 }

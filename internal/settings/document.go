@@ -18,6 +18,7 @@ var sections = []struct{ name, title, text string }{
 	{"", "What runs code", ""},
 	{"timeouts", "Timeouts", "Durations are numbers of seconds (`30`) or have units (`30s`, `2m`, `1h30m`)."},
 	{"limits", "Limits of a sandbox", "Sizes are in bytes or have units (`k`, `m`, `g`, `t`; `m` is 1,048,576 bytes)."},
+	{"files", "Folders of this computer", "Code sees no file of this computer unless you show it a folder ([folders](GUIDE.md#folders-of-this-computer)). These settings are in the configuration file alone: no variable or flag sets them. `sallyport run --mount` shows a folder to one session."},
 	{"environments.NAME", "Environments", "Packages for code under a name, built once and used without a network ([environments](GUIDE.md#environments)). They are in the configuration file alone: no variable or flag sets them, and `sallyport env add` writes them. What one does not set is as for all sandboxes."},
 	{"environments.NAME.limits", "", ""},
 	{"policy", "What a machine must offer", "Code does not run on a machine that offers less; the error says what is missing."},
@@ -100,7 +101,7 @@ func Document() string {
 func documentRow(e *setting) string {
 	initial := e.defaults
 	switch {
-	case e.fileOnly:
+	case e.fileOnly && e.initial == "":
 		initial = "none"
 	case initial == "":
 		initial = "`" + e.value.text() + "`"

@@ -333,6 +333,14 @@ func (r *reader) leaf(s *setting, at int, n ast.Node) {
 		parts := make([]string, 0, len(v.Values))
 		for _, item := range v.Values {
 			text, f := scalarText(item)
+			if sections, ok := s.value.(sectionLister); ok && PairsOf(item) != nil {
+				if text, err = sections.section(PairsOf(item)); err != nil {
+					at = max(at, LineOf(item))
+					fail("%v", err)
+					return
+				}
+				f = asText
+			}
 			if f != asText {
 				at = max(at, LineOf(item))
 				fail("%s stands in the list: write a string, in quotes", DescribeNode(item))

@@ -231,6 +231,10 @@ func (l *loader) readFlags(flags []Flag) {
 	for _, f := range flags {
 		s := l.settings[f.Key]
 		if s == nil || s.fileOnly {
+			if s != nil && !strings.HasPrefix(f.Key, EnvironmentsKey+".") {
+				l.add(Problem{Name: f.Name, Message: f.Key + " is only in the configuration file: 'sallyport config set' writes it"})
+				continue
+			}
 			if s != nil || strings.HasPrefix(f.Key, EnvironmentsKey+".") {
 				l.add(Problem{Name: f.Name, Message: "environments are only in the configuration file: 'sallyport env add' and 'sallyport config set' write it"})
 				continue

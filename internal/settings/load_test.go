@@ -153,6 +153,9 @@ limits:
   packages: 2g
   openFiles: 256
   output: 2MB
+files:
+  mounts: ["~/data:rw", out:/mnt/other:copy, {host: /srv/x, sandbox: /srv/y}]
+  roots: true
 policy:
   minIsolation: container
   require: {memory: hard, processes: hard, disk: soft, openFiles: absent, cpu: soft}
@@ -324,6 +327,7 @@ func TestWholeFile(t *testing.T) {
 		Enabled: true, Method: "codecarbon", Location: "USA/california", DetectLocation: true, Kaggle: "gcp/us-central1", RunPod: "FRA",
 		Intensity: 42.5, PUE: 1.2, Zone: "US-CAL-CISO", MapsURL: "http://127.0.0.1:1", CSV: filepath.Join(dir, "emissions.csv"), Dashboard: "on", Keep: 48 * time.Hour,
 	}
+	want.Files = settings.Files{Mounts: []string{home + "/data:rw", filepath.Join(dir, "out") + ":/mnt/other:copy", "/srv/x:/srv/y"}, Roots: true}
 	want.Log = settings.Log{Level: slog.LevelInfo, Format: "json"}
 	want.Debug.GVisor = filepath.Join(dir, "logs")
 	want.Environment = "data"
@@ -478,6 +482,13 @@ func TestEveryOwnVariableAndFlag(t *testing.T) {
 		}
 		if text == "" {
 			continue // nothing is set, and there is no value to repeat
+		}
+		if len(e.Variables) == 0 { // it is in the file alone
+			flag := settings.Flag{Name: "--set", Key: e.Key, Value: text}
+			if _, err := settings.Load(settings.Sources{Home: "/h", Flags: []settings.Flag{flag}}); err == nil || !strings.Contains(err.Error(), e.Key+" is only in the configuration file") {
+				t.Errorf("--set %s=%s: got %v, want that only the file has it", e.Key, text, err)
+			}
+			continue
 		}
 		own := e.Variables[len(e.Variables)-1]
 		s := mustLoad(t, settings.Sources{Home: "/h", Environ: map[string]string{own: text}})

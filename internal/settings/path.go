@@ -56,7 +56,7 @@ func path(field *string, read func(string, place) (string, error), kind string) 
 	}
 }
 
-func folder(field *string) *scalar[string] {
+func folderPath(field *string) *scalar[string] {
 	return path(field, func(s string, at place) (string, error) { return at.absolute(s) }, "path of a folder")
 }
 

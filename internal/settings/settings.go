@@ -52,6 +52,7 @@ type Settings struct {
 	Deploy        Deploy
 	Kaggle        Kaggle
 	Sessions      Sessions
+	Files         Files
 	RunPod        RunPod
 	Tools         Tools
 	Container     Container
@@ -148,6 +149,13 @@ type Sessions struct {
 	MaxNamed      int
 	Pack          bool
 	Logs          int64 // bytes for each session; 0: off
+}
+
+// Files configures which folders of this computer code sees.
+type Files struct {
+	// Mounts are folders, as package folder reads them: with an absolute path.
+	Mounts []string
+	Roots  bool // also those that clients name as their roots
 }
 
 // Container configures the engines that run containers.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/goccy/go-yaml/ast"
 )
 
 // form is how a value is written in a file. Types are not converted there.
@@ -57,6 +59,12 @@ type value interface {
 // A lister is a value with several parts.
 type lister interface {
 	setList(parts []string, at place) error
+}
+
+// A sectionLister is a lister whose parts may also be sections in a file.
+type sectionLister interface {
+	// section returns a part as setList takes it.
+	section(pairs []*ast.MappingValueNode) (string, error)
 }
 
 // scalar is a value with one part, built from functions.

@@ -30,7 +30,7 @@ type Client struct {
 
 // Execute runs a request and returns its result, which is never nil. When ctx is
 // done, the code is interrupted. Of the request it sends the code's text, arguments,
-// files, servers, session, environment and ID; principal, backend and the rest are the host's. It is
+// files, servers, session, environment, folders and ID; principal, backend and the rest are the host's. It is
 // called once.
 func (c *Client) Execute(ctx context.Context, req broker.Request) *broker.Result {
 	x := &client{Client: c, req: &req, from: wire.NewReader(c.Conn), to: &sender{to: c.Conn}}
@@ -82,7 +82,7 @@ type client struct {
 func (x *client) request() error {
 	r := x.req
 	h := head{
-		Code: len(r.Code), Filename: r.Filename, Script: r.Script, Args: r.Args, Servers: r.Servers, Session: r.Session, Env: r.Env,
+		Code: len(r.Code), Filename: r.Filename, Script: r.Script, Args: r.Args, Servers: r.Servers, Session: r.Session, Env: r.Env, Mounts: r.Mounts,
 		Timeout: int64(r.Timeout), Measure: r.Measure, Request: r.RequestID,
 		Input: r.Stdin != nil, Output: r.OnOutput != nil, Status: r.OnStatus != nil, Take: r.TakeFiles != nil, Asks: x.Asked != nil,
 	}

@@ -87,6 +87,7 @@ func TestRequest(t *testing.T) {
 	})
 	req := broker.Request{
 		Principal: authz.Local("another"), Servers: []string{"one"}, Session: "s", Env: "data",
+		Mounts: []sandbox.Mount{{Source: "/d", Target: "/mnt/d", Mode: sandbox.Copy}},
 		Submission: broker.Submission{
 			Code: "print('<\x00>')", Filename: "f.py", Script: true, Args: []string{"a", ""}, Timeout: 90 * time.Second, Measure: true,
 			Files: []sandbox.File{{Path: "a/big", Data: big, Mode: 0o755}, {Path: "empty", Data: []byte{}, Mode: 0o600}},

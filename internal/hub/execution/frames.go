@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/wire"
 )
 
@@ -62,17 +63,18 @@ var errFrame = errors.New("an unexpected frame")
 
 // head is a request, but for the code and the contents of files, which follow it.
 type head struct {
-	Code     int      `json:"code"` // bytes
-	Filename string   `json:"filename,omitempty"`
-	Script   bool     `json:"script,omitempty"`
-	Args     []string `json:"args,omitempty"`
-	Servers  []string `json:"servers,omitempty"`
-	Session  string   `json:"session,omitempty"`
-	Env      string   `json:"env,omitempty"`     // the environment's name or ID
-	Request  string   `json:"request,omitempty"` // the execution's ID; empty: the host makes one
-	Timeout  int64    `json:"timeout,omitempty"` // nanoseconds
-	Measure  bool     `json:"measure,omitempty"`
-	Files    []file   `json:"files,omitempty"`
+	Code     int             `json:"code"` // bytes
+	Filename string          `json:"filename,omitempty"`
+	Script   bool            `json:"script,omitempty"`
+	Args     []string        `json:"args,omitempty"`
+	Servers  []string        `json:"servers,omitempty"`
+	Session  string          `json:"session,omitempty"`
+	Env      string          `json:"env,omitempty"` // the environment's name or ID
+	Mounts   []sandbox.Mount `json:"mounts,omitempty"`
+	Request  string          `json:"request,omitempty"` // the execution's ID; empty: the host makes one
+	Timeout  int64           `json:"timeout,omitempty"` // nanoseconds
+	Measure  bool            `json:"measure,omitempty"`
+	Files    []file          `json:"files,omitempty"`
 	// What the client takes part in.
 	Input  bool `json:"input,omitempty"`
 	Output bool `json:"output,omitempty"`

@@ -111,7 +111,7 @@ func (h *Host) request(m *message) (*head, *broker.Request, func(), error) {
 		return nil, nil, nil, err
 	}
 	req := &broker.Request{
-		Principal: h.Principal, RequestID: head.Request, Shown: true, Servers: head.Servers, Session: head.Session, Env: head.Env, Activity: &broker.Activity{},
+		Principal: h.Principal, RequestID: head.Request, Shown: true, Servers: head.Servers, Session: head.Session, Env: head.Env, Mounts: head.Mounts, Activity: &broker.Activity{},
 		Submission: broker.Submission{Filename: head.Filename, Script: head.Script, Args: head.Args, Timeout: time.Duration(head.Timeout), Measure: head.Measure},
 	}
 	if head.Request != "" && !requestID().MatchString(head.Request) {
@@ -131,7 +131,7 @@ func (h *Host) request(m *message) (*head, *broker.Request, func(), error) {
 	case size > maxFiles:
 		return nil, nil, nil, fmt.Errorf("files of %d bytes", size)
 	}
-	if err := (&sandbox.Spec{ID: "files", Files: req.Files}).Check(); err != nil {
+	if err := (&sandbox.Spec{ID: "files", Files: req.Files, Mounts: req.Mounts}).Check(); err != nil {
 		return nil, nil, nil, err
 	}
 	if !h.Files.TryAcquire(size) {

@@ -1,0 +1,106 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/sallyport/sallyport/internal/folder"
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/settings"
+)
+
+// secretDirs are variables that say where programs keep secrets that are usually in
+// hidden folders of the home directory.
+var secretDirs = []string{
+	"AZURE_CONFIG_DIR", "CLAUDE_CONFIG_DIR", "CLOUDSDK_CONFIG", "CODEX_HOME", "DOCKER_CONFIG", "GNUPGHOME", "KUBECONFIG", "PASSWORD_STORE_DIR",
+	"AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "SSH_AUTH_SOCK", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR",
+}
+
+// FolderRules say which folders of this computer no sandbox may see.
+func (a *App) FolderRules() folder.Rules {
+	home := a.Env.Home()
+	own := []string{a.Settings.StateDir, a.Settings.File().Path}
+	own = append(own, a.Env.runtimeDirs()...)
+	if dir := a.Env.absolute("XDG_CACHE_HOME"); dir != "" {
+		own = append(own, filepath.Join(dir, "sallyport"))
+	}
+	if filepath.IsAbs(home) {
+		own = append(own, filepath.Join(home, "MCPs")) // definitions of servers, with their keys
+	}
+	for _, name := range secretDirs {
+		own = append(own, a.Env.absolute(name))
+	}
+	rules := folder.Rules{Home: home, Own: own}
+	if path, err := Executable(); err == nil {
+		rules.Fixed = []string{path}
+	}
+	return rules
+}
+
+// A Folder is one of the setting files.mounts.
+type Folder struct {
+	Setting string // as it is set
+	Mount   sandbox.Mount
+	Err     error // why it is not visible; folder.ErrGone: it is not there now
+}
+
+// Folders returns the folders of the settings as they are now.
+func (a *App) Folders() []Folder {
+	rules := a.FolderRules()
+	var out []Folder
+	for _, text := range a.Settings.Files.Mounts {
+		f := Folder{Setting: text}
+		if f.Mount, f.Err = folder.Parse(text); f.Err == nil {
+			f.Mount, f.Err = rules.Resolve(f.Mount)
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// folders implements broker.Folders.
+type folders struct{ app *App }
+
+// Now implements broker.Folders.
+func (f folders) Now() (mounts []sandbox.Mount, notes []string, err error) {
+	for _, one := range f.app.Folders() {
+		switch {
+		case errors.Is(one.Err, folder.ErrGone):
+			notes = append(notes, settings.MountsKey+": "+one.Err.Error()+". The session began without it")
+		case one.Err != nil:
+			return nil, nil, fmt.Errorf("%s: %w", settings.MountsKey, one.Err)
+		default:
+			mounts = append(mounts, one.Mount)
+		}
+	}
+	return mounts, notes, nil
+}
+
+// Again implements broker.Folders.
+func (f folders) Again(m sandbox.Mount) error {
+	now, err := f.app.FolderRules().Resolve(m)
+	switch {
+	case err != nil:
+		return err
+	case now != m:
+		return fmt.Errorf("%s is a link now. Put the folder back", m.Source)
+	case m.By == sandbox.ByClient && !f.app.Settings.Files.Roots:
+		return errors.New("files.roots is off now. Turn it on")
+	case m.By == "" && !slices.ContainsFunc(f.app.Folders(), func(one Folder) bool { return one.Err == nil && one.Mount.Shows(m) }):
+		return fmt.Errorf("%s does not have %s any more. Put that back", settings.MountsKey, folder.Format(m))
+	}
+	return nil
+}
+
+// folders looks at the folders of the settings.
+func (c *selfCheck) folders() {
+	for _, f := range c.app.Folders() {
+		if f.Err != nil {
+			c.add(FindingWarn, "%s: %v", settings.MountsKey, f.Err)
+			continue
+		}
+		c.add(FindingOK, "code sees %s at %s (%s)", f.Mount.Source, f.Mount.Target, f.Mount.Mode)
+	}
+}
