@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/sallyport/sallyport/internal/authz/toolpolicy"
 	"github.com/sallyport/sallyport/internal/folder"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/settings"
@@ -21,8 +22,10 @@ var secretDirs = []string{
 // FolderRules say which folders of this computer no sandbox may see.
 func (a *App) FolderRules() folder.Rules {
 	home := a.Env.Home()
-	own := []string{a.Settings.StateDir, a.Settings.File().Path}
-	own = append(own, a.Env.runtimeDirs()...)
+	own := append(a.Env.runtimeDirs(), a.Settings.StateDir)
+	if file := a.Settings.File().Path; file != "" {
+		own = append(own, file, filepath.Join(filepath.Dir(file), toolpolicy.Directory))
+	}
 	if dir := a.Env.absolute("XDG_CACHE_HOME"); dir != "" {
 		own = append(own, filepath.Join(dir, "sallyport"))
 	}
@@ -41,9 +44,8 @@ func (a *App) FolderRules() folder.Rules {
 
 // A Folder is one of the setting files.mounts.
 type Folder struct {
-	Setting string // as it is set
-	Mount   sandbox.Mount
-	Err     error // why it is not visible; folder.ErrGone: it is not there now
+	Mount sandbox.Mount
+	Err   error // why it is not visible; folder.ErrGone: it is not there now
 }
 
 // Folders returns the folders of the settings as they are now.
@@ -51,13 +53,26 @@ func (a *App) Folders() []Folder {
 	rules := a.FolderRules()
 	var out []Folder
 	for _, text := range a.Settings.Files.Mounts {
-		f := Folder{Setting: text}
-		if f.Mount, f.Err = folder.Parse(text); f.Err == nil {
-			f.Mount, f.Err = rules.Resolve(f.Mount)
+		m, err := folder.Parse(text)
+		if err == nil {
+			m, err = rules.Resolve(m)
 		}
-		out = append(out, f)
+		out = append(out, Folder{m, err})
 	}
 	return out
+}
+
+// names reports whether the settings have a folder, which has been resolved.
+func (a *App) names(m sandbox.Mount) bool {
+	rules := a.FolderRules()
+	return slices.ContainsFunc(a.Settings.Files.Mounts, func(text string) bool {
+		one, err := folder.Parse(text)
+		if err != nil || folder.WithDefaults(one).Target != m.Target {
+			return false
+		}
+		one, err = rules.Resolve(one)
+		return err == nil && one.Shows(m)
+	})
 }
 
 // folders implements broker.Folders.
@@ -88,7 +103,7 @@ func (f folders) Again(m sandbox.Mount) error {
 		return fmt.Errorf("%s is a link now. Put the folder back", m.Source)
 	case m.By == sandbox.ByClient && !f.app.Settings.Files.Roots:
 		return errors.New("files.roots is off now. Turn it on")
-	case m.By == "" && !slices.ContainsFunc(f.app.Folders(), func(one Folder) bool { return one.Err == nil && one.Mount.Shows(m) }):
+	case m.By == "" && !f.app.names(m):
 		return fmt.Errorf("%s does not have %s any more. Put that back", settings.MountsKey, folder.Format(m))
 	}
 	return nil
