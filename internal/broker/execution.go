@@ -234,11 +234,20 @@ func (x *execution) prepare(ctx context.Context) (_ *session.Preparation, err er
 	return p, nil
 }
 
+// CancelledBefore is the result of a request whose client cancelled it before its code
+// ran.
+func CancelledBefore() *Result {
+	const what = "Cancelled before the code ran"
+	return &Result{Status: Failed, Summary: what, Error: what}
+}
+
 // unrun is the result of a request whose code never ran.
 func unrun(ctx context.Context, err error) *Result {
 	ended := errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrStop)
 	if ctx.Err() != nil {
-		return &Result{Status: Failed, Summary: "Cancelled before the code ran", Error: "Cancelled before the code ran", Ended: ended}
+		r := CancelledBefore()
+		r.Ended = ended
+		return r
 	}
 	if ended {
 		err = errors.New("the server is shutting down")

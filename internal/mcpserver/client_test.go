@@ -1,5 +1,7 @@
 package mcpserver
 
+//lint:file-ignore SA1019 clients still have roots, in all revisions
+
 import (
 	"context"
 	"errors"
@@ -16,7 +18,7 @@ import (
 )
 
 // connect starts a server and connects the SDK's client to it.
-func connect(t *testing.T, config Config, version string, options *mcp.ClientOptions) *mcp.ClientSession {
+func connect(t *testing.T, config Config, version string, options *mcp.ClientOptions, roots ...*mcp.Root) *mcp.ClientSession {
 	t.Helper()
 	if config.Executor == nil {
 		config.Executor = &stubExecutor{}
@@ -37,6 +39,7 @@ func connect(t *testing.T, config Config, version string, options *mcp.ClientOpt
 		outW.Close()
 	}()
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, options)
+	client.AddRoots(roots...)
 	session, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: outR, Writer: inW}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)

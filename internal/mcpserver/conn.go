@@ -40,6 +40,9 @@ type conn struct {
 	in     *lineReader
 	stop   context.Context // done: running code is to be stopped
 	cancel context.CancelCauseFunc
+	input  context.Context // done: the client answers no more questions
+
+	inputEnds context.CancelFunc
 
 	toSDK  chan sdkrpc.Message
 	probes discovery
@@ -51,6 +54,7 @@ type conn struct {
 	unread *outlet
 
 	outputs outputs
+	roots   roots
 	sdk     *mcp.ServerSession // set before anything is read
 
 	writing chan struct{} // holds a token while one goroutine writes, and may use out and outErr
@@ -96,6 +100,7 @@ func newConn(s *Server, in io.Reader, out io.Writer, stop context.Context, cance
 		toSDK: make(chan sdkrpc.Message), eof: make(chan struct{}), closed: make(chan struct{}),
 		inFlight: map[sdkrpc.ID]*request{},
 	}
+	c.input, c.inputEnds = context.WithCancel(stop)
 	c.probes = discovery{c, make(chan sdkrpc.Message)}
 	return c
 }
@@ -162,6 +167,7 @@ func (c *conn) readLoop() {
 			if !errors.Is(err, io.EOF) {
 				c.log.Warn("reading from the client failed", "error", err)
 			}
+			c.inputEnds()
 			c.drain()
 			return
 		}
@@ -282,6 +288,9 @@ func (c *conn) forward(msg sdkrpc.Message, raw json.RawMessage, b *batch) {
 			if req.Method == "server/discover" {
 				to = c.probes.requests
 			}
+		case req.Method == "notifications/roots/list_changed":
+			c.roots.changed() // before the calls that follow
+			return
 		case req.Method == "notifications/cancelled":
 			if c.cancelRequest(req) {
 				return

@@ -31,6 +31,7 @@ type fastCall struct {
 	trace     tracecontext.Context
 	tasks     bool // the client declares the Tasks extension
 	forms     bool // the client takes forms, and is asked by a result
+	roots     bool // the client has roots, and is asked by a result
 }
 
 // parseFast cuts a line into a fastCall. The parts alias the line.
@@ -82,7 +83,7 @@ func parseFast(line []byte) (fastCall, bool) {
 	}
 	m, ok := parseMeta(meta)
 	call.token, call.modern, call.tasks, call.forms = m.token, m.key(), m.declaresTasks(), m.declaresForms()
-	call.trace = m.trace()
+	call.roots, call.trace = m.declaresRoots(), m.trace()
 	return call, ok
 }
 
@@ -216,6 +217,16 @@ func (c *conn) startFast(call fastCall) bool {
 		c.fast.Done()
 		cancel(nil)
 		c.writeError(call.rawID, err.Code, err.Message)
+		return true
+	}
+	if call.roots && c.wantsRoots(call.arguments) {
+		go func() {
+			defer c.fast.Done()
+			defer cancel(nil)
+			if data, err := appendResponse(call.rawID, c.rootsOnWire()); err == nil {
+				_ = c.answer(call.id, data) // write has recorded a failure
+			}
+		}()
 		return true
 	}
 	var beat *heartbeat

@@ -28,6 +28,7 @@ import (
 	"github.com/sallyport/sallyport/internal/broker"
 	"github.com/sallyport/sallyport/internal/mcpserver/tasks"
 	"github.com/sallyport/sallyport/internal/runpodtools"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 // An Executor runs the code of one client. [*broker.Client] is one.
@@ -75,6 +76,9 @@ type Config struct {
 	// Tasks, if not nil, has clients that declare the Tasks extension get a task for
 	// a call that takes longer than a moment.
 	Tasks *tasks.Set
+	// Root completes and checks a folder that the client names as a root, and that
+	// sandboxes will see; nil: clients are asked for no roots.
+	Root func(sandbox.Mount) (sandbox.Mount, error)
 	// ClientID identifies the client in the same way when it connects again, perhaps
 	// to another process; empty: it is never known again. While a client is
 	// connected, no other one sees its tasks.

@@ -30,7 +30,7 @@ func (s *Server) addTasks(sdk *mcp.Server, c *conn) error {
 	return s.config.Tasks.Install(sdk, tasks.Hooks{
 		Owner: s.owner,
 		Work: func(ctx context.Context, req *mcp.CallToolRequest) *tasks.Work {
-			if req.Params.Name != toolName || req.Params.RequestState != "" {
+			if req.Params.Name != toolName || c.wantsRootsOf(req) || req.Params.RequestState != "" && !c.takeRoots(req.Params) {
 				return nil
 			}
 			who := principal(req)

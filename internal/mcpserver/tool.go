@@ -122,7 +122,10 @@ func (s *Server) addTool(sdk *mcp.Server, c *conn) {
 		}
 		var r *broker.Result
 		var asks *parked
-		if req.Params.RequestState != "" {
+		if c.wantsRootsOf(req) {
+			return rootsOfSDK(), nil
+		}
+		if req.Params.RequestState != "" && !c.takeRoots(req.Params) {
 			var err error
 			if r, asks, err = c.repeated(ctx, req, beat); err != nil {
 				return nil, err
@@ -206,7 +209,7 @@ func (c *conn) submit(principal authz.Principal, arguments json.RawMessage, beat
 		req.OnOutput = func(_ wire.Stream, p []byte) { beat.output(p) }
 		req.OnStatus = func(status string) { beat.output([]byte(status + "\n")) }
 	}
-	x.run = c.server.config.Executor.Submit(req)
+	x.run = c.place(req)
 	if len(hints) > 0 {
 		run := x.run
 		x.run = func(ctx context.Context) *broker.Result { return withHints(run(ctx), hints) }
