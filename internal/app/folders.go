@@ -42,6 +42,15 @@ func (a *App) FolderRules() folder.Rules {
 	return rules
 }
 
+// RootRule completes and checks a folder that a client names as a root. Nil: the
+// setting does not allow such folders.
+func (a *App) RootRule() func(sandbox.Mount) (sandbox.Mount, error) {
+	if !a.Settings.Files.Roots {
+		return nil
+	}
+	return a.FolderRules().Resolve
+}
+
 // A Folder is one of the setting files.mounts.
 type Folder struct {
 	Mount sandbox.Mount

@@ -157,6 +157,7 @@ func (s *served) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		Environments: environments,
 		Environment:  environment,
 		RunPod:       s.RunPodTools(),
+		Root:         s.RootRule(),
 		Resources:    []mcpserver.Resources{runFiles{s.Runs, s.Broker.Owns}},
 		Output:       mcpserver.Output(set.Output.Mode),
 		ClientID:     s.id,
