@@ -21,6 +21,9 @@ var (
 	// ErrFolder reports that a folder of [Spec.Mounts] cannot be shown: it is gone,
 	// for example. A snapshot of a sandbox with it is not harmed.
 	ErrFolder = errors.New("a mounted folder cannot be shown")
+	// ErrHeld reports that a snapshot cannot be taken, because code holds a file of a
+	// mounted folder open that the host has removed or replaced.
+	ErrHeld = errors.New("the code has a file of a mounted folder open that was removed or replaced on the host. It must close it first")
 )
 
 // Error is a failure of an engine.

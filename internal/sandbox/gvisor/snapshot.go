@@ -35,6 +35,9 @@ func (r *run) Snapshot(ctx context.Context, dir string, keep bool) error {
 		return &sandbox.Error{Op: op, Backend: Name, Err: err}
 	}
 	if _, err := r.Do(ctx, supervise.Command{Op: op, Dir: dir, Keep: keep}); err != nil {
+		if strings.Contains(err.Error(), sandbox.ErrHeld.Error()) { // it came as an event
+			err = &sandbox.Error{Op: op, Backend: Name, Kind: sandbox.ErrHeld}
+		}
 		return err
 	}
 	if !keep {

@@ -14,25 +14,39 @@ import (
 	"gvisor.dev/gvisor/runsc/boot"
 	"gvisor.dev/gvisor/runsc/sandbox"
 
+	outer "github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/sandbox/supervise"
 )
 
 // snapshot writes the whole state of the sandbox into a directory. Pages are in a
 // file of their own, from which a restored sandbox loads them on demand.
 func (s *supervisor) snapshot(dir string, keep bool) error {
+	// gVisor ends a sandbox that it cannot save, unless that is to go on. An open file of
+	// a folder is a reason that the code can remove, so the sandbox stands still meanwhile,
+	// and is ended here.
+	hold := !keep && len(s.cfg.Mounts) > 0
+	if hold {
+		if err := s.container.Pause(); err != nil {
+			return err
+		}
+	}
 	err := s.container.Checkpoint(s.conf, dir, sandbox.CheckpointOpts{
 		Compression:               statefile.CompressionLevelNone,
-		Resume:                    keep,
+		Resume:                    keep || hold,
 		ExcludeCommittedZeroPages: true,
 	})
 	if err != nil && strings.Contains(err.Error(), "invalidated dentries can't be saved") {
-		err = errHeld
+		err = outer.ErrHeld // a restored sandbox could not find the file
+	}
+	switch {
+	case hold && err == nil:
+		s.saved.Store(true)
+		return unix.Kill(s.container.SandboxPid(), unix.SIGKILL)
+	case hold:
+		return errors.Join(err, s.container.Resume())
 	}
 	return err
 }
-
-// errHeld: a restored sandbox could not find such a file again.
-var errHeld = errors.New("the code has a file of a mounted folder open that was removed or replaced on the host. It must close it first")
 
 // restore restores a snapshot. This process's descriptors 0 to 2 replace those of
 // the snapshot's guest. The runtime requires the snapshot's files in a directory.

@@ -68,6 +68,7 @@ type supervisor struct {
 
 	peak     atomic.Int64
 	overUsed atomic.Bool
+	saved    atomic.Bool // it was ended after a snapshot
 }
 
 func run() int {
@@ -105,6 +106,7 @@ func run() int {
 	status, err := s.container.Wait()
 	exit := supervise.Exit{OverUsed: s.overUsed.Load()}
 	switch {
+	case s.saved.Load(): // as the runtime does
 	case err != nil:
 		exit.Killed = true
 	case status.Signaled():
