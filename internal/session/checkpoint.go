@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -191,7 +193,12 @@ func (s *Session) save(ctx context.Context) error {
 			return u.MemoryBytes, ok && u.MemoryBytes >= 0
 		},
 		Take: func(dir string) error {
-			if err := snapshotter.Snapshot(ctx, dir, false); err != nil {
+			err := snapshotter.Snapshot(ctx, dir, false)
+			if errors.Is(err, sandbox.ErrHeld) {
+				err = s.letGo(ctx, dir, snapshotter)
+				note.Executions = b.conn.Executions()
+			}
+			if err != nil {
 				return err
 			}
 			// Its last output is in the pipes.
@@ -207,6 +214,30 @@ func (s *Session) save(ctx context.Context) error {
 		s.checkpoint.Record.Background, s.checkpoint.Record.Running = b.background, b.running
 	}
 	return err
+}
+
+// letGo has the guest close what keeps its sandbox from being saved, and saves it
+// into the directory of the failed attempt. The code's next use of such a file fails,
+// which is better than losing all of its state.
+func (s *Session) letGo(ctx context.Context, dir string, snapshotter sandbox.Snapshotter) error {
+	b := s.instance
+	defer func(life <-chan struct{}) { b.life = life }(b.life)
+	b.life = nil // sessions are also saved when they are closed
+	err := b.ask(ctx, s.config.Grace, taskTime(0), wire.TaskLetGo, func(call wire.Call) (any, error) {
+		return nil, unexpected(call)
+	})
+	if err != nil {
+		return fmt.Errorf("%w (%w)", sandbox.ErrHeld, err)
+	}
+	left, err := os.ReadDir(dir)
+	for _, e := range left {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	if err != nil {
+		return err
+	}
+	s.log.Info("files of a mounted folder that are gone were closed, to suspend the session")
+	return snapshotter.Snapshot(ctx, dir, false)
 }
 
 // resume continues a suspended session, see [hibernate.Checkpoint.Resume].

@@ -69,6 +69,10 @@ func (e *saving) remember(g *guestEnd) {
 		case wire.TaskTakeOut:
 			e.takeOut(g, f, memory)
 			continue
+		case wire.TaskLetGo:
+			memory["let go"] = "yes"
+			g.done(f, "ok", 0)
+			continue
 		case wire.TaskPutIn:
 			if !putIn(g, f, memory) {
 				return

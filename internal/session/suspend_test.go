@@ -342,6 +342,14 @@ func TestSavingFails(t *testing.T) {
 		if out := exec(t, s, "get x"); out.Stdout.Head != "1" || out.Lost != "" {
 			t.Errorf("it does not go on: %+v", out)
 		}
+		// What the code holds is closed, and the session saved after all.
+		e.saveErr, e.saveErrOnce = sandbox.ErrHeld, true
+		if err := s.Suspend(t.Context()); err != nil {
+			t.Errorf("with a file that is gone: got %v, want it saved", err)
+		}
+		if out := exec(t, s, "get let go"); out.Stdout.Head != "yes" || out.Lost != "" {
+			t.Errorf("with a file that is gone: got %q, lost %q, want that the guest let go of it", out.Stdout.Head, out.Lost)
+		}
 		e.saveErr, e.dieOnSave = nil, errTest
 		if err := s.Suspend(t.Context()); !errors.Is(err, errTest) {
 			t.Error(err)

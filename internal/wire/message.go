@@ -195,6 +195,9 @@ const (
 	// TaskTakeNamed asks for paths by MethodTaskNext, of which only
 	// TaskFile.Path counts, and sends those files by MethodTaskFile.
 	TaskTakeNamed = "take_named"
+	// TaskLetGo closes files of mounted folders that are gone from them: see
+	// sandbox.ErrHeld.
+	TaskLetGo = "let_go"
 )
 
 // TaskFile is a file, a part of one or a directory that a task moves.

@@ -1,5 +1,5 @@
 """What the host does with a session besides running code in it: taking files out of
-the workspace, and putting files in."""
+the workspace, putting files in, and letting go of files before it is saved."""
 
 from . import BUILTINS as __builtins__
 
@@ -152,4 +152,33 @@ def put_in(session):
     session.workspace.scan()  # these are not the next execution's artifacts
 
 
-TASKS = {"take_out": take_out, "put_in": put_in, "take_named": take_named}
+def let_go(session):
+    """Let go of files in the user's folders that are not there any more: a sandbox that
+    holds one cannot be saved. Descriptors stay, and every use of them fails."""
+    from posix import O_PATH, chdir, dup2, listdir
+
+    for fd in listdir("/proc/self/fd"):
+        if gone("/proc/self/fd/" + fd):
+            nothing = open("/", O_PATH)
+            try:
+                dup2(nothing, int(fd))
+            finally:
+                close(nothing)
+    if gone("/proc/self/cwd"):
+        chdir(session.workspace.path)
+
+
+def gone(link):
+    from posix import readlink
+
+    try:
+        path = readlink(link)
+    except OSError:
+        return False
+    # Deleted files elsewhere are the sandbox's own.
+    return path.startswith("/") and path.endswith(" (deleted)") and not path.startswith(OWN_PLACES)
+
+
+OWN_PLACES = ("/workspace/", "/tmp/", "/dev/", "/packages/", "/memfd:")
+
+TASKS = {"take_out": take_out, "put_in": put_in, "take_named": take_named, "let_go": let_go}
