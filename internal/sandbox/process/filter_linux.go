@@ -3,6 +3,7 @@
 package process
 
 import (
+	"maps"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +16,7 @@ const (
 	dataArg0 = 16 // the lower half of each; both machines are little-endian
 	dataArg1 = 24
 	dataArg2 = 32
+	dataArg3 = 40
 
 	retKill  = 0x80000000
 	retErrno = 0x00050000
@@ -55,6 +57,13 @@ var absentCalls = []uint32{
 	unix.SYS_MSGGET, unix.SYS_SEMGET, unix.SYS_MQ_OPEN,
 }
 
+// modeArgs returns where calls have the mode of a file.
+func modeArgs() map[uint32]uint32 {
+	args := map[uint32]uint32{unix.SYS_FCHMOD: dataArg1, unix.SYS_FCHMODAT: dataArg2, unix.SYS_FCHMODAT2: dataArg2, unix.SYS_OPENAT: dataArg3, unix.SYS_MKNODAT: dataArg2}
+	maps.Copy(args, modeArgsHere)
+	return args
+}
+
 const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
@@ -89,10 +98,10 @@ func (p *program) within(nr uint32, body func(*program)) {
 }
 
 // filter returns the program for code with or without Internet sockets. If the code
-// shares this program's user, it gets no sockets except pairs: Landlock does not
+// shares this program's user, it gets no Unix sockets except pairs: Landlock does not
 // keep it from the sockets of services that trust that user, such as a desktop's
-// bus.
-func filter(sockets, sharedUser bool) []unix.SockFilter {
+// bus. Nor if it sees folders of the host: no mount keeps it from a socket in one.
+func filter(sockets, sharedUser, folders bool) []unix.SockFilter {
 	var p program
 	p.load(dataArch)
 	p = append(p, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: auditArch})
@@ -120,6 +129,8 @@ func filter(sockets, sharedUser bool) []unix.SockFilter {
 			p.on(0, retAllow) // its own
 			p.ret(retErrno | uint32(unix.EPERM))
 		})
+	}
+	if sharedUser || folders {
 		p.within(unix.SYS_SOCKETPAIR, func(p *program) {
 			p.load(dataArg1)
 			p.and(0xf)
@@ -127,7 +138,26 @@ func filter(sockets, sharedUser bool) []unix.SockFilter {
 			p.ret(retErrno | uint32(unix.EPROTONOSUPPORT))
 		})
 	}
-	p.within(unix.SYS_SOCKET, func(p *program) { families(p, !sharedUser, sockets) })
+	if folders {
+		// Files of the host must not get bits by which they run as their owner.
+		p.on(unix.SYS_OPENAT2, retErrno|uint32(unix.ENOSYS)) // a filter cannot read its mode
+		// Nor may code hold up others by locks on files that it can only read.
+		p.on(unix.SYS_FLOCK, retErrno|uint32(unix.ENOSYS))
+		p.within(unix.SYS_FCNTL, func(p *program) {
+			p.load(dataArg1)
+			p.on(unix.F_SETLEASE, retErrno|uint32(unix.EPERM))
+			p.ret(retAllow)
+		})
+		for nr, arg := range modeArgs() {
+			p.within(nr, func(p *program) {
+				p.load(arg)
+				p.and(unix.S_ISUID | unix.S_ISGID)
+				p.on(0, retAllow)
+				p.ret(retErrno | uint32(unix.EPERM))
+			})
+		}
+	}
+	p.within(unix.SYS_SOCKET, func(p *program) { families(p, !sharedUser && !folders, sockets) })
 	p.within(unix.SYS_SOCKETPAIR, func(p *program) { families(p, true, false) })
 	p.within(unix.SYS_IOCTL, func(p *program) {
 		p.load(dataArg1)

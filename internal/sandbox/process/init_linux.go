@@ -88,7 +88,7 @@ func enter() error {
 			return fmt.Errorf("rlimit %d: %w", l.resource, err)
 		}
 	}
-	if err := install(filter(cfg.Sockets, cfg.SharedUser)); err != nil {
+	if err := install(filter(cfg.Sockets, cfg.SharedUser, cfg.Folders)); err != nil {
 		return fmt.Errorf("the filter of system calls: %w", err)
 	}
 	return fmt.Errorf("%s: %w", cfg.Args[0], syscall.Exec(cfg.Args[0], cfg.Args, cfg.Env))

@@ -129,6 +129,7 @@ func (b *Engine) planNamespaces(ctx context.Context, spec *sandbox.Spec) (*launc
 	}
 	cfg.Rootfs = fsys
 	cfg.Mountpoint = b.dir.Mountpoint()
+	cfg.Mounts, cfg.Init.Folders = spec.Mounts, len(spec.Mounts) > 0
 	cfg.Init.Dir = "/workspace"
 	cfg.Init.Args, cfg.Init.Env = sandbox.Command(spec.Program.Argv, interpreter, sandbox.ProgramDir), supervise.Environment(spec.Program.Env, vars, supervise.Variables(spec.Env))
 	cfg.Init.Sockets = true // in an empty network namespace, or in the place's if that is requested
@@ -169,6 +170,9 @@ func copyIn(fsys *hostroot.Rootfs, dir, target string) error {
 
 // planPlain plans a run in the place's own file system.
 func (b *Engine) planPlain(ctx context.Context, spec *sandbox.Spec) (*launch, error) {
+	if len(spec.Mounts) > 0 {
+		return nil, &sandbox.Error{Op: "start", Backend: Name, Kind: sandbox.ErrUnsupported, Err: errors.New("folders of the host need namespaces, and this place allows none: use files")}
+	}
 	p, err := b.host.Find(ctx, spec.Program, spec.Root.Interpreter)
 	if err != nil {
 		return nil, err

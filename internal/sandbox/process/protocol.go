@@ -1,6 +1,9 @@
 package process
 
-import "github.com/sallyport/sallyport/internal/sandbox/hostroot"
+import (
+	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/hostroot"
+)
 
 // initFD is where the child init reads its initConfig, and reportFD where it
 // reports why it did not become the guest.
@@ -21,6 +24,7 @@ type supervisorConfig struct {
 	OwnNetwork     bool            `json:"ownNetwork"`
 	Mountpoint     string          `json:"mountpoint,omitempty"`
 	Rootfs         hostroot.Rootfs `json:"rootfs"`
+	Mounts         []sandbox.Mount `json:"mounts,omitempty"`
 	Devices        []string        `json:"devices,omitempty"`
 	Sys            bool            `json:"sys,omitempty"`
 	WorkspaceBytes int64           `json:"workspaceBytes"`
@@ -51,6 +55,9 @@ type initConfig struct {
 	Umask int `json:"umask,omitempty"`
 	// Sockets allows sockets other than pairs and AF_UNIX.
 	Sockets bool `json:"sockets"`
+	// Folders: the code sees folders of the host. It gets no Unix sockets except
+	// pairs, because one may be in a folder, and sets no setuid bits.
+	Folders bool `json:"folders,omitempty"`
 	// Paths are what Landlock allows. Nil: do not use Landlock.
 	Paths *paths `json:"paths,omitempty"`
 }

@@ -3,9 +3,12 @@
 package process
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +47,21 @@ func buildRoot(cfg *supervisorConfig) error {
 		return err
 	}
 	defer sources.Close()
+	if len(cfg.Mounts) > 0 && !cfg.UserNamespace {
+		// Of this process namespace: mapping users takes processes.
+		if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+			return fmt.Errorf("mounting /proc for folders: %w", err)
+		}
+	}
+	folders, err := openFolders(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, f := range folders {
+			f.Close()
+		}
+	}()
 	devices, err := openDevices(append(plainDevices, cfg.Devices...))
 	if err != nil {
 		return err
@@ -80,6 +98,11 @@ func buildRoot(cfg *supervisorConfig) error {
 	if err := buildDev(root, devices, cfg); err != nil {
 		return err
 	}
+	for i, m := range cfg.Mounts {
+		if err := showFolder(root, folders[i], m, cfg); err != nil {
+			return err
+		}
+	}
 	for path, size := range map[string]int64{"/workspace": cfg.WorkspaceBytes, "/tmp": cfg.TmpBytes} {
 		if err := mountMemory(root+path, size, unix.MS_NOEXEC, cfg); err != nil {
 			return err
@@ -104,6 +127,96 @@ func buildRoot(cfg *supervisorConfig) error {
 		return err
 	}
 	return changeRoot(root)
+}
+
+// openFolders opens the folders of the host.
+func openFolders(cfg *supervisorConfig) (folders []*hostroot.Folder, err error) {
+	for _, m := range cfg.Mounts {
+		f, err := hostroot.TakeFolder(m.Source)
+		if err != nil {
+			return folders, err
+		}
+		folders = append(folders, f)
+	}
+	return folders, nil
+}
+
+// hideChannels covers the pipes and devices in a folder by which code could reach a
+// process.
+func hideChannels(root string, f *hostroot.Folder, target string) error {
+	names, err := f.Channels(context.Background())
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	empty := root + "/tmp/empty" // which the run's /tmp will cover
+	if err := os.WriteFile(empty, nil, 0); err != nil {
+		return err
+	}
+	for _, name := range names {
+		at := filepath.Join(target, name)
+		if err := unix.Mount(empty, at, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("hiding %s in a folder: %w", name, err)
+		}
+		if err := hostroot.ReadOnlyAlone(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// showFolder mounts a folder of the host at its place, as files of the run's user.
+// A copy is the folder below a layer in memory, which is as large as the workspace.
+func showFolder(root string, f *hostroot.Folder, m sandbox.Mount, cfg *supervisorConfig) error {
+	uid, gid := cfg.Init.UID, cfg.Init.GID
+	if cfg.UserNamespace {
+		uid, gid = -1, -1 // the namespace has no user but the owner's
+	}
+	tree, err := f.Clone(m.Mode, cfg.UserNamespace, uid, gid)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	target := root + m.Target
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return err
+	}
+	if err := hostroot.Attach(tree, target); err != nil {
+		return err
+	}
+	if err := hostroot.CoverBelow(target); err != nil {
+		return err
+	}
+	if m.Mode != sandbox.Copy { // pipes in an overlay are its own
+		return hideChannels(root, f, target)
+	}
+	layer := root + "/tmp/layer" // which the run's /tmp would cover
+	if err := os.MkdirAll(layer, 0o700); err != nil {
+		return err
+	}
+	if err := mountMemory(layer, cfg.WorkspaceBytes, unix.MS_NOEXEC, cfg); err != nil {
+		return err
+	}
+	upper, work := layer+"/upper", layer+"/work"
+	if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)); err != nil {
+		return err
+	}
+	if uid >= 0 {
+		if err := os.Chown(upper, uid, gid); err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod(upper, f.Mode); err != nil {
+		return err
+	}
+	options := "lowerdir=/proc/self/fd/" + strconv.Itoa(int(tree.Fd())) + ",upperdir=" + upper + ",workdir=" + work
+	if cfg.UserNamespace {
+		options += ",userxattr"
+	}
+	if err := unix.Mount("overlay", target, "overlay", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options); err != nil {
+		return fmt.Errorf("a copy of %s: its file system cannot be the lower part of an overlay (%w): use mode ro", m.Source, err)
+	}
+	// The overlay keeps its layers.
+	return errors.Join(unix.Unmount(layer, unix.MNT_DETACH), os.Remove(layer))
 }
 
 // changeRoot makes root the root and unmounts the old one.

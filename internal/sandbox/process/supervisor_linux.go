@@ -240,7 +240,13 @@ func (s *supervisor) usage(exact bool) (*supervise.Usage, error) {
 		return nil, err
 	}
 	if s.cfg.Namespaces {
-		for _, path := range []string{"/workspace", "/tmp", "/dev/shm", sandbox.PackagesDir} {
+		inMemory := []string{"/workspace", "/tmp", "/dev/shm", sandbox.PackagesDir}
+		for _, m := range s.cfg.Mounts {
+			if m.Mode == sandbox.Copy {
+				inMemory = append(inMemory, m.Target)
+			}
+		}
+		for _, path := range inMemory {
 			var st unix.Statfs_t
 			if unix.Statfs(path, &st) == nil {
 				sum.memory += int64(st.Blocks-st.Bfree) * int64(st.Bsize)
