@@ -122,7 +122,7 @@ var layers = []layer{
 	{"internal/language/python", 35, []string{"internal/lazyregexp", "internal/sandbox"}},
 
 	{"internal/sandbox/gvisor/supervisor", 32, []string{"internal/sandbox", "internal/sandbox/gvisor", "internal/sandbox/hostroot", "internal/sandbox/supervise"}},
-	{"internal/sandbox/container", 31, []string{"internal/lazyregexp", "internal/sandbox", "internal/sandbox/supervise", "internal/store"}},
+	{"internal/sandbox/container", 31, []string{"internal/lazyregexp", "internal/sandbox", "internal/sandbox/hostroot", "internal/sandbox/supervise", "internal/store"}},
 	{"internal/sandbox/gvisor", 31, []string{"internal/executable", "internal/private", "internal/sandbox/instancedir", "internal/image", "internal/sandbox", "internal/sandbox/hostroot", "internal/sandbox/programdir", "internal/sandbox/supervise", "internal/systemd"}},
 	{"internal/sandbox/process", 31, []string{"internal/executable", "internal/private", "internal/sandbox/instancedir", "internal/sandbox", "internal/sandbox/hostroot", "internal/sandbox/programdir", "internal/sandbox/supervise"}},
 	{"internal/sandbox/supervise", 12, []string{"internal/sandbox"}},

@@ -107,7 +107,9 @@ type Runtime struct {
 //
 //	m  a file of the program, by its path
 //	b  what Compile made
-//	f  a file for /workspace; the name is its permission bits in octal digits,
+//	f  a file for /workspace, or for a copy of a folder if its path is absolute; the
+//	   name is its permission bits in octal digits, with those of its type for a
+//	   directory or a link,
 //	   a space and its path
 //	e  a variable of the environment
 //	t  run Inspect in place of the program

@@ -7,7 +7,7 @@ input carries frames. It must compile on any Python 3.
 """
 
 import sys
-from posix import O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY, _exit, close, environ, fchmod, mkdir, putenv, read, unsetenv, write
+from posix import O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY, _exit, chmod, close, environ, fchmod, mkdir, putenv, read, symlink, unsetenv, write
 from posix import open as open_fd
 
 HERE = "/opt/sallyport/sallyport_guest"
@@ -70,14 +70,25 @@ def module_of(path):
 
 
 def put(path, mode, data):
-    """Write a file that the caller sent into the workspace, which is empty."""
-    parts = path.split("/")
-    for i in range(1, len(parts)):
+    """Write a file that the caller sent: into the workspace, which is empty, or at the
+    absolute path of a folder's copy, where what it lies in came before it."""
+    if path[0] != "/":
+        parts = path.split("/")
+        for i in range(1, len(parts)):
+            try:
+                mkdir(WORKSPACE + "/".join(parts[:i]), 0o755)
+            except FileExistsError:
+                pass
+        path = WORKSPACE + path
+    if mode & 0o170000 == 0o040000:
         try:
-            mkdir(WORKSPACE + "/".join(parts[:i]), 0o755)
+            mkdir(path, 0o700)
         except FileExistsError:
-            pass
-    fd = open_fd(WORKSPACE + path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600)
+            pass  # the copy itself
+        return chmod(path, mode & 0o777)
+    if mode & 0o170000 == 0o120000:
+        return symlink(data, path)
+    fd = open_fd(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600)
     fchmod(fd, mode)
     view = memoryview(data)
     while view:
@@ -118,7 +129,7 @@ def main():
             try:
                 put(path, int(mode, 8), data)
             except OSError as e:
-                fail("the file %s cannot be put into /workspace: %s" % (path, e.strerror))
+                fail("the file %s cannot be put into the sandbox: %s" % (path, e.strerror))
         elif kind == b"e":
             given.append((name, data))
         elif kind == b"t":

@@ -37,6 +37,8 @@ type containerSpec struct {
 	userns   string
 	limits   sandbox.Limits
 	volumes  []string // that the image declares
+	binds    []bind   // folders of the host
+	copies   []string // places for copies of folders
 	seccomp  string   // a profile's file; empty: the engine's own profile
 	flags    flags
 }
@@ -112,11 +114,16 @@ func (b *containerSpec) args() []string {
 	// The user owns them: if the image has such a directory, runtimes give the
 	// file system that directory's mode, whatever the options are.
 	uid, gid, _ := strings.Cut(b.user, ":")
-	for _, dir := range []struct {
+	type memory struct {
 		path string
 		size int64
 		exec string
-	}{{"/workspace", b.limits.WorkspaceBytes, "noexec"}, {"/tmp", b.limits.TmpBytes, "noexec"}, {"/dev/shm", b.limits.TmpBytes, "noexec"}, {sandbox.PackagesDir, b.limits.PackagesBytes, "exec"}} {
+	}
+	writable := []memory{{"/workspace", b.limits.WorkspaceBytes, "noexec"}, {"/tmp", b.limits.TmpBytes, "noexec"}, {"/dev/shm", b.limits.TmpBytes, "noexec"}, {sandbox.PackagesDir, b.limits.PackagesBytes, "exec"}}
+	for _, at := range b.copies {
+		writable = append(writable, memory{at, b.limits.WorkspaceBytes, "noexec"})
+	}
+	for _, dir := range writable {
 		options := "rw," + dir.exec + ",nosuid,nodev,mode=1777,size=" + strconv.FormatInt(dir.size, 10)
 		if f.podman {
 			options += ",notmpcopyup,U"
@@ -124,6 +131,9 @@ func (b *containerSpec) args() []string {
 			options += ",uid=" + uid + ",gid=" + gid
 		}
 		add("--tmpfs", dir.path+":"+options)
+	}
+	for _, m := range b.binds {
+		add(m.args(f.podman)...)
 	}
 	// Its files would use memory outside the limits.
 	cover := func(path string) {

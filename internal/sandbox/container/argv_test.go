@@ -27,6 +27,16 @@ func example() *containerSpec {
 	}
 }
 
+// withFolders makes a container see a folder of each kind.
+func withFolders(b *containerSpec) {
+	folders := folders{user: "1000:1000", userns: "keep-id", binds: []bind{
+		{source: "/home/me/data", target: "/mnt/data", readOnly: true, ino: 1},
+		{source: "/state/empty/empty", target: "/mnt/data/pipe", readOnly: true},
+		{source: "/home/me/out", target: "/mnt/out", ino: 2},
+	}}
+	folders.apply(b, []sandbox.Mount{{Target: "/mnt/data", Mode: "ro"}, {Target: "/mnt/out", Mode: "rw"}, {Target: "/data", Mode: "copy"}})
+}
+
 // TestArguments: a container's isolation is exactly its arguments, so that a
 // change of them is a change that is seen.
 func TestArguments(t *testing.T) {
@@ -45,6 +55,11 @@ func TestArguments(t *testing.T) {
 			b.flags.podman, b.flags.remote, b.flags.maxOpen, b.flags.maxProcesses = true, true, 0, 0
 			b.flags.envHost, b.flags.httpProxy, b.flags.detachKeys = false, false, "ctrl-a,ctrl-b"
 			b.runtime, b.userns = "crun", "auto"
+		}},
+		{"docker-folders", withFolders},
+		{"podman-folders", func(b *containerSpec) {
+			b.flags.podman = true
+			withFolders(b)
 		}},
 		{"podman-gvisor", func(b *containerSpec) {
 			b.flags.podman, b.flags.gvisor, b.runtime = true, true, "/opt/bin/runsc"

@@ -140,15 +140,29 @@ func (b *Engine) start(ctx context.Context, spec *sandbox.Spec) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := newPayload(spec, bundle, marker)
+	p, err := newPayload(ctx, spec, bundle, marker)
 	if err != nil {
 		return nil, err
 	}
+	folders, err := b.openFolders(ctx, f, img, in.id, spec)
+	if err != nil {
+		return nil, err
+	}
+	defer folders.close() // the container has mounts of its own
 	container := b.containerSpec(f, img, in.id, spec.ID, spec.Program, limits)
 	container.owner = spec.Owner
+	folders.apply(container, spec.Mounts)
+	if len(folders.binds) > 0 {
+		container.seccomp = b.seccomp(f, folderProfile())
+	}
 	x, err := b.cli.launch(ctx, container.args(), p, marker)
 	if err != nil {
 		b.undo(ctx, container.name)
+		return nil, err
+	}
+	if err := folders.verify(ctx, b, container.name); err != nil {
+		b.undo(ctx, container.name)
+		x.abandon()
 		return nil, err
 	}
 	r := &run{
@@ -207,7 +221,7 @@ func (b *Engine) containerSpec(f *facts, img *image, instance, id string, progra
 	if img.inspection != nil {
 		_, out.flags.gvisor = img.inspection.gvisor()
 	}
-	out.seccomp = b.seccomp(f)
+	out.seccomp = b.seccomp(f, profile)
 	if f.Remote {
 		out.flags.detachKeys = detachKeys()
 	}

@@ -2,8 +2,8 @@
 // machine or wherever their clients connect to. Both share one implementation:
 // the differences between their command lines are in one table of arguments.
 //
-// Nothing of this machine is mounted into a container, so that remote engines,
-// podman machine and Docker Desktop need no shared folders: the interpreter of
+// Nothing of this machine is mounted into a container but the folders of its spec,
+// so that remote engines, podman machine and Docker Desktop need no shared folders: the interpreter of
 // the image is started with a few lines of Python that read the guest from
 // standard input, which then carries frames. A container needs a Python, 3.9
 // or newer, and nothing else.

@@ -29,6 +29,8 @@ type facts struct {
 	Pids        bool
 	CPU         bool
 	Seccomp     bool
+	SELinux     bool     // containers can read only files with their label
+	Remapped    bool     // Docker maps the users of containers to others
 	Runtime     string   // the default OCI runtime
 	Runtimes    []string // that it knows by name
 	Kernel      string   // release of the machine that containers run on
@@ -157,6 +159,7 @@ func parsePodman(data []byte) (*facts, error) {
 			Security struct {
 				Rootless       bool `json:"rootless"`
 				SECCOMPEnabled bool `json:"seccompEnabled"`
+				SELinuxEnabled bool `json:"selinuxEnabled"`
 			} `json:"security"`
 			ServiceIsRemote bool `json:"serviceIsRemote"`
 			IDMappings      struct {
@@ -183,6 +186,7 @@ func parsePodman(data []byte) (*facts, error) {
 		Rootless:    h.Security.Rootless,
 		CgroupV2:    h.CgroupVersion == "v2",
 		Seccomp:     h.Security.SECCOMPEnabled,
+		SELinux:     h.Security.SELinuxEnabled,
 		Runtime:     h.OCIRuntime.Name,
 		Kernel:      h.Kernel,
 		System:      strings.TrimSpace(h.Distribution.Distribution + " " + h.Distribution.Version),
@@ -265,6 +269,10 @@ func parseDocker(data []byte) (*facts, error) {
 		switch name {
 		case "rootless":
 			f.Rootless = true
+		case "selinux":
+			f.SELinux = true
+		case "userns":
+			f.Remapped = true
 		case "seccomp":
 			f.Seccomp = !strings.Contains(rest, "profile=unconfined")
 		}

@@ -126,6 +126,7 @@ func (b *Engine) sweepOne(ctx context.Context, id, target string) (done bool, er
 	if !validInstance(id) || json.Unmarshal(data, &n) != nil || n.Target != target {
 		return false, nil // not ours, or of another engine
 	}
+	b.dropFolders(id + "-")
 	left, err := b.containersOf(ctx, id)
 	if err != nil {
 		return false, fmt.Errorf("looking for what an earlier program left: %w", err)

@@ -2,6 +2,7 @@ package container
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -56,7 +57,7 @@ func environment(spec *sandbox.Spec) map[string]string {
 // newPayload returns what starts a program: what the image's interpreter compiled
 // from it, or else its files. The container writes marker to its standard error
 // when it has read everything.
-func newPayload(spec *sandbox.Spec, bundle []byte, marker string) (*payload, error) {
+func newPayload(ctx context.Context, spec *sandbox.Spec, bundle []byte, marker string) (*payload, error) {
 	p := &payload{}
 	p.Write(spec.Program.Loader.Script)
 	if len(bundle) > 0 {
@@ -70,6 +71,9 @@ func newPayload(spec *sandbox.Spec, bundle []byte, marker string) (*payload, err
 			mode = 0o644
 		}
 		p.add('f', fmt.Sprintf("%o %s", mode, f.Path), f.Data)
+	}
+	if err := p.copyFolders(ctx, spec.Mounts, maxFiles-int64(spec.FileBytes()), spec.Limits.WithDefaults().WorkspaceBytes); err != nil {
+		return nil, err
 	}
 	env := environment(spec)
 	for _, k := range slices.Sorted(maps.Keys(env)) {
