@@ -74,6 +74,8 @@ func (b *batchRuns) refuse(req *Request) *Result {
 		return invalid(fmt.Sprintf("batch service %s keeps nothing between calls: leave 'session' out", req.Backend))
 	case req.Env != "":
 		return invalid(fmt.Sprintf("batch service %s has its own packages: leave 'env' out", req.Backend))
+	case len(req.Mounts) > 0 && req.Shown: // a client shows its folders to every session
+		return invalid("a batch service sees no folder of this computer: send files along with --file")
 	case len(req.Args) > 0 && !req.Script:
 		return invalid(fmt.Sprintf("batch service %s takes arguments only for a file", req.Backend))
 	case req.Stdin != nil:
@@ -94,6 +96,9 @@ func (b *batchRuns) run(ctx context.Context, req *Request, service batch.Service
 		return failure(err)
 	}
 	r := b.permitted(ctx, req)
+	if len(req.Mounts) > 0 {
+		r.Notes = append(r.Notes, "the code ran at "+req.Backend+", which sees no folder of this computer")
+	}
 	permit.Done(0, r.failure())
 	return r
 }

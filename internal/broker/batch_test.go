@@ -133,12 +133,14 @@ func TestBatchTellsWhatItShowedTooMuch(t *testing.T) {
 func TestBatchRefuses(t *testing.T) {
 	t.Parallel()
 	b, store := newBatch(t, unchanged)
+	folder := []sandbox.Mount{{Source: "/data", Target: "/mnt/data", Mode: sandbox.ReadOnly}}
 	for _, tt := range []struct {
 		req  Request
 		want string
 	}{
 		{Request{Servers: []string{"math"}, Submission: Submission{Code: "1"}}, "cannot use MCP servers"},
 		{Request{Session: "s", Submission: Submission{Code: "1"}}, "keeps nothing between calls"},
+		{Request{Shown: true, Mounts: folder, Submission: Submission{Code: "1"}}, "sees no folder of this computer"},
 		{Request{Submission: Submission{Code: "1", Stdin: strings.NewReader("x")}}, "standard input does not reach it"},
 		{Request{Submission: Submission{Code: "1", Args: []string{"x"}}}, "takes arguments only for a file"},
 		{Request{Submission: Submission{Code: " "}}, "Missing 'code'"},
@@ -156,6 +158,11 @@ func TestBatchRefuses(t *testing.T) {
 	want(t, b.Execute(t.Context(), Request{Principal: user, Backend: "fake", Submission: Submission{Code: "7"}}), Success, 0, "7")
 	if list, err := store.List(); err != nil || len(list) != 0 {
 		t.Errorf("runs were begun: %v, %v", list, err)
+	}
+	// The folders of a client are those of every session that it has.
+	r := submit(t, b, Request{Mounts: folder, Submission: Submission{Code: "print(7)"}})
+	if notes := strings.Join(r.Notes, "; "); r.Status != Success || !strings.Contains(notes, "sees no folder of this computer") {
+		t.Errorf("with a client's folder: %+v, want success and a note", r)
 	}
 	b, store = newBatch(t, func(l *batchtest.Local) {
 		l.Report = func(r *sandbox.Report) {
