@@ -26,7 +26,8 @@ type Options struct {
 	Dir string
 	// OwnRoot gives each run a root in which /workspace is its own, as the
 	// contract has it, on a Linux that lets the caller make namespaces. Without
-	// it a run has the host's root, and another directory as its workspace.
+	// it a run has the host's root, another directory as its workspace, and folders
+	// only where they are on the host.
 	OwnRoot bool
 	// Faults says what goes wrong with the run of a spec. Nil: nothing.
 	Faults func(*sandbox.Spec) Faults
@@ -105,6 +106,9 @@ func (b *Engine) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, er
 		return nil, b.fail("start", sandbox.ErrStart, faults.Start)
 	}
 	if err := ctx.Err(); err != nil {
+		return nil, b.fail("start", sandbox.ErrStart, err)
+	}
+	if err := checkFolders(spec.Mounts); err != nil {
 		return nil, b.fail("start", sandbox.ErrStart, err)
 	}
 	interpreter := b.opts.Interpreter

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -66,6 +67,50 @@ func ownRootWorks(t *testing.T) error {
 	defer c.Close()
 	_, err = c.Ready(t.Context())
 	return err
+}
+
+// TestFolders: with a root of its own, a run has folders at their places.
+func TestFolders(t *testing.T) {
+	if err := ownRootWorks(t); err != nil {
+		sandboxtest.Skip(t, "fake", "no root of its own for a process here: "+err.Error())
+	}
+	spec := sandbox.Spec{ID: "folders", Program: python.Program()}
+	for _, mode := range []sandbox.MountMode{sandbox.ReadOnly, sandbox.ReadWrite, sandbox.Copy} {
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: t.TempDir(), Target: "/mnt/" + string(mode), Mode: mode})
+	}
+	b := New(Options{Interpreter: hostPython(t), OwnRoot: true})
+	defer b.Close()
+	run, err := b.Start(t.Context(), &spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch := run.(*Run).Channel()
+	c := guest.Open(ch.Stdin, ch.Stdout, ch.Stderr, guest.Options{})
+	defer c.Close()
+	h := &collector{}
+	x, err := c.Start(wire.Exec{Code: `
+for mode in ("ro", "rw", "copy"):
+    try:
+        open("/mnt/" + mode + "/new", "w").close()
+        print(mode, "written")
+    except OSError as e:
+        print(mode, e.strerror)
+`}, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.Result(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := h.text(), "ro Read-only file system\nrw written\ncopy written\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, m := range spec.Mounts {
+		_, err := os.Stat(m.Source + "/new")
+		if got, want := err == nil, m.Mode == sandbox.ReadWrite; got != want {
+			t.Errorf("%s: on the host: got %v, want %v", m.Mode, got, want)
+		}
+	}
 }
 
 // conversation starts a run with faults and opens its channel.

@@ -40,7 +40,7 @@ func (p *process) command(spec *sandbox.Spec, args ...string) (cmd *exec.Cmd, wo
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	workspace = cmd.Dir
 	if p.backend.opts.OwnRoot && runtime.GOOS == "linux" {
-		inOwnRoot(cmd, p.dir)
+		inOwnRoot(cmd, p.dir, spec.Mounts)
 		workspace = "/workspace"
 	}
 	if spec.Program != nil {

@@ -2,7 +2,11 @@
 
 package fake
 
-import "os/exec"
+import (
+	"os/exec"
+
+	"github.com/sallyport/sallyport/internal/sandbox"
+)
 
 // inOwnRoot is for Linux only: elsewhere the run keeps the host's root.
-func inOwnRoot(*exec.Cmd, string) {}
+func inOwnRoot(*exec.Cmd, string, []sandbox.Mount) {}

@@ -22,10 +22,22 @@ func check(spec *sandbox.Spec) error {
 		return fmt.Errorf("%w: an image as root", sandbox.ErrUnsupported)
 	case spec.Network.Internet:
 		return fmt.Errorf("%w: a network", sandbox.ErrUnsupported)
-	case len(spec.Mounts) > 0:
-		return fmt.Errorf("%w: folders of the host", sandbox.ErrUnsupported)
 	case spec.Program == nil:
 		return errors.New("no program")
+	}
+	return nil
+}
+
+// checkFolders says which folder of a spec is none, or not at its own path.
+func checkFolders(mounts []sandbox.Mount) error {
+	for _, m := range mounts {
+		path, err := filepath.EvalSymlinks(m.Source)
+		if err != nil {
+			return err
+		}
+		if fi, err := os.Stat(path); path != m.Source || err != nil || !fi.IsDir() {
+			return fmt.Errorf("%s is not a folder", m.Source)
+		}
 	}
 	return nil
 }
