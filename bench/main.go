@@ -51,6 +51,8 @@ func main() {
 	flag.BoolVar(&o.hub, "hub", false, "measure the clients that share a hub, and nothing else")
 	flag.BoolVar(&o.json, "json", false, "print JSON")
 	engines := flag.String("engines", "", "measure the engines that this file lists, as bench/engines writes it, and nothing else")
+	memory := flag.Bool("memory", false, "fill the memory of sessions in many ways, and nothing else")
+	only := flag.String("only", "", "of -memory, the ways whose name has this text")
 	echo := flag.Bool("pipe-echo", false, "answer lines; the other end of the pipe measurement")
 	flag.Parse()
 	var err error
@@ -59,6 +61,8 @@ func main() {
 		err = echoLines()
 	case *engines != "":
 		err = runEngines(o, *engines, os.Stdout, os.Stderr)
+	case *memory:
+		err = runFillings(o, *only, os.Stdout, os.Stderr)
 	default:
 		err = run(o, os.Stdout, os.Stderr)
 	}

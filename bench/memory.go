@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -16,31 +17,9 @@ import (
 // descendants, and of every process that runs the executable exe, so that a
 // detached sandbox is not left out. It also counts them.
 func treePSS(pid int, exe string) (total int64, processes int, err error) {
-	entries, err := os.ReadDir("/proc")
+	ours, err := descendants(pid, exe)
 	if err != nil {
 		return 0, 0, err
-	}
-	parent := map[int]int{}
-	ours := map[int]bool{pid: true}
-	for _, e := range entries {
-		p, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		if pp, err := parentOf(p); err == nil {
-			parent[p] = pp
-		}
-		if target, err := os.Readlink(filepath.Join("/proc", e.Name(), "exe")); err == nil && target == exe {
-			ours[p] = true
-		}
-	}
-	for changed := true; changed; {
-		changed = false
-		for p, pp := range parent {
-			if ours[pp] && !ours[p] {
-				ours[p], changed = true, true
-			}
-		}
 	}
 	for p := range ours {
 		pss, err := pssOf(p)
@@ -54,6 +33,41 @@ func treePSS(pid int, exe string) (total int64, processes int, err error) {
 		processes++
 	}
 	return total, processes, nil
+}
+
+// descendants returns a process, all that descend from it, and every process that
+// runs one of the executables.
+func descendants(pid int, exes ...string) (map[int]bool, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	parent := map[int]int{}
+	ours := map[int]bool{pid: true}
+	for _, e := range entries {
+		p, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if pp, err := parentOf(p); err == nil {
+			parent[p] = pp
+		}
+		if len(exes) == 0 {
+			continue
+		}
+		if target, err := os.Readlink(filepath.Join("/proc", e.Name(), "exe")); err == nil && slices.Contains(exes, target) {
+			ours[p] = true
+		}
+	}
+	for changed := true; changed; {
+		changed = false
+		for p, pp := range parent {
+			if ours[pp] && !ours[p] {
+				ours[p], changed = true, true
+			}
+		}
+	}
+	return ours, nil
 }
 
 func parentOf(pid int) (int, error) {
