@@ -46,6 +46,7 @@ func (s *suite) limits(t *testing.T) {
 		{"memory at once", sandbox.Memory, s.memoryAtOnce},
 		{"memory in forty processes", sandbox.Memory, s.memoryForty},
 		{"memory in files", sandbox.Memory, s.memoryFiles},
+		{"memory of many children", sandbox.Memory, s.forks},
 		{"memory that is shown", sandbox.Memory, s.memoryShown(memoryLimit)},
 		{"fork bomb", sandbox.Processes, s.forkBomb},
 		{"thread bomb", sandbox.Processes, s.threadBomb},

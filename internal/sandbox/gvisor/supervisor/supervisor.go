@@ -54,6 +54,7 @@ func Main(args []string) (code int, ok bool) {
 		return run(), true
 	}
 	narrowSyscalls()
+	cheapenForks()
 	runtimeMain()
 	return 0, true
 }
