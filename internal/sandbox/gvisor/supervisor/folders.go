@@ -133,8 +133,13 @@ func folderMount(base string, i int, m sandbox.Mount) specs.Mount {
 	}
 }
 
-// folderMounts returns the mounts of a specification that are folders of the host.
+// folderMounts returns the mounts of a specification that are folders of the host. In
+// one that this package has not made, as where Podman uses this program as its
+// runtime, there are none: a mount may be a file there.
 func folderMounts(spec *specs.Spec) []specs.Mount {
+	if _, ours := spec.Annotations[copyBytesAnnotation]; !ours {
+		return nil
+	}
 	var out []specs.Mount
 	for _, m := range spec.Mounts {
 		if specutils.HasMountConfig(m) {
