@@ -112,6 +112,9 @@ var Program = sync.OnceValue(func() *sandbox.Program {
 			"PYTHONDONTWRITEBYTECODE=1",
 			"MPLBACKEND=Agg",
 			"MPLCONFIGDIR=/tmp/matplotlib",
+			// Otherwise each thread reserves 64 MiB of the address space, which is
+			// limited: see pressure.py.
+			"MALLOC_ARENA_MAX=2",
 			// Installers fail at once instead of trying for minutes. Files of the
 			// sandbox can be installed.
 			"PIP_NO_INDEX=1",

@@ -77,6 +77,7 @@ func (s *suite) limits(t *testing.T) {
 	}
 	t.Run("processors", s.processors)
 	t.Run("few descriptors", s.fewDescriptors)
+	t.Run("soft landing", s.softLanding)
 }
 
 // fewDescriptors tests that a small limit is either enforced or clearly

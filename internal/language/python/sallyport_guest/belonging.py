@@ -19,6 +19,10 @@ current = ContextVar("sallyport_execution", default=None)
 thread = _thread._local()  # .execution: of a thread that Python code started
 
 
+def after_start():
+    """Called after the start of a thread. The session may have its own."""
+
+
 def begin(execution):
     """From now on, what the main thread does belongs to execution."""
     current.set(execution)
@@ -66,7 +70,9 @@ def starting(start):
     def start_new_thread(function, *args, **kwargs):
         if callable(function):
             function = _started(_enter, of(), function)
-        return start(function, *args, **kwargs)
+        started = start(function, *args, **kwargs)
+        after_start()
+        return started
 
     start_new_thread.__name__ = start_new_thread.__qualname__ = start.__name__
     start_new_thread.__doc__ = start.__doc__

@@ -99,6 +99,10 @@ def run(session, source, filename, echo):
                         exec(code, session.namespace)
                     if last is not None:
                         evaluate_and_show(last, session.namespace, eval, show)
+            except MemoryError:
+                if session.guard is not None:
+                    session.guard.relieve()
+                raise
             finally:
                 if "matplotlib.pyplot" in sys.modules and not interrupts.happened and not session.channel.closed:
                     session.show_figures()
@@ -330,6 +334,8 @@ def failed(session, e, compiling):
     before = interrupts.happened
     interrupted = before and isinstance(e, KeyboardInterrupt)
     interrupts.resume()
+    if session.guard is not None and (session.guard.scarce() or issubclass(type(e), MemoryError)):
+        session.guard.relieve()
     try:
         session.streams.end_line()
         with_a_descriptor(import_report).report(session, e, compiling)

@@ -387,7 +387,8 @@ def limit(session, e):
 
     code = getattr(e, "errno", None) if isinstance(e, OSError) else None
     if isinstance(e, MemoryError):
-        return "the sandbox has %s of memory: work in smaller parts" % of("memory", "limits.memory")
+        held = "" if session.guard is None else ", of which %s were in use" % size(session.guard.held)
+        return "the sandbox has %s of memory%s: work in smaller parts, or delete what is not needed" % (of("memory", "limits.memory"), held)
     if code in (errno.ENOSPC, errno.EDQUOT):
         return "/workspace holds %s of files, and /tmp what limits.tmp says: remove some" % of("workspace", "limits.workspace")
     if code == errno.EAGAIN and came_through(e, "_execute_child") or isinstance(e, RuntimeError) and "can't start new thread" in str(e):

@@ -27,6 +27,7 @@ from posix import (
 import _signal
 import gc
 
+from . import pressure
 from .frames import MAX as CHUNK, exit_payload, frame, send
 
 PIPE_SIZE = 1 << 20
@@ -44,17 +45,18 @@ def main(lifeline=False):
     """With lifeline, the container also ends soon after the other end of its standard
     input was closed, whatever the interpreter is doing."""
     gc.disable()  # it would touch, and so copy, pages that the two processes share
+    memory = pressure.find()
     out, err, nonce = pipe(), pipe(), pipe()
     pid = fork()
     if pid == 0:
-        become_interpreter(out[1], err[1], nonce[1])
+        become_interpreter(out[1], err[1], nonce[1], memory)
     line = dup(0) if lifeline else -1
     for fd in (0, 1, out[1], err[1], nonce[1]):
         close(fd)
-    Drain(pid, out[0], err[0], nonce[0], line).run()
+    Drain(pid, out[0], err[0], nonce[0], line, memory).run()
 
 
-def become_interpreter(out, err, nonce):
+def become_interpreter(out, err, nonce, memory):
     """Put every descriptor in its place and become the interpreter."""
     try:
         null = open_fd("/dev/null", O_RDWR | O_CLOEXEC)
@@ -74,7 +76,7 @@ def become_interpreter(out, err, nonce):
 
         gc.freeze()
         gc.enable()
-        session.main()
+        session.main(memory)
     except BaseException:
         import traceback
 
@@ -86,19 +88,20 @@ def become_interpreter(out, err, nonce):
 class Drain:
     """Forwards what arrives on the captured pipes, until the interpreter ends."""
 
-    def __init__(self, pid, out, err, nonce, line=-1):
+    def __init__(self, pid, out, err, nonce, line=-1, memory=None):
         self.pid = pid
         self.status = None
         self.nonce_fd = nonce
         self.line = line
         self.partial = b""
         self.streams = [Stream(b"o", out), Stream(b"e", err)]
+        self.watch = None if memory is None else pressure.Watch(memory, pid, lambda text: send(frame(b"e", text.encode())))
         self.signals()
 
     def signals(self):
         """Survive signals that user code, which has our uid, may send."""
         for number in range(1, 65):
-            if number not in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGCHLD):
+            if number not in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGCHLD, _signal.SIGUSR1, _signal.SIGALRM):
                 try:
                     _signal.signal(number, _signal.SIG_IGN)
                 except (OSError, ValueError):
@@ -115,7 +118,8 @@ class Drain:
         set_blocking(self.wake_fd, False)
         set_blocking(wake, False)
         _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        _signal.signal(_signal.SIGCHLD, lambda number, frame: None)
+        for number in (_signal.SIGCHLD, _signal.SIGUSR1, _signal.SIGALRM):
+            _signal.signal(number, lambda number, frame: None)
         for number in (_signal.SIGINT, _signal.SIGTERM):
             _signal.signal(number, forward)
 
@@ -156,6 +160,8 @@ class Drain:
                 while self.get(self.wake_fd):
                     pass
                 self.reap()
+                if self.watch is not None:
+                    self.watch.signalled()
             nonces = self.nonces() if self.nonce_fd in ready else None
             if nonces == b"":
                 poller.unregister(self.nonce_fd)
@@ -190,6 +196,8 @@ class Drain:
             if self.status is None:
                 kill(self.pid, _signal.SIGKILL)
 
+        self.watch = None  # it has the timer
+        _signal.setitimer(_signal.ITIMER_REAL, 0)
         _signal.signal(_signal.SIGALRM, end)
         _signal.alarm(ORPHANED)
 

@@ -20,7 +20,7 @@ SHOWN = {"matplotlib.figure": "figures_imported", "matplotlib.pyplot": "pyplot_i
 
 
 class Session:
-    def __init__(self):
+    def __init__(self, memory=None):
         self.interrupts = Interrupts()
         self.interrupts.install()
         self.channel = channel.Channel(CONTROL_IN, CONTROL_OUT, self.interrupts)
@@ -68,6 +68,12 @@ class Session:
         self.imports.after["multiprocessing.spawn"] = self.spawn_imported
         for module in ("context", "pool"):
             self.imports.after["multiprocessing." + module] = lambda module=module: self.workers_imported(module)
+        self.guard = None
+        if memory is not None:
+            from . import pressure
+
+            self.guard = pressure.Guard(memory)
+            belonging.after_start = self.guard.adjust
         sys.path.insert(0, "")
         # If a file is written twice within a second, both versions must be compiled.
         sys.dont_write_bytecode = True
@@ -138,7 +144,10 @@ class Session:
             if self.stdin is not None and (len(args) < 7 or args[6] == -1):  # it inherits ours
                 self.stdin.feed()
             self.streams.drain()
-            return fork_exec(*args)
+            pid = fork_exec(*args)
+            if self.guard is not None:
+                self.guard.spawned(pid, args[1][0])
+            return pid
 
         module.fork_exec = fork_exec_after_output
 
@@ -159,6 +168,8 @@ class Session:
         from posix import close
 
         self.channel.closed = True
+        if self.guard is not None:
+            self.guard.shared = bytearray(8)  # the interpreter's is not for us
         self.streams.output.forget()
         self.streams.error.forget()
         if self.stdin is not None:
@@ -184,6 +195,8 @@ class Session:
                 self.asyncio.idle()
             self.execute(self.channel.next_exec())
             # From here on no caller waits.
+            if self.guard is not None:
+                self.guard.recover()
             if self.asyncio is not None and self.asyncio.loop.is_closed():
                 try:
                     self.asyncio.reopen()
@@ -216,6 +229,8 @@ class Session:
         self.interrupts.armed = False
         run = frame["id"]
         self.channel.begin_run(run)
+        if self.guard is not None:
+            self.guard.begin()
         self.error = None
         if "reseed" in frame:
             from .reseed import reseed
@@ -273,6 +288,8 @@ class Session:
         if "task" not in frame:
             more += self.workspace.report()
         self.interrupts.disarm()
+        if self.guard is not None:
+            self.guard.end()
         self.channel.send(messages.done_frame(run, status, code, more))
 
     def name_file(self, source):
@@ -329,10 +346,10 @@ def setting(name, usual):
     return environ.pop(name).decode("utf-8", "surrogateescape")
 
 
-def main():
+def main(memory=None):
     session = None
     try:
-        session = Session()
+        session = Session(memory)
         session.serve()
     except Gone:
         _exit(0)

@@ -2,7 +2,7 @@
 
 from . import BUILTINS as __builtins__
 
-FAILED = 1  # the exit code after an exception that is not a task's own
+FAILED = 1, -9  # the exit codes after an exception that is not a task's own, and when killed
 
 
 def context_imported():
@@ -41,7 +41,7 @@ def pool_imported():
         ended = join(workers)
         # Without the attribute, the pool has had no task yet, and what starts now fails too.
         pool = getattr(current_thread(), "pool", lambda: None)()
-        if pool is None or not any(w.exitcode == FAILED for w in before if w not in workers):
+        if pool is None or not any(w.exitcode in FAILED for w in before if w not in workers):
             return ended
         end(pool)
         return False
