@@ -319,7 +319,7 @@ class Watch:
             memory.allow(interpreter, most)
         if not self.alone:
             return
-        known, self.others = self.others, [pid for pid in map(int, filter(str.isdigit, listdir("/proc"))) if pid not in (1, interpreter)]
+        self.others = [pid for pid in map(int, filter(str.isdigit, listdir("/proc"))) if pid not in (1, interpreter)]
         share = max(free, 0) * 2 // (len(self.others) + 1)
         largest, most = None, 0
         for pid in self.others:
@@ -327,11 +327,9 @@ class Watch:
                 sizes = content("/proc/%d/statm" % pid).split()
                 if int(sizes[1]) > most:
                     largest, most = pid, int(sizes[1])
-                # One that is new, or still has the interpreter's memory, may be about to
-                # become another program.
-                its = int(sizes[memory.column]) * PAGE
-                if pid in known and its != size and content("/proc/%d/comm" % pid).startswith(b"python"):
-                    memory.allow(pid, its + share)
+                # While the interpreter starts a program, this may be about to become it.
+                if not shared[LIFTED] and content("/proc/%d/comm" % pid).startswith(b"python"):
+                    memory.allow(pid, int(sizes[memory.column]) * PAGE + share)
             except (OSError, ValueError):  # it has ended
                 pass
         if free < -memory.margin // 4 and largest is not None:
