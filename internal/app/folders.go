@@ -62,10 +62,7 @@ func (a *App) Folders() []Folder {
 	rules := a.FolderRules()
 	var out []Folder
 	for _, text := range a.Settings.Files.Mounts {
-		m, err := folder.Parse(text)
-		if err == nil {
-			m, err = rules.Resolve(m)
-		}
+		m, err := rules.Read(text)
 		out = append(out, Folder{m, err})
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -185,6 +186,9 @@ func (u *ui) serverNames(kind string, line *completion.Line) []completion.Candid
 // the value of the key on the line, and for the value of a named key.
 func settingWords(kind, key string, line *completion.Line) []completion.Candidate {
 	all := settings.Describe()
+	if kind == "assignment" {
+		all = slices.DeleteFunc(all, func(d settings.Description) bool { return d.FileOnly })
+	}
 	values := func(key, before string) []completion.Candidate {
 		var out []completion.Candidate
 		for _, d := range all {

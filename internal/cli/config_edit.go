@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/configfile"
+	"github.com/sallyport/sallyport/internal/folder"
 	"github.com/sallyport/sallyport/internal/settings"
 )
 
@@ -84,10 +85,38 @@ func (c *configSetCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
+	if c.Key == settings.MountsKey {
+		if err := u.checkFolders(parts); err != nil {
+			return err
+		}
+	}
 	if err := u.changeConfig(func(content []byte) ([]byte, error) { return configfile.Set(content, c.Key, value) }); err != nil {
 		return err
 	}
 	u.tellOverride(c.Key)
+	return nil
+}
+
+// checkFolders returns an error for a folder that no sandbox may see. One that is gone
+// may come back: the user gets a warning.
+func (u *ui) checkFolders(list []string) error {
+	if u.loadSettings() != nil {
+		return nil // this may be the change that corrects the file
+	}
+	if len(list) == 1 {
+		list = strings.Split(list[0], ",")
+	}
+	rules := u.FolderRules()
+	for _, text := range list {
+		_, err := rules.Read(strings.TrimSpace(text))
+		switch {
+		case text == "" || err == nil:
+		case errors.Is(err, folder.ErrGone):
+			u.warn([]string{fmt.Sprintf("%s: %v", settings.MountsKey, err)})
+		default:
+			return fmt.Errorf("%s: %w", settings.MountsKey, err)
+		}
+	}
 	return nil
 }
 

@@ -93,10 +93,7 @@ func readFiles(args []string) ([]sandbox.File, error) {
 func readMounts(rules folder.Rules, args []string) ([]sandbox.Mount, error) {
 	var mounts []sandbox.Mount
 	for _, arg := range args {
-		m, err := folder.Parse(arg)
-		if err == nil {
-			m, err = rules.Resolve(m)
-		}
+		m, err := rules.Read(arg)
 		if err != nil {
 			return nil, fmt.Errorf("--mount: %w", err)
 		}

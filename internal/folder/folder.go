@@ -92,6 +92,15 @@ type gone string
 func (g gone) Error() string        { return string(g) }
 func (g gone) Is(target error) bool { return target == ErrGone }
 
+// Read reads a folder as [Parse] does, and completes and checks it as [Rules.Resolve].
+func (r Rules) Read(arg string) (sandbox.Mount, error) {
+	m, err := Parse(arg)
+	if err != nil {
+		return m, err
+	}
+	return r.Resolve(m)
+}
+
 // Resolve completes and checks a mount. Its source becomes absolute, a relative one
 // from the working directory, and loses its symbolic links; the place is by default
 // below [Under], and the mode read-only. What is allowed is the folder as it is now:
@@ -118,7 +127,7 @@ func (r Rules) Resolve(m sandbox.Mount) (sandbox.Mount, error) {
 	}
 	if why := r.refused(source); why != "" {
 		if source != abs {
-			why = "it leads to " + quote(source) + ". " + why
+			why = "it leads to " + quote(source) + ": " + why
 		}
 		return fail(errors.New(why))
 	}

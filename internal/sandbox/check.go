@@ -95,25 +95,25 @@ const maxMounts = 64
 // look at the host.
 func CheckMounts(mounts []Mount) error {
 	if len(mounts) > maxMounts {
-		return fmt.Errorf("%d mounts: at most %d", len(mounts), maxMounts)
+		return fmt.Errorf("%d folders: a sandbox sees at most %d", len(mounts), maxMounts)
 	}
 	for i, m := range mounts {
 		switch {
 		case !filepath.IsAbs(m.Source) || filepath.Clean(m.Source) != m.Source || strings.ContainsRune(m.Source, 0):
-			return fmt.Errorf("mount %q: an absolute, clean path is needed", m.Source)
+			return fmt.Errorf("folder %q: an absolute, clean path is needed", m.Source)
 		case !path.IsAbs(m.Target) || path.Clean(m.Target) != m.Target || m.Target == "/" || strings.ContainsRune(m.Target, 0):
-			return fmt.Errorf("mount %q: its place in the sandbox, %q, must be an absolute, clean path", m.Source, m.Target)
+			return fmt.Errorf("folder %q: its place in the sandbox, %q, must be an absolute, clean path", m.Source, m.Target)
 		case m.Mode != ReadOnly && m.Mode != Copy && m.Mode != ReadWrite:
-			return fmt.Errorf("mount %q: mode %q, want ro, copy or rw", m.Source, m.Mode)
+			return fmt.Errorf("folder %q: mode %q: write ro, copy or rw", m.Source, m.Mode)
 		}
 		for _, own := range ownPlaces {
 			if within(m.Target, own) {
-				return fmt.Errorf("mount %q: %s belongs to the sandbox itself. Use a place such as /mnt/data", m.Source, m.Target)
+				return fmt.Errorf("folder %q: %s belongs to the sandbox itself. Use a place such as /mnt/data", m.Source, m.Target)
 			}
 		}
 		for _, other := range mounts[:i] {
 			if within(m.Target, other.Target) || within(other.Target, m.Target) {
-				return fmt.Errorf("mount %q: its place %s and that of %q, %s, overlap", m.Source, m.Target, other.Source, other.Target)
+				return fmt.Errorf("folder %q: its place %s and that of %q, %s, overlap. Name another place", m.Source, m.Target, other.Source, other.Target)
 			}
 		}
 	}

@@ -80,6 +80,7 @@ type Description struct {
 	Key, Help string
 	Kind      string   // "size", "list", …
 	Choices   []string // the values that are words, if there are few
+	FileOnly  bool     // no variable or flag sets it
 }
 
 // Describe describes all settings, in the order of the documentation.
@@ -88,7 +89,7 @@ func Describe() []Description {
 	newLoader(&s, "", "")
 	out := make([]Description, 0, len(s.entries))
 	for _, e := range s.entries {
-		d := Description{Key: e.key, Help: e.help, Kind: e.value.kind()}
+		d := Description{Key: e.key, Help: e.help, Kind: e.value.kind(), FileOnly: e.fileOnly}
 		if few, ok := e.value.(interface{ all() []string }); ok {
 			d.Choices = few.all()
 		}
