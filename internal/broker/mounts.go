@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -78,6 +79,12 @@ func (b *Broker) fresh(req *Request, t *session.Template, saw []sandbox.Mount) (
 		mounts, req.notes = append(mounts, now...), notes
 	}
 	named := slices.Clone(req.Mounts)
+	if why := b.showsNone(t.Engine, named); why != "" {
+		named = nil
+		if req.client.tellRoots(req.key()) {
+			req.notes = append(req.notes, "the client's roots are not visible: "+why)
+		}
+	}
 	for _, m := range saw {
 		there := func(other sandbox.Mount) bool { return other.Target == m.Target }
 		if m.By == sandbox.ByPerson && !slices.ContainsFunc(req.Mounts, there) && b.config.Folders != nil && b.config.Folders.Again(m) == nil {
@@ -102,6 +109,19 @@ func (b *Broker) fresh(req *Request, t *session.Template, saw []sandbox.Mount) (
 		}
 	}
 	return mounts, nil
+}
+
+// showsNone returns why an engine cannot show the roots of a client; empty: it can, or
+// there are none. What a person named is an error of the engine instead.
+func (b *Broker) showsNone(engine sandbox.Engine, named []sandbox.Mount) string {
+	if len(named) == 0 || named[0].By != sandbox.ByClient {
+		return ""
+	}
+	report, err := b.probe(context.Background(), engine)
+	if err != nil {
+		return "" // whoever runs code gets the error
+	}
+	return report.NoFolders
 }
 
 // again refuses a suspended session that saw folders which it may not see now. Its

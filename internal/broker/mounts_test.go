@@ -131,3 +131,23 @@ func TestFoldersOfSessions(t *testing.T) {
 		t.Errorf("the gate's facts: got %q, want %q first", seen, want)
 	}
 }
+
+// An engine that can mount no folders runs code without the roots of a client, and says
+// so once for a session.
+func TestRootsThatNoEngineShows(t *testing.T) {
+	t.Parallel()
+	b, e := newBroker(t, nil)
+	e.report = func(r *sandbox.Report) { r.NoFolders = "podman runs containers on another machine" }
+	for i, want := range []string{"the client's roots are not visible: podman runs containers on another machine", ""} {
+		r := b.Execute(t.Context(), Request{Principal: user, Mounts: []sandbox.Mount{mounted("/d/p", "/roots/p", "ro")}, Submission: Submission{Code: "1", Timeout: time.Minute}})
+		notes := slices.DeleteFunc(r.Notes, func(n string) bool { return strings.Contains(n, "ends with this program") })
+		if got := strings.Join(notes, "\n"); r.Status != Success || got != want {
+			t.Errorf("call %d: got %s %q with the notes %q, want success with %q", i+1, r.Status, r.Error, got, want)
+		}
+		for _, s := range b.Sessions() {
+			if len(s.Folders) > 0 {
+				t.Errorf("call %d: got a session that sees %v, want none", i+1, s.Folders)
+			}
+		}
+	}
+}

@@ -188,7 +188,8 @@ type Spec struct {
 	Mounts []Mount
 }
 
-// Mount is a folder of the host that a sandbox sees. Nothing outside the folder
+// Mount is a folder of the host that a sandbox sees. What people read calls it a
+// folder. Nothing outside the folder
 // can be reached through it: links lead where they lead in the sandbox, and sockets,
 // devices and pipes in it cannot be opened.
 type Mount struct {
@@ -402,7 +403,8 @@ type Report struct {
 	Measure   string                   `json:"measure,omitempty"`
 	Possible  Isolation                `json:"-"`
 	Snapshots bool                     `json:"snapshots"`
-	Runtime   string                   `json:"runtime,omitempty"` // the interpreter of the default root: path and version
+	NoFolders string                   `json:"noFolders,omitempty"` // why folders of the host cannot be mounted; empty: they can, as far as is known
+	Runtime   string                   `json:"runtime,omitempty"`   // the interpreter of the default root: path and version
 	Limits    map[Resource]LimitReport `json:"limits"`
 	Findings  []Finding                `json:"findings,omitempty"`
 }

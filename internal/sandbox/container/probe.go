@@ -43,6 +43,7 @@ func (b *Engine) Probe(ctx context.Context) (*sandbox.Report, error) {
 	switch {
 	case err == nil:
 		b.describe(rep, f, img.inspection)
+		rep.NoFolders = b.hides(f, img.inspection)
 		b.promise(rep.Limits)
 	case errors.Is(err, errNoImage) && (b.opts.Pull != PullNever || !pullable(reference)):
 		// What the engine reports about itself, until an image can be inspected.

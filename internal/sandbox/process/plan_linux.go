@@ -168,10 +168,13 @@ func copyIn(fsys *hostroot.Rootfs, dir, target string) error {
 	})
 }
 
+// noFolders is why runs without namespaces see no folders of the host.
+const noFolders = "folders of the host need namespaces, and this place allows none"
+
 // planPlain plans a run in the place's own file system.
 func (b *Engine) planPlain(ctx context.Context, spec *sandbox.Spec) (*launch, error) {
 	if len(spec.Mounts) > 0 {
-		return nil, &sandbox.Error{Op: "start", Backend: Name, Kind: sandbox.ErrUnsupported, Err: errors.New("folders of the host need namespaces, and this place allows none: use files")}
+		return nil, &sandbox.Error{Op: "start", Backend: Name, Kind: sandbox.ErrUnsupported, Err: errors.New(noFolders + ": use files")}
 	}
 	p, err := b.host.Find(ctx, spec.Program, spec.Root.Interpreter)
 	if err != nil {

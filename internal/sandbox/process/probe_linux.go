@@ -35,6 +35,7 @@ func (b *Engine) Probe(ctx context.Context) (*sandbox.Report, error) {
 		}},
 	}
 	if !own {
+		rep.NoFolders = noFolders
 		rep.Limits[sandbox.Disk] = sandbox.LimitReport{By: "nothing: the place's disk is shared (RLIMIT_FSIZE bounds one file)"}
 		if !b.root {
 			rep.Limits[sandbox.Processes] = sandbox.LimitReport{By: "nothing: the run has no user of its own"}
