@@ -20,7 +20,7 @@ func euid() int { return os.Geteuid() }
 
 // openCopied opens what is in a folder that is copied.
 func openCopied(path string) (*os.Root, error) {
-	f, err := hostroot.TakeFolder(path)
+	f, err := hostroot.OpenFolder(path)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (b *Engine) bindFolders(ctx context.Context, f *facts, instance, run string
 		out.release = func() { b.dropFolders(instance + "-" + run + ".") }
 	}
 	for i, m := range mounts {
-		folder, err := hostroot.TakeFolder(m.Source)
+		folder, err := hostroot.OpenFolder(m.Source)
 		if err != nil {
 			return out, err
 		}

@@ -108,7 +108,7 @@ func TestDropFolders(t *testing.T) {
 	if err := os.WriteFile(file, []byte("data"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	folder, err := hostroot.TakeFolder(source)
+	folder, err := hostroot.OpenFolder(source)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,14 +120,11 @@ func (b *Engine) start(ctx context.Context, spec *sandbox.Spec, image *sandbox.I
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range spec.Mounts {
-		// The supervisor opens them again, for itself.
-		f, err := hostroot.OpenFolder(m.Source)
-		if err != nil {
-			return nil, startError(sandbox.ErrFolder, err)
-		}
-		_ = f.Close()
+	folders, err := hostroot.OpenFolders(spec.Mounts)
+	if err != nil {
+		return nil, startError(sandbox.ErrFolder, err)
 	}
+	hostroot.CloseFolders(folders) // the supervisor opens them again, for itself
 	return b.startSandbox(ctx, spec.ID, spec.Limits.WithDefaults(), SupervisorConfig{
 		Rootfs: planned.fsys,
 		Args:   sandbox.Command(spec.Program.Argv, planned.interpreter, sandbox.ProgramDir),

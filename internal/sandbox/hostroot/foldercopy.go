@@ -12,28 +12,9 @@ import (
 // must be looked at.
 const maxEntries = 1 << 20
 
-// maxChannels bounds the pipes and devices in a folder that are hidden.
-const maxChannels = 64
-
-// Channels lists the pipes and devices in the folder, whose path is at. Code in a
-// sandbox on the host's own kernel could open one to reach a process of the host.
-// Folders that the caller cannot read are left out: nor can the code.
-func Channels(ctx context.Context, dir *os.Root, at string) (names []string, err error) {
-	err = walk(ctx, dir, at, func(name string, d fs.DirEntry) error {
-		if d.Type()&(fs.ModeNamedPipe|fs.ModeDevice) == 0 {
-			return nil
-		}
-		if names = append(names, name); len(names) > maxChannels {
-			return fmt.Errorf("%s has more than %d pipes and devices, which would all have to be hidden. Choose another folder, or mode copy", at, maxChannels)
-		}
-		return nil
-	})
-	return names, err
-}
-
 // ReadFolder calls add for everything that a copy of the folder has: folders, itself
-// as "." first, files with their content, links with their target. It follows no link, and returns an
-// error before it has read more than limit bytes.
+// as "." first, files with their content, links with their target. It follows no link,
+// and returns an error before it has read more than limit bytes.
 func ReadFolder(ctx context.Context, dir *os.Root, at string, limit int64, add func(name string, mode fs.FileMode, data []byte) error) error {
 	left := limit
 	spend := func(n int64) error {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,37 +17,28 @@ import (
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// Folder is an open folder of the host: what is at its path afterwards does not
-// matter any more.
-type Folder struct {
-	*os.File
-	UID, GID int         // its owner
-	Mode     os.FileMode // its permission bits
-	Dev, Ino uint64      // which it is
-}
+// maxChannels bounds the pipes and devices in a folder that are hidden.
+const maxChannels = 64
 
-// TakeFolder opens a folder as [OpenFolder] does, and says which it is.
-func TakeFolder(path string) (*Folder, error) {
-	file, err := OpenFolder(path)
-	if err != nil {
-		return nil, err
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
-		file.Close()
-		return nil, fmt.Errorf("the folder %s: %w", path, err)
-	}
-	return &Folder{File: file, UID: int(st.Uid), GID: int(st.Gid), Mode: os.FileMode(st.Mode) & os.ModePerm, Dev: st.Dev, Ino: st.Ino}, nil
-}
-
-// Channels lists the pipes and devices in the folder: see [Channels].
-func (f *Folder) Channels(ctx context.Context) ([]string, error) {
+// Channels lists the pipes and devices in the folder. Code in a sandbox on the host's
+// own kernel could open one to reach a process of the host. Folders that the caller
+// cannot read are left out: nor can the code.
+func (f *Folder) Channels(ctx context.Context) (names []string, err error) {
 	dir, err := f.Root()
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	return Channels(ctx, dir, f.Name())
+	err = walk(ctx, dir, f.Name(), func(name string, d fs.DirEntry) error {
+		if d.Type()&(fs.ModeNamedPipe|fs.ModeDevice) == 0 {
+			return nil
+		}
+		if names = append(names, name); len(names) > maxChannels {
+			return fmt.Errorf("%s has more than %d pipes and devices, which would all have to be hidden. Choose another folder, or mode copy", f.Name(), maxChannels)
+		}
+		return nil
+	})
+	return names, err
 }
 
 // Root opens what is in the folder.

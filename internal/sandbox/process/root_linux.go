@@ -53,15 +53,11 @@ func buildRoot(cfg *supervisorConfig) error {
 			return fmt.Errorf("mounting /proc for folders: %w", err)
 		}
 	}
-	folders, err := openFolders(cfg)
+	folders, err := hostroot.OpenFolders(cfg.Mounts)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, f := range folders {
-			f.Close()
-		}
-	}()
+	defer hostroot.CloseFolders(folders)
 	devices, err := openDevices(append(plainDevices, cfg.Devices...))
 	if err != nil {
 		return err
@@ -127,18 +123,6 @@ func buildRoot(cfg *supervisorConfig) error {
 		return err
 	}
 	return changeRoot(root)
-}
-
-// openFolders opens the folders of the host.
-func openFolders(cfg *supervisorConfig) (folders []*hostroot.Folder, err error) {
-	for _, m := range cfg.Mounts {
-		f, err := hostroot.TakeFolder(m.Source)
-		if err != nil {
-			return folders, err
-		}
-		folders = append(folders, f)
-	}
-	return folders, nil
 }
 
 // hideChannels covers the pipes and devices in a folder by which code could reach a

@@ -39,30 +39,9 @@ const (
 	modeCopy      = string(sandbox.Copy)
 )
 
-// openFolders opens the folders of the host. It follows no symbolic link: the path
-// was checked, and what has taken its place since must not be shown.
-func openFolders(mounts []sandbox.Mount) ([]*os.File, error) {
-	var files []*os.File
-	for _, m := range mounts {
-		f, err := hostroot.OpenFolder(m.Source)
-		if err != nil {
-			closeAll(files)
-			return nil, err
-		}
-		files = append(files, f)
-	}
-	return files, nil
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		_ = f.Close()
-	}
-}
-
 // mountFolders mounts the open folders below base, and makes their places in the
 // root.
-func mountFolders(d *rootDirs, mounts []sandbox.Mount, files []*os.File) error {
+func mountFolders(d *rootDirs, mounts []sandbox.Mount, files []*hostroot.Folder) error {
 	for i, m := range mounts {
 		if err := makePlace(d.root, m.Target); err != nil {
 			return fmt.Errorf("the folder %s: %w", m.Source, err)

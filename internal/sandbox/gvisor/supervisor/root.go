@@ -35,11 +35,11 @@ func buildRoot(cfg *gvisor.SupervisorConfig) (rootDirs, error) {
 		return d, err
 	}
 	defer sources.Close()
-	folders, err := openFolders(cfg.Mounts)
+	folders, err := hostroot.OpenFolders(cfg.Mounts)
 	if err != nil {
 		return d, err
 	}
-	defer closeAll(folders)
+	defer hostroot.CloseFolders(folders)
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if err := unix.Mount("proc", "/proc", "proc", flags, ""); err != nil {
 		return d, fmt.Errorf("mounting /proc (a container that masks parts of /proc forbids it): %w", err)
