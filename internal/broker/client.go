@@ -313,27 +313,15 @@ func (c *Client) began(run string) {
 	}
 }
 
-// tellUnkept reports whether the client is to hear that a session ends with this
-// program, and notes that it has.
-func (c *Client) tellUnkept(key session.Key) bool {
+// first reports whether the client is to hear something of a session for the first
+// time, and notes in heard, one of its maps, that it has.
+func (c *Client) first(heard map[session.Key]bool, key session.Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.unkept[key] || len(c.unkept) >= maxNames {
+	if heard[key] || len(heard) >= maxNames {
 		return false
 	}
-	c.unkept[key] = true
-	return true
-}
-
-// tellRoots reports whether the client is to hear that a session does not see its
-// roots, and notes that it has.
-func (c *Client) tellRoots(key session.Key) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.rootless[key] || len(c.rootless) >= maxNames {
-		return false
-	}
-	c.rootless[key] = true
+	heard[key] = true
 	return true
 }
 

@@ -143,7 +143,7 @@ func (x *execution) unkept() string {
 	if err == nil {
 		return ""
 	}
-	if !x.req.client.tellUnkept(key) {
+	if !x.req.client.first(x.req.client.unkept, key) {
 		return ""
 	}
 	return fmt.Sprintf("session %s ends with this program: %s", key.Name, err)

@@ -81,7 +81,7 @@ func (b *Broker) fresh(req *Request, t *session.Template, saw []sandbox.Mount) (
 	named := slices.Clone(req.Mounts)
 	if why := b.showsNone(t.Engine, named); why != "" {
 		named = nil
-		if req.client.tellRoots(req.key()) {
+		if req.client.first(req.client.rootless, req.key()) {
 			req.notes = append(req.notes, "the client's roots are not visible: "+why)
 		}
 	}
@@ -173,7 +173,7 @@ func (b *Broker) lacks(req *Request, sees []sandbox.Mount) *Result {
 			return invalid(fmt.Sprintf("Session %s %s, and not %s: a session keeps the folders that it began with. Name another --session, or begin this one anew: sallyport sessions reset %s", name, has, m.String(), name))
 		}
 	}
-	if len(roots) > 0 && req.client.tellRoots(req.key()) {
+	if len(roots) > 0 && req.client.first(req.client.rootless, req.key()) {
 		req.notes = append(req.notes, "the session began without the client's roots "+strings.Join(roots, ", ")+" and does not see them: another session does")
 	}
 	return nil
