@@ -155,3 +155,19 @@ func TestFoldersRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestFoldersNeedNamespaces: the probe reports without them what a start would.
+func TestFoldersNeedNamespaces(t *testing.T) {
+	b := engine(t, Options{NoNamespaces: true})
+	rep, err := b.Probe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := b.Start(t.Context(), &sandbox.Spec{ID: "plain", Program: python.Program(), Mounts: []sandbox.Mount{{Source: ownFolder(t), Target: "/mnt/d", Mode: sandbox.ReadOnly}}})
+	if err == nil {
+		_ = run.Destroy(t.Context())
+	}
+	if rep.NoFolders == "" || !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), rep.NoFolders) {
+		t.Errorf("got the error %v and the report %q, want the same", err, rep.NoFolders)
+	}
+}
