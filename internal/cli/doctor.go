@@ -346,6 +346,9 @@ func (d *diagnosis) print(w io.Writer) {
 	if e.Runtime != "" {
 		fmt.Fprintf(w, "      Python in the sandbox: %s\n", e.Runtime)
 	}
+	if e.NoFolders != "" {
+		fmt.Fprintf(w, "      folders of this computer cannot be mounted: %s\n", e.NoFolders)
+	}
 	for _, v := range d.Choice {
 		word := "not chosen"
 		if v.Chosen {

@@ -65,7 +65,7 @@ func (b *Engine) hides(f *facts, t *inspection) string {
 	case own:
 		return "a container with a kernel of its own gets files from a program that knows no mapped users"
 	case f.SELinux:
-		return "SELinux forbids containers to read it, and Sallyport does not change the labels of your files"
+		return "SELinux forbids containers to read your files, and Sallyport does not change their labels"
 	case !f.Seccomp || f.NoProfile:
 		return f.where() + " does not apply Sallyport's seccomp profile, which keeps code from sockets in a folder"
 	case f.Podman && b.opts.UserNamespace != "" && (b.opts.UserNamespace != "keep-id" || user == 0):
