@@ -22,6 +22,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/mcpserver/tasks"
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
@@ -338,7 +339,7 @@ func (c *Config) rootFolders(roots []*mcp.Root) (f rootFolders) {
 func (c *Config) rootFolder(root *mcp.Root, names map[string]bool) (sandbox.Mount, error) {
 	source, err := rootPath(root.URI, runtime.GOOS == "windows")
 	if err != nil {
-		return sandbox.Mount{}, fmt.Errorf("%q: %w", shortened(root.URI), err)
+		return sandbox.Mount{}, fmt.Errorf("%q: %w", root.URI, err)
 	}
 	name := rootName(cmp.Or(root.Name, filepath.Base(source)))
 	place := path.Join(rootsPlace, name)
@@ -399,10 +400,5 @@ func shortened(s string) string {
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "…"
 	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, s)
+	return invisible.Line(s)
 }

@@ -303,7 +303,7 @@ func TestRootFolders(t *testing.T) {
 			"roots left out for such reasons: 13 more", "roots left out: the client has 2 more than the 16 that a sandbox sees",
 		}},
 		{"no file", []*mcp.Root{nil, {URI: "https://example.com/a\x01"}, {URI: "https://example.com/" + strings.Repeat("a", 1000)}}, "", []string{
-			`root left out: "https://example.com/a ": its URI is invalid`,
+			`root left out: "https://example.com/a\x01": its URI is invalid`,
 			`root left out: "https://example.com/` + strings.Repeat("a", 280-20) + "…",
 		}},
 	} {
