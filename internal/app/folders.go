@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"os/user"
 	"path/filepath"
 	"slices"
 
@@ -36,6 +37,16 @@ func (a *App) FolderRules() folder.Rules {
 		own = append(own, a.Env.absolute(name))
 	}
 	rules := folder.Rules{Home: home, Own: own}
+	if !filepath.IsAbs(home) {
+		if account, err := user.Current(); err == nil {
+			rules.Account = account.HomeDir
+		}
+	}
+	for _, text := range a.Settings.Files.Mounts {
+		if m, err := folder.Parse(text); err == nil && m.Mode == sandbox.ReadWrite {
+			rules.Open = append(rules.Open, m.Source)
+		}
+	}
 	if path, err := Executable(); err == nil {
 		rules.Fixed = []string{path}
 	}

@@ -64,6 +64,13 @@ func TestFoldersOfSettings(t *testing.T) {
 	if err := f.Again(mine); err == nil || !strings.Contains(err.Error(), "is a link now") {
 		t.Errorf("a folder that became a link: got %v, want an error", err)
 	}
+	inside := filepath.Join(dir, "b", "link") // in a folder that code can change
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "b"), 0o700), os.Symlink(filepath.Join(dir, "c"), inside)); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := a.FolderRules().Resolve(sandbox.Mount{Source: inside}); err == nil || !strings.Contains(err.Error(), "is a link, and code can change") {
+		t.Errorf("a link that code can have made: got %+v, %v, want an error", m, err)
+	}
 	if err := errors.Join(os.Remove(want.Source), os.Symlink(secret.Source, want.Source)); err != nil {
 		t.Fatal(err)
 	}

@@ -75,12 +75,17 @@ func Format(m sandbox.Mount) string {
 type Rules struct {
 	// Home is the user's home directory. Empty: there is none, and no ~.
 	Home string
+	// Account is the home directory that the system knows, where that is another.
+	Account string
 	// Own are the directories of this program, and others with secrets that are not in
 	// their usual places. Relative and empty paths are ignored.
 	Own []string
 	// Fixed are files that code must not change, such as this program: a folder with
 	// one of them is not mounted as rw.
 	Fixed []string
+	// Open are folders that code can change: no link in one is followed, because code
+	// may have made it.
+	Open []string
 }
 
 // ErrGone reports a folder that does not exist, or cannot be read, at this moment.
@@ -118,6 +123,11 @@ func (r Rules) Resolve(m sandbox.Mount) (sandbox.Mount, error) {
 	if err != nil {
 		return fail(unreachable(err))
 	}
+	if source != abs {
+		if link, in := r.planted(abs); link != "" {
+			return fail(fmt.Errorf("%s is a link, and code can change %s, which it is in. Name the folder that it leads to, if that is what you mean", quote(link), quote(in)))
+		}
+	}
 	info, err := os.Stat(source)
 	if err != nil {
 		return fail(unreachable(err))
@@ -148,6 +158,34 @@ func (r Rules) Resolve(m sandbox.Mount) (sandbox.Mount, error) {
 		return fail(fmt.Errorf("its place in the sandbox: %w", err))
 	}
 	return m, sandbox.CheckMounts([]sandbox.Mount{m})
+}
+
+// planted returns the first link on the way of an absolute path that is in a folder
+// which code can change, and that folder.
+func (r Rules) planted(p string) (link, in string) {
+	at, rest := filepath.VolumeName(p)+string(filepath.Separator), strings.TrimPrefix(p, filepath.VolumeName(p))
+	const most = 255 // links, as many as Go follows
+	for links := 0; rest != "" && links <= most; {
+		var name string
+		name, rest, _ = strings.Cut(strings.TrimLeft(rest, string(filepath.Separator)), string(filepath.Separator))
+		next := filepath.Join(at, name)
+		target, err := os.Readlink(next)
+		if err != nil { // no link
+			at = next
+			continue
+		}
+		links++
+		for _, dir := range r.Open {
+			if _, ok := newPlace(at).below(dir); ok && filepath.IsAbs(dir) {
+				return next, dir
+			}
+		}
+		if filepath.IsAbs(target) {
+			at, target = filepath.VolumeName(target)+string(filepath.Separator), strings.TrimPrefix(target, filepath.VolumeName(target))
+		}
+		rest = target + string(filepath.Separator) + rest
+	}
+	return "", ""
 }
 
 // WithDefaults returns the mount with a place and a mode: by default, its folder's name

@@ -229,14 +229,43 @@ func TestResolveTarget(t *testing.T) {
 	}
 }
 
-// TestResolveRootsHome: root's home is a system directory for others.
-func TestResolveRootsHome(t *testing.T) {
-	for _, home := range []string{"/root", "/"} {
-		rules := Rules{Home: home}
-		for p, refused := range map[string]bool{"/root/data": home != "/root", "/root/.ssh": true, "/etc/ssh": true, "/srv/data": false, "/run/media/me/disk": false, "/run/user/0": true} {
+// TestResolveHomes: root's home is a system directory for others, and HOME says little.
+func TestResolveHomes(t *testing.T) {
+	for _, home := range []string{"/root", "/", "/etc", "", "relative"} {
+		rules := Rules{Home: home, Account: "/srv/me"}
+		for p, refused := range map[string]bool{
+			"/root/data": home != "/root", "/root/.ssh": true, "/etc/ssh": true, "/run/media/me/disk": false, "/run/user/0": true,
+			"/srv/data": false, "/srv": true, "/srv/me": true, "/srv/me/.config/app": true, "/srv/me/docs": false,
+			"/home/you/.config": true, "/home/you/.mozilla/x": true, "/Users/you/Library/x": true, "/home/you/docs": false, "/home/you": false,
+		} {
 			if why := rules.refused(p); (why != "") != refused {
-				t.Errorf("with home %s, %s: %q, want refused: %v", home, p, why, refused)
+				t.Errorf("with home %q, %s: %q, want refused: %v", home, p, why, refused)
 			}
+		}
+	}
+}
+
+// TestResolveOpen: code that can change a folder cannot choose, by a link in it, what
+// another session sees.
+func TestResolveOpen(t *testing.T) {
+	dir, rules := tree(t)
+	at := func(p string) string { return filepath.Join(dir, filepath.FromSlash(p)) }
+	rules.Open = []string{"relative", at("users/mine/projects")} // by a link of the user
+	for link, to := range map[string]string{
+		"users/me/projects/shop/planted": at("users/you"), "users/me/projects/up": "../../you", "users/me/into": "projects/up/docs", "users/me/projects/within": "docs",
+	} {
+		if err := os.Symlink(to, at(link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for p, link := range map[string]string{
+		"users/me/projects/docs": "", "users/mine/projects": "", "users/mine/projects/docs": "", "users/me/data": "",
+		"users/me/projects/shop/planted": "shop/planted", "users/me/projects/shop/planted/docs": "shop/planted", "users/mine/projects/up": "projects/up",
+		"users/me/into": "projects/up", "users/me/projects/within": "projects/within",
+	} {
+		got, err := rules.Resolve(sandbox.Mount{Source: at(p)})
+		if want := filepath.FromSlash(link) + `" is a link, and code can change`; link == "" && err != nil || link != "" && (err == nil || !strings.Contains(filepath.ToSlash(err.Error()), filepath.ToSlash(want))) {
+			t.Errorf("Resolve(%q) = %+v, %v, want the link %q refused", p, got, err, link)
 		}
 	}
 }

@@ -59,8 +59,8 @@ func (r Rules) refused(source string) string {
 	if len(volume) > 3 && (volume[2] == '.' || volume[2] == '?') {
 		return "that is the path of a device. Write an ordinary path"
 	}
-	if r.Home != "" && filepath.IsAbs(r.Home) {
-		if why := r.refusedInHome(at); why != "" {
+	for _, home := range r.homes(at) {
+		if why := refusedInHome(home, at); why != "" {
 			return why
 		}
 	}
@@ -93,18 +93,36 @@ func (r Rules) refused(source string) string {
 	return ""
 }
 
-// refusedInHome is refused for the folders of the user.
-func (r Rules) refusedInHome(at *place) string {
+// homes returns the home directories that matter to a place: those of the user, and
+// one where homes are, which is often the user's, too, whatever HOME says.
+func (r Rules) homes(at *place) (homes []string) {
+	for _, home := range []string{r.Home, r.Account} {
+		if filepath.IsAbs(home) && !slices.Contains(homes, home) {
+			homes = append(homes, home)
+		}
+	}
+	for _, dir := range []string{"/home", "/Users"} {
+		dir = filepath.VolumeName(at.path) + filepath.FromSlash(dir)
+		rest, _ := at.below(dir)
+		if name, _, inside := strings.Cut(rest, string(filepath.Separator)); inside {
+			homes = append(homes, filepath.Join(dir, name))
+		}
+	}
+	return homes
+}
+
+// refusedInHome is refused for a home directory.
+func refusedInHome(home string, at *place) string {
 	const private = "it is, contains or belongs to a hidden folder of your home directory, where programs keep passwords, keys and tokens. Mount another folder, or copy what the code needs"
-	if at.is(r.Home) || at.contains(r.Home) {
+	if at.is(home) || at.contains(home) {
 		return "it is or contains your home directory. Mount the folder in it that the code needs"
 	}
 	for _, dir := range slices.Concat(anywhere, secret) {
-		if at.touches(filepath.Join(r.Home, filepath.FromSlash(dir))) { // also where a link leads from there
+		if at.touches(filepath.Join(home, filepath.FromSlash(dir))) { // also where a link leads from there
 			return private
 		}
 	}
-	rest, ok := at.below(r.Home)
+	rest, ok := at.below(home)
 	if !ok {
 		return ""
 	}
@@ -113,7 +131,7 @@ func (r Rules) refusedInHome(at *place) string {
 		return ""
 	}
 	for _, o := range ordinary {
-		if rest, ok := at.below(filepath.Join(r.Home, filepath.FromSlash(o))); ok && rest != "" {
+		if rest, ok := at.below(filepath.Join(home, filepath.FromSlash(o))); ok && rest != "" {
 			return ""
 		}
 	}
@@ -129,10 +147,11 @@ func (r Rules) usable(at *place, dir string) bool {
 	if r.Home == "" || !filepath.IsAbs(r.Home) {
 		return false
 	}
-	if _, ok := newPlace(follow(r.Home)).below(dir); !ok {
+	rest, ok := newPlace(follow(r.Home)).below(dir)
+	if !ok || rest == "" && filepath.Base(dir) != "root" { // HOME can be /etc
 		return false
 	}
-	_, ok := at.below(r.Home)
+	_, ok = at.below(r.Home)
 	return ok
 }
 
