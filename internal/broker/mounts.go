@@ -99,6 +99,9 @@ func (b *Broker) fresh(req *Request, t *session.Template, saw []sandbox.Mount) (
 			mounts = slices.DeleteFunc(mounts, func(other sandbox.Mount) bool { return other.Target == m.Target && other.By == "" })
 		}
 		err := sandbox.CheckMounts(append(slices.Clone(mounts), m))
+		if err == nil && b.config.Folders != nil {
+			err = b.config.Folders.Again(m) // who named it has checked it, and may be another process
+		}
 		switch {
 		case err == nil:
 			mounts = append(mounts, m)

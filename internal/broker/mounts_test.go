@@ -93,6 +93,11 @@ func TestFoldersOfSessions(t *testing.T) {
 		{name: "a folder that the settings do not have", session: "removed", err: "Session removed was suspended with the folder /mnt/old: files.mounts does not have it any more. Or name another session, or forget this one's state ('sallyport sessions reset removed')",
 			change: func() { s.again = map[string]error{"/mnt/old": errors.New("files.mounts does not have it any more")} }},
 		{name: "which is named now", session: "removed", shown: true, mounts: mounts{mounted("/d/old", "/mnt/old", "ro")}, sees: "/mnt/old,/mnt/mine", notes: "began without /mnt/data"},
+		{name: "a folder that is refused", session: "i", shown: true, mounts: mounts{out}, err: "it has keys",
+			change: func() {
+				s.again = map[string]error{"/mnt/out": errors.New("it has keys"), "/roots/p": errors.New("it has keys")}
+			}},
+		{name: "a root that is refused", session: "i", mounts: mounts{root}, sees: "/mnt/data", notes: "not visible: it has keys"},
 		{name: "another on disk, with a new folder", session: "older", shown: true, mounts: mounts{out}, err: "and not /mnt/out", change: func() { s.again = nil }},
 		{name: "a wrong setting", session: "h", err: "files.mounts: folder", change: func() { s.err = errors.New(`files.mounts: folder "/": no`) }},
 		{name: "and a session that has begun", session: "a", sees: "/mnt/data"},
