@@ -47,6 +47,8 @@ var folderProfile = sync.OnceValue(func() []byte {
 	} {
 		bounded = append(bounded, rule{Names: []string{name}, Args: []arg{{mode, 0o6000, 0, "SCMP_CMP_MASKED_EQ"}}})
 	}
+	const whiteout = 4 // a rename that makes a device
+	bounded = append(bounded, rule{Names: []string{"renameat2"}, Args: []arg{{4, whiteout, 0, "SCMP_CMP_MASKED_EQ"}}})
 	slices.SortStableFunc(bounded, func(a, b rule) int { return strings.Compare(a.Names[0], b.Names[0]) })
 	// Nor may code hold up others by locks on files that it can only read. A filter
 	// cannot read the mode of openat2.

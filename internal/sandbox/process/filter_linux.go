@@ -17,6 +17,7 @@ const (
 	dataArg1 = 24
 	dataArg2 = 32
 	dataArg3 = 40
+	dataArg4 = 48
 
 	retKill  = 0x80000000
 	retErrno = 0x00050000
@@ -147,6 +148,12 @@ func filter(sockets, sharedUser, folders bool) []unix.SockFilter {
 			p.load(dataArg1)
 			p.on(unix.F_SETLEASE, retErrno|uint32(unix.EPERM))
 			p.ret(retAllow)
+		})
+		p.within(unix.SYS_RENAMEAT2, func(p *program) {
+			p.load(dataArg4)
+			p.and(unix.RENAME_WHITEOUT) // makes a device
+			p.on(0, retAllow)
+			p.ret(retErrno | uint32(unix.EPERM))
 		})
 		for nr, arg := range modeArgs() {
 			p.within(nr, func(p *program) {

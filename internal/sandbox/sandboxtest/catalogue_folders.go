@@ -96,6 +96,21 @@ def attempt(d, kind, number):
     return go
 return first([attempt(d, stat.S_IFCHR, (1, 5)) for d in ("rw", "copy")])
 `, Control: Control{Root: true, Unproven: "the host may be a container that makes no devices"}},
+		{Name: "folder-whiteout", Tries: "makes a device by renaming a file", Probe: `
+def attempt(d):
+    def go():
+        p = os.path.join(P[d], "whiteout-%d" % os.getpid())
+        os.close(os.open(p, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            syscall("renameat2", AT_FDCWD, p, AT_FDCWD, p + "x", 4)
+            return stat.S_ISCHR(os.lstat(p).st_mode) and "made one"
+        finally:
+            for one in (p, p + "x"):
+                if os.path.lexists(one):
+                    os.unlink(one)
+    return go
+return first([attempt(d) for d in ("rw", "copy")])
+`, Control: Control{Unproven: "not every file system has it"}},
 		{Name: "folder-setuid", Tries: "leaves a file with a set-user-ID or set-group-ID bit in a folder", Probe: `
 def attempt(make, bit):
     def go():

@@ -20,7 +20,7 @@ _NUMBERS = {
         process_vm_readv=310, process_vm_writev=311, kcmp=312, finit_module=313,
         memfd_create=319, kexec_file_load=320, bpf=321, execveat=322, userfaultfd=323,
         tgkill=234, rt_sigqueueinfo=129, clone=56, semget=64, msgget=68, getcwd=79,
-        modify_ldt=154, get_robust_list=274, splice=275, timerfd_create=283),
+        modify_ldt=154, get_robust_list=274, splice=275, timerfd_create=283, renameat2=316),
     "aarch64": dict(
         ioctl=29, shmget=194, shmat=196, ptrace=117, syslog=116, capset=91,
         personality=92, setpriority=140, sched_setscheduler=119, pivot_root=41,
@@ -34,7 +34,7 @@ _NUMBERS = {
         process_vm_writev=271, kcmp=272, finit_module=273, memfd_create=279,
         kexec_file_load=294, bpf=280, execveat=281, userfaultfd=282, tgkill=131,
         rt_sigqueueinfo=138, clone=220, semget=190, msgget=186, getcwd=17,
-        get_robust_list=100, splice=76, timerfd_create=85),
+        get_robust_list=100, splice=76, timerfd_create=85, renameat2=276),
 }
 _COMMON = dict(pidfd_send_signal=424, io_uring_setup=425, open_tree=428,
                move_mount=429, fsopen=430, fsconfig=431, fsmount=432, pidfd_open=434,
