@@ -44,13 +44,19 @@ func parse(arg string, volume int) (sandbox.Mount, error) {
 	if len(rest) > 0 {
 		m.Target, rest = rest[0], rest[1:]
 	}
+	mode := m.Target // misplaced, if it is one
+	if len(rest) > 0 && !isMode(mode) {
+		mode = rest[0]
+	}
 	switch {
 	case m.Source == "":
 		return sandbox.Mount{}, fmt.Errorf("folder %s: no folder is named; write DIR[:PATH][:MODE], such as ~/data:/mnt/data:ro", quote(arg))
+	case len(rest) > 0 && isMode(mode):
+		return sandbox.Mount{}, fmt.Errorf("folder %s: nothing can follow the mode %s; write DIR[:PATH][:MODE]", quote(arg), quote(mode))
 	case len(rest) > 0:
 		return sandbox.Mount{}, fmt.Errorf("folder %s: %s is not a mode; write ro (read-only), copy (a private copy) or rw (code changes the folder itself)", quote(arg), quote(rest[0]))
 	case m.Target != "" && !path.IsAbs(m.Target):
-		return sandbox.Mount{}, fmt.Errorf("folder %s: %s is neither a place in the sandbox such as /mnt/data nor a mode (ro, copy, rw)", quote(arg), quote(m.Target))
+		return sandbox.Mount{}, fmt.Errorf("folder %s: %s is neither a place in the sandbox such as /mnt/data nor a mode (ro, copy, rw). Mount a folder with a colon in its name through a link to it", quote(arg), quote(m.Target))
 	}
 	return m, nil
 }
@@ -137,7 +143,7 @@ func (r Rules) Resolve(m sandbox.Mount) (sandbox.Mount, error) {
 	}
 	if why := r.refused(source); why != "" {
 		if source != abs {
-			why = "it leads to " + quote(source) + ": " + why
+			why = "it leads to " + quote(source) + ", and " + why
 		}
 		return fail(errors.New(why))
 	}

@@ -29,11 +29,12 @@ func TestParse(t *testing.T) {
 		{arg: `\\host\share\d:ro`, volume: 12, want: sandbox.Mount{Source: `\\host\share\d`, Mode: "ro"}},
 		{arg: "", err: "no folder is named"},
 		{arg: ":/mnt/x", err: "no folder is named"},
-		{arg: "/a:b", err: `"b" is neither a place in the sandbox`},
+		{arg: "/a:b", err: `"b" is neither a place in the sandbox such as /mnt/data nor a mode (ro, copy, rw). Mount a folder with a colon`},
 		{arg: "/a:RW", err: `"RW" is neither a place in the sandbox`},
 		{arg: "/a:/mnt/x:read", err: `"read" is not a mode`},
 		{arg: "/a:/mnt/x:", err: `"" is not a mode`},
-		{arg: "/a:/mnt/x:rw:ro", err: `"rw" is not a mode`},
+		{arg: "/a:rw:/mnt/x", err: `nothing can follow the mode "rw"`},
+		{arg: "/a:/mnt/x:rw:x", err: `nothing can follow the mode "rw"`},
 	} {
 		got, err := parse(tt.arg, tt.volume)
 		switch {

@@ -101,19 +101,19 @@ func CheckMounts(mounts []Mount) error {
 		switch {
 		case !filepath.IsAbs(m.Source) || filepath.Clean(m.Source) != m.Source || strings.ContainsRune(m.Source, 0):
 			return fmt.Errorf("folder %q: an absolute, clean path is needed", m.Source)
-		case !path.IsAbs(m.Target) || path.Clean(m.Target) != m.Target || m.Target == "/" || strings.ContainsRune(m.Target, 0):
-			return fmt.Errorf("folder %q: its place in the sandbox, %q, must be an absolute, clean path", m.Source, m.Target)
+		case !path.IsAbs(m.Target) || path.Clean(m.Target) != m.Target || strings.ContainsRune(m.Target, 0):
+			return fmt.Errorf("folder %q: its place in the sandbox, %q, must be an absolute, clean path such as /mnt/data", m.Source, m.Target)
 		case m.Mode != ReadOnly && m.Mode != Copy && m.Mode != ReadWrite:
 			return fmt.Errorf("folder %q: mode %q: write ro, copy or rw", m.Source, m.Mode)
 		}
 		for _, own := range ownPlaces {
-			if within(m.Target, own) {
+			if m.Target == "/" || within(m.Target, own) {
 				return fmt.Errorf("folder %q: %s belongs to the sandbox itself. Use a place such as /mnt/data", m.Source, m.Target)
 			}
 		}
 		for _, other := range mounts[:i] {
 			if within(m.Target, other.Target) || within(other.Target, m.Target) {
-				return fmt.Errorf("folder %q: its place %s and that of %q, %s, overlap. Name another place", m.Source, m.Target, other.Source, other.Target)
+				return fmt.Errorf("folder %q: its place %s and that of %q, %s, overlap. Name other places, such as /mnt/data", m.Source, m.Target, other.Source, other.Target)
 			}
 		}
 	}

@@ -252,7 +252,7 @@ func TestCheckMounts(t *testing.T) {
 		{"unclean", []sandbox.Mount{mount("/a/../b", "/mnt/a", "ro")}, "an absolute, clean path is needed"},
 		{"target relative", []sandbox.Mount{mount("/a", "mnt", "ro")}, "must be an absolute, clean path"},
 		{"target leaves", []sandbox.Mount{mount("/a", "/mnt/../etc", "ro")}, "must be an absolute, clean path"},
-		{"root", []sandbox.Mount{mount("/a", "/", "ro")}, "must be an absolute, clean path"},
+		{"root", []sandbox.Mount{mount("/a", "/", "ro")}, "/ belongs to the sandbox itself"},
 		{"no mode", []sandbox.Mount{mount("/a", "/mnt/a", "")}, "write ro, copy or rw"},
 		{"own", []sandbox.Mount{mount("/a", "/usr/local/lib", "ro")}, "belongs to the sandbox itself"},
 		{"workspace", []sandbox.Mount{mount("/a", "/workspace/in", "ro")}, "belongs to the sandbox itself"},
