@@ -129,6 +129,7 @@ func TestHints(t *testing.T) {
 		{"misspelt file in a folder", "open('/usr/share/mann')", "there is no 'mann' in /usr/share; did you mean 'man'? It has ", "open('/usr/nothing/mann')"},
 		{"no folder in a folder", "open('/usr/share/no/man')", "the folder '/usr/share/no' does not exist", "open('/usr/nothing/no/man')"},
 		{"folder that is read-only", "raise OSError(30, 'Read-only file system', '/usr/share/a.csv')", "Hint: /usr/share is a folder of the user and read-only: write to ", "raise OSError(28, 'No space left on device', 'a.csv') if False else 5"},
+		{"extension module in a folder", "raise ImportError('/mnt/v/a.so: failed to map segment from shared object')", "extension modules (.so) load only from the packages of the sandbox", "raise ImportError('/mnt/v/a.so: undefined symbol')"},
 		{"memory", "raise MemoryError", "the sandbox has 512 MiB (setting limits.memory) of memory", "raise MemoryLeak if False else ValueError('MemoryError')"},
 		{"disk", "raise OSError(28, 'No space left on device')", "/workspace holds 128 MiB (setting limits.workspace) of files", "raise OSError(27, 'File too large')"},
 		{"files", "raise OSError(24, 'Too many open files')", "setting limits.openFiles", "raise OSError(23, 'Too many open files in system')"},

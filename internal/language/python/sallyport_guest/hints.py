@@ -17,7 +17,7 @@ from .advice import line
 from .errors import MCPError, similar
 from .interrupt import call
 from .late import Late, place as place_of
-from .paths import MAX_SOURCE, came_through, missing_path, nodes_at, place
+from .paths import MAX_SOURCE, came_through, missing_path, nodes_at, not_loaded, place
 
 
 def hint(session, e):
@@ -490,6 +490,7 @@ TABLE = (
     missing_package,
     no_network,
     missing_path,
+    not_loaded,
     limit,
     undefined,
     misspelt_tool,

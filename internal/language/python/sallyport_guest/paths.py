@@ -65,6 +65,11 @@ def missing_path(session, e):
     return not_here(session, path, wanted)
 
 
+def not_loaded(session, e):
+    if isinstance(e, ImportError) and "failed to map segment" in str(e):
+        return "extension modules (.so) load only from the packages of the sandbox, not from %s or a folder of the user" % session.workspace.path
+
+
 def database(session, e):
     """Return an error with the path of an SQLite database that cannot be opened, or
     None."""
