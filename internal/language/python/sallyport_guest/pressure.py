@@ -19,11 +19,12 @@ import _signal
 
 PAGE = sysconf("SC_PAGE_SIZE")
 MB = 1 << 20
-# What gVisor's own kernel needs, which it does not count as the sandbox's: so much, and
-# a part of what is mapped.
-KERNEL = 24 * MB
-# The least that an execution can have, and the most to report its MemoryError.
-FLOOR, REPORT = 8 * MB, 32 * MB
+# What gVisor's own kernel needs, which it does not count as the sandbox's: so much, a
+# part of what is mapped, and so much for each child of a few that use memory.
+KERNEL, CHILD = 24 * MB, 3 * MB
+# The least that an execution can have, the most to report its MemoryError, and what
+# Python needs to start.
+FLOOR, REPORT, START = 8 * MB, 32 * MB, 32 * MB
 PROGRAMS = ("system", "posix_spawn", "posix_spawnp", "execv", "execve")
 STACK = 24 * MB  # of a thread of a library's, and its buffers
 # Seconds between two looks, and from the last change to sleep.
@@ -258,7 +259,7 @@ class Watch:
         self.count = -1
         self.floor = self.unused = self.size = self.most = 0
         self.released = 0.0
-        self.others = ()
+        self.killed, self.large = set(), set()  # of the children
         self.before = 0
         self.until = 0.0
         self.alone = getpid() == 1  # otherwise processes of others are in /proc
@@ -317,29 +318,51 @@ class Watch:
         self.most = most
         if not (shared[REPORTING] or shared[LIFTED]):
             memory.allow(interpreter, most)
-        if not self.alone:
-            return
-        self.others = [pid for pid in map(int, filter(str.isdigit, listdir("/proc"))) if pid not in (1, interpreter)]
-        share = max(free, 0) * 2 // (len(self.others) + 1)
-        largest, most = None, 0
-        for pid in self.others:
+        if self.alone:
+            self.children(free, int(sizes[1]) * PAGE)
+
+    def children(self, free, common):
+        """Share what is free among the children, and end the largest if it is too late
+        for that."""
+        memory, lifted = self.memory, self.shared[LIFTED]
+        pids = [pid for pid in map(int, filter(str.isdigit, listdir("/proc"))) if pid not in (1, self.interpreter)]
+        rest = max(free - CHILD * min(len(pids), 8), 0)
+        # While there is enough, a child may have more than an equal part.
+        share = rest * (2 if rest > memory.limit // 2 else 1) // (len(pids) + 1)
+        found = []
+        for pid in pids:
             try:
                 sizes = content("/proc/%d/statm" % pid).split()
-                if int(sizes[1]) > most:
-                    largest, most = pid, int(sizes[1])
-                # While the interpreter starts a program, this may be about to become it.
-                if not shared[LIFTED] and content("/proc/%d/comm" % pid).startswith(b"python"):
-                    memory.allow(pid, int(sizes[memory.column]) * PAGE + share)
+                resident = int(sizes[1]) * PAGE
+                python = content("/proc/%d/comm" % pid).startswith(b"python")
+                # What a child of Python has is in part the interpreter's.
+                found.append((max(resident - common, MB) if python else resident, pid))
+                # Other programs reserve what they like, but what has more than is left
+                # may not take that at once.
+                large = not python and resident > rest
+                # While the interpreter starts a program, pid may be about to become one.
+                if not lifted and (python or large or pid in self.large):
+                    most = max(int(sizes[memory.column]) * PAGE + share, START)
+                    memory.allow(pid, most if python or large else None)
+                    (self.large.add if large else self.large.discard)(pid)
             except (OSError, ValueError):  # it has ended
                 pass
-        if free < -memory.margin // 4 and largest is not None:
-            self.end(largest, most * PAGE)
+        self.killed.intersection_update(pids)
+        self.large.intersection_update(pids)
+        # What was killed has its memory for another moment.
+        for size, pid in sorted(found, reverse=True):
+            if free > -memory.margin // 4:
+                break
+            free += size
+            if pid not in self.killed:
+                self.end(pid, size)
 
     def end(self, pid, size):
         try:
             kill(pid, _signal.SIGKILL)
         except OSError:
             return
+        self.killed.add(pid)
         self.say(
             "sallyport: process %d, which had %d MB, was killed to keep the session: the sandbox may use %d MB (limits.memory)\n"
             % (pid, size // MB, self.memory.limit // MB)
