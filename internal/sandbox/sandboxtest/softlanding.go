@@ -24,6 +24,28 @@ func (s *suite) softLanding(t *testing.T) {
 	if r := start(t).exec(t, own); r.Stdout != "True\n" {
 		Skip(t, s.cfg.Engine+".limits.soft landing", "the guest cannot see the limit: "+r.Stdout+lastLine(r.Stderr))
 	}
+	// The mapping of a large file, and limits of the code's own, are as without ours.
+	const others = `
+import mmap, resource, threading
+with open("sparse", "wb+") as f:
+    f.truncate(1 << 30)
+    with mmap.mmap(f.fileno(), 0) as m:
+        print(len(m))
+own, kinds = 128 << 20, (resource.RLIMIT_AS, resource.RLIMIT_DATA)
+for kind in kinds:
+    resource.setrlimit(kind, (own, resource.getrlimit(kind)[1]))
+threading.Thread(target=int).start()
+import decimal
+try: bytearray(own)
+except MemoryError: print([resource.getrlimit(kind)[0] == own for kind in kinds])
+bytes(own)`
+	sess := start(t)
+	if r := sess.exec(t, others); r.Stdout != "1073741824\n[True, True]\n" || !strings.Contains(r.Stderr, "MemoryError") {
+		t.Errorf("a large mapping and limits of the code's own: got %q, %s", r.Stdout, r.Stderr)
+	}
+	if got := sess.must(t, "[resource.getrlimit(kind)[0] == own for kind in kinds]"); got != "[True, True]\n" {
+		t.Errorf("got %q for limits of the code's own after a MemoryError, want both kept", got)
+	}
 	const again = "import time\nfor _ in range(600):\n    try:\n        print(len(b'x' * (100 << 20)))\n        break\n    except MemoryError: time.sleep(0.1)"
 	for _, tt := range []struct{ name, code string }{
 		{"a list", "grown = []\nwhile True: grown.append(len(grown) + 0.5)"},

@@ -18,9 +18,11 @@ from time import monotonic
 import _signal
 
 PAGE = sysconf("SC_PAGE_SIZE")
+OURS = 1907  # bytes in the last page of a limit that is not the code's own (forks.go)
 MB = 1 << 20
 # What gVisor's own kernel needs, which it does not count as the sandbox's: so much, a
-# part of what is mapped, and so much for each child of a few that use memory.
+# part of what is mapped (of a large file, that is little), and so much for each child of
+# a few that use memory.
 KERNEL, CHILD = 24 * MB, 3 * MB
 # The least that an execution can have, the most to report its MemoryError, and what
 # Python needs to start.
@@ -69,9 +71,18 @@ class Memory:
         """Return the bytes of a process that its limit counts."""
         return int(content("/proc/%s/statm" % pid).split()[self.column]) * PAGE
 
+    def own(self, now, hard):
+        """Report whether the code itself has set a limit."""
+        return now != hard and now % PAGE != OURS
+
     def allow(self, pid, most):
-        """Let a process have so many bytes. None: as many as the engine lets it."""
+        """Let a process have so many bytes. None: as many as the engine lets it. A limit
+        that the code has set for itself stays."""
         now, hard = self.resource.prlimit(pid, self.kind)
+        if self.own(now, hard):
+            return
+        if most is not None:
+            most = most // PAGE * PAGE + OURS
         if most is None or hard != self.infinite and most > hard:
             most = hard
         # A change of less than this does not matter.
@@ -97,7 +108,7 @@ class GVisor(Memory):
         rest = sysconf("SC_AVPHYS_PAGES") * PAGE
         if rest:
             used = max(used, self.limit - rest - mapped)
-        return self.limit - used - KERNEL - mapped // 16 - self.margin
+        return self.limit - used - KERNEL - min(mapped, 2 * self.limit) // 16 - self.margin
 
 
 class Container(Memory):
@@ -222,7 +233,12 @@ class Guard:
         """Have memory to report a MemoryError."""
         self.shared[REPORTING] = 1
         try:
-            self.prlimit(*self.lifted)  # makes nothing
+            own = self.memory.own(*self.prlimit(0, self.memory.kind))
+        except MemoryError:
+            own = False
+        try:
+            if not own:
+                self.prlimit(*self.lifted)  # makes nothing
             if not self.hit:
                 self.hit = True
                 self.held = self.memory.limit - self.memory.margin - self.memory.free()

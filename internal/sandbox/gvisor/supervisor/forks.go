@@ -9,6 +9,7 @@ import (
 	"gvisor.dev/gvisor/pkg/hostarch"
 	"gvisor.dev/gvisor/pkg/sentry/arch"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/limits"
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
 	"gvisor.dev/gvisor/pkg/sentry/mm"
 	syscalls "gvisor.dev/gvisor/pkg/sentry/syscalls/linux"
@@ -38,6 +39,9 @@ func cheapenForks() {
 func mmapOfPages(mmap kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, sysno uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
 		length, access, flags := args[1].Uint64(), args[2].Int(), args[3].Int()
+		if flags&linux.MAP_ANONYMOUS == 0 || access == linux.PROT_NONE && flags&linux.MAP_STACK != 0 {
+			letReserve(t, flags, length)
+		}
 		if flags&linux.MAP_PRIVATE == 0 || length >= hostarch.HugePageSize {
 			return mmap(t, sysno, args)
 		}
@@ -50,6 +54,23 @@ func mmapOfPages(mmap kernel.SyscallFn) kernel.SyscallFn {
 		}
 		return addr, control, err
 	}
+}
+
+// ownLimit is the number of bytes in the last page of a limit that the guest has set
+// (pressure.py). Limits of the code's own have another.
+const ownLimit = 1907
+
+// letReserve makes room for the mapping of a file, however large, or of a thread's
+// stack, of which little is used. gVisor has no limit but RLIMIT_AS, which counts both.
+// The guest soon sets the limit anew.
+func letReserve(t *kernel.Task, flags int32, length uint64) {
+	most := t.Limits().Get(limits.AS)
+	length, ok := hostarch.PageRoundUp(length)
+	if !ok || flags&linux.MAP_FIXED != 0 || most.Cur%hostarch.PageSize != ownLimit || length > most.Max-most.Cur {
+		return
+	}
+	most.Cur += length
+	t.Limits().SetUnchecked(limits.AS, most)
 }
 
 // copyNow makes a private copy of a mapping. Where it fails, pages are copied as they
