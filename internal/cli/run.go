@@ -405,7 +405,8 @@ func (c *runCmd) explain(u *ui, r *broker.Result) {
 		text = strings.TrimSuffix(strings.TrimSuffix(text, "; "+broker.Kept), "; "+broker.Lost)
 	}
 	switch {
-	case r.Status == broker.Timeout, r.Status == broker.ValidationError, r.OutOfMemory, r.ExitCode == nil && r.Status != broker.Success:
+	case r.Status == broker.Timeout, r.Status == broker.ValidationError, r.OutOfMemory, r.ExitCode == nil && r.Status != broker.Success,
+		c.Session == "" && r.StateLost != "" && r.ExitCode != nil && *r.ExitCode > exitSignal:
 		if text != "" {
 			say("%s", text)
 		}

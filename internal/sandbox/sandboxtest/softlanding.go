@@ -46,6 +46,11 @@ bytes(own)`
 	if got := sess.must(t, "[resource.getrlimit(kind)[0] == own for kind in kinds]"); got != "[True, True]\n" {
 		t.Errorf("got %q for limits of the code's own after a MemoryError, want both kept", got)
 	}
+	// C code that cannot do without memory ends the interpreter, which says so.
+	const crash = "import ctypes\ngrown = []\ntry:\n    while True: grown.append(len(grown) + 0.5)\nexcept MemoryError: pass\nctypes.string_at(0)"
+	if r := start(t).exec(t, crash); r.alive() || !strings.Contains(r.Stderr, "crashed when little memory was left") || !strings.Contains(r.Stderr, "(limits.memory)") {
+		t.Errorf("a crash without memory: alive %t, standard error %q, want what may have caused it", r.alive(), r.Stderr)
+	}
 	const again = "import time\nfor _ in range(600):\n    try:\n        print(len(b'x' * (100 << 20)))\n        break\n    except MemoryError: time.sleep(0.1)"
 	for _, tt := range []struct{ name, code string }{
 		{"a list", "grown = []\nwhile True: grown.append(len(grown) + 0.5)"},

@@ -240,6 +240,8 @@ class Drain:
                     break
                 send(frames)
         code = self.status
+        if self.watch is not None:
+            self.watch.ended(code)
         send(frame(b"x", exit_payload(code)))
         _exit(code if code >= 0 else 128 - code)
 

@@ -32,6 +32,7 @@ STACK = 24 * MB  # of a thread of a library's, and its buffers
 # Seconds between two looks, and from the last change to sleep.
 OFTEN, USUAL, AWAKE = 0.005, 0.025, 1.0
 RELEASE = 0.2  # seconds until what was released is free
+CRASHES = (-_signal.SIGSEGV, -_signal.SIGABRT, -_signal.SIGBUS)
 # Bytes that init and the interpreter share.
 RUNNING, ASLEEP, REPORTING, COUNT, SCARCE, LIFTED, SIZE = 0, 1, 2, 3, 4, 5, 4096
 
@@ -372,6 +373,15 @@ class Watch:
             free += size
             if pid not in self.killed:
                 self.end(pid, size)
+
+    def ended(self, status):
+        """Say of the interpreter's end what may have caused it: C code may take for
+        granted that there is memory."""
+        if status in CRASHES and self.shared[SCARCE]:
+            self.say(
+                "sallyport: the interpreter crashed when little memory was left: the sandbox may use %d MB (limits.memory)\n"
+                % (self.memory.limit // MB)
+            )
 
     def end(self, pid, size):
         try:
