@@ -213,14 +213,15 @@ for i in range(40):
                 os.write(1, b"MB of %d\n" % os.getpid())
                 time.sleep(0.05)
             time.sleep(5)
-        finally:
             os._exit(0)
+        finally:
+            os._exit(1)
     children.append(pid)
 time.sleep(5)
 for pid in children:
     ended, status = os.waitpid(pid, os.WNOHANG)
-    if ended and os.WIFSIGNALED(status):
-        os.write(1, b"killed: %d\n" % pid)
+    if ended and status:
+        os.write(1, b"ended: %d\n" % pid)  # by a signal, or a MemoryError
     elif not ended:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -231,7 +232,7 @@ for pid in children:
 		if pid, ok := strings.CutPrefix(line, "MB of "); ok {
 			had[pid]++
 			have += 1 << 20
-		} else if pid, ok := strings.CutPrefix(line, "killed: "); ok {
+		} else if pid, ok := strings.CutPrefix(line, "ended: "); ok {
 			have -= had[pid] << 20
 		}
 	}
