@@ -97,13 +97,13 @@ func giveable(folder *hostroot.Folder) error {
 	if strings.ContainsAny(path, ",\"\n") {
 		return fmt.Errorf("%w: the folder %q: the path of a folder for a container has no comma or quote. Rename it, or use mode copy", sandbox.ErrUnsupported, path)
 	}
-	info, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := hostroot.MountsBelow(path)
 	if err != nil {
 		return err
 	}
-	for _, m := range parseMounts(string(info)) {
-		if strings.HasPrefix(m.at, path+"/") {
-			return fmt.Errorf("%w: the folder %s: another file system is mounted in it, at %s. Choose a folder without one, or use engine gvisor", sandbox.ErrUnsupported, path, m.at)
+	for _, at := range mounts {
+		if at != path {
+			return fmt.Errorf("%w: the folder %s: another file system is mounted in it, at %s. Choose a folder without one, or use engine gvisor", sandbox.ErrUnsupported, path, at)
 		}
 	}
 	return nil
@@ -167,7 +167,7 @@ func (fo *folders) verify(ctx context.Context, b *Engine, name string) error {
 	if err != nil {
 		return fmt.Errorf("the container's folders cannot be verified: %w", err)
 	}
-	mounts := parseMounts(string(info))
+	mounts := hostroot.MountPoints(string(info))
 	for _, m := range fo.binds {
 		if m.ino != 0 {
 			if err := m.isAt(dir + "/root"); err != nil {
@@ -204,16 +204,16 @@ func (m *bind) isAt(root string) error {
 }
 
 // asWanted returns an error if the folder is mounted in another way.
-func (m *bind) asWanted(mounts []mounted, wanted []bind) error {
+func (m *bind) asWanted(mounts []hostroot.MountPoint, wanted []bind) error {
 	found := false
 	for _, have := range mounts {
 		switch {
-		case strings.HasPrefix(have.at, m.target+"/") && !slices.ContainsFunc(wanted, func(w bind) bool { return w.target == have.at }):
-			return fmt.Errorf("the container has another file system in its folder %s, at %s", m.target, have.at)
-		case have.at != m.target:
-		case m.readOnly && !slices.Contains(have.options, "ro"):
+		case strings.HasPrefix(have.At, m.target+"/") && !slices.ContainsFunc(wanted, func(w bind) bool { return w.target == have.At }):
+			return fmt.Errorf("the container has another file system in its folder %s, at %s", m.target, have.At)
+		case have.At != m.target:
+		case m.readOnly && !slices.Contains(have.Options, "ro"):
 			return fmt.Errorf("the engine ignores that the folder %s is read-only", m.target)
-		case have.linked:
+		case have.Linked:
 			return fmt.Errorf("later mounts in the folder %s on the host would appear in the container", m.target)
 		default:
 			found = true
@@ -223,31 +223,4 @@ func (m *bind) asWanted(mounts []mounted, wanted []bind) error {
 		return fmt.Errorf("the engine has not mounted the folder %s", m.target)
 	}
 	return nil
-}
-
-// mounted is a line of mountinfo.
-type mounted struct {
-	at      string
-	options []string
-	linked  bool // it receives mounts from, or passes them to, others
-}
-
-// parseMounts reads a process's mountinfo.
-func parseMounts(info string) (out []mounted) {
-	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-	for line := range strings.Lines(info) {
-		fields := strings.Fields(line)
-		if len(fields) < 7 {
-			continue
-		}
-		m := mounted{at: unescape.Replace(fields[4]), options: strings.Split(fields[5], ",")}
-		for _, f := range fields[6:] {
-			if f == "-" {
-				break
-			}
-			m.linked = m.linked || strings.HasPrefix(f, "shared:") || strings.HasPrefix(f, "master:")
-		}
-		out = append(out, m)
-	}
-	return out
 }

@@ -60,7 +60,7 @@ func TestAsWanted(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := ""
-			if err := readOnly.asWanted(parseMounts(tt.info), []bind{readOnly, hidden}); err != nil {
+			if err := readOnly.asWanted(hostroot.MountPoints(tt.info), []bind{readOnly, hidden}); err != nil {
 				got = err.Error()
 			}
 			if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {

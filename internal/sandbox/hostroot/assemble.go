@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -125,7 +123,7 @@ func remountReadOnly(target string, below bool) error {
 	mounts := []string{target}
 	if below {
 		var err error
-		if mounts, err = mountsBelow(target); err != nil {
+		if mounts, err = MountsBelow(target); err != nil {
 			return err
 		}
 	}
@@ -150,26 +148,4 @@ func remountReadOnly(target string, below bool) error {
 		}
 	}
 	return nil
-}
-
-// mountsBelow lists the mount points at and below dir, deepest last.
-func mountsBelow(dir string) ([]string, error) {
-	b, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-	var mounts []string
-	for _, line := range strings.Split(string(b), "\n") {
-		f := strings.Fields(line)
-		if len(f) < 5 {
-			continue
-		}
-		m := unescape.Replace(f[4])
-		if m == dir || strings.HasPrefix(m, dir+"/") {
-			mounts = append(mounts, m)
-		}
-	}
-	sort.Strings(mounts)
-	return mounts, nil
 }

@@ -120,7 +120,7 @@ func Attach(tree *os.File, at string) error {
 // CoverBelow hides the mounts below the one at a path: a folder does not lead to
 // other file systems.
 func CoverBelow(at string) error {
-	mounts, err := mountsBelow(at)
+	mounts, err := MountsBelow(at)
 	if err != nil {
 		return err
 	}
