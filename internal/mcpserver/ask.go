@@ -102,13 +102,10 @@ func takesForms(capabilities *mcp.ElicitationCapabilities) bool {
 
 // declaresForms is takesForms for a request's metadata.
 func (m requestMeta) declaresForms() bool {
-	if m.version == nil || !bytes.Contains(m.capabilities, []byte(`"elicitation"`)) {
-		return false
-	}
 	var capabilities struct {
 		Elicitation *mcp.ElicitationCapabilities `json:"elicitation"`
 	}
-	return json.Unmarshal(m.capabilities, &capabilities) == nil && takesForms(capabilities.Elicitation)
+	return m.declares("elicitation", &capabilities) && takesForms(capabilities.Elicitation)
 }
 
 // asksInSession returns how the client of a session with a handshake is asked.

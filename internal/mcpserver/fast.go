@@ -142,6 +142,13 @@ func (m requestMeta) key() string {
 	return string(m.version) + "\n" + string(m.client) + "\n" + string(m.capabilities)
 }
 
+// declares decodes the client's capabilities into v, if the request has them and the
+// name of one occurs in them: most have none, and are not decoded. It reports whether
+// it has.
+func (m requestMeta) declares(name string, v any) bool {
+	return m.version != nil && bytes.Contains(m.capabilities, []byte(name)) && json.Unmarshal(m.capabilities, v) == nil
+}
+
 // trace returns the span of the client that the request belongs to.
 func (m requestMeta) trace() tracecontext.Context {
 	var parent, state string

@@ -3,7 +3,6 @@ package mcpserver
 //lint:file-ignore SA1019 clients still have roots, in all revisions
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -108,13 +107,10 @@ func (c *conn) declaresRoots() bool {
 
 // declaresRoots is the same for a request's metadata.
 func (m requestMeta) declaresRoots() bool {
-	if m.version == nil || !bytes.Contains(m.capabilities, []byte(`"roots"`)) {
-		return false
-	}
 	var capabilities struct {
 		Roots *struct{} `json:"roots"`
 	}
-	return json.Unmarshal(m.capabilities, &capabilities) == nil && capabilities.Roots != nil
+	return m.declares("roots", &capabilities) && capabilities.Roots != nil
 }
 
 // wantsRoots reports whether a call of a client that has roots, and can be asked for

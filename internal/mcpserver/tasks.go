@@ -1,7 +1,6 @@
 package mcpserver
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,13 +99,12 @@ type wireTask struct {
 
 // declaresTasks reports whether the client declares the Tasks extension.
 func (m requestMeta) declaresTasks() bool {
-	if m.version == nil || !bytes.Contains(m.capabilities, []byte(tasks.Extension)) {
-		return false
-	}
 	var capabilities struct {
 		Extensions map[string]json.RawMessage `json:"extensions"`
 	}
-	_ = json.Unmarshal(m.capabilities, &capabilities) // none where it is not valid
+	if !m.declares(tasks.Extension, &capabilities) {
+		return false
+	}
 	_, declared := capabilities.Extensions[tasks.Extension]
 	return declared
 }
