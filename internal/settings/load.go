@@ -231,15 +231,14 @@ func (l *loader) readFlags(flags []Flag) {
 	for _, f := range flags {
 		s := l.settings[f.Key]
 		if s == nil || s.fileOnly {
-			if s != nil && !strings.HasPrefix(f.Key, EnvironmentsKey+".") {
-				l.add(Problem{Name: f.Name, Message: f.Key + " is only in the configuration file: 'sallyport config set' writes it"})
-				continue
+			message := l.unknown(f.Key)
+			switch {
+			case strings.HasPrefix(f.Key, EnvironmentsKey+"."):
+				message = "environments are only in the configuration file: 'sallyport env add' and 'sallyport config set' write it"
+			case s != nil:
+				message = f.Key + " is only in the configuration file: 'sallyport config set' writes it"
 			}
-			if s != nil || strings.HasPrefix(f.Key, EnvironmentsKey+".") {
-				l.add(Problem{Name: f.Name, Message: "environments are only in the configuration file: 'sallyport env add' and 'sallyport config set' write it"})
-				continue
-			}
-			l.add(Problem{Name: f.Name, Message: l.unknown(f.Key)})
+			l.add(Problem{Name: f.Name, Message: message})
 			continue
 		}
 		at := place{dir: l.dir, home: l.home}
