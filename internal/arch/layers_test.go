@@ -92,7 +92,7 @@ var layers = []layer{
 	{"internal/memory", 40, []string{"internal/store", "internal/store/keyed"}},
 	{"internal/savedtools", 40, []string{"internal/store", "internal/store/keyed"}},
 	{"internal/authz/toolpolicy", 43, []string{"internal/authz", "internal/jsonscan", "internal/private", "internal/settings", "internal/toolbox/tool"}},
-	{"internal/authz", 40, []string{"internal/journal", "internal/tracecontext", "internal/terminal", "internal/sandbox", "internal/toolbox/tool"}},
+	{"internal/authz", 40, []string{"internal/folder", "internal/journal", "internal/tracecontext", "internal/terminal", "internal/sandbox", "internal/toolbox/tool"}},
 	{"internal/traces", 41, []string{"internal/journal", "internal/metrics", "internal/tracecontext"}},
 	{"internal/tracecontext", 8, []string{"internal/lazyregexp"}},
 	{"internal/metrics", 40, []string{"internal/journal"}},

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/folder"
 	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/tracecontext"
 )
@@ -246,7 +247,7 @@ func (p *Permit) publish(ctx context.Context, d Decision, answer Answer, asked t
 	}
 	if run, ok := p.action.(RunCode); ok {
 		for _, m := range run.Folders {
-			e.Folders = append(e.Folders, m.Source+":"+m.Target+":"+string(m.Mode))
+			e.Folders = append(e.Folders, folder.Format(m))
 		}
 	}
 	if allowed {
