@@ -219,11 +219,12 @@ func (c *Checkpoint) Open(binding string) (*snapshot.Snapshot, error) {
 }
 
 // passing reports whether resume failed because of a temporary condition of the
-// machine, such as a folder that is gone, not a defect of the snapshot.
+// machine, such as a folder that is gone, not a defect of the snapshot; or of one that
+// restore knows to leave the state good.
 func passing(err error) bool {
 	for _, e := range []error{
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EAGAIN, context.DeadlineExceeded,
-		sandbox.ErrFolder,
+		sandbox.ErrFolder, ErrKept,
 	} {
 		if errors.Is(err, e) {
 			return true
@@ -237,7 +238,7 @@ func passing(err error) bool {
 // machine temporarily lacked a resource.
 func (c *Checkpoint) Resume(ctx context.Context, restore func() error) error {
 	err := restore()
-	if err != nil && (ctx.Err() != nil || passing(err) || errors.Is(err, ErrKept)) {
+	if err != nil && (ctx.Err() != nil || passing(err)) {
 		return err // it stays suspended
 	}
 	c.Suspended = false
