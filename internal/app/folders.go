@@ -79,9 +79,9 @@ func (a *App) Folders() []Folder {
 	return out
 }
 
-// names reports whether the settings have a folder, which has been resolved.
-func (a *App) names(m sandbox.Mount) bool {
-	rules := a.FolderRules()
+// names reports whether the settings have a folder, which has been resolved by the
+// rules.
+func (a *App) names(rules folder.Rules, m sandbox.Mount) bool {
 	return slices.ContainsFunc(a.Settings.Files.Mounts, func(text string) bool {
 		one, err := folder.Parse(text)
 		if err != nil || folder.WithDefaults(one).Target != m.Target {
@@ -112,7 +112,8 @@ func (f folders) Now() (mounts []sandbox.Mount, notes []string, err error) {
 
 // Again implements broker.Folders.
 func (f folders) Again(m sandbox.Mount) error {
-	now, err := f.app.FolderRules().Resolve(m)
+	rules := f.app.FolderRules()
+	now, err := rules.Resolve(m)
 	switch {
 	case err != nil:
 		return err
@@ -120,7 +121,7 @@ func (f folders) Again(m sandbox.Mount) error {
 		return fmt.Errorf("%s is a link now. Put the folder back", m.Source)
 	case m.By == sandbox.ByClient && !f.app.Settings.Files.Roots:
 		return errors.New("files.roots is off now. Turn it on")
-	case m.By == "" && !f.app.names(m):
+	case m.By == "" && !f.app.names(rules, m):
 		return fmt.Errorf("%s does not have %s any more. Put that back", settings.MountsKey, folder.Format(m))
 	}
 	return nil

@@ -87,6 +87,9 @@ func (c Config) withDefaults() Config {
 	c.Batch.Timeout = cmp.Or(c.Batch.Timeout, 10*time.Minute)
 	c.Batch.MaxTimeout = cmp.Or(c.Batch.MaxTimeout, 12*time.Hour)
 	c.Batch.Queue = cmp.Or(c.Batch.Queue, time.Hour)
+	if c.Folders == nil {
+		c.Folders = noFolders{}
+	}
 	return c
 }
 

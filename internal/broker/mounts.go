@@ -20,6 +20,12 @@ type Folders interface {
 	Again(m sandbox.Mount) error
 }
 
+// noFolders are the settings' folders where there are none.
+type noFolders struct{}
+
+func (noFolders) Now() ([]sandbox.Mount, []string, error) { return nil, nil, nil }
+func (noFolders) Again(sandbox.Mount) error               { return nil }
+
 // withFolders returns the template of the request's session with the folders that the
 // session sees: those that it began with, or for a new one those of the settings and
 // of the request.
@@ -50,12 +56,10 @@ func (b *Broker) withFolders(req *Request, t *session.Template, made session.Mak
 	default:
 		mounts, refused = b.fresh(req, t, made.Folders)
 	}
-	if refused != nil || slices.Equal(mounts, t.Mounts) {
+	if refused != nil {
 		return t, refused
 	}
-	own := *t
-	own.Mounts = mounts
-	return &own, nil
+	return t.WithMounts(mounts), nil
 }
 
 // WithFolders returns a template with the folders that a new session of it sees.
@@ -70,14 +74,12 @@ func (b *Broker) WithFolders(t *session.Template) (*session.Template, error) {
 // fresh returns the folders of a new session, or of one whose state is lost: it saw
 // some, and keeps what a person named for it.
 func (b *Broker) fresh(req *Request, t *session.Template, saw []sandbox.Mount) ([]sandbox.Mount, *Result) {
-	mounts := slices.Clone(t.Mounts)
-	if b.config.Folders != nil {
-		now, notes, err := b.config.Folders.Now()
-		if err != nil {
-			return nil, failure(err)
-		}
-		mounts, req.notes = append(mounts, now...), notes
+	now, notes, err := b.config.Folders.Now()
+	if err != nil {
+		return nil, failure(err)
 	}
+	req.notes = notes
+	mounts := slices.Concat(t.Mounts, now)
 	named := slices.Clone(req.Mounts)
 	if why := b.showsNone(t.Engine, named); why != "" {
 		named = nil
@@ -87,7 +89,7 @@ func (b *Broker) fresh(req *Request, t *session.Template, saw []sandbox.Mount) (
 	}
 	for _, m := range saw {
 		there := func(other sandbox.Mount) bool { return other.Target == m.Target }
-		if m.By == sandbox.ByPerson && !slices.ContainsFunc(req.Mounts, there) && b.config.Folders != nil && b.config.Folders.Again(m) == nil {
+		if m.By == sandbox.ByPerson && !slices.ContainsFunc(req.Mounts, there) && b.config.Folders.Again(m) == nil {
 			named = append(named, m)
 		}
 	}
@@ -99,7 +101,7 @@ func (b *Broker) fresh(req *Request, t *session.Template, saw []sandbox.Mount) (
 			mounts = slices.DeleteFunc(mounts, func(other sandbox.Mount) bool { return other.Target == m.Target && other.By == "" })
 		}
 		err := sandbox.CheckMounts(append(slices.Clone(mounts), m))
-		if err == nil && b.config.Folders != nil {
+		if err == nil {
 			err = b.config.Folders.Again(m) // who named it has checked it, and may be another process
 		}
 		switch {
@@ -131,12 +133,12 @@ func (b *Broker) showsNone(engine sandbox.Engine, named []sandbox.Mount) string 
 // state stays. A note says which folders of the settings it does not see.
 func (b *Broker) again(req *Request, t *session.Template, saw []sandbox.Mount) *Result {
 	key := req.key()
-	if b.config.Folders == nil {
-		return nil // an engine refuses what it cannot show
-	}
 	for _, m := range saw {
-		if slices.ContainsFunc(t.Mounts, m.Shows) || slices.ContainsFunc(req.Mounts, m.Shows) {
-			continue // checked by whoever named it now
+		if slices.ContainsFunc(t.Mounts, m.Shows) {
+			continue
+		}
+		if i := slices.IndexFunc(req.Mounts, m.Shows); i >= 0 {
+			m = req.Mounts[i] // whoever names it now, the settings need not
 		}
 		if err := b.config.Folders.Again(m); err != nil {
 			return invalid(fmt.Sprintf("Session %s was suspended with the folder %s: %v. Or name another session, or forget this one's state ('sallyport sessions reset %s')", key.Name, m.Target, err, key.Name))

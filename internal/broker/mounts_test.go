@@ -24,10 +24,17 @@ type stubFolders struct {
 	notes []string
 	err   error
 	again map[string]error // by place
+	// unset are folders that were in the settings, by place.
+	unset map[string]error
 }
 
 func (s *stubFolders) Now() ([]sandbox.Mount, []string, error) { return s.now, s.notes, s.err }
-func (s *stubFolders) Again(m sandbox.Mount) error             { return s.again[m.Target] }
+func (s *stubFolders) Again(m sandbox.Mount) error {
+	if err := s.unset[m.Target]; err != nil && m.By == "" {
+		return err
+	}
+	return s.again[m.Target]
+}
 
 // mounted returns a mount of a folder at a place.
 func mounted(source, target string, mode sandbox.MountMode) sandbox.Mount {
@@ -91,13 +98,15 @@ func TestFoldersOfSessions(t *testing.T) {
 		{name: "and again in memory", session: "old", sees: "/mnt/old,/mnt/mine"},
 		{name: "one whose state is lost", session: "lost", sees: "/mnt/data,/mnt/mine", notes: "gone"},
 		{name: "a folder that the settings do not have", session: "removed", err: "Session removed was suspended with the folder /mnt/old: files.mounts does not have it any more. Or name another session, or forget this one's state ('sallyport sessions reset removed')",
-			change: func() { s.again = map[string]error{"/mnt/old": errors.New("files.mounts does not have it any more")} }},
+			change: func() { s.unset = map[string]error{"/mnt/old": errors.New("files.mounts does not have it any more")} }},
 		{name: "which is named now", session: "removed", shown: true, mounts: mounts{mounted("/d/old", "/mnt/old", "ro")}, sees: "/mnt/old,/mnt/mine", notes: "began without /mnt/data"},
 		{name: "a folder that is refused", session: "i", shown: true, mounts: mounts{out}, err: "it has keys",
 			change: func() {
 				s.again = map[string]error{"/mnt/out": errors.New("it has keys"), "/roots/p": errors.New("it has keys")}
 			}},
 		{name: "a root that is refused", session: "i", mounts: mounts{root}, sees: "/mnt/data", notes: "not visible: it has keys"},
+		{name: "one on disk, with its folder, which is refused", session: "older", shown: true, mounts: mounts{mounted("/d/old", "/mnt/old", "ro")}, err: "it has keys",
+			change: func() { s.again, s.unset = map[string]error{"/mnt/old": errors.New("it has keys")}, nil }},
 		{name: "another on disk, with a new folder", session: "older", shown: true, mounts: mounts{out}, err: "and not /mnt/out", change: func() { s.again = nil }},
 		{name: "a wrong setting", session: "h", err: "files.mounts: folder", change: func() { s.err = errors.New(`files.mounts: folder "/": no`) }},
 		{name: "and a session that has begun", session: "a", sees: "/mnt/data"},

@@ -84,9 +84,7 @@ func (b *Broker) Import(ctx context.Context, key session.Key, r io.Reader) error
 		if err != nil {
 			return err
 		}
-		own := *t
-		own.Mounts, t = host.Mounts, &own
-		return s.Import(ctx, key, a, t)
+		return s.Import(ctx, key, a, t.WithMounts(host.Mounts))
 	})
 }
 
@@ -110,14 +108,9 @@ func (b *Broker) open(ctx context.Context, key session.Key) (*session.Session, e
 	}
 	if made.Suspended {
 		for i, t := range templates {
-			own := *t
-			own.Mounts = made.Folders
-			templates[i] = &own
+			templates[i] = t.WithMounts(made.Folders)
 		}
 		for _, m := range made.Folders {
-			if b.config.Folders == nil {
-				break
-			}
 			if err := b.config.Folders.Again(m); err != nil {
 				return nil, fmt.Errorf("it was suspended with the folder %s: %w", m.Target, err)
 			}

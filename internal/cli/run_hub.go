@@ -88,12 +88,6 @@ func (c *hubRun) execute(ctx context.Context, req broker.Request) *broker.Result
 	if servers, err := serversNamed(c.Library.Snapshot(), req.Servers); err == nil {
 		req.Servers = servers
 	}
-	for i, m := range req.Mounts { // which the command has checked, a moment ago
-		var err error
-		if req.Mounts[i], err = c.FolderRules().Resolve(m); err != nil {
-			return broker.Invalid(err.Error())
-		}
-	}
 	return c.Broker.Execute(ctx, req)
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/sandbox"
@@ -49,6 +50,16 @@ func (s *Session) Environment() string { return s.config.Environment }
 // Mounts returns the folders of the host that the session sees. They must not be
 // changed.
 func (s *Session) Mounts() []sandbox.Mount { return s.config.Mounts }
+
+// WithMounts returns the template with these folders in place of its own.
+func (t *Template) WithMounts(mounts []sandbox.Mount) *Template {
+	if slices.Equal(mounts, t.Mounts) {
+		return t
+	}
+	own := *t
+	own.Mounts = mounts
+	return &own
+}
 
 // binding identifies what the state of a session depends on, across processes
 // and versions of this program, except for its limits and what only the engine
