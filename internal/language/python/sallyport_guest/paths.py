@@ -87,7 +87,7 @@ def not_here(session, path, wanted):
 
     have = sorted(name for name in listdir(session.workspace.path)[:1000] if name[:1] != ".")
     near = similar(path.rpartition("/")[2], have) if path else ""
-    there = "%s has %s" % (session.workspace.path, ", ".join(have[:10]) + (", …" if len(have) > 10 else "") if have else "no files")
+    there = "%s has %s" % (session.workspace.path, some(have))
     text = "%s is not in the sandbox, which has none of the user's files%s (%s)" % (repr(path[:100]) if path else "the file", near, there)
     if near or wanted == "list":
         return text
@@ -98,6 +98,10 @@ def not_here(session, path, wanted):
         return "%s: sallyport run --file %s %s copies it along" % (text, quote(given + "=" + given if "/" in given else given), quote(sys.argv[0]))
     tool = tool_for(session, "read", "/path/on/the/host")
     return "%s. %s" % (text, "For a file of the user: server " + tool if tool else "`sallyport run --file PATH` copies one along; a server that reads files would give others")
+
+
+def some(names):
+    return ", ".join(names[:10]) + (", …" if len(names) > 10 else "") or "no files"
 
 
 def folder_facts(session, path):
@@ -127,7 +131,7 @@ def in_folder(session, path, wanted, number, facts):
     except OSError:
         return "the folder %r does not exist" % parent
     near = similar(name, have)
-    return "there is no %r in %s%s It has %s" % (name[:100], parent, near or ".", ", ".join(have[:10]) + (", …" if len(have) > 10 else "") or "no files")
+    return "there is no %r in %s%s It has %s" % (name[:100], parent, near or ".", some(have))
 
 
 def path_of_host(session, path, wanted, facts):
