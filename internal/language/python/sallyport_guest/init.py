@@ -160,8 +160,8 @@ class Drain:
                 while self.get(self.wake_fd):
                     pass
                 self.reap()
-                if self.watch is not None:
-                    self.watch.signalled()
+                if self.watch is not None and self.status is None:
+                    self.watch.signalled()  # afterwards its memory is free
             nonces = self.nonces() if self.nonce_fd in ready else None
             if nonces == b"":
                 poller.unregister(self.nonce_fd)
