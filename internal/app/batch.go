@@ -2,8 +2,8 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"github.com/sallyport/sallyport/internal/store"
 	"maps"
 	"slices"
 	"time"
@@ -14,6 +14,7 @@ import (
 	"github.com/sallyport/sallyport/internal/batch/runs"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/settings"
+	"github.com/sallyport/sallyport/internal/store"
 )
 
 // batchServices constructs the batch services that the settings allow.
@@ -85,17 +86,19 @@ func (c *Client) Choices() []string {
 	return c.core.broker.Backends()
 }
 
-// Sweep looks in the background for runs that programs which died have left.
-// stop ends that and waits for its end.
+// Sweep removes in the background what need not be kept any more, and looks for runs
+// that programs which died have left. stop ends that and waits for its end.
 func (c *Core) Sweep() (stop func()) {
-	if len(c.Batch) == 0 {
-		return func() {}
-	}
 	ctx, cancel := context.WithCancel(c.app.Life)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.Runs.Sweep(ctx)
+		if err := c.Artifacts.Sweep(); err != nil && !errors.Is(err, store.ErrNoPlace) {
+			c.app.Log.Warn("removing old artifacts", "error", err)
+		}
+		if len(c.Batch) > 0 {
+			c.Runs.Sweep(ctx)
+		}
 	}()
 	return func() {
 		cancel()

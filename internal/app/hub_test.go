@@ -15,7 +15,7 @@ import (
 // hub serves a client: all that its clients share reads them. A new setting
 // belongs here or, if only what belongs to one client reads it, to clients.
 var deciders = []string{
-	"approvals.", "audit.", "batch.", "cache.", "carbon.", "catalog.", "container.", "debug.", "deploy.", "engine", "environment", "files.", "image", "images.", "kaggle.", "limits.", "memories.", "metrics.",
+	"approvals.", "artifacts.", "audit.", "batch.", "cache.", "carbon.", "catalog.", "container.", "debug.", "deploy.", "engine", "environment", "files.", "image", "images.", "kaggle.", "limits.", "memories.", "metrics.",
 	"policy.", "python", "runpod.", "runs.", "savedTools.", "servers.allowSelf", "servers.callTimeout", "servers.changedTools",
 	"servers.connections", "servers.idleStop", "servers.inherit", "servers.maxCalls", "servers.maxMessage", "servers.plainHttp",
 	"servers.sharing", "servers.startTimeout", "servers.stopGrace", "sessions.", "stateDir", "timeouts.", "tools.", "traces.", "worker.",

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sallyport/sallyport/internal/artifact"
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/bridge"
 	"github.com/sallyport/sallyport/internal/environment"
@@ -26,8 +27,13 @@ func (a *App) State() store.Dir { return store.At(a.Settings.StateDir) }
 // CheckState examines the state directory without changing it.
 func (a *App) CheckState() (*store.Report, error) {
 	return a.State().Check(map[store.Area]func(string, []byte) error{
-		store.Memory: memory.Check, store.SavedTools: savedtools.Check, store.Environments: environment.Check,
+		store.Artifacts: artifact.Check, store.Memory: memory.Check, store.SavedTools: savedtools.Check, store.Environments: environment.Check,
 	})
+}
+
+// Artifacts opens the files that code left.
+func (a *App) Artifacts() *artifact.Store {
+	return artifact.NewStore(a.state(store.Artifacts), artifact.Options{Keep: a.Settings.Artifacts.Keep, MaxDisk: a.Settings.Artifacts.MaxDisk, Log: a.Log})
 }
 
 // state returns an area of the state directory.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/accounting"
+	"github.com/sallyport/sallyport/internal/artifact"
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/authz/approval"
 	"github.com/sallyport/sallyport/internal/authz/audit"
@@ -47,8 +48,10 @@ type Core struct {
 	Engine sandbox.Engine
 	Batch  map[string]batch.Service // by name
 	Runs   *runs.Store
-	Books  *accounting.Books // nil: the settings ask for no accounts
-	Pins   *pins.Book
+	// Artifacts are the files that code left.
+	Artifacts *artifact.Store
+	Books     *accounting.Books // nil: the settings ask for no accounts
+	Pins      *pins.Book
 	// Journal has what happens in the Core.
 	Journal *journal.Journal
 	// Approvals has the questions that are open.
@@ -166,6 +169,7 @@ func (c *Core) construct(options Options) (err error) {
 		c.tracing = c.Journal.Subscribe(journal.Options{Name: "traces", Topics: traces.Topics, Every: time.Second, Handle: c.traces.Handle})
 	}
 	c.Runs = a.runStore(c.Batch, c.Books)
+	c.Artifacts = a.Artifacts()
 	c.results = a.results()
 	c.pool = a.servers(c.Journal, c.results.Forget, options)
 	c.Pins = a.Pins()
@@ -184,7 +188,7 @@ func (c *Core) construct(options Options) (err error) {
 		Environments: c.environments,
 		Folders:      folders{a},
 		PackageFacts: a.packageFacts, ScriptHeader: scriptHeader,
-		Sessions: c.set,
+		Sessions: c.set, Artifacts: c.Artifacts,
 		Batch: broker.BatchConfig{
 			Services: c.Batch, Runs: c.Runs, Limits: a.limitsAsked(),
 			Timeout: set.Runs.Timeout, MaxTimeout: set.Runs.MaxTimeout, Queue: set.Runs.Queue,

@@ -38,7 +38,7 @@ var layers = []layer{
 	{"internal/hub/execution", 77, []string{"internal/authz", "internal/broker", "internal/budget", "internal/lazyregexp", "internal/sandbox", "internal/wire"}},
 	{"internal/hub", 76, []string{"internal/lazyregexp", "internal/jsonscan", "internal/pipe", "internal/private", "internal/socket", "internal/store"}},
 	{"internal/app", 75, []string{
-		"internal/folder",
+		"internal/artifact", "internal/folder",
 		"internal/authz/audit", "internal/redact",
 		"internal/executable",
 		"internal/lazyregexp",
@@ -57,10 +57,11 @@ var layers = []layer{
 	}},
 	{"internal/runpodtools", 65, []string{"internal/authz", "internal/broker", "internal/batch/runpod"}},
 	{"internal/broker", 60, []string{
-		"internal/fold", "internal/invisible", "internal/lazyregexp", "internal/tracecontext",
+		"internal/artifact", "internal/fold", "internal/invisible", "internal/lazyregexp", "internal/tracecontext",
 		"internal/authz", "internal/journal", "internal/usage/carbon",
 		"internal/bridge", "internal/session", "internal/session/archive", "internal/session/capture", "internal/session/places", "internal/session/usage", "internal/batch", "internal/batch/runs", "internal/sandbox", "internal/wire",
 	}},
+	{"internal/artifact", 40, []string{"internal/lazyregexp", "internal/store"}},
 	{"internal/batch/runs", 52, []string{"internal/lazyregexp", "internal/batch", "internal/sandbox", "internal/store"}},
 	{"internal/batch/deploy", 55, []string{"internal/lazyregexp", "internal/batch/runpod/rest"}},
 	{"internal/worker", 55, []string{"internal/authz", "internal/sandbox", "internal/batch/runpod/job", "internal/session", "internal/session/capture", "internal/store", "internal/wire"}},

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/artifact"
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/batch"
 	"github.com/sallyport/sallyport/internal/batch/runs"
@@ -51,7 +52,9 @@ type Config struct {
 	ScriptHeader func(code string, major, minor int) ([]string, error)
 	// Sessions are made from the templates; the Broker closes them.
 	Sessions *session.Set
-	Batch    BatchConfig
+	// Artifacts keeps the files that code leaves; nil: nothing does.
+	Artifacts *artifact.Store
+	Batch     BatchConfig
 	// DefaultTimeout and MaxTimeout bound the agent's own time: 30 s, 120 s.
 	DefaultTimeout, MaxTimeout time.Duration
 	// Executions bounds those that run in sandboxes and that wait, of all clients and

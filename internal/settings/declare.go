@@ -92,7 +92,7 @@ var enforcement = []string{"absent", "soft", "hard"}
 // declare lists every setting, bound to s, in the order of the documentation.
 func declare(s *Settings) []*setting {
 	return slices.Concat(
-		declareWhole(s), declareTimeouts(&s.Timeouts), declareLimits(&s.Limits), declareFiles(&s.Files),
+		declareWhole(s), declareTimeouts(&s.Timeouts), declareLimits(&s.Limits), declareFiles(&s.Files), declareArtifacts(&s.Artifacts),
 		declarePolicy(&s.Policy), declarePackages(&s.Policy), declareRemote(&s.Policy), declareExecutions(&s.Policy), declareAudit(&s.Audit), declareApprovals(&s.Approvals), declareRuns(&s.Runs), declareWorker(&s.Worker), declareDeploy(&s.Deploy), declareKaggle(&s.Kaggle), declareServers(&s.Servers), declareCatalog(&s.Catalog), declareCache(&s.Cache), declareImages(&s.Images), declareKept(s), declareRunPod(&s.RunPod, &s.Tools), declareRest(s), declareCarbon(&s.Carbon),
 	)
 }

@@ -19,6 +19,7 @@ var sections = []struct{ name, title, text string }{
 	{"timeouts", "Timeouts", "Durations are numbers of seconds (`30`) or have units (`30s`, `2m`, `1h30m`)."},
 	{"limits", "Limits of a sandbox", "Sizes are in bytes or have units (`k`, `m`, `g`, `t`; `m` is 1,048,576 bytes)."},
 	{"files", "Folders of this computer", "Code sees no file of this computer unless you show it a folder ([folders](GUIDE.md#folders-of-this-computer)). These settings are in the configuration file alone: no variable or flag sets them. `sallyport run --mount` shows a folder to one session."},
+	{"artifacts", "Files that code leaves", "What code creates or changes in `/workspace` is kept by content in the folder `artifacts` of the state folder; `sallyport artifacts` shows it and takes it out."},
 	{"environments.NAME", "Environments", "Packages for code under a name, built once and used without a network ([environments](GUIDE.md#environments)). They are in the configuration file alone: no variable or flag sets them, and `sallyport env add` writes them. What one does not set is as for all sandboxes."},
 	{"environments.NAME.limits", "", ""},
 	{"policy", "What a machine must offer", "Code does not run on a machine that offers less; the error says what is missing."},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/sallyport/sallyport/internal/folder"
@@ -13,6 +14,22 @@ import (
 
 // MountsKey is the key of the setting with the folders that code sees.
 const MountsKey = "files.mounts"
+
+// Artifacts configures what is kept of the files that code leaves.
+type Artifacts struct {
+	Keep    time.Duration // 0: forever
+	MaxDisk int64         // 0: nothing is kept
+}
+
+func declareArtifacts(a *Artifacts) []*setting {
+	const day = 24 * time.Hour
+	return []*setting{
+		{key: "artifacts.keep", value: duration(&a.Keep, time.Minute, 3650*day).or("forever", 0), initial: "720h",
+			help: "How long the files that code creates or changes in `/workspace` are kept on this machine, for `sallyport artifacts` and for MCP clients."},
+		{key: "artifacts.maxDisk", value: size(&a.MaxDisk, mib, 16<<40).or("none", 0), initial: "4g",
+			help: "Disk space for all of them. To make room, the oldest are removed. `none` keeps nothing."},
+	}
+}
 
 func declareFiles(f *Files) []*setting {
 	return []*setting{

@@ -75,6 +75,7 @@ func TestDefaults(t *testing.T) {
 	want.Approvals.Timeout = 5 * time.Minute
 	want.Audit = settings.Audit{Mode: settings.AuditOn, Code: "hash", Arguments: "hash", RotateSize: 16 << 20, RotateAge: 24 * time.Hour, MaxDisk: 1 << 30, Keep: 2160 * time.Hour}
 	want.Answer = settings.Answer{Within: 50 * time.Second, Tokens: 10000}
+	want.Artifacts = settings.Artifacts{Keep: 720 * time.Hour, MaxDisk: 4 << 30}
 	want.Runs = settings.Runs{Timeout: 10 * time.Minute, MaxTimeout: 12 * time.Hour, Queue: time.Hour, Keep: 720 * time.Hour, MaxDisk: 32 << 30}
 	want.Kaggle = settings.Kaggle{URL: "https://api.kaggle.com", Accelerator: "none", MaxOutput: 1 << 30}
 	want.Sessions = settings.Sessions{
@@ -169,6 +170,7 @@ policy:
   batchServices: {minIsolation: kernel, memory: hard, processes: absent}
   executions: {running: 4, queued: 100, perClient: {running: 2, queued: 10}}
 batch: {services: [kaggle, runpod]}
+artifacts: {keep: 2h, maxDisk: 2m}
 runs: {timeout: 5m, maxTimeout: 1h, queue: 10m, keep: 24h, maxDisk: 3g}
 kaggle: {url: "http://127.0.0.1:7777/api", accelerator: gpu, internet: true, keep: true, maxOutput: 2m, codecarbon: true}
 sessions:
@@ -327,6 +329,7 @@ func TestWholeFile(t *testing.T) {
 		Enabled: true, Method: "codecarbon", Location: "USA/california", DetectLocation: true, Kaggle: "gcp/us-central1", RunPod: "FRA",
 		Intensity: 42.5, PUE: 1.2, Zone: "US-CAL-CISO", MapsURL: "http://127.0.0.1:1", CSV: filepath.Join(dir, "emissions.csv"), Dashboard: "on", Keep: 48 * time.Hour,
 	}
+	want.Artifacts = settings.Artifacts{Keep: 2 * time.Hour, MaxDisk: 2 << 20}
 	want.Files = settings.Files{Mounts: []string{home + "/data:rw", filepath.Join(dir, "out") + ":/mnt/other:copy", "/srv/x:/srv/y"}, Roots: true}
 	want.Log = settings.Log{Level: slog.LevelInfo, Format: "json"}
 	want.Debug.GVisor = filepath.Join(dir, "logs")

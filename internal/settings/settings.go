@@ -53,6 +53,7 @@ type Settings struct {
 	Kaggle        Kaggle
 	Sessions      Sessions
 	Files         Files
+	Artifacts     Artifacts
 	RunPod        RunPod
 	Tools         Tools
 	Container     Container

@@ -40,6 +40,7 @@ type Area string
 const (
 	Accounted    Area = "accounted"
 	Approvals    Area = "approvals"
+	Artifacts    Area = "artifacts"
 	Audit        Area = "audit"
 	Carbon       Area = "carbon"
 	Catalog      Area = "catalog"
@@ -75,6 +76,7 @@ const (
 var areas = map[Area]string{
 	Accounted:    "marks of runs that are in the ledger",
 	Approvals:    "questions that wait for an answer, without arguments",
+	Artifacts:    "files that code left, with records of where they come from",
 	Audit:        "what was done, and who allowed it: a chain of records",
 	Carbon:       "the place that was looked up",
 	Catalog:      "tools of all servers, as they were last listed, and the types of their results",

@@ -10,7 +10,6 @@
 package store
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -72,6 +71,10 @@ func (d Dir) check(name string) error {
 	if d.path == "" {
 		return ErrNoPlace
 	}
+	return checkName(name)
+}
+
+func checkName(name string) error {
 	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\\\x00") {
 		return fmt.Errorf("%q is not a valid file name", name)
 	}
@@ -164,14 +167,8 @@ func (d Dir) write(name string, data []byte, sync bool) error {
 	if err := d.check(name); err != nil {
 		return err
 	}
-	root, err := d.OpenRoot()
-	if err != nil {
-		return err
-	}
-	defer root.Close()
 	for again := true; ; again = false {
-		tmp := temporary + rand.Text()
-		f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		f, err := d.Draft()
 		if err != nil {
 			return err
 		}
@@ -179,17 +176,12 @@ func (d Dir) write(name string, data []byte, sync bool) error {
 		if err == nil && sync {
 			err = f.Sync()
 		}
-		if err = errors.Join(err, f.Close()); err == nil {
-			err = root.Rename(tmp, name)
+		if err != nil {
+			f.Drop()
+			return err
 		}
-		if err == nil {
-			return nil
-		}
-		if again && errors.Is(err, fs.ErrNotExist) {
+		if err = f.Keep(name); again && errors.Is(err, fs.ErrNotExist) {
 			continue // the clock has jumped, and it was removed as an old one
-		}
-		if e := root.Remove(tmp); !errors.Is(e, fs.ErrNotExist) {
-			err = errors.Join(err, e)
 		}
 		return err
 	}
