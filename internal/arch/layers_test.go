@@ -62,6 +62,7 @@ var layers = []layer{
 		"internal/bridge", "internal/session", "internal/session/archive", "internal/session/capture", "internal/session/places", "internal/session/usage", "internal/batch", "internal/batch/runs", "internal/sandbox", "internal/wire",
 	}},
 	{"internal/artifact", 40, []string{"internal/lazyregexp", "internal/store"}},
+	{"internal/picture", 40, nil},
 	{"internal/batch/runs", 52, []string{"internal/lazyregexp", "internal/batch", "internal/sandbox", "internal/store"}},
 	{"internal/batch/deploy", 55, []string{"internal/lazyregexp", "internal/batch/runpod/rest"}},
 	{"internal/worker", 55, []string{"internal/authz", "internal/sandbox", "internal/batch/runpod/job", "internal/session", "internal/session/capture", "internal/store", "internal/wire"}},
