@@ -57,7 +57,7 @@ var layers = []layer{
 	}},
 	{"internal/runpodtools", 65, []string{"internal/authz", "internal/broker", "internal/batch/runpod"}},
 	{"internal/broker", 60, []string{
-		"internal/artifact", "internal/fold", "internal/invisible", "internal/lazyregexp", "internal/tracecontext",
+		"internal/artifact", "internal/fold", "internal/invisible", "internal/lazyregexp", "internal/picture", "internal/tracecontext",
 		"internal/authz", "internal/journal", "internal/usage/carbon",
 		"internal/bridge", "internal/session", "internal/session/archive", "internal/session/capture", "internal/session/places", "internal/session/usage", "internal/batch", "internal/batch/runs", "internal/sandbox", "internal/wire",
 	}},

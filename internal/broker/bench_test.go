@@ -4,6 +4,7 @@ package broker
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"testing"
@@ -40,4 +41,25 @@ func BenchmarkTool(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*calls), "µs/call")
+}
+
+// BenchmarkFile is the same with a file that the code leaves, and that is kept.
+func BenchmarkFile(b *testing.B) {
+	for _, keeps := range []bool{false, true} {
+		b.Run(fmt.Sprintf("keeps=%v", keeps), func(b *testing.B) {
+			most := int64(0)
+			if keeps {
+				most = 1 << 30
+			}
+			broker, _ := newKeeper(b, b.TempDir(), most)
+			req := Request{Principal: user, Submission: Submission{Code: "open('p.png', 'wb').write(" + pyBytes(png) + ") and None"}}
+			broker.Execute(context.Background(), req)
+			b.ReportAllocs()
+			for b.Loop() {
+				if r := broker.Execute(context.Background(), req); r.Status != Success || len(r.Images) != 1 || (r.Kept() != "") != keeps {
+					b.Fatal(r)
+				}
+			}
+		})
+	}
 }

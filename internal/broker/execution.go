@@ -27,7 +27,7 @@ type execution struct {
 	ticket  *session.Ticket
 	servers *bridge.Execution
 	stage   atomic.Int32 // see activity
-	collect session.Collect
+	intake  *intake      // nil: the code left no files, or Request.TakeFiles takes them
 }
 
 // The stages of an execution.
@@ -98,13 +98,13 @@ func (x *execution) permitted(ctx context.Context) *Result {
 	what := x.req.Submission
 	what.Measure = what.Measure || x.req.client.ShowUsage
 	publishBegan(x.broker.config.Journal, x.req)
-	x.collect = session.Collect{Choose: x.wanted, Create: x.req.TakeFiles}
+	defer x.close()
 	out, err := x.session.Exec(ctx, x.ticket, session.Request{
 		Submission: what,
 		Prepare:    x.prepare,
 		Call:       x.call,
 		Partial:    x.req.partial,
-		Collect:    &x.collect,
+		Collect:    x.collect,
 		Place:      &x.req.turn,
 		OnUsage:    pending.report(),
 	})
@@ -267,10 +267,9 @@ func (x *execution) result(ctx context.Context, out *session.Outcome) *Result {
 		StateLost: out.Lost,
 		Cell:      out.Number,
 	}
-	for _, a := range out.Artifacts[:min(maxNamed, len(out.Artifacts))] {
-		r.Artifacts = append(r.Artifacts, Artifact{Path: a.Path, Size: a.Size})
-	}
-	x.pictures(r, out)
+	r.Notes = x.keep(out)
+	r.Artifacts = x.artifacts(out)
+	x.showPictures(r, out)
 	r.NotTaken = x.req.TakeFiles != nil && (len(out.LeftOut) > 0 || out.MoreArtifacts)
 	r.Notes = append(r.Notes, x.files(out)...)
 	if out.Notice != "" {

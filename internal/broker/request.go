@@ -55,7 +55,7 @@ type Request struct {
 	// Batch has the options of a batch service; nil for an engine.
 	Batch *BatchOptions
 	// TakeFiles, if not nil, takes the files that the code left, each as it
-	// comes (session.Collect.Create). Those of a batch service lie in Runs.
+	// comes (session.Create). Those of a batch service lie in Runs.
 	TakeFiles func(path string) (content io.Writer, done func(whole bool) error, err error)
 	// OnStatus, if not nil, receives for people the progress of a batch
 	// service goes, by one goroutine at a time.

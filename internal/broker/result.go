@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/sallyport/sallyport/internal/artifact"
 	"github.com/sallyport/sallyport/internal/bridge"
 	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/session/capture"
@@ -97,6 +98,7 @@ type Image struct {
 	About    string // what it shows, as the sandbox tells it
 	MIMEType string
 	Data     []byte
+	From     string // the size of the picture that it was made from: "4000×3000"; empty: it is whole
 }
 
 // Name is what an agent reads before the picture.
@@ -104,6 +106,9 @@ func (i *Image) Name() string {
 	name := clip(i.Path)
 	if i.About != "" {
 		name += ": " + clip(i.About)
+	}
+	if i.From != "" {
+		name += " (scaled from " + i.From + ")"
 	}
 	return name
 }
@@ -127,11 +132,11 @@ func (r *Result) MorePictures() string {
 	if !slices.ContainsFunc(r.Unshown, func(name string) bool { return !strings.HasSuffix(name, ")") }) {
 		return text // each has its reason
 	}
-	text += fmt.Sprintf(". An answer has up to %d pictures, of %d MB each and %d MB together", maxImages, maxImage>>20, maxImageBytes>>20)
+	text += fmt.Sprintf(". An answer has up to %d pictures", maxImages)
 	if r.Run != "" {
 		return text + "; the others are files of the run"
 	}
-	return text + `; pathlib.Path("NAME").touch() in the next call shows one that is small enough`
+	return text + `; pathlib.Path("NAME").touch() in the next call shows one`
 }
 
 // clip is a part of a line that the sandbox tells.
@@ -144,11 +149,23 @@ func clip(text string) string {
 }
 
 // Artifact is a file that the code left new or changed in /workspace, as the
-// sandbox tells it.
+// sandbox tells it. One that is kept has the size of what is kept.
 type Artifact struct {
-	Path string `json:"path"`
-	Size int64  `json:"size"`
-	URI  string `json:"uri,omitempty"` // where it can be read as a resource
+	Path     string `json:"path"`
+	Size     int64  `json:"size"`
+	URI      string `json:"uri,omitempty"` // where it can be read as a resource: it is kept
+	MIMEType string `json:"-"`             // empty: not known
+}
+
+// Kept is the ID of the record of the artifacts that are kept on this computer; empty
+// if none are.
+func (r *Result) Kept() string {
+	for _, a := range r.Artifacts {
+		if id, _, ok := artifact.ParseURI(a.URI); ok {
+			return id
+		}
+	}
+	return ""
 }
 
 // Truncated says how many bytes of each stream were left out.

@@ -126,7 +126,7 @@ func TestResultKeys(t *testing.T) {
 	full := Result{
 		Status: Failed, Summary: "s", ExitCode: &one, Servers: []string{"a"}, Stdout: []string{"o"}, Stderr: []string{"e"},
 		Error: "e", TimeoutSeconds: 1, Session: "s", StateLost: "l", Interrupted: true, Truncated: &Truncated{1, 1},
-		Artifacts: []Artifact{{"p", 1, "u"}}, Backend: "b", Run: "r", QueuedMs: 1, DurationMs: 1, Usage: &Usage{CPUSeconds: new(float64), PeakMemoryBytes: 1}, Notes: []string{"n"},
+		Artifacts: []Artifact{{"p", 1, "u", "m"}}, Backend: "b", Run: "r", QueuedMs: 1, DurationMs: 1, Usage: &Usage{CPUSeconds: new(float64), PeakMemoryBytes: 1}, Notes: []string{"n"},
 	}
 	encoded, err := json.Marshal(full)
 	if err != nil {

@@ -420,8 +420,8 @@ func (c *runCmd) explain(u *ui, r *broker.Result) {
 	for _, n := range r.Notes {
 		say("%s", n)
 	}
-	if lost := c.lost(r); lost != "" {
-		say("lost with the sandbox: %s; to keep such files: sallyport run --out DIR …", lost)
+	for _, line := range c.left(r) {
+		say("%s", line)
 	}
 }
 

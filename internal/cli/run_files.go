@@ -221,21 +221,36 @@ func (c *runCmd) fetched(u *ui, sys *app.System, r *broker.Result, out *outDir) 
 	return u.copyRun(sys.Runs, record, out, false)
 }
 
-// lost names the files that the program left and that are gone with its sandbox,
-// pictures first; those that Python and others keep for themselves do not count.
-func (c *runCmd) lost(r *broker.Result) string {
+// left says what became of the files that the program left, pictures first; those that
+// Python and others keep for themselves do not count.
+func (c *runCmd) left(r *broker.Result) (lines []string) {
 	if c.Out != "" || c.Session != "" || r.Run != "" {
-		return ""
+		return nil
 	}
-	var names []string
+	var kept, lost []string
 	for _, picture := range []bool{true, false} {
 		for _, a := range r.Artifacts {
 			own := slices.ContainsFunc(strings.Split(a.Path, "/"), func(part string) bool { return strings.HasPrefix(part, ".") || part == "__pycache__" })
-			if !own && picture == slices.Contains(pictures, strings.ToLower(path.Ext(a.Path))) {
-				names = append(names, invisible.Line(a.Path))
+			switch {
+			case own || picture != slices.Contains(pictures, strings.ToLower(path.Ext(a.Path))):
+			case a.URI != "":
+				kept = append(kept, invisible.Line(a.Path))
+			default:
+				lost = append(lost, invisible.Line(a.Path))
 			}
 		}
 	}
+	if len(kept) > 0 {
+		lines = append(lines, fmt.Sprintf("kept: %s; to get such files: sallyport artifacts save %s", firstNames(kept), r.Kept()))
+	}
+	if len(lost) > 0 {
+		lines = append(lines, fmt.Sprintf("lost with the sandbox: %s; to keep such files: sallyport run --out DIR …", firstNames(lost)))
+	}
+	return lines
+}
+
+// firstNames names the first few files.
+func firstNames(names []string) string {
 	const most = 5
 	if more := len(names) - most; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)

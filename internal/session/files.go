@@ -74,17 +74,15 @@ func (p *placer) missing(dir string) string {
 	return dir
 }
 
-// Collect selects and receives files that an execution left.
-type Collect struct {
-	// Choose returns the files that are wanted, in any order. Its argument comes
-	// from the guest and must not be trusted.
-	Choose func([]wire.Artifact) []wire.Artifact
-	// Create opens a file, to which its content is written as it arrives. done
-	// is called once, with false if the file is incomplete and must be dropped.
-	// With a nil Create, content is kept in memory as Outcome.Collected, so
-	// Choose must limit it.
-	Create func(path string) (content io.Writer, done func(whole bool) error, err error)
-}
+// Collect returns which of the Artifacts of an outcome are wanted, in any order, and what
+// opens a file for each. They come from the guest and must not be trusted. Without a
+// Create, content is kept in memory as Outcome.Collected: what is wanted must be little.
+type Collect func(*Outcome) ([]wire.Artifact, Create)
+
+// Create opens a file before its content is asked for, which is written as it arrives: at
+// most size bytes. done is called once, with false if the file is incomplete and must be
+// dropped. The path and what the file is about come from the sandbox.
+type Create func(path string, size int64, about string) (content io.Writer, done func(whole bool) error, err error)
 
 // LeftOut is a wanted file that was not received.
 type LeftOut struct{ Path, Why string }
@@ -96,7 +94,8 @@ func (b *instance) collect(ctx context.Context, config config, req Request, out 
 	if req.Collect == nil || len(out.Artifacts) == 0 || out.Reason != "" || b.dead() {
 		return
 	}
-	c := &collector{create: req.Collect.Create, wanted: req.Collect.Choose(out.Artifacts), room: b.limits.WorkspaceBytes}
+	c := &collector{room: b.limits.WorkspaceBytes}
+	c.wanted, c.create = req.Collect(out)
 	if len(c.wanted) == 0 {
 		return
 	}
@@ -122,10 +121,12 @@ func (b *instance) collect(ctx context.Context, config config, req Request, out 
 	}
 }
 
+var errTooLarge = errors.New("the files are larger than the workspace may be (limits.workspace)")
+
 // collector asks a guest for files, one after another. It takes at most room
 // bytes, whatever sizes the guest announces.
 type collector struct {
-	create func(string) (io.Writer, func(bool) error, error) // nil: into memory
+	create Create // nil: into memory
 	wanted []wire.Artifact
 	room   int64
 
@@ -133,7 +134,8 @@ type collector struct {
 	content io.Writer
 	done    func(bool) error // nil: no file is open
 	size    int64            // received so far
-	why     string           // why the current file is left out; the rest of it is ignored
+	mode    uint32
+	why     string // why the current file is left out; the rest of it is ignored
 
 	got  []sandbox.File
 	left []LeftOut
@@ -143,11 +145,19 @@ func (c *collector) take(call wire.Call) (any, error) {
 	switch call.Method {
 	case wire.MethodTaskNext:
 		c.leave("the sandbox did not send it")
-		if len(c.wanted) == 0 {
-			return nil, nil
+		for len(c.wanted) > 0 {
+			c.current, c.wanted, c.size, c.why = c.wanted[0], c.wanted[1:], 0, ""
+			if c.current.Size > c.room {
+				c.why = errTooLarge.Error()
+			} else {
+				c.begin()
+			}
+			if c.why == "" {
+				return wire.TaskFile{Path: c.current.Path}, nil
+			}
+			c.leave(c.why)
 		}
-		c.current, c.wanted, c.size, c.why = c.wanted[0], c.wanted[1:], 0, ""
-		return wire.TaskFile{Path: c.current.Path}, nil
+		return nil, nil
 	case wire.MethodTaskFile:
 		f, err := wire.DecodeTaskFile(call.Params)
 		if err != nil {
@@ -167,15 +177,13 @@ func (c *collector) part(f wire.TaskFile) error {
 		return nil
 	}
 	if c.room -= int64(len(f.Data)); c.room < 0 {
-		return errors.New("the files are larger than the workspace may be (limits.workspace)")
+		return errTooLarge
 	}
 	c.size += int64(len(f.Data))
 	if c.size > max(0, c.current.Size) {
 		c.why = "it is larger than it was when the code ended"
 	}
-	if c.why == "" && c.done == nil {
-		c.begin(f)
-	}
+	c.mode = f.Mode & 0o777
 	if c.why == "" {
 		if _, err := c.content.Write(f.Data); err != nil {
 			c.why = err.Error()
@@ -196,19 +204,20 @@ func (c *collector) part(f wire.TaskFile) error {
 }
 
 // begin opens the current file.
-func (c *collector) begin(f wire.TaskFile) {
+func (c *collector) begin() {
+	a := c.current
 	if c.create == nil {
 		var data bytes.Buffer
 		c.content, c.done = &data, func(whole bool) error {
 			if whole {
-				c.got = append(c.got, sandbox.File{Path: f.Path, Data: data.Bytes(), Mode: f.Mode & 0o777})
+				c.got = append(c.got, sandbox.File{Path: a.Path, Data: data.Bytes(), Mode: c.mode})
 			}
 			return nil
 		}
 		return
 	}
 	var err error
-	if c.content, c.done, err = c.create(f.Path); err != nil {
+	if c.content, c.done, err = c.create(a.Path, max(0, a.Size), a.About); err != nil {
 		c.why = err.Error()
 	}
 }

@@ -42,10 +42,10 @@ func TestCollectorRefuses(t *testing.T) {
 		{"another file", 3, []wire.TaskFile{{Path: "b", Data: []byte("x")}}, ""},
 		{"more than it was", 3, []wire.TaskFile{{Path: "a", Data: []byte("1234")}}, "larger than it was"},
 		{"more than it was, in parts", wire.MinTaskPart + 1, []wire.TaskFile{{Path: "a", Data: part, More: true}, {Path: "a", Data: part}}, "larger than it was"},
-		{"more than a workspace holds", 1 << 50, []wire.TaskFile{{Path: "a", Data: part, More: true}, {Path: "a", Data: part, More: true}, {Path: "a", Data: part, More: true}}, ""},
+		{"more than a workspace holds", 2 * wire.MinTaskPart, []wire.TaskFile{{Path: "a", Data: part, More: true}, {Path: "a", Data: part, More: true}, {Path: "a", Data: part, More: true}}, ""},
 		{"a negative size", -1, []wire.TaskFile{{Path: "a", Data: []byte("1")}}, "larger than it was"},
-		{"drops", 1 << 50, []wire.TaskFile{{Path: "a", Data: []byte("1"), More: true}}, ""},
-		{"nothing, for ever", 1 << 50, []wire.TaskFile{{Path: "a", More: true}}, ""},
+		{"drops", 2 * wire.MinTaskPart, []wire.TaskFile{{Path: "a", Data: []byte("1"), More: true}}, ""},
+		{"nothing, for ever", 2 * wire.MinTaskPart, []wire.TaskFile{{Path: "a", More: true}}, ""},
 	} {
 		c := newCollector(2*wire.MinTaskPart+10, wire.Artifact{Path: "a", Size: tt.size})
 		if v, err := c.take(next); err != nil || v.(wire.TaskFile).Path != "a" {
@@ -62,6 +62,11 @@ func TestCollectorRefuses(t *testing.T) {
 		if len(c.left) != 1 || !strings.Contains(c.left[0].Why, tt.left) || err != nil && c.left[0].Why != err.Error() {
 			t.Errorf("%s: left out %q, want %q", tt.name, c.left, tt.left)
 		}
+	}
+	// What cannot be true is not asked for.
+	vast := newCollector(10, wire.Artifact{Path: "vast", Size: 11}, wire.Artifact{Path: "a", Size: 10})
+	if v, err := vast.take(next); err != nil || v.(wire.TaskFile).Path != "a" || len(vast.left) != 1 || vast.left[0].Why != errTooLarge.Error() {
+		t.Errorf("%+v, %v, left out %q", v, err, vast.left)
 	}
 	// The same file again, with nothing more in it, would be kept without end.
 	again := newCollector(10, wire.Artifact{Path: "a", Size: 3})
@@ -113,9 +118,12 @@ func TestCollectorTakes(t *testing.T) {
 // come whole or cannot be written.
 func TestCollectorWrites(t *testing.T) {
 	var ends []string
-	c := newCollector(1<<20, wire.Artifact{Path: "a", Size: 3}, wire.Artifact{Path: "full", Size: 3}, wire.Artifact{Path: "half", Size: 1 << 20})
-	c.create = func(path string) (io.Writer, func(bool) error, error) {
+	c := newCollector(1<<20, wire.Artifact{Path: "a", Size: 3}, wire.Artifact{Path: "refused", Size: 9, About: "all"}, wire.Artifact{Path: "full", Size: 3}, wire.Artifact{Path: "half", Size: 1 << 19})
+	c.create = func(path string, size int64, about string) (io.Writer, func(bool) error, error) {
 		var w io.Writer = io.Discard
+		if path == "refused" { // it is never asked for
+			return nil, nil, fmt.Errorf("%d bytes of %s", size, about)
+		}
 		if path == "full" {
 			w = errWriter{}
 		}
@@ -138,7 +146,7 @@ func TestCollectorWrites(t *testing.T) {
 	if want := []string{"a true", "full false", "half false"}; !slices.Equal(ends, want) || len(c.got) != 0 {
 		t.Errorf("%q, want %q; in memory %v", ends, want, c.got)
 	}
-	if want := []LeftOut{{"full", "no room"}, {"half", errSlow.Error()}}; !slices.Equal(c.left, want) {
+	if want := []LeftOut{{"refused", "9 bytes of all"}, {"full", "no room"}, {"half", errSlow.Error()}}; !slices.Equal(c.left, want) {
 		t.Errorf("left out %q, want %q", c.left, want)
 	}
 }
@@ -190,7 +198,7 @@ func TestCollectingIsCharged(t *testing.T) {
 				})}
 				s := newSingle(t, e, nil)
 				began := time.Now()
-				out, err := s.Exec(t.Context(), s.Enter(), Request{Collect: &Collect{Choose: func(a []wire.Artifact) []wire.Artifact { return a }}, Submission: Submission{Code: "x", Timeout: 2 * time.Second}})
+				out, err := s.Exec(t.Context(), s.Enter(), Request{Collect: func(out *Outcome) ([]wire.Artifact, Create) { return out.Artifacts, nil }, Submission: Submission{Code: "x", Timeout: 2 * time.Second}})
 				if err != nil {
 					t.Fatal(err)
 				}

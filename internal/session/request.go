@@ -54,7 +54,7 @@ type Submission struct {
 type Request struct {
 	Submission
 	// Collect takes out files that the execution left; nil: none are.
-	Collect *Collect
+	Collect Collect
 	// Prepare is called when the request's turn has come, perhaps while the
 	// sandbox starts; its error is the execution's. Nil: no servers.
 	Prepare func(context.Context) (*Preparation, error)
@@ -145,7 +145,7 @@ type Outcome struct {
 	Artifacts   []wire.Artifact
 	// MoreArtifacts: there were more than the guest reports.
 	MoreArtifacts bool
-	// Collected are the files that Request.Collect chose, if it keeps them in
+	// Collected are the files that Request.Collect wanted, if it keeps them in
 	// memory, and LeftOut those that could not be received.
 	Collected []sandbox.File
 	LeftOut   []LeftOut

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/batch/runpod/job"
 	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/capture"
 	"github.com/sallyport/sallyport/internal/wire"
 )
@@ -35,20 +36,20 @@ const maxCollected = 500
 
 // choose returns the files that fit, in the order in which the guest reports
 // them. The rest are reported as left out.
-func (c *collector) choose(left []wire.Artifact) []wire.Artifact {
+func (c *collector) choose(o *session.Outcome) ([]wire.Artifact, session.Create) {
 	if !c.wants.Files {
-		return nil
+		return nil, nil
 	}
 	room := min(c.wants.FileBytes, c.room*3/4) // base64
 	var some []wire.Artifact
-	for _, a := range left {
+	for _, a := range o.Artifacts {
 		if a.Size < 0 || a.Size > room || len(some) == maxCollected {
 			continue
 		}
 		room -= a.Size
 		some = append(some, a)
 	}
-	return some
+	return some, nil
 }
 
 func (c *collector) result(left []wire.Artifact, got []sandbox.File) (files []job.File, out []job.Omitted) {

@@ -330,7 +330,7 @@ func (e *Executor) run(ctx context.Context, j Job, in *job.Input, req *job.Reque
 	watch := e.config.GPU.Watch()
 	began := time.Now()
 	o, err := s.Exec(ctx, ticket, session.Request{
-		Collect: &session.Collect{Choose: collected.choose},
+		Collect: collected.choose,
 		Submission: session.Submission{
 			Code:     in.Program(),
 			Filename: req.Filename,

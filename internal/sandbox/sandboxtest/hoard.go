@@ -111,9 +111,8 @@ func (s *suite) hoarding(t *testing.T) {
 		var written, whole int64
 		out, err := sess.Exec(t.Context(), sess.Enter(), sessions.Request{
 			Submission: sessions.Submission{Code: code, Timeout: 2 * time.Second},
-			Collect: &sessions.Collect{
-				Choose: func(a []wire.Artifact) []wire.Artifact { return a },
-				Create: func(string) (io.Writer, func(bool) error, error) {
+			Collect: func(out *sessions.Outcome) ([]wire.Artifact, sessions.Create) {
+				return out.Artifacts, func(string, int64, string) (io.Writer, func(bool) error, error) {
 					at := written
 					return counter{&written}, func(ok bool) error {
 						if ok {
@@ -121,7 +120,7 @@ func (s *suite) hoarding(t *testing.T) {
 						}
 						return nil
 					}, nil
-				},
+				}
 			},
 		})
 		if err != nil {
