@@ -107,7 +107,7 @@ func (b *instance) exec(ctx context.Context, config config, req Request, prep *P
 // frame returns the request as it is sent to the guest, without what the guest
 // already knows.
 func (b *instance) frame(req Request, prep *Preparation) wire.Exec {
-	e := wire.Exec{Code: req.Code, Filename: req.Filename, Script: req.Script, Args: req.Args, Stdin: req.Stdin != nil, Grants: prep.Grants, Packages: b.packages}
+	e := wire.Exec{Code: req.Code, Filename: req.Filename, Script: req.Script, Args: req.Args, Stdin: req.Stdin != nil, HTML: req.HTML, Grants: prep.Grants, Packages: b.packages}
 	if b.reseed {
 		e.Reseed = entropy()
 	}

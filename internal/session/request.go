@@ -45,6 +45,9 @@ type Submission struct {
 	// a time; it must not keep the slice. The output waits while it blocks. It
 	// may be nil.
 	OnOutput func(wire.Stream, []byte)
+	// HTML says that who reads the result sees pages: values with HTML become files of
+	// it even where their text says as much.
+	HTML bool
 	// Measure makes sure that even the shortest execution is measured for its
 	// result, which delays the answer by a millisecond.
 	Measure bool

@@ -33,6 +33,7 @@
 //	           "reseed":"9f…"}
 //	          {"type":"exec","id":2,"nonce":"…","code":"","task":"take_out"}
 //	          {"type":"exec","id":3,"nonce":"…","code":"…","stdin":true}
+//	          {"type":"exec","id":4,"nonce":"…","code":"…","html":true}
 //	reply     {"type":"reply","id":7,"ok":true,"result":ANY}
 //	          {"type":"reply","id":7,"ok":false,"error":{"kind":"tool","message":"…"}}
 //	shutdown  {"type":"shutdown"}

@@ -45,6 +45,7 @@ func TestGoldensToGuest(t *testing.T) {
 		{"exec-script", frame(EncodeExec(&Exec{ID: 3, Nonce: "n", Code: "1", Filename: "a.py", Script: true}))},
 		{"exec-task", frame(EncodeExec(&Exec{ID: 4, Nonce: "n", Task: TaskTakeOut}))},
 		{"exec-stdin", frame(EncodeExec(&Exec{ID: 5, Nonce: "n", Code: "1", Args: []string{"--x"}, Stdin: true}))},
+		{"exec-html", frame(EncodeExec(&Exec{ID: 6, Nonce: "n", Code: "1", HTML: true}))},
 		{"exec-servers", frame(EncodeExec(&Exec{
 			ID: 2, Nonce: "n", Code: "x = \"ä\U0001F600<&>\"\n", Filename: "<cell 2>", Grants: []string{"my-fs"},
 			Define: []Server{{Name: "my-fs", Alias: "my_fs", Description: "Files.", Cwd: "/srv", Tools: []tool.Tool{{

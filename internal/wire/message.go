@@ -32,6 +32,7 @@ type Exec struct {
 	Script     bool         `json:"script,omitempty"`   // __name__ is "__main__", and no value is echoed
 	Args       []string     `json:"args,omitempty"`     // sys.argv[1:]
 	Stdin      bool         `json:"stdin,omitempty"`    // [MethodStdin] has something to read
+	HTML       bool         `json:"html,omitempty"`     // who reads the result sees pages: tables are written as such too
 	Grants     []string     `json:"grants,omitempty"`
 	Define     []Server     `json:"define,omitempty"`
 	Discovered []ServerInfo `json:"discovered,omitzero"` // nil: as before
