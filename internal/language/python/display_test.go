@@ -50,6 +50,11 @@ func TestPictures(t *testing.T) {
 		{"list of others", "[1, 2]", ""},
 		{"titles", "f, (a, b) = plt.subplots(2)\na.set_title('Sales\\nper month'); b.set_title('Cost'); f.savefig('t.png')\nf", "t.png: Sales per month; Cost"},
 		{"a title of the whole", "f, a = plt.subplots()\na.set_title('Sales'); f.suptitle('Report')\nf", "figure-23.png: Report"},
+		{"of an earlier execution", "fig, ax = plt.subplots()\nax.plot([1]);", "figure-24.png"},
+		{"shown again", "fig", "figure-25.png"},
+		{"saved and shown", "plt.plot([1]); plt.savefig('both.png'); plt.show()", "both.png"},
+		{"saved elsewhere", "plt.plot([1]); plt.savefig('/tmp/far.png')", "figure-26.png"},
+		{"saved as no picture", "plt.plot([1]); plt.savefig('a.pdf'); plt.show()", "figure-27.png a.pdf"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

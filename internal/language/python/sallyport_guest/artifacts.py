@@ -28,6 +28,7 @@ class Workspace:
         self.directories = {}  # relative path -> (time of change, files, subdirectories)
         self.count = 0  # of files
         self.shown = {}  # of this execution: path of a picture -> what it is
+        self.html = False  # who reads the result sees pages
 
     def seed(self, source):
         """Copy the files that the host put into source, and record what is there now as
@@ -75,18 +76,19 @@ class Workspace:
             number += 1
         return "%s/%s-%d.%s" % (self.path, stem, number, suffix)
 
-    def write(self, stem, suffix, data):
-        """Write the next picture or page with such a name, whole or not at all. Return its
-        path in the workspace."""
+    def write(self, stem, suffix, data, name=None):
+        """Write the next picture or page with such a name, or one of exactly that name if
+        it is free, whole or not at all. Return its path in the workspace."""
         from io import open
 
+        path = name and self.path + "/" + name
         while True:
-            path = self.free(stem, suffix)
+            path = path or self.free(stem, suffix)
             try:
                 f = open(path, "xb")
                 break
             except FileExistsError:  # another thread was first
-                pass
+                path = None
         try:
             with f:
                 f.write(data)

@@ -12,57 +12,117 @@ import sys
 
 from . import execute
 
-PICTURES = (("image/png", "_repr_png_", "png"), ("image/jpeg", "_repr_jpeg_", "jpg"), ("image/svg+xml", "_repr_svg_", "svg"))
-MARK = "_sallyport_shown"  # of a figure that was written to a file
+PICTURES = (("image/png", "_repr_png_", "png"), ("image/jpeg", "_repr_jpeg_", "jpg"), ("image/svg+xml", "_repr_svg_", "svg"), ("image/gif", "_repr_gif_", "gif"))
+TEXTS = (("text/markdown", "_repr_markdown_"), ("text/latex", "_repr_latex_"), ("application/json", "_repr_json_"))
+MARK = "_sallyport_shown"  # the picture that a figure was written to last
+SEEN = (".png", ".jpg", ".jpeg", ".webp")  # which the host shows
 
 
-def display(*values, **options):
-    """Show values, as the last expression of a cell is shown."""
+def display(*values, raw=False, **options):
+    """Show values, as the last expression of a cell is shown. With raw, each is what another
+    library made of a value: its forms by their types."""
     for value in values:
-        if value is not None:
+        if raw and isinstance(value, dict):
+            value = Bundle(value)
+        if value is None:
+            print(None)
+        else:
             execute.displayhook(value, keep=False)
+
+
+class Bundle:
+    """A value of which only the forms are known."""
+
+    def __init__(self, forms):
+        self.forms = forms
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return self.forms
+
+    def __repr__(self):
+        text = self.forms.get("text/plain")
+        return text if isinstance(text, str) else "<%s>" % ", ".join(map(str, self.forms))
 
 
 def show(value, place):
     """Show what a value has besides its repr, as files in place, the workspace. Return
-    the text to print instead of the repr, or None."""
+    the text to print instead of the repr, or None. Nothing that a value does here is an
+    error of the code."""
     if "sallyport_guest.content" in sys.modules:
         from . import pictures
 
         try:
             pictures.show(value, place, told)
         except Exception as e:  # a container that changes meanwhile
-            told("images in a value of type %s could not be shown" % type(value).__name__, e)
-    figure = figure_of(value)
-    if figure is not None:
-        if not seen(figure):
-            save_figure(figure, place)
-        close(figure)
-        return None
-    if isinstance(value, (list, tuple, type)) or type(value) is dict:
-        return None
+            told("images in a value of type %s could not be shown" % kind_of(value), e)
     try:
-        bundle = bundle_of(value)
-        for kind, method, suffix in PICTURES:
-            data = bundle.get(kind) or call(value, method)
-            if data:
-                save(place, suffix, content(data, suffix))
-                return brief(value)
-        if has_html(value):
-            data = page(value) or bundle.get("text/html") or call(value, "_repr_html_")
-            if data:
-                save(place, "html", content(data, "html"))
-                return brief(value)
-        text = bundle.get("text/markdown") or call(value, "_repr_markdown_")
-        return text if isinstance(text, str) else None
+        figure = figure_of(value)
+        if figure is not None:
+            save_figure(figure, place)
+            close(figure)
+            return None
+        if isinstance(value, type) or type(value) in execute.HOLDERS:
+            return None
+        return form(value, place)
     except Exception as e:
-        told("%s could not be shown" % type(value).__name__, e)
+        told("%s could not be shown" % kind_of(value), e)
         return None
+
+
+def form(value, place):
+    """Write the best form of a value to a file, or return it if it is text."""
+    from . import pages, tables
+
+    try:
+        table = tables.text(value)
+    except Exception:  # the code has changed pandas
+        table = None
+    if table is not None:
+        if place.html and hasattr(type(value), "_repr_html_"):
+            attempt(value, lambda: save_page(place, "table", tables.html(value), value))
+        return table
+    plot = pages.plotter(value)
+    if plot is not None:
+        save_plot(value, plot, place)
+        return titled(value)
+    bundle = bundle_of(value)
+    for kind, method, suffix in PICTURES:
+        data = bundle.get(kind) or call(value, method)
+        if data:
+            save(place, "figure", suffix, content(data, suffix))
+            return brief(value)
+    html = bundle.get("text/html") or call(value, "_repr_html_") if place.html or has_html(value) else None
+    if isinstance(html, str) and html:
+        save_page(place, "table" if hasattr(type(value), "shape") else "figure", html, value)
+    else:
+        html = ""
+    for kind, method in TEXTS:
+        text = (bundle.get(kind) or call(value, method)) if kind == TEXTS[0][0] or dull(value) else None
+        if text:
+            return text if isinstance(text, str) else json_of(text)
+    if not has_html(value):
+        return None
+    return styled(value) or pages.text_of(html) or brief(value)
 
 
 def told(what, why):
     """Say that something is not shown, and why."""
-    sys.stderr.write("sallyport: %s: %s\n" % (what, why if isinstance(why, str) else "%s: %s" % execute.described(why)))
+    try:
+        sys.stderr.write("sallyport: %s: %s\n" % (what, why if isinstance(why, str) else "%s: %s" % execute.described(why)))
+    except Exception:  # a stream of the code's own
+        pass
+
+
+def attempt(value, function):
+    """Do something of which the value's text is independent."""
+    try:
+        return function()
+    except Exception as e:
+        told("%s could not be shown" % kind_of(value), e)
+
+
+def kind_of(value):
+    return execute.CLASS_NAME(type(value))[:100]
 
 
 def call(value, method):
@@ -79,27 +139,41 @@ def bundle_of(value):
     return data if isinstance(data, dict) else {}
 
 
+def dull(value):
+    """Whether a repr says nothing."""
+    kind = type(value)
+    return kind.__repr__ is object.__repr__ or kind is Bundle or str(kind.__module__).startswith("IPython.")
+
+
 def has_html(value):
     """Whether HTML says more than the repr: not for tables and estimators, whose repr a
     model reads more easily."""
     kind = type(value)
     if hasattr(kind, "shape") or hasattr(kind, "__array__"):
         return False
-    return hasattr(kind, "to_html") or kind.__repr__ is object.__repr__
+    return hasattr(kind, "to_html") or dull(value)
 
 
-def page(value):
-    """A whole page of what plots itself in a browser, without a copy of the library."""
-    if type(value).__module__.partition(".")[0] == "plotly":
-        return value.to_html(include_plotlyjs="cdn")
-    if hasattr(type(value), "_repr_mimebundle_") and hasattr(type(value), "to_html"):
-        return value.to_html()
-    return None
+def styled(value):
+    """The table that pandas has styled, or None."""
+    if not type(value).__module__.startswith("pandas."):
+        return None
+    from . import tables
+
+    return tables.text(getattr(value, "data", None))
+
+
+def json_of(value):
+    from json import dumps
+
+    from .shorten import middle
+
+    return middle(dumps(value, ensure_ascii=False, default=str), "JSON")
 
 
 def content(data, suffix):
     if isinstance(data, str):
-        if suffix in ("png", "jpg"):
+        if suffix != "svg":
             from binascii import a2b_base64
 
             return a2b_base64(data)
@@ -110,14 +184,41 @@ def content(data, suffix):
 def brief(value):
     """What stands for a value that is a file now, where its repr is long."""
     kind = type(value)
-    if kind.__repr__ is object.__repr__ or len(repr(value)) > execute.LONG:
+    if kind.__repr__ is object.__repr__ or len(execute.call(repr, value)) > execute.LONG:
         return "<%s.%s>" % (kind.__module__, kind.__qualname__)
     return None
 
 
-def save(place, suffix, data):
-    """Write a file of the next free name."""
-    place.note(place.write("figure", suffix, data), "")
+def titled(plot):
+    """What stands for a plot: of the repr of some, all of the data is a part."""
+    title = getattr(plot, "title", None) or getattr(getattr(plot, "layout", None), "title", None)
+    text = title if isinstance(title, str) else getattr(title, "text", None)
+    return "<%s%s>" % (kind_of(plot), ": " + " ".join(text.split())[:200] if isinstance(text, str) else "")
+
+
+def save(place, stem, suffix, data, name=None):
+    """Write a file of the next free name, or of this one if that is free. Return its path."""
+    from .pages import MOST
+
+    if len(data) > MOST:
+        raise ValueError("its %s file would have %d MB, more than %d: save it in another form" % (suffix, len(data) >> 20, MOST >> 20))
+    path = place.write(stem, suffix, data, name)
+    place.note(path, "")
+    return path
+
+
+def save_page(place, stem, html, value):
+    from .pages import page
+
+    return save(place, stem, "html", page(html, kind_of(value)))
+
+
+def save_plot(value, plot, place):
+    """Write the page of a plot, and its picture with the same name."""
+    forms = plot(value)
+    page = attempt(value, lambda: save_page(place, "figure", forms["html"](), value))
+    if "png" in forms:
+        attempt(value, lambda: save(place, "figure", "png", forms["png"](), page and page[: -len("html")] + "png"))
 
 
 # Figures of matplotlib. They have no method for display of their own.
@@ -142,19 +243,19 @@ def figure_of(value):
     return figure if isinstance(figure, figures.Figure) else None
 
 
-def seen(figure):
-    """Whether a file shows a figure as it is. What changes it makes it stale."""
-    return getattr(figure, MARK, False) and not figure.stale
-
-
 def save_figure(figure, place):
-    figure.savefig(place.free("figure", "png"))
+    """Show a figure, unless a file of this execution shows it as it is: what changes it
+    makes it stale."""
+    if figure.stale or getattr(figure, MARK, None) not in place.shown:
+        figure.savefig(place.free("figure", "png"))
 
 
 def note_figure(figure, path, place):
-    """Keep the title of a figure that was saved, if that is in the workspace."""
+    """Keep that a picture in the workspace shows a figure, and its title."""
     path, begin = os.path.abspath(os.fsdecode(path)), place.path + "/"
-    if path.startswith(begin):
+    if path.startswith(begin) and path.lower().endswith(SEEN):
+        setattr(figure, MARK, path[len(begin) :])
+        figure.stale = False
         try:
             titles = [figure._suptitle] if getattr(figure, "_suptitle", None) else [axes.title for axes in figure.axes]
             title = "; ".join(filter(None, (t.get_text() for t in titles)))
@@ -163,17 +264,17 @@ def note_figure(figure, path, place):
         place.note(path[len(begin) :], title)
 
 
-def figures_imported(place):
-    """Show figures as files in place, the workspace, after matplotlib.figure has been
-    imported."""
-    kind = sys.modules["matplotlib.figure"].Figure
+# What is done after the import of a module: what it shows becomes files in place, the
+# workspace.
+
+
+def figures_imported(module, place):
+    kind = module.Figure
     whole = kind.savefig
 
     def savefig(self, fname, *args, **kwargs):
         result = whole(self, fname, *args, **kwargs)
         if isinstance(fname, (str, os.PathLike)):
-            setattr(self, MARK, True)
-            self.stale = False
             note_figure(self, fname, place)
         return result
 
@@ -184,10 +285,7 @@ def figures_imported(place):
     kind.show = lambda self, warn=True: save_figure(self, place)
 
 
-def pyplot_imported(place):
-    """Do the same for pyplot.show."""
-    pyplot = sys.modules["matplotlib.pyplot"]
-
+def pyplot_imported(pyplot, place):
     def show_all(*args, **kwargs):
         """Show all open figures, and close them."""
         for number in pyplot.get_fignums():
@@ -197,10 +295,39 @@ def pyplot_imported(place):
     pyplot.show = show_all
 
 
-def images_imported(place):
-    """Show images as files, after PIL.Image has been imported."""
-    image = sys.modules["PIL.Image"].Image
-    image.show = lambda self, *args, **kwargs: save(place, "png", self._repr_png_())
+def images_imported(module, place):
+    module.Image.show = lambda self, *args, **kwargs: save(place, "figure", "png", self._repr_png_())
+
+
+def show_first(value, *args, **options):
+    """Show a value, where its library would open a browser."""
+    display(value)
+
+
+def plots_imported(module, place):
+    module.show = show_first
+
+
+def altair_imported(module, place):
+    module.TopLevelMixin.show = module.TopLevelMixin.display = show_first
+
+
+def bokeh_imported(module, place):
+    module.output_notebook = lambda *args, **options: None
+
+
+def ipython_imported(module, place):
+    """Without its shell, these show nothing."""
+    module.display = display
+    module.publish_display_data = lambda data, *args, **options: display(data, raw=True)
+    module.clear_output = lambda *args, **options: None
+
+
+IMPORTED = {
+    "matplotlib.figure": figures_imported, "matplotlib.pyplot": pyplot_imported, "PIL.Image": images_imported,
+    "plotly.io._renderers": plots_imported, "bokeh.io.showing": plots_imported, "bokeh.io.output": bokeh_imported,
+    "altair": altair_imported, "IPython.core.display_functions": ipython_imported,
+}  # fmt: skip
 
 
 def close(figure):
@@ -221,7 +348,7 @@ def finish(place):
         numbers = pyplot.get_fignums()
         for number in numbers[:MAX_OPEN]:
             figure = pyplot.figure(number)
-            if (figure.axes or figure.lines) and not seen(figure):
+            if figure.axes or figure.lines:
                 save_figure(figure, place)
         if len(numbers) > MAX_OPEN:
             sys.stderr.write("sallyport: %d of %d open figures are shown: call savefig for more\n" % (MAX_OPEN, len(numbers)))

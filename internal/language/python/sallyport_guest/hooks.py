@@ -28,7 +28,9 @@ class Imports:
                 if finder is not self and hasattr(finder, "find_spec"):
                     spec = finder.find_spec(name, path, target)
                     if spec is not None:
-                        spec.loader = After(spec.loader, self.after.pop(name))
+                        then = self.after.pop(name, None)  # unless SitePaths has asked again
+                        if then is not None:
+                            spec.loader = After(spec.loader, then)
                         return spec
         elif name.startswith((SERVERS, SERVER)):
             module = self.session.registry.module(name[len(SERVERS if name.startswith(SERVERS) else SERVER) :])

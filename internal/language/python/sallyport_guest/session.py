@@ -16,7 +16,10 @@ WORKSPACE = "/workspace"
 FILES = "/opt/sallyport-files"
 PACKAGES = "/packages"
 FAILED = 70
-SHOWN = {"matplotlib.figure": "figures_imported", "matplotlib.pyplot": "pyplot_imported", "PIL.Image": "images_imported"}
+SHOWN = (
+    "matplotlib.figure", "matplotlib.pyplot", "PIL.Image", "plotly.io._renderers", "altair", "bokeh.io.showing", "bokeh.io.output",
+    "IPython.core.display_functions",
+)  # fmt: skip
 
 
 class Session:
@@ -61,8 +64,8 @@ class Session:
         self.imports = hooks.Imports(self)
         belonging.install(self.imports.after)
         self.imports.after["asyncio"] = self.asyncio_imported
-        for module, then in SHOWN.items():
-            self.imports.after[module] = lambda then=then: self.showing(then)
+        for module in SHOWN:
+            self.imports.after[module] = lambda module=module: self.showing(module)
         self.imports.after["linecache"] = self.sources.publish
         self.imports.after["inspect"] = self.sources.inspect_imported
         self.imports.after["multiprocessing.spawn"] = self.spawn_imported
@@ -114,11 +117,11 @@ class Session:
         else:
             asyncio.enter()
 
-    def showing(self, then):
-        """Show the pictures of a package that user code has imported."""
+    def showing(self, module):
+        """Show the pictures of a module that user code has imported."""
         from . import display
 
-        getattr(display, then)(self.workspace)
+        display.IMPORTED[module](sys.modules[module], self.workspace)
 
     def rich(self, value):
         """Show what a value has besides its repr: see display.show."""
@@ -232,6 +235,7 @@ class Session:
         if self.guard is not None:
             self.guard.begin()
         self.error = None
+        self.workspace.html = "html" in frame
         if "reseed" in frame:
             from .reseed import reseed
 
