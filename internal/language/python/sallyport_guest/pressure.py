@@ -230,6 +230,13 @@ class Guard:
         call.__name__, call.__qualname__, call.__doc__ = function.__name__, function.__qualname__, function.__doc__
         return call
 
+    def unlimit(self, module):
+        """Wrap what a module's functions do with an engine for JavaScript: it reserves
+        gigabytes of addresses, and ends the process without them."""
+        for name, function in list(vars(module).items()):
+            if callable(function) and not isinstance(function, type):
+                setattr(module, name, self.unlimited(function))
+
     def relieve(self):
         """Have memory to report a MemoryError."""
         self.shared[REPORTING] = 1
@@ -326,8 +333,11 @@ class Watch:
         # A list that grows has more than it uses, and will use it.
         later = min(max(0, unused - self.unused), memory.limit // 16)
         most = max(size + max(free - later, 0) + memory.spare(free), self.floor)
-        # What a process has released is free a moment later.
-        if size < self.size:
+        # What a process has released is free a moment later. More than there is was only
+        # reserved, by an engine for JavaScript.
+        if size < self.size - memory.limit:
+            self.most = self.released = 0
+        elif size < self.size:
             self.released = now + RELEASE
         self.size = size
         if now < self.released:

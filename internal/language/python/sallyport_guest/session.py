@@ -77,6 +77,7 @@ class Session:
 
             self.guard = pressure.Guard(memory)
             belonging.after_start = self.guard.adjust
+            self.imports.after["vl_convert"] = lambda: self.guard.unlimit(sys.modules["vl_convert"])
         sys.path.insert(0, "")
         # If a file is written twice within a second, both versions must be compiled.
         sys.dont_write_bytecode = True

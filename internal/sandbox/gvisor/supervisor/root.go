@@ -100,9 +100,9 @@ func ociSpec(cfg *gvisor.SupervisorConfig, dirs *rootDirs) *specs.Spec {
 				rlimit("RLIMIT_NOFILE", uint64(cfg.OpenFiles)),
 				rlimit("RLIMIT_CORE", 0),
 				rlimit("RLIMIT_MEMLOCK", 8<<20),
-				// Only a backstop: Node.js and OpenBLAS reserve far more than
-				// they use.
-				rlimit("RLIMIT_AS", uint64(max(4<<30, 8*cfg.MemoryBytes))),
+				// Only a backstop: engines for JavaScript and OpenBLAS reserve
+				// far more than they use (vl-convert 64 GB).
+				rlimit("RLIMIT_AS", uint64(max(128<<30, 8*cfg.MemoryBytes))),
 			},
 		},
 		Root:     &specs.Root{Path: dirs.root, Readonly: true},
