@@ -228,14 +228,18 @@ func (b *preparedSnapshot) prepare(ctx context.Context) error {
 	return unloaded
 }
 
+// fonts makes matplotlib's list of fonts. No name of the session is set.
+const fonts = `__import__("sallyport_guest.fonts").fonts.prepare()`
+
 // warm runs code in a fresh sandbox, so that the snapshot has what every first
-// execution needs, and imports the modules. The error is ErrPreload if some of them
-// cannot be imported: the sandbox can be used without them.
+// execution needs, imports the modules, and makes the list of fonts if there is
+// something that draws. The error is ErrPreload if some modules cannot be imported: the
+// sandbox can be used without them.
 func (b *instance) warm(ctx context.Context, modules []string) error {
 	ctx, cancel := context.WithTimeout(ctx, preloadTimeout)
 	defer cancel()
-	if len(modules) == 0 {
-		return b.preload(ctx, "")
+	if err := b.preload(ctx, ""); err != nil {
+		return err
 	}
 	var unloaded []error
 	for _, m := range modules {
@@ -248,6 +252,10 @@ func (b *instance) warm(ctx context.Context, modules []string) error {
 			return err
 		}
 		unloaded = append(unloaded, err)
+	}
+	// Without it, the first figure makes it.
+	if err := b.preload(ctx, fonts); err != nil && !errors.Is(err, ErrPreload) {
+		return err
 	}
 	return errors.Join(unloaded...)
 }

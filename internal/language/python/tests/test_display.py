@@ -350,3 +350,17 @@ def test_a_package_is_hooked_that_is_found_late(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [imports, *sys.meta_path, late])
     __import__("late_charts")
     assert ran == [1]
+
+
+def test_the_list_of_fonts_is_made_by_another_process(tmp_path, monkeypatch):
+    from sallyport_guest import fonts
+
+    module = tmp_path / "matplotlib" / "font_manager.py"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    fonts.prepare()  # there is nothing to do
+    module.parent.mkdir()
+    module.with_name("__init__.py").touch()
+    module.write_text("open('list', 'w').write('fonts'); print('not shown'); 1 / 0")
+    fonts.prepare()
+    assert (tmp_path / "list").read_text() == "fonts" and "matplotlib.font_manager" not in sys.modules
