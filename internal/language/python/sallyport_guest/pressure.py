@@ -330,14 +330,13 @@ class Watch:
         if shared[COUNT] != self.count:
             self.count, self.unused = shared[COUNT], unused
             self.floor = size + min(FLOOR, max(0, free + memory.margin) // 4)
+        if size < self.size - memory.limit:  # so much was only reserved, by an engine for JavaScript
+            self.size, self.floor, self.most = size, 0, 0
         # A list that grows has more than it uses, and will use it.
         later = min(max(0, unused - self.unused), memory.limit // 16)
         most = max(size + max(free - later, 0) + memory.spare(free), self.floor)
-        # What a process has released is free a moment later. More than there is was only
-        # reserved, by an engine for JavaScript.
-        if size < self.size - memory.limit:
-            self.most = self.released = 0
-        elif size < self.size:
+        # What a process has released is free a moment later.
+        if size < self.size:
             self.released = now + RELEASE
         self.size = size
         if now < self.released:

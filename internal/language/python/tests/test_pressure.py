@@ -1,0 +1,32 @@
+"""The limits of the interpreter, as init sets them."""
+
+import types
+
+import pytest
+
+from sallyport_guest import pressure
+
+GB = 1 << 30
+
+
+@pytest.mark.parametrize("before, want", [(1.25, 1.5), (64, 1.25)])
+def test_what_is_given_back_may_be_used_unless_it_was_only_reserved(monkeypatch, before, want):
+    size, allowed = [before], []
+    monkeypatch.setattr(pressure, "content", lambda path: b"%d 0" % (size[0] * GB // pressure.PAGE))
+    memory = types.SimpleNamespace(
+        shared=bytearray(pressure.SIZE), limit=GB, margin=0, column=0, spare=lambda free: 0, allow=lambda pid, most: allowed.append(most)
+    )
+    watch = pressure.Watch(memory, 1, None)
+    watch.alone = False
+    watch.limit(GB // 4, 0.0)
+    size[0] = 1
+    watch.limit(GB // 4, 0.1)
+    assert [most / GB for most in allowed] == [before + 0.25, want]
+
+
+def test_functions_that_reserve_much_are_not_limited():
+    calls = []
+    guard = types.SimpleNamespace(unlimited=lambda function: lambda: calls.append("lifted") or function())
+    module = types.SimpleNamespace(convert=lambda: "picture", Error=ValueError, version="1")
+    pressure.Guard.unlimit(guard, module)
+    assert (module.convert(), calls, module.Error, module.version) == ("picture", ["lifted"], ValueError, "1")
