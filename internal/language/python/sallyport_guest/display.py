@@ -13,7 +13,7 @@ import sys
 from . import execute
 
 PICTURES = (("image/png", "_repr_png_", "png"), ("image/jpeg", "_repr_jpeg_", "jpg"), ("image/svg+xml", "_repr_svg_", "svg"), ("image/gif", "_repr_gif_", "gif"))
-TEXTS = (("text/markdown", "_repr_markdown_"), ("text/latex", "_repr_latex_"), ("application/json", "_repr_json_"))
+TEXTS = (("text/latex", "_repr_latex_"), ("application/json", "_repr_json_"))
 MARK = "_sallyport_shown"  # the picture that a figure was written to last
 SEEN = (".png", ".jpg", ".jpeg", ".webp")  # which the host shows
 
@@ -96,13 +96,15 @@ def form(value, place):
         save_page(place, "table" if hasattr(type(value), "shape") else "figure", html, value)
     else:
         html = ""
-    for kind, method in TEXTS:
-        text = (bundle.get(kind) or call(value, method)) if kind == TEXTS[0][0] or dull(value) else None
-        if text:
-            return text if isinstance(text, str) else json_of(text)
-    if not has_html(value):
-        return None
-    return styled(value) or pages.text_of(html) or brief(value)
+    text = bundle.get("text/markdown") or call(value, "_repr_markdown_")
+    if isinstance(text, str):
+        return text
+    text = styled(value) or pages.text_of(html) if has_html(value) else None
+    for kind, method in TEXTS if dull(value) else ():
+        text = text or bundle.get(kind) or call(value, method)
+    if text:
+        return text if isinstance(text, str) else json_of(text)
+    return brief(value) if has_html(value) else None
 
 
 def told(what, why):

@@ -152,10 +152,14 @@ def deflated(html):
 
 
 def text_of(html):
-    """The text of HTML, a line for each block and row; None if there is little to read."""
+    """The text of HTML, a line for each block and row; None if there is none, or what
+    matters is drawn by a script or is another page."""
     from html import unescape
 
-    html = re.sub(r"(?is)<(script|style|head)\b.*?</\1\s*>|<!--.*?-->", " ", html[: 50 * ROOM])
+    if re.search(r"(?i)<(script|iframe)\b", html):
+        return None
+
+    html = re.sub(r"(?is)<(style|head)\b.*?</\1\s*>|<!--.*?-->", " ", html[: 20 * ROOM])
     html = re.sub(r"\s+", " ", html)
     html = re.sub(r"(?i)</(td|th)\s*>", "  ", html)
     html = re.sub(r"(?i)<(br|hr)\b[^>]*>|</?(p|div|tr|li|ul|ol|h\d|table|pre|section|caption)\b[^>]*>", "\n", html)

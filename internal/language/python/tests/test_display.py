@@ -150,7 +150,9 @@ def test_pages(shown):
     assert shown(Html("")) == ([], "<test_display.Html>\n", "")
     assert shown(Readable()) == ([], "named\n", "")
     assert shown(Readable(), html=True) == (["figure-3.html"], "named\n", "")
-    assert shown(type("Palette", (list,), {"_repr_html_": Html._repr_html_, "html": "<svg>"})([1]), html=True) == (["figure-4.html"], "[1]\n", "")
+    summary = type("Summary", (Html,), {"__repr__": lambda self: "lines\n" * 300})
+    assert shown(summary(), html=True) == (["figure-4.html"], "lines\n" * 300 + "\n", ""), "however long"
+    assert shown(type("Palette", (list,), {"_repr_html_": Html._repr_html_, "html": "<svg>"})([1]), html=True) == (["figure-5.html"], "[1]\n", "")
     page = shown.path.joinpath("figure-1.html").read_text()
     assert page.startswith('<!doctype html>\n<html><head><meta charset="utf-8"><title>Html</title>') and "<b>a</b>" in page
 
@@ -160,8 +162,9 @@ def test_pages(shown):
     [
         ("<h1>A&amp;B</h1><p>c\n d</p>", "A&B\nc d"),
         ("<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>", "a  b\n1  2"),
-        ("<style>x</style><script>alert('<p>')</script><!-- c -->", None),
-        ("<iframe srcdoc='&lt;p&gt;x'></iframe>", None),
+        ("<style>x</style><head>y</head><!-- c --><p>d", "d"),
+        ("<p>Trust this to see it<script>draw()</script>", None),
+        ("<iframe srcdoc='&lt;p&gt;x'></iframe>Trust this", None),
         ("", None),
         ("x" * 5000, "x" * pages.ROOM + "…"),
     ],
@@ -289,6 +292,7 @@ def test_what_is_too_large_is_not_written(shown, monkeypatch):
         ({"text/plain": "t", "text/html": "<p>h"}, ["figure-1.html"], "h\n"),
         ({"text/plain": "t", "text/markdown": "*m*"}, [], "*m*\n"),
         ({"text/plain": "t", "text/latex": "$x$"}, [], "$x$\n"),
+        ({"text/latex": "$x$", "text/html": "<p>h"}, ["figure-1.html"], "h\n"),
         ({"application/json": {"a": [1]}}, [], '{"a": [1]}\n'),
         ({"text/html": 5, "text/plain": 6}, [], "<text/html, text/plain>\n"),
         ({}, [], "<>\n"),
