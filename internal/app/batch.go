@@ -93,7 +93,7 @@ func (c *Core) Sweep() (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := c.Artifacts.Sweep(); err != nil && !errors.Is(err, store.ErrNoPlace) {
+		if err := c.artifacts.Sweep(); err != nil && !errors.Is(err, store.ErrNoPlace) {
 			c.app.Log.Warn("removing old artifacts", "error", err)
 		}
 		if len(c.Batch) > 0 {

@@ -48,10 +48,8 @@ type Core struct {
 	Engine sandbox.Engine
 	Batch  map[string]batch.Service // by name
 	Runs   *runs.Store
-	// Artifacts are the files that code left.
-	Artifacts *artifact.Store
-	Books     *accounting.Books // nil: the settings ask for no accounts
-	Pins      *pins.Book
+	Books  *accounting.Books // nil: the settings ask for no accounts
+	Pins   *pins.Book
 	// Journal has what happens in the Core.
 	Journal *journal.Journal
 	// Approvals has the questions that are open.
@@ -59,6 +57,8 @@ type Core struct {
 
 	app     *App
 	results *results.Cache
+	// artifacts are the files that code left.
+	artifacts *artifact.Store
 	// additions are packages that code adds; nil: there is no place for them.
 	additions bridge.Packages
 	pool      *upstream.Pool
@@ -169,7 +169,7 @@ func (c *Core) construct(options Options) (err error) {
 		c.tracing = c.Journal.Subscribe(journal.Options{Name: "traces", Topics: traces.Topics, Every: time.Second, Handle: c.traces.Handle})
 	}
 	c.Runs = a.runStore(c.Batch, c.Books)
-	c.Artifacts = a.Artifacts()
+	c.artifacts = a.Artifacts()
 	c.results = a.results()
 	c.pool = a.servers(c.Journal, c.results.Forget, options)
 	c.Pins = a.Pins()
@@ -188,7 +188,7 @@ func (c *Core) construct(options Options) (err error) {
 		Environments: c.environments,
 		Folders:      folders{a},
 		PackageFacts: a.packageFacts, ScriptHeader: scriptHeader,
-		Sessions: c.set, Artifacts: c.Artifacts,
+		Sessions: c.set, Artifacts: c.artifacts,
 		Batch: broker.BatchConfig{
 			Services: c.Batch, Runs: c.Runs, Limits: a.limitsAsked(),
 			Timeout: set.Runs.Timeout, MaxTimeout: set.Runs.MaxTimeout, Queue: set.Runs.Queue,

@@ -21,7 +21,7 @@ var layers = []layer{
 	{"cmd/sallyport", 90, []string{"internal/cli", "internal/procfs", "internal/sandbox/gvisor/supervisor", "internal/sandbox/process"}},
 
 	{"internal/cli", 80, []string{
-		"internal/authz/audit",
+		"internal/artifact", "internal/authz/audit",
 		"internal/executable",
 		"internal/accounting", "internal/app", "internal/authz", "internal/authz/approval", "internal/authz/toolpolicy", "internal/batch", "internal/batch/deploy", "internal/batch/runpod/job", "internal/batch/runs", "internal/bridge", "internal/broker", "internal/completion", "internal/connect", "internal/connect/o200k", "internal/configfile", "internal/budget", "internal/control", "internal/environment", "internal/folder", "internal/hub", "internal/hub/execution", "internal/image", "internal/image/archive",
 		"internal/image/build", "internal/image/flatten", "internal/invisible", "internal/manpage", "internal/manual", "internal/mcpserver", "internal/mcpserver/tasks", "internal/memory", "internal/metrics", "internal/sandbox",

@@ -191,6 +191,9 @@ func (x *execution) keep(out *session.Outcome) (notes []string) {
 		x.broker.config.Logger.Warn("files of an execution are not kept", "request", x.req.RequestID, "error", t.failed)
 	}
 	if record != nil && err == nil {
+		if record.Own {
+			x.req.client.began(record.ID)
+		}
 		t.id, t.kept = record.ID, make(map[string]artifact.File, len(record.Files))
 		for _, f := range record.Files {
 			t.kept[f.Path] = f

@@ -140,8 +140,9 @@ func (c *Client) Written(ctx context.Context, name string, cell uint64) (string,
 	return b.sessions.Written(ctx, c.key("", name), int64(cell))
 }
 
-// Owns reports whether a run on a batch service is the client's: it began the run,
-// or a client did that called itself the same and has gone.
+// Owns reports whether a run on a batch service, or a record of artifacts, is the
+// client's: its code made it, or that of a client that called itself the same and has
+// gone.
 func (c *Client) Owns(run, name string) bool {
 	b := c.broker
 	b.mu.Lock()
@@ -303,7 +304,7 @@ func (c *Client) uses(key session.Key) {
 	}
 }
 
-// began notes that a run on a batch service is the client's.
+// began notes that a run on a batch service, or a record of artifacts, is the client's.
 func (c *Client) began(run string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

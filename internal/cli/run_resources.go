@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"mime"
 	"path"
 	"path/filepath"
-	"strings"
-	"unicode/utf8"
 
+	"github.com/sallyport/sallyport/internal/artifact"
 	"github.com/sallyport/sallyport/internal/batch/runs"
 	"github.com/sallyport/sallyport/internal/mcpserver"
 	"github.com/sallyport/sallyport/internal/store"
@@ -22,9 +20,6 @@ type runFiles struct {
 	store *runs.Store
 	owns  func(run, client string) bool // see broker.Client.Owns
 }
-
-// maxRunResource bounds a file that a client reads as a resource.
-const maxRunResource = 16 << 20
 
 // List implements mcpserver.Resources.
 func (f runFiles) List(context.Context) ([]mcpserver.Resource, error) {
@@ -47,8 +42,8 @@ func (f runFiles) List(context.Context) ([]mcpserver.Resource, error) {
 	return out, nil
 }
 
-// Read implements mcpserver.Resources.
-func (f runFiles) Read(_ context.Context, uri string) (*mcpserver.Content, error) {
+// Open implements mcpserver.Resources.
+func (f runFiles) Open(_ context.Context, uri string) (*mcpserver.Content, error) {
 	id, name, ok := runs.ParseURI(uri)
 	if !ok {
 		return nil, mcpserver.ErrNoResource
@@ -72,23 +67,72 @@ func (f runFiles) Read(_ context.Context, uri string) (*mcpserver.Content, error
 	if err != nil {
 		return nil, mcpserver.ErrNoResource
 	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxRunResource+1))
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(mcpserver.ErrNoResource, file.Close())
+	}
+	return &mcpserver.Content{MIMEType: mime.TypeByExtension(path.Ext(name)), Size: info.Size(), ReadSeekCloser: file}, nil
+}
+
+// artifacts provides the files that code left, as resources.
+type artifacts struct {
+	store *artifact.Store
+	owns  func(record, client string) bool // see broker.Client.Owns
+}
+
+// maxArtifacts bounds how many files the list of resources has.
+const maxArtifacts = 100
+
+// reads reports whether the client may read a record: named sessions belong to the user,
+// and others to one client.
+func (a artifacts) reads(r *artifact.Record) bool {
+	return r.Owner == "" && (!r.Own || a.owns(r.ID, r.Client))
+}
+
+// List implements mcpserver.Resources.
+func (a artifacts) List(context.Context) ([]mcpserver.Resource, error) {
+	list, err := a.store.List()
+	if list == nil && err != nil && !errors.Is(err, store.ErrNoPlace) {
+		return nil, err
+	}
+	var out []mcpserver.Resource
+	for _, r := range list {
+		if !a.reads(r) {
+			continue
+		}
+		for _, f := range r.Files {
+			if len(out) == maxArtifacts {
+				return out, nil
+			}
+			out = append(out, mcpserver.Resource{
+				URI: artifact.URI(r.ID, f.Path), Name: f.Path, Title: f.About, Size: f.Size, MIMEType: f.Type,
+				Description: fmt.Sprintf("left by execution %d of session %s", r.Execution, r.Session),
+			})
+		}
+	}
+	return out, nil
+}
+
+// Open implements mcpserver.Resources.
+func (a artifacts) Open(_ context.Context, uri string) (*mcpserver.Content, error) {
+	id, name, ok := artifact.ParseURI(uri)
+	if !ok {
+		return nil, mcpserver.ErrNoResource
+	}
+	r, err := a.store.Get(id)
+	if errors.Is(err, artifact.ErrUnknown) || err == nil && !a.reads(r) {
+		return nil, mcpserver.ErrNoResource
+	}
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > maxRunResource {
-		return nil, fmt.Errorf("the file is larger than %d MiB: `sallyport runs fetch %s` copies it", maxRunResource>>20, id)
+	f, err := r.File(name)
+	if err != nil {
+		return nil, mcpserver.ErrNoResource
 	}
-	kind := mime.TypeByExtension(path.Ext(name))
-	if utf8.Valid(data) && (kind == "" || strings.HasPrefix(kind, "text/") || strings.HasPrefix(kind, "application/json")) {
-		if kind == "" {
-			kind = "text/plain"
-		}
-		return &mcpserver.Content{MIMEType: kind, Text: string(data)}, nil
+	content, err := a.store.Open(f)
+	if err != nil {
+		return nil, err
 	}
-	if kind == "" {
-		kind = "application/octet-stream"
-	}
-	return &mcpserver.Content{MIMEType: kind, Blob: data}, nil
+	return &mcpserver.Content{MIMEType: f.Type, Size: f.Size, ReadSeekCloser: content}, nil
 }

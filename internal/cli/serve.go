@@ -158,7 +158,7 @@ func (s *served) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		Environment:  environment,
 		RunPod:       s.RunPodTools(),
 		Root:         s.RootRule(),
-		Resources:    []mcpserver.Resources{runFiles{s.Runs, s.Broker.Owns}},
+		Resources:    []mcpserver.Resources{artifacts{s.Artifacts(), s.Broker.Owns}, runFiles{s.Runs, s.Broker.Owns}},
 		Output:       mcpserver.Output(set.Output.Mode),
 		ClientID:     s.id,
 		Approvals:    s.Approvals,

@@ -245,7 +245,7 @@ func (c *conn) startFast(call fastCall) bool {
 	if call.tasks && c.server.config.Tasks != nil && c.server.config.Tasks.Room(c.server.owner(client)) {
 		work := c.work(principal, call.arguments, beat, call.forms, func(r *broker.Result) any {
 			text, structured := c.answerOf(client, r)
-			return newWireResult(text, structured, r)
+			return c.wireResult(text, structured, r)
 		})
 		go func() {
 			defer c.fast.Done()
@@ -281,7 +281,7 @@ func (c *conn) startFast(call fastCall) bool {
 			beat.stop()
 		}
 		defer c.unread.enter(c.stop)()
-		answer := newWireResult(text, structured, r)
+		answer := c.wireResult(text, structured, r)
 		if call.modern != "" {
 			answer.Meta, answer.ResultType = c.server.resultMeta, "complete"
 		}

@@ -62,8 +62,8 @@ func (w writtenBy) List(context.Context) ([]Resource, error) {
 	return list, nil
 }
 
-// Read implements Resources.
-func (w writtenBy) Read(ctx context.Context, uri string) (*Content, error) {
+// Open implements Resources.
+func (w writtenBy) Open(ctx context.Context, uri string) (*Content, error) {
 	rest, ok := strings.CutPrefix(uri, outputURI)
 	session, number, ok2 := strings.Cut(rest, "/")
 	cell, err := strconv.ParseUint(number, 10, 64)
@@ -74,5 +74,5 @@ func (w writtenBy) Read(ctx context.Context, uri string) (*Content, error) {
 	if err != nil {
 		return nil, errors.Join(ErrNoResource, err)
 	}
-	return &Content{MIMEType: "text/plain", Text: text}, nil
+	return Text("text/plain", text), nil
 }

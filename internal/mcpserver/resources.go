@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -19,10 +21,10 @@ type Resources interface {
 	// List returns the current resources in a stable order. At most maxResources of
 	// all sources together are shown.
 	List(context.Context) ([]Resource, error)
-	// Read returns the content of one resource, or an error that wraps
-	// ErrNoResource if uri is not one of this source's. It is asked only for URIs
-	// that begin with sallyport://.
-	Read(ctx context.Context, uri string) (*Content, error)
+	// Open opens one resource, or returns an error that wraps ErrNoResource if uri is
+	// not one of this source's. It is asked only for URIs that begin with
+	// sallyport://, without what follows a question mark.
+	Open(ctx context.Context, uri string) (*Content, error)
 }
 
 const maxResources = 1000
@@ -33,11 +35,21 @@ type Resource struct {
 	Size                                    int64 // in bytes; 0: unknown
 }
 
-// Content is what a client has read: Blob if it is not nil, else Text.
+// Content is an open resource. It is read in parts, and closed.
 type Content struct {
-	MIMEType, Text string
-	Blob           []byte
+	MIMEType string
+	Size     int64
+	io.ReadSeekCloser
 }
+
+// Text returns the content of a resource of text.
+func Text(mimeType, text string) *Content {
+	return &Content{MIMEType: mimeType, Size: int64(len(text)), ReadSeekCloser: closed{strings.NewReader(text)}}
+}
+
+type closed struct{ *strings.Reader }
+
+func (closed) Close() error { return nil }
 
 // The manual is available under our own URI and under the one that clients of
 // the first code-execution bridge know.
@@ -64,8 +76,8 @@ func (s *Server) addResources(sdk *mcp.Server, c *conn) {
 	sources := append([]Resources{writtenBy{c}}, s.config.Resources...)
 	// A template, because the SDK completes only what its own handlers return.
 	sdk.AddResourceTemplate(&mcp.ResourceTemplate{
-		URITemplate: resourceScheme + "{+path}", Name: "sandbox-files",
-		Title: "Files and output of sandboxes", Description: "What answers name: whole outputs, and files that runs have left.",
+		URITemplate: resourceScheme + "{+path}{?offset,length}", Name: "sandbox-files",
+		Title: "Files and output of sandboxes", Description: fmt.Sprintf("What answers name: whole outputs, and files that code has left. One that is larger than %d MB comes in parts: offset and length, in bytes, choose one, and the metadata of each names the next.", maxPart>>20),
 	}, func(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 		return readResource(ctx, sources, req.Params.URI)
 	})
@@ -85,23 +97,6 @@ func (s *Server) addResources(sdk *mcp.Server, c *conn) {
 
 // resourceScheme begins the URI of every resource of a source.
 const resourceScheme = "sallyport://"
-
-// readResource reads a resource from the first source that has it.
-func readResource(ctx context.Context, sources []Resources, uri string) (*mcp.ReadResourceResult, error) {
-	for _, source := range sources {
-		content, err := source.Read(ctx, uri)
-		if errors.Is(err, ErrNoResource) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("resource %s: %w", uri, err)
-		}
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{
-			URI: uri, MIMEType: content.MIMEType, Text: content.Text, Blob: content.Blob,
-		}}, Cacheable: mcp.Cacheable{CacheScope: "private"}}, nil
-	}
-	return nil, mcp.ResourceNotFoundError(uri)
-}
 
 func listResources(ctx context.Context, sources []Resources, list *mcp.ListResourcesResult) error {
 	for _, source := range sources {

@@ -16,7 +16,9 @@ import (
 )
 
 // shelf is a source of resources.
-type shelf map[string]*Content
+type shelf map[string]*thing
+
+type thing struct{ kind, data string }
 
 var order = []string{"sallyport://files/a.txt", "sallyport://files/b.png", "sallyport://files/broken"}
 
@@ -26,26 +28,26 @@ func (s shelf) List(context.Context) (all []Resource, err error) {
 	}
 	for _, uri := range order {
 		if c := s[uri]; c != nil {
-			all = append(all, Resource{URI: uri, Name: uri[len("sallyport://files/"):], MIMEType: c.MIMEType, Size: int64(len(c.Text) + len(c.Blob))})
+			all = append(all, Resource{URI: uri, Name: uri[len("sallyport://files/"):], MIMEType: c.kind, Size: int64(len(c.data))})
 		}
 	}
 	return all, nil
 }
 
-func (s shelf) Read(_ context.Context, uri string) (*Content, error) {
+func (s shelf) Open(_ context.Context, uri string) (*Content, error) {
 	if uri == "sallyport://files/broken" {
 		return nil, errors.New("it cannot be read")
 	}
 	if c := s[uri]; c != nil {
-		return c, nil
+		return Text(c.kind, c.data), nil
 	}
 	return nil, fmt.Errorf("%w: %s", ErrNoResource, uri)
 }
 
 func TestResourcesOfASource(t *testing.T) {
 	source := shelf{
-		order[0]: {MIMEType: "text/plain", Text: "grüße"},
-		order[1]: {MIMEType: "image/png", Blob: []byte{0x89, 0, 1}},
+		order[0]: {"text/plain", "grüße"},
+		order[1]: {"image/png", "\x89\x00\x01"},
 	}
 	for _, version := range revisions {
 		t.Run(version, func(t *testing.T) {
@@ -72,7 +74,7 @@ func TestResourcesOfASource(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if c := read.Contents[0]; c.URI != uri || c.MIMEType != want.MIMEType || c.Text != want.Text || string(c.Blob) != string(want.Blob) {
+				if c := read.Contents[0]; c.URI != uri || c.MIMEType != want.kind || c.Text+string(c.Blob) != want.data || (c.Blob == nil) != (want.kind == "text/plain") || c.Meta != nil {
 					t.Errorf("%+v, want %+v", c, want)
 				}
 			}

@@ -164,11 +164,11 @@ func TestTheWholeOutputIsNamed(t *testing.T) {
 	if len(list) != 1 || list[0].URI != uri {
 		t.Errorf("resources %+v, want %s", list, uri)
 	}
-	if content, err := (writtenBy{c}).Read(t.Context(), uri); err != nil || content.Text != "all of work" {
+	if content, err := (writtenBy{c}).Open(t.Context(), uri); err != nil || content.Size != int64(len("all of work")) {
 		t.Errorf("got %+v, %v", content, err)
 	}
 	for _, bad := range []string{"x", outputURI, outputURI + "work", outputURI + "work/x", outputURI + "work/8", outputURI + "work/-1"} {
-		if _, err := (writtenBy{c}).Read(t.Context(), bad); err == nil {
+		if _, err := (writtenBy{c}).Open(t.Context(), bad); err == nil {
 			t.Errorf("%s can be read", bad)
 		}
 	}

@@ -245,6 +245,9 @@ func (c *conn) toolResult(client string, r *broker.Result) *mcp.CallToolResult {
 	if more := r.MorePictures(); more != "" {
 		content = append(content, &mcp.TextContent{Text: more})
 	}
+	for _, l := range c.links(r) {
+		content = append(content, l.sdk())
+	}
 	return &mcp.CallToolResult{
 		Content:           content,
 		StructuredContent: structured,
@@ -256,14 +259,14 @@ func (c *conn) toolResult(client string, r *broker.Result) *mcp.CallToolResult {
 // order.
 type wireResult struct {
 	Meta              json.RawMessage `json:"_meta,omitempty"`
-	Content           []any           `json:"content"` // of wireText and wireImage
+	Content           []any           `json:"content"` // of wireText, wireImage and link
 	StructuredContent *broker.Result  `json:"structuredContent,omitempty"`
 	IsError           bool            `json:"isError,omitempty"`
 	ResultType        string          `json:"resultType,omitempty"`
 }
 
-func newWireResult(text string, structured, r *broker.Result) wireResult {
-	return wireResult{Content: wireContent(text, r), StructuredContent: structured, IsError: r.IsError()}
+func (c *conn) wireResult(text string, structured, r *broker.Result) wireResult {
+	return wireResult{Content: c.wireContent(text, r), StructuredContent: structured, IsError: r.IsError()}
 }
 
 type wireText struct {
@@ -277,15 +280,18 @@ type wireImage struct {
 	Data     []byte `json:"data"`
 }
 
-// wireContent returns the text and the pictures as content blocks, each picture
-// after its name.
-func wireContent(text string, r *broker.Result) []any {
+// wireContent returns the text, the pictures and the links as content blocks, each
+// picture after its name.
+func (c *conn) wireContent(text string, r *broker.Result) []any {
 	content := []any{wireText{Type: "text", Text: text}}
 	for _, i := range r.Images {
 		content = append(content, wireText{Type: "text", Text: i.Name()}, wireImage{Type: "image", MIMEType: i.MIMEType, Data: i.Data})
 	}
 	if more := r.MorePictures(); more != "" {
 		content = append(content, wireText{Type: "text", Text: more})
+	}
+	for _, l := range c.links(r) {
+		content = append(content, l)
 	}
 	return content
 }
