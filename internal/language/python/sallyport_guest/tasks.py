@@ -114,7 +114,10 @@ def send(session, root, path, mode):
             data = read(fd, min(CHUNK, rest))
             rest -= len(data)
             more = len(data) == CHUNK and rest > 0
-            tell(session, {"path": path, "mode": mode, "data": b2a_base64(data, newline=False).decode(), "more": more})
+            # Not by the codec, which would look at each character of the data.
+            head = codec.encode({"path": path, "mode": mode, "more": more})[:-1]
+            params = "".join((head, ',"data":"', str(b2a_base64(data, newline=False), "ascii"), '"}'))
+            session.channel.request_sync("task_file", params)
     finally:
         close(fd)
 
