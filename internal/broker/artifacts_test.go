@@ -254,7 +254,7 @@ func TestStreams(t *testing.T) {
 				return sum.Write(p)
 			}), func(bool) error { return nil }, nil
 		},
-		Submission: Submission{Code: fmt.Sprintf("with open('large', 'wb') as f:\n    for i in range(64): f.write(bytes([i]) * (1 << 20))\n"), Timeout: 2 * time.Minute},
+		Submission: Submission{Code: "with open('large', 'wb') as f:\n    for i in range(64): f.write(bytes([i]) * (1 << 20))\n", Timeout: 2 * time.Minute},
 	})
 	want := sha256.New()
 	for i := range 64 {

@@ -76,7 +76,7 @@ func TestRequest(t *testing.T) {
 	cpu := 0.25
 	want := &broker.Result{
 		Status: broker.Failed, ExitCode: &code, Stdout: []string{"a", "é\x00<"}, Error: "it failed", Session: "s",
-		Truncated: &broker.Truncated{Stdout: 5}, Artifacts: []broker.Artifact{{Path: "x", Size: 1}}, DurationMs: 7,
+		Truncated: &broker.Truncated{Stdout: 5}, Artifacts: []broker.Artifact{{Path: "x", Size: 1, URI: "sallyport://artifacts/a/x"}}, DurationMs: 7,
 		Usage: &broker.Usage{CPUSeconds: &cpu}, Notes: []string{"note"},
 		OutOfMemory: true, Details: "only for the user", NotTaken: true,
 	}
