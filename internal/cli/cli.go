@@ -59,6 +59,7 @@ type grammar struct {
 	Hub        hubCmd        `cmd:"" group:"Sessions and runs:" help:"Show, end and restart the process that all clients share."`
 	Stats      statsCmd      `cmd:"" group:"Sessions and runs:" help:"Show how often and how long code, calls and starts have run, and what failed."`
 	Audit      auditCmd      `cmd:"" group:"Sessions and runs:" help:"Show, export and verify the log of what was done and who allowed it."`
+	Artifacts  artifactsCmd  `cmd:"" group:"Sessions and runs:" help:"Show, save and open the files that code has left."`
 	Runs       runsCmd       `cmd:"" group:"Sessions and runs:" help:"Show and manage runs on runpod and kaggle."`
 	Carbon     carbonCmd     `cmd:"" group:"Sessions and runs:" help:"Report and estimate energy and emissions."`
 	Deploy     deployCmd     `cmd:"" group:"Workers:" help:"Deploy workers to a service."`

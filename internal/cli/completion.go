@@ -26,7 +26,7 @@ type completionCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*completionCmd) Help() string {
-	return `Prints a script that makes the shell complete commands, flags, settings, and the names of servers, tools and their arguments, sessions, questions, images, runs, saved tools and kept values. Completion reads only local files and asks your running Sallyports for their sessions and questions; it starts nothing.
+	return `Prints a script that makes the shell complete commands, flags, settings, and the names of servers, tools and their arguments, sessions, questions, images, artifacts, runs, saved tools and kept values. Completion reads only local files and asks your running Sallyports for their sessions and questions; it starts nothing.
 
 Put the line into the shell's startup file:
 
@@ -134,6 +134,14 @@ func (u *ui) names(kind string, line *completion.Line) []completion.Candidate {
 		list, _ := u.RecordedRuns().List()
 		for _, r := range list {
 			add(r.ID, r.Service+", "+stateOf(r)+", "+r.Program)
+		}
+	case "artifacts":
+		list, _ := u.Artifacts().List()
+		for _, r := range list {
+			add(r.ID, plural(len(r.Files), "file", "files")+", "+ago(r.Created))
+			for _, f := range r.Files {
+				add(kept{f, r}.address(), f.Type+", "+readable(f.Size))
+			}
 		}
 	case "saved-tools":
 		tools, _, _ := u.SavedTools().List()

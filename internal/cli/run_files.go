@@ -125,11 +125,14 @@ type outDir struct {
 	root *os.Root
 }
 
-// out returns the directory that a user named, which must not be another kind
-// of file.
-func (u *ui) out(dir string) (*outDir, error) {
+// out returns the directory that a user named with --out, which must not be another
+// kind of file.
+func (u *ui) out(dir string) (*outDir, error) { return u.outAs("--out", dir) }
+
+// outAs is out for a flag of another name.
+func (u *ui) outAs(flag, dir string) (*outDir, error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return nil, fmt.Errorf("--out %s: not a directory", dir)
+		return nil, fmt.Errorf("%s %s: not a directory", flag, dir)
 	}
 	return &outDir{dir: dir, err: u.stdio.Err}, nil
 }
