@@ -41,6 +41,9 @@ type answer struct {
 		Status    string `json:"status"`
 		Error     string `json:"error"`
 		StateLost string `json:"stateLost"`
+		Artifacts []struct {
+			URI string `json:"uri"`
+		} `json:"artifacts"`
 	} `json:"structuredContent"`
 	err error
 }
