@@ -72,6 +72,7 @@ type conn struct {
 	parked    map[string]*parked // calls that are to be repeated, by their state
 	modern    string             // metadata that the SDK accepted, see modernKey; empty after initialize
 	client    string             // the client's name for itself, see label
+	apps      bool               // the client shows pages, see takesApps
 }
 
 // request is a request that has not been answered.
@@ -81,6 +82,7 @@ type request struct {
 	awaited    bool                    // the end of input waits for it
 	initialize bool
 	client     string // of initialize
+	apps       bool   // of initialize
 	modern     string
 	batch      *batch
 	raw        json.RawMessage // its id, as the client wrote it
@@ -279,7 +281,7 @@ func (c *conn) forward(msg sdkrpc.Message, raw json.RawMessage, b *batch) {
 				modern:     modernKey(req.Params),
 			}
 			if entry.initialize {
-				entry.client = initializedBy(req.Params)
+				entry.client, entry.apps = initializedBy(req.Params), appsOf(req.Params)
 			}
 			if err := c.register(req.ID, entry); err != nil {
 				c.refuse(entry, err)
@@ -449,10 +451,10 @@ func (c *conn) learn(resp *sdkrpc.Response) {
 			ProtocolVersion string `json:"protocolVersion"`
 		}
 		if json.Unmarshal(resp.Result, &result) == nil {
-			c.protocol, c.client, c.modern = result.ProtocolVersion, r.client, ""
+			c.protocol, c.client, c.modern, c.apps = result.ProtocolVersion, r.client, "", r.apps
 		}
 	case r.modern != "" && r.modern != c.modern && c.protocol == "":
-		c.modern, c.client = r.modern, clientOf(r.modern)
+		c.modern, c.client, c.apps = r.modern, clientOf(r.modern), appsInKey(r.modern)
 	}
 	if tell := c.server.config.Client; tell != nil && c.client != before {
 		tell(c.client)

@@ -222,6 +222,7 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 	s.addTool(sdk, c)
 	s.addRunPodTools(sdk)
 	s.addResources(sdk, c)
+	addApp(sdk)
 	addPrompt(sdk)
 	if err := s.addTasks(sdk, c); err != nil {
 		return fmt.Errorf("mcpserver: %w", err)

@@ -200,6 +200,7 @@ func (c *conn) submit(principal authz.Principal, arguments json.RawMessage, beat
 		x.waits, x.session, x.backend = strings.TrimSpace(req.Code) == "", req.Session, req.Backend
 	}
 	req.Principal, req.RequestID = principal, x.id
+	req.HTML = c.showsPages()
 	req.Within = c.server.config.within(principal.Client)
 	if task {
 		req.Within, req.Whole = c.server.config.Tasks.Moment(), true
