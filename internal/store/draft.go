@@ -3,7 +3,6 @@ package store
 import (
 	"crypto/rand"
 	"errors"
-	"io/fs"
 	"os"
 )
 
@@ -11,23 +10,33 @@ import (
 // [Dir.List], an hour after its last write.
 type Draft struct {
 	*os.File
-	root *os.Root
-	tmp  string
+	dir Dir
+	tmp string
 }
 
 // Draft creates a file, which is written and then kept under a name, or dropped. The
-// directory is created if necessary.
+// directory is created if necessary. Close may come before: many drafts wait without an
+// open file.
 func (d Dir) Draft() (*Draft, error) {
 	root, err := d.OpenRoot()
 	if err != nil {
 		return nil, err
 	}
+	defer root.Close()
 	tmp := temporary + rand.Text()
 	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return nil, errors.Join(err, root.Close())
+		return nil, err
 	}
-	return &Draft{File: f, root: root, tmp: tmp}, nil
+	return &Draft{File: f, dir: d, tmp: tmp}, nil
+}
+
+// Close ends the writing.
+func (f *Draft) Close() error {
+	if err := f.File.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // Keep ends the draft as the file of that name, which it replaces. After an error,
@@ -35,21 +44,24 @@ func (d Dir) Draft() (*Draft, error) {
 func (f *Draft) Keep(name string) error {
 	err := errors.Join(checkName(name), f.Close())
 	if err == nil {
-		err = f.root.Rename(f.tmp, name)
+		err = f.rename(name)
 	}
-	return errors.Join(err, f.end(err != nil))
+	if err != nil {
+		f.Drop()
+	}
+	return err
+}
+
+func (f *Draft) rename(name string) error {
+	root, err := f.dir.existing()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return root.Rename(f.tmp, name)
 }
 
 // Drop ends the draft and removes it.
-func (f *Draft) Drop() { _ = errors.Join(f.Close(), f.end(true)) }
-
-func (f *Draft) end(remove bool) error {
-	defer f.root.Close()
-	if !remove {
-		return nil
-	}
-	if err := f.root.Remove(f.tmp); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+func (f *Draft) Drop() {
+	_ = errors.Join(f.Close(), f.dir.remove(f.tmp)) // what is left goes as after a crash
 }
