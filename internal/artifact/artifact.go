@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/url"
 	"strings"
 	"sync"
@@ -23,15 +24,21 @@ import (
 // ErrUnknown is the error for a record or a file that is not kept, or no longer.
 var ErrUnknown = errors.New("there is no such artifact")
 
-// errNewer is the error for a record of a newer program.
-var errNewer = errors.New("a newer program wrote the record")
+var (
+	// errNewer is the error for a record of a newer program.
+	errNewer = errors.New("a newer program wrote the record")
+	// errDamaged is the error for a record that can never be read.
+	errDamaged = errors.New("the record is damaged")
+)
 
 const (
 	recordVersion = 1
 	maxRecord     = 8 << 20
-	// maxFiles and maxPath bound a record, as they bound what the sandbox reports.
+	// maxFiles, maxPath and maxAbout bound a record, as they bound what the sandbox
+	// reports.
 	maxFiles = 1000
 	maxPath  = 4096
+	maxAbout = 1000
 )
 
 var (
@@ -80,7 +87,7 @@ func (r *Record) File(path string) (File, error) {
 // Options configure a Store.
 type Options struct {
 	Keep    time.Duration // how long files are kept; 0: forever
-	MaxDisk int64         // of all contents, in bytes; 0: nothing is kept
+	MaxDisk int64         // of all contents and records, in bytes; 0: nothing is kept
 	Log     *slog.Logger
 }
 
@@ -90,13 +97,22 @@ type Store struct {
 	dir, contents store.Dir
 	options       Options
 
-	mu   sync.Mutex
-	used int64 // by contents, as far as this process knows; negative: not counted yet
+	mu    sync.Mutex
+	known *index // of the last change by this process; nil: none
+
+	step func(string) // for tests, which end the process in it
+}
+
+// at says how far a change has come.
+func (s *Store) at(step string) {
+	if s.step != nil {
+		s.step(step)
+	}
 }
 
 // NewStore returns the artifacts in dir, which is created with the first of them.
 func NewStore(dir store.Dir, options Options) *Store {
-	return &Store{dir: dir, contents: dir.Sub("contents"), options: options, used: -1}
+	return &Store{dir: dir, contents: dir.Sub("contents"), options: options}
 }
 
 // Keeps reports whether files are kept at all.
@@ -134,7 +150,7 @@ func decode(id string, data []byte) (*Record, error) {
 		if err := checkPath(f.Path); err != nil {
 			return nil, err
 		}
-		if f.Size < 0 || !validDigest().MatchString(f.Digest) {
+		if f.Size < 0 || f.Size > math.MaxInt64/maxFiles || len(f.About) > maxAbout || !validDigest().MatchString(f.Digest) {
 			return nil, fmt.Errorf("%q has the size %d and the digest %q", f.Path, f.Size, f.Digest)
 		}
 	}

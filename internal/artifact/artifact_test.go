@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,20 +23,68 @@ import (
 	"github.com/sallyport/sallyport/internal/store"
 )
 
-// TestMain lets the test program keep files until it is killed: see TestKill.
+// TestMain lets the test program change a store until it is killed: see TestKill.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("ARTIFACT_TEST_DIR"); dir != "" {
-		s := open(dir, 1<<20)
-		for n := 0; ; n++ {
-			r, err := keep(s, Origin{Session: "s"}, file{"a.txt", fmt.Sprint(os.Getpid(), n)}, file{"b.txt", "always the same"})
-			if err != nil {
-				fmt.Println(err)
-				os.Exit(1)
-			}
-			fmt.Println(r.ID)
+		steps, _ := strconv.Atoi(os.Getenv("ARTIFACT_TEST_STEPS"))
+		if err := doomed(dir, steps); err != nil {
+			fmt.Println("!", err)
 		}
+		return
 	}
 	os.Exit(m.Run())
+}
+
+// doomed changes the store in dir in each way, until the process is killed after so many
+// steps. It says with "+" which files are kept, and with "-" which it is about to remove.
+func doomed(dir string, steps int) error {
+	s := open(dir, 8*block)
+	s.step = func(string) {
+		if steps--; steps < 0 {
+			self, err := os.FindProcess(os.Getpid())
+			if err == nil {
+				err = self.Kill()
+			}
+			fmt.Println("!", err)
+			select {}
+		}
+	}
+	says := func(sign string, r *Record, paths ...string) {
+		for _, path := range paths {
+			fmt.Println(sign + r.ID + "/" + path)
+		}
+	}
+	same := file{"same", "always the same"}
+	first, err := keep(s, Origin{}, file{"a", fmt.Sprint(steps)}, same)
+	if err != nil {
+		return err
+	}
+	says("+", first, "a", "same")
+	second, err := keep(s, Origin{}, file{"b", fmt.Sprint(steps, "b")}, same)
+	if err != nil {
+		return err
+	}
+	says("+", second, "b", "same")
+	says("-", first, "a", "same") // for the next one's room
+	third, err := keep(s, Origin{}, file{"c", strings.Repeat("c", 3*block-1)}, same, file{"again", same.content})
+	if err != nil {
+		return err
+	}
+	says("+", third, "c", "same", "again")
+	says("-", third, "c")
+	if err := s.Remove(third.ID, "c"); err != nil {
+		return err
+	}
+	says("-", third, "same", "again")
+	if err := s.Remove(third.ID); err != nil {
+		return err
+	}
+	says("-", second, "b", "same")
+	if err := s.Remove(second.ID); err != nil {
+		return err
+	}
+	fmt.Println("all done")
+	return nil
 }
 
 type file struct{ path, content string }
@@ -147,14 +195,14 @@ func TestKeep(t *testing.T) {
 
 // TestRefused keeps nothing of what is too much, not whole, or has no usable name.
 func TestRefused(t *testing.T) {
-	s := open(t.TempDir(), 100)
+	s := open(t.TempDir(), 4*block)
 	for _, test := range []struct {
 		name  string
 		files []file
 		want  string
 	}{
-		{"too large", []file{{"a", strings.Repeat("x", 101)}}, "artifacts.maxDisk"},
-		{"together", []file{{"a", strings.Repeat("x", 60)}, {"b", strings.Repeat("y", 60)}}, "artifacts.maxDisk"},
+		{"too large", []file{{"a", strings.Repeat("x", 4*block)}}, "artifacts.maxDisk"},
+		{"together", []file{{"a", strings.Repeat("x", block)}, {"b", strings.Repeat("y", block)}}, "artifacts.maxDisk"},
 		{"twice", []file{{"a", "x"}, {"a", "y"}}, "twice"},
 		{"no name", []file{{"", "x"}}, "a path of 0 bytes"},
 		{"a long name", []file{{strings.Repeat("x", maxPath+1), "x"}}, "a path of 4097 bytes"},
@@ -172,8 +220,14 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := content.Write(make([]byte, 200)); err == nil {
+	if _, err := content.Write(make([]byte, 4*block)); err == nil {
 		t.Error("more than was announced, and more than fits, was written")
+	}
+	if err := done(true); err == nil {
+		t.Error("a file that was not written whole is kept")
+	}
+	if _, done, err = in.Create("half", 1, ""); err != nil {
+		t.Fatal(err)
 	}
 	if err := done(false); err != nil {
 		t.Error(err)
@@ -186,11 +240,13 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestRoom removes the oldest records where new files need their room.
+// TestRoom removes the oldest records where new files need their room, whichever of two
+// processes keeps them.
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t.TempDir(), 1000)
-		other := open(s.dir.Path(""), 1000) // another process
+		const most = 50 * block
+		s := open(t.TempDir(), most)
+		other := open(s.dir.Path(""), most)
 		var ids []string
 		for n := range 30 {
 			time.Sleep(time.Second)
@@ -198,27 +254,42 @@ func TestRoom(t *testing.T) {
 			if n%3 == 0 {
 				by = other
 			}
-			r, err := keep(by, Origin{}, file{"new", strings.Repeat(string(rune('a'+n)), 100)}, file{"same", "same"})
+			// A record takes 4 blocks.
+			r, err := keep(by, Origin{}, file{"new", strings.Repeat(string(rune('a'+n)), 3*block-1)}, file{"same", "same"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			ids = append(ids, r.ID)
-		}
-		_ = s.Sweep()
-		all, onDisk := contents(t, s)
-		var kept []string
-		for _, id := range ids {
-			if all[id+"/new"] != "" && all[id+"/same"] == "same" {
-				kept = append(kept, id)
+			all, onDisk := contents(t, s)
+			var kept []string
+			for _, id := range ids {
+				if all[id+"/new"] != "" && all[id+"/same"] == "same" {
+					kept = append(kept, id)
+				}
+			}
+			k := len(kept)
+			if k < min(n+1, 11) || k > 12 || !slices.Equal(kept, ids[len(ids)-k:]) || onDisk != k+1 || len(all) != 2*k {
+				t.Fatalf("of %d records, %d are kept, %d files in %d", len(ids), k, len(all), onDisk)
 			}
 		}
-		if n := len(kept); n < 6 || n > 12 || !slices.Equal(kept, ids[len(ids)-n:]) || onDisk != n+1 || len(all) != 2*n {
-			t.Errorf("kept %d of %d records in %d files", n, len(ids), onDisk)
-		}
-		if r, err := keep(s, Origin{}, file{"all", strings.Repeat("x", 1000)}); err != nil {
+		if r, err := keep(s, Origin{}, file{"all", strings.Repeat("x", 48*block-1)}); err != nil {
 			t.Errorf("what takes all of the room: %v", err)
 		} else if all, onDisk := contents(t, s); len(all) != 1 || onDisk != 1 {
 			t.Errorf("besides %s, %d files are kept in %d", r.ID, len(all)-1, onDisk)
+		}
+		if _, err := keep(s, Origin{}, file{"again", strings.Repeat("x", 48*block-1)}); err != nil {
+			t.Error(err)
+		} else if all, _ := contents(t, s); len(all) != 2 {
+			t.Errorf("the same content in two records has %d files, want 2", len(all))
+		}
+		if err := open(s.dir.Path(""), 8*block).Sweep(); err != nil {
+			t.Fatal(err)
+		}
+		if all, onDisk := contents(t, s); len(all) != 0 || onDisk != 0 {
+			t.Errorf("after a sweep with less room, %d files are kept in %d", len(all), onDisk)
+		}
+		if _, err := keep(s, Origin{}, file{"old", "old"}); err != nil {
+			t.Fatal(err)
 		}
 		time.Sleep(time.Hour + time.Second)
 		if err := s.Sweep(); err != nil {
@@ -233,7 +304,7 @@ func TestRoom(t *testing.T) {
 // TestDamaged: what a power failure leaves is removed, what a newer program wrote stays,
 // and a content that is not what was kept is not passed on.
 func TestDamaged(t *testing.T) {
-	s := open(t.TempDir(), 1000)
+	s := open(t.TempDir(), 1<<20)
 	r, err := keep(s, Origin{}, file{"a", "content"})
 	if err != nil {
 		t.Fatal(err)
@@ -256,6 +327,12 @@ func TestDamaged(t *testing.T) {
 		}
 		_ = f.Close()
 	}
+	if _, err := keep(s, Origin{}, file{"b", "content"}); err != nil {
+		t.Fatal(err)
+	}
+	if all, _ := contents(t, s); all[r.ID+"/a"] != "content" {
+		t.Errorf("after it was kept again, the damaged content is %q", all[r.ID+"/a"])
+	}
 	write := func(name, data string) {
 		if err := os.WriteFile(s.dir.Path(name), []byte(data), 0o600); err != nil {
 			t.Fatal(err)
@@ -268,7 +345,7 @@ func TestDamaged(t *testing.T) {
 	if err := s.Sweep(); err != nil {
 		t.Error(err)
 	}
-	if list, err := s.List(); len(list) != 1 || err != nil {
+	if list, err := s.List(); len(list) != 2 || err != nil {
 		t.Errorf("after the sweep: %v, %v", list, err)
 	}
 	write("bbbbbbbbbb.json", `{"version":99,"id":"bbbbbbbbbb"}`)
@@ -281,46 +358,59 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestKill kills a process that keeps files: what it has named is there, whole, and what
-// it has not is removed.
+// TestKill kills a process at each step of its changes: what it has named is there,
+// whole, and what it has not is removed.
 func TestKill(t *testing.T) {
-	dir := t.TempDir()
-	s := open(dir, 1<<20)
-	var named []string
-	for n := range 8 {
+	for steps := 0; ; steps++ {
+		s := open(t.TempDir(), 1<<20)
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "ARTIFACT_TEST_DIR="+dir)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewScanner(out)
-		for range n + 1 {
-			if !lines.Scan() {
-				t.Fatal("the process ended by itself")
+		cmd.Env = append(os.Environ(), "ARTIFACT_TEST_DIR="+s.dir.Path(""), fmt.Sprint("ARTIFACT_TEST_STEPS=", steps))
+		out, _ := cmd.Output()
+		named := map[string]bool{}
+		for line := range strings.Lines(string(out)) {
+			line = strings.TrimSpace(line)
+			switch line[0] {
+			case '+':
+				named[line[1:]] = true
+			case '-':
+				delete(named, line[1:])
+			case '!':
+				t.Fatalf("after %d steps: %s", steps, line)
 			}
-			named = append(named, lines.Text())
 		}
-		_ = cmd.Process.Kill()
-		for lines.Scan() { // what it said before it died
-			named = append(named, lines.Text())
+		for _, when := range []string{"at once", "after a commit", "after a sweep"} {
+			switch when {
+			case "after a commit":
+				r, err := keep(s, Origin{}, file{"new", ""})
+				if err != nil {
+					t.Fatal(err)
+				}
+				named[r.ID+"/new"] = true
+			case "after a sweep":
+				if err := s.Sweep(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all, onDisk := contents(t, s)
+			for path := range named {
+				if _, ok := all[path]; !ok {
+					t.Errorf("killed after %d steps, %s: %s was named, and %q are kept", steps, when, path, all)
+				}
+			}
+			whole := map[string]bool{}
+			for _, content := range all {
+				whole[content] = true
+			}
+			if when != "at once" && onDisk != len(whole) {
+				t.Errorf("killed after %d steps, %s: %d files on disk for %d contents", steps, when, onDisk, len(whole))
+			}
 		}
-		_ = cmd.Wait()
-	}
-	if err := s.Sweep(); err != nil {
-		t.Fatal(err)
-	}
-	all, onDisk := contents(t, s)
-	for _, id := range named {
-		if all[id+"/a.txt"] == "" || all[id+"/b.txt"] != "always the same" {
-			t.Errorf("%s was named, and is kept as %q, %q", id, all[id+"/a.txt"], all[id+"/b.txt"])
+		if strings.HasSuffix(string(out), "all done\n") {
+			if steps < 20 {
+				t.Errorf("the process takes %d steps, want more", steps)
+			}
+			return
 		}
-	}
-	if records := len(all) / 2; onDisk != records+1 {
-		t.Errorf("%d files on disk for %d records", onDisk, records)
 	}
 }
 

@@ -23,7 +23,7 @@ type Intake struct {
 	record Record
 	drafts []*store.Draft // of the record's files, in their order
 	open   *draft
-	size   int64
+	size   int64 // that the files take on disk
 }
 
 // Begin starts to keep the files of an execution. The caller calls Close.
@@ -38,6 +38,12 @@ type draft struct {
 	to     *store.Draft
 	hash   hash.Hash
 	head   []byte
+	failed error
+}
+
+// clip makes text that a sandbox sent fit for a record.
+func clip(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxAbout)], "")
 }
 
 // Create takes in one file. done is called once, with false if the file is not whole;
@@ -59,42 +65,57 @@ func (i *Intake) Create(path string, size int64, about string) (content io.Write
 	if err != nil {
 		return nil, nil, err
 	}
-	d := &draft{intake: i, file: File{Path: path, About: about}, to: to, hash: sha256.New()}
+	d := &draft{intake: i, file: File{Path: path, About: clip(about)}, to: to, hash: sha256.New()}
 	i.open = d
 	return d, d.done, nil
 }
 
 // fits returns an error if so many bytes more do not fit.
 func (i *Intake) fits(size int64) error {
-	if most := i.store.options.MaxDisk; size > most-i.size {
+	if most := i.store.options.MaxDisk; size > most-i.size-2*block {
 		return fmt.Errorf("more than artifacts.maxDisk (%d MB)", most>>20)
 	}
 	return nil
 }
 
-func (d *draft) Write(p []byte) (int, error) {
-	if err := d.intake.fits(d.file.Size + int64(len(p))); err != nil {
-		return 0, err
+func (d *draft) Write(p []byte) (n int, err error) {
+	if d.failed != nil {
+		return 0, d.failed
+	}
+	if d.failed = d.intake.fits(d.file.Size + int64(len(p))); d.failed != nil {
+		return 0, d.failed
 	}
 	if room := sniffed - len(d.head); room > 0 {
 		d.head = append(d.head, p[:min(room, len(p))]...)
 	}
-	n, err := d.to.Write(p)
+	n, d.failed = d.to.Write(p)
 	d.hash.Write(p[:n])
 	d.file.Size += int64(n)
-	return n, err
+	return n, d.failed
 }
 
 func (d *draft) done(whole bool) error {
-	d.intake.open = nil
-	if !whole {
+	i := d.intake
+	i.open = nil
+	if whole && d.failed == nil {
+		d.failed = d.to.Close()
+	}
+	if !whole || d.failed != nil {
 		d.to.Drop()
+		if whole {
+			return d.failed
+		}
 		return nil
 	}
+	i.store.at("written")
 	d.file.Type = TypeOf(d.file.Path, d.head)
 	d.file.Digest = hex.EncodeToString(d.hash.Sum(nil))
-	i := d.intake
-	i.size += d.file.Size
+	if slices.ContainsFunc(i.record.Files, func(f File) bool { return f.Digest == d.file.Digest }) {
+		d.to.Drop()
+		d.to = nil
+	} else {
+		i.size += room(d.file.Size)
+	}
 	i.record.Files, i.drafts = append(i.record.Files, d.file), append(i.drafts, d.to)
 	return nil
 }
@@ -106,44 +127,30 @@ func (i *Intake) Commit() (*Record, error) {
 		return nil, nil
 	}
 	s, r := i.store, &i.record
-	unlock, err := s.dir.Lock(roomLock)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if err := s.makeRoom(i.size); err != nil {
-		return nil, err
-	}
-	for n, f := range r.Files {
-		to := i.drafts[n]
-		i.drafts[n] = nil
-		if s.has(f) {
-			to.Drop()
-		} else if err := to.Keep(f.Digest); err != nil {
-			return nil, err
-		}
-	}
 	r.ID, r.Created = strings.ToLower(rand.Text()[:10]), time.Now().UTC()
-	if err := s.write(r); err != nil {
+	err := s.change(false, func(x *index) error {
+		x.add(r)
+		if err := s.makeRoom(x, r.room()+i.size); err != nil {
+			return err
+		}
+		for n, f := range r.Files {
+			to := i.drafts[n]
+			if i.drafts[n] = nil; to == nil {
+				continue // an earlier file has the same content
+			}
+			// It replaces an equal one, which a power failure may have damaged.
+			if err := to.Keep(f.Digest); err != nil {
+				return err
+			}
+			s.at("kept")
+		}
+		return s.write(r)
+	})
+	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	if s.used >= 0 {
-		s.used += i.size
-	}
-	s.mu.Unlock()
+	s.at("recorded")
 	return r, nil
-}
-
-// has reports whether the content of a file is kept already.
-func (s *Store) has(f File) bool {
-	content, err := s.Open(f)
-	if err != nil {
-		return false
-	}
-	defer content.Close()
-	info, err := content.Stat()
-	return err == nil && info.Size() == f.Size
 }
 
 // Close drops what was not committed.

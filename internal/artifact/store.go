@@ -23,10 +23,13 @@ func (s *Store) Get(id string) (*Record, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w", id, ErrUnknown)
 	}
-	if err != nil {
-		return nil, err
+	var r *Record
+	if err == nil {
+		r, err = decode(id, data)
+		if err != nil && !errors.Is(err, errNewer) {
+			err = fmt.Errorf("%w: %w", errDamaged, err)
+		}
 	}
-	r, err := decode(id, data)
 	if err != nil {
 		return nil, fmt.Errorf("artifact %s: %w", id, err)
 	}
@@ -105,32 +108,27 @@ func (s *Store) Remove(id string, paths ...string) error {
 	if _, err := s.Get(id); errors.Is(err, ErrUnknown) {
 		return err
 	}
-	unlock, err := s.dir.Lock(roomLock)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	r, err := s.Get(id)
-	if err != nil {
-		return err
-	}
-	for _, path := range paths {
-		if _, err := r.File(path); err != nil {
+	return s.change(false, func(x *index) error {
+		r, err := s.Get(id)
+		if err != nil {
 			return err
 		}
-	}
-	left := *r
-	left.Files = slices.DeleteFunc(slices.Clone(r.Files), func(f File) bool { return len(paths) == 0 || slices.Contains(paths, f.Path) })
-	if len(left.Files) == 0 {
-		err = s.dir.Remove(recordName(id))
-	} else {
-		err = s.write(&left)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = s.prune()
-	return err
+		for _, path := range paths {
+			if _, err := r.File(path); err != nil {
+				return err
+			}
+		}
+		left := *r
+		left.Files = slices.DeleteFunc(slices.Clone(r.Files), func(f File) bool { return slices.Contains(paths, f.Path) })
+		if len(paths) == 0 || len(left.Files) == 0 {
+			return s.forget(x, r)
+		}
+		if err := s.write(&left); err != nil {
+			return err
+		}
+		x.add(&left)
+		return s.free(x.drop(r))
+	})
 }
 
 func (s *Store) write(r *Record) error {
