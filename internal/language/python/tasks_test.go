@@ -112,6 +112,21 @@ print(open("d/f").read(), oct(os.stat("d/f").st_mode), os.stat("empty").st_size)
 	if r.stdout != "one two 0o100640 0\n" || r.Artifacts != nil {
 		t.Errorf("%q %+v %s", r.stdout, r.Artifacts, r.stderr)
 	}
+	// One that does not come whole changes nothing.
+	parts = []wire.TaskFile{{Path: "d/f", Mode: 0o600, Data: []byte("ha"), More: true}}
+	cut := func(ctx context.Context, c wire.Call) (json.RawMessage, error) {
+		if len(parts) == 0 {
+			return nil, &wire.CallError{Kind: wire.KindCancelled, Message: "the host gave up"}
+		}
+		return give(ctx, c)
+	}
+	if r := p.run(t, wire.Exec{Task: wire.TaskPutIn}, cut); r.Status != wire.StatusError {
+		t.Errorf("%+v", r)
+	}
+	r = p.exec(t, `print(open("d/f").read(), os.listdir("d"))`)
+	if r.stdout != "one two ['f']\n" || r.Artifacts != nil {
+		t.Errorf("%q %+v %s", r.stdout, r.Artifacts, r.stderr)
+	}
 	parts = []wire.TaskFile{{Path: "not/there", Mode: 0o600}}
 	r = p.run(t, wire.Exec{Task: wire.TaskPutIn}, give)
 	if r.Status != wire.StatusError || r.Error == nil || !strings.Contains(r.Error.Type, "FileNotFoundError") {

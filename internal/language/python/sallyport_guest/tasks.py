@@ -4,7 +4,7 @@ the workspace, putting files in, and letting go of files before it is saved."""
 from . import BUILTINS as __builtins__
 
 from itertools import islice
-from posix import O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close, fchmod, fstat, mkdir, open, read, scandir, stat, write
+from posix import O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY, close, fchmod, fstat, mkdir, open, read, rename, scandir, stat, unlink, urandom, write
 
 from . import codec
 from .artifacts import MAX_DEPTH, MAX_SEEN
@@ -41,8 +41,13 @@ def take_out(session):
 
     for package in added(session.packages):
         leave(session, "package " + package, "add it with runtime.install_packages")
+    walk(session, root, "")
+
+
+def walk(session, root, below):
+    """Send the files and directories below one, which is the workspace or ends with a slash."""
     seen = 0
-    pending = [("", 0)]
+    pending = [(below, 0)]
     while pending:
         prefix, depth = pending.pop()
         with scandir(root + "/" + prefix) as entries:
@@ -78,7 +83,7 @@ def take_out(session):
 
 
 def take_named(session):
-    """Send the files that the host names, one after the other."""
+    """Send the files that the host names, one after the other, and those below directories."""
     root = session.workspace.path
     while True:
         part = session.channel.request_sync("task_next", "{}")
@@ -87,8 +92,10 @@ def take_named(session):
         path = part["path"]
         try:
             mode = stat(root + "/" + path, follow_symlinks=False).st_mode
-            if mode & 0o170000 != 0o100000:
-                leave(session, path, "not a file")
+            if mode & 0o170000 == 0o040000:
+                walk(session, root, "" if path == "." else path + "/")
+            elif mode & 0o170000 != 0o100000:
+                leave(session, path, "not a file or a directory")
             else:
                 send(session, root, path, mode & 0o777)
         except OSError as e:
@@ -123,7 +130,7 @@ def send(session, root, path, mode):
 
 
 def put_in(session):
-    """Create the files that the host names."""
+    """Create the files that the host names. One that does not come whole changes nothing."""
     from binascii import a2b_base64
 
     root = session.workspace.path
@@ -141,18 +148,21 @@ def put_in(session):
                     pass
                 continue
             if fd < 0:
-                fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0o600)
+                draft = path[: path.rindex("/")] + "/.sallyport-" + urandom(8).hex()
+                fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600)
                 fchmod(fd, part.get("mode", 0))
             rest = memoryview(a2b_base64(part.get("data", "")))
             while rest:
                 rest = rest[write(fd, rest) :]
             if not part.get("more"):
+                rename(draft, path)
                 fd, done = -1, fd
                 close(done)
     finally:
         if fd >= 0:
             close(fd)
-    session.workspace.scan()  # these are not the next execution's artifacts
+            unlink(draft)
+        session.workspace.scan()  # these are not the next execution's artifacts
 
 
 def let_go(session):
