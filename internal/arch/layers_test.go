@@ -66,7 +66,7 @@ var layers = []layer{
 	{"internal/batch/runs", 52, []string{"internal/lazyregexp", "internal/batch", "internal/sandbox", "internal/store"}},
 	{"internal/batch/deploy", 55, []string{"internal/lazyregexp", "internal/batch/runpod/rest"}},
 	{"internal/worker", 55, []string{"internal/authz", "internal/sandbox", "internal/batch/runpod/job", "internal/session", "internal/session/capture", "internal/store", "internal/wire"}},
-	{"internal/control", 52, []string{"internal/authz/approval", "internal/metrics", "internal/private", "internal/session", "internal/session/hibernate", "internal/socket"}},
+	{"internal/control", 52, []string{"internal/authz/approval", "internal/metrics", "internal/private", "internal/session", "internal/session/hibernate", "internal/socket", "internal/wire"}},
 	{"internal/session", 51, []string{"internal/tracecontext", "internal/lazyregexp", "internal/journal", "internal/session/archive", "internal/session/capture", "internal/session/clock", "internal/session/places", "internal/session/hibernate", "internal/session/sessionlog", "internal/session/usage", "internal/sandbox", "internal/snapshot", "internal/store", "internal/guest", "internal/wire", "internal/budget"}},
 	{"internal/session/archive", 50, []string{"internal/session/sessionlog", "internal/wire"}},
 	{"internal/session/capture", 50, []string{"internal/budget", "internal/wire"}},

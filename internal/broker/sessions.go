@@ -13,6 +13,7 @@ import (
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/archive"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // errNoEngine: this program has no engine for this system.
@@ -63,6 +64,28 @@ func (b *Broker) Export(ctx context.Context, key session.Key, w io.Writer) error
 			return err
 		}
 		return one.Export(ctx, w)
+	})
+}
+
+// Put puts files into a session's workspace.
+func (b *Broker) Put(ctx context.Context, key session.Key, next func() (*wire.TaskFile, error)) error {
+	return b.with(func(*session.Set) error {
+		one, err := b.open(ctx, key)
+		if err != nil {
+			return err
+		}
+		return one.Put(ctx, next)
+	})
+}
+
+// Take gives files of a session's workspace.
+func (b *Broker) Take(ctx context.Context, key session.Key, paths []string, give func(wire.TaskFile) error) error {
+	return b.with(func(*session.Set) error {
+		one, err := b.open(ctx, key)
+		if err != nil {
+			return err
+		}
+		return one.Take(ctx, paths, give)
 	})
 }
 

@@ -183,16 +183,9 @@ func (c *Client) ask(ctx context.Context, method, path string, asked, answer any
 		}
 		body = bytes.NewReader(data)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://sallyport"+path, body)
+	resp, err := c.send(ctx, method, path, body)
 	if err != nil {
 		return err
-	}
-	resp, err := c.http.Do(r)
-	if err != nil && c.gone() {
-		return fmt.Errorf("%w: process %d", ErrGone, c.PID())
-	}
-	if err != nil {
-		return fmt.Errorf("process %d does not answer: %w", c.PID(), err)
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
@@ -216,6 +209,24 @@ func (c *Client) ask(ctx context.Context, method, path string, asked, answer any
 		return fmt.Errorf("process %d: %w", c.PID(), err)
 	}
 	return nil
+}
+
+// send sends a request; the caller closes the answer's body.
+func (c *Client) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://sallyport"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(r)
+	switch {
+	case err == nil:
+		return resp, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case c.gone():
+		return nil, fmt.Errorf("%w: process %d", ErrGone, c.PID())
+	}
+	return nil, fmt.Errorf("process %d does not answer: %w", c.PID(), err)
 }
 
 // refused is a failure that the process told.

@@ -15,6 +15,7 @@ import (
 	"github.com/sallyport/sallyport/internal/authz/approval"
 	"github.com/sallyport/sallyport/internal/metrics"
 	"github.com/sallyport/sallyport/internal/session"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // Sessions is what a process lets others do. An empty name is the process's own
@@ -30,6 +31,10 @@ type Sessions interface {
 	Export(ctx context.Context, key session.Key, w io.Writer) error
 	// Import reads one.
 	Import(ctx context.Context, key session.Key, r io.Reader) error
+	// Put puts files into a workspace: next returns nil at the end.
+	Put(ctx context.Context, key session.Key, next func() (*wire.TaskFile, error)) error
+	// Take gives files of a workspace.
+	Take(ctx context.Context, key session.Key, paths []string, give func(wire.TaskFile) error) error
 }
 
 // Approvals is what a process lets others do with its open questions.

@@ -5,7 +5,9 @@ package control
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/hibernate"
+	"github.com/sallyport/sallyport/internal/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,6 +63,27 @@ func (n *noted) Export(ctx context.Context, key session.Key, w io.Writer) error 
 		return err
 	}
 	return n.note(ctx, "export", key)
+}
+func (n *noted) Put(ctx context.Context, key session.Key, next func() (*wire.TaskFile, error)) error {
+	what := "put"
+	for {
+		f, err := next()
+		if err != nil {
+			return err
+		}
+		if f == nil {
+			return n.note(ctx, what, key)
+		}
+		what += fmt.Sprintf(" %s(%d)", f.Path, len(f.Data))
+	}
+}
+func (n *noted) Take(ctx context.Context, key session.Key, paths []string, give func(wire.TaskFile) error) error {
+	for _, path := range paths {
+		if err := give(wire.TaskFile{Path: path, Data: []byte(path)}); err != nil {
+			return err
+		}
+	}
+	return n.note(ctx, "take", key)
 }
 func (n *noted) Import(ctx context.Context, key session.Key, r io.Reader) error {
 	data, err := io.ReadAll(r)
@@ -341,4 +365,66 @@ func TestLongPath(t *testing.T) {
 	if _, err := find(t, dir, 1)[0].Process(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestTransfer: files move in parts, and either side's failure arrives.
+func TestTransfer(t *testing.T) {
+	n := &noted{}
+	dir := runtimeDir(t)
+	listen(t, dir, n)
+	c := find(t, dir, 1)[0]
+	key := session.Key{Name: "a"}
+	parts := func(fail error) func() (*wire.TaskFile, error) {
+		sent := 0
+		return func() (*wire.TaskFile, error) {
+			switch sent++; {
+			case sent <= 3:
+				return &wire.TaskFile{Path: fmt.Sprint("f", sent), Data: make([]byte, wire.TaskPartSize)}, nil
+			case fail != nil:
+				return nil, fail
+			}
+			return nil, nil
+		}
+	}
+	if err := c.Put(t.Context(), key, parts(nil)); err != nil {
+		t.Error(err)
+	}
+	want := fmt.Sprintf("put f1(%[1]d) f2(%[1]d) f3(%[1]d) a", wire.TaskPartSize)
+	if len(n.asked) != 1 || n.asked[0] != want {
+		t.Errorf("got %q, want %q", n.asked, want)
+	}
+	broken := errors.New("unreadable")
+	if err := c.Put(t.Context(), key, parts(broken)); !errors.Is(err, broken) || len(n.asked) != 1 {
+		t.Errorf("%v, %q", err, n.asked)
+	}
+	var got []string
+	give := func(f wire.TaskFile) error { got = append(got, f.Path+"="+string(f.Data)); return nil }
+	if err := c.Take(t.Context(), key, []string{"x", "y"}, give); err != nil || strings.Join(got, " ") != "x=x y=y" {
+		t.Errorf("%v, %q", err, got)
+	}
+	if err := c.Take(t.Context(), key, []string{"x"}, func(wire.TaskFile) error { return broken }); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	n.err = session.ErrUnknown
+	if err := c.Take(t.Context(), key, []string{"x"}, give); !errors.Is(err, session.ErrUnknown) {
+		t.Error(err)
+	}
+	if err := c.Put(t.Context(), key, parts(nil)); !errors.Is(err, session.ErrUnknown) {
+		t.Error(err)
+	}
+}
+
+// What a process answers is read with care.
+func FuzzReceive(f *testing.F) {
+	f.Add([]byte(`{"path":"a","data":"MQ==","more":true}{"end":true}`))
+	f.Add([]byte(`{"end":true,"failure":{"error":"x"}}`))
+	f.Add([]byte(`{}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		in := json.NewDecoder(bytes.NewReader(data))
+		for {
+			if part, err := receive(in); part == nil || err != nil {
+				return
+			}
+		}
+	})
 }

@@ -158,6 +158,8 @@ type request struct {
 	Key  session.Key   `json:"key"`
 	File string        `json:"file,omitempty"`
 	Wait time.Duration `json:"waitNanoseconds,omitempty"`
+	// Paths are of files in the workspace.
+	Paths []string `json:"paths,omitempty"`
 	// Answer answers a question, or names one by its ID.
 	Answer *approval.Answer `json:"answer,omitempty"`
 }
@@ -215,6 +217,7 @@ func (s *Server) routes() http.Handler {
 	if s.approvals != nil {
 		s.answers(mux)
 	}
+	s.transfers(mux)
 	mux.HandleFunc("POST /export", s.handle(s.export))
 	mux.HandleFunc("POST /import", s.handle(func(ctx context.Context, r request, w http.ResponseWriter) error {
 		f, err := os.Open(filepath.Clean(r.File))
@@ -288,21 +291,23 @@ func (s *Server) handle(do func(context.Context, request, http.ResponseWriter) e
 				return
 			}
 		}
-		err := do(ctx, asked, w)
-		if err == nil {
-			return
+		if err := do(ctx, asked, w); err != nil {
+			_ = reply(w, http.StatusConflict, failureOf(err)) // the client has gone, or gets it
 		}
-		f := failure{Error: err.Error()}
-		switch {
-		case errors.Is(err, session.ErrUnknown):
-			f.Kind = kindUnknown
-		case errors.Is(err, approval.ErrUnknown):
-			f.Kind = kindQuestion
-		case errors.Is(err, hibernate.ErrElsewhere):
-			f.Kind = kindElsewhere
-		}
-		_ = reply(w, http.StatusConflict, f) // the client has gone, or gets it
 	}
+}
+
+func failureOf(err error) failure {
+	f := failure{Error: err.Error()}
+	switch {
+	case errors.Is(err, session.ErrUnknown):
+		f.Kind = kindUnknown
+	case errors.Is(err, approval.ErrUnknown):
+		f.Kind = kindQuestion
+	case errors.Is(err, hibernate.ErrElsewhere):
+		f.Kind = kindElsewhere
+	}
+	return f
 }
 
 func reply(w http.ResponseWriter, status int, v any) error {

@@ -16,24 +16,11 @@ import (
 // the code that ran. Variables and processes are not included. A suspended
 // session stays suspended.
 func (s *Session) Export(ctx context.Context, w io.Writer) error {
-	t := s.queue.enter()
-	defer s.queue.leave(t)
-	if err := s.queue.wait(ctx, t); err != nil {
+	b, done, err := s.look(ctx, "its files were exported")
+	if err != nil {
 		return err
 	}
-	b := s.instance
-	if b == nil {
-		var err error
-		if b, err = s.copyOfSuspended(ctx); err != nil {
-			return err
-		}
-		defer b.destroy()
-	} else {
-		if err := b.unpause(ctx); err != nil {
-			return err
-		}
-		defer s.idleAgain("its files were exported")
-	}
+	defer done()
 	i := s.info()
 	limit := b.limits.WorkspaceBytes
 	facts := archive.Facts{Name: s.key.Name, Created: i.Created, Exported: time.Now().UTC(), Executions: i.Executions}
@@ -67,6 +54,31 @@ func (s *Session) Export(ctx context.Context, w io.Writer) error {
 	return a.Finish()
 }
 
+// look waits for its turn and returns the session's sandbox, or a copy of it if the
+// session is suspended, which it stays. why is that of idleAgain. The caller calls done.
+func (s *Session) look(ctx context.Context, why string) (b *instance, done func(), err error) {
+	t := s.queue.enter()
+	if err = s.queue.wait(ctx, t); err == nil {
+		if b = s.instance; b == nil {
+			b, err = s.copyOfSuspended(ctx)
+		} else {
+			err = b.unpause(ctx)
+		}
+	}
+	if err != nil {
+		s.queue.leave(t)
+		return nil, nil, err
+	}
+	return b, func() {
+		defer s.queue.leave(t)
+		if b != s.instance {
+			b.destroy()
+			return
+		}
+		s.idleAgain(why)
+	}, nil
+}
+
 // idleAgain returns the sandbox to its idle state after the host used it, or
 // records that it did not survive.
 func (s *Session) idleAgain(why string) {
@@ -81,7 +93,7 @@ func (s *Session) idleAgain(why string) {
 // session stays suspended.
 func (s *Session) copyOfSuspended(ctx context.Context) (*instance, error) {
 	if s.checkpoint == nil {
-		return nil, errors.New("it has no state: there is nothing to export")
+		return nil, errors.New("it has no state: there is nothing in it")
 	}
 	limits := s.checkpoint.Record.Limits
 	if !s.key.own() {
@@ -95,7 +107,7 @@ func (s *Session) copyOfSuspended(ctx context.Context) (*instance, error) {
 			return nil, err
 		}
 		if record == nil || record.Status != hibernate.Suspended {
-			return nil, errors.New("it has no state: there is nothing to export")
+			return nil, errors.New("it has no state: there is nothing in it")
 		}
 		if err := fits(record, &s.config.Template); err != nil {
 			return nil, err
@@ -105,7 +117,7 @@ func (s *Session) copyOfSuspended(ctx context.Context) (*instance, error) {
 		s.status.executions, s.status.since = record.Executions, record.Created
 		s.status.mu.Unlock()
 	} else if !s.checkpoint.Suspended {
-		return nil, errors.New("it has no state: there is nothing to export")
+		return nil, errors.New("it has no state: there is nothing in it")
 	}
 	return s.restore(ctx, limits)
 }
@@ -152,12 +164,7 @@ func (s *Session) fill(ctx context.Context, a *archive.Reader) error {
 	}
 	s.instance = b
 	s.opened(b)
-	err = b.ask(ctx, s.config.Grace, taskTime(b.limits.WorkspaceBytes), wire.TaskPutIn, func(call wire.Call) (any, error) {
-		if call.Method != wire.MethodTaskNext {
-			return nil, unexpected(call)
-		}
-		return a.NextPart()
-	})
+	err = b.ask(ctx, s.config.Grace, taskTime(b.limits.WorkspaceBytes), wire.TaskPutIn, giving(a.NextPart))
 	if err != nil {
 		s.instance.destroy()
 		s.instance = nil

@@ -112,7 +112,7 @@ func TestExportRefuses(t *testing.T) {
 		if err := set.Reset(t.Context(), "work"); err != nil {
 			t.Fatal(err)
 		}
-		if err := set.Export(t.Context(), "work", io.Discard); err == nil || !strings.Contains(err.Error(), "nothing to export") {
+		if err := set.Export(t.Context(), "work", io.Discard); err == nil || !strings.Contains(err.Error(), "nothing in it") {
 			t.Error(err)
 		}
 	})

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -22,49 +23,99 @@ func (s *Session) put(ctx context.Context, files []sandbox.File) error {
 	for _, f := range files {
 		size += int64(len(f.Data))
 	}
-	f := &placer{files: files, made: map[string]bool{}}
-	if err := s.instance.ask(ctx, s.config.Grace, taskTime(size), wire.TaskPutIn, f.give); err != nil {
+	var sent []Outgoing
+	for _, f := range files {
+		sent = append(sent, Outgoing{f.Path, f.Mode, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(f.Data)), nil }})
+	}
+	p := NewParts(sent)
+	defer p.Close()
+	if err := s.instance.ask(ctx, s.config.Grace, taskTime(size), wire.TaskPutIn, giving(p.Next)); err != nil {
 		return fmt.Errorf("putting files into the sandbox: %w", err)
 	}
 	return nil
 }
 
-// placer sends files to a guest in parts, with their parent directories.
-type placer struct {
-	files []sandbox.File
-	made  map[string]bool
-	sent  int // bytes of the first file
+// giving answers a guest's requests for parts of files.
+func giving(next func() (*wire.TaskFile, error)) func(wire.Call) (any, error) {
+	return func(call wire.Call) (any, error) {
+		if call.Method != wire.MethodTaskNext {
+			return nil, unexpected(call)
+		}
+		return next()
+	}
 }
 
-func (p *placer) give(call wire.Call) (any, error) {
-	if call.Method != wire.MethodTaskNext {
-		return nil, unexpected(call)
+// Outgoing is a file for a workspace.
+type Outgoing struct {
+	Path string // below /workspace
+	Mode uint32 // 0 is 0644
+	Open func() (io.ReadCloser, error)
+}
+
+// Parts reads files part by part, with their parent directories. One part is held in
+// memory.
+type Parts struct {
+	files   []Outgoing
+	made    map[string]bool
+	content io.ReadCloser // of the first file; nil: it is not open
+	from    *bufio.Reader
+	part    []byte
+}
+
+// NewParts returns the parts of files. The caller calls Close.
+func NewParts(files []Outgoing) *Parts { return &Parts{files: files, made: map[string]bool{}} }
+
+// Close closes the file that is being read.
+func (p *Parts) Close() {
+	if p.content != nil {
+		_ = p.content.Close() // it was only read
+		p.content = nil
 	}
+}
+
+// Next returns the next part, which is valid until the next call; nil at the end.
+func (p *Parts) Next() (*wire.TaskFile, error) {
 	if len(p.files) == 0 {
 		return nil, nil
 	}
 	f := p.files[0]
-	if dir := p.missing(path.Dir(f.Path)); dir != "" {
-		p.made[dir] = true
-		return wire.TaskFile{Path: dir, Mode: 0o755, Directory: true}, nil
+	if p.content == nil {
+		if dir := p.missing(path.Dir(f.Path)); dir != "" {
+			p.made[dir] = true
+			return &wire.TaskFile{Path: dir, Mode: 0o755, Directory: true}, nil
+		}
+		content, err := f.Open()
+		if err != nil {
+			return nil, err
+		}
+		p.content, p.from = content, bufio.NewReader(content)
+		if p.part == nil {
+			p.part = make([]byte, wire.TaskPartSize)
+		}
 	}
 	mode := f.Mode & 0o777
 	if mode == 0 {
 		mode = 0o644
 	}
-	part := wire.TaskFile{Path: f.Path, Mode: mode, Data: f.Data[p.sent:min(len(f.Data), p.sent+wire.TaskPartSize)]}
-	p.sent += len(part.Data)
-	if p.sent < len(f.Data) {
-		part.More = true
-	} else {
-		p.files, p.sent = p.files[1:], 0
+	n, err := io.ReadFull(p.from, p.part)
+	if err == nil {
+		_, err = p.from.Peek(1)
+	}
+	part := &wire.TaskFile{Path: f.Path, Mode: mode, Data: p.part[:n], More: err == nil}
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		p.Close()
+		p.files = p.files[1:]
+	default:
+		return nil, err
 	}
 	return part, nil
 }
 
 // missing returns the topmost parent directory of a file that has not been
 // created yet.
-func (p *placer) missing(dir string) string {
+func (p *Parts) missing(dir string) string {
 	if dir == "." || p.made[dir] {
 		return ""
 	}

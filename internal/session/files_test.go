@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/wire"
 )
 
@@ -220,10 +219,12 @@ func TestCollectingIsCharged(t *testing.T) {
 	}
 }
 
-func TestPlacer(t *testing.T) {
-	p := &placer{made: map[string]bool{}, files: []sandbox.File{
-		{Path: "a/b/c", Data: make([]byte, wire.TaskPartSize+1), Mode: 0o4700}, {Path: "a/d"},
-	}}
+func TestParts(t *testing.T) {
+	content := func(size int) func() (io.ReadCloser, error) {
+		return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(make([]byte, size))), nil }
+	}
+	p := NewParts([]Outgoing{{"a/b/c", 0o4700, content(wire.TaskPartSize + 1)}, {"a/d", 0, content(0)}, {"a/e", 0, content(wire.TaskPartSize)}})
+	give := giving(p.Next)
 	type step struct {
 		path  string
 		bytes int
@@ -234,20 +235,21 @@ func TestPlacer(t *testing.T) {
 	for _, want := range []step{
 		{"a", 0, 0o755, true, false}, {"a/b", 0, 0o755, true, false},
 		{"a/b/c", wire.TaskPartSize, 0o700, false, true}, {"a/b/c", 1, 0o700, false, false}, {"a/d", 0, 0o644, false, false},
+		{"a/e", wire.TaskPartSize, 0o644, false, false},
 	} {
-		v, err := p.give(wire.Call{Method: wire.MethodTaskNext})
+		v, err := give(wire.Call{Method: wire.MethodTaskNext})
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := v.(wire.TaskFile)
+		f := v.(*wire.TaskFile)
 		if got := (step{f.Path, len(f.Data), f.Mode, f.Directory, f.More}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
-	if v, err := p.give(wire.Call{Method: wire.MethodTaskNext}); v != nil || err != nil {
+	if v, err := give(wire.Call{Method: wire.MethodTaskNext}); v.(*wire.TaskFile) != nil || err != nil {
 		t.Error(v, err)
 	}
-	if _, err := p.give(wire.Call{Method: wire.MethodTaskFile}); err == nil {
+	if _, err := give(wire.Call{Method: wire.MethodTaskFile}); err == nil {
 		t.Error("another method")
 	}
 }

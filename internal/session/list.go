@@ -271,6 +271,11 @@ func (s *Session) Resume(ctx context.Context) error {
 	if err := s.queue.wait(ctx, t); err != nil {
 		return err
 	}
+	return s.wake(ctx)
+}
+
+// wake is Resume for the holder of the turn.
+func (s *Session) wake(ctx context.Context) error {
 	if s.instance != nil {
 		return nil
 	}
