@@ -45,22 +45,35 @@ func readFiles(args []string) ([]sandbox.File, error) {
 		files = append(files, sandbox.File{Path: to, Data: data, Mode: uint32(info.Mode().Perm()) | 0o400})
 		return nil
 	}
+	if err := eachFile("--file", args, add); err != nil {
+		return nil, err
+	}
+	spec := sandbox.Spec{ID: "files", Files: files}
+	if err := spec.Check(); err != nil {
+		return nil, fmt.Errorf("--file: %w", err)
+	}
+	return files, nil
+}
+
+// eachFile calls add for each of the files, and those below directories, that a flag
+// names, under its own name or the one after an equals sign.
+func eachFile(flag string, args []string, add func(from, to string, info fs.FileInfo) error) error {
 	for _, arg := range args {
 		from, to := splitFile(arg)
 		info, err := os.Stat(from)
 		if err != nil {
-			return nil, fmt.Errorf("--file: %w", err)
+			return fmt.Errorf("%s: %w", flag, err)
 		}
 		to = path.Clean(to)
 		if !filepath.IsLocal(to) || to == "." && !info.IsDir() {
-			return nil, fmt.Errorf("--file %s: %s is not a place below /workspace (write SRC=DEST)", arg, to)
+			return fmt.Errorf("%s %s: %s is not a place below /workspace (write SRC=DEST)", flag, arg, to)
 		}
 		if !info.IsDir() {
 			if !info.Mode().IsRegular() {
-				return nil, fmt.Errorf("--file %s: not a file or a directory", arg)
+				return fmt.Errorf("%s %s: not a file or a directory", flag, arg)
 			}
 			if err := add(from, to, info); err != nil {
-				return nil, err
+				return err
 			}
 			continue
 		}
@@ -79,14 +92,10 @@ func readFiles(args []string) ([]sandbox.File, error) {
 			return add(name, path.Join(to, filepath.ToSlash(below)), info)
 		})
 		if err != nil {
-			return nil, fmt.Errorf("--file %s: %w", arg, err)
+			return fmt.Errorf("%s %s: %w", flag, arg, err)
 		}
 	}
-	spec := sandbox.Spec{ID: "files", Files: files}
-	if err := spec.Check(); err != nil {
-		return nil, fmt.Errorf("--file: %w", err)
-	}
-	return files, nil
+	return nil
 }
 
 // readMounts reads and checks the folders that --mount names.
@@ -147,6 +156,11 @@ func (o *outDir) close() {
 // whatever links are there, and replaces nothing: if its name is taken it gets
 // another. done must be called; with false, or after an error, nothing is left.
 func (o *outDir) create(name string) (content io.Writer, done func(whole bool) error, err error) {
+	return o.createAs(name, 0o666)
+}
+
+// createAs is create with other permissions, of which the umask takes some.
+func (o *outDir) createAs(name string, mode fs.FileMode) (content io.Writer, done func(whole bool) error, err error) {
 	if o.root == nil {
 		if err := os.MkdirAll(o.dir, 0o777); err != nil {
 			return nil, nil, err
@@ -159,7 +173,7 @@ func (o *outDir) create(name string) (content io.Writer, done func(whole bool) e
 	var to *os.File
 	as := name
 	for n := 1; ; n++ {
-		if to, err = o.open(as); err == nil {
+		if to, err = o.open(as, mode); err == nil {
 			break
 		}
 		if n > maxOtherNames || !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTDIR) {
@@ -189,13 +203,13 @@ const maxOtherNames = 9999
 // errTaken reports that a file, or something else, of that name exists.
 var errTaken = errors.New("the name is taken")
 
-func (o *outDir) open(name string) (*os.File, error) {
+func (o *outDir) open(name string, mode fs.FileMode) (*os.File, error) {
 	if dir := filepath.Dir(name); dir != "." {
 		if err := o.root.MkdirAll(dir, 0o777); err != nil {
 			return nil, err
 		}
 	}
-	to, err := o.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	to, err := o.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {
 		err = fmt.Errorf("%w: %w", errTaken, err)
 	}

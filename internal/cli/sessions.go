@@ -20,6 +20,8 @@ type sessionsCmd struct {
 	Reset   sessionsResetCmd   `cmd:"" help:"Delete the variables and files of sessions, so that they start anew. Their logs are kept."`
 	Suspend sessionsSuspendCmd `cmd:"" help:"Suspend sessions to disk, which frees their memory."`
 	Resume  sessionsResumeCmd  `cmd:"" help:"Resume suspended sessions before they are used."`
+	Put     sessionsPutCmd     `cmd:"" help:"Copy files of this computer into a session."`
+	Get     sessionsGetCmd     `cmd:"" help:"Copy files out of a session."`
 	Export  sessionsExportCmd  `cmd:"" help:"Write the files of a session, and the source of what it ran, to an archive."`
 	Import  sessionsImportCmd  `cmd:"" help:"Create a session with the files of an archive."`
 	Remove  sessionsRemoveCmd  `cmd:"" name:"rm" help:"Remove sessions and their logs."`
