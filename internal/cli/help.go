@@ -173,6 +173,15 @@ Examples:
 }
 
 // Help implements kong's HelpProvider.
+func (*artifactsCmd) Help() string {
+	return `Without a subcommand, lists the files.
+
+Examples:
+  sallyport artifacts
+  sallyport artifacts save plot.png`
+}
+
+// Help implements kong's HelpProvider.
 func (*runsCmd) Help() string {
 	return `Without a subcommand, lists the runs.
 
