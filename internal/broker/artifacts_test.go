@@ -156,17 +156,17 @@ func TestNotKept(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(full, "contents"), nil, 0o600); err != nil { // where a directory belongs
 		t.Fatal(err)
 	}
-	const large = "open('large', 'wb').write(bytes(3000)); open('small', 'w').write('1'); "
+	const large = "open('large', 'wb').write(bytes(3 << 20)); open('small', 'w').write('1'); "
 	shows := "open('p.png', 'wb').write(" + pyBytes(png) + "); "
 	for _, tt := range []struct {
 		name, dir, code, left, note string
 		pictures                    int
 	}{
-		{"too large", t.TempDir(), large + "_ = None", "large small*", "not kept: large: more than artifacts.maxDisk (0 MB)", 0},
+		{"too large", t.TempDir(), large + "_ = None", "large small*", "not kept: large: more than artifacts.maxDisk (2 MB)", 0},
 		{"no place", full, shows + large + "_ = 1", "p.png large small", "not kept: large, small, p.png: ", 1},
 		{"lies", t.TempDir(), shows + "[open(f'{i:03}', 'w').truncate(1 << 40) for i in range(990)]; _ = None", "", "not kept: 000, 001, 002, 003, 004, 005, 006, 007, 008, 009, 980 more: ", 1},
 	} {
-		b, _ := newKeeper(t, tt.dir, 2000)
+		b, _ := newKeeper(t, tt.dir, 2<<20)
 		r := b.Execute(t.Context(), code(tt.code+"; print('said')"))
 		if notes := strings.Join(r.Notes, "|"); r.Status != Success || strings.Join(r.Stdout, "") != "said" || len(r.Images) != tt.pictures ||
 			!strings.Contains(notes, tt.note) || strings.Contains(notes, tt.dir) {

@@ -221,8 +221,8 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 	defer s.config.Executor.End()
 	s.addTool(sdk, c)
 	s.addRunPodTools(sdk)
-	s.addResources(sdk, c)
 	addApp(sdk)
+	s.addResources(sdk, c) // it fills the list that has the page
 	addPrompt(sdk)
 	if err := s.addTasks(sdk, c); err != nil {
 		return fmt.Errorf("mcpserver: %w", err)
