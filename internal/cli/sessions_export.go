@@ -15,7 +15,6 @@ import (
 	"github.com/sallyport/sallyport/internal/memory"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/session/archive"
-	"github.com/sallyport/sallyport/internal/session/hibernate"
 	"github.com/sallyport/sallyport/internal/store"
 )
 
@@ -54,13 +53,8 @@ func (c *sessionsExportCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case k.Status == hibernate.Gone:
-		return fmt.Errorf("nothing is left of it to export: %s", k.Lost)
-	case k.Status == hibernate.Unused:
-		return errors.New("it has no state yet: there is nothing to export")
-	case k.Status == hibernate.Running && k.Control == nil:
-		return fmt.Errorf("process %d, where it is running, does not answer; when that process ends, the session is suspended and can be exported", k.Process)
+	if err := reachable(k, "export"); err != nil {
+		return err
 	}
 	target := c.Output
 	if target == "" {

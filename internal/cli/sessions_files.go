@@ -102,7 +102,7 @@ func (u *ui) workspace(flags *composeFlags, name string, do func(workspaces, ses
 	if err != nil {
 		return err
 	}
-	if err := reachable(k); err != nil {
+	if err := reachable(k, "copy"); err != nil {
 		return err
 	}
 	if k.Control != nil {
@@ -124,15 +124,15 @@ func (u *ui) workspace(flags *composeFlags, name string, do func(workspaces, ses
 	return errors.Join(err, unsaved)
 }
 
-// reachable reports why the files of a session cannot be reached.
-func reachable(k *app.KnownSession) error {
+// reachable reports why the files of a session cannot be reached to do something with them.
+func reachable(k *app.KnownSession, what string) error {
 	switch {
 	case k.Status == hibernate.Gone:
-		return fmt.Errorf("nothing is left of it: %s", k.Lost)
+		return fmt.Errorf("nothing is left of it to %s: %s", what, k.Lost)
 	case k.Status == hibernate.Unused:
-		return errors.New("it has no state yet: it has no files")
+		return fmt.Errorf("it has no state yet: there is nothing to %s", what)
 	case k.Status == hibernate.Running && k.Control == nil:
-		return fmt.Errorf("process %d, where it is running, does not answer; when that process ends, the session is suspended and can be reached", k.Process)
+		return fmt.Errorf("process %d, where it is running, does not answer; when that process ends, the session is suspended; then try again", k.Process)
 	}
 	return nil
 }
