@@ -48,7 +48,7 @@ def play(parameters, scenario):
 
 
 def text(result):
-    return "\n".join(block.text for block in result.content)
+    return "\n".join(block.text for block in result.content if block.type == "text")
 
 
 def as_shown(output, shown):
