@@ -93,11 +93,17 @@ func (c *Core) Sweep() (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := c.artifacts.Sweep(); err != nil && !errors.Is(err, store.ErrNoPlace) {
-			c.app.Log.Warn("removing old artifacts", "error", err)
-		}
 		if len(c.Batch) > 0 {
 			c.Runs.Sweep(ctx)
+		}
+		for ctx.Err() == nil {
+			if err := c.artifacts.Sweep(); err != nil && !errors.Is(err, store.ErrNoPlace) {
+				c.app.Log.Warn("removing old artifacts", "error", err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(sweepEvery):
+			}
 		}
 	}()
 	return func() {
@@ -105,6 +111,9 @@ func (c *Core) Sweep() (stop func()) {
 		<-done
 	}
 }
+
+// sweepEvery is how often old artifacts are removed.
+const sweepEvery = time.Hour
 
 // Adopt cancels in the background the runs of programs that were killed. stop
 // waits for that, for at most adoptTime.
