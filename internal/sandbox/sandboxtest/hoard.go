@@ -44,7 +44,7 @@ def stubborn():
                 pass
         except KeyboardInterrupt:
             pass
-claim("a.bin", 1 << 60)
+claim("a.bin", 8 << 20)  # no more than a workspace has: it would not be asked for
 `
 
 func hoards() []hoard {
