@@ -33,7 +33,7 @@ var layers = []layer{
 	{"internal/completion", 70, []string{"internal/invisible"}},
 	{"internal/configfile", 14, []string{"internal/private", "internal/settings"}},
 	{"internal/manpage", 70, nil},
-	{"internal/mcpserver", 78, []string{"internal/tracecontext", "internal/authz", "internal/authz/approval", "internal/broker", "internal/fold", "internal/invisible", "internal/jsonscan", "internal/manual", "internal/mcpserver/tasks", "internal/pipe", "internal/runpodtools", "internal/sandbox", "internal/toon", "internal/wire"}},
+	{"internal/mcpserver", 78, []string{"internal/artifact", "internal/tracecontext", "internal/authz", "internal/authz/approval", "internal/broker", "internal/fold", "internal/invisible", "internal/jsonscan", "internal/manual", "internal/mcpserver/tasks", "internal/pipe", "internal/runpodtools", "internal/sandbox", "internal/toon", "internal/wire"}},
 	{"internal/mcpserver/tasks", 77, []string{"internal/budget", "internal/store"}},
 	{"internal/hub/execution", 77, []string{"internal/authz", "internal/broker", "internal/budget", "internal/lazyregexp", "internal/sandbox", "internal/wire"}},
 	{"internal/hub", 76, []string{"internal/lazyregexp", "internal/jsonscan", "internal/pipe", "internal/private", "internal/socket", "internal/store"}},

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -47,7 +48,7 @@ func clip(text string) string {
 }
 
 // Create takes in one file. done is called once, with false if the file is not whole;
-// an error means that the file is not kept. It has the form of session.Collect.Create.
+// an error means that the file is not kept. It has the form of session.Create.
 func (i *Intake) Create(path string, size int64, about string) (content io.Writer, done func(whole bool) error, err error) {
 	if err := checkPath(path); err != nil {
 		return nil, nil, err
@@ -56,7 +57,7 @@ func (i *Intake) Create(path string, size int64, about string) (content io.Write
 		return nil, nil, fmt.Errorf("more than %d files", maxFiles)
 	}
 	if slices.ContainsFunc(i.record.Files, func(f File) bool { return f.Path == path }) {
-		return nil, nil, fmt.Errorf("the sandbox named it twice")
+		return nil, nil, errors.New("the sandbox named it twice")
 	}
 	if err := i.fits(size); err != nil {
 		return nil, nil, err

@@ -33,8 +33,9 @@ const unknown = "application/octet-stream"
 func TypeOf(name string, head []byte) string {
 	found, _, _ := strings.Cut(http.DetectContentType(head), ";")
 	ext := strings.ToLower(path.Ext(name))
+	_, valid := Characters(head, len(head) < sniffed)
 	switch {
-	case IsText(found) && valid(head):
+	case IsText(found) && valid:
 		if kind := kinds[ext]; kind != "" {
 			return kind
 		}
@@ -56,17 +57,19 @@ func IsText(kind string) bool {
 		kind == "application/toml" || kind == "application/yaml" || kind == "application/jsonl"
 }
 
-// valid reports whether the beginning of a file is UTF-8, but for a character that is
-// cut off.
-func valid(head []byte) bool {
-	for range utf8.UTFMax {
-		if utf8.Valid(head) {
-			return true
+// Characters returns data without a character of which the end is missing, and whether
+// it is UTF-8. With end, nothing follows the data, and no character may be cut off.
+func Characters(data []byte, end bool) ([]byte, bool) {
+	for n := range utf8.UTFMax {
+		if n >= len(data) && n > 0 {
+			return nil, false
 		}
-		if len(head) < sniffed-utf8.UTFMax { // it is all of the file
-			return false
+		if whole := data[:len(data)-n]; utf8.Valid(whole) {
+			return whole, true
 		}
-		head = head[:len(head)-1]
+		if end {
+			break
+		}
 	}
-	return false
+	return nil, false
 }

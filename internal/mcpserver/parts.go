@@ -8,10 +8,11 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	sdkrpc "github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sallyport/sallyport/internal/artifact"
 )
 
 // maxPart is how much of a resource is read at once, in bytes.
@@ -83,7 +84,7 @@ func (c *Content) part(uri string, offset, length int64) (*mcp.ResourceContents,
 		return nil, err
 	}
 	out := &mcp.ResourceContents{MIMEType: c.MIMEType}
-	text, isText := characters(data, offset+int64(len(data)) == c.Size)
+	text, isText := artifact.Characters(data, offset+int64(len(data)) == c.Size)
 	if isText && textual(c.MIMEType) {
 		out.Text, data = string(text), text
 		if out.MIMEType == "" {
@@ -108,29 +109,8 @@ func (c *Content) part(uri string, offset, length int64) (*mcp.ResourceContents,
 	return out, nil
 }
 
-// characters returns data without a character of which the end is missing, and whether
-// it is UTF-8. Unless it is all of a resource, something must be left.
-func characters(data []byte, end bool) ([]byte, bool) {
-	for n := range utf8.UTFMax {
-		if n >= len(data) && n > 0 {
-			return nil, false
-		}
-		if whole := data[:len(data)-n]; utf8.Valid(whole) {
-			return whole, true
-		}
-		if end {
-			break
-		}
-	}
-	return nil, false
-}
-
 // textual says whether resources of a media type are read as text, if they are UTF-8.
 func textual(mimeType string) bool {
 	kind, _, _ := strings.Cut(mimeType, ";")
-	switch kind {
-	case "", "application/toml", "application/yaml", "application/jsonl", "application/x-ndjson", "application/javascript":
-		return true
-	}
-	return strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "json") || strings.HasSuffix(kind, "+xml")
+	return kind == "" || kind == "application/javascript" || artifact.IsText(kind)
 }
