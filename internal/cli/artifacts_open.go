@@ -23,7 +23,7 @@ type artifactsOpenCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*artifactsOpenCmd) Help() string {
-	return `Opens a read-only copy. Only files of types that run nothing are opened: pictures, PDF, text, CSV and JSON. Pages and SVG run in a frame of a page that allows them no network and no files. The copy is removed by a later 'artifacts open', after a day.
+	return `Opens a read-only copy. Only files of types that run nothing are opened: pictures, PDF, text, CSV and JSON. SVG is a picture. A page is shown in a frame that may request nothing and read no files; browsers have no rule against WebRTC and preconnect, with which a hostile page can still open a connection. The copy is removed by a later 'artifacts open', after a day.
 
 Example:
   sallyport artifacts open figure-1.html`

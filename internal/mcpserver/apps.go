@@ -11,8 +11,8 @@ import (
 )
 
 // MCP Apps (SEP-1865): a client that declares appsExtension shows the page of appURI
-// next to a result, in a frame without a network. The page takes the result from the
-// client, reads the HTML that it links to through the client, and shows it.
+// next to a result, in a frame that may request nothing. The page takes the result from
+// the client, reads the HTML that it links to through the client, and shows it.
 const (
 	appsExtension = "io.modelcontextprotocol/ui"
 	appURI        = "ui://sallyport/result"
@@ -24,7 +24,7 @@ const (
 //go:embed app.html
 var appPage string
 
-// appMeta is the metadata of the page: no network, no frames of others, no permissions.
+// appMeta is the metadata of the page: no requests, no frames of others, no permissions.
 var appMeta = mcp.Meta{"ui": map[string]any{
 	"csp":           map[string]any{"connectDomains": []string{}, "resourceDomains": []string{}, "frameDomains": []string{}},
 	"prefersBorder": false,

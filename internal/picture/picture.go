@@ -40,7 +40,7 @@ const damaged = "damaged"
 
 // Picture is one that clients show.
 type Picture struct {
-	MIMEType string // empty: the content is no picture of a kind that clients show
+	MIMEType string // empty: not a picture of a kind that clients show
 	Data     []byte
 	// From is the size of the picture that this one was made from: "4000×3000". It
 	// is empty for one as it was.

@@ -28,7 +28,7 @@ def shape(value):
 
 
 def text(value):
-    """The table of a value of pandas, or None: it is no table, or too large even so. What the
+    """The table of a value of pandas, or None if it is not a table, or too large even so. What the
     code has set with pandas.set_option is done, whatever its size."""
     size = shape(value)
     if size is None:
