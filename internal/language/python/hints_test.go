@@ -114,6 +114,7 @@ func TestHints(t *testing.T) {
 		{"file of the user, below", "open('data/sales.csv')", "For a file of the user: server 'fs' may have it: await mcp_fs.read_text_file(path='/path/on/the/host')", "import subprocess\nsubprocess.run(['sales.csv'])"},
 		{"file of the user, by a library", "def to_dict(): pass\nraise FileNotFoundError('sales.csv not found')", "the file is not in the sandbox", "raise IsADirectoryError(21, 'Is a directory', 'x')"},
 		{"misspelt file", "open('sales_2026.csv', 'w').close()\nopen('sales_2025.csv')", "did you mean 'sales_2026.csv'?", "import os\nos.remove('sales_2026.csv')"},
+		{"link that leads nowhere", "import os\nos.symlink('/home/me/a.csv', 'link')\nopen('link')", "Hint: 'link' is a link to '/home/me/a.csv', which is not in the sandbox\n", "os.lstat('link').st_size"},
 		{"folder that is not there", "open('out/a.csv', 'w')", "the folder 'out' does not exist: import os; os.makedirs('out', exist_ok=True) first", "import os\nos.makedirs('out2', exist_ok=True)\nopen('out2/a.csv', 'w').close()"},
 		{"host path that only hosts have", "open('/content/a.csv')", "'/content/a.csv' would be a path of the host", "open('/tmp/a.csv')"},
 		{"folder on the host", "import os\nos.mkdir('/data/out')", "write to ", "import os\nos.mkdir('out3')"},

@@ -44,6 +44,8 @@ def missing_path(session, e):
         path = path.decode("utf-8", "replace")
     if path is not None and not isinstance(path, str):
         return None
+    if path and e.errno == errno.ENOENT and paths.islink(path):
+        return "%r is a link to %s, which is not in the sandbox" % (path[:200], target(path))
     inside = path is None or path[:1] != "/" or path.startswith(workspace + "/")
     windows = path is not None and path[1:3] in (":\\", ":/")
     facts = {} if inside and not windows else folder_facts(session, path)
@@ -63,6 +65,16 @@ def missing_path(session, e):
     if not inside or e.errno not in (errno.ENOENT, None):
         return None
     return not_here(session, path, wanted)
+
+
+def target(path):
+    """Return where a link points, for a person."""
+    from os import readlink
+
+    try:
+        return repr(readlink(path)[:200])
+    except OSError:  # it is gone
+        return "something"
 
 
 def not_loaded(session, e):
