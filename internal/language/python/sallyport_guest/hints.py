@@ -387,7 +387,7 @@ def limit(session, e):
 
     code = getattr(e, "errno", None) if isinstance(e, OSError) else None
     if isinstance(e, MemoryError):
-        held = "" if session.guard is None else ", of which %s were in use" % size(session.guard.held)
+        held = "" if session.guard is None else ", of which " + session.guard.in_use()
         return "the sandbox has %s of memory%s: work in smaller parts, or delete what is not needed" % (of("memory", "limits.memory"), held)
     if code in (errno.ENOSPC, errno.EDQUOT):
         return "/workspace holds %s of files, and /tmp what limits.tmp says: remove some" % of("workspace", "limits.workspace")

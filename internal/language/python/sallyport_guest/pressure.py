@@ -254,6 +254,13 @@ class Guard:
         except (OSError, ValueError, MemoryError):
             pass
 
+    def in_use(self):
+        """Return what was in use when a MemoryError came, for a person."""
+        from .manual import size
+
+        reserved = " (what is allocated counts before it is written)" if self.held < self.memory.limit * 3 // 4 else ""
+        return "%s were in use%s" % (size(self.held), reserved)
+
     def recover(self):
         """Release what a MemoryError has left. No caller waits."""
         if self.hit:

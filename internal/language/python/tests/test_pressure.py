@@ -30,3 +30,9 @@ def test_functions_that_reserve_much_are_not_limited():
     module = types.SimpleNamespace(convert=lambda: "picture", Error=ValueError, version="1")
     pressure.Guard.unlimit(guard, module)
     assert (module.convert(), calls, module.Error, module.version) == ("picture", ["lifted"], ValueError, "1")
+
+
+@pytest.mark.parametrize("held, want", [(GB * 9 // 10, "921.6 MiB were in use"), (GB // 8, "128 MiB were in use (what is allocated counts before it is written)")])
+def test_what_is_only_reserved_is_named(held, want):
+    guard = types.SimpleNamespace(held=held, memory=types.SimpleNamespace(limit=GB))
+    assert pressure.Guard.in_use(guard) == want
