@@ -3,12 +3,16 @@
 package app
 
 import (
+	"cmp"
+	"errors"
+	"io/fs"
 	"strings"
 	"testing"
 
 	"github.com/godbus/dbus/v5"
 
 	"github.com/sallyport/sallyport/internal/sandbox/sandboxtest"
+	"github.com/sallyport/sallyport/internal/upstream/secret"
 )
 
 // keyring stands in for the Secret Service of a session.
@@ -17,6 +21,7 @@ type keyring struct {
 	value   string
 	locked  bool
 	refuses bool // the user does not unlock it
+	account string
 }
 
 const keyringPath = "/org/freedesktop/secrets"
@@ -31,7 +36,7 @@ func (k *keyring) serve(t *testing.T) string {
 	}
 	t.Cleanup(func() { conn.Close() })
 	k.conn = conn
-	for path, what := range map[dbus.ObjectPath]string{keyringPath: "Service", keyringPath + "/item": "Item", keyringPath + "/prompt": "Prompt"} {
+	for path, what := range map[dbus.ObjectPath]string{keyringPath: "Service", keyringPath + "/default": "Collection", keyringPath + "/item": "Item", keyringPath + "/prompt": "Prompt"} {
 		if err := conn.Export(k, path, "org.freedesktop.Secret."+what); err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +54,7 @@ func (k *keyring) OpenSession(string, dbus.Variant) (dbus.Variant, dbus.ObjectPa
 func (k *keyring) SearchItems(about map[string]string) (unlocked, locked []dbus.ObjectPath, _ *dbus.Error) {
 	found := []dbus.ObjectPath{keyringPath + "/item"}
 	switch {
-	case about["service"] != "sallyport" || about["username"] != "token":
+	case about["service"] != "sallyport" || about["username"] != cmp.Or(k.account, "token"):
 		return nil, nil, nil
 	case k.locked:
 		return nil, found, nil
@@ -59,6 +64,19 @@ func (k *keyring) SearchItems(about map[string]string) (unlocked, locked []dbus.
 
 func (k *keyring) Unlock([]dbus.ObjectPath) ([]dbus.ObjectPath, dbus.ObjectPath, *dbus.Error) {
 	return nil, keyringPath + "/prompt", nil
+}
+
+func (k *keyring) ReadAlias(string) (dbus.ObjectPath, *dbus.Error) {
+	return keyringPath + "/default", nil
+}
+
+func (k *keyring) CreateItem(properties map[string]dbus.Variant, secret keyringSecret, _ bool) (dbus.ObjectPath, dbus.ObjectPath, *dbus.Error) {
+	about, _ := properties["org.freedesktop.Secret.Item.Attributes"].Value().(map[string]string)
+	if k.locked || about["service"] != "sallyport" {
+		return "/", "/", dbus.NewError("org.freedesktop.Secret.Error.IsLocked", nil)
+	}
+	k.account, k.value = about["username"], string(secret.Value)
+	return keyringPath + "/item", "/", nil
 }
 
 func (k *keyring) Prompt(string) *dbus.Error {
@@ -111,5 +129,39 @@ func TestKeyringsOfClients(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q, %q", tt.name, got, err, tt.want, tt.err)
 		}
 		c.Close()
+	}
+}
+
+// TestKeysInKeyrings: the program's own keys are kept in the keyring of the client.
+func TestKeysInKeyrings(t *testing.T) {
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/none") // never used
+	for _, tt := range []struct {
+		name    string
+		keyring *keyring
+		err     string
+	}{
+		{"unlocked", &keyring{}, ""},
+		{"locked", &keyring{locked: true}, ""},
+		{"that the user does not unlock", &keyring{locked: true, refuses: true}, "it was not unlocked"},
+	} {
+		k := secret.Keyring{Bus: tt.keyring.serve(t)}
+		if _, err := k.Get(t.Context(), "logins"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a keyring %s without the entry: got %v, want %v", tt.name, err, fs.ErrNotExist)
+		}
+		err := k.Set(t.Context(), "logins", "key")
+		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) || errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("a keyring %s: got %v, want %q", tt.name, err, tt.err)
+		}
+		if err != nil {
+			continue
+		}
+		if got, err := k.Get(t.Context(), "logins"); got != "key" || err != nil {
+			t.Errorf("a keyring %s, afterwards: got %q, %v, want %q", tt.name, got, err, "key")
+		}
+	}
+	for name, bus := range map[string]string{"without a bus": "", "with a bus that is gone": "unix:path=/none", "with no Secret Service": sandboxtest.Bus(t)} {
+		if _, err := (secret.Keyring{Bus: bus}).Get(t.Context(), "logins"); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("a client %s: got %v, want %v", name, err, errors.ErrUnsupported)
+		}
 	}
 }

@@ -51,6 +51,7 @@ const (
 	Images       Area = "images"
 	Kaggle       Area = "kaggle"
 	Ledger       Area = "ledger"
+	Logins       Area = "logins"
 	Logs         Area = "logs"
 	Memory       Area = "memory"
 	Outbox       Area = "outbox"
@@ -87,6 +88,7 @@ var areas = map[Area]string{
 	Images:       "root file systems of images",
 	Kaggle:       "records of runs at Kaggle",
 	Ledger:       "energy and resource use, a file for each day",
+	Logins:       "your logins at servers, sealed, and registrations for them",
 	Logs:         "output of sessions",
 	Memory:       "values that code keeps, a file for each key",
 	Outbox:       "emissions that the dashboard does not have yet",

@@ -1,6 +1,7 @@
 // Package secret reads the keys and tokens that a definition names and does not
 // hold: from files, and from the keyring of the operating system (the Keychain
-// of macOS, the Credential Manager of Windows, the Secret Service of Linux).
+// of macOS, the Credential Manager of Windows, the Secret Service of Linux). It
+// also keeps the program's own keys in that keyring.
 package secret
 
 import (
@@ -8,10 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 	"unicode/utf8"
 )
 
@@ -21,15 +22,6 @@ const (
 	// maxSecret bounds a secret in bytes.
 	maxSecret = 64 << 10
 	maxName   = 1 << 10
-	// keyringTimeout is how long a keyring may take, which may have to ask the
-	// user to be unlocked.
-	keyringTimeout = time.Minute
-)
-
-// Errors of a keyring.
-var (
-	errNotFound    = errors.New("the keyring has no such entry")
-	errUnsupported = errors.New("there is no keyring on this system that Sallyport knows: use a file or a variable")
 )
 
 // Reader reads secrets for one client. Its methods are safe for concurrent use.
@@ -93,38 +85,16 @@ func (r Reader) keyring(ctx context.Context, name string) (string, error) {
 	if name == "" || len(name) > maxName {
 		return "", errors.New("no entry of a keyring has such a name")
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, keyringTimeout, fmt.Errorf("the keyring did not answer within %s", keyringTimeout))
-	defer cancel()
-	get := r.Keyring
-	if get == nil {
-		get = func(service, account string) (string, error) { return system(ctx, r.Bus, service, account) }
-	}
-	type found struct {
-		value string
-		err   error
-	}
-	// Not every keyring's calls can be interrupted: one that hangs is left.
-	answer := make(chan found, 1)
-	go func() {
+	return within(ctx, func(ctx context.Context) (string, error) {
+		get := r.Keyring
+		if get == nil {
+			get = func(service, account string) (string, error) { return system(ctx, r.Bus, service, account) }
+		}
 		value, err := get(Service, name)
 		service, account, ok := strings.Cut(name, "/")
-		if errors.Is(err, errNotFound) && ok && service != "" && account != "" {
+		if errors.Is(err, fs.ErrNotExist) && ok && service != "" && account != "" {
 			value, err = get(service, account)
 		}
-		answer <- found{value, err}
-	}()
-	select {
-	case f := <-answer:
-		switch {
-		case errors.Is(f.err, errNotFound):
-			return "", fmt.Errorf("the keyring has no entry for service %q, account %q", Service, name)
-		case errors.Is(f.err, errUnsupported):
-			return "", f.err
-		case f.err != nil:
-			return "", fmt.Errorf("the keyring cannot be read (on Linux it needs a Secret Service, such as GNOME Keyring or KWallet, on the session's D-Bus): %w", f.err)
-		}
-		return f.value, nil
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
+		return value, explain(err, name)
+	})
 }
