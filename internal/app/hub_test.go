@@ -16,7 +16,7 @@ import (
 // belongs here or, if only what belongs to one client reads it, to clients.
 var deciders = []string{
 	"approvals.", "artifacts.", "audit.", "batch.", "cache.", "carbon.", "catalog.", "container.", "debug.", "deploy.", "engine", "environment", "files.", "image", "images.", "kaggle.", "limits.", "memories.", "metrics.",
-	"policy.", "python", "runpod.", "runs.", "savedTools.", "servers.allowSelf", "servers.callTimeout", "servers.changedTools",
+	"policy.", "python", "runpod.", "runs.", "savedTools.", "servers.allowSelf", "servers.callTimeout", "servers.changedTools", "servers.clientMetadata",
 	"servers.connections", "servers.idleStop", "servers.inherit", "servers.maxCalls", "servers.maxMessage", "servers.plainHttp",
 	"servers.sharing", "servers.startTimeout", "servers.stopGrace", "sessions.", "stateDir", "timeouts.", "tools.", "traces.", "worker.",
 }

@@ -274,7 +274,7 @@ func (a *App) results() *results.Cache {
 // surroundings are what a client's servers are started in.
 func (a *App) surroundings() upstream.Surroundings {
 	bus := a.Env.userBus()
-	return upstream.Surroundings{Environ: a.Env.List(), Dir: a.Dir, Secrets: secret.Reader{Bus: bus}.Read, Keyring: bus}
+	return upstream.Surroundings{Environ: a.Env.List(), Dir: a.Dir, Secrets: secret.Reader{Bus: bus}.Read, Keyring: bus, Logins: secret.Keyring{Bus: bus}}
 }
 
 // servers constructs what runs the servers of all clients.
@@ -294,6 +294,7 @@ func (a *App) servers(events *journal.Journal, forget func(string), with Options
 		Connections:   set.ConnectionsOf,
 		Sharing:       a.sharing,
 		PlainHTTP:     set.PlainHTTP,
+		Logins:        a.logins(),
 		Eras:          a.state(store.Eras),
 		Journal:       events,
 		Forget:        forget,

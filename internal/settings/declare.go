@@ -226,6 +226,8 @@ func declareServers(s *Servers) []*setting {
 			help: "For whom one server runs: for one `session`, for one `client`, or for `all` clients whose definitions, directories and variables would start it in the same way. The first entry that matches a server's name decides, then `sharing` in its definition; then browsers, shells, debuggers and others that are known to remember what a client does get `client`; then an entry without a name decides for the rest. `sallyport servers show NAME` says what applies."},
 		{key: "servers.plainHttp", value: list(&s.PlainHTTP, isHostPattern, "names or addresses of hosts; `*` stands for any characters"), defaults: "none",
 			help: "Hosts to which plain `http://` is allowed, in addition to this machine. Everything on the way there is readable, tokens too."},
+		{key: "servers.clientMetadata", value: matching(&s.ClientMetadata, isDocumentURL, "an https address with a path"), defaults: "none",
+			help: "Address of a document about this program as an OAuth client (a Client ID Metadata Document), for authorization servers that read one: they get this address in place of a registration. The document has to list `http://127.0.0.1/callback` among its redirect addresses."},
 		{key: "servers.stopGrace", value: duration(&s.StopGrace, 100*time.Millisecond, time.Minute), initial: "2s",
 			help: "How long each step of stopping a server waits: closing its input, SIGTERM, SIGKILL."},
 		{key: "servers.maxMessage", value: size(&s.MaxMessage, mib, gib), initial: "256m",

@@ -210,6 +210,7 @@ servers:
   connections: [slow=4]
   sharing: [mine=session, client]
   plainHttp: [mcp.local, 10.0.*]
+  clientMetadata: https://example.com/client.json
   stopGrace: 1s
   maxMessage: 64m
   maxCalls: 4
@@ -303,7 +304,7 @@ func TestWholeFile(t *testing.T) {
 	want.Servers = settings.Servers{
 		Config: []string{filepath.Join(dir, "one.json")}, FallbackConfig: filepath.Join(home, "two.json"),
 		Sources: []string{"mcps", "cursor"}, AllowSelf: true, Inherit: []string{"GITHUB_TOKEN", "AWS_*"},
-		Connections: []string{"slow=4"}, Sharing: []string{"mine=session", "client"}, PlainHTTP: []string{"mcp.local", "10.0.*"},
+		Connections: []string{"slow=4"}, Sharing: []string{"mine=session", "client"}, PlainHTTP: []string{"mcp.local", "10.0.*"}, ClientMetadata: "https://example.com/client.json",
 		StartTimeout: 10 * time.Second, CallTimeout: -1, IdleStop: 5 * time.Minute, StopGrace: time.Second, MaxMessage: 64 << 20, MaxCalls: 4, ChangedTools: "refuse",
 	}
 	want.Catalog = settings.Catalog{Refresh: "manual", MaxAge: time.Hour}

@@ -3,6 +3,8 @@ package settings
 import (
 	"net"
 	"net/url"
+	slashpath "path"
+	"strings"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/lazyregexp"
@@ -42,6 +44,15 @@ func declareRunPod(r *RunPod, t *Tools) []*setting {
 		{key: "tools.runpod", value: boolean(&t.RunPod), initial: "false",
 			help: "Offer agents the tools of the first RunPod server, `execute_python_code` and `check_runpod_status`, in addition to `run_python`. `batch.services` must name `runpod`, too."},
 	}
+}
+
+// isDocumentURL reports whether a string is what
+// https://www.ietf.org/archive/id/draft-ietf-oauth-client-id-metadata-document-00.html,
+// section 3, allows as a client's identifier.
+func isDocumentURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil && u.Fragment == "" && strings.Trim(u.Path, "/") != "" &&
+		slashpath.Clean(u.Path) == u.Path
 }
 
 // isServiceURL reports whether a key may be sent to this URL.

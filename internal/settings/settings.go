@@ -181,6 +181,7 @@ type Servers struct {
 	Connections    []string      // each NAME=N
 	Sharing        []string      // each NAME=HOW, or HOW; see SharingOf
 	PlainHTTP      []string      // patterns of hosts
+	ClientMetadata string        // a URL; empty: none
 	StopGrace      time.Duration
 	MaxMessage     int64
 	MaxCalls       int

@@ -14,6 +14,7 @@ import (
 	"github.com/sallyport/sallyport/internal/lazyregexp"
 	"github.com/sallyport/sallyport/internal/upstream/child"
 	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/oauth"
 	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
@@ -50,8 +51,11 @@ func known(err error) string {
 		host     x509.HostnameError
 		invalid  x509.CertificateInvalidError
 		answered *jsonrpc.Error
+		asks     *oauth.SignInError
 	)
 	switch {
+	case errors.As(err, &asks):
+		return asks.Remedy()
 	case errors.As(err, &status):
 		text := fmt.Sprintf("HTTP status %d %s", status.Status, http.StatusText(status.Status))
 		if said := veiled(telling(status.Text)); strings.Trim(said, "… ") != "" {

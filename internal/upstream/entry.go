@@ -36,6 +36,7 @@ type entry struct {
 	era      era
 	failures int // starts in a row that failed or did not last
 	lastErr  error
+	failedAt time.Time
 	retryAt  time.Time
 }
 
@@ -108,7 +109,7 @@ func (p *Pool) starting(e *entry) (*attempt, time.Duration, error) {
 		}
 		e.current = nil
 	}
-	if wait := time.Until(e.retryAt); wait > 0 && e.failures > 1 {
+	if wait := time.Until(e.retryAt); wait > 0 && e.failures > 1 && !p.signedIn(e) {
 		return nil, wait, &tooEarly{e.lastErr, wait.Round(100 * time.Millisecond)}
 	}
 	a := &attempt{done: make(chan struct{})}
@@ -151,7 +152,7 @@ func (p *Pool) starting(e *entry) (*attempt, time.Duration, error) {
 // repeated at once.
 func (e *entry) failed(err error) {
 	e.failures++
-	e.lastErr = err
+	e.lastErr, e.failedAt = err, time.Now()
 	pause := min(firstBackoff<<min(max(e.failures-2, 0), 10), maxBackoff)
 	e.retryAt = time.Now().Add(pause)
 }

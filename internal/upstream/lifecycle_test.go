@@ -292,7 +292,7 @@ func TestTokens(t *testing.T) {
 		"Bearer ${file:" + file + "}": "the server wants authorization (server/discover: HTTP status 401 Unauthorized: not ",
 		"Bearer known-t0ken":          "the server does not accept our credentials (server/discover: HTTP status 403",
 		"Bearer ${file:/none/here}":   "${file:/none/here}: ",
-		"Bearer ${keyring:other}":     "${keyring:other}: the keyring cannot be read",
+		"Bearer ${keyring:other}":     "${keyring:other}: the keyring cannot be used",
 	} {
 		_, err := start(header)
 		if !errors.Is(err, ErrStart) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "t0ken") {
@@ -309,7 +309,7 @@ func TestTokens(t *testing.T) {
 	if _, err := start("Bearer no"); !strings.Contains(err.Error(), "does not accept the Authorization header of the definition") {
 		t.Error(err)
 	}
-	if _, err := start(""); !strings.Contains(err.Error(), "OAuth is not possible yet") || !strings.Contains(err.Error(), "${keyring:NAME}") {
+	if _, err := start(""); !strings.Contains(err.Error(), "give it a token in its definition") || !strings.Contains(err.Error(), "${keyring:NAME}") {
 		t.Error(err)
 	}
 	if strings.Contains(logged.String(), "t0ken") {

@@ -15,6 +15,7 @@ import (
 	"github.com/sallyport/sallyport/internal/store"
 	"github.com/sallyport/sallyport/internal/upstream/child"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/oauth"
 )
 
 // Options of a Pool. Zero values mean the defaults.
@@ -57,6 +58,9 @@ type Options struct {
 	// PlainHTTP are patterns of hosts to which plain HTTP is allowed besides
 	// this machine.
 	PlainHTTP []string
+	// Logins are the user's logins at remote servers; nil: servers get what their
+	// definitions say, and nothing else.
+	Logins *oauth.Logins
 	// Eras is where the era of each server is remembered.
 	Eras store.Dir
 	// Sharing returns for whom a server of this definition runs; nil: as

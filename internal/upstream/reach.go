@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
@@ -25,8 +24,16 @@ func (p *Pool) reach(ctx context.Context, e *entry, def Definition, known era, f
 	patience := p.startLimit(e)
 	bounded, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%w after %s", ErrTimeout, patience))
 	defer cancel()
-	s := p.newServer(e, def)
 	r := def.Remote()
+	login, err := p.login(def, e.from)
+	if err != nil {
+		failed.Err = redactError(def, err)
+		return nil, failed
+	}
+	if login != nil {
+		def = def.Hiding(login.Redact)
+	}
+	s := p.newServer(e, def)
 	call := approach{
 		pool: p, network: e.from.network, server: s, patience: patience,
 		target: remote.Target{URL: r.URL, Headers: r.Headers, TLS: remote.TLS(r.TLS)},
@@ -35,7 +42,10 @@ func (p *Pool) reach(ctx context.Context, e *entry, def Definition, known era, f
 			OnGap: s.tools.invalidate, Redact: def.Redact,
 		},
 	}
-	err := call.any(bounded, r.Transport, known)
+	if login != nil {
+		call.target.Credentials = login
+	}
+	err = call.any(bounded, r.Transport, known)
 	switch {
 	case err == nil:
 		p.up(s, began)
@@ -94,7 +104,7 @@ func (a *approach) any(ctx context.Context, want definitions.Transport, known er
 // decisive reports whether an error would be the same for every request.
 func decisive(ctx context.Context, err error) bool {
 	var status *remote.StatusError
-	return ctx.Err() != nil || errors.Is(err, remote.ErrRefused) || errors.Is(err, remote.ErrUnreachable) ||
+	return ctx.Err() != nil || errors.Is(err, remote.ErrRefused) || errors.Is(err, remote.ErrUnreachable) || errors.Is(err, remote.ErrCredentials) ||
 		errors.As(err, &status) && status.Unauthorized()
 }
 
@@ -185,24 +195,4 @@ func (a *approach) events(ctx context.Context) error {
 	session.era = eraEvents
 	a.server.conn, a.server.session = c, session
 	return nil
-}
-
-// withAdvice adds to an error what the user can do about it.
-func withAdvice(def Definition, err error) error {
-	var status *remote.StatusError
-	if !errors.As(err, &status) || !status.Unauthorized() {
-		return err
-	}
-	switch {
-	case status.Status == http.StatusForbidden:
-		return fmt.Errorf("%w: the server does not accept our credentials (%w)", ErrUnauthorized, err)
-	case slices.ContainsFunc(def.HeaderNames, func(name string) bool { return strings.EqualFold(name, "Authorization") }):
-		return fmt.Errorf("%w (%w): it does not accept the Authorization header of the definition: check that the header is there, complete and still valid.  "+
-			"Signing in with OAuth is not possible yet", ErrUnauthorized, err)
-	case status.Challenge != "":
-		return fmt.Errorf("%w (%w). Signing in with OAuth is not possible yet: give the server a token in its definition, "+
-			`such as "headers": {"Authorization": "Bearer ${NAME}"}, where ${NAME}, ${file:/path} or ${keyring:NAME} holds it`, ErrUnauthorized, err)
-	}
-	return fmt.Errorf("%w (%w): give it a token in its definition, such as "+
-		`"headers": {"Authorization": "Bearer ${NAME}"}`, ErrUnauthorized, err)
 }

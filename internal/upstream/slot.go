@@ -107,6 +107,11 @@ func (m *Manager) identity(def Definition, session string, twin uint64) identity
 		if r.TLS.Insecure {
 			number(1)
 		}
+		// A login is of a name: see oauth.Server.
+		if p.opts.Logins != nil && !r.OAuth.Off && !authorizes(def) {
+			hashStrings(h, def.Name)
+			hashStrings(h, r.OAuth.Identity()...)
+		}
 	} else {
 		plan := p.plan(def, m.from)
 		path, err := child.Find(plan.command, plan.dir, plan.env)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/oauth"
 	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
@@ -27,6 +28,8 @@ type Surroundings struct {
 	// nil, Options.Secrets does.
 	Secrets definitions.Secrets
 	Keyring string
+	// Logins keeps the key of the user's logins; nil: a file does.
+	Logins oauth.Keyring
 }
 
 // surroundings are Surroundings as servers get them.
@@ -36,11 +39,12 @@ type surroundings struct {
 	home    string
 	keyring string
 	secrets definitions.Secrets
+	logins  oauth.Keyring
 	network *remote.Network
 }
 
 func (p *Pool) surroundings(of Surroundings) *surroundings {
-	s := &surroundings{environ: slices.Clone(of.Environ), dir: of.Dir, secrets: of.Secrets, keyring: of.Keyring}
+	s := &surroundings{environ: slices.Clone(of.Environ), dir: of.Dir, secrets: of.Secrets, keyring: of.Keyring, logins: of.Logins}
 	if s.secrets == nil {
 		s.secrets = p.opts.Secrets
 	}

@@ -97,6 +97,8 @@ type launch struct {
 	// also describes, line by line, what the entry refers to but does not
 	// contain, for projects only.
 	also []string
+	// hide is Redact for secrets that change while the server runs; it may be nil.
+	hide func(string) string
 	// references means that Resolve has something to do. In a format without
 	// references, nothing counts as one.
 	references bool
@@ -118,6 +120,7 @@ type Remote struct {
 	URL       string
 	Headers   map[string]string // a bearer token is a header, Authorization
 	TLS       TLS
+	OAuth     OAuth
 }
 
 // TLS holds the options of a connection. The zero value is right for almost
@@ -185,6 +188,9 @@ func (d *Definition) setRemote(r Remote, written string, expanded map[string]str
 	for name, value := range r.Headers {
 		secrets.header(name, value)
 	}
+	for _, value := range r.OAuth.secret() {
+		secrets.add(mask, value)
+	}
 	d.Transport = r.Transport
 	d.URL = maskURL(written, secrets)
 	d.HeaderNames = slices.Sorted(maps.Keys(r.Headers))
@@ -197,10 +203,11 @@ func (d *Definition) setRemote(r Remote, written string, expanded map[string]str
 // for another definition, so that Redact hides those too. Both are started in the
 // same way.
 func (d Definition) StartedAs(other Definition) Definition {
-	if d.launch == nil || other.launch == nil || !d.launch.references {
+	if d.launch == nil || other.launch == nil || !d.launch.references && other.launch.hide == nil {
 		return d // it contains everything to hide
 	}
 	l := *d.launch
+	l.hide = other.launch.hide
 	l.secrets = l.secrets.clone()
 	for value, shown := range other.launch.secrets.shown {
 		if _, ok := l.secrets.shown[value]; !ok {
@@ -259,7 +266,18 @@ func (d Definition) Redact(text string) string {
 		return text
 	}
 	r := d.launch.redact
+	if hide := d.launch.hide; hide != nil {
+		text = hide(text)
+	}
 	return r.encoded().Text(r.Replace(text))
+}
+
+// Hiding returns the definition with a Redact that hides more.
+func (d Definition) Hiding(hide func(text string) string) Definition {
+	l := *d.launch
+	l.hide = hide
+	d.launch = &l
+	return d
 }
 
 // Hider returns a function that is Redact with one mark for every secret, also where

@@ -56,12 +56,12 @@ func (p *entryParser) fail(line int, format string, args ...any) {
 // Keys of other clients that only affect the client itself.
 var ignoredKeys = []string{
 	"timeouts", "trust", "alwaysAllow", "autoApprove", "autoStart", "autostart", "required", "source", "settings", "name", "display_name", "bundled",
-	"initTimeout", "requestTimeout", "oauth", "authProviderType", "scopes", "default_tools_approval_mode", "supports_parallel_tool_calls",
+	"initTimeout", "requestTimeout", "authProviderType", "scopes", "default_tools_approval_mode", "supports_parallel_tool_calls",
 	"icon", "icons", "title", "tags", "version", "homepage", "gallery", "dev", "sandboxEnabled", "note", "comment", "_comment", "//", "$schema",
 }
 
 var knownKeys = []string{
-	"command", "args", "env", "cwd", "description", "disabled", "enabled", "type", "transport", "url", "headers", "envFile", "tls",
+	"command", "args", "env", "cwd", "description", "disabled", "enabled", "type", "transport", "url", "headers", "envFile", "tls", "oauth",
 	"startTimeout", "callTimeout", "bearerTokenEnvVar", "sharing",
 	"includeTools", "excludeTools", "enabledTools", "disabledTools", "enabled_tools", "disabled_tools", "allowedTools", "tools",
 }
@@ -69,7 +69,7 @@ var knownKeys = []string{
 // otherKeys are keys of clients that mean the same as known ones.
 var otherKeys = []string{
 	"cmd", "environment", "envs", "env_vars", "env_keys", "serverUrl", "httpUrl", "uri", "http_headers", "env_http_headers", "bearer_token_env_var",
-	"requestOptions", "startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec", "available_tools",
+	"requestOptions", "auth", "startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec", "available_tools",
 }
 
 // transports maps the words for transports, without case, dashes and
@@ -126,6 +126,12 @@ func (p *entryParser) member(key string, line int, v *node) {
 		}
 	case "tls":
 		p.tls(v)
+	case "oauth":
+		p.oauth(key, v)
+	case "auth": // Cursor's
+		if v.kind == '{' {
+			p.oauth(key, v)
+		}
 	case "description":
 		if text := p.string(key, v); text != "" {
 			d.Description = text

@@ -13,7 +13,7 @@ import (
 type Secrets func(ctx context.Context, kind, name string) (string, error)
 
 // Resolve returns the definition with every ${file:…} and ${keyring:…} in args,
-// env, the URL and headers replaced by its secret, which Redact hides from then
+// env, the URL, headers and oauth replaced by its secret, which Redact hides from then
 // on. It is called right before a start, so that a changed key takes effect at
 // the next one. Without such references it returns the definition unchanged,
 // and secrets may be nil.
@@ -39,6 +39,9 @@ func (d Definition) Resolve(ctx context.Context, secrets Secrets) (Definition, e
 			value = r.replace(value)
 			remote.Headers[name] = value
 			r.found.header(name, value)
+		}
+		for _, text := range remote.OAuth.open() {
+			*text = r.replace(*text)
 		}
 		l.remote = &remote
 	}

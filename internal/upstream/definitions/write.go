@@ -74,6 +74,7 @@ type entryText struct {
 	URL           string            `json:"url,omitempty"`
 	Headers       map[string]string `json:"headers,omitempty"`
 	TLS           map[string]any    `json:"tls,omitempty"`
+	OAuth         any               `json:"oauth,omitempty"`
 	Disabled      bool              `json:"disabled,omitempty"`
 	EnabledTools  []string          `json:"enabledTools,omitzero"`
 	DisabledTools []string          `json:"disabledTools,omitempty"`
@@ -93,7 +94,7 @@ func (f *fileReader) translate(p *entryParser, d Definition) {
 		if r.Transport != Auto {
 			e.Type = r.Transport
 		}
-		e.TLS = tlsText(r.TLS)
+		e.TLS, e.OAuth = tlsText(r.TLS), r.OAuth.entry()
 	} else {
 		e.Command, e.Args, e.Env, e.Cwd, e.EnvFile = d.Launch().Command, d.Launch().Args, d.Launch().Env, d.Launch().Dir, p.envFilePath
 	}

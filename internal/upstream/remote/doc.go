@@ -18,6 +18,8 @@
 //   - Plain HTTP goes to loopback, and to hosts that the configuration names.
 //   - A redirect is followed only within its origin: headers with credentials
 //     go nowhere else.
+//   - What a server names for signing in is reached with the client of SignIn, whose
+//     rules are stricter: a server must not name what only the user can reach.
 //   - A proxy of the environment resolves names itself: the guard then checks
 //     only what the URL says.
 //

@@ -23,6 +23,9 @@ var (
 	// ErrLost means that the answer did not arrive; whether the request had an
 	// effect is unknown.
 	ErrLost = errors.New("the connection was lost before the answer came")
+	// ErrCredentials means that nothing was sent, because the credentials for it
+	// could not be obtained.
+	ErrCredentials = errors.New("the server wants authorization")
 )
 
 // StatusError is an HTTP status without a JSON-RPC message.
@@ -34,7 +37,14 @@ type StatusError struct {
 	Challenge string
 	// RetryAfter is the header Retry-After.
 	RetryAfter string
+	// Header has the headers about authorization.
+	Header http.Header
+	// Reason is what the credentials say about it, or nil.
+	Reason error
 }
+
+// Unwrap returns Reason.
+func (e *StatusError) Unwrap() error { return e.Reason }
 
 func (e *StatusError) Error() string {
 	var b strings.Builder
@@ -53,7 +63,7 @@ func (e *StatusError) Error() string {
 
 // Unauthorized reports whether the server did not accept our credentials.
 func (e *StatusError) Unauthorized() bool {
-	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
+	return unauthorized(e.Status)
 }
 
 // clean makes an error of net/http fit to be shown: without the URL, whose

@@ -3,6 +3,7 @@ package remote
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -11,6 +12,10 @@ type refusal struct{ why string }
 
 func (r *refusal) Error() string { return ErrRefused.Error() + ": " + r.why }
 func (r *refusal) Unwrap() error { return ErrRefused }
+
+// Rule returns the rule that forbids what was refused, for packages that do not
+// import this one.
+func (r *refusal) Rule() string { return r.why }
 
 func refuse(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
 
@@ -37,12 +42,24 @@ var nowhere = []netip.Prefix{
 	netip.MustParsePrefix("100::/64"),    // discarded
 }
 
-// Prefixes of IPv6 addresses that contain an IPv4 address, and where.
-var embedding = []struct {
+// embedded is a prefix of IPv6 addresses that contain an IPv4 address.
+type embedded struct {
 	prefix netip.Prefix
 	at     int
 	mask   byte // XORed with the bytes
-}{
+}
+
+// address returns the IPv4 address in an IPv6 address.
+func (e embedded) address(ip netip.Addr) netip.Addr {
+	bytes := ip.As16()
+	var four [4]byte
+	for i := range four {
+		four[i] = bytes[e.at+i] ^ e.mask
+	}
+	return netip.AddrFrom4(four)
+}
+
+var embedding = []embedded{
 	{netip.MustParsePrefix("::/96"), 12, 0},           // IPv4-compatible
 	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12, 0}, // IPv4-translated
 	{netip.MustParsePrefix("64:ff9b::/96"), 12, 0},    // NAT64
@@ -85,17 +102,45 @@ func checkAddress(ip netip.Addr) error {
 			if !e.prefix.Contains(ip) {
 				continue
 			}
-			bytes := ip.As16()
-			var four [4]byte
-			for i := range four {
-				four[i] = bytes[e.at+i] ^ e.mask
-			}
-			if err := checkAddress(netip.AddrFrom4(four)); err != nil {
+			if err := checkAddress(e.address(ip)); err != nil {
 				return refuse("address %s, which holds another: %v", ip, err)
 			}
 		}
 	}
 	return nil
+}
+
+// reach is how near an address is.
+type reach int
+
+const (
+	public  reach = iota
+	private       // a private network, or a provider's (RFC 1918, 4193, 6598)
+	machine       // this machine
+)
+
+// privateNetworks are those that netip does not know.
+var privateNetworks = []netip.Prefix{
+	netip.MustParsePrefix("100.64.0.0/10"), // carrier-grade NAT
+	netip.MustParsePrefix("fec0::/10"),     // site-local, from before unique local addresses
+}
+
+// reachOf returns the reach of an address, or that of the IPv4 address in it.
+func reachOf(ip netip.Addr) reach {
+	ip = ip.WithZone("").Unmap()
+	if ip.IsLoopback() {
+		return machine
+	}
+	if ip.IsPrivate() || slices.ContainsFunc(privateNetworks, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+		return private
+	}
+	at := public
+	for _, e := range embedding {
+		if e.prefix.Contains(ip) {
+			at = max(at, reachOf(e.address(ip)))
+		}
+	}
+	return at
 }
 
 // checkHost checks a URL's host as far as possible before it is resolved.

@@ -80,6 +80,15 @@ func TestParseURL(t *testing.T) {
 
 // resolver answers every name with the addresses of a list, one after another.
 func resolver(t *testing.T, addresses ...string) *net.Resolver {
+	asked := 0
+	return resolverOf(t, func(string) string {
+		asked++
+		return addresses[min(asked, len(addresses))-1]
+	})
+}
+
+// resolverOf answers a name with the address that a function returns.
+func resolverOf(t *testing.T, address func(name string) string) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -93,7 +102,7 @@ func resolver(t *testing.T, addresses ...string) *net.Resolver {
 	go func() {
 		defer close(ended)
 		buffer := make([]byte, 4<<10)
-		for asked := 0; ; {
+		for {
 			n, from, err := conn.ReadFrom(buffer)
 			if err != nil {
 				return
@@ -104,8 +113,7 @@ func resolver(t *testing.T, addresses ...string) *net.Resolver {
 			}
 			m.Response, m.Additionals = true, nil
 			if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
-				ip := netip.MustParseAddr(addresses[min(asked, len(addresses)-1)])
-				asked++
+				ip := netip.MustParseAddr(address(strings.TrimSuffix(q.Name.String(), ".")))
 				m.Answers = []dnsmessage.Resource{{
 					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
 					Body:   &dnsmessage.AResource{A: ip.As4()},

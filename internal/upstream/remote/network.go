@@ -150,24 +150,39 @@ func (n *Network) client(endpoint *url.URL, options TLS) (*http.Client, error) {
 	}
 	// A name such as localhost could resolve to anything.
 	onlyLoopback := endpoint.Scheme == "http" && !n.allowsPlain(endpoint.Hostname())
-	guarded := &net.Dialer{Timeout: dialTimeout, Resolver: n.resolver, Control: func(_, address string, _ syscall.RawConn) error {
-		to, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return refuse("address %s cannot be read", address)
+	transport := n.transport(config, func(_ context.Context, _ string, to netip.Addr) error {
+		if onlyLoopback && !to.Unmap().IsLoopback() {
+			return refuse("plain http to %s, which is not this machine", to)
 		}
-		if onlyLoopback && !to.Addr().Unmap().IsLoopback() {
-			return refuse("plain http to %s, which is not this machine", to.Addr())
-		}
-		return checkAddress(to.Addr())
-	}}
-	toProxy := &net.Dialer{Timeout: dialTimeout, Resolver: n.resolver}
-	transport := &http.Transport{
+		return nil
+	})
+	return &http.Client{Transport: transport, CheckRedirect: sameOrigin}, nil
+}
+
+// transport makes connections to the addresses that the guard and permits allow.
+func (n *Network) transport(config *tls.Config, permits func(ctx context.Context, host string, to netip.Addr) error) *http.Transport {
+	return &http.Transport{
 		Proxy: n.proxyFor,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			dialer := &net.Dialer{Timeout: dialTimeout, Resolver: n.resolver}
 			if n.isProxy(address) {
-				return toProxy.DialContext(ctx, network, address)
+				return dialer.DialContext(ctx, network, address)
 			}
-			return guarded.DialContext(ctx, network, address)
+			host, _, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, err
+			}
+			dialer.ControlContext = func(ctx context.Context, _, address string, _ syscall.RawConn) error {
+				to, err := netip.ParseAddrPort(address)
+				if err != nil {
+					return refuse("address %s cannot be read", address)
+				}
+				if err := permits(ctx, host, to.Addr()); err != nil {
+					return err
+				}
+				return checkAddress(to.Addr())
+			}
+			return dialer.DialContext(ctx, network, address)
 		},
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    handshakeTimeout,
@@ -177,7 +192,6 @@ func (n *Network) client(endpoint *url.URL, options TLS) (*http.Client, error) {
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		ExpectContinueTimeout:  time.Second,
 	}
-	return &http.Client{Transport: transport, CheckRedirect: sameOrigin}, nil
 }
 
 // proxyFor chooses a proxy and remembers its address. The user chose it, so the

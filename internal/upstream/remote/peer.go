@@ -27,6 +27,8 @@ type Target struct {
 	URL     string
 	Headers map[string]string
 	TLS     TLS
+	// Credentials authorize requests; nil: Headers do, or nothing.
+	Credentials Credentials
 }
 
 // Options of a connection. The zero value is usable.
@@ -76,11 +78,13 @@ type peer struct {
 	client  *http.Client
 	url     *url.URL
 	headers http.Header
-	version atomic.Value // string: MCP-Protocol-Version; empty: none
-	nextID  atomic.Int64
-	junk    *tail.Buffer
-	answers chan struct{} // a token for each answer in progress
-	oddly   sync.Once     // for a warning
+	// credentials may be nil.
+	credentials Credentials
+	version     atomic.Value // string: MCP-Protocol-Version; empty: none
+	nextID      atomic.Int64
+	junk        *tail.Buffer
+	answers     chan struct{} // a token for each answer in progress
+	oddly       sync.Once     // for a warning
 
 	ctx    context.Context // ends with the connection
 	cancel context.CancelCauseFunc
@@ -127,7 +131,7 @@ func newPeer(n *Network, target Target, opts Options) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &peer{opts: opts, client: client, url: u, headers: headers, junk: tail.New(jsonrpc.DefaultKeepJunk), answers: make(chan struct{}, answersAtOnce)}
+	p := &peer{opts: opts, client: client, url: u, headers: headers, credentials: target.Credentials, junk: tail.New(jsonrpc.DefaultKeepJunk), answers: make(chan struct{}, answersAtOnce)}
 	p.version.Store("")
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	return p, nil
@@ -210,41 +214,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// send makes one HTTP request. Its error is fit to be shown.
-func (p *peer) send(ctx context.Context, method string, to *url.URL, body []byte, accept string, more http.Header) (*http.Response, error) {
-	var reader io.Reader
-	if body != nil {
-		reader = bytes.NewReader(body)
-	}
-	r, err := http.NewRequestWithContext(ctx, method, to.String(), reader)
-	if err != nil {
-		return nil, refuse("the URL cannot be used")
-	}
-	for name, values := range p.headers {
-		r.Header[name] = values
-	}
-	for name, values := range more {
-		r.Header[name] = values
-	}
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	if accept != "" {
-		r.Header.Set("Accept", accept)
-	}
-	if v, _ := p.version.Load().(string); v != "" && r.Header.Get("Mcp-Protocol-Version") == "" {
-		r.Header.Set("Mcp-Protocol-Version", v)
-	}
-	response, err := p.client.Do(r)
-	if err != nil {
-		if response != nil {
-			_ = response.Body.Close()
-		}
-		return nil, clean(ctx, err, true)
-	}
-	return response, nil
-}
-
 // leave ends a response and its request. It reads a little of the rest in the
 // background, so that the connection can be reused: streams usually end right
 // after the awaited answer.
@@ -310,6 +279,12 @@ func (p *peer) statusError(response *http.Response) error {
 		Status:     response.StatusCode,
 		Challenge:  clip(response.Header.Get("WWW-Authenticate"), 1<<10),
 		RetryAfter: clip(response.Header.Get("Retry-After"), 64),
+	}
+	if e.Unauthorized() {
+		e.Header = http.Header{}
+		for _, name := range []string{"Www-Authenticate", "Dpop-Nonce"} {
+			e.Header[name] = response.Header[name]
+		}
 	}
 	if !e.Unauthorized() {
 		if m, err := jsonrpc.Parse(jsonrpc.ValidUTF8(bytes.TrimSpace(data))); err == nil && m.Method == nil && jsonscan.Kind(m.Failure) == '{' {
@@ -433,6 +408,9 @@ func (p *peer) decode(m jsonrpc.Message) reply {
 		return reply{err: fmt.Errorf("%w: it has no result and no error", jsonrpc.ErrMalformed)}
 	case m.Depth > p.opts.MaxDepth:
 		return reply{err: jsonrpc.TooDeep(m.Depth, p.opts.MaxDepth, m.Result)}
+	}
+	if p.credentials != nil {
+		return reply{result: p.credentials.Hide(m.Result)}
 	}
 	return reply{result: m.Result}
 }

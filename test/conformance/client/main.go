@@ -12,10 +12,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/store"
 	"github.com/sallyport/sallyport/internal/upstream"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
+	"github.com/sallyport/sallyport/internal/upstream/oauth"
 )
 
 // scenarios are those that want more than a connection and a list of tools.
@@ -43,13 +47,26 @@ func main() {
 }
 
 func play(ctx context.Context, url, scenario string) (err error) {
+	given, err := credentials(scenario)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "conformance-logins-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	m := upstream.NewManager(
-		[]upstream.Definition{definitions.NewRemote("suite", "", definitions.Remote{Transport: definitions.Auto, URL: url})},
+		[]upstream.Definition{definitions.NewRemote("suite", "", definitions.Remote{Transport: definitions.Auto, URL: url, OAuth: given})},
 		upstream.Options{
-			Log:        slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
-			ClientName: "sallyport", ClientVersion: "0.1.0", Environ: os.Environ(),
+			Log: log, ClientName: "sallyport", ClientVersion: "0.1.0", Environ: os.Environ(),
+			Logins: oauth.New(store.At(filepath.Join(dir, "logins")), oauth.Options{Log: log, Metadata: metadata}),
 		})
 	defer func() { err = errors.Join(err, m.Close(ctx)) }()
+	if strings.HasPrefix(scenario, "auth/") {
+		return signingIn(ctx, m)
+	}
 	s, err := m.Server(ctx, "suite")
 	if err != nil {
 		return err
@@ -59,10 +76,6 @@ func play(ctx context.Context, url, scenario string) (err error) {
 	}
 	if more := scenarios[scenario]; more != nil {
 		return more(ctx, s)
-	}
-	if len(scenario) > 5 && scenario[:5] == "auth/" {
-		_, err := s.CallTool(ctx, "test-tool", nil)
-		return err
 	}
 	return nil
 }
