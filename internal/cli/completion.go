@@ -104,7 +104,7 @@ func (u *ui) names(kind string, line *completion.Line) []completion.Candidate {
 		u.grammar.ConfigFile = files[len(files)-1]
 	}
 	switch kind {
-	case "servers", "all-servers", "own-servers", "offered", "requested":
+	case "servers", "all-servers", "own-servers", "url-servers", "offered", "requested":
 		return u.serverNames(kind, line)
 	case "tools", "tools-of", "call":
 		return u.toolNames(kind, line)
@@ -177,6 +177,7 @@ func (u *ui) serverNames(kind string, line *completion.Line) []completion.Candid
 		switch {
 		case (kind == "offered") != (d.Offer != ""):
 		case kind == "servers" && d.Disabled:
+		case kind == "url-servers" && d.URL == "":
 		case kind == "own-servers" && d.Source != definitions.NameMCPs:
 		default:
 			add(d)

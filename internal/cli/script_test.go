@@ -42,6 +42,7 @@ func TestScripts(t *testing.T) {
 
 		"spoilcatalog": spoilCatalog,
 		"registry":     serveRegistry,
+		"oauthserver":  serveOAuth,
 		"wheel":        writeWheel,
 		"freeport":     freePort,
 	})

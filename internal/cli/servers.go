@@ -24,6 +24,8 @@ type serversCmd struct {
 	Remove  serversRemoveCmd  `cmd:"" name:"remove" aliases:"rm" help:"Remove a server from ~/MCPs."`
 	Enable  serversEnableCmd  `cmd:"" help:"Enable servers, whatever their file says."`
 	Disable serversDisableCmd `cmd:"" help:"Disable servers, whatever their file says."`
+	Login   serversLoginCmd   `cmd:"" help:"Sign in at servers that have a url."`
+	Logout  serversLogoutCmd  `cmd:"" help:"Sign out at servers that have a url."`
 	Trust   serversTrustCmd   `cmd:"" help:"Review and trust the servers that files in this folder define."`
 	Approve serversApproveCmd `cmd:"" help:"Review and grant the servers that code requested."`
 }
@@ -88,6 +90,8 @@ type serverLine struct {
 	// ChangedOthers and NewOthers are instructions, prompts and resources.
 	ChangedOthers []string `json:"changedOthers,omitempty"`
 	NewOthers     []string `json:"newOthers,omitempty"`
+	// Login is the user's at a server that has a url and uses OAuth.
+	Login *loginLine `json:"login,omitempty"`
 }
 
 func serverLineOf(a *app.App, d upstream.Definition, module string) serverLine {
@@ -143,6 +147,7 @@ func (c *serversListCmd) Run(u *ui) error {
 	defer lib.Close()
 	lines := serverLines(u.App, lib)
 	u.markChanges(lines, lib.Snapshot())
+	u.markLogins(lines, lib)
 	if c.JSON {
 		return u.printJSON(struct {
 			Servers  []serverLine `json:"servers"`
@@ -162,9 +167,17 @@ func (c *serversListCmd) Run(u *ui) error {
 	return nil
 }
 
+// loginColumn is where the table has logins.
+const loginColumn = 4
+
 // table prints one line for each server, and below it what waits for the user.
 func (c *serversListCmd) table(u *ui, lines []serverLine) error {
-	t := u.table("NAME", "MODULE", "COMMAND", "STATE", "FROM")
+	head := []string{"NAME", "MODULE", "COMMAND", "STATE", "FROM"}
+	logins := slices.ContainsFunc(lines, func(l serverLine) bool { return l.Login != nil })
+	if logins {
+		head = slices.Insert(head, loginColumn, "LOGIN")
+	}
+	t := u.table(head...)
 	waiting := map[string]int{}
 	for _, l := range lines {
 		waiting[l.State]++
@@ -178,7 +191,11 @@ func (c *serversListCmd) table(u *ui, lines []serverLine) error {
 		if n := len(l.Shadowed); n > 0 {
 			from += fmt.Sprintf(", hides %d more", n)
 		}
-		t.Row(printable(l.Name), l.Module, l.commandLine(), l.State+l.forWhom()+l.why(), printable(from))
+		row := []string{printable(l.Name), l.Module, l.commandLine(), l.State + l.forWhom() + l.why(), printable(from)}
+		if logins {
+			row = slices.Insert(row, loginColumn, l.Login.short())
+		}
+		t.Row(row...)
 	}
 	if err := t.Write(u.stdio.Out); err != nil {
 		return err
@@ -280,6 +297,9 @@ func (c *serversShowCmd) Run(u *ui) error {
 	report := u.ToolChanges(d)
 	l.ChangedTools, l.NewTools = report.Changed, report.New
 	l.ChangedOthers, l.NewOthers = report.OtherChanged, report.OtherNew
+	manager, done := u.Logins(lib)
+	defer done()
+	l.Login = loginAt(manager, d.Name)
 	if c.JSON {
 		return u.printJSON(l)
 	}
@@ -317,6 +337,7 @@ func (c *serversShowCmd) Run(u *ui) error {
 	}
 	say("variables", list(l.Env))
 	say("headers", list(l.Headers))
+	l.Login.rows(l.Name, say)
 	say("your variables used", list(l.Uses))
 	switch {
 	case l.AllowTools != nil && len(l.AllowTools) == 0:
