@@ -22,10 +22,11 @@ for _name in ("SIGHUP", "SIGQUIT", "SIGTERM"):
         signal.signal(getattr(signal, _name), signal.SIG_DFL)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Their tests have an environment of their own: suites `remote`, `frameworks` and `notebooks` of .ci/full.
+# Their tests have an environment or a suite of their own: `remote`, `frameworks`, `oauth` and `notebooks` of .ci/full.
 # (Not asked for by the name of a folder here, which Python takes for a package.)
 collect_ignore = [] if importlib.util.find_spec("kagglesdk") else ["kaggle", "runpod"]
 collect_ignore += [] if "SALLYPORT_TEST_FRAMEWORKS" in os.environ else ["frameworks"]
+collect_ignore += [] if "SALLYPORT_TEST_OAUTH" in os.environ else ["oauth"]
 collect_ignore += [] if importlib.util.find_spec("ipykernel") else ["notebooks"]
 NPM = pathlib.Path(os.environ.get("SALLYPORT_TEST_NPM", ROOT / ".cache/npm/node_modules"))
 
