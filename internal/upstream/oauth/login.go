@@ -220,7 +220,7 @@ func (l *Login) refused(ctx context.Context, used string, status int, c challeng
 		return fmt.Errorf("server %q refused the request (status %d)", l.server.Name, status)
 	case rec == nil && person:
 		return l.signIn(fmt.Sprintf("server %q needs a login", l.server.Name))
-	case person && rec.Ended == "" && l.logins.now().Sub(rec.Renewed) < renewAgain:
+	case person && rec.Ended == "" && rec.fresh(l.logins.now()):
 		return l.signIn(fmt.Sprintf("server %q does not accept the token that its authorization server has just issued", l.server.Name))
 	}
 	_, err = l.renew(ctx, used, c, nil)

@@ -169,6 +169,7 @@ func TestRefused(t *testing.T) {
 		{name: "cannot be renewed", change: func(r *record) { r.Refresh = "" }, used: old, status: 401, err: "does not accept the token", signIn: true},
 		{name: "cannot be renewed, and is not valid", change: func(r *record) { r.Refresh = "" }, used: old, status: 401, challenge: challenge{Error: "invalid_token"}, err: "has ended", signIn: true, ended: true},
 		{name: "just renewed", change: func(r *record) { r.Renewed = now }, used: old, status: 401, err: "has just issued", signIn: true},
+		{name: "renewed half of a short life ago", change: func(r *record) { r.Renewed, r.Expires = now.Add(-2*time.Second), now.Add(2*time.Second) }, used: old, status: 401, renewed: true},
 		{name: "forbidden", change: func(*record) {}, used: old, status: 403, err: "refused the request (status 403)"},
 		{name: "more scopes", change: func(r *record) { r.Wanted = []string{"list"} }, used: old, status: 403, challenge: challenge{Error: "insufficient_scope", Scopes: []string{"read", "write"}},
 			err: "needs more rights for this request (read write)", signIn: true, wanted: []string{"list", "read", "write"}},

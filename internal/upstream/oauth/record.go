@@ -79,6 +79,17 @@ func identify(token string) string { return digest("token", token)[:16] }
 // expired reports whether the record's token is of no use any more.
 func (r *record) expired(now time.Time) bool { return !r.Expires.IsZero() && !now.Before(r.Expires) }
 
+// fresh reports whether the record's token was renewed only now: a server that refuses
+// it would refuse the next one, too. A server can take a token for expired a second
+// early, which is much of a short life.
+func (r *record) fresh(now time.Time) bool {
+	period := renewAgain
+	if !r.Expires.IsZero() {
+		period = min(period, r.Expires.Sub(r.Renewed)/2)
+	}
+	return now.Sub(r.Renewed) < period
+}
+
 // due reports whether the record's token should be renewed: a while before it
 // expires, of which a token with a short life has less.
 func (r *record) due(now time.Time) bool {
