@@ -9,6 +9,7 @@ import pathlib
 import signal
 import subprocess
 
+import httpx2
 import pytest
 from conftest import LOGIN, wait_for
 from mcp import Client, StdioServerParameters
@@ -70,6 +71,20 @@ def test_tokens_are_renewed_with_rotation(product):
     assert len(sallyport.servers.seen()["grants"]) == 1
     assert sallyport.servers.requests("token authorization_code 200") == 1
     assert sallyport.servers.seen()["errors"] == []
+
+
+def test_a_login_is_bound_to_a_key(product):
+    """Another program has no use for its token."""
+    sallyport = product(ttl=2, dpop=True)
+    sallyport.login()
+    sallyport.expire()
+    assert sallyport.who()["user"] == "alice"
+    assert sallyport.servers.requests("token refresh_token 200") == 1
+    assert sallyport.servers.seen()["proofs"] > 0 and sallyport.servers.seen()["errors"] == []
+    token = sallyport.servers.secrets("access_token")[-1]
+    for kind in ("Bearer", "DPoP"):
+        answer = httpx2.post(sallyport.servers.resource, json={}, headers={"authorization": f"{kind} {token}"}, trust_env=False)
+        assert answer.status_code == 401 and "invalid_dpop_proof" in answer.headers["www-authenticate"]
 
 
 def test_500_calls_at_expiry_renew_once(product):
