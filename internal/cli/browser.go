@@ -14,9 +14,14 @@ import (
 	"github.com/sallyport/sallyport/internal/terminal"
 )
 
-// findBrowser returns the program that opens an address in a browser of this
-// desktop. The error says why there is none.
+// findBrowser returns the program that opens an address: the one that the variable
+// BROWSER names, as editors set it in containers, or the opener of this desktop. The
+// error says why there is none.
 func (u *ui) findBrowser() ([]string, error) {
+	first, _, _ := strings.Cut(u.variable("BROWSER"), string(filepath.ListSeparator))
+	if command := strings.Fields(first); len(command) > 0 {
+		return command, nil
+	}
 	switch {
 	case u.variable("SSH_CONNECTION") != "":
 		return nil, errors.New("this is a session of SSH")

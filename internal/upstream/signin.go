@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -21,6 +22,9 @@ func (p *Pool) login(def Definition, from *surroundings) (*oauth.Login, error) {
 	r := def.Remote()
 	if p.opts.Logins == nil || r == nil || r.OAuth.Off || authorizes(def) {
 		return nil, nil
+	}
+	if u, err := url.Parse(r.URL); err == nil && u.User != nil {
+		return nil, nil // they are sent as a header
 	}
 	client, err := from.network.SignIn(r.URL, remote.TLS(r.TLS))
 	if err != nil {
@@ -68,14 +72,20 @@ func (m *Manager) Login(name string) (*oauth.Login, bool) {
 	if !ok || def.Remote() == nil {
 		return nil, false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), m.pool.startTimeout(def))
-	defer cancel()
-	login, _, err := m.login(ctx, def)
+	var login *oauth.Login
+	var err error
+	if r := def.Remote(); strings.Contains(r.URL, "${") || r.OAuth.Refers() {
+		ctx, cancel := context.WithTimeout(context.Background(), m.pool.startTimeout(def))
+		defer cancel()
+		login, _, err = m.login(ctx, def)
+	} else { // no keyring need be asked for what only requests to the server have
+		login, err = m.pool.login(def, m.from)
+	}
 	return login, err == nil && login != nil
 }
 
 // login returns the login of a definition's server, and the definition with its
-// secrets. Those that only a request needs are not read for a login alone.
+// secrets.
 func (m *Manager) login(ctx context.Context, def Definition) (*oauth.Login, Definition, error) {
 	def, err := def.Resolve(ctx, m.from.secrets)
 	if err != nil {

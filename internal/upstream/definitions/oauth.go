@@ -42,6 +42,11 @@ func (o *OAuth) open() []*string {
 	return []*string{&o.ID, &o.Secret, &o.Issuer, &o.Key, &o.Assertion, &o.IdP, &o.IdPID, &o.IdPSecret}
 }
 
+// Refers reports whether there are references to secrets, for Resolve.
+func (o *OAuth) Refers() bool {
+	return slices.ContainsFunc(o.open(), func(s *string) bool { return strings.Contains(*s, "${") })
+}
+
 // Identity tells ways to sign in apart. It has secrets.
 func (o *OAuth) Identity() []string {
 	out := append([]string{o.RedirectURL, o.Grant, o.Algorithm}, o.Scopes...)
