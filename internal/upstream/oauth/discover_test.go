@@ -399,6 +399,7 @@ func FuzzDiscover(f *testing.F) {
 	f.Add(`{"resource":"https://mcp.example","authorization_servers":["http://localhost"],"scopes_supported":["\u0000"]}`, issuer)
 	f.Add(resource, `{"issuer":"https://idp.example","token_endpoint":"javascript:x","authorization_endpoint":"https://[::1]"}`)
 	f.Add(`[]`, `null`)
+	f.Add(resource, `{"issuer":"\u05fc"}`) // no character
 	f.Fuzz(func(t *testing.T, resource, issuer string) {
 		w := &web{pages: map[string]webPage{mcpMetadata: {body: resource}, idpMetadata: {body: issuer}}}
 		a, err := discover(t.Context(), &Server{Name: "notes", URL: mcpURL, HTTP: &http.Client{Transport: w}}, challenge{})

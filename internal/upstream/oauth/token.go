@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/sallyport/sallyport/internal/invisible"
 )
@@ -267,7 +268,12 @@ func visible(s string, max int) bool {
 // bounded.
 func printable(s string) string {
 	const most = 4 * maxText // bytes; what follows would be cut off anyway
-	s = invisible.Line(strings.ToValidUTF8(s[:min(len(s), most)], "\ufffd"))
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '\ufffd' // such as one that no version of Unicode has yet
+		}
+		return r
+	}, invisible.Line(strings.ToValidUTF8(s[:min(len(s), most)], "\ufffd")))
 	if runes := []rune(s); len(runes) > maxText {
 		return string(runes[:maxText-1]) + "…"
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -142,7 +143,7 @@ func FuzzDecodeGranted(f *testing.F) {
 	f.Fuzz(func(t *testing.T, status int, body []byte, proven bool) {
 		got, err := decodeGranted(status, body, sent, proven)
 		if err != nil {
-			if strings.ContainsAny(err.Error(), "\r\n\x00\x1b") || len(err.Error()) > 2*maxText+maxScope {
+			if strings.ContainsAny(err.Error(), "\r\n\x00\x1b") || utf8.RuneCountInString(err.Error()) > 2*maxText+maxScope {
 				t.Errorf("error of %q: %q", body, err)
 			}
 			return
