@@ -48,15 +48,10 @@ type loginResult struct {
 
 // Run implements the command.
 func (c *serversLoginCmd) Run(u *ui) error {
-	if err := namesOrAll(c.Names, c.All); err != nil {
-		return err
-	}
-	lib, _, err := u.openLibrary(&c.serversFlags)
+	lib, manager, done, err := u.openLogins(&c.serversFlags, c.Names, c.All)
 	if err != nil {
 		return err
 	}
-	defer lib.Close()
-	manager, done := u.Logins(lib)
 	defer done()
 	names, err := signable(lib, manager, c.Names)
 	if err != nil {
@@ -111,12 +106,17 @@ func (u *ui) say(format string, args ...any) {
 	}
 }
 
-// namesOrAll returns an error unless a command line has one of them.
-func namesOrAll(names []string, all bool) error {
+// openLogins returns the servers of a command line that names some of them or has
+// --all, and the logins there. done closes both.
+func (u *ui) openLogins(flags *serversFlags, names []string, all bool) (lib *library.Library, manager *upstream.Manager, done func(), err error) {
 	if (len(names) > 0) == all {
-		return errors.New("give either servers or --all")
+		return nil, nil, nil, errors.New("give either servers or --all")
 	}
-	return nil
+	if lib, _, err = u.openLibrary(flags); err != nil {
+		return nil, nil, nil, err
+	}
+	manager, closeManager := u.Logins(lib)
+	return lib, manager, func() { closeManager(); lib.Close() }, nil
 }
 
 // signable returns the servers that were named, or all at which the user can sign in.
@@ -222,15 +222,10 @@ type logoutResult struct {
 
 // Run implements the command.
 func (c *serversLogoutCmd) Run(u *ui) error {
-	if err := namesOrAll(c.Names, c.All); err != nil {
-		return err
-	}
-	lib, _, err := u.openLibrary(&c.serversFlags)
+	lib, manager, done, err := u.openLogins(&c.serversFlags, c.Names, c.All)
 	if err != nil {
 		return err
 	}
-	defer lib.Close()
-	manager, done := u.Logins(lib)
 	defer done()
 	var names []string
 	for _, text := range c.Names {

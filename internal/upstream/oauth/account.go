@@ -131,9 +131,7 @@ func (v *visit) userInfo(ctx context.Context, token string) *claims {
 	}
 	r.Header.Set("Accept", "application/json")
 	r.Header.Set("Authorization", "Bearer "+token)
-	client := *v.client
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	resp, err := client.Do(r)
+	resp, err := direct(v.client).Do(r)
 	if err != nil {
 		return nil
 	}

@@ -102,10 +102,7 @@ func (p *party) post(ctx context.Context, client *http.Client, endpoint string, 
 		}
 		r.Header.Set("DPoP", proof)
 	}
-	direct := *client
-	direct.Jar = nil
-	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	response, err := direct.Do(r)
+	response, err := direct(client).Do(r)
 	if err != nil {
 		var at *url.Error
 		if errors.As(err, &at) {
@@ -127,6 +124,15 @@ func (p *party) post(ctx context.Context, client *http.Client, endpoint string, 
 		err = fmt.Errorf("%w: the answer of the authorization server %s is longer than %d bytes", ErrHostile, r.URL.Host, maxAnswer)
 	}
 	return response.StatusCode, response.Header, body, err
+}
+
+// direct returns a client that follows no redirects and keeps no cookies, for
+// requests with secrets.
+func direct(client *http.Client) *http.Client {
+	c := *client
+	c.Jar = nil
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &c
 }
 
 // form returns a request with a form, by which the party authenticates itself.

@@ -33,8 +33,6 @@ type StatusError struct {
 	Status int
 	// Text is the beginning of the body, if that is plain text.
 	Text string
-	// Challenge is the WWW-Authenticate header.
-	Challenge string
 	// RetryAfter is the header Retry-After.
 	RetryAfter string
 	// Header has the headers about authorization.

@@ -277,7 +277,6 @@ func (p *peer) statusError(response *http.Response) error {
 	data, _ := io.ReadAll(io.LimitReader(response.Body, maxErrorBody))
 	e := &StatusError{
 		Status:     response.StatusCode,
-		Challenge:  clip(response.Header.Get("WWW-Authenticate"), 1<<10),
 		RetryAfter: clip(response.Header.Get("Retry-After"), 64),
 	}
 	if e.Unauthorized() {
