@@ -17,8 +17,8 @@ import (
 var deciders = []string{
 	"approvals.", "artifacts.", "audit.", "batch.", "cache.", "carbon.", "catalog.", "container.", "debug.", "deploy.", "engine", "environment", "files.", "image", "images.", "kaggle.", "limits.", "memories.", "metrics.",
 	"policy.", "python", "runpod.", "runs.", "savedTools.", "servers.allowSelf", "servers.callTimeout", "servers.changedTools", "servers.clientMetadata",
-	"servers.connections", "servers.idleStop", "servers.inherit", "servers.maxCalls", "servers.maxMessage", "servers.plainHttp",
-	"servers.sharing", "servers.startTimeout", "servers.stopGrace", "sessions.", "stateDir", "timeouts.", "tools.", "traces.", "worker.",
+	"servers.connections", "servers.idleStop", "servers.inherit", "servers.maxCalls", "servers.maxMessage", "servers.may", "servers.plainHttp",
+	"servers.sampling.", "servers.sharing", "servers.startTimeout", "servers.stopGrace", "sessions.", "stateDir", "timeouts.", "tools.", "traces.", "worker.",
 }
 
 // TestSettingsOfHubs: each setting belongs either to the hub or to a client.

@@ -15,6 +15,7 @@ import (
 	"github.com/sallyport/sallyport/internal/upstream"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
 	"github.com/sallyport/sallyport/internal/upstream/library"
+	"github.com/sallyport/sallyport/internal/upstream/oauth"
 )
 
 // OpenLibrary reads which servers the user has, for commands that need no
@@ -87,6 +88,18 @@ func (a *App) sharing(d upstream.Definition) definitions.Sharing {
 	return how
 }
 
+// MayAsk returns what a server may ask while it works on a call, in the words of the
+// setting servers.may, and why it may ask nothing.
+func (a *App) MayAsk(name string) (words []string, why string) {
+	switch words = a.Settings.Servers.MayOf(name); {
+	case len(words) == 0:
+		return nil, "the setting servers.may says so"
+	case a.Settings.Approvals.Timeout == 0:
+		return nil, "no one is asked, says the setting approvals.timeout"
+	}
+	return words, ""
+}
+
 // userServers is the bridge.Source of the servers that the user has.
 type userServers struct {
 	bridge.Source
@@ -99,6 +112,11 @@ func (u userServers) Version(again bool) uint64 { return u.Current(again).Versio
 // Identity implements bridge.Identified.
 func (u userServers) Identity(ctx context.Context, name string) (id string, lasting bool, err error) {
 	return u.Source.(bridge.Identified).Identity(ctx, name)
+}
+
+// SignIn implements bridge.SignsIn.
+func (u userServers) SignIn(ctx context.Context, name string, open func(want string) (oauth.Redirect, error)) (oauth.Status, error) {
+	return u.Source.(bridge.SignsIn).SignIn(ctx, name, open)
 }
 
 // Borrow implements bridge.Lender.

@@ -29,6 +29,7 @@ const (
 // nothing that a server or code has written besides names.
 type notice struct {
 	Question string    `json:"question"`
+	Action   string    `json:"action"`
 	Name     string    `json:"name"`
 	Waiting  int       `json:"waiting"`
 	Client   string    `json:"client,omitempty"`
@@ -75,7 +76,7 @@ func (a *App) notifier() func(approval.Question) {
 		go func() {
 			defer func() { <-places }()
 			n := notice{
-				Question: q.Address(), Name: q.Name(), Waiting: q.Waiting, Client: q.Client, Session: q.Session, Rule: q.Rule,
+				Question: q.Address(), Action: q.Action, Name: q.Name(), Waiting: q.Waiting, Client: q.Client, Session: q.Session, Rule: q.Rule,
 				Since: q.Since, Deadline: q.Deadline, Command: "sallyport approvals show " + q.ID,
 			}
 			data, err := json.Marshal(n)
@@ -106,10 +107,18 @@ func (a *App) command(ctx context.Context, data []byte, name string, args ...str
 	return cmd.Run()
 }
 
+// text is what a person reads on the desktop.
+func (n *notice) text() (title, text string) {
+	if n.Action == "elicit" {
+		return "Sallyport: a server asks you", "Waiting for " + n.Name + ": sallyport approvals"
+	}
+	return "Sallyport: do you allow this?", fmt.Sprintf("%s (%d waiting): sallyport approvals", n.Name, n.Waiting)
+}
+
 // notifyDesktop shows a notification. Names come as arguments of their own, so
 // that nothing in them is part of a script or a flag.
 func (a *App) notifyDesktop(ctx context.Context, n notice, _ []byte) error {
-	title, text := "Sallyport: do you allow this?", fmt.Sprintf("%s (%d waiting): sallyport approvals", n.Name, n.Waiting)
+	title, text := n.text()
 	if runtime.GOOS == "darwin" {
 		return a.command(ctx, nil, "osascript", "-e", "on run argv", "-e", "display notification (item 2 of argv) with title (item 1 of argv)", "-e", "end run", "--", title, text)
 	}

@@ -64,3 +64,16 @@ func TestNotify(t *testing.T) {
 		t.Errorf("got %v, want that it goes nowhere else", err)
 	}
 }
+
+func TestDesktopText(t *testing.T) {
+	for _, test := range []struct{ of, title, text string }{
+		{"call_tool", "Sallyport: do you allow this?", "files.write (1 waiting): sallyport approvals"},
+		{"elicit", "Sallyport: a server asks you", "Waiting for an answer to files: sallyport approvals"},
+	} {
+		q := approval.Question{Action: test.of, Server: "files", Item: "write", Waiting: 1}
+		n := notice{Action: q.Action, Name: q.Name(), Waiting: q.Waiting}
+		if title, text := n.text(); title != test.title || text != test.text {
+			t.Errorf("%s: got %q, %q, want %q, %q", test.of, title, text, test.title, test.text)
+		}
+	}
+}

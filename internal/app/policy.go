@@ -9,6 +9,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/authz/toolpolicy"
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/settings"
 	"github.com/sallyport/sallyport/internal/store"
@@ -143,7 +144,16 @@ func gateOf(set *settings.Settings, with authz.Config) (*authz.Gate, error) {
 		return nil, err
 	}
 	with.Policy, with.Requests, with.RefuseChanged = policy, set.Policy.Requests, set.Servers.ChangedTools == settings.ChangedRefuse
+	with.May = func(server string) inquiry.Takes { return mayAsk(set.Servers, server) }
 	return authz.New(with), nil
+}
+
+// mayAsk returns what a server may ask. The settings have no word for roots, which
+// tell little: servers that may ask anything may ask for them.
+func mayAsk(s settings.Servers, name string) inquiry.Takes {
+	words := s.MayOf(name)
+	elicit := slices.Contains(words, settings.MayElicit)
+	return inquiry.Takes{Forms: elicit, URLs: elicit, Sampling: slices.Contains(words, settings.MaySample), Roots: len(words) > 0}
 }
 
 // policyOf returns the policy that the settings describe. A word that the

@@ -20,6 +20,7 @@ import (
 	"github.com/sallyport/sallyport/internal/bridge"
 	"github.com/sallyport/sallyport/internal/bridge/results"
 	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/language/python"
 	"github.com/sallyport/sallyport/internal/metrics"
@@ -240,7 +241,7 @@ func (c *Client) construct(serversConfig []string) (err error) {
 	source := userServers{bridge.Upstream(c.Servers), c.Library}
 	c.Catalog = a.catalog(source, core.Gate, core.Pins)
 	c.Servers.OnToolsChanged(c.Catalog.Stale)
-	c.Bridge, err = bridge.New(bridge.Config{
+	config := bridge.Config{
 		Source:   source,
 		Gate:     core.Gate,
 		Stores:   core.stores,
@@ -249,9 +250,13 @@ func (c *Client) construct(serversConfig []string) (err error) {
 		Pins:     core.Pins,
 		Results:  core.results,
 		Packages: core.additions,
+		Sampling: bridge.Sampling(core.app.Settings.Servers.Sampling),
 		Log:      a.Log,
-	})
-	if err != nil {
+	}
+	if core.app.Settings.Approvals.Timeout > 0 { // else no one is asked anything
+		config.Inquiries = core.Approvals
+	}
+	if c.Bridge, err = bridge.New(config); err != nil {
 		return err
 	}
 	if c.Broker, err = core.broker.NewClient(strings.ToLower(rand.Text()[:12]), c.Bridge); err != nil {
@@ -293,12 +298,16 @@ func (a *App) servers(events *journal.Journal, forget func(string), with Options
 		SpoolDir:      a.statePath(store.Spool),
 		Connections:   set.ConnectionsOf,
 		Sharing:       a.sharing,
+		May:           func(d upstream.Definition) inquiry.Takes { return mayAsk(set, d.Name) },
 		PlainHTTP:     set.PlainHTTP,
 		Logins:        a.logins(),
 		Eras:          a.state(store.Eras),
 		Journal:       events,
 		Forget:        forget,
 		Starting:      with.Starting,
+	}
+	if a.Settings.Approvals.Timeout == 0 {
+		options.May = nil // no one is asked anything
 	}
 	if with.Waits {
 		options.StartTimeout = -1

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/toolbox/tool"
 )
@@ -72,6 +73,26 @@ type DescribeServer struct{ Server *Server }
 // LoadServer grants a server to an execution: it is started and lists its tools.
 type LoadServer struct{ Server *Server }
 
+// Inquire lets a server ask the user, or the agent's client, while it works on a
+// call.
+type Inquire struct {
+	Server  *Server
+	Request *inquiry.Request
+}
+
+// name is the action of each method.
+func (a Inquire) name() string {
+	switch {
+	case a.Request == nil:
+		return "inquire"
+	case a.Request.Method == inquiry.Sampling:
+		return "sample"
+	case a.Request.Method == inquiry.Roots:
+		return "list_roots"
+	}
+	return "elicit"
+}
+
 // ListServer asks a granted server for its tools, resources or prompts.
 type ListServer struct {
 	Server  *Server
@@ -132,6 +153,7 @@ func (a RunCode) describe() (action, item string) {
 	return "run_code", a.Engine.Backend
 }
 func (a RunBatch) describe() (action, item string)       { return "run_batch", a.Service }
+func (a Inquire) describe() (action, item string)        { return a.name(), "" }
 func (a FindServer) describe() (action, item string)     { return "find_server", "" }
 func (a DescribeServer) describe() (action, item string) { return "describe_server", "" }
 func (a LoadServer) describe() (action, item string)     { return "load_server", "" }
@@ -143,6 +165,7 @@ func (a RequestServer) describe() (action, item string)  { return "request_serve
 
 func (a RunCode) on() (*Server, bool)        { return nil, false }
 func (a RunBatch) on() (*Server, bool)       { return nil, false }
+func (a Inquire) on() (*Server, bool)        { return a.Server, true }
 func (a FindServer) on() (*Server, bool)     { return a.Server, true }
 func (a DescribeServer) on() (*Server, bool) { return a.Server, true }
 func (a LoadServer) on() (*Server, bool)     { return a.Server, true }
@@ -154,6 +177,7 @@ func (a RequestServer) on() (*Server, bool)  { return a.Server, true }
 
 func (a RunCode) arguments() json.RawMessage        { return nil }
 func (a RunBatch) arguments() json.RawMessage       { return nil }
+func (a Inquire) arguments() json.RawMessage        { return nil }
 func (a FindServer) arguments() json.RawMessage     { return nil }
 func (a DescribeServer) arguments() json.RawMessage { return nil }
 func (a LoadServer) arguments() json.RawMessage     { return nil }

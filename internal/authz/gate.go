@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/folder"
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/tracecontext"
 )
@@ -96,8 +97,10 @@ type Config struct {
 	// RefuseChanged denies the use of a tool, resource or prompt that is not in
 	// the form that the user accepted.
 	RefuseChanged bool
-	Tools         ToolRules // nil: the user has no rules for calls
-	Asker         Asker     // nil: no one can be asked
+	// May says what a server may ask, see [Inquire]; nil: nothing.
+	May   func(server string) inquiry.Takes
+	Tools ToolRules // nil: the user has no rules for calls
+	Asker Asker     // nil: no one can be asked
 	// Journal receives each decision that Admit makes, and how each allowed action
 	// ended; nil: nothing is published.
 	Journal *journal.Journal

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/sandbox"
@@ -29,7 +30,13 @@ var (
 func TestRules(t *testing.T) {
 	policy := authz.Default()
 	policy.Servers = []string{"fs", "off", "new", "pattern", "a b", "theirs"}
-	gate := authz.New(authz.Config{Policy: policy, RefuseChanged: true, Requests: []string{"npx good-*", "https://x/*"}})
+	gate := authz.New(authz.Config{Policy: policy, RefuseChanged: true, Requests: []string{"npx good-*", "https://x/*"}, May: func(server string) inquiry.Takes {
+		return inquiry.Takes{Forms: server == "fs", URLs: server == "fs", Sampling: server == "a b", Roots: server != "new"}
+	}})
+	form := &inquiry.Request{Method: inquiry.Elicitation, Message: "m", Fields: []inquiry.Field{{Name: "f", Type: "string"}}}
+	page := &inquiry.Request{Method: inquiry.Elicitation, Message: "m", URL: "https://x/"}
+	model, roots := &inquiry.Request{Method: inquiry.Sampling, MaxTokens: 5}, &inquiry.Request{Method: inquiry.Roots}
+	sampler, quiet := &authz.Server{Name: "a b"}, &authz.Server{Name: "new"}
 	secret := &authz.Server{Name: "secret", ToolAllowed: anyTool}
 	off := &authz.Server{Name: "off", Disabled: true, ToolAllowed: anyTool}
 	offered := &authz.Server{Name: "theirs", Offer: "offered", ToolAllowed: anyTool}
@@ -83,6 +90,18 @@ func TestRules(t *testing.T) {
 		{"request a URL", authz.RequestServer{Server: &authz.Server{Name: "new"}, URL: "https://x/a"}, "", ""},
 		{"request another command", authz.RequestServer{Server: &authz.Server{Name: "new"}, Command: []string{"npx", "bad"}}, "requests", "policy.requests"},
 		{"request a definition that says more", authz.RequestServer{Server: &authz.Server{Name: "new"}}, "requests", "policy.requests"},
+		{"ask nothing", authz.Inquire{Server: usable}, "inquiries", "nothing was asked"},
+		{"ask for no server", authz.Inquire{Request: form}, "servers", "no server"},
+		{"ask for a server that was disabled", authz.Inquire{Server: off, Request: form}, "definition", "is disabled"},
+		{"ask with a form", authz.Inquire{Server: usable, Request: form}, "", ""},
+		{"ask with a page", authz.Inquire{Server: usable, Request: page}, "", ""},
+		{"ask for the model", authz.Inquire{Server: usable, Request: model}, "inquiries", "add fs=sample to servers.may"},
+		{"ask for the roots", authz.Inquire{Server: usable, Request: roots}, "", ""},
+		{"a sampler asks for the model", authz.Inquire{Server: sampler, Request: model}, "", ""},
+		{"a sampler asks with a form", authz.Inquire{Server: sampler, Request: form}, "inquiries", "add a b=elicit to servers.may"},
+		{"a sampler asks with a page", authz.Inquire{Server: sampler, Request: page}, "inquiries", "add a b=elicit to servers.may"},
+		{"a quiet server asks for the roots", authz.Inquire{Server: quiet, Request: roots}, "inquiries", "that is not new=none"},
+		{"ask something else", authz.Inquire{Server: usable, Request: &inquiry.Request{Method: "x"}}, "inquiries", "servers.may"},
 		{"request a name that the policy hides", authz.RequestServer{Server: secret, Command: []string{"npx", "good-one"}}, "servers", "policy.servers"},
 	}
 	for _, tt := range tests {
@@ -106,6 +125,16 @@ func TestRules(t *testing.T) {
 			if denied.Effect != authz.Deny || denied.Reason == nil {
 				t.Errorf("%s, %s: got %+v, want a denial with a reason", tt.name, name, denied)
 			}
+		}
+	}
+}
+
+// TestNobodyMayAsk: without settings no server may ask anything.
+func TestNobodyMayAsk(t *testing.T) {
+	gate := authz.New(authz.Config{Policy: authz.Default()})
+	for _, method := range []string{inquiry.Elicitation, inquiry.Sampling, inquiry.Roots} {
+		if d := gate.Decide(me, authz.Inquire{Server: usable, Request: &inquiry.Request{Method: method}}); d.Effect != authz.Deny || d.Rule != "inquiries" {
+			t.Errorf("%s: got %+v, want a denial by the rule inquiries", method, d)
 		}
 	}
 }

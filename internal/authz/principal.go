@@ -3,6 +3,7 @@ package authz
 import (
 	"time"
 
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/tracecontext"
 )
@@ -29,6 +30,8 @@ type Principal struct {
 	// Connection identifies the client among all of the process, whatever it calls
 	// itself.
 	Connection string
+	// Takes is what the client can be asked while the execution runs.
+	Takes inquiry.Takes
 	// Trace is the execution's span.
 	Trace tracecontext.Context
 }

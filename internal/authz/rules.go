@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/terminal"
 )
 
@@ -26,6 +27,7 @@ var rules = [...]rule{
 	{"changes", byForm},
 	{"requests", byRequests},
 	{"packages", byPackages},
+	{"inquiries", byInquiries},
 }
 
 // byPrincipal denies what is done for no one.
@@ -182,6 +184,27 @@ func byRequests(c *Config, _ Principal, a Action) (Effect, error) {
 		return Ask, fmt.Errorf("Server '%s' is not configured, and policy.requests does not let code add it", clip(r.Server.Name, 100))
 	}
 	return Allow, nil
+}
+
+// byInquiries applies servers.may.
+func byInquiries(c *Config, _ Principal, a Action) (Effect, error) {
+	q, ok := a.(Inquire)
+	switch {
+	case !ok:
+		return Allow, nil
+	case q.Request == nil:
+		return Deny, errors.New("nothing was asked, so nothing is allowed")
+	case c.May != nil && c.May(q.Server.Name).Of(q.Request):
+		return Allow, nil
+	}
+	name := clip(q.Server.Name, 100)
+	switch q.Request.Method {
+	case inquiry.Elicitation:
+		return Deny, fmt.Errorf("MCP server %q may not ask the user (to allow it, add %s=elicit to servers.may)", name, name)
+	case inquiry.Sampling:
+		return Deny, fmt.Errorf("MCP server %q may not have the agent's model run, which costs tokens (to allow it, add %s=sample to servers.may)", name, name)
+	}
+	return Deny, fmt.Errorf("MCP server %q may not ask for this (to allow it, give the server an entry in servers.may that is not %s=none)", name, name)
 }
 
 func clip(s string, n int) string {

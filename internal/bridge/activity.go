@@ -12,6 +12,7 @@ type steps struct {
 	starting     []string // servers
 	server, tool string   // of the latest call
 	begun, ended int      // calls
+	done         string   // what the server says of that call, fit to be shown
 }
 
 // begin notes that a server starts (no tool), or that a tool is called.
@@ -22,7 +23,7 @@ func (x *Execution) begin(server, tool string) {
 		x.steps.starting = append(x.steps.starting, server)
 		return
 	}
-	x.steps.server, x.steps.tool = server, tool
+	x.steps.server, x.steps.tool, x.steps.done = server, tool, ""
 	x.steps.begun++
 }
 
@@ -32,6 +33,7 @@ func (x *Execution) end(server, tool string) {
 	defer x.mu.Unlock()
 	if tool != "" {
 		x.steps.ended++
+		x.steps.done = "" // it may have been about this call
 		return
 	}
 	if i := slices.Index(x.steps.starting, server); i >= 0 {
@@ -39,8 +41,19 @@ func (x *Execution) end(server, tool string) {
 	}
 }
 
+// progress notes what a server says about a call of a tool, which is the latest
+// from then on.
+func (x *Execution) progress(server, tool, done string) {
+	if tool == "" {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.steps.server, x.steps.tool, x.steps.done = server, tool, done
+}
+
 // Activity says what the execution waits for, such as "starting server github"
-// or "calling jira.search, 12 of 40 done", or nothing where it waits for no
+// or "calling jira.search, 12 of 40 done", or "calling jira.search: 3 of 10, indexing", or nothing where it waits for no
 // server and for no packages. Code chooses the names, so it is one short line whatever they are.
 func (x *Execution) Activity() string {
 	if what := x.additions.activity(); what != "" {
@@ -62,6 +75,8 @@ func (x *Execution) Activity() string {
 		return "starting server " + short(server)
 	case open > 1:
 		return fmt.Sprintf("calling %s, %d of %d done", call, s.ended, s.begun)
+	case open == 1 && s.done != "":
+		return fmt.Sprintf("calling %s: %s", call, s.done)
 	case open == 1 && s.begun > 1:
 		return fmt.Sprintf("calling %s, call %d", call, s.begun)
 	case open == 1:

@@ -109,7 +109,10 @@ type Config struct {
 	Results *results.Cache
 	// Packages finds packages that code adds; nil: it can add none.
 	Packages Packages
-	Log      *slog.Logger // nil: nothing is logged
+	// Inquiries puts what servers ask to people and clients; nil: no one is asked.
+	Inquiries Inquiries
+	Sampling  Sampling     // the zero Sampling lets no server ask the model
+	Log       *slog.Logger // nil: nothing is logged
 }
 
 // A Bridge grants servers to executions. It is safe for concurrent use.
@@ -135,6 +138,7 @@ type Bridge struct {
 	looked map[serverKind]Server
 	// failures has the last failure of each server.
 	failures map[string]trouble
+	hosts    map[*host]bool // of the calls in flight
 }
 
 // serverKind is one list of a server.
@@ -184,7 +188,7 @@ func New(config Config) (*Bridge, error) {
 		config.Catalog = catalog.New(catalog.Config{Source: NewListable(config.Source, config.Gate, nil, config.Pins, config.Log), Log: config.Log})
 	}
 	b := &Bridge{config: config, id: strconv.FormatUint(count.Add(1), 10), catalog: config.Catalog, own: own, log: config.Log, cache: map[string]*described{}, saved: map[string]*catalog.Listing{}, failures: map[string]trouble{},
-		unsure: map[string]error{}, hides: map[string][]string{}, hidesTold: map[string]string{}, looked: map[serverKind]Server{}}
+		unsure: map[string]error{}, hides: map[string][]string{}, hidesTold: map[string]string{}, looked: map[serverKind]Server{}, hosts: map[*host]bool{}}
 	b.current(false)
 	return b, nil
 }
@@ -278,7 +282,7 @@ func (b *Bridge) describe(ctx context.Context, p authz.Principal, name string) (
 	if err != nil {
 		return wire.Server{}, err
 	}
-	d, err := b.load(ctx, name, &permit)
+	d, err := signingIn(ctx, b, &permit, func() (wire.Server, error) { return b.load(ctx, name, &permit) })
 	finish(&permit, 0, err)
 	return d, err
 }
@@ -384,13 +388,18 @@ type Execution struct {
 	session   string   // see InSession
 	calls     chan struct{}
 	counts    authz.Counts
+	tell      func(server, line string) // see Hear
 
 	mu      sync.Mutex
 	granted map[string]bool
-	loaded  []string // by the code itself, in order
-	steps   steps
-	notes   []string // see Notes
-	reused  reused
+	// unsigned has the servers where the user is not asked again to sign in.
+	unsigned map[string]bool
+	loaded   []string // by the code itself, in order
+	steps    steps
+	notes    []string // see Notes
+	reused   reused
+	sampled  Sampling       // what servers have asked of the model
+	refused  map[string]int // see declinedBy
 
 	additions additions
 }
@@ -428,7 +437,7 @@ func (x *Execution) Prepare(ctx context.Context) ([]wire.Server, error) {
 	if len(x.names) == 0 {
 		return nil, nil
 	}
-	ctx = upstream.InSession(ctx, x.session)
+	ctx = x.within(ctx)
 	for _, name := range x.names {
 		x.begin(name, "")
 	}

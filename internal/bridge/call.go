@@ -16,7 +16,7 @@ import (
 // Call answers a call of the execution's code. An error is a *wire.CallError,
 // fit to be shown to the code. Ending ctx cancels the call, at the server too.
 func (x *Execution) Call(ctx context.Context, call wire.Call) (json.RawMessage, error) {
-	ctx = upstream.InSession(ctx, x.session)
+	ctx = x.within(ctx)
 	var result json.RawMessage
 	var err error
 	switch call.Method {
@@ -150,7 +150,7 @@ func (x *Execution) listTools(ctx context.Context, raw json.RawMessage) (json.Ra
 	if err != nil {
 		return nil, err
 	}
-	result, err := x.listedTools(ctx, p.server, &permit)
+	result, err := signingIn(ctx, x.bridge, &permit, func() (json.RawMessage, error) { return x.listedTools(ctx, p.server, &permit) })
 	finish(&permit, len(result), err)
 	return result, err
 }

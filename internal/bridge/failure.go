@@ -54,7 +54,12 @@ func (b *Bridge) failed(ctx context.Context, server string, err error, granted b
 	}
 	for _, kind := range []error{upstream.ErrInvalidArguments, upstream.ErrInputRequired, upstream.ErrNotOffered} {
 		if errors.Is(err, kind) { // not a failure of the server
-			return &Failure{fmt.Sprintf("MCP server %q: %s", invisible.Line(clip(server, 100)), kind), err}
+			text := kind.Error()
+			var e *upstream.Error
+			if kind == upstream.ErrInputRequired && errors.As(err, &e) && e.Err != nil {
+				text += ": " + invisible.Line(clip(e.Err.Error(), 300))
+			}
+			return &Failure{fmt.Sprintf("MCP server %q: %s", invisible.Line(clip(server, 100)), text), err}
 		}
 	}
 	b.mu.Lock()

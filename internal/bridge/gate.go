@@ -94,7 +94,7 @@ func (b *Bridge) open(ctx context.Context, permit *authz.Permit) (Server, error)
 	if err != nil {
 		return nil, err
 	}
-	server, err := b.config.Source.Open(ctx, name)
+	server, err := signingIn(ctx, b, permit, func() (Server, error) { return b.config.Source.Open(ctx, name) })
 	if err != nil {
 		return nil, b.failed(ctx, name, err, false)
 	}
@@ -177,8 +177,8 @@ func (x *Execution) send(ctx context.Context, permit *authz.Permit, fresh bool) 
 }
 
 // exchange opens the server of a permit, waits until one call more may be in
-// flight, and sends what the permit allows.
-func (x *Execution) exchange(ctx context.Context, permit *authz.Permit) (json.RawMessage, error) {
+// flight, and sends what the permit allows, for a host of its own.
+func (x *Execution) exchange(ctx context.Context, permit *authz.Permit, h *host) (json.RawMessage, error) {
 	b := x.bridge
 	server, err := b.open(ctx, permit)
 	if err != nil {
@@ -200,11 +200,12 @@ func (x *Execution) exchange(ctx context.Context, permit *authz.Permit) (json.Ra
 	limits := permit.Verdict().Limits
 	ctx = tracecontext.With(ctx, permit.Trace())
 	outer := ctx
-	if limits != nil && limits.Time > 0 {
-		var end context.CancelFunc
-		ctx, end = context.WithTimeout(ctx, limits.Time)
-		defer end()
+	var limit time.Duration
+	if limits != nil {
+		limit = limits.Time
 	}
+	ctx, ended := h.begin(ctx, limit)
+	defer ended()
 	var result json.RawMessage
 	var name string
 	var offers Offers

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,30 +36,38 @@ func identityOf(server Server) (id string, ok bool) {
 	return known.Identity(), true
 }
 
-// reuse is exchange, or the result of an earlier call where the user's rules let
+// reuse is answered, or the result of an earlier call where the user's rules let
 // it be used again.
 func (x *Execution) reuse(ctx context.Context, permit *authz.Permit, fresh bool) (json.RawMessage, error) {
-	b := x.bridge
+	b, h := x.bridge, x.host(permit)
 	a, rule := reusable(permit)
 	source, ok := b.config.Source.(Identified)
 	if rule == nil || !ok || b.config.Results == nil {
-		return x.exchange(ctx, permit)
+		return x.answered(ctx, permit, h)
 	}
 	name := a.Server.Name
 	form := b.factsOfTool(name, a.Tool).form
 	id, lasting, err := source.Identity(ctx, name)
 	if err != nil || len(form) == 0 {
-		return x.exchange(ctx, permit) // which says what is wrong
+		return x.answered(ctx, permit, h) // which says what is wrong
 	}
 	if err := agreed(permit, id); err != nil {
 		return nil, err
 	}
 	key := results.Key{Server: id, Lasting: lasting, Owner: x.principal.Owner, Tool: a.Tool, Form: form, Arguments: a.Arguments}
+	var answered json.RawMessage
 	got, err := b.config.Results.Do(ctx, key, rule.For, fresh, func() (json.RawMessage, bool, error) {
-		result, err := x.exchange(ctx, permit)
+		result, err := x.answered(ctx, permit, h)
+		if err == nil && h.wasAsked() {
+			answered = result
+			return nil, false, errAnswered
+		}
 		now, _, _ := source.Identity(ctx, name) // its definition may have changed meanwhile
 		return result, now == id && !isError(result), err
 	})
+	if errors.Is(err, errAnswered) {
+		return answered, nil
+	}
 	if got.Kept {
 		permit.Cached()
 		x.mu.Lock()
@@ -67,6 +76,10 @@ func (x *Execution) reuse(ctx context.Context, permit *authz.Permit, fresh bool)
 	}
 	return got.Result, err
 }
+
+// errAnswered keeps a result from everyone but its caller: it depends on what
+// someone answered meanwhile.
+var errAnswered = errors.New("bridge: the server asked something")
 
 // reusable returns the rule by which the result of a permitted call is used again;
 // nil: there is none.

@@ -99,10 +99,13 @@ func (x *execution) permitted(ctx context.Context) *Result {
 	what.Measure = what.Measure || x.req.client.ShowUsage
 	publishBegan(x.broker.config.Journal, x.req)
 	defer x.close()
+	told := &session.Told{}
+	x.servers.Hear(told.Add)
 	out, err := x.session.Exec(ctx, x.ticket, session.Request{
 		Submission: what,
 		Prepare:    x.prepare,
 		Call:       x.call,
+		Told:       told,
 		Partial:    x.req.partial,
 		Collect:    x.collect,
 		Place:      &x.req.turn,

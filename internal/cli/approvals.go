@@ -18,10 +18,10 @@ import (
 )
 
 type approvalsCmd struct {
-	List    approvalsListCmd    `cmd:"" default:"withargs" help:"List the calls that wait for approval, with their arguments."`
+	List    approvalsListCmd    `cmd:"" default:"withargs" help:"List the calls that wait for approval, with their arguments, and what servers ask you."`
 	Show    approvalsShowCmd    `cmd:"" help:"Show one question as it is now."`
-	Approve approvalsApproveCmd `cmd:"" help:"Let calls go out."`
-	Deny    approvalsDenyCmd    `cmd:"" help:"Refuse calls."`
+	Approve approvalsApproveCmd `cmd:"" help:"Let calls go out, or answer a server."`
+	Deny    approvalsDenyCmd    `cmd:"" help:"Refuse calls, or to answer a server."`
 }
 
 // approvals asks all running processes.
@@ -50,6 +50,8 @@ type approvalsListCmd struct {
 func (*approvalsListCmd) Help() string {
 	return `Calls wait for approval where a rule of the policy says "ask", and where code asks for a server that is not configured. Calls of one tool that wait at the same time are one question. Its name has a revision, such as k3vq.40: an answer covers the calls that this revision showed, and later ones are asked about again.
 
+A server that works on a call may ask you something, too. What you answer goes to that server alone, and no log has it. What a server asks of the client itself, such as its model, is in the output of --json alone: you can only refuse it.
+
 A client that can show forms asks its user, too, and so does 'sallyport run' on a terminal. The first answer counts. With --watch, a question that was answered elsewhere makes room for the next, and what was typed for one question answers no other; one that you leave open is shown again when it has grown. No answer within approvals.timeout means no.
 
 Examples:
@@ -67,8 +69,11 @@ func (c *approvalsListCmd) Run(u *ui) error {
 	if err != nil {
 		return err
 	}
-	open := f.Open[:0:0]
-	for _, q := range f.Open {
+	open, listed := f.Open[:0:0], f.Open
+	if !c.JSON {
+		listed = forPeople(listed)
+	}
+	for _, q := range listed {
 		whole, err := f.Get(u.ctx, q.ID)
 		if err == nil { // else it was answered meanwhile
 			open = append(open, whole)
@@ -85,7 +90,7 @@ func (c *approvalsListCmd) Run(u *ui) error {
 		return u.printJSON(out)
 	}
 	for _, l := range f.Lost {
-		fmt.Fprintf(u.stdio.Out, "Process %d was killed on or after %s while %d of %s waited for approval. None was sent.\n\n", l.Process, l.Since.Local().Format(time.DateTime), l.Calls, invisible.Line(l.Name))
+		fmt.Fprintf(u.stdio.Out, "Process %d was killed on or after %s while %s\n\n", l.Process, l.Since.Local().Format(time.DateTime), l.Text())
 	}
 	for _, q := range open {
 		u.printQuestion(&q)
@@ -105,7 +110,15 @@ type addressed struct {
 // printQuestion prints a question and how to answer it.
 func (u *ui) printQuestion(q *approval.Question) {
 	fmt.Fprint(u.stdio.Out, q.Text())
-	fmt.Fprintf(u.stdio.Out, "  sallyport approvals approve %s | sallyport approvals deny %s\n\n", q.Address(), q.Address())
+	var approve string
+	if q.ForPeople() {
+		approve = "sallyport approvals approve " + q.Address()
+		if q.Asks != nil && len(q.Asks.Fields) > 0 {
+			approve += " --answer NAME=VALUE"
+		}
+		approve += " | "
+	}
+	fmt.Fprintf(u.stdio.Out, "  %ssallyport approvals deny %s\n\n", approve, q.Address())
 }
 
 // watch shows questions as they come until the command ends, or its input.
@@ -166,7 +179,7 @@ func (c *approvalsListCmd) next(ctx context.Context, from questions, d *dialog, 
 			cancel(err)
 		}()
 	}
-	return from.Next(ctx, func(q *approval.Question) bool { return seen[q.ID] < q.Revision })
+	return from.Next(ctx, func(q *approval.Question) bool { return (c.JSON || q.ForPeople()) && seen[q.ID] < q.Revision })
 }
 
 // approvalsBy is what answers of these commands are called.
@@ -202,21 +215,25 @@ func (c *approvalsShowCmd) Run(u *ui) error {
 }
 
 type approvalsApproveCmd struct {
-	ID    string   `arg:"" help:"The question and its revision, as 'sallyport approvals' lists them." complete:"questions"`
-	For   string   `help:"What may go out: call (the first one), waiting, next (see --count), tool (all calls of the tool in this execution), session, or always (writes a rule). Default: all calls that were shown." enum:",call,waiting,next,tool,session,always" default:"" complete:"none"`
-	Count int      `help:"How many calls with equal arguments may go out, with --for next." placeholder:"N"`
-	Vary  []string `help:"Argument that may differ in those calls, besides those that differed in the question. Can be repeated." placeholder:"NAME" sep:"none"`
-	JSON  bool     `help:"Print JSON." name:"json"`
+	ID     string   `arg:"" help:"The question and its revision, as 'sallyport approvals' lists them." complete:"questions"`
+	For    string   `help:"What may go out: call (the first one), waiting, next (see --count), tool (all calls of the tool in this execution), session, or always (writes a rule). Default: all calls that were shown." enum:",call,waiting,next,tool,session,always" default:"" complete:"none"`
+	Count  int      `help:"How many calls with equal arguments may go out, with --for next." placeholder:"N"`
+	Vary   []string `help:"Argument that may differ in those calls, besides those that differed in the question. Can be repeated." placeholder:"NAME" sep:"none"`
+	Answer []string `help:"The value of a field of the form that a server asks you to fill in. Can be repeated; a field that takes several values takes them one by one." placeholder:"NAME=VALUE" sep:"none"`
+	JSON   bool     `help:"Print JSON." name:"json"`
 }
 
 // Help implements kong's HelpProvider.
 func (*approvalsApproveCmd) Help() string {
 	return `Calls are alike if they are of the same tool and have equal values for the arguments that the question held fixed: those that were equal in all its calls.
 
+A server that asks gets the values of --answer, and the defaults of its form for other fields. It gets nothing but what its form has fields for. Where it asks you to open an address, the command tells it that you do, and opens nothing.
+
 Examples:
   sallyport approvals approve k3vq.40
   sallyport approvals approve k3vq.1 --for next --count 40 --vary path --vary content
-  sallyport approvals approve k3vq.40 --for tool`
+  sallyport approvals approve k3vq.40 --for tool
+  sallyport approvals approve m2xd.1 --answer branch=main --answer label=bug --answer label=ui`
 }
 
 // Run implements the command.
@@ -224,7 +241,10 @@ func (c *approvalsApproveCmd) Run(u *ui) error {
 	if (c.Count != 0 || len(c.Vary) > 0) != (c.For == "next") {
 		return errors.New("--for next and --count go together; --vary goes with them")
 	}
-	return u.answer(c.ID, c.JSON, approval.Answer{Choice: approval.Choice(c.For), Count: c.Count, Vary: c.Vary})
+	if c.For != "" && len(c.Answer) > 0 {
+		return errors.New("--for is for calls, and --answer for what a server asks")
+	}
+	return u.answer(c.ID, c.JSON, approval.Answer{Choice: approval.Choice(c.For), Count: c.Count, Vary: c.Vary}, c.Answer)
 }
 
 type approvalsDenyCmd struct {
@@ -236,10 +256,11 @@ type approvalsDenyCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*approvalsDenyCmd) Help() string {
-	return `The calls raise runtime.MCPError in the code, with your words.
+	return `The calls raise runtime.MCPError in the code, with your words. A server that asks learns no more than that you decline.
 
-Example:
-  sallyport approvals deny k3vq.40 --because 'write to /tmp instead'`
+Examples:
+  sallyport approvals deny k3vq.40 --because 'write to /tmp instead'
+  sallyport approvals deny m2xd.1`
 }
 
 // Run implements the command.
@@ -248,11 +269,11 @@ func (c *approvalsDenyCmd) Run(u *ui) error {
 	if c.Tool {
 		choice = approval.NoTool
 	}
-	return u.answer(c.ID, c.JSON, approval.Answer{Choice: choice, Words: c.Because})
+	return u.answer(c.ID, c.JSON, approval.Answer{Choice: choice, Words: c.Because}, nil)
 }
 
-// answer answers the question at an address.
-func (u *ui) answer(address string, asJSON bool, a approval.Answer) error {
+// answer answers the question at an address. set are the values for a server.
+func (u *ui) answer(address string, asJSON bool, a approval.Answer, set []string) error {
 	id, revision, err := approval.ParseAddress(address)
 	if err != nil {
 		return err
@@ -261,6 +282,7 @@ func (u *ui) answer(address string, asJSON bool, a approval.Answer) error {
 	if err != nil {
 		return err
 	}
+	opens := ""
 	if revision == 0 || a.Choice == "" {
 		q, err := f.Get(u.ctx, id)
 		switch {
@@ -269,8 +291,15 @@ func (u *ui) answer(address string, asJSON bool, a approval.Answer) error {
 		case revision == 0:
 			return fmt.Errorf("name the revision that you saw: it is %s now ('sallyport approvals show %s')", q.Address(), id)
 		}
-		a.Choice = approval.Waiting
-		if !slices.Contains(q.Choices, a.Choice) {
+		switch a.Choice = approval.Waiting; {
+		case q.Asks != nil:
+			if a.Result, err = replyWith(&q, set); err != nil {
+				return fmt.Errorf("%s: %w", printable(address), err)
+			}
+			a.Choice, opens = approval.Reply, q.Asks.URL
+		case len(set) > 0:
+			return fmt.Errorf("%s is about calls: --answer is for what a server asks", printable(address))
+		case !slices.Contains(q.Choices, a.Choice):
 			a.Choice = approval.ThisCall
 		}
 	}
@@ -283,6 +312,9 @@ func (u *ui) answer(address string, asJSON bool, a approval.Answer) error {
 		return u.printJSON(out)
 	}
 	fmt.Fprintf(u.stdio.Out, "%s.\n", out.Text)
+	if opens != "" {
+		fmt.Fprintf(u.stdio.Out, "Now open %s\n", invisible.Line(opens))
+	}
 	return nil
 }
 
@@ -323,7 +355,7 @@ func (u *ui) elsewhere(sys *app.System, d *dialog, client string) (end func()) {
 func followQuestions(ctx context.Context, book *approval.Book, connection string, tell func(text string)) {
 	told := map[string]bool{}
 	for {
-		q, err := book.Next(ctx, func(q *approval.Question) bool { return !told[q.ID] && q.Connection() == connection })
+		q, err := book.Next(ctx, func(q *approval.Question) bool { return q.ForPeople() && !told[q.ID] && q.Connection() == connection })
 		if err != nil {
 			return
 		}
@@ -334,5 +366,9 @@ func followQuestions(ctx context.Context, book *approval.Book, connection string
 
 // waitingText says that a question waits, where it is not asked.
 func waitingText(q *approval.Question) string {
-	return fmt.Sprintf("sallyport: waiting for approval of %s: answer in another terminal with 'sallyport approvals'", q.Name())
+	what := "approval of " + q.Name()
+	if q.Asks != nil {
+		what = q.Name()
+	}
+	return fmt.Sprintf("sallyport: waiting for %s: answer in another terminal with 'sallyport approvals'", what)
 }

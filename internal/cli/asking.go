@@ -88,11 +88,11 @@ func (p *polled) look() {
 	}
 }
 
-// open returns how many questions were open at last.
+// open returns how many questions for people were open at last.
 func (p *polled) open() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.found.Open)
+	return len(forPeople(p.found.Open))
 }
 
 // Next implements questions.
@@ -162,6 +162,7 @@ type dialog struct {
 	keys *keyboard
 	out  io.Writer
 	by   string // what asks
+	fill *filling
 }
 
 // errBackground: other programs have the terminal.
@@ -182,6 +183,7 @@ var answers = []struct {
 // the end of the input, errBackground, or that of ctx.
 func (d *dialog) ask(ctx context.Context, q approval.Question) (shown int, err error) {
 	defer d.keys.end()
+	d.fill = nil
 	more := true
 	for more && err == nil {
 		if !d.keys.begin(func() { _, _ = io.WriteString(d.out, q.Text()+d.prompt(&q)) }) {
@@ -195,6 +197,9 @@ func (d *dialog) ask(ctx context.Context, q approval.Question) (shown int, err e
 
 // prompt says how a question can be answered.
 func (d *dialog) prompt(q *approval.Question) string {
+	if q.Asks != nil {
+		return d.promptOfServer(q)
+	}
 	var says []string
 	for _, a := range answers {
 		if slices.Contains(q.Choices, a.choice) {
@@ -277,6 +282,9 @@ func (d *dialog) follow(ctx context.Context, q approval.Question) (next approval
 
 // answered passes on what was typed, and reports whether the question is done with.
 func (d *dialog) answered(q *approval.Question, line string) bool {
+	if q.Asks != nil {
+		return d.answeredServer(q, strings.TrimSpace(line))
+	}
 	key, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	if key == "" {
 		return true
@@ -297,6 +305,11 @@ func (d *dialog) answered(q *approval.Question, line string) bool {
 	default:
 		a.Words = rest
 	}
+	return d.send(q, a)
+}
+
+// send answers a question, and reports whether it is done with.
+func (d *dialog) send(q *approval.Question, a approval.Answer) bool {
 	out, err := d.from.Answer(a)
 	if err == nil {
 		d.say("%s.\n\n", out.Text)

@@ -143,7 +143,7 @@ func (d *dialog) askFrom(request string) (asked func(text string), end func()) {
 func (d *dialog) attend(ctx context.Context, first func(), mine func(*approval.Question) bool) {
 	seen := map[string]int{} // revisions, by ID
 	for {
-		q, err := d.from.Next(ctx, func(q *approval.Question) bool { return mine(q) && seen[q.ID] < q.Revision })
+		q, err := d.from.Next(ctx, func(q *approval.Question) bool { return q.ForPeople() && mine(q) && seen[q.ID] < q.Revision })
 		if err != nil {
 			return
 		}

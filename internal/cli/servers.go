@@ -84,6 +84,8 @@ type serverLine struct {
 	CallTimeout  string               `json:"callTimeout,omitempty"`
 	Shared       sharedBy             `json:"shared,omitempty"`
 	SharedWhy    string               `json:"sharedWhy,omitempty"` // why not by all
+	May          []string             `json:"may,omitempty"`       // what it may ask, see servers.may
+	MayWhy       string               `json:"mayWhy,omitempty"`    // why nothing
 	// Tools that differ from when they were first seen.
 	ChangedTools []string `json:"changedTools,omitempty"`
 	NewTools     []string `json:"newTools,omitempty"`
@@ -102,6 +104,7 @@ func serverLineOf(a *app.App, d upstream.Definition, module string) serverLine {
 		AllowTools: d.AllowTools, DenyTools: d.DenyTools,
 	}
 	l.Shared, l.SharedWhy = sharing(a, d)
+	l.May, l.MayWhy = a.MayAsk(d.Name)
 	if d.StartTimeout > 0 {
 		l.StartTimeout = d.StartTimeout.String()
 	}
@@ -347,6 +350,7 @@ func (c *serversShowCmd) Run(u *ui) error {
 	}
 	say("not tools", list(l.DenyTools))
 	say("runs", l.Shared.explain(l.SharedWhy))
+	say("may ask", l.mayAsk())
 	say("start timeout", l.StartTimeout)
 	say("call timeout", l.CallTimeout)
 	say("defined in", fmt.Sprintf("%s, line %d (%s)", printable(l.Source), l.Line, l.From))
@@ -354,6 +358,23 @@ func (c *serversShowCmd) Run(u *ui) error {
 		say("hides", fmt.Sprintf("%s, line %d (%s)", printable(o.File), o.Line, o.Source))
 	}
 	return t.Write(u.stdio.Out)
+}
+
+// mayAsk says what a server may ask while it works on a call.
+func (l *serverLine) mayAsk() string {
+	if len(l.May) == 0 {
+		return "nothing: " + l.MayWhy
+	}
+	var parts []string
+	for _, word := range l.May {
+		switch word {
+		case settings.MayElicit:
+			parts = append(parts, "you")
+		case settings.MaySample:
+			parts = append(parts, "the client's model")
+		}
+	}
+	return strings.Join(append(parts, "for the client's roots"), ", ")
 }
 
 // wayOut returns how to make a server ready.

@@ -27,7 +27,7 @@ type sessionsLogsCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*sessionsLogsCmd) Help() string {
-	return `Output is kept on disk as long as the session exists, up to the size in the setting sessions.logs; the oldest is dropped first. Control characters, which could affect the terminal, are shown as \x1b and the like; with --raw, a file or a pipe gets them as they are, and a terminal is protected as it is from 'sallyport run'.
+	return `Output is kept on disk as long as the session exists, up to the size in the setting sessions.logs; the oldest is dropped first. Control characters, which could affect the terminal, are shown as \x1b and the like; with --raw, a file or a pipe gets them as they are, and a terminal is protected as it is from 'sallyport run'. What a server tells about a call, in log messages and reports on its progress, stands between the output as [server NAME] and a line; code and agents do not get it, nor does --raw print it.
 
 Examples:
   sallyport sessions logs analysis --tail 1
@@ -103,6 +103,8 @@ type logPrinter struct {
 	// others has begun.
 	skip  int
 	begun bool
+	// open: the last line that was printed has not ended.
+	open bool
 }
 
 func (p *logPrinter) print(e sessionlog.Entry) error {
@@ -123,6 +125,9 @@ func (p *logPrinter) print(e sessionlog.Entry) error {
 		return enc.Encode(e)
 	}
 	var err error
+	if text := e.Text + string(e.Bytes); text != "" {
+		p.open = !strings.HasSuffix(text, "\n")
+	}
 	switch {
 	case e.Code != "":
 		_, err = fmt.Fprintf(w, "# %s, execution %d\n%s\n", e.Time.Local().Format(time.DateTime), e.Execution, strings.TrimRight(p.text(e.Code), "\n"))
@@ -130,6 +135,8 @@ func (p *logPrinter) print(e sessionlog.Entry) error {
 		_, err = io.WriteString(w, p.text(e.Text))
 	case len(e.Bytes) > 0:
 		_, err = io.WriteString(w, p.text(string(e.Bytes)))
+	case e.Told != "" && !p.cmd.Raw:
+		err = p.told(e)
 	case e.LeftOut > 0:
 		_, err = fmt.Fprintf(w, "\n[%d bytes are missing from the log: they came faster than the disk could write them]\n", e.LeftOut)
 	case e.Reset:
@@ -137,6 +144,20 @@ func (p *logPrinter) print(e sessionlog.Entry) error {
 	case e.Lost != "":
 		_, err = fmt.Fprintln(w, "# The session's state was lost:", printable(e.Lost))
 	}
+	return err
+}
+
+// told prints what a server told, on a line of its own.
+func (p *logPrinter) told(e sessionlog.Entry) error {
+	line := "[" + printable(e.Told) + "]\n"
+	if e.Server != "" {
+		line = "[server " + printable(e.Server) + "] " + printable(e.Told) + "\n"
+	}
+	if p.open {
+		line = "\n" + line
+	}
+	p.open = false
+	_, err := io.WriteString(p.app.stdio.Out, line)
 	return err
 }
 

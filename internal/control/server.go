@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -27,7 +28,7 @@ import (
 const (
 	// maxConnections bounds who is served at a time.
 	maxConnections = 16
-	maxRequest     = 16 << 10
+	maxRequest     = 256 << 10 // an answer to a server has what a person wrote
 	readTimeout    = 5 * time.Second
 	// actTimeout bounds what is done for one request.
 	actTimeout = 5 * time.Minute
@@ -311,12 +312,14 @@ func failureOf(err error) failure {
 }
 
 func reply(w http.ResponseWriter, status int, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
+	var data bytes.Buffer
+	e := json.NewEncoder(&data)
+	e.SetEscapeHTML(false) // the client bounds an answer
+	if err := e.Encode(v); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(data, '\n')) // the client may have gone
+	_, _ = w.Write(data.Bytes()) // the client may have gone
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/authz/approval"
 	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/mcpserver/tasks"
 )
 
@@ -24,20 +25,7 @@ type Approvals interface {
 	Answer(approval.Answer) (approval.Outcome, error)
 }
 
-// How the user of a client can be asked. Clients of the stateless revisions are
-// asked by the result of a call, which they then repeat with the answer; others by
-// a request.
-type asks int
-
 const (
-	asksNothing asks = iota
-	asksByRequest
-	asksByResult
-)
-
-const (
-	// inputKey names the one question in a result.
-	inputKey = "approval"
 	// maxRounds bounds the questions of one call that its results ask: clients give
 	// up after ten.
 	maxRounds = 9
@@ -67,6 +55,8 @@ type submitted struct {
 	client   string
 	beat     *heartbeat // may be nil
 	argument [sha256.Size]byte
+	takes    inquiry.Takes   // what its client can be asked; the connection's lock guards it, once it runs
+	roots    json.RawMessage // see namedRoots
 }
 
 // wants reports whether a question is one to ask with a call: of its execution, or
@@ -77,7 +67,7 @@ func (c *conn) wants(x *submitted, q *approval.Question) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.taken[q.ID]
+	return fits(x.takes, q) && !c.taken[q.ID]
 }
 
 // take notes that the client is asked a question, unless it is or was already.
@@ -94,80 +84,64 @@ func (c *conn) take(id string) bool {
 	return true
 }
 
-// takesForms reports whether a client that declares these capabilities takes
-// forms.
-func takesForms(capabilities *mcp.ElicitationCapabilities) bool {
-	return capabilities != nil && (capabilities.Form != nil || capabilities.URL == nil)
-}
-
-// declaresForms is takesForms for a request's metadata.
-func (m requestMeta) declaresForms() bool {
-	var capabilities struct {
-		Elicitation *mcp.ElicitationCapabilities `json:"elicitation"`
-	}
-	return m.declares("elicitation", &capabilities) && takesForms(capabilities.Elicitation)
-}
-
-// asksInSession returns how the client of a session with a handshake is asked.
-func (c *conn) asksInSession() asks {
-	if c.server.config.Approvals == nil || c.sdk == nil {
-		return asksNothing
-	}
-	p := c.sdk.InitializeParams()
-	if p == nil || p.Capabilities == nil || !takesForms(p.Capabilities.Elicitation) {
-		return asksNothing
-	}
-	return asksByRequest
-}
-
-// asksOf returns how the client of a request that the SDK handles is asked.
-func (c *conn) asksOf(req *mcp.CallToolRequest) asks {
-	version, _ := req.Params.Meta[mcp.MetaKeyProtocolVersion].(string)
-	if version < tasks.Since {
-		return c.asksInSession()
-	}
-	capabilities := req.ClientCapabilities()
-	if c.server.config.Approvals == nil || capabilities == nil || !takesForms(capabilities.Elicitation) {
-		return asksNothing
-	}
-	return asksByResult
-}
-
 // perform runs a call to its end, or until its client has a question to answer.
-func (c *conn) perform(ctx context.Context, x *submitted, how asks) (*broker.Result, *parked) {
-	switch how {
+func (c *conn) perform(ctx context.Context, x *submitted, stateless bool) (*broker.Result, *parked) {
+	switch asksHow(x.takes, stateless) {
 	case asksByRequest:
-		defer c.askDuring(ctx, c.stop, x, c.elicit)()
+		defer c.askDuring(ctx, c.stop, x, c.byRequest)()
 	case asksByResult:
 		return c.attend(ctx, c.park(x))
 	}
 	return c.run(ctx, x.run), nil
 }
 
-// asker asks the client, and returns the action and the content of its answer.
-type asker func(context.Context, approval.Form) (*mcp.ElicitResult, error)
-
-// askDuring asks the questions of a call until end is called, one after the other.
-// A question that is being asked then stays asked as long as it and life last.
+// askDuring asks the questions of a call until end is called: those for people one
+// after the other, while others are asked at once. A question that is being asked
+// then stays asked as long as it and life last.
 func (c *conn) askDuring(ctx, life context.Context, x *submitted, ask asker) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	go func() {
+	each := func(which func(*approval.Question) bool, put func(approval.Question)) {
 		for {
-			q, err := c.server.config.Approvals.Next(ctx, func(q *approval.Question) bool { return c.wants(x, q) })
+			q, err := c.server.config.Approvals.Next(ctx, func(q *approval.Question) bool { return which(q) && c.wants(x, q) })
 			if err != nil {
 				return
 			}
-			if form, ok := q.Form(true); c.take(q.ID) && ok {
-				c.put(life, x, q, form, ask)
+			if c.take(q.ID) {
+				put(q)
 			}
 		}
-	}()
+	}
+	if x.takes.Forms || x.takes.URLs {
+		go each((*approval.Question).ForPeople, func(q approval.Question) { c.put(life, x, q, ask) })
+	}
+	if x.takes.Sampling || x.takes.Roots {
+		room := make(chan struct{}, maxSampling)
+		go each(forPrograms, func(q approval.Question) { // as many as may be open
+			go func() {
+				if q.Asks.Method == inquiry.Sampling {
+					select {
+					case room <- struct{}{}:
+						defer func() { <-room }()
+					case <-q.Ended():
+						return
+					case <-life.Done():
+						return
+					}
+				}
+				c.put(life, x, q, ask)
+			}()
+		})
+	}
 	return cancel
 }
 
 // put asks a question and passes on the answer, unless another one came first. An
 // answer that does not count has the question asked again.
-func (c *conn) put(ctx context.Context, x *submitted, q approval.Question, form approval.Form, ask asker) {
+func (c *conn) put(ctx context.Context, x *submitted, q approval.Question, ask asker) {
+	in, ok := inputOf(&q, true)
+	if !ok {
+		return
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -177,27 +151,28 @@ func (c *conn) put(ctx context.Context, x *submitted, q approval.Question, form 
 		case <-ctx.Done():
 		}
 	}()
-	for asked := 1; ; asked++ {
-		answer, err := ask(ctx, form)
-		if err == nil {
-			err = c.decide(x, &q, answer)
-		} else if !errors.Is(err, errUnfit) {
-			if ctx.Err() == nil {
-				c.log.Warn("the client could not be asked", "question", q.ID, "error", err)
-			}
+	for asked := 1; ok; asked++ {
+		result, err := ask(ctx, in.Question)
+		if err != nil {
+			c.unanswered(ctx, x, &q, err)
 			return
 		}
-		ok := false
-		if err == nil {
-			return
-		} else if q, form, ok = c.again(&q, err, asked, true); !ok {
+		if err = c.decide(x, &q, result); err == nil {
 			return
 		}
+		q, in, ok = c.again(x, &q, err, asked, true)
 	}
 }
 
 // decide passes on what the client answered. The error says why that does not count.
-func (c *conn) decide(x *submitted, q *approval.Question, answer *mcp.ElicitResult) error {
+func (c *conn) decide(x *submitted, q *approval.Question, result json.RawMessage) error {
+	if q.Asks != nil {
+		return c.reply(x, q, result)
+	}
+	var answer mcp.ElicitResult
+	if json.Unmarshal(result, &answer) != nil {
+		return errUnfit
+	}
 	a, answered, err := q.Parse(answer.Action, answer.Content)
 	if err != nil || !answered {
 		return err
@@ -207,43 +182,21 @@ func (c *conn) decide(x *submitted, q *approval.Question, answer *mcp.ElicitResu
 	return err
 }
 
-// again returns a question as it is now and the form that asks it once more, after
-// an answer that does not count. ok is false where there is nothing to ask any more,
-// and where it was asked often enough: it stays open for others.
-func (c *conn) again(q *approval.Question, why error, asked int, legacy bool) (now approval.Question, form approval.Form, ok bool) {
+// again returns a question as it is now and how to ask it once more, after an answer
+// that does not count. ok is false where there is nothing to ask any more, and where
+// it was asked often enough: it stays open for others, if they can answer it.
+func (c *conn) again(x *submitted, q *approval.Question, why error, asked int, legacy bool) (now approval.Question, in input, ok bool) {
 	now, gone := c.server.config.Approvals.Get(q.ID)
-	if gone == nil && asked <= maxAgain {
-		if form, ok = now.Form(legacy); ok {
-			return now, form.Again(why), true
+	switch {
+	case gone == nil && forPrograms(q):
+		c.giveUp(x, q)
+	case gone == nil && asked <= maxAgain:
+		if in, ok = inputOf(&now, legacy); ok {
+			return now, in.again(why), true
 		}
 	}
 	c.log.Warn("the client's answer does not count", "question", q.ID, "error", why)
-	return now, form, false
-}
-
-// elicit asks by a request.
-func (c *conn) elicit(ctx context.Context, form approval.Form) (*mcp.ElicitResult, error) {
-	answer, err := c.sdk.Elicit(ctx, &mcp.ElicitParams{Mode: form.Mode, Message: form.Message, RequestedSchema: form.Schema})
-	var refused *sdkrpc.Error
-	if err != nil && ctx.Err() == nil && !errors.As(err, &refused) { // the SDK compares it with the schema
-		err = errors.Join(errUnfit, err)
-	}
-	return answer, err
-}
-
-// byTask asks by a task.
-func byTask(t *tasks.Task) asker {
-	return func(ctx context.Context, form approval.Form) (*mcp.ElicitResult, error) {
-		raw, err := t.Ask(ctx, tasks.Question{Method: "elicitation/create", Params: form})
-		if err != nil {
-			return nil, err
-		}
-		var answer mcp.ElicitResult
-		if json.Unmarshal(raw, &answer) != nil {
-			return nil, errUnfit
-		}
-		return &answer, nil
-	}
+	return now, in, false
 }
 
 // parked is a call that may be answered with a question: it goes on while its
@@ -257,7 +210,7 @@ type parked struct {
 	rounds   int // results that asked
 	asked    int // of these, about question
 	question approval.Question
-	form     approval.Form
+	input    input  // how it is asked
 	state    string // that the client repeats it with
 	expires  *time.Timer
 }
@@ -279,21 +232,22 @@ func (c *conn) attend(ctx context.Context, p *parked) (*broker.Result, *parked) 
 	for {
 		waiting, stop := context.WithCancel(ctx)
 		next := make(chan approval.Question, 1)
-		if p.rounds < maxRounds {
-			go func() {
-				q, err := c.server.config.Approvals.Next(waiting, func(q *approval.Question) bool { return c.wants(p.submitted, q) })
-				if err == nil {
-					next <- q
-				}
-			}()
-		}
+		full := p.rounds >= maxRounds
+		go func() {
+			q, err := c.server.config.Approvals.Next(waiting, func(q *approval.Question) bool {
+				return (!full || forPrograms(q)) && c.wants(p.submitted, q)
+			})
+			if err == nil {
+				next <- q
+			}
+		}()
 		select {
 		case <-p.done:
 			stop()
 			return p.result, nil
 		case q := <-next:
 			stop()
-			if form, ok := q.Form(false); c.take(q.ID) && ok && c.leave(p, q, form) {
+			if c.take(q.ID) && c.leaves(p, q, full) {
 				return nil, p
 			}
 		case <-ctx.Done():
@@ -305,9 +259,21 @@ func (c *conn) attend(ctx context.Context, p *parked) (*broker.Result, *parked) 
 	}
 }
 
+// leaves is leave for a question that has come up, unless it is answered otherwise.
+func (c *conn) leaves(p *parked, q approval.Question, full bool) bool {
+	if roots := c.namedRoots(p.submitted); roots != nil && q.Asks != nil && q.Asks.Method == inquiry.Roots && c.reply(p.submitted, &q, roots) == nil {
+		return false
+	}
+	in, ok := inputOf(&q, false)
+	if ok = ok && !full && c.leave(p, q, in); !ok && forPrograms(&q) {
+		c.giveUp(p.submitted, &q)
+	}
+	return ok
+}
+
 // leave keeps a call until its client repeats it, and reports whether there is
 // room.
-func (c *conn) leave(p *parked, q approval.Question, form approval.Form) bool {
+func (c *conn) leave(p *parked, q approval.Question, in input) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.parked) >= maxInFlight {
@@ -317,7 +283,7 @@ func (c *conn) leave(p *parked, q approval.Question, form approval.Form) bool {
 	if p.asked++; p.question.ID != q.ID {
 		p.asked = 1
 	}
-	p.question, p.form, p.state = q, form, rand.Text()
+	p.question, p.input, p.state = q, in, rand.Text()
 	if c.parked == nil {
 		c.parked = map[string]*parked{}
 	}
@@ -349,17 +315,18 @@ var errNoSuchState = &sdkrpc.Error{Code: sdkrpc.CodeInvalidParams, Message: "no 
 // belongs to. That one goes on waiting.
 var errWrongRepeat = &sdkrpc.Error{Code: sdkrpc.CodeInvalidParams, Message: "this requestState belongs to a call with other arguments, which still waits to be repeated with an answer; nothing was run"}
 
-// errWrongAnswer is the answer to a call that is repeated with what answers no form.
-// It goes on waiting.
-var errWrongAnswer = &sdkrpc.Error{Code: sdkrpc.CodeInvalidParams, Message: `inputResponses.` + inputKey + ` must be the result of elicitation/create; the call still waits to be repeated with one, and nothing was run`}
+// wrongAnswer is the answer to a call that is repeated with what answers no such
+// question. It goes on waiting.
+func wrongAnswer(in input) *sdkrpc.Error {
+	return &sdkrpc.Error{Code: sdkrpc.CodeInvalidParams, Message: "inputResponses." + in.key + " must be the result of " + in.Method + "; the call still waits to be repeated with one, and nothing was run"}
+}
 
 // claim returns the call that waits to be repeated with this state, once, and the
 // answer. Where there is no answer to its question, asks is what asks it: the call
-// waits on, as it does after an error.
-func (c *conn) claim(params *mcp.CallToolParamsRaw) (p *parked, answer *mcp.ElicitResult, asks *parked, err error) {
+// waits on, as it does after an error. From now on its client takes what it declares
+// now.
+func (c *conn) claim(params *mcp.CallToolParamsRaw, takes inquiry.Takes) (p *parked, answer json.RawMessage, asks *parked, err error) {
 	argument := digest(params.Arguments)
-	response, answered := params.InputResponses[inputKey]
-	answer, fits := response.(*mcp.ElicitResult)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p = c.parked[params.RequestState]
@@ -368,13 +335,17 @@ func (c *conn) claim(params *mcp.CallToolParamsRaw) (p *parked, answer *mcp.Elic
 		return nil, nil, nil, errNoSuchState
 	case p.argument != argument:
 		return nil, nil, nil, errWrongRepeat
-	case answered && (!fits || answer == nil):
-		return nil, nil, nil, errWrongAnswer
-	case !answered && p.undecided():
-		return nil, nil, &parked{form: p.form, state: p.state}, nil
+	}
+	if response, answered := params.InputResponses[p.input.key]; answered {
+		if answer = responseTo(p.input.Method, response); answer == nil {
+			return nil, nil, nil, wrongAnswer(p.input)
+		}
+	} else if p.undecided() {
+		return nil, nil, &parked{input: p.input, state: p.state}, nil
 	}
 	delete(c.parked, p.state)
 	p.expires.Stop()
+	p.takes = takes
 	return p, answer, nil, nil
 }
 
@@ -392,14 +363,15 @@ func (p *parked) undecided() bool {
 
 // repeated goes on with a call that its client repeats with an answer.
 func (c *conn) repeated(ctx context.Context, req *mcp.CallToolRequest, beat *heartbeat) (*broker.Result, *parked, error) {
-	p, answer, asks, err := c.claim(req.Params)
+	who, _ := c.caller(req)
+	p, answer, asks, err := c.claim(req.Params, who.Takes)
 	if p == nil {
 		return nil, asks, err
 	}
 	if answer != nil {
 		if err := c.decide(p.submitted, &p.question, answer); err != nil {
-			q, form, ok := c.again(&p.question, err, p.asked, false)
-			if ok && p.rounds < maxRounds && c.leave(p, q, form) {
+			q, in, ok := c.again(p.submitted, &p.question, err, p.asked, false)
+			if ok && p.rounds < maxRounds && c.leave(p, q, in) {
 				return nil, p, nil
 			}
 		}
@@ -411,7 +383,7 @@ func (c *conn) repeated(ctx context.Context, req *mcp.CallToolRequest, beat *hea
 	case <-p.done:
 		if p.result.Status == broker.Running { // the user took longer than a call may
 			arguments, _ := marshal(map[string]string{"session": p.session, "backend": p.backend})
-			again := c.park(c.submit(principal(req), arguments, orSilent(beat), false))
+			again := c.park(c.submit(who, arguments, orSilent(beat), false))
 			again.argument, again.rounds = p.argument, p.rounds
 			p = again
 		}
@@ -443,23 +415,32 @@ func digest(arguments json.RawMessage) [sha256.Size]byte {
 	return sha256.Sum256(arguments)
 }
 
-// wireAsks is a result that asks, for our own encoder.
+// wireAsks is a result that asks.
 type wireAsks struct {
-	Meta     json.RawMessage            `json:"_meta,omitempty"`
-	Type     string                     `json:"resultType"`
-	Requests map[string]*tasks.Question `json:"inputRequests"`
-	State    string                     `json:"requestState"`
+	mcp.ResultBase
+	Type     string                    `json:"resultType"`
+	Requests map[string]tasks.Question `json:"inputRequests"`
+	State    string                    `json:"requestState"`
 }
 
-// asksOnWire returns the result that asks the question of a call.
-func (c *conn) asksOnWire(p *parked) wireAsks {
-	return wireAsks{c.server.resultMeta, "input_required", map[string]*tasks.Question{inputKey: {Method: "elicitation/create", Params: p.form}}, p.state}
+// asksOnWire returns the result that asks one question, after which the client
+// repeats the call with a state.
+func (c *conn) asksOnWire(in input, state string) *wireAsks {
+	return &wireAsks{mcp.ResultBase{Meta: mcp.Meta{mcp.MetaKeyServerInfo: c.server.impl}}, "input_required", map[string]tasks.Question{in.key: in.Question}, state}
 }
 
-// asksOfSDK is asksOnWire for the SDK.
-func asksOfSDK(p *parked) *mcp.CallToolResult {
-	return &mcp.CallToolResult{
-		InputRequests: mcp.InputRequestMap{inputKey: &mcp.ElicitParams{Mode: p.form.Mode, Message: p.form.Message, RequestedSchema: p.form.Schema}},
-		RequestState:  p.state,
+// Error has the tool's handler return it, which can return no other result than the
+// SDK's. The SDK's own would ask with parameters that it knows, and no others.
+func (*wireAsks) Error() string { return "the client is asked" }
+
+// allowAsks lets the tool's handler return a wireAsks.
+func allowAsks(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		result, err := next(ctx, method, req)
+		var asks *wireAsks
+		if errors.As(err, &asks) {
+			return asks, nil
+		}
+		return result, err
 	}
 }

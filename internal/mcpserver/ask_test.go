@@ -1,7 +1,6 @@
 package mcpserver
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -149,14 +148,13 @@ func TestRepeatsAtOnce(t *testing.T) {
 	}
 }
 
-// unfit are answers that do not count, and why. Clients of older revisions are told
-// something else where the answer does not have the form's schema.
-var unfit = []struct{ answer, why, old string }{
-	{`{"action":"accept","content":{"answer":"maybe"}}`, "choose one of the answers: waiting, call", "does not fit the form"},
-	{`{"action":"accept"}`, "choose one of the answers", ""},
-	{`{"action":"accept","content":{"answer":"next"}}`, "say how many calls", ""},
-	{`{"action":"accept","content":{"answer":"next","count":2,"vary":"path, nothing"}}`, `the calls have no argument`, ""},
-	{`{"action":"perhaps"}`, "must be accept, decline or cancel", ""},
+// unfit are answers that do not count, and why.
+var unfit = []struct{ answer, why string }{
+	{`{"action":"accept","content":{"answer":"maybe"}}`, "choose one of the answers: waiting, call"},
+	{`{"action":"accept"}`, "choose one of the answers"},
+	{`{"action":"accept","content":{"answer":"next"}}`, "say how many calls"},
+	{`{"action":"accept","content":{"answer":"next","count":2,"vary":"path, nothing"}}`, `the calls have no argument`},
+	{`{"action":"perhaps"}`, "must be accept, decline or cancel"},
 }
 
 // TestResultsThatAskAgain: an answer that does not count is asked for again, with the
@@ -233,10 +231,9 @@ func TestRequestsThatAskAgain(t *testing.T) {
 		code := fmt.Sprint("code", i)
 		c.send(call("1", code, ""))
 		id := question("files." + code + ", 1 call")
-		why := cmp.Or(tt.old, tt.why)
 		for range maxAgain {
 			answer(id, tt.answer)
-			id = question(why)
+			id = question(tt.why)
 		}
 		if i == 0 { // once too often
 			answer(id, tt.answer)
@@ -299,7 +296,7 @@ func TestTasksThatAskAgain(t *testing.T) {
 				}
 			}
 		}
-		for i, tt := range append(slices.Clone(unfit), struct{ answer, why, old string }{`"yes"`, "does not fit the form", ""}) {
+		for i, tt := range append(slices.Clone(unfit), struct{ answer, why string }{`"yes"`, "does not fit the form"}) {
 			code := fmt.Sprint("code", i)
 			id := c.run("1", code, both)["taskId"].(string)
 			key := question(id, "files."+code+", 1 call")

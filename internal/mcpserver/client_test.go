@@ -5,6 +5,7 @@ package mcpserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sallyport/sallyport/internal/authz/approval"
 )
 
 // connect starts a server and connects the SDK's client to it.
@@ -142,11 +145,14 @@ func TestTheSDKsClientSideBySide(t *testing.T) {
 
 func BenchmarkCall(b *testing.B) {
 	for _, bench := range []struct {
-		name    string
-		sdkOnly bool
-	}{{"short way", false}, {"SDK", true}} {
+		name, capabilities string
+		sdkOnly            bool
+	}{{"short way", "{}", false}, {"SDK", "{}", true}, {"short way, asked", `{"elicitation":{},"roots":{}}`, false}} {
 		b.Run(bench.name, func(b *testing.B) {
-			s, err := New(Config{Executor: &stubExecutor{}, Logger: slog.New(slog.DiscardHandler), SDKOnly: bench.sdkOnly})
+			s, err := New(Config{
+				Executor: &stubExecutor{}, Logger: slog.New(slog.DiscardHandler), SDKOnly: bench.sdkOnly,
+				Approvals: approval.New(approval.Config{Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)}),
+			})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -155,7 +161,7 @@ func BenchmarkCall(b *testing.B) {
 			done := make(chan error, 1)
 			go func() { done <- s.Serve(context.Background(), inR, outW) }()
 			out := newTestReader(outR)
-			io.WriteString(inW, strings.ReplaceAll(initialize, "%s", legacyLatest)+"\n")
+			io.WriteString(inW, strings.Replace(fmt.Sprintf(initialize, legacyLatest), `"capabilities":{}`, `"capabilities":`+bench.capabilities, 1)+"\n")
 			out.ReadBytes('\n')
 			line := []byte(call("1", "print 2", "") + "\n")
 			b.ReportAllocs()

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/jsonscan"
 )
 
@@ -67,12 +68,16 @@ type conn struct {
 	idle     chan struct{} // closed when running becomes 0; nil: nothing waits
 	// finishing means that Serve is about to return, and that fast must not grow.
 	finishing bool
-	protocol  string             // negotiated by initialize; empty: not yet
+	protocol  string // negotiated by initialize; empty: not yet
+	requests  int64  // that the client was asked, see ask
+	asked     map[int64]chan<- *sdkrpc.Response
 	taken     map[string]bool    // questions that the client was asked
 	parked    map[string]*parked // calls that are to be repeated, by their state
 	modern    string             // metadata that the SDK accepted, see modernKey; empty after initialize
-	client    string             // the client's name for itself, see label
-	apps      bool               // the client shows pages, see takesApps
+	// modernTakes is what the client can be asked, by what modern says.
+	modernTakes inquiry.Takes
+	client      string // the client's name for itself, see label
+	apps        bool   // the client shows pages, see takesApps
 }
 
 // request is a request that has not been answered.
@@ -88,12 +93,6 @@ type request struct {
 	raw        json.RawMessage // its id, as the client wrote it
 }
 
-// batch collects the answers to a JSON array of requests.
-type batch struct {
-	missing int
-	answers []json.RawMessage
-}
-
 func newConn(s *Server, in io.Reader, out io.Writer, stop context.Context, cancel context.CancelCauseFunc) *conn {
 	c := &conn{
 		server: s, log: s.config.Logger,
@@ -103,6 +102,7 @@ func newConn(s *Server, in io.Reader, out io.Writer, stop context.Context, cance
 		inFlight: map[sdkrpc.ID]*request{},
 	}
 	c.input, c.inputEnds = context.WithCancel(stop)
+	c.roots.listing = make(chan struct{}, 1)
 	c.probes = discovery{c, make(chan sdkrpc.Message)}
 	return c
 }
@@ -218,43 +218,6 @@ func (c *conn) line(line []byte) {
 	c.forward(msg, idOf(line), nil)
 }
 
-// batch handles an array of messages, which revisions before 2025-06-18 allow.
-func (c *conn) batch(line []byte) {
-	c.mu.Lock()
-	refused := c.protocol >= firstWithoutBatches
-	c.mu.Unlock()
-	if refused {
-		c.writeError(nil, sdkrpc.CodeInvalidRequest, "invalid request: this protocol revision has no batches")
-		return
-	}
-	var messages []sdkrpc.Message
-	var ids []json.RawMessage
-	b := &batch{}
-	var failed error
-	_ = jsonscan.Elements(line, func(item json.RawMessage) bool {
-		msg, err := sdkrpc.DecodeMessage(item)
-		if err != nil {
-			failed = err
-			return false
-		}
-		if req, ok := msg.(*sdkrpc.Request); ok && req.IsCall() {
-			b.missing++
-		}
-		messages, ids = append(messages, msg), append(ids, idOf(item))
-		return len(messages) <= maxInFlight
-	})
-	if failed == nil && (len(messages) == 0 || len(messages) > maxInFlight) {
-		failed = fmt.Errorf("a batch has 1 to %d messages", maxInFlight)
-	}
-	if failed != nil {
-		c.writeError(nil, sdkrpc.CodeInvalidRequest, "invalid request: "+failed.Error())
-		return
-	}
-	for i, msg := range messages {
-		c.forward(msg, ids[i], b)
-	}
-}
-
 // forward hands a message with an id to the SDK, unless it concerns a request of
 // ours.
 func (c *conn) forward(msg sdkrpc.Message, raw json.RawMessage, b *batch) {
@@ -263,6 +226,9 @@ func (c *conn) forward(msg sdkrpc.Message, raw json.RawMessage, b *batch) {
 	case *sdkrpc.Response:
 		if id, ok := requestID(bytes.Trim(raw, `"`)); ok { // some clients answer 7 as "7"
 			req.ID = id
+		}
+		if c.answered(req) {
+			return
 		}
 	case *sdkrpc.Request:
 		switch {
@@ -330,22 +296,6 @@ func (c *conn) guard(id sdkrpc.ID) {
 	}
 }
 
-// refuse answers a request that was not registered.
-func (c *conn) refuse(r *request, err *sdkrpc.Error) {
-	if r.batch == nil {
-		c.writeError(r.raw, err.Code, err.Message)
-		return
-	}
-	data, encodeErr := encodeFor(r.raw, &sdkrpc.Response{Error: err})
-	if encodeErr != nil {
-		data = nil
-	}
-	c.mu.Lock()
-	whole := r.batch.add(data)
-	c.mu.Unlock()
-	c.write(whole)
-}
-
 // answer sends the answer to a request, unless the client has cancelled it. If
 // the request belongs to a batch, answer sends the batch once it is complete.
 func (c *conn) answer(id sdkrpc.ID, data []byte) error {
@@ -371,23 +321,6 @@ func (c *conn) answer(id sdkrpc.ID, data []byte) error {
 		}
 	}
 	return err
-}
-
-// add adds one answer (nil: none), and returns the whole array if it was the
-// last.
-func (b *batch) add(data []byte) []byte {
-	b.missing--
-	if data != nil {
-		b.answers = append(b.answers, data)
-	}
-	if b.missing > 0 || len(b.answers) == 0 {
-		return nil
-	}
-	whole, err := marshal(b.answers)
-	if err != nil {
-		return nil
-	}
-	return whole
 }
 
 // cancelRequest handles notifications/cancelled and reports whether the request
@@ -455,6 +388,7 @@ func (c *conn) learn(resp *sdkrpc.Response) {
 		}
 	case r.modern != "" && r.modern != c.modern && c.protocol == "":
 		c.modern, c.client, c.apps = r.modern, clientOf(r.modern), appsInKey(r.modern)
+		c.modernTakes = takesInKey(r.modern)
 	}
 	if tell := c.server.config.Client; tell != nil && c.client != before {
 		tell(c.client)

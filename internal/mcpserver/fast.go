@@ -30,8 +30,6 @@ type fastCall struct {
 	modern    string          // see modernKey; empty: use the session's revision
 	trace     tracecontext.Context
 	tasks     bool // the client declares the Tasks extension
-	forms     bool // the client takes forms, and is asked by a result
-	roots     bool // the client has roots, and is asked by a result
 }
 
 // parseFast cuts a line into a fastCall. The parts alias the line.
@@ -82,8 +80,7 @@ func parseFast(line []byte) (fastCall, bool) {
 		return call, true
 	}
 	m, ok := parseMeta(meta)
-	call.token, call.modern, call.tasks, call.forms = m.token, m.key(), m.declaresTasks(), m.declaresForms()
-	call.roots, call.trace = m.declaresRoots(), m.trace()
+	call.token, call.modern, call.tasks, call.trace = m.token, m.key(), m.declaresTasks(), m.trace()
 	return call, ok
 }
 
@@ -211,7 +208,7 @@ func (c *conn) startFast(call fastCall) bool {
 	entry := &request{cancel: cancel, awaited: true, raw: call.rawID}
 	c.mu.Lock()
 	accepted := call.modern != "" && call.modern == c.modern || call.modern == "" && c.protocol != ""
-	finishing, client := c.finishing, c.client
+	finishing, client, takes := c.finishing, c.client, c.modernTakes
 	if accepted && !finishing {
 		c.fast.Add(1)
 	}
@@ -226,11 +223,15 @@ func (c *conn) startFast(call fastCall) bool {
 		c.writeError(call.rawID, err.Code, err.Message)
 		return true
 	}
-	if call.roots && c.wantsRoots(call.arguments) {
+	stateless := call.modern != ""
+	if !stateless {
+		takes = c.takesInSession()
+	}
+	if stateless && takes.Roots && c.wantsRoots(call.arguments) {
 		go func() {
 			defer c.fast.Done()
 			defer cancel(nil)
-			if data, err := appendResponse(call.rawID, c.rootsOnWire()); err == nil {
+			if data, err := appendResponse(call.rawID, c.asksOnWire(rootsInput, rootsKey)); err == nil {
 				_ = c.answer(call.id, data) // write has recorded a failure
 			}
 		}()
@@ -241,9 +242,9 @@ func (c *conn) startFast(call fastCall) bool {
 		beat = startHeartbeat(func(seconds float64, message string) { c.progress(call.token, seconds, message) })
 	}
 	principal := authz.Local(client)
-	principal.Trace = call.trace
+	principal.Trace, principal.Takes = call.trace, takes
 	if call.tasks && c.server.config.Tasks != nil && c.server.config.Tasks.Room(c.server.owner(client)) {
-		work := c.work(principal, call.arguments, beat, call.forms, func(r *broker.Result) any {
+		work := c.work(principal, call.arguments, beat, func(r *broker.Result) any {
 			text, structured := c.answerOf(client, r)
 			return c.wireResult(text, structured, r)
 		})
@@ -255,22 +256,18 @@ func (c *conn) startFast(call fastCall) bool {
 		}()
 		return true
 	}
-	how := asksNothing
-	switch {
-	case call.modern == "":
-		how = c.asksInSession()
-	case call.forms && c.server.config.Approvals != nil:
-		how, beat = asksByResult, orSilent(beat)
+	if asksHow(takes, stateless) == asksByResult {
+		beat = orSilent(beat)
 	}
 	x := c.submit(principal, call.arguments, beat, false)
 	go func() {
 		defer c.fast.Done()
 		defer cancel(nil)
 		defer c.guard(call.id)
-		r, asks := c.perform(ctx, x, how)
+		r, asks := c.perform(ctx, x, stateless)
 		if asks != nil {
 			beat.stop()
-			if data, err := appendResponse(call.rawID, c.asksOnWire(asks)); err == nil {
+			if data, err := appendResponse(call.rawID, c.asksOnWire(asks.input, asks.state)); err == nil {
 				_ = c.answer(call.id, data)
 			}
 			return
@@ -282,7 +279,7 @@ func (c *conn) startFast(call fastCall) bool {
 		}
 		defer c.unread.enter(c.stop)()
 		answer := c.wireResult(text, structured, r)
-		if call.modern != "" {
+		if stateless {
 			answer.Meta, answer.ResultType = c.server.resultMeta, "complete"
 		}
 		data, err := appendResponse(call.rawID, answer)

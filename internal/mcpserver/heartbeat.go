@@ -76,13 +76,19 @@ func (h *heartbeat) beat() {
 	}
 }
 
+// maxMessage bounds a message, in bytes.
+const maxMessage = 200
+
 // message says what the code does. The lock is held.
 func (h *heartbeat) message() string {
 	line, what := lastLine(h.tail), h.activity.String()
 	if h.printed && line != "" || what == "" {
 		return cmp.Or(line, "running code")
 	}
-	return what
+	if len(what) > maxMessage { // a server may have said it
+		what = strings.ToValidUTF8(what[:maxMessage], "")
+	}
+	return invisible.Line(what)
 }
 
 // output records what the code printed.
@@ -116,7 +122,6 @@ func (h *heartbeat) stop() {
 // lastLine returns the last line that is not blank, complete or not. Clients show
 // it on terminals.
 func lastLine(tail []byte) string {
-	const maxMessage = 200
 	for len(tail) > 0 {
 		i := bytes.LastIndexAny(tail, "\r\n") + 1
 		if line := strings.TrimSpace(fold.Line(strings.ToValidUTF8(string(tail[i:]), ""))); line != "" {

@@ -66,6 +66,9 @@ func TestHeartbeatsSayWhatTheCodeDoes(t *testing.T) {
 	say("starting server github")
 	doing = ""
 	say("printed")
+	h.tail = nil
+	doing = "a\x1b[1m\n" + strings.Repeat("é", maxMessage) // a server may have said it
+	say(`a\u{1b}[1m ` + strings.Repeat("é", (maxMessage-len("a\x1b[1m\n"))/2))
 }
 
 func TestPatience(t *testing.T) {

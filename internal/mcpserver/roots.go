@@ -21,6 +21,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/mcpserver/tasks"
 	"github.com/sallyport/sallyport/internal/sandbox"
@@ -62,6 +63,8 @@ type roots struct {
 	have    bool              // known is what the client said last
 	changes uint64            // that the client reported
 	asking  chan struct{}     // closed when the request ends; nil: there is none
+	answer  json.RawMessage   // the client's own words, by a request; nil: it was not asked, or they have changed
+	listing chan struct{}     // holds a token while one goroutine asks for them
 	tail    <-chan struct{}   // closed when the last call that waits was submitted; nil: none waits
 	asked   map[string]bool   // sessions whose first call was answered with the question
 	noted   map[string]string // the notes that a session's results have had
@@ -72,7 +75,7 @@ func (r *roots) changed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changes++
-	r.have = false
+	r.have, r.answer = false, nil
 }
 
 // news returns the notes that no result of a session has had.
@@ -101,16 +104,7 @@ func (c *conn) declaresRoots() bool {
 	if !handshake || c.sdk == nil {
 		return false
 	}
-	p := c.sdk.InitializeParams()
-	return p != nil && p.Capabilities != nil && p.Capabilities.RootsV2 != nil
-}
-
-// declaresRoots is the same for a request's metadata.
-func (m requestMeta) declaresRoots() bool {
-	var capabilities struct {
-		Roots *struct{} `json:"roots"`
-	}
-	return m.declares("roots", &capabilities) && capabilities.Roots != nil
+	return c.takesInSession().Roots
 }
 
 // wantsRoots reports whether a call of a client that has roots, and can be asked for
@@ -162,15 +156,8 @@ func (c *conn) takeRoots(params *mcp.CallToolParamsRaw) bool {
 	return true
 }
 
-// rootsOnWire returns the result that asks for the client's roots.
-func (c *conn) rootsOnWire() wireAsks {
-	return wireAsks{c.server.resultMeta, "input_required", map[string]*tasks.Question{rootsKey: {Method: "roots/list", Params: struct{}{}}}, rootsKey}
-}
-
-// rootsOfSDK is rootsOnWire for the SDK.
-func rootsOfSDK() *mcp.CallToolResult {
-	return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{rootsKey: &mcp.ListRootsParams{}}, RequestState: rootsKey}
-}
+// rootsInput asks for the client's roots by a result.
+var rootsInput = input{tasks.Question{Method: inquiry.Roots, Params: struct{}{}}, rootsKey}
 
 // mounts reports whether the sandbox of a request sees folders of this computer: batch
 // services do not.
@@ -284,7 +271,11 @@ func (c *conn) askRoots(ctx context.Context) rootFolders {
 // again meanwhile. It closes asking.
 func (c *conn) requestRoots(asking chan struct{}, changes uint64) {
 	var f rootFolders
-	answer, err := c.sdk.ListRoots(c.input, nil)
+	var answer mcp.ListRootsResult
+	raw, err := c.listRoots(c.input)
+	if err == nil {
+		err = json.Unmarshal(raw, &answer)
+	}
 	if err != nil {
 		f.notes = []string{"the client has roots and did not name them: " + shortened(err.Error())}
 	} else {
@@ -298,6 +289,34 @@ func (c *conn) requestRoots(asking chan struct{}, changes uint64) {
 	if r.changes == changes {
 		r.known, r.have = f, true
 	}
+}
+
+// listRoots returns what a client with a handshake answers to roots/list. It is asked
+// once, and again after it has said that they changed.
+func (c *conn) listRoots(ctx context.Context) (json.RawMessage, error) {
+	r := &c.roots
+	select {
+	case r.listing <- struct{}{}:
+		defer func() { <-r.listing }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	r.mu.Lock()
+	answer, changes := r.answer, r.changes
+	r.mu.Unlock()
+	if answer != nil {
+		return answer, nil
+	}
+	answer, err := c.ask(ctx, inquiry.Roots, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.changes == changes {
+		r.answer = answer
+	}
+	return answer, nil
 }
 
 // rootFolders returns roots as folders that may be mounted, read-only, in an order that

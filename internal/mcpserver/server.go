@@ -220,6 +220,7 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 	}
 	defer s.config.Executor.End()
 	s.addTool(sdk, c)
+	sdk.AddReceivingMiddleware(allowAsks)
 	s.addRunPodTools(sdk)
 	addApp(sdk)
 	s.addResources(sdk, c) // it fills the list that has the page

@@ -32,15 +32,15 @@ func (s *Server) addTasks(sdk *mcp.Server, c *conn) error {
 			if req.Params.Name != toolName || c.wantsRootsOf(req) || req.Params.RequestState != "" && !c.takeRoots(req.Params) {
 				return nil
 			}
-			who := principal(req)
-			return c.work(who, req.Params.Arguments, sdkHeartbeat(ctx, req), c.asksOf(req) == asksByResult, func(r *broker.Result) any { return c.toolResult(who.Client, r) })
+			who, _ := c.caller(req)
+			return c.work(who, req.Params.Arguments, sdkHeartbeat(ctx, req), func(r *broker.Result) any { return c.toolResult(who.Client, r) })
 		},
 	})
 }
 
-// work returns a call of run_python as one that may become a task. forms means that
-// the client takes forms. present returns the form of the call's result.
-func (c *conn) work(who authz.Principal, arguments json.RawMessage, beat *heartbeat, forms bool, present func(*broker.Result) any) *tasks.Work {
+// work returns a call of run_python as one that may become a task. present returns
+// the form of the call's result.
+func (c *conn) work(who authz.Principal, arguments json.RawMessage, beat *heartbeat, present func(*broker.Result) any) *tasks.Work {
 	if beat == nil {
 		beat = startHeartbeat(nil)
 	}
@@ -50,9 +50,7 @@ func (c *conn) work(who authz.Principal, arguments json.RawMessage, beat *heartb
 		Run: func(ctx context.Context, t *tasks.Task) (any, error) {
 			defer beat.stop()
 			t.Describe(beat.describe)
-			if forms && c.server.config.Approvals != nil {
-				defer c.askDuring(ctx, ctx, x, byTask(t))()
-			}
+			defer c.askDuring(ctx, ctx, x, c.byTask(x, t))()
 			r := c.run(ctx, x.run)
 			switch cause := context.Cause(ctx); {
 			case !r.IsError():

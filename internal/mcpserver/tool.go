@@ -12,6 +12,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/authz"
 	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/tracecontext"
 	"github.com/sallyport/sallyport/internal/wire"
 )
@@ -123,24 +124,24 @@ func (s *Server) addTool(sdk *mcp.Server, c *conn) {
 		var r *broker.Result
 		var asks *parked
 		if c.wantsRootsOf(req) {
-			return rootsOfSDK(), nil
+			return nil, c.asksOnWire(rootsInput, rootsKey)
 		}
+		who, stateless := c.caller(req)
 		if req.Params.RequestState != "" && !c.takeRoots(req.Params) {
 			var err error
 			if r, asks, err = c.repeated(ctx, req, beat); err != nil {
 				return nil, err
 			}
 		} else {
-			how := c.asksOf(req)
-			if how == asksByResult {
+			if asksHow(who.Takes, stateless) == asksByResult {
 				beat = orSilent(beat)
 			}
-			r, asks = c.perform(ctx, c.submit(principal(req), req.Params.Arguments, beat, false), how)
+			r, asks = c.perform(ctx, c.submit(who, req.Params.Arguments, beat, false), stateless)
 		}
 		if asks != nil {
-			return asksOfSDK(asks), nil
+			return nil, c.asksOnWire(asks.input, asks.state)
 		}
-		return c.toolResult(principal(req).Client, r), nil
+		return c.toolResult(who.Client, r), nil
 	})
 }
 
@@ -183,10 +184,21 @@ func principal(req *mcp.CallToolRequest) authz.Principal {
 	return p
 }
 
+// caller is principal with what the client can be asked. It reports whether the call
+// is one of the stateless revisions.
+func (c *conn) caller(req *mcp.CallToolRequest) (p authz.Principal, stateless bool) {
+	p = principal(req)
+	p.Takes, stateless = c.takes(req)
+	return p, stateless
+}
+
 // submit takes a place in the session's queue for a call with these arguments.
 // The call must be run. As a task, it waits to the end.
 func (c *conn) submit(principal authz.Principal, arguments json.RawMessage, beat *heartbeat, task bool) *submitted {
-	x := &submitted{client: principal.Client, beat: beat}
+	if c.server.config.Approvals == nil { // through which everything is asked
+		principal.Takes = inquiry.Takes{}
+	}
+	x := &submitted{client: principal.Client, beat: beat, takes: principal.Takes}
 	req, invalid, hints := parseArguments(arguments)
 	if invalid == nil {
 		invalid = c.server.config.refuse(req.Env)

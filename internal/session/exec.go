@@ -73,6 +73,7 @@ func (b *instance) exec(ctx context.Context, config config, req Request, prep *P
 	}
 	out.Number = x.number
 	x.history.Begin(x.number, req.Code)
+	req.Told.begin(x.history, x.number)
 	req.Partial.bind(x.out)
 	running, err := b.conn.Start(b.frame(req, prep), x)
 	if err != nil {
@@ -100,6 +101,7 @@ func (b *instance) exec(ctx context.Context, config config, req Request, prep *P
 			out.Usage = &used
 		}
 	}
+	req.Told.end()
 	x.history.End(x.number, out.End.String(), out.Reason)
 	return &out, nil
 }

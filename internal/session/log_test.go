@@ -39,6 +39,8 @@ func said(list []sessionlog.Entry) string {
 			fmt.Fprintf(&b, " %s]", e.End)
 		case e.Stream != "":
 			fmt.Fprintf(&b, " %s %d %q", e.Stream, e.Execution, e.Text+string(e.Bytes))
+		case e.Told != "":
+			fmt.Fprintf(&b, " %s %d %q", e.Server, e.Execution, e.Told)
 		case e.Reset:
 			b.WriteString("(reset)")
 		case e.LeftOut > 0:

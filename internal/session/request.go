@@ -67,6 +67,8 @@ type Request struct {
 	// Partial, if not nil, gives out the output while the execution runs. The
 	// outcome then has only what was written since it was last taken.
 	Partial *Partial
+	// Told, if not nil, takes what servers tell while the code runs.
+	Told *Told
 	// Place is waited for when the request's turn in its session has come, and done
 	// when it has ended; nil: the code may run at once, or is refused where there is no
 	// room. Its line is the client whose session this is from then on, see Options.MaxRunning.

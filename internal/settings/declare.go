@@ -163,6 +163,9 @@ func rank(field *string, words ...string) func() int64 {
 	return func() int64 { return int64(slices.Index(words, *field)) }
 }
 
+// atMost returns a strength that is less where a number is greater.
+func atMost(field *int) func() int64 { return func() int64 { return -int64(*field) } }
+
 func declarePolicy(p *Policy) []*setting {
 	require := func(name string, field *string, initial, what string) *setting {
 		return &setting{key: "policy.require." + name, value: choice(field, enforcement...), initial: initial,
@@ -224,6 +227,12 @@ func declareServers(s *Servers) []*setting {
 			help: "Servers that may have several processes or connections, for those that work on one call at a time. Another one is started when all are busy. Do not use this for servers that remember something between calls: any of the processes may get a call."},
 		{key: "servers.sharing", value: list(&s.Sharing, isSharing, "`NAME=HOW`; in NAME, `*` stands for any characters; HOW is `session`, `client` or `all`, also alone"), defaults: "`all`; `client` for servers that remember what a client does",
 			help: "For whom one server runs: for one `session`, for one `client`, or for `all` clients whose definitions, directories and variables would start it in the same way. The first entry that matches a server's name decides, then `sharing` in its definition; then browsers, shells, debuggers and others that are known to remember what a client does get `client`; then an entry without a name decides for the rest. `sallyport servers show NAME` says what applies."},
+		{key: "servers.may", value: list(&s.May, isMay, "`NAME=WHAT`; in NAME, `*` stands for any characters; WHAT is `elicit`, `sample` or `none`, also alone"), initial: MayElicit, fileOnly: true,
+			help: "What servers may ask while they work on a call. `elicit`: ask you a question, with a form or with a web page to open; you see which server asks, and can decline. `sample`: have the agent's client run its model for them, which costs your tokens and shows the model the server's text. `none`: nothing. The entries that match a server's name decide for it, all together; then the entries without a name, or `elicit` if there is none. `[elicit, github=elicit, github=sample]` lets github do both. Where `none` is among the entries that decide, it wins; an empty list is `none` for all. A server that may ask something may also ask for the client's roots. Everything but `elicit` needs a client that supports it. It is in the configuration file alone: variables and flags come with a client or a project, and a project must not let its servers ask more."},
+		{key: "servers.sampling.calls", value: integer(&s.Sampling.Calls, 0, 1000), initial: "10", strength: atMost(&s.Sampling.Calls),
+			help: "How often all servers together may have the model run in one execution, if `servers.may` lets them. Variables and flags can only make it less than the file says."},
+		{key: "servers.sampling.tokens", value: integer(&s.Sampling.Tokens, 1, 10_000_000), initial: "20000", strength: atMost(&s.Sampling.Tokens),
+			help: "How many tokens the model may write for all servers together in one execution. A request for more than is left gets what is left. What the model reads is not counted. Variables and flags can only make it less than the file says."},
 		{key: "servers.plainHttp", value: list(&s.PlainHTTP, isHostPattern, "names or addresses of hosts; `*` stands for any characters"), defaults: "none",
 			help: "Hosts to which plain `http://` is allowed, in addition to this machine. Everything on the way there is readable, tokens too."},
 		{key: "servers.clientMetadata", value: matching(&s.ClientMetadata, isDocumentURL, "an https address with a path"), defaults: "none",

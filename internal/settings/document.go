@@ -31,6 +31,7 @@ var sections = []struct{ name, title, text string }{
 	{"approvals.notify", "", ""},
 	{"audit", "The audit log", "What was done for whom, and who allowed it, in the folder `audit` of the state folder; `sallyport audit` shows and verifies it."},
 	{"servers", "MCP servers", ""},
+	{"servers.sampling", "", ""},
 	{"sessions", "Between calls", ""},
 	{"batch", "Batch services", ""},
 	{"runs", "Runs on batch services", "For the services that `batch.services` names. `sallyport runs` shows the runs; their results are kept in the folder `runs` of the state folder."},

@@ -117,6 +117,9 @@ func (l *loader) unknownVariable(name string) string {
 	for _, key := range l.keys {
 		s := l.settings[key]
 		if s.fileOnly {
+			if s.variable() == upper {
+				return none + ": " + key + " is only in the configuration file: 'sallyport config set' writes it"
+			}
 			continue
 		}
 		mine := candidate{strings.TrimPrefix(s.variable(), ownPrefix), s.variable()}

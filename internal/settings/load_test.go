@@ -86,6 +86,7 @@ func TestDefaults(t *testing.T) {
 	want.Servers = settings.Servers{
 		Sources: []string{"*"}, StartTimeout: time.Minute, CallTimeout: 10 * time.Minute, StopGrace: 2 * time.Second, MaxMessage: 256 << 20, MaxCalls: 128, ChangedTools: "note",
 	}
+	want.Servers.May, want.Servers.Sampling.Calls, want.Servers.Sampling.Tokens = []string{"elicit"}, 10, 20000
 	want.Catalog = settings.Catalog{Refresh: "auto", MaxAge: 24 * time.Hour}
 	want.Cache = settings.Cache{Entries: 4096, Bytes: 64 << 20}
 	want.Memory = settings.Memory{Enabled: true, MaxValue: 4 << 20, MaxKeys: 10000, MaxTotal: 256 << 20}
@@ -209,6 +210,8 @@ servers:
   idleStop: 5m
   connections: [slow=4]
   sharing: [mine=session, client]
+  may: [none, mine=sample]
+  sampling: {calls: 3, tokens: 4000}
   plainHttp: [mcp.local, 10.0.*]
   clientMetadata: https://example.com/client.json
   stopGrace: 1s
@@ -307,6 +310,7 @@ func TestWholeFile(t *testing.T) {
 		Connections: []string{"slow=4"}, Sharing: []string{"mine=session", "client"}, PlainHTTP: []string{"mcp.local", "10.0.*"}, ClientMetadata: "https://example.com/client.json",
 		StartTimeout: 10 * time.Second, CallTimeout: -1, IdleStop: 5 * time.Minute, StopGrace: time.Second, MaxMessage: 64 << 20, MaxCalls: 4, ChangedTools: "refuse",
 	}
+	want.Servers.May, want.Servers.Sampling.Calls, want.Servers.Sampling.Tokens = []string{"none", "mine=sample"}, 3, 4000
 	want.Catalog = settings.Catalog{Refresh: "manual", MaxAge: time.Hour}
 	want.Cache = settings.Cache{Entries: 10, Bytes: 2 << 20, Disk: true}
 	want.Memory = settings.Memory{Enabled: true, MaxValue: 1 << 20, MaxKeys: 5, MaxTotal: 2 << 20}

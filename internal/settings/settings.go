@@ -180,8 +180,14 @@ type Servers struct {
 	IdleStop       time.Duration // 0: never
 	Connections    []string      // each NAME=N
 	Sharing        []string      // each NAME=HOW, or HOW; see SharingOf
-	PlainHTTP      []string      // patterns of hosts
-	ClientMetadata string        // a URL; empty: none
+	May            []string      // each NAME=WHAT, or WHAT; see MayOf
+	// Sampling bounds what servers may ask of the agent's model in one execution.
+	Sampling struct {
+		Calls  int // 0: none
+		Tokens int
+	}
+	PlainHTTP      []string // patterns of hosts
+	ClientMetadata string   // a URL; empty: none
 	StopGrace      time.Duration
 	MaxMessage     int64
 	MaxCalls       int

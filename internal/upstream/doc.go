@@ -48,6 +48,15 @@
 // grow when it does not stay up. One that let a call time out and does not
 // answer a ping either is ended.
 //
+// # Questions of servers
+//
+// While a server works on a call, it may ask the user or the agent's client: what the
+// settings let it ask (Options.May), and the call's Host takes. Servers of the first
+// era send requests. Over HTTP these come on the stream of their call; else they may
+// be about any call in flight, and are refused unless all of those are one client's.
+// Servers of the second era answer the call with what they need, and get it with the
+// call's repetition. The time limit of a call does not run while its Host is asked.
+//
 // # Trust
 //
 // Servers are the user's choice and run as the user, outside the sandbox, but

@@ -26,9 +26,9 @@ var (
 	ErrTimeout = errors.New("timed out")
 	// ErrInvalidArguments means that the arguments are not one JSON object.
 	ErrInvalidArguments = errors.New("arguments must be a JSON object")
-	// ErrInputRequired means that the server asks the user a question, which is not
-	// supported yet.
-	ErrInputRequired = errors.New("the server asks for input from the user, which is not supported")
+	// ErrInputRequired means that the server needs an answer of the user, or of the
+	// agent's client, which could not be had.
+	ErrInputRequired = errors.New("the server needs input that it did not get")
 	// ErrUnauthorized means that the server wants credentials, or does not accept
 	// ours.
 	ErrUnauthorized = errors.New("the server wants authorization")

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sallyport/sallyport/internal/budget"
 	"github.com/sallyport/sallyport/internal/jsonscan"
-	"github.com/sallyport/sallyport/internal/tracecontext"
 	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 )
 
@@ -66,17 +65,13 @@ func (s *Server) GetPrompt(ctx context.Context, name string, args json.RawMessag
 	return s.ask(ctx, "prompts/get", members)
 }
 
-// ask makes one request.
+// ask makes one request, as CallTool makes calls.
 func (s *Server) ask(ctx context.Context, method string, members []byte) (json.RawMessage, error) {
-	ctx, cancel := s.callContext(ctx)
-	defer cancel()
-	s.caller.calls(s.client)
-	done := s.begin()
-	result, err := s.conn.Call(ctx, method, s.session.paramsWith(members, 0, tracecontext.From(ctx)))
-	if err == nil {
-		err = s.checkResult(result)
-	}
-	done(err)
+	d, leave := s.enter(ctx)
+	result, err := d.converse(members, func(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+		return s.conn.Call(ctx, method, params)
+	})
+	leave(err)
 	if err != nil {
 		return nil, s.refused(method, err)
 	}

@@ -45,6 +45,8 @@ func TestMain(m *testing.M) {
 		lineEcho(bufio.NewReader(os.Stdin))
 	case "fast":
 		fastServer(bufio.NewReader(os.Stdin))
+	case "asking":
+		(&askingServer{in: bufio.NewReader(os.Stdin), waiting: map[string]chan json.RawMessage{}}).run()
 	default:
 		(&hostileServer{role: role, in: bufio.NewReaderSize(os.Stdin, 1<<20)}).run()
 	}

@@ -113,9 +113,11 @@ func TestAStalledServerIsEnded(t *testing.T) {
 }
 
 func TestTimeoutOfACall(t *testing.T) {
-	m := manage(t, Options{}, define(t, "x", "sdk"))
+	def := define(t, "x", "sdk")
+	def.CallTimeout = 30 * time.Millisecond
+	m := manage(t, Options{}, def)
 	s := running(t, m, "x")
-	_, err := s.CallToolWith(t.Context(), "sleep", json.RawMessage(`{"MS":600000}`), CallOptions{Timeout: 30 * time.Millisecond})
+	_, err := s.CallTool(t.Context(), "sleep", json.RawMessage(`{"MS":600000}`))
 	if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "no answer within 30ms") {
 		t.Error(err)
 	}
@@ -174,8 +176,9 @@ func TestProgress(t *testing.T) {
 		t.Run(def.Name, func(t *testing.T) {
 			m := manage(t, Options{}, def)
 			s := running(t, m, def.Name)
-			var got []Progress
-			_, err := s.CallToolWith(t.Context(), "count", nil, CallOptions{Progress: func(p Progress) { got = append(got, p) }})
+			host := &fakeHost{}
+			_, err := s.CallTool(WithHost(t.Context(), host), "count", nil)
+			_, got, _ := host.heard()
 			if err != nil || len(got) != 3 || got[2] != (Progress{Progress: 3, Total: 3, Message: "step 3"}) {
 				t.Error(got, err)
 			}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/journal"
 	"github.com/sallyport/sallyport/internal/store"
 	"github.com/sallyport/sallyport/internal/upstream/child"
@@ -73,6 +74,9 @@ type Options struct {
 	// may no longer be so: they have changed, or it has ended and belonged to one
 	// client or session alone. It must not block. It may be nil.
 	Forget func(identity string)
+	// May returns what the settings let a server ask of clients and their users while
+	// it works on a call; nil: nothing. It is asked when a definition is read.
+	May func(Definition) inquiry.Takes
 	// Journal receives the starts and ends of servers, and what their processes use,
 	// once a second and at their end. It may be nil.
 	Journal *journal.Journal
@@ -133,6 +137,9 @@ func NewPool(opts Options) *Pool {
 	}
 	if opts.Sharing == nil {
 		opts.Sharing = func(d Definition) definitions.Sharing { how, _ := d.Shares(); return how }
+	}
+	if opts.May == nil {
+		opts.May = func(Definition) inquiry.Takes { return inquiry.Takes{} }
 	}
 	p := &Pool{
 		opts:     opts,

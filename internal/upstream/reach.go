@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
 	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
 	"github.com/sallyport/sallyport/internal/upstream/remote"
@@ -38,7 +39,7 @@ func (p *Pool) reach(ctx context.Context, e *entry, def Definition, known era, f
 		pool: p, network: e.from.network, server: s, patience: patience,
 		target: remote.Target{URL: r.URL, Headers: r.Headers, TLS: remote.TLS(r.TLS)},
 		options: remote.Options{
-			Log: s.log, MaxMessage: p.opts.MaxLine, OnRequest: answer, OnNotify: s.notified,
+			Log: s.log, MaxMessage: p.opts.MaxLine, OnRequest: s.requested, OnNotify: s.notified,
 			OnGap: s.tools.invalidate, Redact: def.Redact,
 		},
 	}
@@ -133,14 +134,15 @@ func (a *approach) streamable(ctx context.Context, known era) error {
 		return err
 	}
 	a.server.conn, a.server.session = c, session
-	if session.era == eraHandshake && session.announces {
+	// Some ask on the stream of the connection, not on that of the call.
+	if asks := a.server.may != (inquiry.Takes{}); session.era == eraHandshake && (session.announces || asks) {
 		c.Listen()
 	}
 	return nil
 }
 
 func (a *approach) agree(ctx context.Context, c *remote.Streamable, known era) (*session, error) {
-	client := a.pool.client
+	client := a.pool.introduces(a.server)
 	if known != eraHandshake {
 		patience := a.pool.opts.Probe
 		if known == eraStateless {
@@ -187,7 +189,7 @@ func (a *approach) events(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	session, err := initialize(ctx, c, a.pool.client, a.patience)
+	session, err := initialize(ctx, c, a.pool.introduces(a.server), a.patience)
 	if err != nil {
 		_ = c.Stop(a.pool.patience)
 		return err

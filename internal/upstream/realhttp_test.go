@@ -85,9 +85,9 @@ func TestNPMEverythingOverHTTP(t *testing.T) {
 			if got := text(t, must(t)(s.CallTool(t.Context(), "echo", json.RawMessage(`{"message":"héllo"}`)))); !strings.Contains(got, "héllo") {
 				t.Error(got)
 			}
-			steps := 0
-			if _, err := s.CallToolWith(t.Context(), "trigger-long-running-operation", json.RawMessage(`{"duration":1,"steps":4}`),
-				CallOptions{Progress: func(Progress) { steps++ }}); err != nil || steps != 4 {
+			host := &fakeHost{}
+			_, err = s.CallTool(WithHost(t.Context(), host), "trigger-long-running-operation", json.RawMessage(`{"duration":1,"steps":4}`))
+			if _, steps, _ := host.heard(); err != nil || len(steps) != 4 {
 				t.Error(steps, err)
 			}
 			t.Logf("%s, %s, started in %v", s.Info().Transport, s.Info().ProtocolVersion, s.Info().StartTook.Round(time.Millisecond))

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/jsonscan"
 	"github.com/sallyport/sallyport/internal/toolbox/tool"
 	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
@@ -24,6 +25,7 @@ type Server struct {
 	callTimeout time.Duration
 	client      uint64 // the Manager whose definition it is; 0: none
 	identity    string
+	may         inquiry.Takes // what the settings let it ask
 	*live
 
 	filtering sync.Mutex
@@ -47,7 +49,9 @@ type live struct {
 	stopping, suspected     atomic.Bool
 	caller                  caller
 
-	progress progressListeners
+	doing       undertaken
+	progress    progressListeners
+	completions completions
 	// background runs a function that ends with the Pool.
 	background func(func(context.Context))
 }
@@ -206,7 +210,7 @@ func (s *Server) failure(op string, err error) error {
 			diagnose(e, s)
 		}
 	case errors.Is(err, ErrInputRequired):
-		e.Kind = ErrInputRequired
+		e.Kind, e.Err = ErrInputRequired, redactError(s.def, err)
 	case errors.Is(err, jsonrpc.ErrNotJSON), errors.Is(err, jsonrpc.ErrMalformed):
 		e.Kind, e.Err = ErrBadAnswer, redactError(s.def, err)
 	default:
@@ -230,6 +234,9 @@ func (s *Server) redactAnswer(answered *jsonrpc.Error) *jsonrpc.Error {
 
 // notified handles the server's notifications. It runs on a reading goroutine.
 func (s *Server) notified(method string, params json.RawMessage) {
+	if len(params) > 2*maxHeard && (method == "notifications/progress" || method == "notifications/message") {
+		return // it is not charged to anyone
+	}
 	switch method {
 	case "notifications/tools/list_changed":
 		s.tools.invalidate()
@@ -238,29 +245,27 @@ func (s *Server) notified(method string, params json.RawMessage) {
 		s.tools.invalidate() // a change before this was not announced
 	case "notifications/progress":
 		s.progress.tell(params)
+	case "notifications/elicitation/complete":
+		s.completions.tell(params)
 	case "notifications/message":
+		s.logged(params)
 		if s.log.Enabled(context.Background(), slog.LevelDebug) {
 			s.log.Debug("from the server", "method", method, "params", s.def.Redact(string(params[:min(len(params), 2<<10)])))
 		}
 	}
 }
 
-// answer answers the server's requests. We declare no capability, so the only
-// valid request is a ping.
-func answer(method string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
-	if method == "ping" {
-		return json.RawMessage(`{}`), nil
+// wantLogs asks a server of the first era for its log messages: some send none to who
+// does not ask.
+func (s *Server) wantLogs(ctx context.Context) {
+	if s.session.era == eraStateless || !s.session.logs {
+		return
 	}
-	message := "Method not found"
-	switch method {
-	case "sampling/createMessage":
-		message = "This client does not offer sampling"
-	case "elicitation/create":
-		message = "This client does not offer elicitation"
-	case "roots/list":
-		message = "This client does not offer roots"
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	if _, err := s.conn.Call(ctx, "logging/setLevel", []byte(`{"level":"info"}`)); err != nil {
+		s.log.Debug("the server takes no level for its log messages", "err", redactError(s.def, err))
 	}
-	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: message}
 }
 
 // Delays before a server is asked again to announce changes of its tools.

@@ -5,13 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/jsonscan"
 	"github.com/sallyport/sallyport/internal/tracecontext"
 	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
 // Revisions of the protocol.
@@ -45,15 +48,23 @@ type Implementation struct {
 	Version string `json:"version"`
 }
 
+// introduction is what a server hears about us.
+type introduction struct {
+	Implementation
+	may inquiry.Takes // what it may ask, in the first era
+}
+
 // session is what was agreed with a server. It is immutable.
 type session struct {
 	era          era
 	version      string
 	server       Implementation
 	instructions string
-	hasTools     bool // it declares tools
-	listChanged  bool // it announces changes of its tools
-	announces    bool // it announces changes of anything
+	hasTools     bool          // it declares tools
+	listChanged  bool          // it announces changes of its tools
+	announces    bool          // it announces changes of anything
+	logs         bool          // it sends log messages
+	may          inquiry.Takes // what it may ask, in the second era
 	meta         json.RawMessage
 }
 
@@ -65,11 +76,12 @@ type serverCapabilities struct {
 	Tools, Resources, Prompts *struct {
 		ListChanged bool `json:"listChanged"`
 	}
+	Logging *struct{}
 }
 
 // negotiate agrees on a session. patience bounds initialize, which may have to
 // wait for a package to be downloaded.
-func negotiate(ctx context.Context, conn transport, client Implementation, known era, patience time.Duration) (*session, error) {
+func negotiate(ctx context.Context, conn transport, client introduction, known era, patience time.Duration) (*session, error) {
 	if known == eraStateless {
 		s, err := discover(ctx, conn, client, patience)
 		var answered *jsonrpc.Error
@@ -108,11 +120,32 @@ func negotiate(ctx context.Context, conn transport, client Implementation, known
 // without initialize.
 var errSpeaksStateless = errors.New("the server speaks a newer version of the protocol")
 
-func initialize(ctx context.Context, conn transport, client Implementation, patience time.Duration) (*session, error) {
+// initialize shakes hands. A server that refuses is offered nothing that it may ask,
+// in a second attempt: those with an old Java SDK do not know the modes of elicitation.
+func initialize(ctx context.Context, conn transport, client introduction, patience time.Duration) (*session, error) {
+	s, err := shakeHands(ctx, conn, client, patience)
+	var answered *jsonrpc.Error
+	var status *remote.StatusError
+	if client.may == (inquiry.Takes{}) || !errors.As(err, &answered) && !(errors.As(err, &status) && status.Status == http.StatusBadRequest) {
+		return s, err
+	}
+	select {
+	case <-conn.Done():
+		return s, err
+	default:
+	}
+	client.may = inquiry.Takes{}
+	if second, secondErr := shakeHands(ctx, conn, client, patience); secondErr == nil {
+		return second, nil
+	}
+	return s, err
+}
+
+func shakeHands(ctx context.Context, conn transport, client introduction, patience time.Duration) (*session, error) {
 	params, err := json.Marshal(map[string]any{
 		"protocolVersion": newestHandshake,
-		"capabilities":    struct{}{},
-		"clientInfo":      client,
+		"capabilities":    client.may.Capabilities(),
+		"clientInfo":      client.Implementation,
 	})
 	if err != nil {
 		return nil, err
@@ -167,16 +200,15 @@ func decodeSession(raw json.RawMessage, into any) error {
 	return nil
 }
 
-func discover(ctx context.Context, conn transport, client Implementation, patience time.Duration) (*session, error) {
+func discover(ctx context.Context, conn transport, client introduction, patience time.Duration) (*session, error) {
 	meta, err := json.Marshal(map[string]any{
-		"io.modelcontextprotocol/protocolVersion":    stateless,
-		"io.modelcontextprotocol/clientInfo":         client,
-		"io.modelcontextprotocol/clientCapabilities": struct{}{},
+		"io.modelcontextprotocol/protocolVersion": stateless,
+		"io.modelcontextprotocol/clientInfo":      client.Implementation,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s := &session{era: eraStateless, version: stateless, meta: meta}
+	s := &session{era: eraStateless, version: stateless, meta: meta, may: client.may}
 	callCtx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn.Speaks(stateless)
@@ -207,19 +239,27 @@ func discover(ctx context.Context, conn transport, client Implementation, patien
 }
 
 func (s *session) takeCapabilities(c serverCapabilities) {
-	s.hasTools = c.Tools != nil
+	s.hasTools, s.logs = c.Tools != nil, c.Logging != nil
 	s.listChanged = c.Tools != nil && c.Tools.ListChanged
 	s.announces = s.listChanged || c.Resources != nil && c.Resources.ListChanged || c.Prompts != nil && c.Prompts.ListChanged
 }
 
 // params makes a request's parameters from JSON members without their braces.
 func (s *session) params(members []byte) json.RawMessage {
-	return s.paramsWith(members, 0, tracecontext.Context{})
+	return s.paramsWith(members, aside{takes: s.may})
 }
 
-// paramsWith is params with a progress token, unless token is 0, and with the span
-// that the request belongs to, if there is one.
-func (s *session) paramsWith(members []byte, token int64, span tracecontext.Context) json.RawMessage {
+// aside is what a request has in _meta for the call that it belongs to.
+type aside struct {
+	token int64                // for progress; 0: none
+	span  tracecontext.Context // if it is valid
+	// For the second era, which asks with every request:
+	takes inquiry.Takes
+	logs  bool
+}
+
+// paramsWith is params with what a call has aside.
+func (s *session) paramsWith(members []byte, a aside) json.RawMessage {
 	var meta []byte // members, too
 	if s.meta != nil {
 		meta = s.meta[1 : len(s.meta)-1 : len(s.meta)-1]
@@ -231,14 +271,20 @@ func (s *session) paramsWith(members []byte, token int64, span tracecontext.Cont
 		meta = append(append(append(meta, '"'), name...), `":`...)
 		meta = append(meta, value...)
 	}
-	if span.Valid() {
-		add("traceparent", `"`+span.TraceParent()+`"`)
-		if state, err := json.Marshal(span.State); err == nil && span.State != "" {
+	if s.meta != nil {
+		add("io.modelcontextprotocol/clientCapabilities", string(a.takes.Capabilities()))
+		if a.logs {
+			add("io.modelcontextprotocol/logLevel", `"info"`)
+		}
+	}
+	if a.span.Valid() {
+		add("traceparent", `"`+a.span.TraceParent()+`"`)
+		if state, err := json.Marshal(a.span.State); err == nil && a.span.State != "" {
 			add("tracestate", string(state))
 		}
 	}
-	if token != 0 {
-		add("progressToken", strconv.FormatInt(token, 10))
+	if a.token != 0 {
+		add("progressToken", strconv.FormatInt(a.token, 10))
 	}
 	out := make([]byte, 0, len(members)+len(meta)+16)
 	out = append(out, '{')

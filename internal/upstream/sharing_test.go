@@ -202,7 +202,12 @@ func TestProgressOfOthers(t *testing.T) {
 		all.Go(func() {
 			for range 20 {
 				var steps []string
-				_, err := s.CallToolWith(t.Context(), "count", nil, CallOptions{Progress: func(p Progress) { steps = append(steps, p.Message) }})
+				host := &fakeHost{}
+				_, err := s.CallTool(WithHost(t.Context(), host), "count", nil)
+				_, told, _ := host.heard()
+				for _, p := range told {
+					steps = append(steps, p.Message)
+				}
 				if got, want := strings.Join(steps, " "), "step 1 step 2 step 3"; err != nil || got != want {
 					t.Errorf("client %d: got %q, %v, want %q", i, got, err, want)
 				}

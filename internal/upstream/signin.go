@@ -137,10 +137,11 @@ func (p *Pool) wants(ctx context.Context, def Definition, from *surroundings) (b
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%w after %s", ErrTimeout, patience))
 	defer cancel()
 	r := def.Remote()
+	s := &Server{def: def, live: &live{log: p.opts.Log.With("server", def.Name), tools: newToolCache()}}
 	call := approach{
-		pool: p, network: from.network, server: &Server{def: def, live: &live{log: p.opts.Log.With("server", def.Name), tools: newToolCache()}}, patience: patience,
+		pool: p, network: from.network, server: s, patience: patience,
 		target:  remote.Target{URL: r.URL, Headers: r.Headers, TLS: remote.TLS(r.TLS)},
-		options: remote.Options{Log: p.opts.Log, MaxMessage: p.opts.MaxLine, OnRequest: answer, Redact: def.Redact},
+		options: remote.Options{Log: p.opts.Log, MaxMessage: p.opts.MaxLine, OnRequest: s.requested, Redact: def.Redact},
 	}
 	err := call.any(ctx, r.Transport, eraUnknown)
 	if err == nil {

@@ -22,6 +22,7 @@ import (
 type guarded struct {
 	*httptest.Server
 	strict atomic.Bool // the token does not do
+	narrow atomic.Bool // a call needs another scope
 }
 
 const issued = "issued-t0ken"
@@ -65,6 +66,9 @@ func newGuarded(t *testing.T) *guarded {
 			w.Header().Set("Content-Type", "text/plain")
 			w.WriteHeader(http.StatusUnauthorized)
 			fmt.Fprintf(w, "not with %q", r.Header.Get("Authorization"))
+		case asked.Params.Name != "" && g.narrow.Load():
+			w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="more"`)
+			w.WriteHeader(http.StatusForbidden)
 		case asked.Params.Name == "repeat":
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"it is %s"}]}}`, asked.ID, issued)
@@ -136,6 +140,24 @@ func TestSignIn(t *testing.T) {
 	if _, err := s.CallTool(t.Context(), "echo", nil); !errors.Is(err, oauth.ErrSignIn) || strings.Contains(err.Error(), issued) {
 		t.Errorf("a token that does not do any more: got the error %v, want %v", err, oauth.ErrSignIn)
 	}
+	// Who signs in again needs no other server.
+	g.strict.Store(false)
+	again := func() {
+		t.Helper()
+		if _, err := m.SignIn(t.Context(), "my docs", agree); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.CallTool(t.Context(), "echo", nil); err != nil {
+			t.Errorf("signed in again: %v", err)
+		}
+	}
+	again()
+	g.narrow.Store(true)
+	if _, err := s.CallTool(t.Context(), "echo", nil); !errors.Is(err, oauth.ErrSignIn) || errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "more rights") {
+		t.Errorf("a call that needs more rights: got the error %v, want %v", err, oauth.ErrSignIn)
+	}
+	g.narrow.Store(false)
+	again()
 	if strings.Contains(logged.String(), issued) {
 		t.Errorf("the log has the token: %s", logged)
 	}

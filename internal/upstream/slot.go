@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/toolbox/tool"
 	"github.com/sallyport/sallyport/internal/upstream/child"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
@@ -42,7 +43,7 @@ func (s *slot) view(of *Server) *Server {
 		return v
 	}
 	maps.DeleteFunc(s.views, func(_ *live, v *Server) bool { return !v.Alive() })
-	v := &Server{def: s.def.StartedAs(of.def), client: s.manager.id, live: of.live}
+	v := &Server{def: s.def.StartedAs(of.def), client: s.manager.id, may: of.may, live: of.live}
 	v.callTimeout = s.manager.pool.callTimeout(s.def)
 	v.identity, _ = s.identity()
 	if s.views == nil {
@@ -132,6 +133,10 @@ func (m *Manager) identity(def Definition, session string, twin uint64) identity
 		}
 	}
 	hashStrings(h, secrets...)
+	// Servers of the first era hear it once, at the start.
+	if may := p.opts.May(def); may != (inquiry.Takes{}) {
+		hashStrings(h, string(may.Capabilities()))
+	}
 	return identity(h.Sum(nil))
 }
 

@@ -41,11 +41,14 @@ func (p *Pool) start(ctx context.Context, e *entry, known era, underway *atomic.
 
 // newServer returns a Server of an entry without its transport.
 func (p *Pool) newServer(e *entry, def Definition) *Server {
-	return &Server{def: def, callTimeout: p.callTimeout(def), live: &live{
+	return &Server{def: def, callTimeout: p.callTimeout(def), may: p.opts.May(def), live: &live{
 		log: p.opts.Log.With("server", def.Name), tools: newToolCache(), changed: func() { p.toolsChanged(e) },
 		pingTimeout: p.opts.Ping, background: p.background,
 	}}
 }
+
+// introduces returns what a server hears about us when it starts.
+func (p *Pool) introduces(s *Server) introduction { return introduction{p.client, s.may} }
 
 // callTimeout bounds the calls of a definition's server.
 func (p *Pool) callTimeout(def Definition) time.Duration {
@@ -110,7 +113,7 @@ func (p *Pool) launch(ctx context.Context, e *entry, def Definition, known era, 
 	// Notifications may arrive before the session is agreed on; they do not need
 	// it.
 	pr := &program{proc: proc, Conn: jsonrpc.NewConn(proc.Stdout, proc.Stdin, jsonrpc.Options{
-		Log: s.log, MaxLine: p.opts.MaxLine, OnRequest: answer, OnNotify: s.notified,
+		Log: s.log, MaxLine: p.opts.MaxLine, OnRequest: s.requested, OnNotify: s.notified,
 		Redact: def.Redact, SpoolDir: p.opts.SpoolDir,
 	})}
 	s.conn = pr
@@ -124,7 +127,7 @@ func (p *Pool) launch(ctx context.Context, e *entry, def Definition, known era, 
 	}()
 
 	patience := p.startLimit(e)
-	s.session, err = negotiate(ctx, s.conn, p.client, known, patience)
+	s.session, err = negotiate(ctx, s.conn, p.introduces(s), known, patience)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			err = silence(patience, s.stray(s.conn.Stats().Junk, def.Redact))
@@ -165,6 +168,7 @@ func (p *Pool) up(s *Server, began time.Time) {
 	s.started, s.took = time.Now(), time.Since(began)
 	s.touch()
 	p.running.Go(func() { s.listen(p.base) })
+	p.running.Go(func() { s.wantLogs(p.base) })
 	info := s.Info()
 	p.changed(s.def.Name, journal.ServerStarted, "", began)
 	s.log.Info("MCP server started", "transport", info.Transport, "pid", info.PID, "protocol", s.session.version, "took", s.took.Round(time.Millisecond))

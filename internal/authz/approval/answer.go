@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,7 +24,9 @@ type Answer struct {
 	// besides those that differed in the question.
 	Vary  []string `json:"vary,omitempty"`
 	Words string   `json:"words,omitempty"` // why not
-	By    string   `json:"by"`              // who answers, and where
+	// Result is what a server gets, of Reply.
+	Result json.RawMessage `json:"result,omitempty"`
+	By     string          `json:"by"` // who answers, and where
 }
 
 // Outcome is what an answer did.
@@ -87,6 +90,9 @@ func (b *Book) apply(a *Answer) (Outcome, error) {
 	}
 	if len(seen) == 0 {
 		return Outcome{}, fmt.Errorf("%w: the calls that you saw wait no more", ErrUnknown)
+	}
+	if q.subject.asks != nil {
+		return b.reply(q, seen[0], a)
 	}
 	alike, err := likenessOf(seen, a.Vary)
 	if err != nil {

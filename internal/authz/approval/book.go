@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// maxOpen bounds the open questions of one execution.
+	// maxOpen bounds the open questions of one execution: approvals, and apart from them
+	// what servers ask, which leaves the room for approvals alone.
 	maxOpen = 16
 	// maxCalls and maxShown bound what one question shows: calls, and bytes of
 	// arguments.
@@ -36,6 +37,9 @@ const (
 
 // ErrUnknown: there is no such question, or it was withdrawn.
 var ErrUnknown = errors.New("no such question is open: its execution ended, or there was no answer in time")
+
+// errNever: no one may be asked.
+var errNever = errors.New("approvals.timeout: never lets no one be asked")
 
 // Config is what a Book needs.
 type Config struct {
@@ -92,14 +96,12 @@ func (b *Book) Close() { b.record.close() }
 // Ask implements authz.Asker.
 func (b *Book) Ask(ctx context.Context, p authz.Principal, a authz.Action, why authz.Decision) (authz.Answer, error) {
 	if b.config.Timeout == 0 {
-		return authz.Answer{}, errors.New("approvals.timeout: never lets no one be asked")
+		return authz.Answer{}, errNever
 	}
 	s, err := subjectOf(ctx, a)
 	if err != nil {
 		return authz.Answer{}, fmt.Errorf("no one could be asked to allow it: %w", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, b.config.Timeout, fmt.Errorf("no answer came within %s (approvals.timeout)", b.config.Timeout))
-	defer cancel()
 	b.mu.Lock()
 	if g := b.covered(p, why.By(), &s); g != nil {
 		defer b.mu.Unlock()
@@ -110,6 +112,20 @@ func (b *Book) Ask(ctx context.Context, p authz.Principal, a authz.Action, why a
 	if err != nil {
 		return authz.Answer{}, err
 	}
+	return b.wait(ctx, c)
+}
+
+// lateError: no answer came in time.
+type lateError struct{ within time.Duration }
+
+func (e lateError) Error() string {
+	return fmt.Sprintf("no answer came within %s (approvals.timeout)", e.within)
+}
+
+// wait waits for the answer to a call that has joined a question.
+func (b *Book) wait(ctx context.Context, c *call) (authz.Answer, error) {
+	ctx, cancel := context.WithDeadlineCause(ctx, c.deadline, lateError{b.config.Timeout})
+	defer cancel()
 	b.note()
 	select {
 	case answer := <-c.answer:
@@ -134,7 +150,9 @@ func (b *Book) join(p authz.Principal, s subject, why authz.Decision) (*call, er
 		if o.principal.Owner != p.Owner || o.principal.Request != p.Request {
 			continue
 		}
-		open++
+		if (o.subject.asks != nil) == (s.asks != nil) {
+			open++
+		}
 		if o.subject.target == s.target && !s.single && o.why.By() == why.By() {
 			q = o
 		}
@@ -174,6 +192,9 @@ func (b *Book) settles(q *question) {
 		q.timer.Stop()
 	}
 	after := min(settle, time.Until(q.since.Add(settleMost)))
+	if q.subject.asks != nil { // nothing joins it
+		after = 0
+	}
 	q.timer = time.AfterFunc(max(after, 0), func() {
 		b.mu.Lock()
 		news := !q.settled && !q.over()
@@ -187,7 +208,7 @@ func (b *Book) settles(q *question) {
 		b.mu.Unlock()
 		if news {
 			b.note()
-			if b.config.Notify != nil {
+			if b.config.Notify != nil && shown.ForPeople() {
 				b.config.Notify(shown)
 			}
 		}
@@ -340,7 +361,7 @@ func (b *Book) head(q *question) Question {
 		Owner: label(q.principal.Owner, 100), Client: label(q.principal.Client, 100), Session: label(q.principal.Session, 100), Execution: label(q.principal.Request, 100),
 		Action: s.action, Server: invisible.Mark(invisible.Line(s.server)), Started: b.mask(label(s.started, 500)), Item: invisible.Mark(invisible.Line(s.item)),
 		Description: b.mask(label(s.description, 500)), Annotations: s.annotations,
-		Rule: label(ruleOf(q.why), 300), Because: label(because, 500), Choices: b.choices(s),
+		Rule: label(ruleOf(q.why), 300), Because: label(because, 500), Choices: b.choices(s), Asks: brief(s.asks),
 		Waiting: len(q.seen()), More: q.more(), Since: q.since.UTC(), Deadline: q.calls[0].deadline.UTC(),
 		connection: q.principal.Connection, Settled: q.settled, ended: q.ended,
 	}
@@ -364,7 +385,9 @@ func (b *Book) show(q *question) Question {
 // lock is held.
 func (b *Book) view(q *question, more int) Question {
 	out := b.head(q)
-	out.More = more
+	if out.More = more; out.Asks != nil {
+		out.Asks = b.asked(q.subject.asks)
+	}
 	seen := q.seen()
 	fixed, varies := compare(seen)
 	for _, a := range fixed {
@@ -404,7 +427,10 @@ func (b *Book) mask(text string) string {
 
 // choices returns how such a question can be answered.
 func (b *Book) choices(s *subject) []Choice {
-	if s.single {
+	switch {
+	case s.asks != nil:
+		return []Choice{Reply, No}
+	case s.single:
 		return []Choice{ThisCall, No}
 	}
 	all := []Choice{Waiting, ThisCall, Next, ThisTool, Session}
@@ -418,21 +444,26 @@ func (b *Book) choices(s *subject) []Choice {
 func (b *Book) Waiting(request string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	text, more := "", 0
+	text, more, people := "", 0, false
 	for _, q := range b.open {
+		if q.principal.Request != request {
+			continue
+		}
+		head := b.head(q)
+		people = people || head.ForPeople()
 		switch {
-		case q.principal.Request != request:
-		case text == "":
-			head := b.head(q)
-			text = fmt.Sprintf("waiting for approval of %s (%s)", invisible.Line(head.Name()), calls(head.Waiting+head.More))
-		default:
+		case text != "":
 			more++
+		case q.subject.asks != nil:
+			text = "waiting for " + invisible.Line(head.Name())
+		default:
+			text = fmt.Sprintf("waiting for approval of %s (%s)", invisible.Line(head.Name()), calls(head.Waiting+head.More))
 		}
 	}
 	if more > 0 {
 		text += fmt.Sprintf(" and %d more questions", more)
 	}
-	if text != "" {
+	if people {
 		text += ": sallyport approvals"
 	}
 	return text

@@ -25,6 +25,7 @@ type asker struct {
 	principal authz.Principal
 	why       authz.Decision
 	answers   []chan outcome
+	end       context.CancelCauseFunc // of what a server asks
 }
 
 type outcome struct {

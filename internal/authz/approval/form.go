@@ -38,9 +38,13 @@ var titles = map[Choice]string{
 	NoTool:   "Refuse all calls of this tool in this execution",
 }
 
-// Form returns the question as a form; ok is false where it is too long for one.
-// A client of a revision before 2025-11-25 knows no oneOf: see legacy.
+// Form returns the question as a form; ok is false where it is too long for one, and
+// where a server asks: see Request. A client of a revision before 2025-11-25 knows no
+// oneOf: see legacy.
 func (q *Question) Form(legacy bool) (form Form, ok bool) {
+	if q.Asks != nil {
+		return Form{}, false
+	}
 	text := "Sallyport: do you allow this?\n\n" + q.Text()
 	if q.Always != nil {
 		text += fmt.Sprintf("\n\"always\" writes to %s:\n%s\n", invisible.Line(q.Always.File), invisible.Escape(q.Always.Text))

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -32,6 +33,7 @@ type call struct {
 	unshown  bool // the question has no room for it
 	deadline time.Time
 	answer   chan authz.Answer // with room for it
+	result   json.RawMessage   // for a server that asks, once there is an answer
 }
 
 // add adds a call.

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/jsonscan"
 	"github.com/sallyport/sallyport/internal/lazyregexp"
@@ -30,6 +31,8 @@ const (
 	Always   Choice = "always"  // all calls of the tool: a rule is written
 	No       Choice = "no"      // none of the calls that were shown
 	NoTool   Choice = "no-tool" // no call of the tool in this execution
+	// Reply answers a server with a result.
+	Reply Choice = "reply"
 )
 
 // A Question is what a person is asked, as it is at one revision. Everything in
@@ -45,7 +48,7 @@ type Question struct {
 	Session   string `json:"session,omitempty"`
 	Execution string `json:"execution,omitempty"`
 
-	Action      string   `json:"action"` // call_tool, read_resource, get_prompt, request_server, install_packages
+	Action      string   `json:"action"` // call_tool, read_resource, get_prompt, request_server, install_packages, elicit, sample, list_roots
 	Server      string   `json:"server"`
 	Started     string   `json:"started,omitempty"` // the server's command line or URL
 	Item        string   `json:"item,omitempty"`    // the tool or prompt
@@ -70,6 +73,10 @@ type Question struct {
 	Calls  [][]string `json:"calls,omitempty"`
 	// Always is what the choice of that name would write; nil where it cannot.
 	Always *Rule `json:"always,omitempty"`
+
+	// Asks is what a server asks; nil: it is about calls. Its text is the server's own,
+	// for Text to escape. List leaves Params out.
+	Asks *inquiry.Request `json:"asks,omitempty"`
 
 	// Settled: no call has joined for a moment, or it has waited long enough.
 	Settled bool `json:"settled"`
@@ -114,6 +121,12 @@ func (q *Question) Name() string {
 		return "resources of " + q.Server
 	case "get_prompt":
 		return "prompt " + q.Server + "." + q.Item
+	case "elicit":
+		return "an answer to " + q.Server
+	case "sample":
+		return "a model's answer to " + q.Server
+	case "list_roots":
+		return "the roots for " + q.Server
 	}
 	return q.Server + "." + q.Item
 }
@@ -139,6 +152,7 @@ type subject struct {
 	arguments                []argument
 	size                     int
 	single                   bool // each is asked about by itself
+	asks                     *inquiry.Request
 }
 
 type argument struct {
@@ -167,6 +181,9 @@ func subjectOf(ctx context.Context, a authz.Action) (subject, error) {
 		if raw = a.Definition; raw == nil {
 			return s, fmt.Errorf("the definition of the server cannot be shown")
 		}
+	case authz.Inquire: // its server is at work already
+		s = subject{target: target{action: actions[a.Request.Method]}, single: true, asks: a.Request}
+		s.server, s.started = a.Server.Name, a.Server.Started
 	case authz.InstallPackages:
 		if a.Adds == nil {
 			return s, fmt.Errorf("which packages would be added is not known")

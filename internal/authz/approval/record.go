@@ -3,6 +3,7 @@ package approval
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/invisible"
 	"github.com/sallyport/sallyport/internal/store"
 )
 
@@ -34,6 +36,23 @@ type Lost struct {
 	Item      string `json:"item,omitempty"`
 	// Recorded: it was, and is kept for people to see.
 	Recorded bool `json:"recorded,omitempty"`
+}
+
+// Text says what was lost: "Process 7 was killed while" goes before.
+func (l *Lost) Text() string {
+	name := invisible.Line(l.Name)
+	if l.inquiry() {
+		return fmt.Sprintf("it waited for %s. None was sent.", name)
+	}
+	return fmt.Sprintf("%d of %s waited for approval. None was sent.", l.Calls, name)
+}
+
+// unsent says what was not sent.
+func (l *Lost) unsent() string {
+	if l.inquiry() {
+		return "no answer was sent"
+	}
+	return "none of its calls was sent"
 }
 
 // extension ends the names of records.
@@ -200,7 +219,7 @@ func (b *Book) Reap() {
 		b.config.Log.Warn("records of open questions cannot be read, or not be recorded in the audit log", "error", err)
 	}
 	for _, l := range lost {
-		b.config.Log.Warn("a Sallyport was killed while calls waited for approval; none of them was sent", "calls", l.Calls, "of", l.Name, "process", l.Process, "since", l.Since)
+		b.config.Log.Warn("a Sallyport was killed while a question was open; "+l.unsent(), "calls", l.Calls, "of", l.Name, "process", l.Process, "since", l.Since)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

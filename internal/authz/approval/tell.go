@@ -2,11 +2,14 @@ package approval
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/journal"
 )
 
@@ -24,11 +27,27 @@ func (b *Book) tell(q *question, shown *Question) {
 	if !b.config.Journal.Wants(journal.Questions) {
 		return
 	}
+	text := shown.shown()
+	if shown.Asks != nil { // a server's text
+		as := *shown
+		as.Asks = withoutQuery(as.Asks)
+		as.Asks.Params = json.RawMessage(b.mask(string(as.Asks.Params))) // before its lines are broken
+		text = b.mask(as.shown())
+	}
 	b.config.Journal.Publish(&journal.Asked{
 		Origin: q.principal.Origin(time.Now()), Question: q.id, Revision: shown.Revision,
 		Action: q.subject.action, Server: q.subject.server, Item: q.subject.item,
-		Rule: shown.Rule, Calls: shown.Waiting, Shown: shown.shown(), Audit: q.why.Verdict.Audit,
+		Rule: shown.Rule, Calls: shown.Waiting, Shown: text, Audit: q.why.Verdict.Audit,
 	})
+}
+
+// withoutQuery cuts what only the page needs off an address: it may let its reader in.
+func withoutQuery(r *inquiry.Request) *inquiry.Request {
+	out := *r
+	if i := strings.IndexAny(r.URL, "?#"); i >= 0 {
+		out.URL = r.URL[:i] + "?…"
+	}
+	return &out
 }
 
 // tellAnswer publishes what the person saw who answers a revision of a question, if
@@ -79,6 +98,6 @@ func (l *Lost) End() *journal.Answered {
 	return &journal.Answered{
 		Origin:   journal.Origin{Time: time.Now(), Owner: l.Owner, Client: l.Client, Session: l.Session, Execution: l.Execution},
 		Question: l.ID, Action: l.Action, Server: l.Server, Item: l.Item, Calls: l.Calls,
-		Reason: fmt.Sprintf("process %d was killed while the question was open; none of its calls was sent", l.Process), Killed: l.Process, Since: l.Since,
+		Reason: fmt.Sprintf("process %d was killed while the question was open; %s", l.Process, l.unsent()), Killed: l.Process, Since: l.Since,
 	}
 }

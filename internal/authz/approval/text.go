@@ -25,6 +25,10 @@ func (q *Question) text(left string) string {
 			fmt.Fprintf(&b, "  %-9s %s\n", what, text)
 		}
 	}
+	if q.Asks != nil {
+		q.inquiry(&b, line, left)
+		return b.String()
+	}
 	waiting := calls(q.Waiting)
 	if q.More > 0 {
 		waiting += fmt.Sprintf(" and %d more", q.More)
@@ -40,13 +44,7 @@ func (q *Question) text(left string) string {
 		rule += ": " + q.Because
 	}
 	line("rule", rule)
-	by := []string{}
-	for _, part := range []struct{ what, name string }{{"client", q.Client}, {"session", q.Session}, {"execution", q.Execution}} {
-		if part.name != "" {
-			by = append(by, part.what+" "+part.name)
-		}
-	}
-	line("asked by", strings.Join(by, ", "))
+	line("asked by", q.askedBy())
 	if len(q.Fixed) > 0 {
 		what := "with"
 		if q.Waiting > 1 {
@@ -65,6 +63,17 @@ func (q *Question) text(left string) string {
 		line("", "the same arguments, and the values that are equal above.")
 	}
 	return b.String()
+}
+
+// askedBy names whose code asks.
+func (q *Question) askedBy() string {
+	by := []string{}
+	for _, part := range []struct{ what, name string }{{"client", q.Client}, {"session", q.Session}, {"execution", q.Execution}} {
+		if part.name != "" {
+			by = append(by, part.what+" "+part.name)
+		}
+	}
+	return strings.Join(by, ", ")
 }
 
 // table returns the arguments that differ, a row for each call.

@@ -238,8 +238,15 @@ func (r *Record) Title() string {
 		target = strings.TrimSuffix(r.Server+"."+r.Item, ".")
 	}
 	what := fmt.Sprintf("%d × %s", r.Calls, target)
-	if r.Action == "install_packages" {
+	switch r.Action {
+	case "install_packages":
 		what = "installing " + target
+	case "elicit":
+		what = "what " + target + " asks"
+	case "sample":
+		what = "a model's answer to " + target
+	case "list_roots":
+		what = "the roots for " + target
 	}
 	switch r.Type {
 	case Began:

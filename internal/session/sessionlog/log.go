@@ -41,6 +41,8 @@ type Entry struct {
 	Stream    string    `json:"stream,omitempty"` // of Text or Bytes: stdout, stderr
 	Text      string    `json:"text,omitempty"`
 	Bytes     []byte    `json:"bytes,omitempty"`   // in place of Text, for what is not UTF-8
+	Server    string    `json:"server,omitempty"`  // that told Told during a call
+	Told      string    `json:"told,omitempty"`    // one line; without a Server it is about such lines
 	LeftOut   int64     `json:"leftOut,omitempty"` // bytes that were dropped because the disk was too slow
 	End       string    `json:"end,omitempty"`
 	Lost      string    `json:"lost,omitempty"`  // why the state of earlier executions is gone
@@ -74,9 +76,9 @@ type note struct {
 	at        int64 // nanoseconds
 	execution uint64
 	kind      noteKind
-	end       string
+	end       string // or a server
 	data      []byte // of output; it grows until another note follows
-	text      string // what was run, or why state was lost
+	text      string // what was run, why state was lost, or what a server told
 }
 
 type noteKind uint8
@@ -89,6 +91,7 @@ const (
 	noteLost
 	noteReset
 	noteDropped
+	noteTold
 )
 
 // entry returns the note as it is written.
@@ -113,6 +116,8 @@ func (n *note) entry() Entry {
 		e.Lost = n.text
 	case noteReset:
 		e.Reset = true
+	case noteTold:
+		e.Server, e.Told = n.end, n.text
 	case noteDropped:
 		e.LeftOut = int64(n.execution)
 		e.Execution = 0
@@ -169,6 +174,14 @@ func (l *Log) Output(execution uint64, s wire.Stream, p []byte) {
 	l.put(note{execution: execution, kind: kind, data: append([]byte(nil), p...)})
 }
 
+// Told logs a line that a server told about a call of an execution. It is no output
+// of the execution.
+func (l *Log) Told(execution uint64, server, line string) {
+	if l != nil {
+		l.add(note{execution: execution, kind: noteTold, end: server, text: line})
+	}
+}
+
 // End logs how an execution ended, and why its sandbox did, if it did.
 func (l *Log) End(execution uint64, end, reason string) {
 	if l != nil {
@@ -196,9 +209,12 @@ func (l *Log) add(n note) {
 	if l.closed {
 		return
 	}
-	if n.kind == noteStart && l.size+len(n.text) > l.room() {
+	if (n.kind == noteStart || n.kind == noteTold) && l.size+len(n.text) > l.room() {
 		l.dropped += int64(len(n.text))
-		n.text = ""
+		if n.text = ""; n.kind == noteTold {
+			l.arm()
+			return
+		}
 	}
 	l.size += len(n.text)
 	l.put(n)

@@ -19,6 +19,7 @@ func TestWritten(t *testing.T) {
 		l.Begin(n, "code")
 		l.Output(n, wire.Stdout, []byte(text))
 		l.Output(n, wire.Stderr, []byte("error of "+text))
+		l.Told(n, "github", "warning: nothing that code wrote")
 		l.Output(n, wire.Stdout, []byte("\xff"))
 		l.End(n, "finished", "")
 		l.Output(0, wire.Stdout, []byte("between"))

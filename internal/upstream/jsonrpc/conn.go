@@ -53,11 +53,12 @@ type Options struct {
 	Log *slog.Logger
 	// MaxLine bounds a line in bytes, MaxDepth the nesting of a message.
 	MaxLine, MaxDepth int
-	// OnRequest answers a request of the peer. It runs on the reading goroutine
-	// and must not block; nil answers "method not found". The bytes it gets are
-	// valid only during the call.
-	OnRequest func(method string, params json.RawMessage) (json.RawMessage, *Error)
-	// OnNotify receives the peer's notifications, under the same conditions.
+	// OnRequest answers the requests of the peer, except ping; nil answers "method
+	// not found".
+	OnRequest Handler
+	// OnNotify receives the peer's notifications, except CancelMethod. It runs on
+	// the reading goroutine and must not block. The bytes it gets are valid only
+	// during the call.
 	OnNotify func(method string, params json.RawMessage)
 	// Redact removes secrets from a string. Errors show a part of an answer
 	// that is not JSON only if Redact leaves it unchanged; nil removes nothing.
@@ -87,6 +88,7 @@ type Conn struct {
 	lines *lineReader
 	junk  *tail.Buffer
 	queue chan []byte
+	asked *Requests
 
 	sending sync.Mutex
 	now     *pipe.Writer // nil where a write may block
@@ -152,6 +154,11 @@ func NewConn(r io.Reader, w io.WriteCloser, opts Options) *Conn {
 		readerDone: make(chan struct{}),
 		writerDone: make(chan struct{}),
 	}
+	c.asked = NewRequests(opts.OnRequest, func(answer []byte) {
+		if c.send(context.Background(), answer) != nil {
+			c.dropped.Add(1)
+		}
+	})
 	go c.read()
 	go c.write()
 	return c
@@ -279,11 +286,12 @@ func (c *Conn) CloseWrite() {
 	c.fail(errors.New("closed by us"))
 }
 
-// Wait waits until both goroutines have ended, which requires the peer's stream
-// to end.
+// Wait waits until all goroutines have ended, which requires the peer's stream to
+// end.
 func (c *Conn) Wait() {
 	<-c.readerDone
 	<-c.writerDone
+	c.asked.Wait()
 }
 
 // Drained is closed once everything that the peer wrote has been read.
@@ -311,6 +319,7 @@ func (c *Conn) fail(reason error) {
 	if c.err == nil {
 		c.err = fmt.Errorf("%w: %w", ErrClosed, reason)
 		close(c.done)
+		c.asked.End(c.err)
 	}
 	c.mu.Unlock()
 	// Closing unblocks a write to a peer that does not read.
@@ -400,27 +409,17 @@ func (c *Conn) incoming(m message) {
 	}
 	if m.id == nil || jsonscan.Kind(m.id) == 'n' && strings.HasPrefix(method, "notifications/") {
 		c.notifications.Add(1)
-		if c.opts.OnNotify != nil {
+		if method == CancelMethod {
+			c.asked.Cancel(m.params)
+		} else if c.opts.OnNotify != nil {
 			c.opts.OnNotify(method, m.params)
 		}
 		return
 	}
 	c.requests.Add(1)
-	if kind := jsonscan.Kind(m.id); len(m.id) > 1024 || kind == '{' || kind == '[' {
-		c.opts.Log.Debug("request with an unusable id dropped", "method", clip(method, 128))
-		return
+	if answer := c.asked.Take(context.Background(), m.id, method, m.params); answer != nil {
+		c.sendOrDrop(answer)
 	}
-	var result json.RawMessage
-	failure := &Error{Code: CodeMethodNotFound, Message: "Method not found: " + clip(method, 128)}
-	if c.opts.OnRequest != nil {
-		result, failure = c.opts.OnRequest(method, m.params)
-	}
-	answer, err := appendAnswer(nil, m.id, result, failure)
-	if err != nil {
-		c.opts.Log.Warn("answer to a server's request could not be encoded", "method", clip(method, 128), "err", err)
-		return
-	}
-	c.sendOrDrop(answer)
 }
 
 // answer delivers an answer to the call that waits for it. data is the whole

@@ -278,10 +278,7 @@ func TestBatch(t *testing.T) {
 }
 
 func TestRequestsOfThePeer(t *testing.T) {
-	c, p := connect(t, Options{OnRequest: func(method string, params json.RawMessage) (json.RawMessage, *Error) {
-		if method == "ping" {
-			return json.RawMessage(`{}`), nil
-		}
+	c, p := connect(t, Options{OnRequest: func(_ context.Context, method string, _ json.RawMessage) (json.RawMessage, *Error) {
 		return nil, &Error{Code: CodeMethodNotFound, Message: "no " + method}
 	}})
 	for _, id := range []string{`1`, `"a b"`, `null`, `9007199254740993`} {
@@ -472,7 +469,7 @@ func FuzzConn(f *testing.F) {
 	f.Add([]byte(`{"id":2,"result":"` + strings.Repeat("y", 3000) + "\"}\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		r, w := io.Pipe()
-		c := NewConn(r, discard{}, Options{MaxLine: 2000, MaxDepth: 10, OnRequest: func(string, json.RawMessage) (json.RawMessage, *Error) {
+		c := NewConn(r, discard{}, Options{MaxLine: 2000, MaxDepth: 10, OnRequest: func(context.Context, string, json.RawMessage) (json.RawMessage, *Error) {
 			return json.RawMessage("{}"), nil
 		}})
 		one, two := goCall(t.Context(), c, "a", ""), goCall(t.Context(), c, "b", "")

@@ -8,5 +8,6 @@
 //
 // The peer is not trusted. Lines are bounded in length and depth. Lines that are
 // not messages are kept for diagnosis, answers that match no request are counted
-// and dropped, and a peer that stops reading delays only its own callers.
+// and dropped, and a peer that stops reading delays only its own callers. Its own
+// requests may take long, but only a few are in progress at once.
 package jsonrpc

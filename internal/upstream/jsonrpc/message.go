@@ -18,6 +18,7 @@ const (
 	CodeMethodNotFound = -32601
 	CodeInvalidParams  = -32602
 	CodeInternal       = -32603
+	CodeBusy           = -32000
 )
 
 // maxErrorText bounds how much of a peer's error message is kept.

@@ -161,10 +161,11 @@ func (c *Conn) unparsed(raw, data []byte, cause error, unended bool) {
 }
 
 // withoutZeros removes bytes that are zero around a line, or those between the
-// characters of UTF-16 text that is all ASCII. It returns nil for anything else.
+// characters of UTF-16 text that is all ASCII. It returns a copy, or nil for anything
+// else.
 func withoutZeros(line []byte) []byte {
 	if trimmed := bytes.Trim(line, "\x00"); bytes.IndexByte(trimmed, 0) < 0 {
-		return bytes.TrimSpace(trimmed)
+		return bytes.Clone(bytes.TrimSpace(trimmed))
 	}
 	line = bytes.TrimPrefix(bytes.TrimPrefix(line, []byte{0xff, 0xfe}), []byte{0xfe, 0xff})
 	if zeros := bytes.Count(line, []byte{0}); zeros < len(line)/2 || zeros > len(line)/2+1 {

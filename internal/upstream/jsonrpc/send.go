@@ -58,7 +58,7 @@ func (c *Conn) cancel(id int64, cause error) {
 		return
 	}
 	params := fmt.Appendf(nil, `{"requestId":%d,"reason":%s}`, id, reason)
-	note, err := appendRequest(nil, 0, "notifications/cancelled", params)
+	note, err := appendRequest(nil, 0, CancelMethod, params)
 	if err != nil {
 		return
 	}

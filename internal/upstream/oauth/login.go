@@ -49,6 +49,9 @@ type Login struct {
 	*state
 }
 
+// Identity returns what the Logins at one server share, and no others.
+func (l *Login) Identity() any { return l.state }
+
 // state is what this process knows of a login besides its record.
 type state struct {
 	mu      sync.Mutex

@@ -230,11 +230,11 @@ func (l *loopback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case got.refused != nil:
 		page{http.StatusOK, "Not signed in", []string{
 			"The authorization server refused: " + got.refused.Error(),
-			"You can close this page. To try again, run the command in the terminal again.",
+			"You can close this page. To try again, sign in again where you began.",
 		}}.write(w)
 	default:
 		page{http.StatusOK, "You can close this page", []string{
-			"Sallyport has received the answer. The terminal shows whether you are signed in.",
+			"Sallyport has received the answer. Where you began shows whether you are signed in.",
 		}}.write(w)
 	}
 	l.back <- redirect

@@ -21,7 +21,8 @@ import (
 // Its methods are safe for concurrent use.
 type Legacy struct {
 	*peer
-	endpoint *url.URL // where messages go; set before the connection is handed out
+	endpoint *url.URL      // where messages go
+	ready    chan struct{} // closed when endpoint is set, before the connection is handed out
 
 	pendingMu sync.Mutex
 	pending   map[int64]waiting
@@ -36,11 +37,11 @@ type waiting struct {
 // DialLegacy opens the stream and waits until the server has announced its
 // endpoint for messages. ctx bounds the wait.
 func (n *Network) DialLegacy(ctx context.Context, target Target, opts Options) (*Legacy, error) {
-	p, err := newPeer(n, target, opts)
-	if err != nil {
+	c := &Legacy{ready: make(chan struct{}), pending: map[int64]waiting{}}
+	var err error
+	if c.peer, err = newPeer(n, target, opts, c.answer); err != nil {
 		return nil, err
 	}
-	c := &Legacy{peer: p, pending: map[int64]waiting{}}
 	if err := c.open(ctx); err != nil {
 		_ = c.Stop(ctx)
 		return nil, err
@@ -84,6 +85,7 @@ func (c *Legacy) open(ctx context.Context) error {
 		}
 		to.User = nil
 		c.endpoint = to
+		close(c.ready)
 		return nil
 	case <-c.Done():
 		return c.Err()
@@ -137,7 +139,7 @@ func (c *Legacy) read(ctx context.Context, body io.Reader, endpoint chan<- strin
 			default: // it already has its answer
 			}
 		case len(e.data) > 0 && (e.name == "" || e.name == "message"):
-			c.receive(e.data, c, c.answer)
+			c.receive(e.data, c)
 		}
 	}
 }
@@ -161,6 +163,9 @@ func (c *Legacy) wanted(id int64, null bool) (func(reply), bool) {
 		waiting.answer <- r
 	}, true
 }
+
+// call implements inbox: all calls share the stream.
+func (*Legacy) call() context.Context { return context.Background() }
 
 // Call sends a request and waits for its answer, like [Streamable.Call]. There
 // is no session to replace: a lost stream ends the connection.
@@ -233,6 +238,11 @@ func (c *Legacy) Notify(ctx context.Context, method string, params json.RawMessa
 }
 
 func (c *Legacy) answer(message []byte) {
+	select {
+	case <-c.ready: // a server can ask before it has announced its endpoint
+	case <-c.ctx.Done():
+		return
+	}
 	ctx, cancel := context.WithTimeout(c.ctx, aside)
 	defer cancel()
 	if err := c.post(ctx, message); err != nil {
@@ -265,7 +275,6 @@ func (c *Legacy) post(ctx context.Context, message []byte) error {
 // Stop ends the connection, and returns when nothing of it is left.
 func (c *Legacy) Stop(context.Context) error {
 	c.fail(errors.New("closed by us"))
-	c.work.Wait()
-	c.client.CloseIdleConnections()
+	c.wait()
 	return nil
 }

@@ -77,8 +77,7 @@ func TestLegacy(t *testing.T) {
 	s, target := newEventsServer(t, endpoint)
 	notes := make(chan string, 4)
 	c := dial(t, target, Options{MaxMessage: 1 << 16,
-		OnNotify:  func(method string, _ json.RawMessage) { notes <- method },
-		OnRequest: func(string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) { return json.RawMessage(`{}`), nil },
+		OnNotify: func(method string, _ json.RawMessage) { notes <- method },
 	})
 	// Answers come in any order, with other things between them.
 	first := callLegacy(t, t.Context(), c)

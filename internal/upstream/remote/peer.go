@@ -36,11 +36,14 @@ type Options struct {
 	Log *slog.Logger
 	// MaxMessage bounds a message in bytes, decompressed; MaxDepth its nesting.
 	MaxMessage, MaxDepth int
-	// OnRequest answers a request of the server; nil answers "method not found".
-	// OnNotify receives notifications. Both may be called by several goroutines at
-	// once, must not block, and must not keep the bytes that they get.
-	OnRequest func(method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error)
-	OnNotify  func(method string, params json.RawMessage)
+	// OnRequest answers the server's requests, except ping; nil answers "method not
+	// found". If a request arrived in the response to a call, its context has the
+	// values of the call's context, and ends with it.
+	OnRequest jsonrpc.Handler
+	// OnNotify receives notifications, except jsonrpc.CancelMethod. It may be called
+	// by several goroutines at once, must not block, and must not keep the bytes that
+	// it gets.
+	OnNotify func(method string, params json.RawMessage)
 	// OnGap is called when notifications may have been missed.
 	OnGap func()
 	// Redact removes secrets from a string; nil removes nothing.
@@ -51,9 +54,6 @@ type Options struct {
 }
 
 const (
-	// answersAtOnce bounds the requests of a server that are answered at once.
-	// Further requests get no answer.
-	answersAtOnce = 8
 	// aside bounds the time for messages other than calls: answers, cancellations,
 	// the end of a session.
 	aside = 5 * time.Second
@@ -83,8 +83,8 @@ type peer struct {
 	version     atomic.Value // string: MCP-Protocol-Version; empty: none
 	nextID      atomic.Int64
 	junk        *tail.Buffer
-	answers     chan struct{} // a token for each answer in progress
-	oddly       sync.Once     // for a warning
+	asked       *jsonrpc.Requests
+	oddly       sync.Once // for a warning
 
 	ctx    context.Context // ends with the connection
 	cancel context.CancelCauseFunc
@@ -95,7 +95,8 @@ type peer struct {
 	calls, requests, notifications, unknown, junkMessages, overlong, dropped atomic.Int64
 }
 
-func newPeer(n *Network, target Target, opts Options) (*peer, error) {
+// newPeer returns a peer whose answers to the server's requests answer sends.
+func newPeer(n *Network, target Target, opts Options, answer func([]byte)) (*peer, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
@@ -131,7 +132,8 @@ func newPeer(n *Network, target Target, opts Options) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &peer{opts: opts, client: client, url: u, headers: headers, credentials: target.Credentials, junk: tail.New(jsonrpc.DefaultKeepJunk), answers: make(chan struct{}, answersAtOnce)}
+	p := &peer{opts: opts, client: client, url: u, headers: headers, credentials: target.Credentials, junk: tail.New(jsonrpc.DefaultKeepJunk)}
+	p.asked = jsonrpc.NewRequests(opts.OnRequest, answer)
 	p.version.Store("")
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	return p, nil
@@ -169,7 +171,15 @@ func (p *peer) fail(reason error) {
 	if p.err == nil {
 		p.err = fmt.Errorf("%w: %w", jsonrpc.ErrClosed, reason)
 		p.cancel(p.err)
+		p.asked.End(p.err)
 	}
+}
+
+// wait waits, after fail, until nothing is left.
+func (p *peer) wait() {
+	p.asked.Wait()
+	p.work.Wait()
+	p.client.CloseIdleConnections()
 }
 
 // hide removes secrets from what is shown: a server may repeat what it was sent.
@@ -322,31 +332,35 @@ type reply struct {
 	err    error
 }
 
-// inbox handles answers. wanted is called with an answer's id, and returns the
-// reply function if the answer is expected. null means that the answer names no
-// request.
+// inbox handles answers.
 type inbox interface {
+	// wanted is called with an answer's id, and returns the reply function if the
+	// answer is expected. null means that the answer names no request.
 	wanted(id int64, null bool) (take func(reply), ok bool)
+	// call returns the context of the call for which the server sends, if that is
+	// known.
+	call() context.Context
 }
 
-// receive handles one message, or a batch of them, and may keep the bytes.
-// answer sends answers to the server's requests, in a goroutine of its own.
-func (p *peer) receive(data []byte, in inbox, answer func([]byte)) {
+// receive handles one message, or a batch of them, and may keep the bytes. It waits
+// for nothing, so that a call's answer and a cancellation arrive while a request of
+// the server is in progress.
+func (p *peer) receive(data []byte, in inbox) {
 	data = jsonscan.TrimMark(bytes.TrimSpace(data))
 	if len(data) == 0 {
 		return
 	}
 	if data[0] == '[' && jsonscan.Valid(data) {
 		_ = jsonscan.Elements(data, func(value json.RawMessage) bool {
-			p.receiveOne(value, in, answer)
+			p.receiveOne(value, in)
 			return true
 		})
 		return
 	}
-	p.receiveOne(data, in, answer)
+	p.receiveOne(data, in)
 }
 
-func (p *peer) receiveOne(data []byte, in inbox, answer func([]byte)) {
+func (p *peer) receiveOne(data []byte, in inbox) {
 	data = jsonrpc.ValidUTF8(data)
 	m, err := jsonrpc.Parse(data)
 	switch {
@@ -372,11 +386,20 @@ func (p *peer) receiveOne(data []byte, in inbox, answer func([]byte)) {
 		p.keepJunk(data)
 	case m.Method != nil && m.ID == nil:
 		p.notifications.Add(1)
-		if p.opts.OnNotify != nil {
-			p.opts.OnNotify(m.MethodName(), m.Params)
+		if method := m.MethodName(); method == jsonrpc.CancelMethod {
+			p.asked.Cancel(m.Params)
+		} else if p.opts.OnNotify != nil {
+			p.opts.OnNotify(method, m.Params)
 		}
 	case m.Method != nil:
-		p.asked(m, answer)
+		p.requests.Add(1)
+		params := m.Params
+		if p.credentials != nil && params != nil {
+			params = p.credentials.Hide(params)
+		}
+		if answer := p.asked.Take(in.call(), m.ID, m.MethodName(), params); answer != nil && !p.asked.Post(answer) {
+			p.dropped.Add(1)
+		}
 	case m.ID != nil || m.Version != nil && (m.Result != nil || m.Failure != nil):
 		id, ok := m.CallID()
 		null := jsonscan.Kind(m.ID) == 'n' || m.ID == nil
@@ -420,44 +443,13 @@ func (p *peer) keepJunk(data []byte) {
 	_, _ = p.junk.Write([]byte{'\n'})
 }
 
-// asked answers a request of the server.
-func (p *peer) asked(m jsonrpc.Message, answer func([]byte)) {
-	p.requests.Add(1)
-	if kind := jsonscan.Kind(m.ID); len(m.ID) > 1024 || kind == '{' || kind == '[' {
-		return
-	}
-	method := m.MethodName()
-	var result json.RawMessage
-	failure := &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "Method not found: " + clip(method, 128)}
-	if p.opts.OnRequest != nil {
-		result, failure = p.opts.OnRequest(method, m.Params)
-	}
-	message, err := jsonrpc.AppendAnswer(nil, m.ID, result, failure)
-	if err != nil {
-		p.opts.Log.Warn("answer to a server's request could not be encoded", "method", clip(method, 128), "err", err)
-		return
-	}
-	select {
-	case p.answers <- struct{}{}:
-	default:
-		p.dropped.Add(1)
-		return
-	}
-	if !p.begin(func() {
-		defer func() { <-p.answers }()
-		answer(message)
-	}) {
-		<-p.answers
-	}
-}
-
 // cancelled returns the notification that cancels a call.
 func cancelled(id int64, cause error) []byte {
 	reason, err := json.Marshal(cause.Error())
 	if err != nil {
 		reason = []byte(`""`)
 	}
-	note, err := jsonrpc.AppendRequest(nil, 0, "notifications/cancelled", fmt.Appendf(nil, `{"requestId":%d,"reason":%s}`, id, reason))
+	note, err := jsonrpc.AppendRequest(nil, 0, jsonrpc.CancelMethod, fmt.Appendf(nil, `{"requestId":%d,"reason":%s}`, id, reason))
 	if err != nil {
 		return nil
 	}

@@ -58,7 +58,7 @@ func (c *Streamable) events(ctx context.Context, body io.Reader, at *place, in i
 			}
 		case len(e.data) > 0 && (e.name == "" || e.name == "message"):
 			some = true
-			c.receive(e.data, in, c.answer)
+			c.receive(e.data, in)
 		}
 		if enough() {
 			return some, nil
@@ -70,9 +70,8 @@ func (c *Streamable) events(ctx context.Context, body io.Reader, at *place, in i
 }
 
 // follow reads the stream of a call, and resumes it if it breaks.
-func (c *Streamable) follow(ctx context.Context, id int64, response **http.Response, session string) (json.RawMessage, error) {
+func (c *Streamable) follow(ctx context.Context, in one, response **http.Response, session string) (json.RawMessage, error) {
 	at := place{delay: noRetry}
-	in := one{id: id}
 	idle := 0
 	for {
 		some, err := c.events(ctx, (*response).Body, &at, &in, func() bool { return in.got })
@@ -93,7 +92,7 @@ func (c *Streamable) follow(ctx context.Context, id int64, response **http.Respo
 			}
 			return nil, fmt.Errorf("%w: %w", ErrLost, err)
 		}
-		if some {
+		if some || c.asked.Waiting() { // a server that waits for us has nothing new
 			idle = 0
 		}
 		_ = (*response).Body.Close()
@@ -164,6 +163,7 @@ func (c *Streamable) get(ctx context.Context, last, session string) (*http.Respo
 type nobody struct{}
 
 func (nobody) wanted(int64, bool) (func(reply), bool) { return nil, false }
+func (nobody) call() context.Context                  { return context.Background() }
 
 // stream reads the server's unsolicited messages until ctx ends or the server
 // turns out not to offer them.

@@ -51,11 +51,12 @@ type Streamable struct {
 
 // NewStreamable does not connect yet.
 func (n *Network) NewStreamable(target Target, opts Options) (*Streamable, error) {
-	p, err := newPeer(n, target, opts)
-	if err != nil {
+	c := new(Streamable)
+	var err error
+	if c.peer, err = newPeer(n, target, opts, c.answer); err != nil {
 		return nil, err
 	}
-	return &Streamable{peer: p}, nil
+	return c, nil
 }
 
 // Call sends a request and waits for its answer, whose bytes the caller owns.
@@ -78,12 +79,13 @@ func (c *Streamable) CallWith(ctx context.Context, method string, params json.Ra
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
+	id := c.nextID.Add(1)
+	in := one{id: id, by: ctx}
 	if budget.From(ctx) == nil {
 		lease := c.opts.Budget.Own.Lease()
 		defer lease.Release()
 		ctx = budget.With(ctx, lease)
 	}
-	id := c.nextID.Add(1)
 	message, err := jsonrpc.AppendRequest(make([]byte, 0, len(method)+len(params)+64), id, method, params)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", jsonrpc.ErrInvalidParams, err)
@@ -96,10 +98,10 @@ func (c *Streamable) CallWith(ctx context.Context, method string, params json.Ra
 	inner, release := c.within(ctx)
 	defer release()
 	session := c.sessionID()
-	result, err := c.exchange(inner, id, method, message, more, session)
+	result, err := c.exchange(inner, in, method, message, more, session)
 	if errors.Is(err, errSessionLost) {
 		if err = c.renew(inner, session); err == nil {
-			result, err = c.exchange(inner, id, method, message, more, c.sessionID())
+			result, err = c.exchange(inner, in, method, message, more, c.sessionID())
 		}
 	}
 	if err != nil && ctx.Err() != nil {
@@ -125,7 +127,7 @@ func (c *Streamable) tell(method string, note []byte) {
 	c.begin(func() {
 		ctx, cancel := context.WithTimeout(c.ctx, aside)
 		defer cancel()
-		if err := c.post(ctx, "notifications/cancelled", note); err != nil {
+		if err := c.post(ctx, jsonrpc.CancelMethod, note); err != nil {
 			c.opts.Log.Debug("a call could not be cancelled", "err", c.hide(err.Error()))
 		}
 	})
@@ -182,8 +184,7 @@ func (c *Streamable) Stop(ctx context.Context) error {
 			_ = response.Body.Close()
 		}
 	}
-	c.work.Wait()
-	c.client.CloseIdleConnections()
+	c.wait()
 	return nil
 }
 
@@ -226,7 +227,7 @@ func (c *Streamable) headersOf(method string, params json.RawMessage) http.Heade
 }
 
 // exchange posts a request and reads its answer.
-func (c *Streamable) exchange(ctx context.Context, id int64, method string, message []byte, more http.Header, session string) (json.RawMessage, error) {
+func (c *Streamable) exchange(ctx context.Context, in one, method string, message []byte, more http.Header, session string) (json.RawMessage, error) {
 	if session != "" {
 		more.Set("Mcp-Session-Id", session)
 	}
@@ -267,9 +268,9 @@ func (c *Streamable) exchange(ctx context.Context, id int64, method string, mess
 		if err != nil {
 			return nil, err
 		}
-		return c.whole(data, id)
+		return c.whole(data, in)
 	case onlyEvents:
-		return c.follow(request, id, &response, session)
+		return c.follow(request, in, &response, session)
 	default:
 		return nil, fmt.Errorf("%w: its type is %.60q", jsonrpc.ErrMalformed, kind)
 	}
@@ -310,6 +311,7 @@ func (c *Streamable) takeSession(response *http.Response) error {
 // answer without an id can only belong to this call.
 type one struct {
 	id    int64
+	by    context.Context // the caller's
 	got   bool
 	reply reply
 }
@@ -321,11 +323,12 @@ func (o *one) wanted(id int64, null bool) (func(reply), bool) {
 	return func(r reply) { o.got, o.reply = true, r }, true
 }
 
+func (o *one) call() context.Context { return o.by }
+
 // whole reads an answer that is not a stream.
-func (c *Streamable) whole(data []byte, id int64) (json.RawMessage, error) {
+func (c *Streamable) whole(data []byte, in one) (json.RawMessage, error) {
 	data = jsonscan.TrimMark(bytes.TrimSpace(data))
-	in := one{id: id}
-	c.receive(data, &in, c.answer)
+	c.receive(data, &in)
 	if !in.got {
 		if !jsonscan.Valid(data) {
 			return nil, notJSON(data, c.opts.Redact)
@@ -391,7 +394,7 @@ func (c *Streamable) renew(ctx context.Context, lost string) error {
 	if hello == nil {
 		return errSessionLost
 	}
-	result, err := c.exchange(ctx, id, "initialize", hello, http.Header{}, "")
+	result, err := c.exchange(ctx, one{id: id, by: c.ctx}, "initialize", hello, http.Header{}, "")
 	if err != nil {
 		return fmt.Errorf("%w, and a new one could not be opened: %w", errSessionLost, err)
 	}

@@ -348,9 +348,6 @@ func TestServerAsks(t *testing.T) {
 	})
 	var noted atomic.Value
 	c := streamable(t, NewNetwork(nil, nil), Target{URL: server.URL}, Options{
-		OnRequest: func(method string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
-			return json.RawMessage(`{}`), nil
-		},
 		OnNotify: func(method string, params json.RawMessage) { noted.Store(method + string(params)) },
 	})
 	if _, err := c.Call(t.Context(), "tools/call", nil); err != nil {
@@ -403,7 +400,7 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatal(err)
 		}
 		c.fail(errors.New("nothing is sent"))
-		result, err := c.whole(data, 1)
+		result, err := c.whole(data, one{id: 1, by: t.Context()})
 		if err == nil && !jsonscan.Valid(result) {
 			t.Errorf("%q: %q", data, result)
 		}

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/inquiry"
 	"github.com/sallyport/sallyport/internal/store"
 	"github.com/sallyport/sallyport/internal/upstream"
 	"github.com/sallyport/sallyport/internal/upstream/definitions"
@@ -24,13 +25,14 @@ import (
 
 // scenarios are those that want more than a connection and a list of tools.
 var scenarios = map[string]func(context.Context, *upstream.Server) error{
-	"tools_call":                       call("add_numbers", `{"a":5,"b":3}`),
-	"sse-retry":                        call("test_reconnection", `{}`),
-	"sep-2322-client-request-state":    askedBack,
-	"http-standard-headers":            everything,
-	"http-custom-headers":              givenCalls,
-	"http-invalid-tool-headers":        callAll,
-	"json-schema-2020-12-preservation": echoSchema,
+	"tools_call":                          call("add_numbers", `{"a":5,"b":3}`),
+	"sse-retry":                           call("test_reconnection", `{}`),
+	"sep-2322-client-request-state":       callAll,
+	"elicitation-sep1034-client-defaults": callAll,
+	"http-standard-headers":               everything,
+	"http-custom-headers":                 givenCalls,
+	"http-invalid-tool-headers":           callAll,
+	"json-schema-2020-12-preservation":    echoSchema,
 }
 
 func main() {
@@ -61,6 +63,7 @@ func play(ctx context.Context, url, scenario string) (err error) {
 		[]upstream.Definition{definitions.NewRemote("suite", "", definitions.Remote{Transport: definitions.Auto, URL: url, OAuth: given})},
 		upstream.Options{
 			Log: log, ClientName: "sallyport", ClientVersion: "0.1.0", Environ: os.Environ(),
+			May:    func(upstream.Definition) inquiry.Takes { return agreeing{}.Takes() },
 			Logins: oauth.New(store.At(filepath.Join(dir, "logins")), oauth.Options{Log: log, Metadata: metadata}),
 		})
 	defer func() { err = errors.Join(err, m.Close(ctx)) }()
@@ -75,7 +78,7 @@ func play(ctx context.Context, url, scenario string) (err error) {
 		return err
 	}
 	if more := scenarios[scenario]; more != nil {
-		return more(ctx, s)
+		return more(upstream.WithHost(ctx, agreeing{}), s)
 	}
 	return nil
 }
@@ -122,17 +125,6 @@ func everything(ctx context.Context, s *upstream.Server) error {
 	_, prompts := s.Prompts(ctx)
 	_, got := s.GetPrompt(ctx, "test_prompt", nil)
 	return errors.Join(err, listed, read, prompts, got)
-}
-
-// askedBack calls tools that ask the user something, which Sallyport does not
-// answer yet, and those that do not.
-func askedBack(ctx context.Context, s *upstream.Server) error {
-	var err error
-	for _, name := range []string{"test_mrtr_echo_state", "test_mrtr_no_state", "test_mrtr_unrelated", "test_mrtr_no_result_type"} {
-		_, callErr := s.CallTool(ctx, name, nil)
-		err = errors.Join(err, callErr)
-	}
-	return err
 }
 
 // echoSchema sends a tool's schema back as it arrived.
