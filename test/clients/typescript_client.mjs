@@ -4,7 +4,8 @@
 //     node typescript_client.mjs MODE SCRIPT SERVER [ARGUMENT...]
 //
 // MODE is auto, legacy or a protocol revision. A script of "cancel" cancels a
-// call instead.
+// call instead. One of "answer" runs the code in SALLYPORT_TEST_CODE, and answers
+// what the server asks with SALLYPORT_TEST_ANSWERS, an object by method.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -17,8 +18,15 @@ const { StdioClientTransport } = await load("@modelcontextprotocol/client/stdio"
 const [mode, script, command, ...args] = process.argv.slice(2);
 const negotiation = mode === "auto" || mode === "legacy" ? { mode } : { mode: { pin: mode } };
 
-const connect = async () => {
-  const client = new Client({ name: "sallyport-test", version: "1" }, { versionNegotiation: negotiation });
+const connect = async (answers = {}, asked = []) => {
+  const capabilities = Object.keys(answers).length ? { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} } : {};
+  const client = new Client({ name: "sallyport-test", version: "1" }, { versionNegotiation: negotiation, capabilities });
+  for (const [method, answer] of Object.entries(answers)) {
+    client.setRequestHandler(method, async (request) => {
+      asked.push({ method, params: request.params });
+      return answer;
+    });
+  }
   await client.connect(new StdioClientTransport({ command, args, env: process.env, stderr: "inherit" }));
   return client;
 };
@@ -51,6 +59,14 @@ const cancel = async () => {
   return seen;
 };
 
+const answer = async () => {
+  const asked = [];
+  const client = await connect(JSON.parse(process.env.SALLYPORT_TEST_ANSWERS), asked);
+  const result = await call(client, process.env.SALLYPORT_TEST_CODE);
+  await client.close();
+  return { result, asked };
+};
+
 const converse = async (steps) => {
   const client = await connect();
   const answers = [];
@@ -62,6 +78,8 @@ const converse = async (steps) => {
 let seen;
 if (script === "cancel") {
   seen = await cancel();
+} else if (script === "answer") {
+  seen = await answer();
 } else {
   seen = [];
   for (const steps of JSON.parse(readFileSync(script, "utf8")).conversations) seen.push(await converse(steps));
