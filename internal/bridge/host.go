@@ -41,9 +41,9 @@ type Sampling struct {
 // host is whom a call of an execution is made for. It implements [upstream.Host].
 type host struct {
 	x      *Execution
-	server *authz.Server // nil: the call has no server, and is not sent
-	tool   string        // empty: it is another call
-	time   *allowance    // nil: no rule limits it
+	server *authz.Server   // nil: the call has no server, and is not sent
+	tool   string          // empty: it is another call
+	time   *upstream.Limit // that a rule allows; nil before the call
 
 	mu    sync.Mutex
 	asked int    // how often
@@ -71,11 +71,7 @@ func (x *Execution) host(permit *authz.Permit) *host {
 // has ended.
 func (h *host) begin(ctx context.Context, limit time.Duration) (_ context.Context, ended func()) {
 	b := h.x.bridge
-	ctx, cancel := context.WithCancel(upstream.WithHost(ctx, h))
-	var time *allowance
-	if limit > 0 {
-		time = newAllowance(limit, cancel)
-	}
+	ctx, time, end := upstream.WithLimit(upstream.WithHost(ctx, h), limit)
 	h.mu.Lock()
 	h.time = time
 	h.mu.Unlock()
@@ -86,8 +82,7 @@ func (h *host) begin(ctx context.Context, limit time.Duration) (_ context.Contex
 		b.mu.Lock()
 		delete(b.hosts, h)
 		b.mu.Unlock()
-		time.stop()
-		cancel()
+		end()
 	}
 }
 
@@ -114,7 +109,7 @@ func (h *host) pause() (resume func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.asked++
-	return h.time.pause()
+	return h.time.Pause()
 }
 
 // wasAsked reports whether the result may depend on what someone was asked.
@@ -267,50 +262,4 @@ func number(f float64) string {
 		return strconv.FormatFloat(f, 'g', 3, 64)
 	}
 	return strconv.FormatFloat(math.Round(f*1000)/1000, 'f', -1, 64)
-}
-
-// allowance is the time that a rule allows a call. While someone is asked for the
-// server, it does not run. A nil allowance never ends.
-type allowance struct {
-	mu     sync.Mutex
-	timer  *time.Timer
-	left   time.Duration
-	since  time.Time // when it began to run
-	paused int
-	over   bool // the call has ended
-}
-
-func newAllowance(d time.Duration, end func()) *allowance {
-	return &allowance{timer: time.AfterFunc(d, end), left: d, since: time.Now()}
-}
-
-// pause stops the time until resume is called.
-func (a *allowance) pause() (resume func()) {
-	if a == nil {
-		return func() {}
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.paused++; a.paused == 1 {
-		a.timer.Stop()
-		a.left -= time.Since(a.since)
-	}
-	return func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.paused--; a.paused == 0 && !a.over {
-			a.since = time.Now()
-			a.timer.Reset(max(a.left, 0))
-		}
-	}
-}
-
-func (a *allowance) stop() {
-	if a == nil {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.over = true
-	a.timer.Stop()
 }

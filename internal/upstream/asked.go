@@ -85,7 +85,7 @@ func during(ctx context.Context, about []*doing) (_ context.Context, end func())
 				cancel(errCallOver)
 			}
 		})
-		undo = append(undo, func() { stop() }, d.limit.pause())
+		undo = append(undo, func() { stop() }, d.limit.Pause())
 	}
 	return ctx, func() {
 		for _, f := range undo {

@@ -180,6 +180,7 @@ func TestRequestsOfAProgram(t *testing.T) {
 				}
 			}
 			want := "capabilities " + string(tt.may.Capabilities()) + "\n"
+			waitFor(t, func() bool { return strings.Contains(s.Diagnosis().Stderr, "\n") }) // it is read apart
 			if got := s.Diagnosis().Stderr; !strings.HasPrefix(got, want) {
 				t.Errorf("got %q at initialize, want %q", got, want)
 			}

@@ -16,7 +16,7 @@ type doing struct {
 	server *Server
 	host   Host            // nil: the call is made for no one who can be asked
 	ctx    context.Context // ends with the call
-	limit  *limit
+	limit  *Limit
 	token  int64 // of its progress; 0: it is not wanted
 }
 
@@ -25,7 +25,7 @@ type doingKey struct{}
 // enter begins a call; leave ends it with its error.
 func (s *Server) enter(ctx context.Context) (d *doing, leave func(error)) {
 	d = &doing{server: s, host: HostOf(ctx)}
-	ctx, limit, end := withLimit(ctx, s.callTimeout)
+	ctx, limit, end := WithLimit(ctx, s.callTimeout)
 	d.limit = limit
 	d.ctx = context.WithValue(ctx, doingKey{}, d)
 	forget := func() {}

@@ -235,7 +235,7 @@ func (d *doing) fulfil(list []asks) ([]json.RawMessage, error) {
 		}
 		requests[i] = r
 	}
-	defer d.limit.pause()()
+	defer d.limit.Pause()()
 	ctx, cancel := context.WithCancelCause(d.ctx)
 	defer cancel(nil)
 	go func() { // a server that has ended needs no answer
@@ -306,7 +306,7 @@ func (d *doing) visit(pages []asks) error {
 			return &unanswered{inquiry.Elicitation, errors.New("the user does not open the address that the server asks for")}
 		}
 	}
-	defer d.limit.pause()()
+	defer d.limit.Pause()()
 	patience := maxCompletion
 	if d.limit.whole > 0 {
 		patience = min(patience, d.limit.whole)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A limit ends a call when the server has had its time. While a person or a client
-// is asked for the server, it does not run.
-type limit struct {
+// A Limit ends a call when the server has had its time. While a person or a client
+// is asked for the server, it does not run. A nil Limit never ends.
+type Limit struct {
 	whole time.Duration // below 1: none
 	end   context.CancelCauseFunc
 
@@ -19,10 +19,11 @@ type limit struct {
 	paused int
 }
 
-// withLimit returns ctx with a limit. The function that ends it must be called.
-func withLimit(ctx context.Context, whole time.Duration) (context.Context, *limit, context.CancelFunc) {
+// WithLimit returns ctx with a limit, or one without end if whole is below 1. The cause
+// of its end is an ErrTimeout. The function that ends it must be called.
+func WithLimit(ctx context.Context, whole time.Duration) (context.Context, *Limit, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
-	l := &limit{whole: whole, left: whole, end: end}
+	l := &Limit{whole: whole, left: whole, end: end}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.start()
@@ -36,7 +37,7 @@ func withLimit(ctx context.Context, whole time.Duration) (context.Context, *limi
 }
 
 // start begins to run. The caller holds l.mu.
-func (l *limit) start() {
+func (l *Limit) start() {
 	if l.whole <= 0 {
 		return
 	}
@@ -53,7 +54,7 @@ func (l *limit) start() {
 }
 
 // stop stops the current run, if there is one. The caller holds l.mu.
-func (l *limit) stop() {
+func (l *Limit) stop() {
 	if l.timer != nil {
 		l.timer.Stop()
 		l.timer = nil
@@ -61,9 +62,12 @@ func (l *limit) stop() {
 	}
 }
 
-// pause stops the time until the function that it returns has been called, which
+// Pause stops the time until the function that it returns has been called, which
 // must be called once.
-func (l *limit) pause() (resume func()) {
+func (l *Limit) Pause() (resume func()) {
+	if l == nil {
+		return func() {}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.paused++
@@ -78,8 +82,8 @@ func (l *limit) pause() (resume func()) {
 }
 
 // again lets the time start anew.
-func (l *limit) again() {
-	resume := l.pause()
+func (l *Limit) again() {
+	resume := l.Pause()
 	l.mu.Lock()
 	l.left = l.whole
 	l.mu.Unlock()

@@ -13,32 +13,38 @@ func TestLimit(t *testing.T) {
 	tests := []struct {
 		name  string
 		whole time.Duration
-		do    func(*limit)
+		do    func(*Limit)
 		lasts time.Duration // after do; 0: for ever
 	}{
-		{"untouched", whole, func(*limit) {}, whole},
-		{"none", 0, func(l *limit) { l.again() }, 0},
-		{"partly over", whole, func(*limit) { time.Sleep(40 * time.Second) }, 20 * time.Second},
-		{"begun again", whole, func(l *limit) { time.Sleep(40 * time.Second); l.again() }, whole},
-		{"paused", whole, func(l *limit) { l.pause() }, 0},
-		{"paused and resumed", whole, func(l *limit) {
-			resume := l.pause()
+		{"untouched", whole, func(*Limit) {}, whole},
+		{"none", 0, func(l *Limit) { l.again() }, 0},
+		{"partly over", whole, func(*Limit) { time.Sleep(40 * time.Second) }, 20 * time.Second},
+		{"begun again", whole, func(l *Limit) { time.Sleep(40 * time.Second); l.again() }, whole},
+		{"paused", whole, func(l *Limit) { l.Pause() }, 0},
+		{"paused and resumed", whole, func(l *Limit) {
+			resume := l.Pause()
 			time.Sleep(time.Hour)
 			resume()
 		}, whole},
-		{"paused twice", whole, func(l *limit) {
-			first, second := l.pause(), l.pause()
+		{"paused when it was partly over", whole, func(l *Limit) {
+			time.Sleep(40 * time.Second)
+			resume := l.Pause()
+			time.Sleep(time.Hour)
+			resume()
+		}, 20 * time.Second},
+		{"paused twice", whole, func(l *Limit) {
+			first, second := l.Pause(), l.Pause()
 			time.Sleep(time.Hour)
 			first()
 			time.Sleep(time.Hour)
 			second()
 		}, whole},
-		{"paused twice, resumed once", whole, func(l *limit) { l.pause(); l.pause()() }, 0},
+		{"paused twice, resumed once", whole, func(l *Limit) { l.Pause(); l.Pause()() }, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ctx, l, end := withLimit(t.Context(), tt.whole)
+				ctx, l, end := WithLimit(t.Context(), tt.whole)
 				defer end()
 				tt.do(l)
 				began := time.Now()
@@ -65,8 +71,8 @@ func TestLimit(t *testing.T) {
 // TestLimitOfAnEndedCall: who resumes it later does not let it run.
 func TestLimitOfAnEndedCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, l, end := withLimit(t.Context(), time.Second)
-		resume := l.pause()
+		ctx, l, end := WithLimit(t.Context(), time.Second)
+		resume := l.Pause()
 		end()
 		resume()
 		time.Sleep(time.Minute)
