@@ -28,7 +28,7 @@ func TestMayAsk(t *testing.T) {
 		{[]string{"elicit", "fs=none"}, inquiry.Takes{}},
 	} {
 		set.Servers.May = test.may
-		if got := mayAsk(set.Servers, "fs"); got != test.want {
+		if got := mayAsk(set, "fs"); got != test.want {
 			t.Errorf("%q: got %+v, want %+v", test.may, got, test.want)
 		}
 		gate, err := gateOf(set, authz.Config{})
@@ -41,5 +41,9 @@ func TestMayAsk(t *testing.T) {
 				t.Errorf("%q, %s: got allowed %v (%v), want %v", test.may, method, got, d.Reason, want)
 			}
 		}
+	}
+	set.Approvals.Timeout, set.Servers.May = 0, []string{"elicit", "sample"}
+	if got := mayAsk(set, "fs"); got != (inquiry.Takes{}) {
+		t.Errorf("approvals.timeout: never: got %+v, want nothing", got)
 	}
 }

@@ -144,14 +144,17 @@ func gateOf(set *settings.Settings, with authz.Config) (*authz.Gate, error) {
 		return nil, err
 	}
 	with.Policy, with.Requests, with.RefuseChanged = policy, set.Policy.Requests, set.Servers.ChangedTools == settings.ChangedRefuse
-	with.May = func(server string) inquiry.Takes { return mayAsk(set.Servers, server) }
+	with.May = func(server string) inquiry.Takes { return mayAsk(set, server) }
 	return authz.New(with), nil
 }
 
 // mayAsk returns what a server may ask. The settings have no word for roots, which
 // tell little: servers that may ask anything may ask for them.
-func mayAsk(s settings.Servers, name string) inquiry.Takes {
-	words := s.MayOf(name)
+func mayAsk(set *settings.Settings, name string) inquiry.Takes {
+	if set.Approvals.Timeout == 0 { // no one is asked anything
+		return inquiry.Takes{}
+	}
+	words := set.Servers.MayOf(name)
 	elicit := slices.Contains(words, settings.MayElicit)
 	return inquiry.Takes{Forms: elicit, URLs: elicit, Sampling: slices.Contains(words, settings.MaySample), Roots: len(words) > 0}
 }

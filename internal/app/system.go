@@ -298,16 +298,13 @@ func (a *App) servers(events *journal.Journal, forget func(string), with Options
 		SpoolDir:      a.statePath(store.Spool),
 		Connections:   set.ConnectionsOf,
 		Sharing:       a.sharing,
-		May:           func(d upstream.Definition) inquiry.Takes { return mayAsk(set, d.Name) },
+		May:           func(d upstream.Definition) inquiry.Takes { return mayAsk(a.Settings, d.Name) },
 		PlainHTTP:     set.PlainHTTP,
 		Logins:        a.logins(),
 		Eras:          a.state(store.Eras),
 		Journal:       events,
 		Forget:        forget,
 		Starting:      with.Starting,
-	}
-	if a.Settings.Approvals.Timeout == 0 {
-		options.May = nil // no one is asked anything
 	}
 	if with.Waits {
 		options.StartTimeout = -1
