@@ -53,7 +53,8 @@ func (x *Execution) progress(server, tool, done string) {
 }
 
 // Activity says what the execution waits for, such as "starting server github"
-// or "calling jira.search, 12 of 40 done", or "calling jira.search: 3 of 10, indexing", or nothing where it waits for no
+// or "calling jira.search, 12 of 40 done", or "calling jira.search: 3 of 10,
+// indexing", or nothing where it waits for no
 // server and for no packages. Code chooses the names, so it is one short line whatever they are.
 func (x *Execution) Activity() string {
 	if what := x.additions.activity(); what != "" {

@@ -45,9 +45,10 @@ type host struct {
 	tool   string          // empty: it is another call
 	time   *upstream.Limit // that a rule allows; nil before the call
 
-	mu    sync.Mutex
-	asked int    // how often
-	told  string // the text of the last progress
+	mu        sync.Mutex
+	questions int    // of this call
+	asked     bool   // during the call, perhaps for another one
+	told      string // the text of the last progress
 }
 
 var _ upstream.Host = (*host)(nil)
@@ -108,7 +109,7 @@ func (b *Bridge) asks(h *host) (answered func()) {
 func (h *host) pause() (resume func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.asked++
+	h.asked = true
 	return h.time.Pause()
 }
 
@@ -116,7 +117,7 @@ func (h *host) pause() (resume func()) {
 func (h *host) wasAsked() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.asked > 0
+	return h.asked
 }
 
 // Origin implements upstream.Host.
@@ -143,9 +144,10 @@ func (h *host) Ask(ctx context.Context, r *inquiry.Request) (json.RawMessage, er
 	b := h.x.bridge
 	defer b.asks(h)()
 	h.mu.Lock()
-	asked := h.asked
+	h.questions++
+	many := h.questions > maxAsked
 	h.mu.Unlock()
-	if asked > maxAsked {
+	if many {
 		return nil, fmt.Errorf("a server may ask %d times during a call", maxAsked)
 	}
 	b.log.Debug("a server asks", "server", h.server.Name, "method", r.Method)

@@ -219,6 +219,40 @@ func TestDeclinedServersAskNoMore(t *testing.T) {
 	}
 }
 
+// TestQuestionsCountForTheirCall: what a server asks during one call leaves the
+// questions of another call in flight alone.
+func TestQuestionsCountForTheirCall(t *testing.T) {
+	held, release := make(chan struct{}), make(chan struct{})
+	source := asking(func(ctx context.Context, h upstream.Host, tool string) (json.RawMessage, error) {
+		if tool == "hold" {
+			close(held)
+			<-release
+			_, err := h.Ask(ctx, askRoots)
+			return json.RawMessage(`{}`), err
+		}
+		for i := range maxAsked + 1 {
+			if _, err := h.Ask(ctx, askRoots); (err != nil) != (i == maxAsked) {
+				t.Errorf("question %d: got %v, want it refused: %t", i+1, err, i == maxAsked)
+			}
+		}
+		return json.RawMessage(`{}`), nil
+	})
+	x := bridgeTo(t, Config{Source: source, Inquiries: &people{}}, authz.Config{May: mayAll}).Begin(self, []string{"fs"})
+	over := make(chan error)
+	go func() {
+		_, err := x.Call(t.Context(), callOf("hold"))
+		over <- err
+	}()
+	<-held
+	if _, err := x.Call(t.Context(), callOf("ask")); err != nil {
+		t.Error(err)
+	}
+	close(release)
+	if err := <-over; err != nil {
+		t.Errorf("got %v, want the other call to be answered", err)
+	}
+}
+
 func TestCapsAreOfAnExecution(t *testing.T) {
 	answers := &people{}
 	source := asking(func(ctx context.Context, h upstream.Host, _ string) (json.RawMessage, error) {
