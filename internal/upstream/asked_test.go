@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/inquiry"
+	"github.com/sallyport/sallyport/internal/upstream/jsonrpc"
+	"github.com/sallyport/sallyport/internal/upstream/remote"
 )
 
 // askingServer is a server of the first era whose tools do what their arguments say.
@@ -315,6 +317,28 @@ func TestStrictServers(t *testing.T) {
 			t.Errorf("got %s, want in it, in their order, %q", s.Diagnosis().Stderr, want)
 		}
 		stderr = rest
+	}
+}
+
+// TestRefusesOffer: a server that does not know the handshake at all is not asked
+// twice.
+func TestRefusesOffer(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want bool
+	}{
+		{&jsonrpc.Error{Code: -32603}, true},
+		{&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams}, true},
+		{&remote.StatusError{Status: 400}, true},
+		{&jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound}, false},
+		{&jsonrpc.Error{Code: codeUnsupportedVersion}, false},
+		{&remote.StatusError{Status: 401}, false},
+		{errSpeaksStateless, false},
+		{nil, false},
+	} {
+		if got := refusesOffer(tt.err); got != tt.want {
+			t.Errorf("%v: got %t, want %t", tt.err, got, tt.want)
+		}
 	}
 }
 

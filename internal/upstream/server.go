@@ -255,8 +255,8 @@ func (s *Server) notified(method string, params json.RawMessage) {
 	}
 }
 
-// wantLogs asks a server of the first era for its log messages: some send none to who
-// does not ask.
+// wantLogs asks a server of the first era for its log messages: some send none
+// without that.
 func (s *Server) wantLogs(ctx context.Context) {
 	if s.session.era == eraStateless || !s.session.logs {
 		return

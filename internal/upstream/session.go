@@ -120,13 +120,11 @@ func negotiate(ctx context.Context, conn transport, client introduction, known e
 // without initialize.
 var errSpeaksStateless = errors.New("the server speaks a newer version of the protocol")
 
-// initialize shakes hands. A server that refuses is offered nothing that it may ask,
+// initialize shakes hands. A server that refuses what it is offered is offered nothing
 // in a second attempt: those with an old Java SDK do not know the modes of elicitation.
 func initialize(ctx context.Context, conn transport, client introduction, patience time.Duration) (*session, error) {
 	s, err := shakeHands(ctx, conn, client, patience)
-	var answered *jsonrpc.Error
-	var status *remote.StatusError
-	if client.may == (inquiry.Takes{}) || !errors.As(err, &answered) && !(errors.As(err, &status) && status.Status == http.StatusBadRequest) {
+	if client.may == (inquiry.Takes{}) || !refusesOffer(err) {
 		return s, err
 	}
 	select {
@@ -139,6 +137,17 @@ func initialize(ctx context.Context, conn transport, client introduction, patien
 		return second, nil
 	}
 	return s, err
+}
+
+// refusesOffer reports whether a server may have refused initialize for what we offer.
+// One that does not know initialize, or our version, has not.
+func refusesOffer(err error) bool {
+	var answered *jsonrpc.Error
+	if errors.As(err, &answered) {
+		return answered.Code != jsonrpc.CodeMethodNotFound && answered.Code != codeUnsupportedVersion
+	}
+	var status *remote.StatusError
+	return errors.As(err, &status) && status.Status == http.StatusBadRequest
 }
 
 func shakeHands(ctx context.Context, conn transport, client introduction, patience time.Duration) (*session, error) {
