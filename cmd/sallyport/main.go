@@ -10,6 +10,7 @@ import (
 	_ "github.com/sallyport/sallyport/internal/procfs" // ends the program where /proc is missing
 	"github.com/sallyport/sallyport/internal/sandbox/gvisor/supervisor"
 	"github.com/sallyport/sallyport/internal/sandbox/process"
+	"github.com/sallyport/sallyport/internal/sandbox/wasm/host"
 )
 
 func main() {
@@ -17,6 +18,9 @@ func main() {
 		os.Exit(code)
 	}
 	if code, ok := process.Main(os.Args); ok {
+		os.Exit(code)
+	}
+	if code, ok := host.Main(os.Args); ok {
 		os.Exit(code)
 	}
 	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Environ(), cli.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))

@@ -18,6 +18,7 @@ import (
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/sandbox/container"
 	"github.com/sallyport/sallyport/internal/sandbox/gvisor"
+	"github.com/sallyport/sallyport/internal/sandbox/wasm"
 	"github.com/sallyport/sallyport/internal/settings"
 	"github.com/sallyport/sallyport/internal/store"
 	"github.com/sallyport/sallyport/internal/wire"
@@ -32,6 +33,8 @@ func (a *App) Engine() (sandbox.Engine, error) {
 		return a.gvisor()
 	case settings.EnginePodman, settings.EngineDocker:
 		return a.container(name)
+	case settings.EngineWasm:
+		return a.wasm()
 	}
 	gate, err := gateOf(a.Settings, authz.Config{})
 	if err != nil {
@@ -158,21 +161,8 @@ func (a *App) container(name string) (*container.Engine, error) {
 // gvisor constructs the embedded engine.
 func (a *App) gvisor() (sandbox.Engine, error) {
 	s := a.Settings
-	if s.Container.User != settings.DefaultUser {
-		from := s.Origin("container.user")
-		asks, remedy := from.String(), "remove "+from.String()
-		switch from.Layer {
-		case settings.LayerFile:
-			asks = "container.user in " + asks
-			remedy = "remove that line"
-		case settings.LayerEnvironment:
-			remedy += ` from the environment (in a client's configuration: from "env")`
-		}
-		return &lackingEngine{name: settings.EngineGVisor, findings: []sandbox.Finding{{
-			Fatal:  true,
-			Title:  fmt.Sprintf("the embedded gVisor runs code as %s only, and not as %s, as %s asks", settings.DefaultUser, s.Container.User, asks),
-			Remedy: remedy,
-		}}}, nil
+	if user := s.Container.User; user != settings.DefaultUser {
+		return a.lacking(settings.EngineGVisor, "container.user", fmt.Sprintf("the embedded gVisor runs code as %s only, and not as %s", settings.DefaultUser, user)), nil
 	}
 	runtimeDir, err := a.Env.runtimeDir()
 	if err != nil {
@@ -195,6 +185,63 @@ func (a *App) gvisor() (sandbox.Engine, error) {
 		Images:      a.imageLibrary(),
 		Log:         a.Log,
 	})
+}
+
+// lacking returns an engine that cannot do what a setting asks for.
+func (a *App) lacking(engine, key, cannot string) *lackingEngine {
+	from := a.Settings.Origin(key)
+	asks, remedy := from.String(), "remove "+from.String()
+	switch from.Layer {
+	case settings.LayerFile:
+		asks = key + " in " + asks
+		remedy = "remove that line"
+	case settings.LayerEnvironment:
+		remedy += ` from the environment (in a client's configuration: from "env")`
+	}
+	return &lackingEngine{name: engine, findings: []sandbox.Finding{{Fatal: true, Title: cannot + ", as " + asks + " asks", Remedy: remedy}}}
+}
+
+// wasm constructs the engine of the embedded interpreter.
+func (a *App) wasm() (sandbox.Engine, error) {
+	const only = "the engine wasm runs the Python that is part of this program, and not "
+	switch s := a.Settings; {
+	case s.Image != "":
+		return a.lacking(settings.EngineWasm, "image", only+s.Image), nil
+	case s.Origin("python").Layer != settings.LayerDefault:
+		return a.lacking(settings.EngineWasm, "python", only+s.Python), nil
+	}
+	cacheDir, err := a.Env.cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	return wasm.New(wasm.Options{
+		CacheDir: filepath.Join(cacheDir, "wasm"),
+		Key:      a.wasmKey,
+		Program:  python.Program(),
+		Log:      a.Log,
+	})
+}
+
+// wasmKey returns the key from which those of compiled code and images are derived.
+// Where the state directory cannot have one, it lasts as long as the runtime directory.
+func (a *App) wasmKey() ([]byte, error) {
+	var trouble error
+	if a.Settings.StateDir != "" {
+		key, err := store.At(a.Settings.StateDir).Area(store.Snapshots).Key("key", true)
+		if err == nil {
+			return key, nil
+		}
+		trouble = err
+	}
+	runtimeDir, err := a.Env.runtimeDir()
+	if err != nil {
+		return nil, errors.Join(trouble, err)
+	}
+	key, err := store.At(filepath.Join(runtimeDir, "wasm")).Key("key", true)
+	if err != nil {
+		return nil, errors.Join(trouble, err)
+	}
+	return key, nil
 }
 
 // lackingEngine is an engine that cannot do what the settings ask for. It reports

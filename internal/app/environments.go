@@ -133,10 +133,16 @@ func (e *environments) Default() string {
 	return ""
 }
 
+// ErrNoEnvironments reports that the engine runs no environments.
+var ErrNoEnvironments = errors.New("the engine wasm has no environments: set engine to auto, gvisor, podman or docker; or have the code install packages without machine code with install_packages")
+
 // Template implements broker.Environments.
 func (e *environments) Template(name string) (*session.Template, error) {
 	if name == broker.HostEnvironment {
 		return e.host, nil
+	}
+	if e.app.Settings.Engine == settings.EngineWasm {
+		return nil, ErrNoEnvironments
 	}
 	set, err := e.app.configured(name)
 	if err != nil {

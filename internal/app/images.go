@@ -19,7 +19,9 @@ import (
 	"github.com/sallyport/sallyport/internal/image"
 	"github.com/sallyport/sallyport/internal/image/build"
 	"github.com/sallyport/sallyport/internal/image/registry"
+	"github.com/sallyport/sallyport/internal/language/python"
 	"github.com/sallyport/sallyport/internal/private"
+	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/settings"
 )
 
@@ -122,7 +124,8 @@ type imageLibrary struct {
 	pulls map[string]*ImagePull
 }
 
-// ImagePull is the pull of one image, for all that wait for it.
+// ImagePull is the pull of one image, for all that wait for it; or the compilation of
+// the embedded interpreter.
 type ImagePull struct {
 	done chan struct{}
 	err  error
@@ -264,10 +267,14 @@ func (l *imageLibrary) Export(ctx context.Context, id, name string, to io.Writer
 	return build.Export(ctx, l.store, root, name, to)
 }
 
-// PendingImage begins to pull the image of the settings and returns the pull. It
-// returns nil where there is nothing to wait for: the image is here, or another
-// engine runs code. What goes wrong the engine reports.
+// PendingImage begins to pull the image of the settings, or to compile the embedded
+// interpreter, and returns that work. It returns nil where there is nothing to wait
+// for: the image is here, or another engine runs code. What goes wrong the engine
+// reports.
 func (c *Core) PendingImage(ctx context.Context) *ImagePull {
+	if p := c.compile(); p != nil {
+		return p
+	}
 	set, l := c.app.Settings, c.app.images
 	if set.Image == "" || l == nil || set.Engine != settings.EngineAuto && set.Engine != settings.EngineGVisor {
 		return nil
@@ -282,5 +289,28 @@ func (c *Core) PendingImage(ctx context.Context) *ImagePull {
 	if err != nil {
 		return nil
 	}
+	return p
+}
+
+// preparer is an engine that needs seconds before its first start on a machine.
+type preparer interface {
+	Prepared(p *sandbox.Program) bool
+	Prepare(ctx context.Context, p *sandbox.Program) error
+}
+
+// compile begins to prepare the engine, where it is such a one.
+func (c *Core) compile() *ImagePull {
+	if c.app.Settings.Engine != settings.EngineWasm {
+		return nil
+	}
+	engine, ok := sandbox.As[preparer](c.Engine)
+	if !ok || engine.Prepared(python.Program()) {
+		return nil
+	}
+	p := &ImagePull{done: make(chan struct{}), stage: "compiling Python, once on this machine"}
+	go func() {
+		defer close(p.done)
+		p.err = engine.Prepare(c.app.Life, python.Program())
+	}()
 	return p
 }

@@ -201,7 +201,7 @@ func remoteOf(p settings.Policy) (out authz.Remote, err error) {
 
 func isolations() []sandbox.Isolation {
 	return []sandbox.Isolation{
-		sandbox.NoIsolation, sandbox.PlatformIsolation, sandbox.ContainerIsolation, sandbox.KernelIsolation,
+		sandbox.NoIsolation, sandbox.PlatformIsolation, sandbox.ContainerIsolation, sandbox.WasmIsolation, sandbox.KernelIsolation,
 	}
 }
 

@@ -36,7 +36,7 @@ func TestDefaultsAgree(t *testing.T) {
 // TestEveryWordOfAPolicyIsKnown: what the settings accept, the contract knows.
 func TestEveryWordOfAPolicyIsKnown(t *testing.T) {
 	for key, words := range map[string][]string{
-		"policy.minIsolation":      {"platform", "container", "kernel"},
+		"policy.minIsolation":      {"platform", "container", "wasm", "kernel"},
 		"policy.require.memory":    {"absent", "soft", "hard"},
 		"policy.require.openFiles": {"absent", "soft", "hard"},
 	} {

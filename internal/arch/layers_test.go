@@ -18,7 +18,7 @@ type layer struct {
 }
 
 var layers = []layer{
-	{"cmd/sallyport", 90, []string{"internal/cli", "internal/procfs", "internal/sandbox/gvisor/supervisor", "internal/sandbox/process"}},
+	{"cmd/sallyport", 90, []string{"internal/cli", "internal/procfs", "internal/sandbox/gvisor/supervisor", "internal/sandbox/process", "internal/sandbox/wasm/host"}},
 
 	{"internal/cli", 80, []string{
 		"internal/inquiry",
@@ -46,7 +46,7 @@ var layers = []layer{
 		"internal/accounting", "internal/authz", "internal/authz/approval", "internal/authz/toolpolicy", "internal/batch", "internal/batch/deploy", "internal/batch/kaggle", "internal/batch/runpod", "internal/batch/runpod/job", "internal/batch/runpod/rest", "internal/batch/runs",
 		"internal/bridge", "internal/bridge/results", "internal/broker", "internal/configfile", "internal/control", "internal/environment", "internal/guest", "internal/image", "internal/image/archive", "internal/image/build", "internal/image/flatten", "internal/journal",
 		"internal/image/registry", "internal/language/python", "internal/memory", "internal/metrics", "internal/private", "internal/runpodtools", "internal/sandbox",
-		"internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/instancedir", "internal/sandbox/process", "internal/savedtools", "internal/session",
+		"internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/instancedir", "internal/sandbox/wasm", "internal/sandbox/process", "internal/savedtools", "internal/session",
 		"internal/session/places", "internal/settings", "internal/snapshot", "internal/store", "internal/toolbox/catalog", "internal/toolbox/pins",
 		"internal/upstream", "internal/upstream/definitions", "internal/upstream/library", "internal/upstream/oauth", "internal/upstream/secret", "internal/usage/carbon",
 		"internal/usage/carbon/codecarbon", "internal/usage/carbon/hardware", "internal/usage/carbon/intensity", "internal/usage/ledger",
@@ -128,6 +128,13 @@ var layers = []layer{
 	{"internal/sandbox/gvisor/supervisor", 32, []string{"internal/sandbox", "internal/sandbox/gvisor", "internal/sandbox/hostroot", "internal/sandbox/supervise"}},
 	{"internal/sandbox/container", 31, []string{"internal/lazyregexp", "internal/sandbox", "internal/sandbox/hostroot", "internal/sandbox/supervise", "internal/store"}},
 	{"internal/sandbox/gvisor", 31, []string{"internal/executable", "internal/private", "internal/sandbox/instancedir", "internal/image", "internal/sandbox", "internal/sandbox/hostroot", "internal/sandbox/programdir", "internal/sandbox/supervise", "internal/systemd"}},
+	{"internal/sandbox/wasm", 32, []string{"internal/executable", "internal/private", "internal/sandbox", "internal/sandbox/supervise", "internal/sandbox/wasm/control", "internal/sandbox/wasm/interpreter", "internal/sandbox/wasm/machine"}},
+	{"internal/sandbox/wasm/host", 31, []string{"internal/sandbox", "internal/sandbox/wasm/control", "internal/sandbox/wasm/machine"}},
+	{"internal/sandbox/wasm/control", 21, []string{"internal/sandbox"}},
+	{"internal/sandbox/wasm/machine", 23, []string{"internal/sandbox", "internal/sandbox/wasm/interpreter", "internal/sandbox/wasm/memfs", "internal/sandbox/wasm/wasi"}},
+	{"internal/sandbox/wasm/wasi", 22, []string{"internal/sandbox/wasm/memfs"}},
+	{"internal/sandbox/wasm/memfs", 21, nil},
+	{"internal/sandbox/wasm/interpreter", 21, nil},
 	{"internal/sandbox/process", 31, []string{"internal/executable", "internal/private", "internal/sandbox/instancedir", "internal/sandbox", "internal/sandbox/hostroot", "internal/sandbox/programdir", "internal/sandbox/supervise"}},
 	{"internal/sandbox/supervise", 12, []string{"internal/sandbox"}},
 	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/wire"}},
@@ -203,9 +210,10 @@ var programs = map[string][]string{
 	"scripts/recording":       nil,
 	"scripts/report":          nil,
 	"scripts/size":            nil,
+	"scripts/wasmpython":      nil,
 	"test/conformance/client": {"internal/inquiry", "internal/store", "internal/upstream", "internal/upstream/definitions", "internal/upstream/oauth"},
 	"test/conformance/server": {"internal/mcpserver/tasks", "internal/store"},
-	"test/engines":            {"internal/language/python", "internal/image", "internal/image/archive", "internal/image/flatten", "internal/sandbox", "internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/process", "internal/sandbox/sandboxtest", "internal/store"},
+	"test/engines":            {"internal/language/python", "internal/image", "internal/image/archive", "internal/image/flatten", "internal/sandbox", "internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/process", "internal/sandbox/sandboxtest", "internal/sandbox/wasm", "internal/store"},
 	"test/engines/matrix":     nil,
 	"test/faults":             {"internal/hub", "internal/sandbox/sandboxtest"},
 	"test/endurance":          {"internal/sandbox/sandboxtest"},

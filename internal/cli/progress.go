@@ -327,10 +327,14 @@ func (s *starts) show(what string) {
 	})
 }
 
-// awaitImage waits for the configured image if it is being pulled, and shows
-// the progress.
+// awaitImage waits for the configured image if it is being pulled, or for the
+// embedded interpreter if it is being compiled, and shows the progress.
 func (u *ui) awaitImage(sys *app.System) {
-	meter := u.meter("image " + u.Settings.Image)
+	what := "image " + u.Settings.Image
+	if u.Settings.Image == "" {
+		what = "engine " + u.Settings.Engine
+	}
+	meter := u.meter(what)
 	defer meter.end()
 	awaitImage(u.ctx, sys.Core, meter.tell)
 }
@@ -351,7 +355,7 @@ func awaitImage(ctx context.Context, core *app.Core, tell func(stage string, don
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if stage, done, total := p.Progress(); total > 0 {
+			if stage, done, total := p.Progress(); stage != "" {
 				tell(stage, done, total)
 			}
 		}

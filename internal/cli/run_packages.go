@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/app"
 	"github.com/sallyport/sallyport/internal/broker"
 	"github.com/sallyport/sallyport/internal/environment"
 	"github.com/sallyport/sallyport/internal/image/build"
 	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/settings"
 )
 
 // packageFlags choose what the program can import.
@@ -85,6 +87,9 @@ func (c *runCmd) definition(u *ui, header *environment.Definition) (*environment
 		name = u.Settings.Environment
 	}
 	d := &environment.Definition{Image: u.Settings.Image}
+	if u.Settings.Engine == settings.EngineWasm && len(packages) == 0 {
+		return nil, nil // it has one Python, and sessions refuse environments
+	}
 	if name != "" && name != broker.HostEnvironment {
 		named, err := u.Definition(name)
 		if err != nil || len(packages) == 0 {
@@ -100,6 +105,9 @@ func (c *runCmd) definition(u *ui, header *environment.Definition) (*environment
 		if d.Python = u.HostPython(u.ctx, requires); d.Python != "" && len(packages) == 0 {
 			return nil, nil // it runs as it is
 		}
+	}
+	if u.Settings.Engine == settings.EngineWasm {
+		return nil, app.ErrNoEnvironments
 	}
 	d.Name, d.Packages, d.RequiresPython = "", slices.Concat(d.Packages, packages), requires
 	return d, nil

@@ -366,13 +366,17 @@ const (
 	PlatformIsolation
 	// ContainerIsolation is namespaces on the host's shared kernel.
 	ContainerIsolation
+	// WasmIsolation is WebAssembly, which reaches nothing but its own memory and what
+	// its host offers, in a process that the kernel confines to the use of what it has
+	// open.
+	WasmIsolation
 	// KernelIsolation is a separate kernel for the sandbox: gVisor, a virtual
 	// machine.
 	KernelIsolation
 )
 
 func (i Isolation) String() string {
-	return [...]string{"none", "platform", "container", "kernel"}[i]
+	return [...]string{"none", "platform", "container", "wasm", "kernel"}[i]
 }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -400,9 +404,12 @@ type Report struct {
 	// Measure tells the user how to have the rest measured, and Possible is the
 	// isolation that may then be found. Both are set in provisional reports
 	// only.
-	Measure   string                   `json:"measure,omitempty"`
-	Possible  Isolation                `json:"-"`
-	Snapshots bool                     `json:"snapshots"`
+	Measure   string    `json:"measure,omitempty"`
+	Possible  Isolation `json:"-"`
+	Snapshots bool      `json:"snapshots"`
+	// Single: the code is one process of one thread, and can start neither others nor
+	// use sockets or libraries in machine code.
+	Single    bool                     `json:"single,omitempty"`
 	NoFolders string                   `json:"noFolders,omitempty"` // why folders of the host cannot be mounted; empty: they can, as far as is known
 	Runtime   string                   `json:"runtime,omitempty"`   // the interpreter of the default root: path and version
 	Limits    map[Resource]LimitReport `json:"limits"`

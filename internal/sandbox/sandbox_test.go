@@ -188,8 +188,8 @@ func TestReportText(t *testing.T) {
 			t.Errorf("%s lacks %s", b, want)
 		}
 	}
-	order := []sandbox.Isolation{sandbox.NoIsolation, sandbox.PlatformIsolation, sandbox.ContainerIsolation, sandbox.KernelIsolation}
-	names := []string{"none", "platform", "container", "kernel"}
+	order := []sandbox.Isolation{sandbox.NoIsolation, sandbox.PlatformIsolation, sandbox.ContainerIsolation, sandbox.WasmIsolation, sandbox.KernelIsolation}
+	names := []string{"none", "platform", "container", "wasm", "kernel"}
 	for i, l := range order {
 		if l.String() != names[i] || i > 0 && l <= order[i-1] {
 			t.Errorf("isolation %d is %q", i, l)

@@ -47,7 +47,7 @@ func declareRuns(r *Runs) []*setting {
 // declareRemote declares what a machine that code is sent to must offer.
 func declareRemote(p *Policy) []*setting {
 	return []*setting{
-		{key: "policy.batchServices.minIsolation", value: choice(&p.Remote.MinIsolation, "none", "platform", "container", "kernel"), initial: "platform",
+		{key: "policy.batchServices.minIsolation", value: choice(&p.Remote.MinIsolation, "none", "platform", "container", "wasm", "kernel"), initial: "platform",
 			help: "The least isolation of the machine that code is sent to, as `runpod` and `kaggle` report it."},
 		{key: "policy.batchServices.memory", value: choice(&p.Remote.Memory, enforcement...), initial: "soft",
 			help: "The least enforcement accepted of the limit on memory there."},

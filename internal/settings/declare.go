@@ -99,9 +99,9 @@ func declare(s *Settings) []*setting {
 
 func declareWhole(s *Settings) []*setting {
 	return []*setting{
-		{key: "engine", value: choice(&s.Engine, EngineAuto, EngineGVisor, EnginePodman, EngineDocker),
+		{key: "engine", value: choice(&s.Engine, EngineAuto, EngineGVisor, EnginePodman, EngineDocker, EngineWasm),
 			legacy: "MCP_BRIDGE_RUNTIME", initial: EngineAuto,
-			help: "What runs sandboxes. `auto` chooses the first of these that can run here and meets the policy: the embedded gVisor, `podman`, `docker`. Containers share the host's kernel, so with the default policy (`policy.minIsolation`) they are refused; an engine named here is never replaced by another. `sallyport doctor` explains the choice."},
+			help: "What runs sandboxes. `auto` chooses the first of these that can run here and meets the policy: the embedded gVisor, `podman`, `docker`. `wasm` is CPython in WebAssembly: it needs nothing of the machine and runs pure Python only. It runs where it is named here. Containers share the host's kernel, so with the default policy (`policy.minIsolation`) they are refused; an engine named here is never replaced by another. `sallyport doctor` explains the choice."},
 		declareBatchServices(s),
 		{key: "image", value: text(&s.Image),
 			legacy: "MCP_BRIDGE_IMAGE", defaults: "the host's own Python",
@@ -172,8 +172,8 @@ func declarePolicy(p *Policy) []*setting {
 			help: "The weakest accepted enforcement of the limit on " + what + ": by a kernel (`hard`), by a watcher (`soft`), or none."}
 	}
 	return []*setting{
-		{key: "policy.minIsolation", value: choice(&p.MinIsolation, "platform", "container", "kernel"), initial: "kernel",
-			help: "The weakest isolation that code may run with: a kernel of the sandbox's own, a container on the host's kernel, or a machine that is a sandbox already. `sallyport doctor` shows what this machine offers."},
+		{key: "policy.minIsolation", value: choice(&p.MinIsolation, "platform", "container", "wasm", "kernel"), initial: "kernel",
+			help: "The weakest isolation that code may run with: a kernel of the sandbox's own, WebAssembly in a process that the host's kernel confines, a container on the host's kernel, or a machine that is a sandbox already. `sallyport doctor` shows what this machine offers."},
 		require("memory", &p.Require.Memory, "soft", "memory"),
 		require("processes", &p.Require.Processes, "soft", "processes"),
 		require("disk", &p.Require.Disk, "hard", "`/workspace` and `/tmp`"),

@@ -86,7 +86,7 @@ func TestWrongFiles(t *testing.T) {
 		{"a longer duration", "timeouts: {default: 99999999999999999999}\n", []string{`out of range: 1s to 24h`}},
 		{"a word", "engine: firecracker\n", []string{`1: engine: "firecracker": not one of auto, gvisor, podman, docker`}},
 		{"a level", "log: {level: loud}\n", []string{`log.level: "loud": not one of debug, info, warn, error`}},
-		{"no isolation", "policy: {minIsolation: none}\n", []string{`not one of platform, container, kernel`}},
+		{"no isolation", "policy: {minIsolation: none}\n", []string{`not one of platform, container, wasm, kernel`}},
 		{"a user", "container: {user: root}\n", []string{`container.user: "root": not a uid, or uid:gid`}},
 		{"a relative program", "python: ./python3\n", []string{`python: "./python3": neither a name nor an absolute path`}},
 		{"a source that is none", "servers: {sources: [cursors]}\n", []string{`servers.sources: "cursors": not among `}},

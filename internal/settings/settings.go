@@ -11,6 +11,7 @@ const (
 	EngineGVisor = "gvisor"
 	EnginePodman = "podman"
 	EngineDocker = "docker"
+	EngineWasm   = "wasm"
 )
 
 // The output modes.

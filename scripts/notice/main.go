@@ -27,6 +27,9 @@ import (
 //go:embed head.txt
 var head string
 
+// interpreter has the licences of the Python in the executable, for people to read.
+const interpreter = "internal/sandbox/wasm/interpreter/LICENSES"
+
 // platforms are those that a release is built for; what is linked differs.
 var platforms = []struct{ os, arch string }{
 	{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "arm64"}, {"windows", "amd64"},
@@ -63,7 +66,12 @@ func run(pkg, out string, check bool) error {
 	if err != nil {
 		return err
 	}
-	want := render(components)
+	embedded, err := os.ReadFile(interpreter)
+	if err != nil {
+		return err
+	}
+	want := append(render(components), "\n"+rule+"The Python in the executable\n"+rule+"\n"...)
+	want = append(want, tidy(embedded)...)
 	if !check {
 		return os.WriteFile(out, want, 0o644)
 	}

@@ -26,7 +26,7 @@ import (
 const standard = "the standard library"
 
 func main() {
-	budget := flag.Float64("budget", 80, "the most `MB` that the stripped executable may have")
+	budget := flag.Float64("budget", 85, "the most `MB` that the stripped executable may have")
 	most := flag.Int("most", 12, "how many modules to print")
 	flag.Parse()
 	if flag.NArg() != 1 {

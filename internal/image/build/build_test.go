@@ -90,6 +90,17 @@ func TestTags(t *testing.T) {
 	if got, err := musl.platforms(); err != nil || strings.Join(got, " ") != strings.ReplaceAll("musllinux_1_2_M musllinux_1_1_M musllinux_1_0_M linux_M", "M", machine) {
 		t.Errorf("%q, %v", got, err)
 	}
+	web := *target
+	web.Libc, web.LibcVer = "wasi", [2]int{}
+	if got, err := web.platforms(); err != nil || strings.Join(got, " ") != "any" {
+		t.Errorf("in WebAssembly got %q, %v; want any alone", got, err)
+	}
+	failed := web.explain("ERROR: No matching distribution found for numpy", "any", errors.New("exit status 1"))
+	for _, want := range []string{"numpy has no wheel for Python 3.13 in WebAssembly", "choose another engine"} {
+		if !strings.Contains(failed.Error(), want) {
+			t.Errorf("got %q, want %q in it", failed, want)
+		}
+	}
 	for _, libc := range []string{"", "bionic"} {
 		odd := *target
 		odd.Libc = libc

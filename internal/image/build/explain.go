@@ -76,6 +76,11 @@ func masked(text string) string {
 // its output.
 func (t *Target) explain(said, platform string, err error) error {
 	where := "Python " + t.python() + " on " + platform
+	other := "another Python"
+	if t.Libc == wasi {
+		where = "Python " + t.python() + " in WebAssembly, where only packages without compiled code run"
+		other = "another engine (gvisor, podman or docker)"
+	}
 	hint := ""
 	found := missingName().FindStringSubmatch(said)
 	switch {
@@ -98,9 +103,9 @@ func (t *Target) explain(said, platform string, err error) error {
 	case found != nil:
 		list := versions().FindStringSubmatch(said)
 		if list == nil || list[1] == "none" {
-			hint = fmt.Sprintf("%s has no wheel for %s, does not exist, or is not for you to read: check its name and the index (pip config list), or choose another Python", found[1], where)
+			hint = fmt.Sprintf("%s has no wheel for %s, does not exist, or is not for you to read: check its name and the index (pip config list), or choose %s", found[1], where, other)
 		} else {
-			hint = fmt.Sprintf("%s has no wheel for %s in that version: choose one that pip lists, or another Python", found[1], where)
+			hint = fmt.Sprintf("%s has no wheel for %s in that version: choose one that pip lists, or %s", found[1], where, other)
 		}
 	}
 	return &PipError{where, hint, said, err}

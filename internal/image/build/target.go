@@ -17,7 +17,7 @@ type Target struct {
 	Version [3]int            `json:"version"`
 	Tag     string            `json:"tag"`  // cpython-313
 	ABI     string            `json:"abi"`  // flags of the ABI: "" or "t"
-	Libc    string            `json:"libc"` // glibc or musl
+	Libc    string            `json:"libc"` // glibc, musl or wasi
 	LibcVer [2]int            `json:"libc_version"`
 	Markers map[string]string `json:"markers"`
 	// Where packages go.
@@ -71,6 +71,9 @@ func ParseTarget(raw []byte) (*Target, error) {
 	return &t, nil
 }
 
+// wasi is the C library of a Python in WebAssembly.
+const wasi = "wasi"
+
 // abis returns the tags of the ABIs that the interpreter supports.
 func (t *Target) abis() []string {
 	own := fmt.Sprintf("cp%d%d%s", t.Version[0], t.Version[1], t.ABI)
@@ -86,6 +89,8 @@ func (t *Target) platforms() ([]string, error) {
 	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	var out []string
 	switch {
+	case t.Libc == wasi:
+		return []string{"any"}, nil // machine code cannot be loaded there
 	case t.Libc == "glibc" && t.LibcVer[0] == 2 && t.LibcVer[1] < 200:
 		oldest := map[string]int{"x86_64": 5, "aarch64": 17}[machine]
 		for minor := t.LibcVer[1]; minor >= oldest; minor-- {
@@ -116,6 +121,9 @@ func (t *Target) python() string { return fmt.Sprintf("%d.%d", t.Version[0], t.V
 
 // Platform identifies what wheels are for, without versions: linux_x86_64 glibc.
 func (t *Target) Platform() string {
+	if t.Libc == wasi {
+		return "wasm32 wasi"
+	}
 	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	return strings.TrimSpace("linux_" + machine + " " + t.Libc + " " + t.ABI)
 }

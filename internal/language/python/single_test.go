@@ -8,13 +8,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/wire"
 )
 
 // inOneProcess reports whether the guests of a test run as a single process each,
 // without what CPython lacks on WASI.
-func inOneProcess(t testing.TB) bool { return strings.HasPrefix(t.Name(), "TestSingleProcess/") }
+func inOneProcess(t testing.TB) bool {
+	return strings.HasPrefix(t.Name(), "TestSingleProcess/") || strings.HasPrefix(t.Name(), "TestParked/")
+}
 
 var beyondOneProcess = regexp.MustCompile(`(?i)thread|fork|subprocess|executor|os\.system|os\.close\(|SelectorEventLoop\(`)
 
@@ -23,15 +26,9 @@ func skipped(t testing.TB, code string) bool {
 	return inOneProcess(t) && beyondOneProcess.MatchString(code)
 }
 
-// TestSingleProcess runs tests of the guest once more, as a single process.
-func TestSingleProcess(t *testing.T) {
-	if *launcher != "" {
-		t.Skip("the launcher starts the guest its own way")
-	}
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
+// testsInOneProcess are the tests of the guest that a single process passes too.
+func testsInOneProcess() []testInOneProcess {
+	return []testInOneProcess{
 		{"Programs", TestPrograms},
 		{"Calls", TestCalls},
 		{"LoadServer", TestLoadServer},
@@ -62,8 +59,57 @@ func TestSingleProcess(t *testing.T) {
 		{"Descriptors", testDescriptorsInOneProcess},
 		{"Script", testScriptInOneProcess},
 		{"Exit", testExitInOneProcess},
-	} {
+	}
+}
+
+type testInOneProcess struct {
+	name string
+	run  func(*testing.T)
+}
+
+// TestSingleProcess runs tests of the guest once more, as a single process.
+func TestSingleProcess(t *testing.T) { runInOneProcess(t, testsInOneProcess()) }
+
+// TestParked runs them in a single process that leaves the interpreter whenever it
+// waits for the next execution.
+func TestParked(t *testing.T) {
+	runInOneProcess(t, append(testsInOneProcess(), testInOneProcess{"Background", testBackgroundWhileParked}))
+}
+
+func runInOneProcess(t *testing.T, tests []testInOneProcess) {
+	if *launcher != "" {
+		t.Skip("the launcher starts the guest its own way")
+	}
+	for _, test := range tests {
 		t.Run(test.name, test.run)
+	}
+}
+
+// Tasks go on while no execution is under way.
+func testBackgroundWhileParked(t *testing.T) {
+	p := launch(t)
+	r := p.exec(t, `import asyncio, os
+async def work():
+    for i in range(3):
+        await asyncio.sleep(0.01)
+    print("worked")
+    await asyncio.Event().wait()
+task = asyncio.create_task(work())`)
+	if r.err != nil || r.Background.Tasks != 1 {
+		t.Fatalf("got %v, background %+v; want one task", r.err, r.Background)
+	}
+	deadline := time.Now().Add(time.Minute)
+	for !strings.Contains(p.stray.Stdout(), "worked") {
+		if time.Now().After(deadline) {
+			t.Fatalf("the task has not gone on: got %q", p.stray.Stdout())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if r := p.exec(t, "print(task.done()); task.cancel()"); r.err != nil || r.stdout != "False\nTrue\n" {
+		t.Errorf("got %v, %q, %q; want False and True", r.err, r.stdout, r.stderr)
+	}
+	if r := p.exec(t, "print(task.cancelled())"); r.err != nil || r.stdout != "True\n" {
+		t.Errorf("got %v, %q, %q; want True", r.err, r.stdout, r.stderr)
 	}
 }
 

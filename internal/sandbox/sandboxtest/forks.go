@@ -2,11 +2,16 @@
 
 package sandboxtest
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/sandbox"
+)
 
 // forks has many children at the same time that only wait. They share the memory of
 // their parent, so all have room where copies of it would not.
 func (s *suite) forks(t *testing.T, sess *session) {
+	s.needProcesses(t)
 	sess.must(t, "kept = 42")
 	for _, tt := range []struct{ name, code, want string }{
 		{"os.fork", `
@@ -54,4 +59,28 @@ print(sum(child.exitcode == 0 for child in children))
 			}
 		})
 	}
+}
+
+func (s *suite) threadBomb(t *testing.T, sess *session) {
+	s.needProcesses(t)
+	r := sess.exec(t, `
+import threading
+stop = threading.Event()
+threads = []
+try:
+    while len(threads) < 4096:
+        th = threading.Thread(target=stop.wait)
+        th.start()
+        threads.append(th)
+except RuntimeError as e:
+    print(e)
+print("had", len(threads))
+stop.set()
+for th in threads:
+    th.join()
+`)
+	if had := lastNumber(r.Stdout, "had"); had > processLimit {
+		t.Errorf("%d threads where %d are allowed", had, processLimit)
+	}
+	s.survivedOrDied(t, sess, r, sandbox.OutOfMemory)
 }

@@ -218,7 +218,7 @@ func (s *suite) control(t *testing.T, b sandbox.Engine, a *assault) {
 	runtime.GC()
 	before := heap()
 	var answering atomic.Int64
-	sess.beginWith(t, wire.Exec{Code: hostileProgram + a.code}, func(ctx context.Context, call wire.Call) (json.RawMessage, error) {
+	sess.beginWith(t, wire.Exec{Code: s.hostileProgram() + a.code}, func(ctx context.Context, call wire.Call) (json.RawMessage, error) {
 		answering.Add(1)
 		defer answering.Add(-1)
 		return a.answer(ctx, call)
@@ -248,7 +248,7 @@ func (s *suite) assault(t *testing.T, b sandbox.Engine, a *assault, bystander *s
 	sess := s.start(t, b, s.spec())
 	runtime.GC()
 	before := heap()
-	e := sess.beginWith(t, wire.Exec{Code: hostileProgram + a.code}, a.answer)
+	e := sess.beginWith(t, wire.Exec{Code: s.hostileProgram() + a.code}, a.answer)
 
 	// Meanwhile the host's memory is watched and the neighbour must keep
 	// working.

@@ -4,6 +4,7 @@ package sandboxtest
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,9 @@ func (s *suite) outputFlood(t *testing.T, sess *session) {
 // interrupt returns a test that a real SIGINT ends code and nothing else.
 func (s *suite) interrupt(code string) func(*testing.T, *session) {
 	return func(t *testing.T, sess *session) {
+		if strings.Contains(code, "subprocess") {
+			s.needProcesses(t)
+		}
 		i, ok := sandbox.As[sandbox.Interrupter](sess.run)
 		if !ok {
 			Skip(t, s.cfg.Engine+".limits.interrupt", "the engine cannot interrupt")
@@ -81,7 +85,7 @@ func (s *suite) interruptAtOnce(t *testing.T, sess *session) {
 	lost := 0
 	for n := range 40 {
 		code := "import time\nprint('go', flush=True)\ntime.sleep(600)"
-		if n%2 == 1 {
+		if n%2 == 1 && !s.report.Single {
 			code = "import subprocess\nprint('go', flush=True)\nsubprocess.run(['sleep', '600'])"
 		}
 		e := sess.begin(t, code)

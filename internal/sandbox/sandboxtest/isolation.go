@@ -51,15 +51,15 @@ func (s *suite) isolation(t *testing.T) {
 
 	b := s.backend(t) // after the host's secrets are planted
 	neighbour := s.start(t, b, s.spec())
-	neighbour.must(t, beside.program()+"print('planted')")
+	neighbour.must(t, s.neighbour(beside)+"print('planted')")
 	shared := s.start(t, b, s.spec())
-	shared.must(t, prelude)
+	shared.must(t, s.prelude())
 	planted := h.newFolders(t)
 	var mounted *session // with folders; nil: the engine mounts none
 	if mounts := s.spec(); slices.ContainsFunc(attempts, func(a Attempt) bool { return a.Folders }) && s.mountsFolders(t, b, planted.mounts()) {
 		mounts.Mounts = planted.mounts()
 		mounted = s.start(t, b, mounts)
-		mounted.must(t, prelude)
+		mounted.must(t, s.prelude())
 	}
 
 	var findings []finding
@@ -75,7 +75,7 @@ func (s *suite) isolation(t *testing.T) {
 			sess = mounted
 		case a.Wrecks:
 			sess = s.start(t, b, s.spec())
-			sess.must(t, prelude)
+			sess.must(t, s.prelude())
 		}
 		f.inside = s.attempt(t, h, &a, sess, beside)
 		if a.Folders && sess.conn.Err() != nil {
@@ -85,7 +85,7 @@ func (s *suite) isolation(t *testing.T) {
 		} else if sess.conn.Err() != nil {
 			t.Errorf("%s: it ended its sandbox: set Wrecks", a.Name)
 			shared = s.start(t, b, s.spec())
-			shared.must(t, prelude)
+			shared.must(t, s.prelude())
 		}
 		f.outcome = s.judge(&f)
 		findings = append(findings, f)

@@ -65,6 +65,7 @@ left.start()`
 		}
 		return json.RawMessage(`[]`), nil
 	}
+	s.needProcesses(t) // no thread is left over
 	sess := s.start(t, s.backend(t), s.spec())
 	sess.must(t, hostileProgram+channelOfGuest+leave)
 	r := sess.beginWith(t, wire.Exec{Code: `go.set(); left.join(); print(said)`}, answer).wait(t, settleTime)
@@ -103,6 +104,7 @@ def send():
         put(channel.fd_out, data)
 run = channel.run
 threading.Thread(target=send, daemon=True).start()`
+	s.needProcesses(t)
 	b := s.backend(t)
 	quiet := s.start(t, b, s.spec())
 	quiet.must(t, hostileProgram+channelOfGuest)

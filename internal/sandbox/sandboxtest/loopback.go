@@ -26,6 +26,7 @@ for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 // loopback tests that a sandbox has its own loopback and no other network.
 func (s *suite) loopback(t *testing.T) {
+	s.needProcesses(t)
 	out := s.start(t, s.backend(t), s.spec()).must(t, loopbackTalk)
 	if !strings.HasPrefix(out, "127.0.0.1 through it\n") {
 		t.Error(out)
@@ -34,6 +35,7 @@ func (s *suite) loopback(t *testing.T) {
 
 // restoredLoopback tests that a restored sandbox has the same as a fresh one.
 func (s *suite) restoredLoopback(t *testing.T) {
+	s.needProcesses(t)
 	b := s.backend(t)
 	spec := s.spec()
 	sess := s.start(t, b, spec)

@@ -24,6 +24,7 @@ def works(d):
 
 // packages tests the one place that code can write to and execute from.
 func (s *suite) packages(t *testing.T) {
+	s.needProcesses(t)
 	b := s.backend(t)
 	spec := s.spec()
 	sess := s.start(t, b, spec)

@@ -109,13 +109,9 @@ func (s *suite) resumed(t *testing.T, run sandbox.Run, k taken) *session {
 	return sess
 }
 
-func (s *suite) goesOn(t *testing.T) {
-	b := s.backend(t)
-	spec := s.spec()
-	spec.Files = []sandbox.File{{Path: "given", Data: []byte("given")}}
-	spec.Env = map[string]string{"GIVEN": "yes"}
-	first := s.start(t, b, spec)
-	first.must(t, `
+// What a session has before its snapshot in goesOn, and what it says after it.
+const (
+	kernelBeginning = `
 import os, threading, time, asyncio, socket, subprocess, sys
 variable = {"a": [1, 2.5, None]}
 def function(x): return x + 1
@@ -142,13 +138,8 @@ os.symlink("file", "link"); os.mkdir("dir"); os.chmod("file", 0o640)
 big = os.urandom(8 << 20)
 digest = hash(big)
 None
-`)
-	k := s.take(t, first, spec, false)
-	if e := first.exit(t); e.Reason == sandbox.EngineDied || e.Reason == sandbox.OutOfMemory {
-		t.Errorf("the run of which a snapshot was taken ended with %+v", e)
-	}
-	second := s.restore(t, b, k)
-	got := second.must(t, `
+`
+	kernelEnding = `
 file.write("after"); file.seek(0)
 before = ticks
 time.sleep(0.2)
@@ -158,12 +149,31 @@ print(ticks > before, child.stdout.read(), child.wait(), hash(big) == digest, oc
 print(0 <= time.time() - clock < 600, 0 <= time.monotonic() - monotonic < 600, open("given").read(), os.environ["GIVEN"])
 stop.set(); thread.join()
 print(await asyncio.sleep(0.01, "slept"), subprocess.run(["echo", "child"], capture_output=True).stdout)
-`)
-	want := `{'a': [1, 2.5, None]} 2 before after True b'in the pipe' b'in the socket'
+`
+	kernelWant = `{'a': [1, 2.5, None]} 2 before after True b'in the pipe' b'in the socket'
 True b'to the child' 0 True 0o640 []
 True True given yes
 slept b'child\n'
 `
+)
+
+func (s *suite) goesOn(t *testing.T) {
+	b := s.backend(t)
+	spec := s.spec()
+	spec.Files = []sandbox.File{{Path: "given", Data: []byte("given")}}
+	spec.Env = map[string]string{"GIVEN": "yes"}
+	first := s.start(t, b, spec)
+	beginning, ending, want := kernelBeginning, kernelEnding, kernelWant
+	if s.report.Single {
+		beginning, ending, want = singleBeginning, singleEnding, singleWant
+	}
+	first.must(t, beginning)
+	k := s.take(t, first, spec, false)
+	if e := first.exit(t); e.Reason == sandbox.EngineDied || e.Reason == sandbox.OutOfMemory {
+		t.Errorf("the run of which a snapshot was taken ended with %+v", e)
+	}
+	second := s.restore(t, b, k)
+	got := second.must(t, ending)
 	if got != want {
 		t.Errorf("after the restore:\n%swant:\n%s", got, want)
 	}
@@ -194,7 +204,11 @@ func (s *suite) manyFromOne(t *testing.T) {
 	b := s.backend(t)
 	spec := s.spec()
 	first := s.start(t, b, spec)
-	first.must(t, "import random, uuid, tempfile, ssl, multiprocessing.process\nrandom.random(); tempfile.mktemp(); ssl.RAND_bytes(1)\ntry:\n    import numpy.random\nexcept ImportError:\n    pass")
+	needed, values := "ssl, multiprocessing.process", "ssl.RAND_bytes(8).hex(), multiprocessing.process.current_process().authkey.hex()"
+	if s.report.Single {
+		needed, values = "os", "random.SystemRandom().random(), random.randbytes(8).hex()"
+	}
+	first.must(t, "import random, uuid, tempfile, "+needed+"\nrandom.random(); tempfile.mktemp(); "+values+"\ntry:\n    import numpy.random\nexcept ImportError:\n    pass")
 	k := s.take(t, first, spec, false)
 	out := make([]string, n)
 	var all sync.WaitGroup
@@ -205,7 +219,7 @@ func (s *suite) manyFromOne(t *testing.T) {
 			x, err := sess.conn.Start(wire.Exec{Reseed: strings.Repeat(string(rune('a'+i)), 64), Code: `
 import os, secrets, sys
 open("mine", "x").write("")
-print(random.random(), random.getrandbits(64), uuid.uuid1(), uuid.uuid4(), tempfile.mktemp(), ssl.RAND_bytes(8).hex(), os.urandom(8).hex(), secrets.token_hex(8), multiprocessing.process.current_process().authkey.hex())
+print(random.random(), random.getrandbits(64), uuid.uuid1(), uuid.uuid4(), tempfile.mktemp(), os.urandom(8).hex(), secrets.token_hex(8), ` + values + `)
 if "numpy" in sys.modules:
     print(sys.modules["numpy"].random.random(), sys.modules["numpy"].random.default_rng().random())
 `}, h)
@@ -341,6 +355,13 @@ func (s *suite) restoredLimits(t *testing.T) {
 	spec.Limits = sandbox.Limits{MemoryBytes: 200 << 20, Processes: 40, WorkspaceBytes: 8 << 20, TmpBytes: 4 << 20, OpenFiles: 100}
 	k := s.take(t, s.start(t, b, spec), spec, false)
 	sess := s.restore(t, b, k)
+	if s.report.Single {
+		if got, want := sess.must(t, singleLimits), "ENOSPC ENOSPC EMFILE\n"; got != want {
+			t.Errorf("in a restored sandbox: got %q, want %q", got, want)
+		}
+		s.restoredMemory(t, sess)
+		return
+	}
 	got := sess.must(t, `
 import errno, os, threading
 def full(path):
@@ -391,8 +412,14 @@ for path in ("/x", "/etc/x", "/usr/x", "/opt/x"):
 	if s.report.Isolation >= sandbox.KernelIsolation {
 		s.memoryShown(spec.Limits.MemoryBytes)(t, sess)
 	}
+	s.restoredMemory(t, sess)
+}
+
+// restoredMemory tests that a restored sandbox of 200 MiB has no more.
+func (s *suite) restoredMemory(t *testing.T, sess *session) {
+	t.Helper()
 	if s.enforced(sandbox.Memory) {
-		r := sess.exec(t, "kept = []\nwhile len(kept) < 100:\n    kept.append(bytearray(os.urandom(16 << 20)))\nprint('had', len(kept) * 16)")
+		r := sess.exec(t, "import os\nkept = []\nwhile len(kept) < 100:\n    kept.append(bytearray(os.urandom(16 << 20)))\nprint('had', len(kept) * 16)")
 		if strings.Contains(r.Stdout, "had") {
 			t.Errorf("a restored sandbox of 200 MiB %s", r.Stdout)
 		}

@@ -31,6 +31,15 @@ class Gone(BaseException):
     """The host is no longer there."""
 
 
+class Parked(BaseException):
+    """There is nothing to do until a frame arrives, or for some milliseconds if that is
+    not None. It leaves the interpreter: see session.resume."""
+
+    def __init__(self, milliseconds):
+        super().__init__(milliseconds)
+        self.milliseconds = milliseconds
+
+
 class Channel:
     def __init__(self, fd_in, fd_out, interrupts):
         self.fd_in = fd_in
@@ -44,6 +53,9 @@ class Channel:
         self.execs = []  # received while none was under way
         self.on_exec = None  # ends the main thread's event loop
         self.idle = None  # the slot that the main thread waits on for one
+        self.ready = None  # in a single process that parks: whether fd_in can be read
+        self.idling = None  # the event loop that may park
+        self.others = None  # lets threads run in an event loop's wait, if no system does
 
         self.pending = {}
         self.behind = {}  # of those, the frames of calls that are not sent yet, by ID
@@ -442,6 +454,7 @@ class Channel:
         """In the main thread: wait for the next exec frame."""
         while not self.execs:
             if not self.threaded:
+                self.park()
                 self.pump()
                 continue
             self.idle = Slot()
@@ -449,6 +462,11 @@ class Channel:
                 self.wait(self.idle)
             self.idle = None
         return self.execs.pop(0)
+
+    def park(self, timeout=None):
+        """In a single process that parks: leave, unless a frame has begun to arrive."""
+        if self.ready is not None and not self.buffered() and not self.ready():
+            raise Parked(None if timeout is None else -int(-timeout * 1000 // 1))
 
     def begin_run(self, run):
         self.run = run

@@ -104,6 +104,8 @@ def run(session, source, filename, echo):
                     session.guard.relieve()
                 raise
             finally:
+                if session.threads is not None and not interrupts.happened:
+                    session.threads.finish()
                 if "matplotlib.pyplot" in sys.modules and not interrupts.happened and not session.channel.closed:
                     session.show_figures()
         finally:

@@ -14,9 +14,11 @@ import errno
 import sys
 
 from .advice import line
+from .alone import lacking, starts_nothing
 from .errors import MCPError, similar
 from .interrupt import call
 from .late import Late, place as place_of
+from .missing import CLIENTS, INSTEAD, TOOL_INSTEAD, package_facts
 from .paths import MAX_SOURCE, came_through, missing_path, nodes_at, not_loaded, place
 
 
@@ -173,13 +175,6 @@ def tool_called(session, proxy, name):
 
 # Packages, and the network that they would come from.
 
-CLIENTS = ("requests", "httpx", "aiohttp", "urllib3", "websockets", "boto3", "openai", "anthropic", "selenium", "playwright")
-INSTEAD = {
-    "pandas": "csv, sqlite3 and statistics", "polars": "csv, sqlite3 and statistics", "numpy": "math, statistics and array",
-    "yaml": "json and tomllib", "dateutil": "datetime and zoneinfo", "pytz": "zoneinfo", "bs4": "html.parser", "lxml": "xml.etree",
-}  # fmt: skip
-TOOL_INSTEAD = "the sandbox has no network. Call a server's tool instead: await search_tool_docs('what it should do') finds one"
-
 
 def missing_package(session, e):
     if not isinstance(e, ModuleNotFoundError) or not isinstance(e.name, str):
@@ -216,19 +211,6 @@ def missing_package(session, e):
         return hint and hint + facts["may"]
     instead = " Without it: %s of the standard library." % INSTEAD[name] if name in INSTEAD else ""
     return "%s is not installed. %s%s %s" % (e.name[:100], ways(session, facts, package), instead, available(session))
-
-
-def package_facts(session, module, package):
-    """Ask the host which environments have a module, and whether code may install the
-    package."""
-    from . import codec, install
-
-    try:
-        found = session.channel.request_sync("package_facts", codec.encode({"module": module[:100], "package": package[:100]}))
-    except MCPError:  # a host that does not know, or a forked child
-        found = None
-    found = found if isinstance(found, dict) else {}
-    return {"environments": [], "this": "", "install": "none", "command": False, **found, **install.listed(found, module)}
 
 
 def ways(session, facts, package):
@@ -322,8 +304,10 @@ def installing(session, e):
             return "line %d: write subprocess.run(%r, shell=True) for a command, after import subprocess" % (e.lineno, text[1:])
         if "```" in session.submitted:
             return "send only the code, without the words and the Markdown around it"
-    elif isinstance(e, FileNotFoundError) and e.filename in INSTALLERS:
-        return nothing_installs(session, installs("".join(ast.unparse(n) for n in nodes_at(session, e) if isinstance(n, ast.Call))) or [])
+    elif isinstance(e, FileNotFoundError) and e.filename in INSTALLERS or starts_nothing(e):
+        wanted = installs("".join(ast.unparse(n) for n in nodes_at(session, e) if isinstance(n, ast.Call)))
+        if wanted is not None or not starts_nothing(e):
+            return nothing_installs(session, wanted or [])
     elif type(e).__name__ == "CalledProcessError" and (wanted := installs(str(e.cmd))) is not None:
         return nothing_installs(session, wanted)
 
@@ -487,6 +471,7 @@ TABLE = (
     unawaited,
     needless_await,
     installing,
+    lacking,
     missing_package,
     no_network,
     missing_path,

@@ -52,7 +52,12 @@ class Interrupts:
         """A profile function: runs at the next call or return of anything."""
         if not self.deferred or not self.armed:
             sys.setprofile(None)
-        elif not frame.f_code.co_filename.startswith(self.quiet):
+            return
+        quiet = frame.f_code.co_filename.startswith(self.quiet)
+        if quiet and event == "return" and frame.f_back is not None:
+            # Our code is done. If user code has called it, that goes on now.
+            quiet = frame.f_back.f_code.co_filename.startswith(self.quiet)
+        if not quiet:
             self.deferred = False
             sys.setprofile(None)
             raise KeyboardInterrupt

@@ -15,7 +15,7 @@ import sys
 from _thread import _count as thread_count, get_ident
 from asyncio import events, tasks
 
-from .channel import Gone
+from .channel import Gone, Parked
 from .descriptors import SINGLE
 
 if SINGLE:
@@ -72,9 +72,14 @@ class Selector(BaseSelector):
         channel.flush()
         interrupts = channel.interrupts
         interrupts.check()
+        if channel.others is not None and channel.others(timeout):
+            timeout = 0
         if channel.buffered() and not channel.threaded:
             channel.pump()
             timeout = 0
+        elif SINGLE and self.loop is channel.idling and timeout != 0:
+            channel.park(timeout)
+            return self.wait_for_frame(timeout)
         elif timeout is None and self.alone():
             channel.pump()
             return []
@@ -233,11 +238,12 @@ class Asyncio:
                 self.loop.call_soon_threadsafe(self.loop.stop)
 
         channel.on_exec = stop
+        channel.idling = self.loop
         try:
             while not channel.execs:
                 try:
                     self.loop.run_forever()
-                except Gone:
+                except (Gone, Parked):
                     raise
                 except BaseException:
                     # From a task; the task has it too.
@@ -245,7 +251,7 @@ class Asyncio:
                         self.reopen()
                         return
         finally:
-            channel.on_exec = None
+            channel.on_exec = channel.idling = None
 
     def reopen(self):
         """User code closed the loop."""

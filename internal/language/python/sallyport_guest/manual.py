@@ -38,6 +38,7 @@ def manual(session, ask, runtime, names, apart):
             "help(mcp_<alias>) lists tools, help(mcp_<alias>.<tool>) describes one. "
             "Also: mcp_servers['name']['tool'](...), from mcp.servers.<alias> import *. "
             "An argument named like a keyword: class_=..., or **{'class': ...}.",
+            *lacking(),
             *limits(found),
             *environment(found),
             *folders(found),
@@ -47,6 +48,14 @@ def manual(session, ask, runtime, names, apart):
             *helpers(runtime, names if found.get("packages") else [n for n in names if n not in INSTALLERS], apart),
         ]
     )
+
+
+def lacking():
+    if sys.platform != "wasi":
+        return []
+    from .alone import MANUAL
+
+    return [MANUAL]
 
 
 def facts(ask):

@@ -7,7 +7,7 @@ import sys
 from posix import _exit, chdir, environ, unsetenv
 
 from . import artifacts, belonging, channel, execute, hooks, messages, output, sources
-from .channel import Gone
+from .channel import Gone, Parked
 from .descriptors import CONTROL_IN, CONTROL_OUT, ERR, NONCE, NULL, OUT, SINGLE
 from .interrupt import Interrupts
 
@@ -71,6 +71,7 @@ class Session:
         self.imports.after["multiprocessing.spawn"] = self.spawn_imported
         for module in ("context", "pool"):
             self.imports.after["multiprocessing." + module] = lambda module=module: self.workers_imported(module)
+        self.threads = None  # lets them run, where no system does
         self.guard = None
         if memory is not None:
             from . import pressure
@@ -192,22 +193,30 @@ class Session:
 
     def serve(self):
         """Run what the host sends until it is gone."""
+        self.open()
+        while True:
+            self.turn()
+
+    def open(self):
+        """Tell the host that the session is ready."""
         self.prepare()
         self.channel.send(messages.ready_frame())
-        while True:
-            if self.asyncio is not None and not self.channel.execs and self.asyncio.busy():
-                self.asyncio.idle()
-            self.execute(self.channel.next_exec())
-            # From here on no caller waits.
-            if self.guard is not None:
-                self.guard.recover()
-            if self.asyncio is not None and self.asyncio.loop.is_closed():
-                try:
-                    self.asyncio.reopen()
-                except OSError:  # no descriptors are left; perhaps after the next execution
-                    pass
-            self.streams.reopen()
-            self.paths.add()
+
+    def turn(self):
+        """Wait for an execution and run it."""
+        if self.asyncio is not None and not self.channel.execs and self.asyncio.busy():
+            self.asyncio.idle()
+        self.execute(self.channel.next_exec())
+        # From here on no caller waits.
+        if self.guard is not None:
+            self.guard.recover()
+        if self.asyncio is not None and self.asyncio.loop.is_closed():
+            try:
+                self.asyncio.reopen()
+            except OSError:  # no descriptors are left; perhaps after the next execution
+                pass
+        self.streams.reopen()
+        self.paths.add()
 
     def prepare(self):
         """Undo what earlier code may have changed."""
@@ -315,7 +324,7 @@ class Session:
         nothing. Tasks whose calls were given up have yet to get that error: those that
         then go on are counted after the next execution."""
         # If one of our threads starts or ends meanwhile, this is one too low.
-        threads = max(0, channel.thread_count() - self.channel.threaded - self.streams.helpers())
+        threads = len(self.threads.pending) if self.threads is not None else max(0, channel.thread_count() - self.channel.threaded - self.streams.helpers())
         tasks = 0 if self.asyncio is None or given_up else self.asyncio.tasks()
         children = 0
         if self.forked:
@@ -352,12 +361,17 @@ def setting(name, usual):
 
 
 def main(memory=None):
-    session = None
+    end_with(lambda: Session(memory).serve())
+
+
+def end_with(serve):
+    """Serve the host to its end, which is that of the process, or until it parks."""
     try:
-        session = Session(memory)
-        session.serve()
+        serve()
     except Gone:
         _exit(0)
+    except Parked:
+        raise
     except BaseException:
         # A bug of ours. Init reports the death, and this says why.
         import _signal
@@ -367,3 +381,17 @@ def main(memory=None):
 
         output.put(ERR, traceback.format_exc().encode("utf-8", "backslashreplace"))
     _exit(FAILED)
+
+
+def resume(session):
+    """Do all the work of a single process that parks. Return the milliseconds
+    until there is more, or None if only a frame can bring it."""
+
+    def serve():
+        while True:
+            session.turn()
+
+    try:
+        end_with(serve)
+    except Parked as e:
+        return e.milliseconds

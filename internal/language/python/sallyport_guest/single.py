@@ -18,6 +18,29 @@ EBADF = 9
 
 
 def main():
+    prepare()
+    from . import session
+
+    protect()
+    session.main()
+
+
+def parked():
+    """Return a session whose waits for the next frame leave the interpreter: its caller
+    opens it once, and then calls session.resume whenever there is something to do."""
+    prepare()
+    from select import select
+
+    from . import session
+
+    protect()
+    made = session.Session()
+    inputs = [made.channel.fd_in]
+    made.channel.ready = lambda: select(inputs, (), (), 0)[0]
+    return made
+
+
+def prepare():
     exit_now = posix._exit
 
     def _exit(status):
@@ -27,10 +50,6 @@ def main():
 
     replace(_exit)  # before the session imports it
     descriptors.stay()
-    from . import session
-
-    protect()
-    session.main()
 
 
 def replace(f):

@@ -9,6 +9,8 @@ import os, platform, sys, sysconfig
 
 
 def libc():
+    if sys.platform == "wasi":
+        return "wasi", [0, 0]
     text = ""
     try:
         text = os.confstr("CS_GNU_LIBC_VERSION") or ""

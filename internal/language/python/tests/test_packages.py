@@ -12,7 +12,7 @@ import types
 
 import pytest
 
-from sallyport_guest import inline, install, tasks
+from sallyport_guest import inline, install, target, tasks
 from sallyport_guest.errors import MCPError
 
 
@@ -228,3 +228,9 @@ def test_lacking(requirement, want):
             inline.lacks(requirement, have)
     else:
         assert inline.lacks(requirement, have) is want
+
+
+def test_webassembly_is_told_by_its_library(monkeypatch):
+    """No wheel with machine code is for it, which the host sees by the name of the C library."""
+    monkeypatch.setattr(target.sys, "platform", "wasi")
+    assert target.target()["libc"] == "wasi"

@@ -1,5 +1,6 @@
 """Runs the guest as a single process, without what CPython lacks on WASI:
-python main.py PATH/OF/sallyport_guest/__main__.py single
+python main.py PATH/OF/sallyport_guest/__main__.py single, or with parked in place of
+single as one that returns to its caller when there is nothing to do.
 """
 
 import sys
@@ -42,6 +43,18 @@ import socket
 socket.socketpair = refuse
 
 del sys.argv[0]
+if sys.argv[1] == "parked":
+    sys.path.insert(0, os.path.dirname(os.path.dirname(sys.argv[0])))
+    from sallyport_guest import single
+
+    del sys.path[0], sys.argv[1]
+    made = single.parked()
+    from sallyport_guest import session
+
+    made.open()
+    while True:
+        wait = session.resume(made)
+        select.select([0], [], [], None if wait is None else wait / 1000)
 with open(sys.argv[0], encoding="utf-8") as f:
     code = compile(f.read(), sys.argv[0], "exec")
 exec(code, {"__name__": "__main__", "__file__": sys.argv[0]})

@@ -1,0 +1,83 @@
+"""Hints for Python without an operating system, as it is in WebAssembly: what it lacks,
+and where there is more."""
+
+from . import BUILTINS as __builtins__
+
+import errno
+import sys
+
+from .missing import INSTEAD, TOOL_INSTEAD, package_facts
+
+# Import names of packages with compiled code, and without a part that works alone.
+COMPILED = frozenset(
+    (
+        "numpy pandas scipy matplotlib seaborn sklearn statsmodels polars pyarrow duckdb PIL cv2 skimage lxml torch tensorflow jax"
+        " keras transformers onnxruntime xgboost lightgbm numba cython cffi cryptography nacl bcrypt psycopg2 asyncpg pymongo grpc"
+        " orjson ujson msgpack pydantic_core tokenizers tiktoken shapely geopandas pyproj rasterio h5py tables netCDF4 fitz pymupdf"
+        " greenlet gevent uvloop zmq psutil spacy faiss altair vl_convert rdkit pygame soundfile librosa"
+    ).split()
+)
+ELSEWHERE = (
+    "A sandbox with an operating system can have it: engine gvisor, or podman or docker with an image or environment that"
+    " holds it. sallyport doctor tells the user which work here"
+)
+LIBRARY = {
+    "ssl": "no network and no TLS", "ctypes": "no libraries of machine code", "mmap": "no mapping of files", "fcntl": "no file locks",
+    "multiprocessing": "no processes", "posixsubprocess": "no processes", "posixshmem": "no processes", "pwd": "no users", "grp": "no users",
+    "spwd": "no users", "resource": "no limits of its own", "termios": "no terminal", "tty": "no terminal", "pty": "no terminal",
+    "curses": "no terminal", "readline": "no terminal", "tkinter": "no screen", "turtle": "no screen", "syslog": "no system log",
+    "dbm": "no dbm library: use sqlite3 or shelve with dbm.dumb", "gdbm": "no dbm library: use sqlite3", "venv": "no environments",
+    "ensurepip": "no installer",
+}  # fmt: skip
+MANUAL = (
+    "Python runs alone, in WebAssembly: no processes, no network, no packages with compiled code (numpy, pandas)."
+    " Threads run while another waits, not at the same time; asyncio works."
+)
+PROCESSES = "there are no processes here: Python runs alone, in WebAssembly. Do it in Python (shutil, pathlib, zipfile, csv, asyncio, threads one after the other). Where a command is needed: engine gvisor, podman or docker"
+NO_PROCESS = ("does not support processes", "has no processes")
+GONE = ("fork", "forkpty", "pipe", "execv", "execve", "execvp", "spawnv", "posix_spawn", "wait")
+
+
+def lacking(session, e):
+    """Return the hint for what does not exist without an operating system."""
+    if sys.platform != "wasi":
+        return None
+    if isinstance(e, ModuleNotFoundError) and isinstance(e.name, str):
+        return module(session, e.name.partition(".")[0])
+    text = str(e)
+    if starts_nothing(e):
+        return PROCESSES
+    if isinstance(e, AttributeError) and e.name in GONE and "'os'" in text or isinstance(e, NotImplementedError) and "multiprocessing" in text:
+        return PROCESSES
+    if "unknown url type: https" in text or isinstance(e, OSError) and e.errno == errno.ENOTSUP and came_through_socket(e):
+        return TOOL_INSTEAD
+    return None
+
+
+def module(session, name):
+    """Return the hint for a module that cannot be here, or None for another."""
+    why = LIBRARY.get(name.lstrip("_"))
+    if why is not None:
+        return "module %s does not exist here: Python runs alone, in WebAssembly, with %s" % (name.lstrip("_"), why)
+    if name not in COMPILED:
+        return None
+    facts = package_facts(session, name, name)
+    elsewhere = facts.get("elsewhere")
+    instead = " Without it: %s of the standard library." % INSTEAD[name] if name in INSTEAD else ""
+    return "%s is compiled for an operating system, and Python runs alone here, in WebAssembly. %s.%s" % (
+        name, elsewhere if isinstance(elsewhere, str) and elsewhere else ELSEWHERE, instead,
+    )  # fmt: skip
+
+
+def starts_nothing(e):
+    """Report whether an exception says that there are no processes."""
+    return isinstance(e, OSError) and e.errno == errno.ENOTSUP and any(part in str(e) for part in NO_PROCESS)
+
+
+def came_through_socket(e):
+    tb = e.__traceback__
+    while tb is not None:
+        if tb.tb_frame.f_code.co_filename.endswith("/socket.py"):
+            return True
+        tb = tb.tb_next
+    return "socket" in str(e)

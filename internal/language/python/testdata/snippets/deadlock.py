@@ -1,0 +1,6 @@
+import queue
+queue.Queue().get()
+
+# Only: wasm
+# Error: deadlock: nothing can end this wait
+# Output:

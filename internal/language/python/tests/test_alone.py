@@ -1,0 +1,62 @@
+"""The hints about what an interpreter without an operating system lacks."""
+
+import errno
+import sys
+import types
+
+import pytest
+
+from sallyport_guest import alone, manual
+
+
+class Channel:
+    def __init__(self, facts):
+        self.facts = facts
+
+    def request_sync(self, method, params):
+        assert method == "package_facts"
+        return self.facts
+
+
+def session(facts=None):
+    return types.SimpleNamespace(channel=Channel(facts or {}))
+
+
+MISSING = AttributeError("module 'os' has no attribute 'fork'", name="fork") if sys.version_info >= (3, 10) else None
+
+
+@pytest.mark.parametrize(
+    ("error", "facts", "want"),
+    [
+        (ModuleNotFoundError("m", name="numpy"), {}, "numpy is compiled for an operating system"),
+        (ModuleNotFoundError("m", name="numpy.linalg"), {}, "Without it: math, statistics and array"),
+        (ModuleNotFoundError("m", name="numpy"), {"elsewhere": "Image x has it"}, "WebAssembly. Image x has it."),
+        (ModuleNotFoundError("m", name="numpy"), {"elsewhere": 3}, alone.ELSEWHERE),
+        (ModuleNotFoundError("m", name="_ssl"), {}, "module ssl does not exist here"),
+        (ModuleNotFoundError("m", name="fcntl"), {}, "no file locks"),
+        (ModuleNotFoundError("m", name="yaml"), {}, None),
+        (ModuleNotFoundError("m"), {}, None),
+        (NotImplementedError("This Python build lacks multiprocessing.synchronize"), {}, "there are no processes here"),
+        (OSError(errno.ENOTSUP, "wasi does not support processes."), {}, "there are no processes here"),
+        (OSError(errno.ENOTSUP, "something else"), {}, None),
+        (ValueError("x"), {}, None),
+        (MISSING, {}, "there are no processes here"),
+    ],
+)
+def test_lacking(monkeypatch, error, facts, want):
+    monkeypatch.setattr(sys, "platform", "wasi")
+    if error is None:
+        pytest.skip("before 3.10 the name is not known")
+    got = alone.lacking(session(facts), error)
+    assert got is None if want is None else want in got, (got, want)
+
+
+def test_elsewhere_nothing_is_lacking(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert alone.lacking(session(), ModuleNotFoundError("m", name="numpy")) is None
+
+
+@pytest.mark.parametrize(("platform", "want"), [("wasi", [alone.MANUAL]), ("linux", [])])
+def test_manual(monkeypatch, platform, want):
+    monkeypatch.setattr(sys, "platform", platform)
+    assert manual.lacking() == want

@@ -1,0 +1,352 @@
+//go:build linux && (amd64 || arm64)
+
+package wasm
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sallyport/sallyport/internal/private"
+)
+
+// images keeps the images of programs in a directory. An image becomes memory that
+// compiled code trusts, so only what this user's programs have made is used: a seal, a
+// file next to the image, authenticates it and its purpose. Images are made by a process
+// that runs no other code, and no process that does can write to them.
+type images struct {
+	dir string
+	key func() ([]byte, error)
+}
+
+const (
+	imagePrefix = "image-"
+	sealSuffix  = ".json"
+	draftPrefix = "new-"
+	// maxSeal bounds what is read of a seal.
+	maxSeal = 4 << 10
+	// maxImage bounds the size of an image: an interpreter boots in less memory.
+	maxImage = 1 << 30
+	// keptImages is how many images stay when another is made.
+	keptImages = 8
+	// codePrefix begins the names of compiled code, of which keptCode files stay then.
+	codePrefix = "wasm-code-"
+	keptCode   = 4
+	// abandoned is the age of a draft that a crash has left.
+	abandoned = time.Hour
+)
+
+// seal is the content of a seal.
+type seal struct {
+	File string `json:"file"` // the image's
+	Salt []byte `json:"salt"`
+	MAC  []byte `json:"mac"`
+}
+
+const (
+	saltSize  = 32
+	chunkSize = 1 << 20 // what one tag authenticates
+)
+
+// secret returns the key for one purpose.
+func secret(key func() ([]byte, error), purpose string) ([]byte, error) {
+	master, err := key()
+	if err != nil {
+		return nil, fmt.Errorf("the key of the cache: %w", err)
+	}
+	if len(master) < sha256.Size {
+		return nil, fmt.Errorf("the key of the cache has %d bytes, not %d", len(master), sha256.Size)
+	}
+	return hkdf.Key(sha256.New, master, nil, "engine wasm "+purpose, sha256.Size)
+}
+
+// open returns the image of that name: a copy in memory that nothing can change any
+// more, because what was checked in a file may be replaced before it is used. The error
+// is fs.ErrNotExist if there is none that can be used.
+func (c *images) open(ctx context.Context, name string) (*os.File, error) {
+	root, err := private.Existing(c.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	s, err := readSeal(root, name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := openRegular(root, s.File)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	sealed, err := memoryFile("sallyport-wasm-image")
+	if err != nil {
+		return nil, err
+	}
+	mac, err := c.mac(ctx, name, s.Salt, f, sealed)
+	if err == nil && !hmac.Equal(mac, s.MAC) {
+		err = fmt.Errorf("%s is not what was written there: %w", filepath.Join(c.dir, s.File), fs.ErrNotExist)
+	}
+	if err == nil {
+		err = sealFile(sealed)
+	}
+	if err != nil {
+		sealed.Close()
+		return nil, err
+	}
+	return sealed, nil
+}
+
+// memoryFile returns a new file that only this process has.
+func memoryFile(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// sealFile ends all changes of a file in memory.
+func sealFile(f *os.File) error {
+	_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+	return os.NewSyscallError("fcntl", err)
+}
+
+// writeSparse writes data to an empty part of a file, and leaves holes where a page is
+// zero.
+func writeSparse(f *os.File, data []byte, at int64) error {
+	var zeros [4096]byte
+	for len(data) > 0 {
+		page := data[:min(len(zeros), len(data))]
+		if !bytes.Equal(page, zeros[:len(page)]) {
+			if _, err := f.WriteAt(page, at); err != nil {
+				return err
+			}
+		}
+		data, at = data[len(page):], at+int64(len(page))
+	}
+	return nil
+}
+
+// present reports whether there is an image of that name, without reading it.
+func (c *images) present(name string) bool {
+	root, err := private.Existing(c.dir)
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	s, err := readSeal(root, name)
+	if err != nil {
+		return false
+	}
+	_, err = root.Lstat(s.File)
+	return err == nil
+}
+
+func readSeal(root *os.Root, name string) (s seal, err error) {
+	f, err := openRegular(root, imagePrefix+name+sealSuffix)
+	if err != nil {
+		return s, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSeal))
+	if err != nil {
+		return s, err
+	}
+	if json.Unmarshal(data, &s) != nil || !strings.HasPrefix(s.File, imagePrefix) || strings.ContainsRune(s.File, '/') {
+		return s, fs.ErrNotExist
+	}
+	return s, nil
+}
+
+func openRegular(root *os.Root, name string) (*os.File, error) {
+	info, err := root.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fs.ErrNotExist
+	}
+	return root.Open(name)
+}
+
+// mac authenticates a file as the image of that name, and copies what it authenticates
+// to the file copied unless that is nil. The result is an HMAC of the tags of the file's
+// chunks, which are AES-256-GMAC, because processors compute that as fast as they read.
+// The salt makes the keys those of this image alone, so no two chunks have the same
+// nonce.
+func (c *images) mac(ctx context.Context, name string, salt []byte, f, copied *os.File) ([]byte, error) {
+	master, err := secret(c.key, "image")
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxImage {
+		return nil, fmt.Errorf("an image of %d bytes; at most %d", info.Size(), int64(maxImage))
+	}
+	keys, err := hkdf.Key(sha256.New, master, salt, "engine wasm image keys", 64)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(keys[:32])
+	if err != nil {
+		return nil, err
+	}
+	tags, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, err
+	}
+	if copied != nil {
+		if err := copied.Truncate(info.Size()); err != nil {
+			return nil, err
+		}
+	}
+	mac := hmac.New(sha256.New, keys[32:])
+	fmt.Fprintf(mac, "engine wasm image\n%s\n%d\n", name, info.Size())
+	chunk := make([]byte, min(chunkSize, info.Size()))
+	for at := int64(0); at < info.Size(); at += chunkSize {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		data := chunk[:min(chunkSize, info.Size()-at)]
+		if _, err := f.ReadAt(data, at); err != nil {
+			return nil, err
+		}
+		if copied != nil {
+			if err := writeSparse(copied, data, at); err != nil {
+				return nil, err
+			}
+		}
+		var nonce [12]byte
+		binary.BigEndian.PutUint64(nonce[4:], uint64(at/chunkSize))
+		mac.Write(tags.Seal(nil, nonce[:], nil, data))
+	}
+	return mac.Sum(nil), nil
+}
+
+// create makes the image of that name: fill writes it to an empty file, and nothing
+// writes to the file after fill has returned.
+func (c *images) create(ctx context.Context, name string, fill func(*os.File) error) (err error) {
+	root, err := private.Open(c.dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	draft := draftPrefix + rand.Text()
+	f, err := root.OpenFile(draft, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		f.Close()
+		if err != nil {
+			_ = root.Remove(draft)
+		}
+	}()
+	if err := fill(f); err != nil {
+		return err
+	}
+	salt := make([]byte, saltSize)
+	_, _ = rand.Read(salt) // never fails
+	mac, err := c.mac(ctx, name, salt, f, nil)
+	if err != nil {
+		return err
+	}
+	s := seal{File: imagePrefix + rand.Text(), Salt: salt, MAC: mac}
+	data, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if err := root.Rename(draft, s.File); err != nil {
+		return err
+	}
+	// The image comes first, so that a seal never stands for what is not there.
+	note := draftPrefix + rand.Text()
+	if err := root.WriteFile(note, data, 0o600); err != nil {
+		return err
+	}
+	if err := root.Rename(note, imagePrefix+name+sealSuffix); err != nil {
+		return errors.Join(err, root.Remove(note))
+	}
+	prune(root)
+	return nil
+}
+
+// prune removes images that are not sealed any more, all but the newest of those that
+// are, all but the newest compiled code, and what crashes left.
+func prune(root *os.Root) {
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return
+	}
+	age := func(e fs.DirEntry) time.Duration {
+		info, err := e.Info()
+		if err != nil {
+			return 0
+		}
+		return time.Since(info.ModTime())
+	}
+	var seals, code []fs.DirEntry
+	for _, e := range entries {
+		switch {
+		case strings.HasPrefix(e.Name(), imagePrefix) && strings.HasSuffix(e.Name(), sealSuffix):
+			seals = append(seals, e)
+		case strings.HasPrefix(e.Name(), codePrefix):
+			code = append(code, e)
+		}
+	}
+	newest := func(a, b fs.DirEntry) int { return cmp.Compare(age(a), age(b)) }
+	slices.SortFunc(seals, newest)
+	slices.SortFunc(code, newest)
+	for _, e := range code[min(keptCode, len(code)):] {
+		_ = root.Remove(e.Name()) // a process that loads it has it open
+	}
+	sealed := map[string]bool{}
+	for i, e := range seals {
+		name := strings.TrimSuffix(strings.TrimPrefix(e.Name(), imagePrefix), sealSuffix)
+		if s, err := readSeal(root, name); err == nil && i < keptImages {
+			sealed[s.File], sealed[e.Name()] = true, true
+		}
+	}
+	for _, e := range entries {
+		name := e.Name()
+		switch {
+		case strings.HasPrefix(name, imagePrefix) && !sealed[name] && age(e) > time.Minute, // not one that is about to be sealed
+			(strings.HasPrefix(name, draftPrefix) || strings.HasPrefix(name, scratchPrefix)) && age(e) > abandoned:
+			_ = root.RemoveAll(name)
+		}
+	}
+}
+
+// scratchPrefix begins the names of directories that package machine uses for a moment.
+const scratchPrefix = "sallyport-wasm-"
+
+// place makes the directory.
+func (c *images) place() error {
+	root, err := private.Open(c.dir)
+	if err != nil {
+		return err
+	}
+	return root.Close()
+}

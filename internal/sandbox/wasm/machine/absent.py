@@ -1,0 +1,118 @@
+"""What the interpreter lacks on WASI, as far as something can take its place."""
+
+import _signal
+import _socket as socket
+import errno
+import posix
+import sys
+
+USER = 65534
+NO_PROCESSES = "this sandbox has no processes: it runs Python alone"
+IGNORED = frozenset((17, 18, 19, 20, 21, 22, 23, 28))  # or they stop a process, or continue it
+mask = 0o022
+
+
+def no_processes(*args, **kwargs):
+    raise OSError(errno.ENOTSUP, NO_PROCESSES)
+
+
+def umask(mask_now, /):
+    global mask
+    before, mask = mask, mask_now & 0o777
+    return before
+
+
+def kill(pid, number, /):
+    """Only this process can be sent a signal."""
+    if pid not in (0, posix.getpid()):
+        raise ProcessLookupError(errno.ESRCH, posix.strerror(errno.ESRCH))
+    if ends(number):
+        posix._exit(128 + number)
+    if number:
+        _signal.raise_signal(number)
+
+
+def ends(number):
+    """Report whether a signal ends a process. The C library would trap."""
+    if number in IGNORED or not number:
+        return False
+    return number == 9 or _signal.getsignal(number) == _signal.SIG_DFL
+
+
+def fchmod(fd, mode):
+    posix.fstat(fd)
+
+
+def chown(path, uid, gid, *, dir_fd=None, follow_symlinks=True):
+    posix.stat(path, follow_symlinks=follow_symlinks)
+
+
+def getlogin():
+    return posix.environ.get(b"USER", b"sandbox").decode()
+
+
+def uname():
+    return posix.uname_result(("WASI", "sandbox", "0.0.0", "0.0.0", "wasm32"))
+
+
+def statvfs(path):
+    raise OSError(errno.ENOSYS, posix.strerror(errno.ENOSYS))
+
+
+def abort():
+    posix._exit(134)
+
+
+def no_network(*args, **kwargs):
+    raise socket.gaierror(-3, "Temporary failure in name resolution: this sandbox has no network")
+
+
+def waitpid(pid, options, /):
+    raise ChildProcessError(errno.ECHILD, posix.strerror(errno.ECHILD))
+
+
+def install():
+    """Add what is missing to posix. Module os, which is not loaded yet, takes it from
+    there."""
+    for name in ("getuid", "geteuid", "getgid", "getegid"):
+        add(name, lambda: USER)
+    add("getgroups", lambda: [USER])
+    add("getppid", lambda: 1)
+    add("getlogin", getlogin)
+    add("umask", umask)
+    add("kill", kill)
+    add("fchmod", fchmod)
+    add("chown", chown)
+    add("waitpid", waitpid)
+    add("statvfs", statvfs)
+    add("WNOHANG", 1)
+    add("system", no_processes)
+    add("if_nameindex", list, socket)
+    add("getaddrinfo", no_network, socket)
+    add("gethostbyname", no_network, socket)
+    add("gethostbyaddr", no_network, socket)
+    add("gethostname", lambda: "sandbox", socket)
+    posix.uname = uname
+    posix.abort = abort
+
+
+def multiprocessing_imported():
+    """Whatever would need a process says so."""
+    from multiprocessing import context
+
+    for name in (
+        "Pool Queue SimpleQueue JoinableQueue Pipe Manager Lock RLock Condition Semaphore BoundedSemaphore Event Barrier"
+        " Value Array RawValue RawArray"
+    ).split():
+        setattr(context.BaseContext, name, no_processes)
+    for process in (context.Process, context.SpawnProcess, getattr(context, "ForkProcess", context.Process)):
+        process._Popen = staticmethod(no_processes)
+
+
+def add(name, value, module=posix):
+    if not hasattr(module, name):
+        if callable(value) and value.__name__ != name:
+            f = value
+            value = lambda *args, **kwargs: f(*args, **kwargs)
+            value.__name__ = value.__qualname__ = name
+        setattr(module, name, value)
