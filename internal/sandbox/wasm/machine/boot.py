@@ -33,6 +33,7 @@ def boot():
     absent = part("absent")
     absent.install()
     sys.argv = [PROGRAM + "/sallyport_guest/__main__.py"]
+    sys.executable = ""  # there is no file of the interpreter: platform.libc_ver would read it
     sys.path.insert(0, PROGRAM)
     from sallyport_guest import single
 

@@ -1,0 +1,6 @@
+import platform
+print(platform.libc_ver(), bool(platform.platform()))
+
+# Only: wasm
+# Output:
+# ('', '') True
