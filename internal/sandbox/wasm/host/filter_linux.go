@@ -9,14 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-)
 
-// Offsets in struct seccomp_data: the lower half of each argument; both machines are
-// little-endian.
-const (
-	dataNr   = 0
-	dataArch = 4
-	dataArgs = 16
+	"github.com/sallyport/sallyport/internal/sandbox/seccomp"
 )
 
 // Verdicts.
@@ -58,88 +52,49 @@ var forbidden = []uint32{
 // prSetVMA names areas of memory: the runtime does it for people who look at them.
 const prSetVMA = 0x53564d41
 
-// program assembles a filter. Every jump skips exactly what its name says.
-type program []unix.SockFilter
-
-func (p *program) load(offset uint32) {
-	*p = append(*p, unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset})
-}
-
-func (p *program) arg(n uint32) { p.load(dataArgs + 8*n) }
-
-func (p *program) and(mask uint32) {
-	*p = append(*p, unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: mask})
-}
-
-func (p *program) ret(verdict uint32) {
-	*p = append(*p, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: verdict})
-}
-
-// on adds: return verdict if the loaded value equals k.
-func (p *program) on(k, verdict uint32) {
-	*p = append(*p, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: k})
-	p.ret(verdict)
-}
-
-// within adds body for the call nr only. Every path through body ends with a verdict.
-func (p *program) within(nr uint32, body func(*program)) {
-	var inner program
-	body(&inner)
-	*p = append(*p, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: uint8(len(inner)), K: nr})
-	*p = append(*p, inner...)
-}
-
 // filter returns the filter of the process pid. Calls that are not listed do not
 // exist.
 func filter(pid int) []unix.SockFilter {
-	var p program
-	p.load(dataArch)
-	p = append(p, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: auditArch})
-	p.ret(retKill) // another machine's calls, such as i386's, have other numbers
-	p.load(dataNr)
-	if otherABI != 0 {
-		p = append(p, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, Jf: 1, K: otherABI})
-		p.ret(retKill)
-	}
+	p := seccomp.Begin(retKill)
 	for _, nr := range slices.Concat(allowed, allowedHere) {
-		p.on(nr, retAllow)
+		p.On(nr, retAllow)
 	}
 	for _, nr := range slices.Concat(forbidden, forbiddenHere) {
-		p.on(nr, retKill)
+		p.On(nr, retKill)
 	}
 	for _, nr := range []uint32{unix.SYS_MMAP, unix.SYS_MPROTECT} {
-		p.within(nr, func(p *program) { // no memory becomes code
-			p.arg(2)
-			p.and(unix.PROT_EXEC)
-			p.on(0, retAllow)
-			p.ret(retKill)
+		p.Within(nr, func(p *seccomp.Program) { // no memory becomes code
+			p.Arg(2)
+			p.And(unix.PROT_EXEC)
+			p.On(0, retAllow)
+			p.Ret(retKill)
 		})
 	}
-	p.within(unix.SYS_CLONE, func(p *program) { // threads only
+	p.Within(unix.SYS_CLONE, func(p *seccomp.Program) { // threads only
 		const thread = unix.CLONE_THREAD | unix.CLONE_VM | unix.CLONE_SIGHAND
-		p.arg(0)
-		p.and(thread | unix.CLONE_PARENT | unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET)
-		p.on(thread, retAllow)
-		p.ret(retKill)
+		p.Arg(0)
+		p.And(thread | unix.CLONE_PARENT | unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET)
+		p.On(thread, retAllow)
+		p.Ret(retKill)
 	})
-	p.within(unix.SYS_TGKILL, func(p *program) { // its own threads
-		p.arg(0)
-		p.on(uint32(pid), retAllow)
-		p.ret(retKill)
+	p.Within(unix.SYS_TGKILL, func(p *seccomp.Program) { // its own threads
+		p.Arg(0)
+		p.On(uint32(pid), retAllow)
+		p.Ret(retKill)
 	})
-	p.within(unix.SYS_FCNTL, func(p *program) {
-		p.arg(1)
+	p.Within(unix.SYS_FCNTL, func(p *seccomp.Program) {
+		p.Arg(1)
 		for _, cmd := range []uint32{unix.F_GETFL, unix.F_SETFL, unix.F_GETFD, unix.F_SETFD, unix.F_DUPFD_CLOEXEC} {
-			p.on(cmd, retAllow)
+			p.On(cmd, retAllow)
 		}
-		p.ret(retDenied)
+		p.Ret(retDenied)
 	})
-	p.within(unix.SYS_PRCTL, func(p *program) {
-		p.arg(0)
-		p.on(prSetVMA, retAllow)
-		p.ret(retDenied)
+	p.Within(unix.SYS_PRCTL, func(p *seccomp.Program) {
+		p.Arg(0)
+		p.On(prSetVMA, retAllow)
+		p.Ret(retDenied)
 	})
-	p.ret(retAbsent)
+	p.Ret(retAbsent)
 	return p
 }
 

@@ -2,11 +2,6 @@ package host
 
 import "golang.org/x/sys/unix"
 
-const (
-	auditArch = unix.AUDIT_ARCH_X86_64
-	otherABI  = 0x40000000 // x32's calls
-)
-
 // allowedHere are calls that exist only on this architecture.
 var allowedHere = []uint32{unix.SYS_POLL, unix.SYS_EPOLL_WAIT, unix.SYS_TIME}
 

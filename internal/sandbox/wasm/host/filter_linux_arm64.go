@@ -1,12 +1,5 @@
 package host
 
-import "golang.org/x/sys/unix"
-
-const (
-	auditArch = unix.AUDIT_ARCH_AARCH64
-	otherABI  = 0
-)
-
 // allowedHere are calls that exist only on this architecture.
 var allowedHere []uint32
 
