@@ -188,7 +188,7 @@ func (a *App) gvisor() (sandbox.Engine, error) {
 }
 
 // lacking returns an engine that cannot do what a setting asks for.
-func (a *App) lacking(engine, key, cannot string) *lackingEngine {
+func (a *App) lacking(engine, key, cannot string) sandbox.Engine {
 	from := a.Settings.Origin(key)
 	asks, remedy := from.String(), "remove "+from.String()
 	switch from.Layer {
@@ -198,7 +198,7 @@ func (a *App) lacking(engine, key, cannot string) *lackingEngine {
 	case settings.LayerEnvironment:
 		remedy += ` from the environment (in a client's configuration: from "env")`
 	}
-	return &lackingEngine{name: engine, findings: []sandbox.Finding{{Fatal: true, Title: cannot + ", as " + asks + " asks", Remedy: remedy}}}
+	return &sandbox.Unusable{Backend: engine, Why: sandbox.Finding{Fatal: true, Title: cannot + ", as " + asks + " asks", Remedy: remedy}}
 }
 
 // wasm constructs the engine of the embedded interpreter.
@@ -243,28 +243,3 @@ func (a *App) wasmKey() ([]byte, error) {
 	}
 	return key, nil
 }
-
-// lackingEngine is an engine that cannot do what the settings ask for. It reports
-// why, and runs nothing.
-type lackingEngine struct {
-	name     string
-	findings []sandbox.Finding
-}
-
-var _ sandbox.Engine = (*lackingEngine)(nil)
-
-func (e *lackingEngine) Name() string { return e.name }
-
-func (e *lackingEngine) Probe(context.Context) (*sandbox.Report, error) {
-	return &sandbox.Report{Backend: e.name, Limits: map[sandbox.Resource]sandbox.LimitReport{}, Findings: e.findings}, nil
-}
-
-func (e *lackingEngine) Start(context.Context, *sandbox.Spec) (sandbox.Run, error) {
-	return nil, &sandbox.Error{Op: "start", Backend: e.name, Kind: sandbox.ErrUnavailable, Err: errors.New(e.findings[0].Title)}
-}
-
-func (e *lackingEngine) Attach(context.Context, sandbox.Handle) (sandbox.Run, error) {
-	return nil, &sandbox.Error{Op: "attach", Backend: e.name, Kind: sandbox.ErrGone}
-}
-
-func (e *lackingEngine) Close() error { return nil }

@@ -11,41 +11,20 @@ import (
 )
 
 // Engine stands in for the engine where it does not exist.
-type Engine struct{}
+type Engine struct{ sandbox.Unusable }
 
 // New returns a backend that can only say why it cannot run.
-func New(Options) (*Engine, error) { return &Engine{}, nil }
-
-func unavailable(op string) error {
-	return &sandbox.Error{Op: op, Backend: Name, Kind: sandbox.ErrUnavailable, Err: fmt.Errorf("%s: %s", finding().Title, finding().Remedy)}
-}
-
-func finding() sandbox.Finding {
-	return sandbox.Finding{
+func New(Options) (*Engine, error) {
+	return &Engine{sandbox.Unusable{Backend: Name, Why: sandbox.Finding{
 		Fatal:  true,
 		Title:  fmt.Sprintf("gVisor does not run on %s/%s", runtime.GOOS, runtime.GOARCH),
 		Detail: "the embedded engine needs Linux on amd64 or arm64",
 		Remedy: "run sallyport on Linux (a virtual machine, or WSL 2 on Windows)",
-	}
+	}}}, nil
 }
 
-// Name implements sandbox.Engine.
-func (*Engine) Name() string { return Name }
-
-// Probe implements sandbox.Engine.
-func (*Engine) Probe(context.Context) (*sandbox.Report, error) {
-	return &sandbox.Report{Backend: Name, Findings: []sandbox.Finding{finding()}}, nil
+// Start implements sandbox.Engine. The error says what to do, too: this is the engine
+// that most people start with.
+func (e *Engine) Start(context.Context, *sandbox.Spec) (sandbox.Run, error) {
+	return nil, &sandbox.Error{Op: "start", Backend: Name, Kind: sandbox.ErrUnavailable, Err: fmt.Errorf("%s: %s", e.Why.Title, e.Why.Remedy)}
 }
-
-// Start implements sandbox.Engine.
-func (*Engine) Start(context.Context, *sandbox.Spec) (sandbox.Run, error) {
-	return nil, unavailable("start")
-}
-
-// Attach implements sandbox.Engine.
-func (*Engine) Attach(context.Context, sandbox.Handle) (sandbox.Run, error) {
-	return nil, &sandbox.Error{Op: "attach", Backend: Name, Kind: sandbox.ErrGone}
-}
-
-// Close implements sandbox.Engine.
-func (*Engine) Close() error { return nil }
