@@ -91,8 +91,9 @@ slept
 `
 )
 
-// singleLimits tests the limits of a restored sandbox where code is a single process.
-const singleLimits = `
+// tooMuch defines functions that fill a file and open descriptors until an error, whose
+// name they return.
+const tooMuch = `
 import errno, os
 def full(path):
     try:
@@ -114,6 +115,10 @@ def many():
     finally:
         for fd in kept:
             os.close(fd)
+`
+
+// singleLimits tests the limits of a restored sandbox where code is a single process.
+const singleLimits = tooMuch + `
 print(full("/workspace/f"), full("/tmp/f"), many())
 for path in ("/x", "/etc/x", "/usr/x", "/opt/x"):
     try:

@@ -174,7 +174,7 @@ func TestConfinement(t *testing.T) {
 			p.victim = victim.Process.Pid
 			if out, err := attempt(t, name, p, false); err != nil || !strings.Contains(out, "worked") {
 				if name == "trace a process" && strings.Contains(out, "refused") {
-					t.Skip("the machine lets nobody trace")
+					t.Skip("tracing is forbidden on this machine")
 				}
 				t.Fatalf("the control: got %v, %q, want that it works", err, out)
 			}

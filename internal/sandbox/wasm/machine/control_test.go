@@ -40,7 +40,7 @@ func TestSnapshotGivenUp(t *testing.T) {
 	s.hear("2")
 }
 
-// TestStateWriter: writing ends soon after nobody needs the snapshot any more.
+// TestStateWriter: writing ends soon after the snapshot is not needed any more.
 func TestStateWriter(t *testing.T) {
 	s := start(t, openTiny(t), sandbox.Limits{})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -110,23 +110,18 @@ func (c *call) fdWrite() Errno {
 }
 
 func (c *call) fdPread() Errno {
-	d, errno := c.file()
-	if errno != success {
-		return errno
-	}
-	list, errno := c.vectors(c.u32(1), c.u32(2))
-	if errno != success {
-		return errno
-	}
-	off := int64(c.args[3])
-	return c.transfer(list, c.u32(4), func(p []byte) (int, Errno) {
-		n, err := d.file.ReadAt(p, off)
-		off += int64(n)
-		return n, number(err)
-	})
+	return c.positioned(func(f *memfs.File, p []byte, off int64) (int, error) { return f.ReadAt(p, off) })
 }
 
 func (c *call) fdPwrite() Errno {
+	return c.positioned(func(f *memfs.File, p []byte, off int64) (int, error) {
+		n, _, err := f.WriteAt(p, off)
+		return n, err
+	})
+}
+
+// positioned reads or writes at an offset of its own, which the descriptor's does not follow.
+func (c *call) positioned(move func(f *memfs.File, p []byte, off int64) (int, error)) Errno {
 	d, errno := c.file()
 	if errno != success {
 		return errno
@@ -137,7 +132,7 @@ func (c *call) fdPwrite() Errno {
 	}
 	off := int64(c.args[3])
 	return c.transfer(list, c.u32(4), func(p []byte) (int, Errno) {
-		n, _, err := d.file.WriteAt(p, off)
+		n, err := move(d.file, p, off)
 		off += int64(n)
 		return n, number(err)
 	})
