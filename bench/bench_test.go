@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,5 +136,23 @@ func TestFillAfterOne(t *testing.T) {
 	var one row
 	if one.fillAfterOne(sample{time.Second}, nil); one.Error == "" || one.P50 != "" {
 		t.Errorf("%+v", one)
+	}
+}
+
+// Each of a pair is first as often as the other, and the first repetition warms up.
+func TestInTurn(t *testing.T) {
+	var order []int
+	each, err := inTurn(1, 2, func(i, who int) (sample, error) {
+		order = append(order, who)
+		return sample{time.Duration(10*i + who)}, nil
+	})
+	if err != nil || !slices.Equal(order, []int{0, 1, 1, 0, 0, 1}) {
+		t.Errorf("got the order %v, %v", order, err)
+	}
+	if !slices.Equal(each[0], sample{10, 20}) || !slices.Equal(each[1], sample{11, 21}) {
+		t.Errorf("got %v, want [10 20] and [11 21]", each)
+	}
+	if _, err := inTurn(0, 1, func(_, who int) (sample, error) { return nil, errors.New("broken") }); err == nil || err.Error() != "wasm: broken" {
+		t.Errorf("got %v, want wasm: broken", err)
 	}
 }

@@ -69,10 +69,10 @@ func (c *client) close() error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		kill := c.cmd.Process.Kill()
 		<-done
-		return errors.Join(errors.New("the server did not end within 10 s of its input's end"), kill)
+		return errors.Join(errors.New("the server did not end within a minute of its input's end"), kill)
 	}
 }
 

@@ -51,17 +51,7 @@ func runEngines(o options, file string, stdout, stderr io.Writer) (err error) {
 		b.say(s.Name)
 		rep.Rows = append(rep.Rows, b.engineRows(s, python)...)
 	}
-	if o.json {
-		err = rep.writeJSON(stdout)
-	} else {
-		err = rep.writeTable(stdout)
-	}
-	for _, r := range rep.Rows {
-		if r.Error != "" {
-			err = errors.Join(err, fmt.Errorf("%s: %s", r.What, r.Error))
-		}
-	}
-	return err
+	return rep.print(o, stdout)
 }
 
 // engineRows are the figures of one engine: the first result of a new session

@@ -4,6 +4,7 @@
 //	CGO_ENABLED=0 go build -o bin/sallyport ./cmd/sallyport
 //	go run ./bench                      as the user that runs it
 //	go run ./bench -as-user nobody      as root, measuring as somebody else
+//	go run ./bench -wasm                the engine wasm next to gVisor
 //	go run ./bench -json
 //
 // It measures; it is no test. It exits non-zero only when something could not
@@ -51,6 +52,8 @@ func main() {
 	flag.BoolVar(&o.hub, "hub", false, "measure the clients that share a hub, and nothing else")
 	flag.BoolVar(&o.json, "json", false, "print JSON")
 	engines := flag.String("engines", "", "measure the engines that this file lists, as bench/engines writes it, and nothing else")
+	wasm := flag.Bool("wasm", false, "measure the engine wasm next to gVisor, and nothing else")
+	python := flag.String("python", "", "of -wasm, the native Python of the microbenchmarks (one of the same version says most)")
 	memory := flag.Bool("memory", false, "fill the memory of sessions in many ways, and nothing else")
 	only := flag.String("only", "", "of -memory, the ways whose name has this text")
 	echo := flag.Bool("pipe-echo", false, "answer lines; the other end of the pipe measurement")
@@ -61,6 +64,8 @@ func main() {
 		err = echoLines()
 	case *engines != "":
 		err = runEngines(o, *engines, os.Stdout, os.Stderr)
+	case *wasm:
+		err = runWasm(o, *python, os.Stdout, os.Stderr)
 	case *memory:
 		err = runFillings(o, *only, os.Stdout, os.Stderr)
 	default:
@@ -110,17 +115,7 @@ func run(o options, stdout, stderr io.Writer) (err error) {
 	b.say("context")
 	rep.Rows = append(rep.Rows, b.contextCost())
 
-	if o.json {
-		err = rep.writeJSON(stdout)
-	} else {
-		err = rep.writeTable(stdout)
-	}
-	for _, r := range rep.Rows {
-		if r.Error != "" {
-			err = errors.Join(err, fmt.Errorf("%s: %s", r.What, r.Error))
-		}
-	}
-	return err
+	return rep.print(o, stdout)
 }
 
 func (b *bench) say(phase string) {

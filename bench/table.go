@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -41,6 +42,21 @@ type report struct {
 	Machine machine `json:"machine"`
 	User    string  `json:"user"`
 	Rows    []row   `json:"rows"`
+}
+
+// print writes the report. The error says which rows have no figure.
+func (r report) print(o options, w io.Writer) (err error) {
+	if o.json {
+		err = r.writeJSON(w)
+	} else {
+		err = r.writeTable(w)
+	}
+	for _, x := range r.Rows {
+		if x.Error != "" {
+			err = errors.Join(err, fmt.Errorf("%s: %s", x.What, x.Error))
+		}
+	}
+	return err
 }
 
 func (r report) writeJSON(w io.Writer) error {
