@@ -61,6 +61,16 @@ func appendFlag(flags []settings.Flag, name, key string, value *string) []settin
 	return append(flags, settings.Flag{Name: name, Key: key, Value: *value})
 }
 
+// mentioned are the settings that the help text mentions: ${log_level} is log.level. The
+// parser looks at all of them for each flag, so others would slow every start of the
+// program. It fails where one is missing.
+var mentioned = []string{
+	"engine", "python", "log.level", "log.format", "servers.startTimeout", "worker.engine", "worker.concurrency",
+	"deploy.runpod.name", "deploy.runpod.image", "deploy.runpod.gpu", "deploy.runpod.dataCenters", "deploy.runpod.disk",
+	"deploy.runpod.minWorkers", "deploy.runpod.maxWorkers", "deploy.runpod.idleTimeout", "deploy.runpod.flashboot",
+	"deploy.runpod.timeout", "deploy.runpod.wait",
+}
+
 // defaultsForHelp returns the default values that the help text mentions.
 func defaultsForHelp() map[string]string {
 	vars := map[string]string{}
@@ -69,6 +79,9 @@ func defaultsForHelp() map[string]string {
 		return vars // cannot happen: nothing was read
 	}
 	for _, e := range s.Entries() {
+		if !slices.Contains(mentioned, e.Key) {
+			continue
+		}
 		name := strings.ReplaceAll(e.Key, ".", "_")
 		vars[name] = "setting " + e.Key
 		if value := fmt.Sprint(e.Value); value != "" && value != "[]" {

@@ -67,6 +67,9 @@ func TestDefaultsInHelp(t *testing.T) {
 	if vars["engine"] != "setting engine, by default auto" {
 		t.Errorf("%q", vars["engine"])
 	}
+	if len(vars) != len(mentioned) {
+		t.Errorf("got %d settings, want %d: %q of %q", len(vars), len(mentioned), vars, mentioned)
+	}
 	for name, text := range vars {
 		if strings.HasSuffix(text, "by default ") || strings.HasSuffix(text, "[]") {
 			t.Errorf("%s: %q", name, text)
