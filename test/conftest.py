@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 
+import engine
 import pytest
 
 # A shell in the background and nohup ignore signals, which children would inherit.
@@ -29,6 +30,10 @@ collect_ignore += [] if "SALLYPORT_TEST_FRAMEWORKS" in os.environ else ["framewo
 collect_ignore += [] if "SALLYPORT_TEST_OAUTH" in os.environ else ["oauth"]
 collect_ignore += [] if importlib.util.find_spec("ipykernel") else ["notebooks"]
 NPM = pathlib.Path(os.environ.get("SALLYPORT_TEST_NPM", ROOT / ".cache/npm/node_modules"))
+
+
+def pytest_collection_modifyitems(config, items):
+    engine.expect(config, items)
 
 
 def _must_exist(path, remedy):
@@ -101,7 +106,7 @@ def environment(tmp_path, monkeypatch, sallyport):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(run))
-    environ = {k: os.environ[k] for k in ("HOME", "PATH", "XDG_RUNTIME_DIR")} | {"LANG": "C.UTF-8"}
+    environ = engine.chosen(sallyport, {k: os.environ[k] for k in ("HOME", "PATH", "XDG_RUNTIME_DIR")} | {"LANG": "C.UTF-8"})
     yield environ
     for hub in hubs_of(sallyport, environ):
         os.kill(hub["pid"], signal.SIGTERM)

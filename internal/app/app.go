@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"sync"
 
 	"github.com/sallyport/sallyport/internal/redact"
 	"github.com/sallyport/sallyport/internal/settings"
@@ -23,6 +24,9 @@ type App struct {
 
 	images  *imageLibrary // nil until an engine needs it
 	secrets redact.Set    // that are known, for the audit log
+
+	naming sync.Mutex
+	named  string // the engine, once it was asked for
 }
 
 // LoadSettings loads the settings: from the configuration file of that name, or

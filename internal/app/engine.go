@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -11,10 +12,12 @@ import (
 	"sync"
 
 	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/environment"
 	"github.com/sallyport/sallyport/internal/guest"
 	"github.com/sallyport/sallyport/internal/image"
 	"github.com/sallyport/sallyport/internal/image/build"
 	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/sandbox/container"
 	"github.com/sallyport/sallyport/internal/sandbox/gvisor"
@@ -44,24 +47,32 @@ func (a *App) Engine() (sandbox.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	var first, installed, others []sandbox.Engine
-	if runtime.GOOS == "linux" {
-		first = append(first, embedded)
-	} else {
-		others = append(others, embedded) // it says that it cannot
+	interpreter, err := a.wasm()
+	if err != nil {
+		return nil, err
+	}
+	own := []*candidate{{Engine: embedded, most: sandbox.KernelIsolation}, {Engine: interpreter, most: sandbox.WasmIsolation}}
+	var installed, others []*candidate
+	most := sandbox.ContainerIsolation
+	if a.Settings.Container.Runtime != "" {
+		most = sandbox.KernelIsolation
 	}
 	for _, name := range []string{settings.EnginePodman, settings.EngineDocker} {
 		b, err := a.container(name)
 		if err != nil {
 			return nil, err
 		}
-		if b.Installed() {
-			installed = append(installed, b)
+		if one := (&candidate{Engine: b, most: most}); b.Installed() {
+			installed = append(installed, one)
 		} else {
-			others = append([]sandbox.Engine{b}, others...)
+			others = append([]*candidate{one}, others...)
 		}
 	}
-	return &Choice{candidates: slices.Concat(first, installed, others), gate: gate}, nil
+	all := slices.Concat(own, installed, others)
+	if runtime.GOOS != "linux" {
+		all = slices.Concat(installed, others, own) // which say that they cannot
+	}
+	return &Choice{candidates: all, gate: gate, log: a.Log}, nil
 }
 
 // ImageBuilder constructs what builds images in a store. Its code runs in images
@@ -88,6 +99,34 @@ func (a *App) ImageBuilder(store *image.Store) (b *build.Builder, end func(), er
 			if _, err := store.Prune(id, a.NeedsImage); err != nil {
 				a.Log.Warn("cleaning up", "image", id, "error", err)
 			}
+		}
+	}, nil
+}
+
+// packageBuilder constructs what builds archives of packages. Its code runs on the engine
+// wasm, whose Python they are for, if the policy accepts that.
+func (a *App) packageBuilder(ctx context.Context, store *image.Store) (b *build.Builder, end func(), err error) {
+	gate, err := gateOf(a.Settings, authz.Config{})
+	if err != nil {
+		return nil, nil, err
+	}
+	engine, err := a.wasm()
+	if err != nil {
+		return nil, nil, err
+	}
+	only := &Choice{gate: gate, log: a.Log}
+	if v := only.judge(ctx, &candidate{Engine: engine}); !v.ok { // before anything is downloaded
+		_ = engine.Close()
+		return nil, nil, fmt.Errorf("packages are built in the engine %s, which cannot be used: %s", v.Engine, v.Why)
+	}
+	run := func(ctx context.Context, spec *sandbox.Spec, code string, out io.Writer) error {
+		spec.Program = python.Program()
+		return guest.Once(ctx, engine, spec, wire.Exec{Code: code, Filename: "<build>"}, out)
+	}
+	b = &build.Builder{Store: store, Run: run, Pip: build.Pip{MaxBytes: a.mostPackages()}}
+	return b, func() {
+		if err := engine.Close(); err != nil {
+			a.Log.Warn("cleaning up", "error", err)
 		}
 	}, nil
 }
@@ -205,25 +244,77 @@ func (a *App) lacking(engine, key, cannot string) sandbox.Engine {
 func (a *App) wasm() (sandbox.Engine, error) {
 	const only = "the engine wasm runs the Python that is part of this program, and not "
 	switch s := a.Settings; {
+	case s.Container.User != settings.DefaultUser:
+		return a.lacking(settings.EngineWasm, "container.user", "the engine wasm has no users, and runs no code as "+s.Container.User), nil
+	case len(s.Files.Mounts) > 0:
+		return a.lacking(settings.EngineWasm, settings.MountsKey, "the engine wasm shows code no folders"), nil
 	case s.Image != "":
 		return a.lacking(settings.EngineWasm, "image", only+s.Image), nil
 	case s.Origin("python").Layer != settings.LayerDefault:
 		return a.lacking(settings.EngineWasm, "python", only+s.Python), nil
 	}
+	if key, asked := a.otherPython(); a.Settings.Engine == settings.EngineAuto && key != "" {
+		return a.lacking(settings.EngineWasm, key, only+asked), nil
+	}
 	cacheDir, err := a.Env.cacheDir()
 	if err != nil {
 		return nil, err
 	}
-	return wasm.New(wasm.Options{
-		CacheDir: filepath.Join(cacheDir, "wasm"),
-		Key:      a.wasmKey,
-		Program:  python.Program(),
-		Log:      a.Log,
-	})
+	in := func(cacheDir string) (sandbox.Engine, error) {
+		return wasm.New(wasm.Options{
+			CacheDir: filepath.Join(cacheDir, "wasm"),
+			Key:      a.wasmKey,
+			Program:  python.Program(),
+			Log:      a.Log,
+		})
+	}
+	for _, dir := range a.Env.userCaches() {
+		if dir == cacheDir {
+			break
+		}
+		// It cannot be written to, but may have all that is needed.
+		e, err := in(dir)
+		if err != nil {
+			return nil, err
+		}
+		if p, ok := e.(sandbox.Preparer); ok && p.Prepared(python.Program()) {
+			return e, nil
+		}
+		_ = e.Close()
+	}
+	return in(cacheDir)
 }
 
+// otherPython returns the setting by which the default environment has a Python that the
+// engine wasm is not, and its value; empty: there is none.
+func (a *App) otherPython() (key, asked string) {
+	name := a.Settings.Environment
+	i := slices.IndexFunc(a.Settings.Environments, func(e settings.Environment) bool { return e.Name == name })
+	if i < 0 {
+		return "", ""
+	}
+	e := a.Settings.Environments[i]
+	switch {
+	case e.Image != "":
+		return "environments." + name + ".image", e.Image
+	case !a.isHost(e.Python) && environment.FitsPure("=="+e.Python+".*") != nil:
+		return "environments." + name + ".python", "Python " + e.Python
+	}
+	return "", ""
+}
+
+// passing is a key that ends with this process.
+var passing = sync.OnceValue(func() []byte {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails
+	return key
+})
+
+var keyless sync.Once // says that there is no key that lasts
+
 // wasmKey returns the key from which those of compiled code and images are derived.
-// Where the state directory cannot have one, it lasts as long as the runtime directory.
+// Where the state directory cannot have one, it lasts as long as the runtime directory,
+// or as this process.
 func (a *App) wasmKey() ([]byte, error) {
 	var trouble error
 	if a.Settings.StateDir != "" {
@@ -238,8 +329,14 @@ func (a *App) wasmKey() ([]byte, error) {
 		return nil, errors.Join(trouble, err)
 	}
 	key, err := store.At(filepath.Join(runtimeDir, "wasm")).Key("key", true)
-	if err != nil {
+	if _, rejected := errors.AsType[*private.Rejected](err); rejected {
 		return nil, errors.Join(trouble, err)
+	}
+	if err != nil { // what is made lasts as long as this process
+		keyless.Do(func() {
+			a.Log.Warn("there is no key to keep compiled Python with: each start of this program compiles it again", "error", errors.Join(trouble, err))
+		})
+		key = passing()
 	}
 	return key, nil
 }

@@ -72,17 +72,7 @@ func (e Environment) runtimeDirs() []string {
 // cacheDir returns the directory for what can be made again. Its errors are those
 // of runtimeDir.
 func (e Environment) cacheDir() (string, error) {
-	var dirs []string
-	if d := e.absolute("XDG_CACHE_HOME"); d != "" {
-		dirs = append(dirs, filepath.Join(d, "sallyport"))
-	}
-	if h := e.Home(); filepath.IsAbs(h) {
-		// A home that is not there is not ours to make.
-		if _, err := os.Stat(h); err == nil {
-			dirs = append(dirs, filepath.Join(h, ".cache", "sallyport"))
-		}
-	}
-	if len(dirs) > 0 {
+	if dirs := e.userCaches(); len(dirs) > 0 {
 		dir, err := firstUsable(dirs)
 		if err != nil {
 			return "", fmt.Errorf("the cache directory: %w", err)
@@ -93,6 +83,21 @@ func (e Environment) cacheDir() (string, error) {
 	}
 	runtime, err := e.runtimeDir()
 	return filepath.Join(runtime, "cache"), err
+}
+
+// userCaches returns the candidates for the cache directory that outlive the runtime
+// directory.
+func (e Environment) userCaches() (dirs []string) {
+	if d := e.absolute("XDG_CACHE_HOME"); d != "" {
+		dirs = append(dirs, filepath.Join(d, "sallyport"))
+	}
+	if h := e.Home(); filepath.IsAbs(h) {
+		// A home that is not there is not ours to make.
+		if _, err := os.Stat(h); err == nil {
+			dirs = append(dirs, filepath.Join(h, ".cache", "sallyport"))
+		}
+	}
+	return dirs
 }
 
 // firstUsable returns the first directory that exists or can be made, and that

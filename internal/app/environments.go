@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 
@@ -13,34 +14,79 @@ import (
 	"github.com/sallyport/sallyport/internal/image"
 	"github.com/sallyport/sallyport/internal/image/build"
 	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/settings"
 	"github.com/sallyport/sallyport/internal/store"
 )
 
-// Environments opens the environments: their locks, and what was built from them.
+// Environments opens the environments of the engine that the settings ask for: their
+// locks, and what was built from them.
 func (a *App) Environments() (*environment.Store, error) {
+	return a.environmentsOf(a.engineName)
+}
+
+// engineName returns the name of the engine that the settings ask for. It chooses once.
+func (a *App) engineName() string {
+	a.naming.Lock()
+	defer a.naming.Unlock()
+	if a.named == "" {
+		a.named = a.Settings.Engine
+		if engine, err := a.Engine(); err == nil {
+			defer engine.Close()
+			if c, ok := engine.(*Choice); ok {
+				c.log = slog.New(slog.DiscardHandler) // what runs code says what it chose
+			}
+			a.named = engine.Name()
+		}
+	}
+	return a.named
+}
+
+// Pure reports whether the engine that the settings ask for brings its own Python along,
+// so that environments are archives of packages without machine code.
+func (a *App) Pure() bool { return a.pure(a.engineName) }
+
+func (a *App) pure(engine func() string) bool {
+	name := a.Settings.Engine
+	if name == settings.EngineAuto {
+		name = engine()
+	}
+	return name == settings.EngineWasm
+}
+
+// environmentsOf opens the environments of an engine, whose name it asks for where that
+// is not in the settings.
+func (a *App) environmentsOf(engine func() string) (*environment.Store, error) {
 	if a.Settings.StateDir == "" {
 		return nil, errors.New("there is no directory to keep environments in: set HOME, XDG_STATE_HOME or stateDir")
 	}
 	images := a.ImageStore()
+	pure := func() bool { return a.pure(engine) }
 	return environment.New(environment.Config{
 		Images: images,
 		State:  a.state(store.Environments),
 		Base: func(ctx context.Context, d *environment.Definition, tell environment.Tell) (*image.Root, error) {
 			return a.ImageBase(ctx, images, d, tell)
 		},
-		Builder: func(ctx context.Context) (*build.Builder, func(), error) {
-			b, end, err := a.ImageBuilder(images)
+		Builder: func(ctx context.Context, archives bool) (*build.Builder, func(), error) {
+			make := a.ImageBuilder
+			if archives {
+				make = func(images *image.Store) (*build.Builder, func(), error) { return a.packageBuilder(ctx, images) }
+			}
+			b, end, err := make(images)
 			if err != nil {
 				return nil, nil, err
 			}
+			limit := b.Pip.MaxBytes
 			if b.Pip, err = a.Pip(ctx); err != nil {
 				end()
 				return nil, nil, err
 			}
+			b.Pip.MaxBytes = limit
 			return b, end, nil
 		},
+		Pure: &environment.Pure{Used: pure, Default: a.isHost, Needed: a.NeedsPackages},
 	}), nil
 }
 
@@ -85,8 +131,14 @@ func (a *App) configured(name string) (*settings.Environment, error) {
 // RemoveEnvironment removes a built environment, and its image if nothing else needs
 // that. It returns how many bytes are free now.
 func (a *App) RemoveEnvironment(s *environment.Store, b *environment.Built, all bool) (int64, error) {
-	if err := s.Remove(b, all); err != nil || b.Image == "" {
+	if err := s.Remove(b, all); err != nil {
 		return 0, err
+	}
+	switch {
+	case b.Archive != "":
+		return s.Sweep(b.Archive)
+	case b.Image == "":
+		return 0, nil
 	}
 	removed, err := a.ImageStore().Prune(b.Image, a.NeedsImage)
 	var freed int64
@@ -106,7 +158,7 @@ type environments struct {
 // environments returns the environments of sessions, whose sandboxes are like those
 // of a template but for their packages. Without a state directory there can be none.
 func (a *App) environments(host *session.Template) (broker.Environments, error) {
-	s, err := a.Environments()
+	s, err := a.environmentsOf(host.Engine.Name)
 	if err == nil {
 		return &environments{a, s, host}, nil
 	}
@@ -133,16 +185,10 @@ func (e *environments) Default() string {
 	return ""
 }
 
-// ErrNoEnvironments reports that the engine runs no environments.
-var ErrNoEnvironments = errors.New("the engine wasm has no environments: set engine to auto, gvisor, podman or docker; or have the code install packages without machine code with install_packages")
-
 // Template implements broker.Environments.
 func (e *environments) Template(name string) (*session.Template, error) {
 	if name == broker.HostEnvironment {
 		return e.host, nil
-	}
-	if e.app.Settings.Engine == settings.EngineWasm {
-		return nil, ErrNoEnvironments
 	}
 	set, err := e.app.configured(name)
 	if err != nil {
@@ -169,7 +215,7 @@ func (e *environments) Template(name string) (*session.Template, error) {
 func (e *environments) template(b *environment.Built, set *settings.Environment) *session.Template {
 	t := *e.host
 	t.Environment = cmp.Or(b.Name, b.ID)
-	t.Root.Interpreter, t.Root.Image = "", b.Image
+	t.Root = sandbox.Root{Image: b.Image, Packages: e.store.Archive(b)}
 	t.Limits = limitsOf(limitsOver(e.app.Settings.Limits, set.Limits))
 	if set.Preload != nil {
 		t.Preload = set.Preload

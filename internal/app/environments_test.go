@@ -13,6 +13,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/broker"
 	"github.com/sallyport/sallyport/internal/language/python"
+	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session"
 	"github.com/sallyport/sallyport/internal/settings"
 )
@@ -78,7 +79,7 @@ func TestTemplates(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(a.Env.Home(), "more.txt"), []byte("httpx\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	host := &session.Template{Program: python.Program(), Limits: limitsOf(a.Settings.Limits), Preload: a.Settings.Sessions.Preload}
+	host := &session.Template{Engine: &sandbox.Unusable{Backend: settings.EngineGVisor}, Program: python.Program(), Limits: limitsOf(a.Settings.Limits), Preload: a.Settings.Sessions.Preload}
 	all, err := a.environments(host)
 	if err != nil {
 		t.Fatal(err)

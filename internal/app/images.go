@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/net/http/httpproxy"
 
+	"github.com/sallyport/sallyport/internal/authz"
+	"github.com/sallyport/sallyport/internal/broker"
 	"github.com/sallyport/sallyport/internal/image"
 	"github.com/sallyport/sallyport/internal/image/build"
 	"github.com/sallyport/sallyport/internal/image/registry"
@@ -272,7 +274,7 @@ func (l *imageLibrary) Export(ctx context.Context, id, name string, to io.Writer
 // for: the image is here, or another engine runs code. What goes wrong the engine
 // reports.
 func (c *Core) PendingImage(ctx context.Context) *ImagePull {
-	if p := c.compile(); p != nil {
+	if p := c.PendingCompilation(ctx); p != nil {
 		return p
 	}
 	set, l := c.app.Settings, c.app.images
@@ -292,25 +294,57 @@ func (c *Core) PendingImage(ctx context.Context) *ImagePull {
 	return p
 }
 
-// preparer is an engine that needs seconds before its first start on a machine.
-type preparer interface {
-	Prepared(p *sandbox.Program) bool
-	Prepare(ctx context.Context, p *sandbox.Program) error
-}
-
-// compile begins to prepare the engine, where it is such a one.
-func (c *Core) compile() *ImagePull {
-	if c.app.Settings.Engine != settings.EngineWasm {
+// PendingCompilation begins to compile the embedded interpreter, and returns that work.
+// It returns nil where there is nothing to compile: it is in the cache, another engine is
+// chosen, or the policy lets no code run in this one. The work ends with the engine, and
+// all who ask share it.
+func (c *Core) PendingCompilation(ctx context.Context) *ImagePull {
+	if !mayPrepare(c.Engine) {
 		return nil
 	}
-	engine, ok := sandbox.As[preparer](c.Engine)
+	engine, ok := sandbox.As[sandbox.Preparer](c.Engine) // which chooses one
 	if !ok || engine.Prepared(python.Program()) {
 		return nil
 	}
-	p := &ImagePull{done: make(chan struct{}), stage: "compiling Python, once on this machine"}
+	report, err := c.Engine.Probe(ctx)
+	if err != nil || !report.Usable || c.Gate.Decide(authz.Local(""), authz.RunCode{Engine: report}).Effect != authz.Allow {
+		return nil
+	}
+	p := &ImagePull{done: make(chan struct{}), stage: broker.Compiling}
 	go func() {
 		defer close(p.done)
 		p.err = engine.Prepare(c.app.Life, python.Program())
 	}()
 	return p
+}
+
+// mayPrepare reports whether an engine, or one that it may choose, is a
+// [sandbox.Preparer] with work left. It probes nothing.
+func mayPrepare(engine sandbox.Engine) bool {
+	if c, ok := engine.(*Choice); ok {
+		for _, e := range c.candidates {
+			if mayPrepare(e.Engine) {
+				return true
+			}
+		}
+		return false
+	}
+	p, ok := sandbox.As[sandbox.Preparer](engine)
+	return ok && !p.Prepared(python.Program())
+}
+
+// CompileAhead compiles the embedded interpreter in the background, where that is
+// needed, so that the first call waits less. It ends when the engine is closed.
+func (c *Core) CompileAhead() {
+	go func() {
+		p := c.PendingCompilation(c.app.Life)
+		if p == nil {
+			return
+		}
+		c.app.Log.Info("compiling the embedded Python, once on this machine")
+		<-p.Done()
+		if p.err != nil && !errors.Is(p.err, context.Canceled) {
+			c.app.Log.Warn("the embedded Python could not be compiled: the first call tries again", "error", p.err)
+		}
+	}()
 }

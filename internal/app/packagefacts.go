@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -11,22 +12,20 @@ import (
 )
 
 // packageFacts returns which of the user's environments have a module. Of those that
-// are not built yet only the requested packages are known.
-func (a *App) packageFacts(module, pkg string) wire.PackageFacts {
+// are not built yet only the requested packages are known. The environments are those
+// of the engine that code runs in.
+func (e *environments) packageFacts(module, pkg string) wire.PackageFacts {
 	var f wire.PackageFacts
-	if len(a.Settings.Environments) == 0 {
-		return f
-	}
-	s, err := a.Environments()
-	if err != nil {
-		return f
-	}
+	a, s := e.app, e.store
 	for _, e := range a.Settings.Environments {
 		d, err := a.Definition(e.Name)
 		if err != nil {
 			continue
 		}
 		b, err := s.Find(d)
+		if errors.Is(err, environment.ErrUnfit) {
+			continue
+		}
 		if err != nil {
 			b = nil
 		}

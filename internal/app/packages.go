@@ -75,12 +75,17 @@ func (a *App) additions(policy *packagesPolicy) bridge.Packages {
 	if set.StateDir == "" {
 		return nil
 	}
-	most := set.Limits.Packages
-	for _, e := range set.Environments {
-		most = max(most, e.Limits.Packages)
-	}
 	return environment.NewAdditions(environment.AdditionsConfig{
-		State: a.state(store.Packages), Scratch: a.ImageStore().Scratch, Pip: a.Pip, MaxBytes: most,
+		State: a.state(store.Packages), Scratch: a.ImageStore().Scratch, Pip: a.Pip, MaxBytes: a.mostPackages(),
 		Allowed: func() []string { return slices.DeleteFunc(slices.Clone(policy.words()), settings.IsPackagesWord) },
 	})
+}
+
+// mostPackages is the largest of the limits on packages.
+func (a *App) mostPackages() int64 {
+	most := a.Settings.Limits.Packages
+	for _, e := range a.Settings.Environments {
+		most = max(most, e.Limits.Packages)
+	}
+	return most
 }

@@ -105,6 +105,9 @@ func TestLackingEngine(t *testing.T) {
 		{"podman", []settings.Flag{{Name: "--set engine", Key: "engine", Value: "podman"}}, "podman"},
 		{"docker and an image", []settings.Flag{{Name: "--set engine", Key: "engine", Value: "docker"}, {Name: "--set image", Key: "image", Value: "x"}}, "docker"},
 		{"a user of a container", []settings.Flag{{Name: "--set engine", Key: "engine", Value: "docker"}, {Name: "--set container.user", Key: "container.user", Value: "1:1"}}, "docker"},
+		{"an image of wasm", []settings.Flag{{Name: "--set engine", Key: "engine", Value: "wasm"}, {Name: "--set image", Key: "image", Value: "x"}}, "wasm"},
+		{"an interpreter of wasm", []settings.Flag{{Name: "--set engine", Key: "engine", Value: "wasm"}, {Name: "--set python", Key: "python", Value: "python3.12"}}, "wasm"},
+		{"a user of wasm", []settings.Flag{{Name: "--set engine", Key: "engine", Value: "wasm"}, {Name: "--set container.user", Key: "container.user", Value: "1:1"}}, "wasm"},
 		{"a user of gVisor", []settings.Flag{{Name: "--set engine", Key: "engine", Value: "gvisor"}, {Name: "--set container.user", Key: "container.user", Value: "1:1"}}, "gvisor"},
 	}
 	for _, tt := range tests {

@@ -142,7 +142,13 @@ func (a *App) snapshots() *snapshot.Store {
 
 // NeedsImage reports whether a suspended session needs the image: its snapshot
 // names it.
-func (a *App) NeedsImage(id string) (bool, error) {
+func (a *App) NeedsImage(id string) (bool, error) { return a.needs("image: " + id) }
+
+// NeedsPackages is NeedsImage for an archive of packages, by its digest.
+func (a *App) NeedsPackages(digest string) (bool, error) { return a.needs("packages: " + digest) }
+
+// needs reports whether the binding of a suspended session's snapshot has a line.
+func (a *App) needs(wanted string) (bool, error) {
 	store := a.snapshots()
 	if store == nil {
 		return false, nil
@@ -160,10 +166,10 @@ func (a *App) NeedsImage(id string) (bool, error) {
 			continue // removed meanwhile
 		}
 		if err != nil {
-			return false, fmt.Errorf("cannot tell which images suspended sessions need: %w", err)
+			return false, fmt.Errorf("cannot tell what suspended sessions need: %w", err)
 		}
 		for line := range strings.Lines(binding) {
-			if strings.TrimSpace(line) == "image: "+id {
+			if strings.TrimSpace(line) == wanted {
 				return true, nil
 			}
 		}

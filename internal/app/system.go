@@ -188,8 +188,8 @@ func (c *Core) construct(options Options) (err error) {
 		Template:     host,
 		Environments: c.environments,
 		Folders:      folders{a},
-		PackageFacts: a.packageFacts, ScriptHeader: scriptHeader,
-		Sessions: c.set, Artifacts: c.artifacts,
+		ScriptHeader: scriptHeader,
+		Sessions:     c.set, Artifacts: c.artifacts,
 		Batch: broker.BatchConfig{
 			Services: c.Batch, Runs: c.Runs, Limits: a.limitsAsked(),
 			Timeout: set.Runs.Timeout, MaxTimeout: set.Runs.MaxTimeout, Queue: set.Runs.Queue,
@@ -197,6 +197,9 @@ func (c *Core) construct(options Options) (err error) {
 		DefaultTimeout: set.Timeouts.Default,
 		MaxTimeout:     set.Timeouts.Max,
 		Executions:     executionsOf(set),
+	}
+	if e, ok := c.environments.(*environments); ok {
+		config.PackageFacts = e.packageFacts
 	}
 	if c.Audit != nil {
 		config.Unrecorded = c.Audit.Failing

@@ -212,6 +212,7 @@ var programs = map[string][]string{
 	"scripts/report":          nil,
 	"scripts/size":            nil,
 	"scripts/wasmpython":      nil,
+	"test/boxes":              nil,
 	"test/conformance/client": {"internal/inquiry", "internal/store", "internal/upstream", "internal/upstream/definitions", "internal/upstream/oauth"},
 	"test/conformance/server": {"internal/mcpserver/tasks", "internal/store"},
 	"test/engines":            {"internal/language/python", "internal/image", "internal/image/archive", "internal/image/flatten", "internal/sandbox", "internal/sandbox/container", "internal/sandbox/gvisor", "internal/sandbox/process", "internal/sandbox/sandboxtest", "internal/sandbox/wasm", "internal/store"},

@@ -49,13 +49,14 @@ type Remote struct {
 	Require      map[sandbox.Resource]sandbox.Enforcement
 }
 
-// Default is the policy of a person's own machine: a kernel of the sandbox's
-// own, and every limit enforced but the share of the CPU. Memory and processes
+// Default is the policy of a person's own machine: a kernel of the sandbox's own
+// or WebAssembly in a confined process, so that no code calls the host's kernel
+// freely, and every limit enforced but the share of the CPU. Memory and processes
 // may be bounded by a watcher, because an ordinary user without a delegated
 // cgroup has nothing better.
 func Default() *Policy {
 	return &Policy{
-		MinIsolation: sandbox.KernelIsolation,
+		MinIsolation: sandbox.WasmIsolation,
 		Require: map[sandbox.Resource]sandbox.Enforcement{
 			sandbox.Memory:    sandbox.Soft,
 			sandbox.Processes: sandbox.Soft,

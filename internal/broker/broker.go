@@ -435,7 +435,7 @@ func (b *Broker) probe(ctx context.Context, engine sandbox.Engine) (*sandbox.Rep
 	}
 	if !report.Provisional {
 		b.mu.Lock()
-		b.engines[engine.Name()] = report
+		b.engines[report.Backend] = report // the engine may stand for another one by now
 		b.mu.Unlock()
 	}
 	return report, nil

@@ -420,7 +420,7 @@ func TestAHostThatIsNotGoodEnough(t *testing.T) {
 	t.Parallel()
 	b, e := newBroker(t, func(p *parts) { p.Gate = authz.New(authz.Config{Policy: authz.Default()}) })
 	r := run(t, b, "1")
-	if r.Status != Failed || !strings.Contains(r.Error, "isolation is none, at least kernel is demanded") || e.starts.Load() != 0 {
+	if r.Status != Failed || !strings.Contains(r.Error, "isolation is none, at least wasm is demanded") || e.starts.Load() != 0 {
 		t.Errorf("%+v", r)
 	}
 	e.report = func(r *sandbox.Report) {

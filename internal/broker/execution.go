@@ -33,6 +33,7 @@ type execution struct {
 // The stages of an execution.
 const (
 	queued int32 = iota
+	preparing
 	starting
 )
 
@@ -47,6 +48,8 @@ func (x *execution) activity() string {
 	switch {
 	case x.req.partial.Started():
 		return ""
+	case x.stage.Load() == preparing:
+		return Compiling
 	case x.stage.Load() == starting:
 		return "starting the sandbox"
 	}
@@ -99,6 +102,9 @@ func (x *execution) permitted(ctx context.Context) *Result {
 	what.Measure = what.Measure || x.req.client.ShowUsage
 	publishBegan(x.broker.config.Journal, x.req)
 	defer x.close()
+	if err := x.prepareEngine(ctx); err != nil {
+		return x.broker.finish(x.req, unrun(ctx, err))
+	}
 	told := &session.Told{}
 	x.servers.Hear(told.Add)
 	out, err := x.session.Exec(ctx, x.ticket, session.Request{
@@ -117,6 +123,7 @@ func (x *execution) permitted(ctx context.Context) *Result {
 		}
 		return x.broker.finish(x.req, unrun(ctx, err))
 	}
+	x.req.engine = out.Engine // not the one that was expected if that failed to start
 	r := x.broker.finish(x.req, x.result(ctx, out))
 	r.Servers = x.servers.Granted() // with those that the code loaded itself
 	r.Notes = append(append(r.Notes, x.req.notes...), x.servers.Notes()...)

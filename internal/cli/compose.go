@@ -8,7 +8,7 @@ import (
 // composeFlags are the flags of every command that needs the whole system.
 type composeFlags struct {
 	ServersConfig []string `help:"File of MCP server definitions that take precedence over those in ~/MCPs. Can be repeated." placeholder:"FILE"`
-	Engine        *string  `help:"Engine that runs the code: gvisor, podman or docker, or auto (${engine})." placeholder:"ENGINE" complete:"setting:engine"`
+	Engine        *string  `help:"Engine that runs the code: gvisor, wasm, podman or docker, or auto (${engine})." placeholder:"ENGINE" complete:"setting:engine"`
 	Python        *string  `help:"Python interpreter for sandboxes: a name in the search path or an absolute path (${python})." placeholder:"PYTHON" complete:"files"`
 	DebugGvisor   *string  `help:"Directory for gVisor's own debug logs." hidden:""`
 

@@ -38,6 +38,18 @@ Examples:
   sallyport doctor --json | jq .usable`
 }
 
+// pureOnly says what code cannot do in a sandbox of one process.
+const pureOnly = "code starts no other processes, its threads take turns, and C extensions such as numpy do not work"
+
+// isolates says in words what separates code from this computer.
+func isolates(e *sandbox.Report) string {
+	text := "isolation by " + e.Isolation.String()
+	if e.Isolation == sandbox.WasmIsolation {
+		text += " (WebAssembly, in a process that cannot open files, use the network or start programs)"
+	}
+	return text
+}
+
 // diagnosis is what doctor found.
 type diagnosis struct {
 	Usable  bool        `json:"usable"`
@@ -195,16 +207,13 @@ func (c *doctorCmd) diagnose(u *ui) (*diagnosis, error) {
 		return nil, err
 	}
 	defer sys.Close()
-	u.awaitImage(sys)
+	u.awaitImage(sys.Core)
 	ctx, cancel := context.WithTimeout(u.ctx, 2*time.Minute)
 	defer cancel()
 
 	d.Engine, err = sys.Engine.Probe(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("probing the engine: %w", err)
-	}
-	if open, ok := sys.Engine.(*app.Choice); ok {
-		d.Choice = open.Explain(ctx)
 	}
 	d.Policy = "ok"
 	if !d.Engine.Usable {
@@ -218,8 +227,16 @@ func (c *doctorCmd) diagnose(u *ui) (*diagnosis, error) {
 	}
 	if d.Engine.Usable && d.Policy == "ok" {
 		d.Trial = tryOut(ctx, sys)
+		if sys.Engine.Name() != d.Engine.Backend { // that failed to start, and another took its place
+			if d.Engine, err = sys.Engine.Probe(ctx); err != nil {
+				return nil, fmt.Errorf("probing the engine: %w", err)
+			}
+		}
 	} else {
 		d.Trial.Skipped = true
+	}
+	if open, ok := sys.Engine.(*app.Choice); ok {
+		d.Choice = open.Explain(ctx)
 	}
 	d.Services = sys.ProbeBatch(ctx)
 	d.Servers = serverSummary{Count: len(sys.Servers.Definitions()), Shared: countShared(u.App, sys.Servers.Definitions()), Problems: sys.Problems}
@@ -337,7 +354,7 @@ func (d *diagnosis) print(w io.Writer) {
 	failed := e.Usable && !d.Trial.OK && !d.Trial.Skipped
 	fmt.Fprintf(w, "%s  engine %s", mark(e.Usable && !failed), e.Backend)
 	if e.Usable {
-		fmt.Fprintf(w, ": isolation by %s", e.Isolation)
+		fmt.Fprint(w, ": "+isolates(e))
 	}
 	if failed {
 		fmt.Fprint(w, ", but the trial run failed: see below")
@@ -345,6 +362,9 @@ func (d *diagnosis) print(w io.Writer) {
 	fmt.Fprintln(w)
 	if e.Runtime != "" {
 		fmt.Fprintf(w, "      Python in the sandbox: %s\n", e.Runtime)
+	}
+	if e.Single {
+		fmt.Fprintln(w, "      "+pureOnly)
 	}
 	if e.NoFolders != "" {
 		fmt.Fprintf(w, "      folders of this computer cannot be mounted: %s\n", e.NoFolders)

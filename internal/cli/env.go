@@ -205,7 +205,11 @@ func (c *envShowCmd) Run(u *ui) error {
 	if c.JSON {
 		return u.printJSON(b)
 	}
-	fmt.Fprintf(u.stdio.Out, "%s\n  python   %s\n  size     %s\n  image    %s\n  modules  %s\n", printable(cmp.Or(b.Name, b.ID)), printable(b.Python), megabytes(b.Bytes), b.Image, printable(strings.Join(b.Modules, " ")))
+	kind := "image"
+	if b.Archive != "" {
+		kind = "archive"
+	}
+	fmt.Fprintf(u.stdio.Out, "%s\n  python   %s\n  size     %s\n  %-7s  %s\n  modules  %s\n", printable(cmp.Or(b.Name, b.ID)), printable(b.Python), megabytes(b.Bytes), kind, cmp.Or(b.Archive, b.Image), printable(strings.Join(b.Modules, " ")))
 	for _, p := range b.Packages {
 		fmt.Fprintf(u.stdio.Out, "  package  %s %s\n", printable(p.Name), printable(p.Version))
 	}
@@ -394,7 +398,7 @@ func (c *envRemoveCmd) Run(u *ui) error {
 		out = append(out, removed{name, freed})
 		if !c.JSON {
 			what := fmt.Sprintf("%.1f MB freed", float64(freed)/1e6)
-			if freed == 0 && b.Image != "" {
+			if freed == 0 && b.Image+b.Archive != "" {
 				what = "and its files when no session or other environment needs them ('sallyport image prune')"
 			}
 			fmt.Fprintf(u.stdio.Err, "%s is removed, %s.\n", printable(name), what)

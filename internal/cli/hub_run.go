@@ -246,6 +246,7 @@ func (u *ui) runHub(want string, tell func()) error {
 	}
 	u.Log.Info("the hub serves clients", "process", os.Getpid(), "key", place.Key, "version", u.Version)
 	tell()
+	core.CompileAhead()
 	err = h.server.Serve(u.ctx)
 	u.Log.Info("the hub ends", "reason", err)
 	if errors.Is(err, hub.ErrIdle) || errors.Is(err, context.Canceled) || u.ctx.Err() != nil {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/environment"
 	"github.com/sallyport/sallyport/internal/image"
 	"github.com/sallyport/sallyport/internal/image/archive"
 	"github.com/sallyport/sallyport/internal/image/flatten"
@@ -367,7 +368,7 @@ type imagePruneCmd struct {
 
 // Help implements kong's HelpProvider.
 func (*imagePruneCmd) Help() string {
-	return `Removes earlier versions of images that were pulled or built again, and the leftovers of a crash. Images that have a name, that a Sallyport process uses, or that a suspended session needs stay.
+	return `Removes earlier versions of images that were pulled or built again, packages of environments that are gone, and the leftovers of a crash. Images that have a name, that a Sallyport process uses, or that a suspended session needs stay.
 
 Example:
   sallyport image prune`
@@ -390,6 +391,11 @@ func (c *imagePruneCmd) Run(u *ui) error {
 		if !c.JSON {
 			fmt.Fprintf(u.stdio.Err, "%s%s.\n", shortID(r.ID), map[bool]string{true: " stays: " + r.Kept, false: " is removed"}[r.Kept != ""])
 		}
+	}
+	if s, failed := u.Environments(); failed == nil {
+		freed, failed := s.Sweep(environment.AllArchives)
+		free += freed
+		err = errors.Join(err, failed)
 	}
 	if c.JSON {
 		return errors.Join(err, u.printJSON(struct {

@@ -40,6 +40,9 @@ func (c *initCmd) Run(u *ui) error {
 		return doctor.report(u, d)
 	}
 	fmt.Fprintf(u.stdio.Out, "Code runs here: engine %s, first result in %d ms. %s known.\n", d.Engine.Backend, d.Trial.FirstMs, plural(d.Servers.Count, "MCP server is", "MCP servers are"))
+	if d.Engine.Single {
+		fmt.Fprintf(u.stdio.Out, "In this engine %s. 'sallyport doctor' shows which others there are, and what they lack here.\n", pureOnly)
+	}
 	if err := u.configure(); err != nil {
 		return err
 	}

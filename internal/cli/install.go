@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/app"
 	"github.com/sallyport/sallyport/internal/connect"
 	"github.com/sallyport/sallyport/internal/store"
 	"github.com/sallyport/sallyport/internal/terminal"
@@ -291,7 +292,22 @@ func (f *clientFlags) write(u *ui, action string, plans []planned) (failed int) 
 		}
 		fmt.Fprintf(u.stdio.Out, "Restart the client, then check with: %s install --status. Undo: %[1]s install --%s\n", printable(again), undo)
 	}
+	if action != "uninstall" && failed < len(plans) {
+		u.compile()
+	}
 	return failed
+}
+
+// compile compiles the embedded interpreter, where it is what runs code, so that the
+// client's first call need not wait for it. What goes wrong that call reports.
+func (u *ui) compile() {
+	core, err := u.NewCore(app.Options{})
+	if err != nil {
+		u.Log.Debug("nothing was compiled", "reason", err)
+		return
+	}
+	defer core.Close()
+	u.await(core.PendingCompilation(u.ctx))
 }
 
 func backupNote(path string) string {

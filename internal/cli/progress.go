@@ -14,6 +14,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/app"
 	"github.com/sallyport/sallyport/internal/invisible"
+	"github.com/sallyport/sallyport/internal/settings"
 	"github.com/sallyport/sallyport/internal/table"
 	"github.com/sallyport/sallyport/internal/terminal"
 	"github.com/sallyport/sallyport/internal/upstream"
@@ -329,23 +330,29 @@ func (s *starts) show(what string) {
 
 // awaitImage waits for the configured image if it is being pulled, or for the
 // embedded interpreter if it is being compiled, and shows the progress.
-func (u *ui) awaitImage(sys *app.System) {
-	what := "image " + u.Settings.Image
-	if u.Settings.Image == "" {
-		what = "engine " + u.Settings.Engine
-	}
-	meter := u.meter(what)
-	defer meter.end()
-	awaitImage(u.ctx, sys.Core, meter.tell)
-}
+func (u *ui) awaitImage(core *app.Core) { u.await(core.PendingImage(u.ctx)) }
 
-// awaitImage waits for the configured image if it is being pulled, and tells the
-// progress.
-func awaitImage(ctx context.Context, core *app.Core, tell func(stage string, done, total int64)) {
-	p := core.PendingImage(ctx)
+// await waits for a pull or a compilation, and shows its progress. It waits for nothing
+// where p is nil.
+func (u *ui) await(p *app.ImagePull) {
 	if p == nil {
 		return
 	}
+	meter := u.meter(awaited(u.Settings))
+	defer meter.end()
+	await(u.ctx, p, meter.tell)
+}
+
+// awaited names what a pull or a compilation is for.
+func awaited(set *settings.Settings) string {
+	if set.Image == "" {
+		return "first start"
+	}
+	return "image " + set.Image
+}
+
+// await waits for a pull or a compilation, and tells its progress.
+func await(ctx context.Context, p *app.ImagePull, tell func(stage string, done, total int64)) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -155,7 +155,9 @@ func (c *runCmd) Run(u *ui) error {
 			return err
 		}
 		u.warnOf(sys, c.Server...)
-		u.awaitImage(sys)
+		if c.Batch == "" {
+			u.awaitImage(sys.Core)
+		}
 		asked = u.elsewhere(sys, talk, runClient)
 		defer asked()
 	}

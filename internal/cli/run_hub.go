@@ -74,9 +74,11 @@ func (c *hubRun) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 			for _, p := range problemsOf(c.Library.Snapshot(), servers) {
 				fmt.Fprintln(c.logs, "sallyport: warning:", p)
 			}
-			awaitImage(ctx, c.Core, func(stage string, done, total int64) {
-				status((&meter{what: "image " + c.Settings.Image, stage: stage, have: done, total: total}).line())
-			})
+			if p := c.Core.PendingImage(ctx); p != nil {
+				await(ctx, p, func(stage string, done, total int64) {
+					status((&meter{what: awaited(c.Settings), stage: stage, have: done, total: total}).line())
+				})
+			}
 		},
 	}
 	return h.Serve(ctx, in, out)

@@ -6,12 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sallyport/sallyport/internal/app"
 	"github.com/sallyport/sallyport/internal/broker"
 	"github.com/sallyport/sallyport/internal/environment"
 	"github.com/sallyport/sallyport/internal/image/build"
 	"github.com/sallyport/sallyport/internal/invisible"
-	"github.com/sallyport/sallyport/internal/settings"
 )
 
 // packageFlags choose what the program can import.
@@ -39,7 +37,7 @@ func (c *runCmd) environment(u *ui, code string, script bool) (string, error) {
 	}
 	b, err := u.built(d)
 	switch {
-	case errors.Is(err, environment.ErrLock): // which names the environment
+	case errors.Is(err, environment.ErrLock), errors.Is(err, environment.ErrUnfit): // which name the environment
 		return "", err
 	case err != nil && d.Name != "":
 		return "", fmt.Errorf("environment %s: %w", d.Name, err)
@@ -87,10 +85,13 @@ func (c *runCmd) definition(u *ui, header *environment.Definition) (*environment
 		name = u.Settings.Environment
 	}
 	d := &environment.Definition{Image: u.Settings.Image}
-	if u.Settings.Engine == settings.EngineWasm && len(packages) == 0 {
-		return nil, nil // it has one Python, and sessions refuse environments
+	named := name != "" && name != broker.HostEnvironment
+	if !named && len(packages) == 0 && requires == "" {
+		return nil, nil
 	}
-	if name != "" && name != broker.HostEnvironment {
+	pure := u.Pure()
+	switch {
+	case named:
 		named, err := u.Definition(name)
 		if err != nil || len(packages) == 0 {
 			return named, err
@@ -98,16 +99,15 @@ func (c *runCmd) definition(u *ui, header *environment.Definition) (*environment
 		if d, err = u.pinned(named); err != nil {
 			return nil, err
 		}
-	} else if len(packages) == 0 && (requires == "" || d.Image != "") {
+	case len(packages) == 0 && pure:
+		return nil, environment.FitsPure(requires)
+	case len(packages) == 0 && d.Image != "":
 		return nil, nil
 	}
-	if d.Image == "" && slices.Contains([]string{"", broker.HostEnvironment, u.Settings.Python}, d.Python) {
+	if !pure && d.Image == "" && slices.Contains([]string{"", broker.HostEnvironment, u.Settings.Python}, d.Python) {
 		if d.Python = u.HostPython(u.ctx, requires); d.Python != "" && len(packages) == 0 {
 			return nil, nil // it runs as it is
 		}
-	}
-	if u.Settings.Engine == settings.EngineWasm {
-		return nil, app.ErrNoEnvironments
 	}
 	d.Name, d.Packages, d.RequiresPython = "", slices.Concat(d.Packages, packages), requires
 	return d, nil
@@ -117,7 +117,7 @@ func (c *runCmd) definition(u *ui, header *environment.Definition) (*environment
 // that packages can be added to it.
 func (u *ui) pinned(named *environment.Definition) (*environment.Definition, error) {
 	b, err := u.built(named)
-	if errors.Is(err, environment.ErrLock) {
+	if errors.Is(err, environment.ErrLock) || errors.Is(err, environment.ErrUnfit) {
 		return nil, err
 	}
 	if err != nil {

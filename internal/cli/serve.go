@@ -113,6 +113,7 @@ func (c *serveCmd) alone(u *ui) error {
 	if sys.Books != nil {
 		sys.Books.Start()
 	}
+	sys.CompileAhead()
 	return one.Serve(u.ctx, u.stdio.In, u.stdio.Out)
 }
 

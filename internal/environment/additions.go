@@ -175,7 +175,7 @@ func (s *Additions) pack(ctx context.Context, wheels, to, python string) (int64,
 		return 0, err
 	}
 	sum := sha256.New()
-	w := &bounded{w: io.MultiWriter(f, sum), limit: s.config.MaxBytes}
+	w := &build.Bounded{W: io.MultiWriter(f, sum), Limit: s.config.MaxBytes}
 	err = build.Archive(ctx, w, wheels, python)
 	if err == nil {
 		_, err = w.Write(sum.Sum(nil))
@@ -183,20 +183,7 @@ func (s *Additions) pack(ctx context.Context, wheels, to, python string) (int64,
 	if err == nil {
 		err = f.Sync()
 	}
-	return w.n, errors.Join(err, f.Close())
-}
-
-// bounded is a writer that fails instead of writing more than its limit.
-type bounded struct {
-	w        io.Writer
-	n, limit int64
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.n += int64(len(p)); b.n > b.limit {
-		return 0, &build.OversizeError{Limit: b.limit}
-	}
-	return b.w.Write(p)
+	return w.N, errors.Join(err, f.Close())
 }
 
 // work runs f with pip and a temporary folder, once it is its turn.

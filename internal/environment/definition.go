@@ -26,20 +26,30 @@ type request struct {
 	digest       string // of what is asked for
 	requirements []build.Requirement
 	given        *lock // File is one
+	pure         bool  // it is for an engine whose environments are archives
 }
 
 // key names the files of the environment. A user's name has at most 32 characters,
 // so that it never equals the ID of a script's.
 func (r *request) key() string {
-	if r.Name != "" {
+	switch {
+	case r.Name != "" && r.pure:
+		return r.Name + pureSuffix
+	case r.Name != "":
 		return r.Name
 	}
 	return r.digest[:40]
 }
 
 // read reads the definition's file.
-func read(d *Definition) (*request, error) {
+func (s *Store) read(d *Definition) (*request, error) {
 	own := *d
+	pure := s.Pure()
+	if pure {
+		if err := s.config.Pure.fit(&own); err != nil {
+			return nil, err
+		}
+	}
 	r := &request{Definition: &own, requirements: slices.Clone(d.Packages)}
 	about := ""
 	if d.File != "" {
@@ -53,7 +63,11 @@ func read(d *Definition) (*request, error) {
 	}
 	sorted := slices.Clone(r.requirements)
 	slices.Sort(sorted)
-	raw, err := json.Marshal([]any{d.Python, d.Image, slices.Compact(sorted), own.RequiresPython, about})
+	asked := []any{own.Python, d.Image, slices.Compact(sorted), own.RequiresPython, about}
+	if r.pure = pure; pure {
+		asked = append(asked, pureEngine)
+	}
+	raw, err := json.Marshal(asked)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ import (
 // Lock resolves the definition anew and writes its lock. What was built from another
 // lock is built anew on its next use.
 func (s *Store) Lock(ctx context.Context, d *Definition, tell Tell) error {
-	r, err := read(d)
+	r, err := s.read(d)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (s *Store) Lock(ctx context.Context, d *Definition, tell Tell) error {
 // Ensure returns the built environment. It locks and builds it first where that was
 // not done; others that build the same wait for the first.
 func (s *Store) Ensure(ctx context.Context, d *Definition, tell Tell) (*Built, error) {
-	r, err := read(d)
+	r, err := s.read(d)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (s *Store) work(ctx context.Context, r *request, tell Tell, f func(w *work)
 	if tell == nil {
 		tell = func(string, int64, int64) {}
 	}
-	b, end, err := s.config.Builder(ctx)
+	b, end, err := s.config.Builder(ctx, r.pure)
 	if err != nil {
 		return err
 	}
@@ -107,6 +107,9 @@ func (s *Store) work(ctx context.Context, r *request, tell Tell, f func(w *work)
 		}
 	}()
 	b.Tell = tell
+	if r.pure {
+		return s.workPure(ctx, r, b, f)
+	}
 	base, err := s.config.Base(ctx, r.Definition, tell)
 	if err != nil {
 		return err
@@ -151,6 +154,7 @@ func (w *work) lock(ctx context.Context) (*lock, error) {
 	if old, err := w.config.State.Read(name, maxFile); err == nil && string(old) == string(raw) {
 		return l, nil
 	}
+	w.orphan(w.r.key())
 	if err := ignoreMissing(w.config.State.Remove(recordFile(w.r.key()))); err != nil {
 		return nil, err
 	}
@@ -186,7 +190,11 @@ func (w *work) build(ctx context.Context) (*Built, error) {
 	if err != nil {
 		return nil, err
 	}
-	content, err := digestOf(w.base.ID, requirements)
+	base := "archive 1 " + w.target.Purelib
+	if !w.r.pure {
+		base = w.base.ID
+	}
+	content, err := digestOf(base, requirements)
 	if err != nil {
 		return nil, err
 	}
@@ -199,6 +207,9 @@ func (w *work) build(ctx context.Context) (*Built, error) {
 			return nil, err
 		}
 		out.ID = out.ID[:12]
+	}
+	if w.r.pure {
+		return w.buildPure(ctx, requirements, out)
 	}
 	root, err := w.equal(ctx, out)
 	if err != nil {

@@ -27,6 +27,8 @@ var (
 	ErrUnbuilt = errors.New("the environment has not been built yet")
 	// ErrLock reports a lock that no longer matches its definition.
 	ErrLock = errors.New("the lock no longer matches")
+	// ErrUnfit reports a definition that asks for what the engine does not have.
+	ErrUnfit = errors.New("does not suit the engine")
 )
 
 // A Definition is what a user, or the header of a script, asks for.
@@ -57,8 +59,9 @@ type Package struct {
 // Built is an environment that can be used.
 type Built struct {
 	Name     string    `json:"name,omitempty"`
-	ID       string    `json:"id"`    // short, of the definition and its lock
-	Image    string    `json:"image"` // the ID of an image in the store
+	ID       string    `json:"id"`                // short, of the definition and its lock
+	Image    string    `json:"image"`             // the ID of an image in the store; empty: it is an archive
+	Archive  string    `json:"archive,omitempty"` // the digest of an archive: see Config.Pure
 	Python   string    `json:"python"`
 	Packages []Package `json:"packages"`
 	// Modules are the top-level names that code can import, and no more than
@@ -79,9 +82,13 @@ type Config struct {
 	State store.Dir
 	// Base holds the root file system that a definition is built on.
 	Base func(ctx context.Context, d *Definition, tell Tell) (*image.Root, error)
-	// Builder returns what builds images, and what ends it: that closes the engine
-	// and prunes the images that the Builder's Passing names then.
-	Builder func(ctx context.Context) (*build.Builder, func(), error)
+	// Builder returns what builds images, or for the engines of Pure archives, and what
+	// ends it: that closes the engine and prunes the images that the Builder's Passing
+	// names then.
+	Builder func(ctx context.Context, pure bool) (*build.Builder, func(), error)
+	// Pure, if not nil, is for engines whose environments are archives of packages
+	// without machine code.
+	Pure *Pure
 }
 
 // A Store keeps environments: their locks, and their images in an image store. It
@@ -124,7 +131,7 @@ func (s *Store) readRecord(key string) (*record, error) {
 func decodeRecord(raw []byte) (*record, error) {
 	var r record
 	err := json.Unmarshal(raw, &r)
-	if err == nil && (r.ID == "" || r.Image == "" || r.Definition == "") {
+	if err == nil && (r.ID == "" || (r.Image == "") == (r.Archive == "") || r.Definition == "") {
 		err = errors.New("it is not the record of an environment")
 	}
 	return &r, err
@@ -137,11 +144,22 @@ func Check(_ string, data []byte) error {
 }
 
 // Get returns the environment that was built under a name, or under the ID of one
-// without a name. The error is ErrUnbuilt if there is none.
-func (s *Store) Get(name string) (*Built, error) {
+// without a name. The error is ErrUnbuilt if there is none for the engine.
+func (s *Store) Get(name string) (*Built, error) { return s.get(name, s.Pure()) }
+
+func (s *Store) get(name string, pure bool) (*Built, error) {
 	r, err := s.readRecord(name)
+	if err == nil && (r.Archive != "") != pure {
+		err = ErrUnbuilt // it is for another engine
+	}
 	if err != nil {
 		return nil, err
+	}
+	if pure {
+		if err := s.kept(r.Archive); err != nil {
+			return nil, err
+		}
+		return &r.Built, nil
 	}
 	if _, err := s.config.Images.Info(r.Image); err != nil {
 		if errors.Is(err, image.ErrMissing) {
@@ -155,7 +173,7 @@ func (s *Store) Get(name string) (*Built, error) {
 // Find returns a built environment, at once and without a network. The error is
 // ErrUnbuilt if there is none and ErrLock if its lock is of another definition.
 func (s *Store) Find(d *Definition) (*Built, error) {
-	r, err := read(d)
+	r, err := s.read(d)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +183,7 @@ func (s *Store) Find(d *Definition) (*Built, error) {
 func (s *Store) find(r *request) (*Built, error) {
 	had, err := s.readRecord(r.key())
 	if err == nil && had.Definition == r.digest {
-		return s.Get(r.key())
+		return s.get(r.key(), r.pure)
 	}
 	if err != nil && !errors.Is(err, ErrUnbuilt) {
 		return nil, err
@@ -206,7 +224,7 @@ func stale(r *request, why string) error {
 // LockOf returns the lock of an environment, a pylock.toml. The error is
 // fs.ErrNotExist if there is none.
 func (s *Store) LockOf(d *Definition) ([]byte, error) {
-	r, err := read(d)
+	r, err := s.read(d)
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +281,7 @@ func (s *Store) records() ([]record, error) {
 // Remove removes a built environment. Its lock stays unless all is true. Its image
 // goes when nothing needs it (image.Store.Prune).
 func (s *Store) Remove(b *Built, all bool) error {
-	key := cmp.Or(b.Name, b.ID)
+	key := s.keyOf(b)
 	unlock, ok, err := s.config.State.TryLock(key)
 	if err != nil {
 		return err
@@ -295,6 +313,9 @@ func ignoreMissing(err error) error {
 
 // Export writes a built environment as an OCI archive.
 func (s *Store) Export(ctx context.Context, b *Built, w io.Writer) error {
+	if b.Archive != "" {
+		return fmt.Errorf("environment %s is an archive of packages for %s, and not an image: only an environment of another engine can be exported", cmp.Or(b.Name, b.ID), pureEngine)
+	}
 	root, _, err := s.config.Images.Open(ctx, b.Image)
 	if err != nil {
 		return err

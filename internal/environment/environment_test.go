@@ -52,7 +52,7 @@ func open(t *testing.T, dir string) *fixture {
 	f.Store = New(Config{
 		Images: f.images, State: store.At(filepath.Join(dir, "state")),
 		Base: func(ctx context.Context, d *Definition, _ Tell) (*image.Root, error) { return f.base(ctx, t) },
-		Builder: func(context.Context) (*build.Builder, func(), error) {
+		Builder: func(context.Context, bool) (*build.Builder, func(), error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.builds++
@@ -106,18 +106,18 @@ func (f *fixture) base(ctx context.Context, t *testing.T) (*image.Root, error) {
 	return f.images.Add(ctx, &image.Content{Config: config, Layers: []flatten.Layer{layer}, Passing: true}, nil)
 }
 
-// wheel adds a wheel with a module of the package's name.
-func (f *fixture) wheel(t *testing.T, name, version, requires string) string {
+// wheel adds a wheel with a module of the package's name, and more files.
+func (f *fixture) wheel(t *testing.T, name, version, requires string, more ...[2]string) string {
 	t.Helper()
 	file := filepath.Join(f.wheels, name+"-"+version+"-py3-none-any.whl")
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
 	info := name + "-" + version + ".dist-info/"
-	for _, m := range [][2]string{
+	for _, m := range append(more, [][2]string{
 		{name + "/__init__.py", "version = '" + version + "'\n"},
 		{info + "METADATA", "Metadata-Version: 2.1\nName: " + name + "\nVersion: " + version + "\n" + requires},
 		{info + "WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}, {info + "RECORD", ""},
-	} {
+	}...) {
 		to, err := w.Create(m[0])
 		if err == nil {
 			_, err = io.WriteString(to, m[1])
@@ -328,7 +328,7 @@ func TestKilled(t *testing.T) {
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"id":"a","image":"sha256:00","definition":"b"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if r, err := decodeRecord(data); err == nil && (r.ID == "" || r.Image == "" || r.Definition == "") {
+		if r, err := decodeRecord(data); err == nil && (r.ID == "" || r.Image+r.Archive == "" || r.Definition == "") {
 			t.Errorf("got %+v", r)
 		}
 	})

@@ -45,7 +45,7 @@ func TestFiles(t *testing.T) {
 		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r, err := read(&Definition{Name: "x", File: file})
+		r, err := New(Config{}).read(&Definition{Name: "x", File: file})
 		got := fmt.Sprint(err)
 		if err == nil {
 			list := r.requirements

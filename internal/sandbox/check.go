@@ -14,6 +14,8 @@ import (
 var (
 	validID  = lazyregexp.New(`\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\z`)
 	validEnv = lazyregexp.New(`\A[A-Za-z_][A-Za-z0-9_]*\z`)
+	// validArchive is the name of an archive of packages.
+	validArchive = lazyregexp.New(`\A[0-9a-f]{64}\.tar\z`)
 )
 
 // Check returns an error if a spec is malformed for every engine. Each engine
@@ -24,6 +26,10 @@ func (spec *Spec) Check() error {
 		return errors.New("no spec")
 	case spec.Root.Image != "" && spec.Root.Interpreter != "":
 		return errors.New("both an image and an interpreter are set as root")
+	case spec.Root.Packages != "" && (spec.Root.Image != "" || spec.Root.Interpreter != ""):
+		return errors.New("both an archive of packages and another root are set")
+	case spec.Root.Packages != "" && (!filepath.IsAbs(spec.Root.Packages) || !validArchive().MatchString(filepath.Base(spec.Root.Packages))):
+		return fmt.Errorf("archive of packages %q: an absolute path is needed that ends with its digest and %s", spec.Root.Packages, PackagesExt)
 	case spec.Root.Interpreter != "" && !filepath.IsAbs(spec.Root.Interpreter):
 		return fmt.Errorf("interpreter %q: an absolute path is needed", spec.Root.Interpreter)
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -160,6 +161,15 @@ func As[T any](v any) (T, bool) {
 	return zero, false
 }
 
+// A Preparer is an engine that needs seconds of work before its first start on a
+// machine.
+type Preparer interface {
+	// Prepared reports whether a start finds what that work makes. It is fast.
+	Prepared(p *Program) bool
+	// Prepare does the work, or waits for it. The work goes on when ctx is done.
+	Prepare(ctx context.Context, p *Program) error
+}
+
 // Spec describes what to start. The zero value of each field is the strictest.
 type Spec struct {
 	// ID names the run: 1 to 63 characters of [a-z0-9-], unique on the host.
@@ -255,6 +265,22 @@ type Root struct {
 	Interpreter string
 	// Image is an OCI image reference.
 	Image string
+	// Packages is an archive of packages on the host, for the interpreter that an
+	// engine brings along: an absolute path, whose last part is the SHA-256 of the
+	// archive in hexadecimal and ".tar". Only the engine wasm takes one.
+	Packages string `json:",omitempty"`
+}
+
+// PackagesExt is the end of the name of an archive of packages.
+const PackagesExt = ".tar"
+
+// PackagesDigest returns the digest that the name of the archive Packages has; empty:
+// there is none.
+func (r Root) PackagesDigest() string {
+	if r.Packages == "" {
+		return ""
+	}
+	return strings.TrimSuffix(filepath.Base(r.Packages), PackagesExt)
 }
 
 // Network is what a sandbox can reach. The zero value is nothing, not even the

@@ -134,7 +134,7 @@ type checkpointNote struct {
 
 // newCheckpoint returns nil where the session exists in memory only.
 func newCheckpoint(k *hibernate.Store, key Key, shared *shared) *hibernate.Checkpoint {
-	if k == nil || shared.restorer == nil {
+	if k == nil || shared.restorer() == nil {
 		return nil
 	}
 	named := hibernate.Session{Owner: key.Owner, Name: key.Name, Label: key.String(), Engine: shared.config.Engine.Name(), Template: shared.config.binding(), Environment: shared.config.Environment, Mounts: shared.config.Mounts}
@@ -146,8 +146,11 @@ func newCheckpoint(k *hibernate.Store, key Key, shared *shared) *hibernate.Check
 
 // binding returns the engine's binding of a sandbox, and the session that it
 // belongs to.
-func (s *Session) binding(ctx context.Context, spec *sandbox.Spec) (string, error) {
-	text, err := s.shared.restorer.Binding(ctx, spec)
+func (s *Session) binding(ctx context.Context, restorer sandbox.Restorer, spec *sandbox.Spec) (string, error) {
+	if restorer == nil {
+		return "", s.shared.unkept()
+	}
+	text, err := restorer.Binding(ctx, spec)
 	if err == nil && s.key.Owner != "" {
 		text += "\nowner: " + strconv.Quote(s.key.Owner)
 	}
@@ -177,10 +180,14 @@ func (s *Session) save(ctx context.Context) error {
 	}
 	spec := s.config.spec()
 	spec.ID, spec.Limits = b.id, b.limits
-	binding, err := s.binding(ctx, &spec)
+	binding, err := s.binding(ctx, s.shared.restorer(), &spec)
 	if err != nil {
 		return err
 	}
+	if engine := s.config.Engine.Name(); engine != b.run.Handle().Backend { // read after the binding, which is of that engine or of a former one
+		return fmt.Errorf("engine %s started the sandbox and another, %s, would restore it", b.run.Handle().Backend, engine)
+	}
+	s.checkpoint.MadeBy(b.run.Handle().Backend, s.config.binding())
 	ready, err := b.conn.Ready(ctx)
 	if err != nil {
 		return err
@@ -256,8 +263,16 @@ func (s *Session) restore(ctx context.Context, limits sandbox.Limits) (*instance
 	ctx, cancel := context.WithTimeout(ctx, config.StartTimeout)
 	defer cancel()
 	config.Limits = limits.WithDefaults()
+	restorer, now := s.shared.restoring()
+	if was := s.checkpoint.Engine(); was != now {
+		err := fmt.Errorf("it was suspended by engine %s, and this one is %s", was, now)
+		if !s.key.own() { // whose state would otherwise be in the way for good
+			err = fmt.Errorf("%w: %w", hibernate.ErrKept, err)
+		}
+		return nil, err
+	}
 	spec := config.spec()
-	binding, err := s.binding(ctx, &spec)
+	binding, err := s.binding(ctx, restorer, &spec)
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +285,7 @@ func (s *Session) restore(ctx context.Context, limits sandbox.Limits) (*instance
 	if err := json.Unmarshal(found.Note, &note); err != nil {
 		return nil, err
 	}
-	run, err := s.shared.restorer.Restore(ctx, &spec, image(found))
+	run, err := restorer.Restore(ctx, &spec, image(found))
 	if err != nil && len(spec.Mounts) > 0 {
 		return nil, fmt.Errorf("%w: %w. It sees folders of this computer, and files in them that code had open may be gone or changed: put them back, or forget the session's state ('sallyport sessions reset %s')",
 			hibernate.ErrKept, err, s.key.Name)

@@ -110,6 +110,9 @@ func launch(ctx context.Context, config config, log *slog.Logger, life <-chan st
 		}
 		return nil, startError(fmt.Errorf("%w: %w", sandbox.ErrStart, err), exit.Detail, logs)
 	}
+	if e, ok := sandbox.As[interface{ Works(sandbox.Run) }](config.Engine); ok {
+		e.Works(run)
+	}
 	return b, nil
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -261,6 +262,22 @@ type named struct {
 }
 
 func (n named) Name() string { return n.name }
+func (n named) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Run, error) {
+	run, err := n.saving.Start(ctx, spec)
+	return namedRun{run, n.name}, err
+}
+func (n named) Restore(ctx context.Context, spec *sandbox.Spec, image sandbox.Image) (sandbox.Run, error) {
+	run, err := n.saving.Restore(ctx, spec, image)
+	return namedRun{run, n.name}, err
+}
+
+type namedRun struct {
+	sandbox.Run
+	name string
+}
+
+func (r namedRun) Handle() sandbox.Handle { return sandbox.Handle{Backend: r.name} }
+func (r namedRun) Unwrap() sandbox.Run    { return r.Run }
 
 // One set has sessions of several engines and templates. The prepared snapshot
 // and the pool belong to the template.

@@ -38,7 +38,7 @@ const (
 // background for the next time.
 type preparedSnapshot struct {
 	config   config
-	restorer sandbox.Restorer
+	restorer func() sandbox.Restorer // see shared.restorer
 	store    *snapshot.Store
 	log      *slog.Logger
 
@@ -59,8 +59,8 @@ type preparedNote struct {
 }
 
 // newPreparedSnapshot returns nil where fresh sandboxes cannot be restored.
-func newPreparedSnapshot(config config, restorer sandbox.Restorer) *preparedSnapshot {
-	if restorer == nil || !config.Restore {
+func newPreparedSnapshot(config config, restorer func() sandbox.Restorer) *preparedSnapshot {
+	if !config.Restore || restorer() == nil {
 		return nil
 	}
 	b := &preparedSnapshot{config: config, restorer: restorer, store: config.Snapshots, log: config.Logger}
@@ -83,8 +83,11 @@ func (b *preparedSnapshot) name(binding string) string {
 }
 
 // binding returns the engine's binding and what this package adds.
-func (b *preparedSnapshot) binding(ctx context.Context, spec *sandbox.Spec) (string, error) {
-	text, err := b.restorer.Binding(ctx, spec)
+func (b *preparedSnapshot) binding(ctx context.Context, restorer sandbox.Restorer, spec *sandbox.Spec) (string, error) {
+	if restorer == nil {
+		return "", errors.New("this engine cannot restore sandboxes")
+	}
+	text, err := restorer.Binding(ctx, spec)
 	if err != nil {
 		return "", err
 	}
@@ -97,7 +100,8 @@ func (b *preparedSnapshot) restore(ctx context.Context, spec *sandbox.Spec) (san
 	if b == nil {
 		return nil, nil
 	}
-	binding, err := b.binding(ctx, spec)
+	restorer := b.restorer()
+	binding, err := b.binding(ctx, restorer, spec)
 	if err != nil {
 		b.log.Debug("no snapshot to start from", "reason", err)
 		return nil, nil
@@ -118,7 +122,7 @@ func (b *preparedSnapshot) restore(ctx context.Context, spec *sandbox.Spec) (san
 	}
 	within, cancel := context.WithTimeout(ctx, b.config.StartTimeout)
 	defer cancel()
-	run, err := b.restorer.Restore(within, spec, image(found))
+	run, err := restorer.Restore(within, spec, image(found))
 	if err != nil {
 		if ctx.Err() == nil {
 			b.log.Warn("restoring the prepared snapshot failed; it is made anew", "error", err)
@@ -191,7 +195,8 @@ func (b *preparedSnapshot) now(ctx context.Context) error {
 // snapshot.
 func (b *preparedSnapshot) prepare(ctx context.Context) error {
 	spec := b.config.spec()
-	binding, err := b.binding(ctx, &spec)
+	engine := b.config.Engine.Name() // before the binding: see below
+	binding, err := b.binding(ctx, b.restorer(), &spec)
 	if err != nil {
 		return err
 	}
@@ -206,6 +211,9 @@ func (b *preparedSnapshot) prepare(ctx context.Context) error {
 		return err
 	}
 	defer started.destroy()
+	if engine != started.run.Handle().Backend { // then the binding is not that of this sandbox
+		return fmt.Errorf("the engine changed from %s to %s", engine, started.run.Handle().Backend)
+	}
 	unloaded := started.warm(ctx, b.config.Preload)
 	if unloaded != nil && !errors.Is(unloaded, ErrPreload) {
 		return unloaded

@@ -118,6 +118,7 @@ const (
 // Outcome is the result of an execution.
 type Outcome struct {
 	Number   uint64 // of the execution in its sandbox, from 1
+	Engine   string // that runs the sandbox
 	End      End
 	ExitCode int // of Finished, Raised, Exited, and of Died where Known
 	Known    bool

@@ -121,7 +121,9 @@ type scriptedRun struct {
 	pauses    int
 }
 
-func (r *scriptedRun) Handle() sandbox.Handle   { return sandbox.Handle{ID: r.spec.ID} }
+func (r *scriptedRun) Handle() sandbox.Handle {
+	return sandbox.Handle{Backend: "scripted", ID: r.spec.ID}
+}
 func (r *scriptedRun) Channel() sandbox.Channel { return r.channel }
 func (r *scriptedRun) Wait(ctx context.Context) (sandbox.Exit, error) {
 	select {

@@ -193,6 +193,9 @@ func (s *Session) Key() Key { return s.key }
 // Engine returns the engine that runs its sandboxes.
 func (s *Session) Engine() sandbox.Engine { return s.config.Engine }
 
+// Running reports whether the session has a sandbox.
+func (s *Session) Running() bool { return s.running.Load() }
+
 // Limits returns the limits of the session's sandbox: those of its template,
 // unless it was resumed under the smaller ones that it was suspended with.
 func (s *Session) Limits() sandbox.Limits {
@@ -280,6 +283,7 @@ func (s *Session) Exec(ctx context.Context, t *Ticket, req Request) (*Outcome, e
 		if err != nil {
 			return nil, err
 		}
+		out.Engine = s.instance.run.Handle().Backend
 		out.Lost, out.LostBefore, out.Notice = s.lostBut(s.lost), s.lostBefore, s.notice
 		s.notice = ""
 		s.lost, s.reported = "", false

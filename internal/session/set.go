@@ -484,7 +484,7 @@ func (s *Set) tidy() error {
 	s.mu.Lock()
 	saves := false
 	for _, one := range s.shared {
-		saves = saves || one.restorer != nil
+		saves = saves || one.restorer() != nil
 	}
 	s.mu.Unlock()
 	if !saves {

@@ -119,7 +119,6 @@ type shared struct {
 	config   config
 	id       string
 	used     time.Duration     // when a session was last made with it; belongs to the set
-	restorer sandbox.Restorer  // nil: sessions cannot be suspended
 	prepared *preparedSnapshot // nil: sandboxes are started anew
 	pool     *pool             // nil: none are kept ready
 }
@@ -134,11 +133,27 @@ func newShared(options Options, t *Template) (*shared, error) {
 	}
 	c := config{Options: options, Template: *t}
 	c.Limits = c.Limits.WithDefaults()
-	p := &shared{config: c, id: t.id()}
-	if options.Snapshots != nil {
-		p.restorer, _ = sandbox.As[sandbox.Restorer](t.Engine)
+	return &shared{config: c, id: t.id()}, nil
+}
+
+// restorer returns what restores sandboxes; nil: sessions cannot be suspended. It is
+// not the same at all times where the engine stands for one of several.
+func (p *shared) restorer() sandbox.Restorer {
+	r, _ := p.restoring()
+	return r
+}
+
+// restoring returns the restorer and the name of its engine, also where the engine
+// changes meanwhile.
+func (p *shared) restoring() (sandbox.Restorer, string) {
+	if p.config.Snapshots == nil {
+		return nil, p.config.Engine.Name()
 	}
-	return p, nil
+	r, _ := sandbox.As[sandbox.Restorer](p.config.Engine)
+	if e, ok := r.(sandbox.Engine); ok {
+		return r, e.Name()
+	}
+	return r, p.config.Engine.Name()
 }
 
 // open makes what is shared available to the sessions of a Set.
@@ -156,7 +171,7 @@ func (p *shared) close() {
 // are kept.
 func (p *shared) unkept() error {
 	switch {
-	case p.restorer != nil:
+	case p.restorer() != nil:
 		return nil
 	case p.config.Snapshots == nil:
 		return errors.New("there is no directory to keep it in (set HOME, XDG_STATE_HOME or stateDir)")

@@ -101,7 +101,7 @@ func declareWhole(s *Settings) []*setting {
 	return []*setting{
 		{key: "engine", value: choice(&s.Engine, EngineAuto, EngineGVisor, EnginePodman, EngineDocker, EngineWasm),
 			legacy: "MCP_BRIDGE_RUNTIME", initial: EngineAuto,
-			help: "What runs sandboxes. `auto` chooses the first of these that can run here and meets the policy: the embedded gVisor, `podman`, `docker`. `wasm` is CPython in WebAssembly: it needs nothing of the machine and runs pure Python only. It runs where it is named here. Containers share the host's kernel, so with the default policy (`policy.minIsolation`) they are refused; an engine named here is never replaced by another. `sallyport doctor` explains the choice."},
+			help: "What runs sandboxes. `auto` chooses, of those that can run here and meet the policy, the one with the strongest isolation, and of equal ones the first of these: the embedded gVisor, `wasm`, `podman`, `docker`. Podman and Docker count as containers unless `container.runtime` names another runtime. `wasm` is CPython in WebAssembly: it needs nothing of the machine and runs pure Python only. Containers share the host's kernel, so with the default policy (`policy.minIsolation`) they are refused; an engine named here is never replaced by another. `sallyport doctor` explains the choice."},
 		declareBatchServices(s),
 		{key: "image", value: text(&s.Image),
 			legacy: "MCP_BRIDGE_IMAGE", defaults: "the host's own Python",
@@ -172,7 +172,7 @@ func declarePolicy(p *Policy) []*setting {
 			help: "The weakest accepted enforcement of the limit on " + what + ": by a kernel (`hard`), by a watcher (`soft`), or none."}
 	}
 	return []*setting{
-		{key: "policy.minIsolation", value: choice(&p.MinIsolation, "platform", "container", "wasm", "kernel"), initial: "kernel",
+		{key: "policy.minIsolation", value: choice(&p.MinIsolation, "platform", "container", "wasm", "kernel"), initial: "wasm",
 			help: "The weakest isolation that code may run with: a kernel of the sandbox's own, WebAssembly in a process that the host's kernel confines, a container on the host's kernel, or a machine that is a sandbox already. `sallyport doctor` shows what this machine offers."},
 		require("memory", &p.Require.Memory, "soft", "memory"),
 		require("processes", &p.Require.Processes, "soft", "processes"),

@@ -64,7 +64,7 @@ func TestDefaults(t *testing.T) {
 		Default: 30 * time.Second, Max: 2 * time.Minute, WholeRun: 10 * time.Minute, Grace: 2 * time.Second, Start: time.Minute,
 	}
 	want.Limits = settings.Limits{Memory: 512 << 20, Processes: 128, Workspace: 128 << 20, Tmp: 64 << 20, Packages: 1 << 30, OpenFiles: 1024, Output: 1 << 20}
-	want.Policy.MinIsolation = "kernel"
+	want.Policy.MinIsolation = "wasm"
 	want.Policy.Require.Memory, want.Policy.Require.Processes, want.Policy.Require.OpenFiles = "soft", "soft", "soft"
 	want.Policy.Require.Disk, want.Policy.Require.CPU = "hard", "absent"
 	want.Policy.Servers, want.Policy.Profile = []string{"*"}, "open"
@@ -547,7 +547,7 @@ func TestProjectFilesAreNotRead(t *testing.T) {
 	t.Chdir(dir)
 	for _, home := range []string{"/nonexistent", ""} {
 		s := mustLoad(t, settings.Sources{Home: home, Dir: dir})
-		if s.Policy.MinIsolation != "kernel" {
+		if s.Policy.MinIsolation != "wasm" {
 			t.Errorf("home %q: a file of the working directory was read", home)
 		}
 	}

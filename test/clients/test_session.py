@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 import sys
 
+import engine
 import pytest
 from conftest import ROOT
 from test_python_client import WAYS, connected
@@ -31,7 +32,7 @@ def server(sallyport, environment, tmp_path):
     return (
         # A busy machine may take long to interrupt what has timed out.
         [sallyport, "serve", "--servers-config", str(definitions), "--set", "timeouts.grace=30s"],
-        environment | {"SALLYPORT_STATE_DIR": str(tmp_path / "state"), "SALLYPORT_OUTPUT_STRUCTURED": "always"},
+        engine.chosen(sallyport, environment | {"SALLYPORT_STATE_DIR": str(tmp_path / "state"), "SALLYPORT_OUTPUT_STRUCTURED": "always"}),
     )
 
 

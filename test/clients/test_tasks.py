@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 
+import engine
 import pytest
 from conftest import hubs_of
 
@@ -47,7 +48,7 @@ def client(sallyport, environment, tmp_path):
     @contextlib.contextmanager
     def start():
         with subprocess.Popen([sallyport, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                              env=environment | {"SALLYPORT_STATE_DIR": str(tmp_path / "state")}) as process:
+                              env=engine.chosen(sallyport, environment | {"SALLYPORT_STATE_DIR": str(tmp_path / "state")})) as process:
             yield Client(process)
             process.stdin.close()
 

@@ -25,7 +25,9 @@ class Live:
         self.log = self.place / "calls.jsonl"
         home = self.place / "home"
         (home / "MCPs").mkdir(parents=True, exist_ok=True)
-        self.environment = {
+        import engine  # not above: test/smoke imports this file, and has no pytest
+
+        self.environment = engine.chosen(sallyport, {
             "SALLYPORT_HUB_ENABLED": "false",
             "SALLYPORT_OUTPUT_STRUCTURED": "always",  # as the bridge's clients expect it
             "HOME": str(home),
@@ -33,7 +35,7 @@ class Live:
             "LANG": "C.UTF-8",
             "SALLYPORT_STATE_DIR": str(self.place / "state"),
             **(variables or {}),
-        }
+        })  # fmt: skip
         write_definitions(home / "MCPs/roles.json", self.log)
         for name, content in (home_files or {}).items():
             (home / name).parent.mkdir(parents=True, exist_ok=True)

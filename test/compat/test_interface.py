@@ -269,6 +269,12 @@ def test_schemas_of_any_size(live):
     assert result.text == "True True", result
 
 
+def test_frames_of_asyncio(live):
+    """A traceback has only the code's own frames, wherever the engine has the library."""
+    result = live.run("import asyncio\nawait asyncio.sleep(0.001)\n1/0")
+    assert result.error and "line 3, in <module>" in result.text and "base_events" not in result.text, result
+
+
 def test_packages_of_a_virtual_environment(sallyport, tmp_path):
     """The packages of the environment that `python` names are there, as agents
     that analyse data need them."""

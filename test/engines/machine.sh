@@ -90,7 +90,9 @@ pick_runtime() { # FUNCTION: as whom to call podman
 podman_root() {
     [ -e "$work/podman/storage.conf" ] && return
     storage "$work/podman" overlay
-    as_podman podman import -q --change 'CMD ["python3"]' "$archive" "$image" >/dev/null 2>&1 || {
+    as_podman podman import -q --change 'CMD ["python3"]' "$archive" "$image" >/dev/null || {
+        # It has mounted the storage's folder upon itself.
+        umount -l "$work/podman/graph/overlay" 2>/dev/null || true
         rm -rf "$work/podman"
         storage "$work/podman" vfs
         as_podman podman import -q --change 'CMD ["python3"]' "$archive" "$image" >/dev/null

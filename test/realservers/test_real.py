@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import engine
 import pytest
 from conftest import ROOT
 
@@ -125,11 +126,12 @@ def home(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def environment(home):
-    return {
-        "HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "SALLYPORT_PYTHON": "/usr/bin/python3",
+def environment(sallyport, home):
+    python = {} if engine.NAME else {"SALLYPORT_PYTHON": "/usr/bin/python3"}
+    return engine.chosen(sallyport, python | {
+        "HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8",
         "XDG_RUNTIME_DIR": str(home), "SALLYPORT_SERVERS_START_TIMEOUT": "120s",
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -279,7 +281,7 @@ def test_values_fit_signatures(sallyport, environment, home):
     """What calls return is what signatures say: those that servers declare, and
     those that were learned from the same calls before."""
     # What other tests have had learned is not known here.
-    environment = {**environment, "XDG_STATE_HOME": str(home / "unlearned")}
+    environment = engine.chosen(sallyport, {**environment, "XDG_STATE_HOME": str(home / "unlearned")})
     code = f"""{FITS}
 async def check(server, tool, arguments):
     signature = runtime.query_tool_docs_sync(server, tool)[0]["signature"]

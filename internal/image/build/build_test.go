@@ -101,6 +101,10 @@ func TestTags(t *testing.T) {
 			t.Errorf("got %q, want %q in it", failed, want)
 		}
 	}
+	conflict := web.explain("ERROR: ResolutionImpossible: for help visit", "any", errors.New("exit status 1"))
+	if want := "no wheel for Python 3.13 in WebAssembly, where only packages without compiled code run, or the requirements conflict"; !strings.Contains(conflict.Error(), want) {
+		t.Errorf("got %q, want %q in it", conflict, want)
+	}
 	for _, libc := range []string{"", "bionic"} {
 		odd := *target
 		odd.Libc = libc
@@ -218,6 +222,8 @@ func TestWheels(t *testing.T) {
 		"backslashes":          append([]string{`..\..\x`, "x"}, info...),
 		"a symbolic link":      append([]string{"x/link", "->/etc"}, info...),
 		"a script of one line": append([]string{"x-1.0.data/scripts/x", "#!python" + strings.Repeat(" ", 1<<20)}, info...),
+		"too deep":             append([]string{strings.Repeat("a/", maxWheelDepth) + "a", "x"}, info...),
+		"too long":             append([]string{strings.Repeat("a", maxWheelPath+1), "x"}, info...),
 		"data of no kind":      append([]string{"x-1.0.data/scripts", "x"}, info...),
 	} {
 		if got, err := installed(t, dir, wheel(t, dir, "bad-1.0-py3-none-any.whl", files...)); err == nil {
@@ -229,6 +235,19 @@ func TestWheels(t *testing.T) {
 	}
 	if _, err := installed(t, dir, "torn-1.0-py3-none-any.whl"); err == nil {
 		t.Error("a torn wheel")
+	}
+}
+
+// TestWheelDirectories: directories count as files.
+func TestWheelDirectories(t *testing.T) {
+	dir := t.TempDir()
+	name := wheel(t, dir, "x-1.0-py3-none-any.whl", "x-1.0.dist-info/WHEEL", "", "a/b/c", "", "a/b/d", "")
+	const whole = 6
+	for before, good := range map[int]bool{maxWheelFiles - whole: true, maxWheelFiles - whole + 1: false} {
+		in := &installation{target: &Target{Platlib: "/"}, files: before}
+		if err := in.write(t.Context(), io.Discard, dir, []string{name}); (err == nil) != good {
+			t.Errorf("after %d files: got %v, want that it is installed: %v", before, err, good)
+		}
 	}
 }
 
@@ -295,7 +314,7 @@ func TestFilterCode(t *testing.T) {
 	modules := []string{"/lib/x/__init__.py", "/lib/y.py"}
 	var to bytes.Buffer
 	out := &Image{}
-	if err := filterCode(archive("lib/x/__pycache__/__init__.cpython-313.pyc", "failed"), modules, &to, out); err != nil || out.Uncompiled != 3 {
+	if err := filterCode(archive("lib/x/__pycache__/__init__.cpython-313.pyc", "failed"), &installation{modules: modules}, &to, out); err != nil || out.Uncompiled != 3 {
 		t.Error(err, out.Uncompiled)
 	}
 	for _, names := range [][]string{
@@ -304,16 +323,16 @@ func TestFilterCode(t *testing.T) {
 		{"lib/__pycache__/y.cpython-313.pyc", "lib/__pycache__/y.cpython-313.pyc", "failed"},
 		{"->lib/__pycache__/y.cpython-313.pyc", "failed"}, {"lib/__pycache__/y.cpython-313.pyc"}, {},
 	} {
-		if err := filterCode(archive(names...), modules, io.Discard, &Image{}); err == nil {
+		if err := filterCode(archive(names...), &installation{modules: modules}, io.Discard, &Image{}); err == nil {
 			t.Errorf("taken: %q", names)
 		}
 	}
 	big := new(bytes.Buffer)
 	_ = tar.NewWriter(big).WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "lib/__pycache__/y.cpython-313.pyc", Size: maxCode + 1})
-	if err := filterCode(big, modules, io.Discard, &Image{}); err == nil || !strings.Contains(err.Error(), "too large") {
+	if err := filterCode(big, &installation{modules: modules}, io.Discard, &Image{}); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Error("taken: a file of any size:", err)
 	}
-	if err := filterCode(strings.NewReader("no archive"), modules, io.Discard, &Image{}); err == nil {
+	if err := filterCode(strings.NewReader("no archive"), &installation{modules: modules}, io.Discard, &Image{}); err == nil {
 		t.Error("taken: no archive")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/sallyport/sallyport/internal/image"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 // compiler compiles modules and writes an archive of the byte code.
@@ -50,9 +50,9 @@ def compile_all(names):
 // maxCode bounds the byte code of an image.
 const maxCode = 4 << 30
 
-// byteCode compiles the installed modules in a sandbox of the interim image,
-// and writes a layer with the result.
-func (b *Builder) byteCode(ctx context.Context, interim *image.Root, in *installation, dir string, w io.Writer, out *Image) error {
+// byteCode compiles the installed modules in a sandbox that has them, and writes a
+// layer with the result.
+func (b *Builder) byteCode(ctx context.Context, root sandbox.Root, in *installation, dir string, w io.Writer, out *Image) error {
 	names, err := json.Marshal(in.modules)
 	if err != nil {
 		return err
@@ -68,13 +68,13 @@ func (b *Builder) byteCode(ctx context.Context, interim *image.Root, in *install
 	sink := &capped{w: f, left: maxCode, tell: func(n int64) {
 		b.tell(fmt.Sprintf("compiling %d modules, %d MB of byte code", len(in.modules), n>>20), 0, 0)
 	}}
-	if err := b.run(ctx, interim.ID, compiler+"compile_all(__import__('json').loads("+quote(string(names))+"))\n", sink); err != nil {
+	if err := b.run(ctx, root, compiler+"compile_all(__import__('json').loads("+quote(string(names))+"))\n", sink); err != nil {
 		return fmt.Errorf("compiling: %w", err)
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	return filterCode(f, in.modules, w, out)
+	return filterCode(f, in, w, out)
 }
 
 // quote returns a Python string literal.
@@ -84,9 +84,9 @@ func quote(text string) string {
 }
 
 // filterCode copies the byte code of the modules and nothing else.
-func filterCode(from io.Reader, modules []string, to io.Writer, out *Image) error {
+func filterCode(from io.Reader, in *installation, to io.Writer, out *Image) error {
 	wanted := map[string]bool{}
-	for _, m := range modules {
+	for _, m := range in.modules {
 		dir, base := path.Split(strings.TrimPrefix(m, "/"))
 		wanted[dir+"__pycache__/"+strings.TrimSuffix(base, ".py")] = true
 	}
@@ -118,7 +118,7 @@ func filterCode(from io.Reader, modules []string, to io.Writer, out *Image) erro
 		if left -= h.Size; h.Size < 0 || left < 0 {
 			return errors.New("the byte code is too large")
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: h.Name, Mode: 0o644, Size: h.Size, ModTime: built, Format: tar.FormatPAX}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: in.entry(h.Name), Mode: 0o644, Size: h.Size, ModTime: built, Format: tar.FormatPAX}); err != nil {
 			return err
 		}
 		if _, err := io.CopyN(w, r, h.Size); err != nil {

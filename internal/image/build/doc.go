@@ -137,7 +137,7 @@ func (b *Builder) compile(ctx context.Context, base *image.Root, layers []flatte
 	defer interim.Release()
 	b.Passing = append(b.Passing, interim.ID)
 	return packLayer(filepath.Join(dir, "code.tar"), b.Store.Limits().Archives(), func(w io.Writer) error {
-		return b.byteCode(ctx, interim, in, dir, w, out)
+		return b.byteCode(ctx, sandbox.Root{Image: interim.ID}, in, dir, w, out)
 	})
 }
 

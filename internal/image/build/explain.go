@@ -100,11 +100,17 @@ func (t *Target) explain(said, platform string, err error) error {
 		hint = damaged().FindStringSubmatch(said)[1] + " is damaged in the index: choose another version"
 	case strings.Contains(said, "ResolutionImpossible") || strings.Contains(said, "conflicting dependencies"):
 		hint = "the requirements conflict: change or remove one of those that pip names"
+		if t.Libc == wasi {
+			hint = fmt.Sprintf("a package that pip names last has no wheel for %s, or %s. With %s it can be installed", where, hint, other)
+		}
 	case found != nil:
 		list := versions().FindStringSubmatch(said)
-		if list == nil || list[1] == "none" {
+		switch {
+		case t.Libc == wasi && (list == nil || list[1] == "none"):
+			hint = fmt.Sprintf("%s has no wheel for %s: choose %s, which takes its other wheels; or check its name and the index (pip config list)", found[1], where, other)
+		case list == nil || list[1] == "none":
 			hint = fmt.Sprintf("%s has no wheel for %s, does not exist, or is not for you to read: check its name and the index (pip config list), or choose %s", found[1], where, other)
-		} else {
+		default:
 			hint = fmt.Sprintf("%s has no wheel for %s in that version: choose one that pip lists, or %s", found[1], where, other)
 		}
 	}

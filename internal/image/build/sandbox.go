@@ -12,15 +12,18 @@ import (
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// run runs Python code in a new sandbox of an image and writes its standard
-// output to out.
-func (b *Builder) run(ctx context.Context, id, code string, out io.Writer) error {
+// run runs Python code in a new sandbox with a root and writes its standard output to
+// out.
+func (b *Builder) run(ctx context.Context, root sandbox.Root, code string, out io.Writer) error {
 	limits := sandbox.DefaultLimits
 	limits.MemoryBytes = 2 << 30 // enough for a compiler
+	if b.Pip.MaxBytes != 0 {
+		limits.PackagesBytes = b.Pip.MaxBytes
+	}
 	spec := &sandbox.Spec{
 		ID:     "build-" + strings.ToLower(rand.Text()[:12]),
 		Owner:  "image build",
-		Root:   sandbox.Root{Image: id},
+		Root:   root,
 		Limits: limits,
 	}
 	if err := b.Run(ctx, spec, code, out); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/image"
 	"github.com/sallyport/sallyport/internal/lazyregexp"
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 // A Target is the Python that packages are for, as it describes itself.
@@ -38,9 +39,13 @@ var abiFlags = lazyregexp.New(`^[a-z]{0,3}$`)
 
 // Inspect runs the base's Python to describe itself.
 func (b *Builder) Inspect(ctx context.Context, base *image.Root) (*Target, error) {
+	return b.inspect(ctx, sandbox.Root{Image: base.ID})
+}
+
+func (b *Builder) inspect(ctx context.Context, root sandbox.Root) (*Target, error) {
 	var out limitedBuffer
 	out.left = 1 << 20
-	if err := b.run(ctx, base.ID, describe, &out); err != nil {
+	if err := b.run(ctx, root, describe, &out); err != nil {
 		return nil, err
 	}
 	return ParseTarget(out.b.Bytes())

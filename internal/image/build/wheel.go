@@ -23,7 +23,9 @@ import (
 
 // Limits of what wheels may hold.
 const (
-	maxWheelFiles = 500000
+	maxWheelFiles = 500000 // and directories
+	maxWheelPath  = 1024
+	maxWheelDepth = 32
 	maxWheelBytes = 32 << 30
 	maxOneWheel   = 8 << 30
 	maxMetadata   = 4 << 20
@@ -61,12 +63,15 @@ func wheelsIn(dir string) ([]string, error) {
 type installation struct {
 	target *Target
 	python string // of the base, for scripts
+	below  string // the folder to which the names in the archive are relative; empty: the root
 
 	w       *tar.Writer
 	modules []string        // paths of .py files in the image
 	tops    map[string]bool // names that code can import
 	written map[string]bool // paths, of which only the first counts; nil: the last does
-	files   int
+	sources bool            // byte code of wheels is not installed
+	dirs    map[string]bool // directories of what was written
+	files   int             // and directories
 	bytes   int64
 }
 
@@ -144,6 +149,9 @@ func (in *installation) wheel(file string) error {
 		to, script, err := in.place(f.Name, data, lib)
 		if err != nil {
 			return err
+		}
+		if in.sources && slices.Contains(strings.Split(f.Name, "/"), "__pycache__") {
+			continue // the place of what is compiled here
 		}
 		if to != "" {
 			in.note(f.Name, data)
@@ -240,6 +248,9 @@ func (in *installation) place(name, data, lib string) (to string, script bool, e
 	if !filepath.IsLocal(filepath.FromSlash(name)) || path.Clean(name) != name || strings.ContainsAny(name, "\\\x00") {
 		return "", false, fmt.Errorf("the name %.200q leads out of the wheel", name)
 	}
+	if len(name) > maxWheelPath || strings.Count(name, "/") >= maxWheelDepth {
+		return "", false, fmt.Errorf("the name %.200q is too long, or lies too deep", name)
+	}
 	rest, ok := strings.CutPrefix(name, data+"/")
 	if !ok {
 		return path.Join(lib, name), false, nil
@@ -334,15 +345,27 @@ func (in *installation) entryPoints(z *zip.Reader, info string) error {
 	return nil
 }
 
+// entry returns the name in the archive of a path in the sandbox.
+func (in *installation) entry(name string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(path.Join("/", name), in.below), "/")
+}
+
 // put writes a file of the image.
 func (in *installation) put(to string, mode, size int64, r io.Reader) error {
+	if in.dirs == nil {
+		in.dirs = map[string]bool{}
+	}
+	for dir := path.Dir(to); len(dir) > 1 && !in.dirs[dir]; dir = path.Dir(dir) {
+		in.dirs[dir] = true
+		in.files++
+	}
 	if in.files++; in.files > maxWheelFiles {
-		return fmt.Errorf("more than %d files", maxWheelFiles)
+		return fmt.Errorf("more than %d files and directories", maxWheelFiles)
 	}
 	if in.bytes += size; size < 0 || in.bytes > maxWheelBytes {
 		return fmt.Errorf("more than %d GiB", maxWheelBytes>>30)
 	}
-	name := strings.TrimPrefix(to, "/")
+	name := in.entry(to)
 	if in.written[name] {
 		return nil
 	}

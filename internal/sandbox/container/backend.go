@@ -25,6 +25,8 @@ func checkSpec(spec *sandbox.Spec) error {
 	switch {
 	case spec.Root.Interpreter != "":
 		return fmt.Errorf("running a host interpreter is %w: name an image", sandbox.ErrUnsupported)
+	case spec.Root.Packages != "":
+		return fmt.Errorf("an archive of packages is %w: this engine takes images", sandbox.ErrUnsupported)
 	case spec.Network.Internet:
 		return fmt.Errorf("a network is %w", sandbox.ErrUnsupported)
 	case spec.Program == nil || spec.Program.Loader == nil:

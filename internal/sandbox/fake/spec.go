@@ -20,6 +20,8 @@ func check(spec *sandbox.Spec) error {
 	switch {
 	case spec.Root.Image != "":
 		return fmt.Errorf("%w: an image as root", sandbox.ErrUnsupported)
+	case spec.Root.Packages != "":
+		return fmt.Errorf("%w: an archive of packages", sandbox.ErrUnsupported)
 	case spec.Network.Internet:
 		return fmt.Errorf("%w: a network", sandbox.ErrUnsupported)
 	case spec.Program == nil:

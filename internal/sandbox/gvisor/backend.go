@@ -259,7 +259,10 @@ func checkSpec(spec *sandbox.Spec) error {
 	if err := supervise.CheckSpec(spec); err != nil {
 		return err
 	}
-	if spec.Network.Internet {
+	switch {
+	case spec.Root.Packages != "":
+		return fmt.Errorf("an archive of packages is %w: this engine takes images", sandbox.ErrUnsupported)
+	case spec.Network.Internet:
 		return fmt.Errorf("a network is %w", sandbox.ErrUnsupported)
 	}
 	return nil

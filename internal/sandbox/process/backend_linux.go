@@ -105,7 +105,7 @@ func (b *Engine) check(spec *sandbox.Spec) error {
 	switch {
 	case spec.Root.Interpreter != "" && !filepath.IsAbs(spec.Root.Interpreter):
 		return fmt.Errorf("interpreter %q: an absolute path is needed", spec.Root.Interpreter)
-	case spec.Root.Image != "":
+	case spec.Root.Image != "" || spec.Root.Packages != "":
 		return fmt.Errorf("images, and environments with packages of their own, are %w: this engine runs the host's own Python", sandbox.ErrUnsupported)
 	case spec.Network.Internet && !b.opts.Internet:
 		return fmt.Errorf("a network is %w as it is configured", sandbox.ErrUnsupported)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/guest"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/wire"
 )
@@ -165,15 +166,25 @@ func (s *suite) guestEnds(t *testing.T) {
 			t.Errorf("exit %+v", e)
 		}
 	})
-	t.Run("killed", func(t *testing.T) {
-		sess := s.start(t, b, s.spec())
-		if r := sess.exec(t, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"); r.Err == nil {
-			t.Errorf("%+v", r)
-		}
-		if e := sess.exit(t); e.Reason != sandbox.Exited {
-			t.Errorf("exit %+v", e)
-		}
-	})
+	for _, test := range []struct {
+		code   string
+		signal int
+	}{
+		{"import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 9},
+		{"import signal; signal.raise_signal(signal.SIGKILL)", 9},
+		{"import os; os.abort()", 6},
+	} {
+		t.Run("killed", func(t *testing.T) {
+			sess := s.start(t, b, s.spec())
+			r := sess.exec(t, test.code)
+			if d, ok := errors.AsType[*guest.Died](r.Err); !ok || d.Signal != test.signal {
+				t.Errorf("%s: got %+v, want the end by signal %d", test.code, r, test.signal)
+			}
+			if e := sess.exit(t); e.Reason != sandbox.Exited {
+				t.Errorf("%s: got the exit %+v, want %s", test.code, e, sandbox.Exited)
+			}
+		})
+	}
 }
 
 // gone tests that every method still returns after the end.
@@ -325,6 +336,8 @@ func (s *suite) badSpecs(t *testing.T) {
 		{"two roots", func(p *sandbox.Spec) { p.Root = sandbox.Root{Interpreter: "/usr/bin/python3", Image: "x"} }, sandbox.ErrInvalidSpec},
 		{"relative interpreter", func(p *sandbox.Spec) { p.Root = sandbox.Root{Interpreter: "python3"} }, sandbox.ErrInvalidSpec},
 		{"unknown image", func(p *sandbox.Spec) { p.Root = sandbox.Root{Image: "sallyport.invalid/no/such:image"} }, sandbox.ErrUnsupported},
+		{"relative archive", func(p *sandbox.Spec) { p.Root.Packages = strings.Repeat("0", 64) + sandbox.PackagesExt }, sandbox.ErrInvalidSpec},
+		{"unknown archive", func(p *sandbox.Spec) { p.Root.Packages = "/nowhere/" + strings.Repeat("0", 64) + sandbox.PackagesExt }, sandbox.ErrUnsupported},
 		{"the internet", func(p *sandbox.Spec) { p.Network.Internet = true }, sandbox.ErrUnsupported},
 		{"negative memory", func(p *sandbox.Spec) { p.Limits.MemoryBytes = -1 }, sandbox.ErrInvalidSpec},
 		{"negative processes", func(p *sandbox.Spec) { p.Limits.Processes = -1 }, sandbox.ErrInvalidSpec},

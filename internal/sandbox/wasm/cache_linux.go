@@ -24,6 +24,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 
 	"github.com/sallyport/sallyport/internal/private"
@@ -83,7 +84,7 @@ func secret(key func() ([]byte, error), purpose string) ([]byte, error) {
 // more, because what was checked in a file may be replaced before it is used. The error
 // is fs.ErrNotExist if there is none that can be used.
 func (c *images) open(ctx context.Context, name string) (*os.File, error) {
-	root, err := private.Existing(c.dir)
+	root, err := c.existing()
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +149,7 @@ func writeSparse(f *os.File, data []byte, at int64) error {
 
 // present reports whether there is an image of that name, without reading it.
 func (c *images) present(name string) bool {
-	root, err := private.Existing(c.dir)
+	root, err := c.existing()
 	if err != nil {
 		return false
 	}
@@ -283,11 +284,13 @@ func (c *images) create(ctx context.Context, name string, fill func(*os.File) er
 	}
 	// The image comes first, so that a seal never stands for what is not there.
 	note := draftPrefix + rand.Text()
-	if err := root.WriteFile(note, data, 0o600); err != nil {
-		return err
+	err = root.WriteFile(note, data, 0o600)
+	if err == nil {
+		err = root.Rename(note, imagePrefix+name+sealSuffix)
 	}
-	if err := root.Rename(note, imagePrefix+name+sealSuffix); err != nil {
-		return errors.Join(err, root.Remove(note))
+	if err != nil {
+		_ = root.Remove(note)
+		return errors.Join(err, root.Remove(s.File))
 	}
 	prune(root)
 	return nil
@@ -342,11 +345,46 @@ func prune(root *os.Root) {
 // scratchPrefix begins the names of directories that package machine uses for a moment.
 const scratchPrefix = "sallyport-wasm-"
 
-// place makes the directory.
+// place makes the directory. It returns an error unless there is one to read from.
 func (c *images) place() error {
 	root, err := private.Open(c.dir)
 	if err != nil {
-		return err
+		if root, _ = c.existing(); root == nil {
+			return err
+		}
 	}
 	return root.Close()
 }
+
+// existing opens the directory to read from it. Others may read it, too, where the file
+// system cannot be written to.
+func (c *images) existing() (*os.Root, error) {
+	root, err := private.Existing(c.dir)
+	if errors.Is(err, unix.EROFS) {
+		return private.Passable(c.dir)
+	}
+	return root, err
+}
+
+// lock waits until no other process makes an image in the directory: two that do it at
+// one time only work in vain. It gives up where that takes too long, or is impossible.
+func (c *images) lock(ctx context.Context) (unlock func()) {
+	root, err := private.Open(c.dir)
+	if err != nil {
+		return func() {}
+	}
+	defer root.Close()
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	lock := flock.New(filepath.Join(c.dir, lockFile))
+	if ok, err := lock.TryLockContext(ctx, lockLook); err != nil || !ok {
+		return func() {}
+	}
+	return func() { _ = lock.Unlock() }
+}
+
+const (
+	lockFile = "lock"
+	// lockLook is how often a process that waits for another looks.
+	lockLook = 50 * time.Millisecond
+)

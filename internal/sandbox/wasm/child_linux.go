@@ -27,6 +27,7 @@ type child struct {
 	cmd   *exec.Cmd
 	conn  *control.Conn
 	walls string        // set once it is open
+	loose error         // why the code that it has compiled is not kept, if it is not
 	gone  chan struct{} // closed when the process has ended and its runs know
 	why   string        // it ended; set before gone is closed
 	said  words         // the beginning of what it wrote to standard error
@@ -236,7 +237,9 @@ func (c *child) ask(ctx context.Context, patience time.Duration, r control.Reque
 		delete(c.waiting, r.ID)
 		c.mu.Unlock()
 	}()
-	if err := c.conn.Send(r, files...); err != nil {
+	if err := c.conn.Send(r, files...); errors.Is(err, control.ErrTooLarge) {
+		return control.Message{}, err
+	} else if err != nil {
 		c.end() // half a request may be on its way
 		return control.Message{}, goneError{"asking the process that runs sessions: " + err.Error()}
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/executable"
+	"github.com/sallyport/sallyport/internal/private"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/sandbox/supervise"
 	"github.com/sallyport/sallyport/internal/sandbox/wasm/control"
@@ -31,14 +32,17 @@ type Engine struct {
 	runs   *supervise.Runs
 	images images
 
+	archives archives
+
 	life context.Context // ends with the engine
 	end  context.CancelFunc
 
 	build      func() (string, error)
 	confinable func() bool
 
-	turn  chan struct{}  // holds one value while no one starts a child or makes an image
-	ahead sync.WaitGroup // starts of a child that go on without the turn
+	unkept sync.Once      // says that nothing is kept
+	turn   chan struct{}  // holds one value while no one starts a child or makes an image
+	ahead  sync.WaitGroup // starts of a child that go on without the turn
 
 	starting sync.Mutex // held while the child for sessions is started
 	mu       sync.Mutex
@@ -107,15 +111,23 @@ func (e *Engine) begin(ctx context.Context, spec *sandbox.Spec, image *sandbox.I
 
 // attempt starts or restores a session. It fails with errChildGone if that is the cause.
 func (e *Engine) attempt(ctx context.Context, spec *sandbox.Spec, image *sandbox.Image, verify func() error) (sandbox.Run, error) {
+	packages, err := e.archives.open(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if packages != nil {
+		defer packages.Close()
+	}
 	c, key, err := e.ready(ctx, spec.Program)
 	if err = errors.Join(err, verify()); err != nil {
 		return nil, err
 	}
-	return e.launch(ctx, c, key, spec, image)
+	return e.launch(ctx, c, key, spec, packages, image)
 }
 
-// launch starts a session in a child that has its program's image.
-func (e *Engine) launch(ctx context.Context, c *child, key string, spec *sandbox.Spec, image *sandbox.Image) (*run, error) {
+// launch starts a session in a child that has its program's image. packages is the
+// archive of its packages, or nil.
+func (e *Engine) launch(ctx context.Context, c *child, key string, spec *sandbox.Spec, packages *os.File, image *sandbox.Image) (*run, error) {
 	streams, err := supervise.NewStreams()
 	if err != nil {
 		return nil, err
@@ -134,9 +146,13 @@ func (e *Engine) launch(ctx context.Context, c *child, key string, spec *sandbox
 	q := r.request(control.OpStart)
 	q.Start = &control.Start{
 		ID: spec.ID, Program: key, Limits: spec.Limits.WithDefaults(), Files: spec.Files,
-		Env: supervise.Environment(spec.Program.Env, supervise.Variables(spec.Env)),
+		Env:      supervise.Environment(spec.Program.Env, supervise.Variables(spec.Env)),
+		Packages: spec.Root.PackagesDigest(),
 	}
 	files := streams.Child[:]
+	if packages != nil {
+		files = slices.Concat(files, []*os.File{packages})
+	}
 	var at int64
 	if image != nil {
 		q.Op = control.OpRestore
@@ -165,7 +181,7 @@ func check(spec *sandbox.Spec) error {
 	}
 	switch {
 	case spec.Root.Image != "":
-		return fmt.Errorf("images, and environments with packages of their own, are %w: this engine runs the Python that is part of this program", sandbox.ErrUnsupported)
+		return fmt.Errorf("images are %w: this engine runs the Python that is part of this program", sandbox.ErrUnsupported)
 	case spec.Root.Interpreter != "":
 		return fmt.Errorf("an interpreter of the host is %w: this engine runs the Python that is part of this program", sandbox.ErrUnsupported)
 	case spec.Network.Internet:
@@ -179,7 +195,7 @@ func check(spec *sandbox.Spec) error {
 }
 
 const (
-	noFolders = "a session of this engine sees no files of the host, and no folders of it"
+	noFolders = "a session of this engine sees no files of the host, and no folders of it: set engine to gvisor, podman or docker"
 	// minOpenFiles are the descriptors that the guest needs to start.
 	minOpenFiles = 16
 )
@@ -195,14 +211,21 @@ func argv(p *sandbox.Program) []string {
 	return append(slices.Clone(p.Argv), single)
 }
 
-// Prepared reports whether a start of the program finds in the cache what it needs.
+// Prepared implements sandbox.Preparer: a start of the program finds what it needs in
+// the process for sessions or in the cache.
 func (e *Engine) Prepared(p *sandbox.Program) bool {
 	name, err := e.imageName(p)
-	return err == nil && e.images.present(name)
+	if err != nil {
+		return false
+	}
+	e.mu.Lock()
+	c := e.child
+	e.mu.Unlock()
+	return c != nil && c.alive() && c.has(name) || e.images.present(name)
 }
 
-// Prepare makes what the first start of a program needs and does not find in the
-// cache: compiled code and the program's image. It takes seconds once for each build.
+// Prepare implements sandbox.Preparer. It makes compiled code and the program's image,
+// which takes seconds once for each build.
 func (e *Engine) Prepare(ctx context.Context, p *sandbox.Program) error {
 	if _, _, err := e.ready(ctx, p); err != nil {
 		return &sandbox.Error{Op: "prepare", Backend: Name, Kind: sandbox.ErrStart, Err: err}
@@ -257,11 +280,8 @@ func (e *Engine) prepare(ctx context.Context, key string, p *sandbox.Program) (*
 		e.ahead.Go(func() { _, _ = e.living(ctx) })
 	}
 	image, err := e.images.open(ctx, key)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := e.makeImage(ctx, key, program); err != nil {
-			return nil, err
-		}
-		image, err = e.images.open(ctx, key)
+	if _, rejected := errors.AsType[*private.Rejected](err); err != nil && !rejected {
+		image, err = e.makeImage(ctx, key, program) // also where this user cannot read it
 	}
 	if err != nil {
 		return nil, err
@@ -281,28 +301,56 @@ func (e *Engine) prepare(ctx context.Context, key string, p *sandbox.Program) (*
 }
 
 // makeImage makes the image of a program in a child of its own, which runs no other
-// code and ends before its work is trusted.
-func (e *Engine) makeImage(ctx context.Context, key string, program *control.Program) error {
+// code and ends before its work is trusted. An image that cannot be kept is an empty file,
+// and the child becomes the one for sessions, which makes its image itself: it is as
+// trustworthy as those sessions, which alone use it.
+func (e *Engine) makeImage(ctx context.Context, key string, program *control.Program) (*os.File, error) {
+	defer e.images.lock(ctx)()
+	if image, err := e.images.open(ctx, key); err == nil { // another process has made it meanwhile
+		return image, nil
+	}
 	begin := time.Now()
 	maker, err := e.spawn(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer maker.end()
-	err = e.images.create(ctx, key, func(f *os.File) error {
-		if _, err := maker.do(ctx, control.Request{Op: control.OpProgram, Program: program}, f); err != nil {
-			return err
-		}
-		if !maker.end() {
-			return errors.New("the process that made it does not end")
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("making the program's image: %w", err)
+	if err = maker.loose; err == nil {
+		err = e.images.create(ctx, key, func(f *os.File) error {
+			if _, err := maker.do(ctx, control.Request{Op: control.OpProgram, Program: program}, f); err != nil {
+				return fmt.Errorf("making the program's image: %w", err)
+			}
+			if !maker.end() {
+				return errors.New("the process that made it does not end")
+			}
+			return nil
+		})
 	}
-	e.log.Info("prepared the embedded Python", "took", time.Since(begin).Round(time.Millisecond))
-	return nil
+	if err == nil {
+		e.log.Info("prepared the embedded Python", "took", time.Since(begin).Round(time.Millisecond))
+		return e.images.open(ctx, key)
+	}
+	if ctx.Err() != nil {
+		maker.end()
+		return nil, ctx.Err()
+	}
+	e.warnUnkept(err)
+	e.adopt(maker)
+	return memoryFile("sallyport-wasm-image")
+}
+
+// adopt makes a child that has run no code the one for sessions, unless there is one.
+func (e *Engine) adopt(c *child) {
+	e.starting.Lock()
+	defer e.starting.Unlock()
+	e.mu.Lock()
+	needed := (e.child == nil || !e.child.alive()) && !e.runs.Closed()
+	if needed {
+		e.child = c
+	}
+	e.mu.Unlock()
+	if !needed {
+		c.end()
+	}
 }
 
 // living returns the child for sessions, a new one if there is none or it has ended.
@@ -343,16 +391,35 @@ func (e *Engine) spawn(ctx context.Context) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
+	open := control.Open{CacheDir: e.opts.CacheDir, Key: key, Build: build}
+	var loose error
 	if err := e.images.place(); err != nil {
-		return nil, err
+		if _, rejected := errors.AsType[*private.Rejected](err); rejected {
+			return nil, err
+		}
+		open.CacheDir, loose = "", err
 	}
-	return spawn(ctx, e.opts.Executable, control.Open{CacheDir: e.opts.CacheDir, Key: key, Build: build}, func(p control.Progress) {
+	// The last report comes before spawn returns.
+	c, err := spawn(ctx, e.opts.Executable, open, func(p control.Progress) {
 		if p.Unkept != "" {
-			e.log.Warn("the compiled Python could not be kept: it is compiled again each time", "error", printable(p.Unkept))
+			loose = errors.New(printable(p.Unkept))
 		}
 		if e.opts.Progress != nil {
 			e.opts.Progress(Progress{Done: p.Done, Elapsed: duration(p.Elapsed, time.Millisecond)})
 		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c.loose = loose; loose != nil {
+		e.warnUnkept(loose)
+	}
+	return c, nil
+}
+
+func (e *Engine) warnUnkept(err error) {
+	e.unkept.Do(func() {
+		e.log.Warn("the compiled Python cannot be kept: each start of this program compiles it again", "error", err)
 	})
 }
 
@@ -423,6 +490,7 @@ func (e *Engine) Close() error {
 	e.mu.Lock()
 	c := e.child
 	e.mu.Unlock()
+	e.archives.close()
 	if c != nil && !c.end() {
 		err = errors.Join(err, errors.New("the process that runs sessions does not end"))
 	}

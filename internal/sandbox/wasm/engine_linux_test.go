@@ -223,6 +223,10 @@ func TestLostStart(t *testing.T) {
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	// Until all of its threads have stopped, it may start the session.
+	if err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
 	type result struct {
 		run sandbox.Run
 		err error

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -71,6 +72,8 @@ type fakeSession struct {
 	cfg  host.Session
 	said string // what it remembers
 
+	packages string
+
 	mu    sync.Mutex
 	exit  sandbox.Exit
 	ended bool
@@ -83,7 +86,11 @@ func openFake(_ context.Context, o control.Open, progress func(control.Progress)
 		return nil, errors.New("no key or no build")
 	}
 	progress(control.Progress{})
-	progress(control.Progress{Done: true, Elapsed: 7})
+	done := control.Progress{Done: true, Elapsed: 7}
+	if _, err := os.Stat(filepath.Join(o.CacheDir, "full")); err == nil {
+		done.Unkept = "no space left"
+	}
+	progress(done)
 	return fakeMachine{}, nil
 }
 
@@ -104,8 +111,9 @@ func (fakeMachine) Boot(_ context.Context, p host.Program, image *os.File) (host
 		if string(main) == "fail" {
 			return nil, errors.New("the program could not be loaded")
 		}
-		_, err = fmt.Fprintf(image, "image of %s %q", main, p.Argv)
-		return fakeImage{}, err
+		content := fmt.Sprintf("image of %s %q", main, p.Argv)
+		_, err = image.WriteString(content)
+		return fakeImage{content}, err
 	}
 	if _, err := image.WriteAt([]byte("x"), 0); err == nil {
 		return nil, errors.New("an image that can be written to")
@@ -123,6 +131,13 @@ func (i fakeImage) Start(_ context.Context, cfg host.Session) (host.Running, err
 		return nil, errors.New("a limit below what the interpreter needs")
 	}
 	s := &fakeSession{cfg: cfg, done: make(chan struct{}), files: map[string][]byte{}}
+	if cfg.Archive != nil {
+		data, err := io.ReadAll(io.NewSectionReader(cfg.Archive, 0, 1<<20))
+		if err != nil {
+			return nil, err
+		}
+		s.packages = string(data)
+	}
 	go s.serve(i)
 	return s, nil
 }
@@ -156,6 +171,8 @@ func (s *fakeSession) serve(i fakeImage) {
 			fmt.Fprintln(s.cfg.Stdout, s.cfg.Env)
 		case "files":
 			fmt.Fprintln(s.cfg.Stdout, s.cfg.Files)
+		case "packages":
+			fmt.Fprintf(s.cfg.Stdout, "%.8s %s\n", s.cfg.Packages, s.packages)
 		case "said":
 			fmt.Fprintln(s.cfg.Stdout, s.said)
 		case "crash":

@@ -118,7 +118,7 @@ func (e *Engine) Binding(_ context.Context, spec *sandbox.Spec) (string, error) 
 		fmt.Fprintf(files, "%q %o %d\n%s", f.Path, f.Mode, len(f.Data), f.Data)
 	}
 	environment := sha256.Sum256(fmt.Appendf(nil, "%q", supervise.Variables(spec.Env)))
-	return strings.Join([]string{
+	lines := []string{
 		"engine: " + Name,
 		"executable: " + build,
 		strings.TrimSpace(binding()),
@@ -126,5 +126,9 @@ func (e *Engine) Binding(_ context.Context, spec *sandbox.Spec) (string, error) 
 		"environment: " + hex.EncodeToString(environment[:16]),
 		"limits: " + string(limits),
 		"files: " + hex.EncodeToString(files.Sum(nil)[:16]),
-	}, "\n"), nil
+	}
+	if spec.Root.Packages != "" {
+		lines = append(lines, "packages: "+spec.Root.PackagesDigest())
+	}
+	return strings.Join(lines, "\n"), nil
 }

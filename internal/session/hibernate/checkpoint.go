@@ -54,6 +54,15 @@ func (s *Store) Checkpoint(session Session) *Checkpoint {
 // Held reports whether this process holds the session's lock.
 func (c *Checkpoint) Held() bool { return c != nil && c.unlock != nil }
 
+// MadeBy records the engine and the template that the state is made with, before it is
+// saved.
+func (c *Checkpoint) MadeBy(engine, template string) {
+	c.session.Engine, c.session.Template = engine, template
+}
+
+// Engine returns the name of the engine that the state is made with.
+func (c *Checkpoint) Engine() string { return c.session.Engine }
+
 // Size returns the size of the snapshot.
 func (c *Checkpoint) Size() int64 { return c.Store.Snapshots.Size(c.place) }
 

@@ -48,7 +48,7 @@ func (r *release) systemPackage(p program, format string) error {
 		Version: r.version.number, Prerelease: r.version.prerelease(), VersionSchema: "none", Release: "1",
 		Section: "utils", Priority: "optional", Maintainer: maintainer, Vendor: "The Sallyport Authors",
 		Homepage: project, License: "Apache-2.0", MTime: r.time,
-		Description: summary + ".\nSallyport gives an agent one MCP tool, run_python. The code runs in a persistent\nsandbox with a kernel of its own, where every MCP server is a Python module.",
+		Description: summary + ".\nSallyport gives an agent one MCP tool, run_python. The code runs in a persistent\nsandbox with a kernel of its own or in WebAssembly, where every MCP server is a Python module.",
 	})
 	if format == "apk" {
 		info.Release = "0"

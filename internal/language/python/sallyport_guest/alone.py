@@ -34,6 +34,10 @@ MANUAL = (
     " Threads run while another waits, not at the same time; asyncio works."
 )
 PROCESSES = "there are no processes here: Python runs alone, in WebAssembly. Do it in Python (shutil, pathlib, zipfile, csv, asyncio, threads one after the other). Where a command is needed: engine gvisor, podman or docker"
+LOCKED = (
+    "only one connection at a time uses a database file here, readers included, and waiting does not help. End what the other one"
+    " does (commit, rollback, or read all rows), close it, or use one connection for everything"
+)
 NO_PROCESS = ("does not support processes", "has no processes")
 GONE = ("fork", "forkpty", "pipe", "execv", "execve", "execvp", "spawnv", "posix_spawn", "wait")
 
@@ -49,6 +53,8 @@ def lacking(session, e):
         return PROCESSES
     if isinstance(e, AttributeError) and e.name in GONE and "'os'" in text or isinstance(e, NotImplementedError) and "multiprocessing" in text:
         return PROCESSES
+    if type(e).__name__ == "OperationalError" and type(e).__module__ == "sqlite3" and text == "database is locked":
+        return LOCKED
     if "unknown url type: https" in text or isinstance(e, OSError) and e.errno == errno.ENOTSUP and came_through_socket(e):
         return TOOL_INSTEAD
     return None

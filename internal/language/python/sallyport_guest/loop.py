@@ -25,6 +25,8 @@ else:
     from select import POLLIN, POLLOUT
     from selectors import PollSelector as BaseSelector
 
+# Of asyncio's code. In an archive, __file__ is another one.
+FOLDER = events.AbstractEventLoop.close.__code__.co_filename.rpartition("/")[0] + "/"
 LOOKING_IS_CHEAP = sys.version_info >= (3, 12)  # before, it takes a system call
 
 

@@ -231,8 +231,8 @@ def ours_removed(tb):
     from the beginning."""
     if tb is None or not tb.tb_frame.f_code.co_filename.startswith(OURS):
         return tb
-    asyncio = getattr(sys.modules.get("asyncio"), "__file__", None)
-    carriers = OURS + (asyncio.rpartition("/")[0] + "/",) if isinstance(asyncio, str) else OURS
+    loop = sys.modules.get(__package__ + ".loop")
+    carriers = OURS if loop is None else OURS + (loop.FOLDER,)
     first = tb
     while first is not None and first.tb_frame.f_code.co_filename.startswith(carriers):
         first = first.tb_next

@@ -1,6 +1,7 @@
 """The hints about what an interpreter without an operating system lacks."""
 
 import errno
+import sqlite3
 import sys
 import types
 
@@ -40,6 +41,8 @@ MISSING = AttributeError("module 'os' has no attribute 'fork'", name="fork") if 
         (OSError(errno.ENOTSUP, "wasi does not support processes."), {}, "there are no processes here"),
         (OSError(errno.ENOTSUP, "something else"), {}, None),
         (ValueError("x"), {}, None),
+        (sqlite3.OperationalError("database is locked"), {}, "only one connection at a time"),
+        (sqlite3.OperationalError("no such table: x"), {}, None),
         (MISSING, {}, "there are no processes here"),
     ],
 )

@@ -53,15 +53,18 @@ func NewConn(fd int) (*Conn, error) {
 // Close closes the end.
 func (c *Conn) Close() error { return c.file.Close() }
 
-// Send sends a value, and duplicates of files with it. After an error the connection
-// is of no use any more.
+// ErrTooLarge is the error of a message that is not sent because it is too large.
+var ErrTooLarge = errors.New("the message is too large")
+
+// Send sends a value, and duplicates of files with it. After an error other than
+// ErrTooLarge the connection is of no use any more.
 func (c *Conn) Send(v any, files ...*os.File) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	if len(body) > MaxRequest {
-		return fmt.Errorf("a message of %d bytes; at most %d", len(body), MaxRequest)
+		return fmt.Errorf("%w: %d bytes; at most %d", ErrTooLarge, len(body), MaxRequest)
 	}
 	data := make([]byte, headerSize, headerSize+len(body))
 	binary.BigEndian.PutUint32(data, uint32(len(body)))

@@ -21,15 +21,15 @@ const FD = 3
 const (
 	MaxRequest = 96 << 20
 	MaxMessage = 256 << 10
-	MaxFiles   = 4 // descriptors of one request
+	MaxFiles   = 5 // descriptors of one request
 )
 
 // Operations of a Request.
 const (
 	OpOpen      = "open"      // compile or load the interpreter, then give up every privilege; always the first
 	OpProgram   = "program"   // load the image of a program, or make it; a file: the image
-	OpStart     = "start"     // three files: standard input, output and error
-	OpRestore   = "restore"   // as start, and a fourth file: the snapshot
+	OpStart     = "start"     // three files: standard input, output and error; and the archive of packages, if Start names one
+	OpRestore   = "restore"   // as start, and at the end another file: the snapshot
 	OpInterrupt = "interrupt" // deliver KeyboardInterrupt
 	OpKill      = "kill"
 	OpPause     = "pause"
@@ -81,6 +81,9 @@ type Start struct {
 	Limits  sandbox.Limits `json:"limits"`
 	Env     []string       `json:"env"`
 	Files   []sandbox.File `json:"files,omitempty"`
+	// Packages is the digest of an archive of packages, whose file comes with the
+	// request; empty: the session has none.
+	Packages string `json:"packages,omitempty"`
 }
 
 // A Message is an answer, or news: of a session's end, or of work that takes long.

@@ -22,7 +22,7 @@ import (
 )
 
 // tryEnv has the test binary make one attempt and say whether it succeeded.
-// confinedEnv has it give up its privileges before.
+// confinedEnv has it give up its privileges before: all of them, or what Landlock takes.
 const (
 	tryEnv      = "SALLYPORT_TEST_TRY"
 	confinedEnv = "SALLYPORT_TEST_CONFINED"
@@ -59,7 +59,8 @@ var attempts = map[string]func(place) error{
 	"send a descriptor": func(place) error {
 		return unix.Sendmsg(pair()[0], []byte("x"), unix.UnixRights(0), nil, 0)
 	},
-	"connect": func(p place) error { return unix.Connect(spare(), &unix.SockaddrUnix{Name: p.socket}) },
+	"bind to a port": func(place) error { return unix.Bind(internet(), &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}) },
+	"connect":        func(p place) error { return unix.Connect(spare(), &unix.SockaddrUnix{Name: p.socket}) },
 	"run a program": func(place) error {
 		// It takes this process's place, and answers in its name.
 		return unix.Exec("/bin/sh", []string{"sh", "-c", "echo worked"}, nil)
@@ -103,9 +104,10 @@ var attempts = map[string]func(place) error{
 
 // prepared are things that an attempt needs and that a confined process cannot make.
 var (
-	pair  = sync.OnceValue(func() [2]int { p, _ := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0); return p })
-	spare = sync.OnceValue(func() int { fd, _ := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0); return fd })
-	area  = sync.OnceValue(func() []byte {
+	pair     = sync.OnceValue(func() [2]int { p, _ := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0); return p })
+	spare    = sync.OnceValue(func() int { fd, _ := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0); return fd })
+	internet = sync.OnceValue(func() int { fd, _ := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0); return fd })
+	area     = sync.OnceValue(func() []byte {
 		b, _ := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 		return b
 	})
@@ -126,13 +128,18 @@ func try(name string) int {
 	}
 	pair()
 	spare()
+	internet()
 	area()
 	if os.Getenv(confinedEnv) != "" {
 		busy := make(chan struct{}) // confinement reaches threads that exist already
 		for range 4 {
 			go func() { runtime.LockOSThread(); <-busy }()
 		}
-		if _, err := Confine(); err != nil {
+		confine := Confine
+		if os.Getenv(confinedEnv) == byLandlock {
+			confine = onlyLandlock
+		}
+		if _, err := confine(); err != nil {
 			fmt.Println("confine:", err)
 			return 2
 		}
@@ -148,61 +155,107 @@ func try(name string) int {
 	return 0
 }
 
+// How an attempt is confined.
+const (
+	byAll      = "all"
+	byLandlock = "landlock"
+)
+
+// onlyLandlock confines the process by Landlock and nothing else.
+func onlyLandlock() ([]string, error) {
+	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
+		return nil, errno
+	}
+	_, err := landlock()
+	return nil, err
+}
+
 // TestConfinement makes every attempt twice: before confinement it works, or being
 // refused would prove nothing, and after it does not.
 func TestConfinement(t *testing.T) {
-	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_GETPID, 0, 0, 0); errno != 0 {
-		t.Skip("a program that uses cgo cannot confine all of its threads: set CGO_ENABLED=0")
-	}
+	needAllThreads(t)
 	for name := range attempts {
+		t.Run(name, func(t *testing.T) { refused(t, name, byAll) })
+	}
+}
+
+// TestLandlock makes attempts that Landlock alone has to refuse, should the filter of
+// system calls have a gap.
+func TestLandlock(t *testing.T) {
+	needAllThreads(t)
+	version := landlockVersion()
+	if version == 0 {
+		t.Skip("this kernel has no Landlock")
+	}
+	for name, since := range map[string]int{
+		"open a file": 1, "make a file": 1, "remove a file": 1, "open its own memory": 1, "run a program": 1, "trace a process": 1,
+		"bind to a port": 4, "kill a process": 6, "signal a thread": 6,
+	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			p := place{file: filepath.Join(dir, "file"), socket: filepath.Join(dir, "socket")}
-			if err := os.WriteFile(p.file, nil, 0o600); err != nil {
-				t.Fatal(err)
+			if version < since {
+				return
 			}
-			l, err := net.Listen("unix", p.socket)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			victim := exec.Command("/bin/sleep", "60")
-			if err := victim.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = victim.Process.Kill(); _ = victim.Wait() }()
-			p.victim = victim.Process.Pid
-			if out, err := attempt(t, name, p, false); err != nil || !strings.Contains(out, "worked") {
-				if name == "trace a process" && strings.Contains(out, "refused") {
-					t.Skip("tracing is forbidden on this machine")
-				}
-				t.Fatalf("the control: got %v, %q, want that it works", err, out)
-			}
-			_ = os.WriteFile(p.file, nil, 0o600)
-			_ = os.Remove(p.file + ".new")
-			out, err := attempt(t, name, p, true)
-			if err == nil || strings.Contains(out, "worked") {
-				t.Errorf("confined: got %v, %q, want that it is refused", err, out)
-			}
-			var exit *exec.ExitError
-			if errors.As(err, &exit) && exit.ExitCode() == 2 {
-				t.Errorf("the attempt was not made: %s", out)
-			}
-			if _, err := os.Stat(p.file + ".new"); err == nil {
-				t.Error("confined: it made a file")
-			}
+			refused(t, name, byLandlock)
 		})
 	}
 }
 
-func attempt(t *testing.T, name string, p place, confined bool) (string, error) {
+func needAllThreads(t *testing.T) {
+	t.Helper()
+	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_GETPID, 0, 0, 0); errno != 0 {
+		t.Skip("a program that uses cgo cannot confine all of its threads: set CGO_ENABLED=0")
+	}
+}
+
+// refused fails the test unless an attempt works, and does not once the process is
+// confined.
+func refused(t *testing.T, name, confined string) {
+	t.Helper()
+	dir := t.TempDir()
+	p := place{file: filepath.Join(dir, "file"), socket: filepath.Join(dir, "socket")}
+	if err := os.WriteFile(p.file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", p.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	victim := exec.Command("/bin/sleep", "60")
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = victim.Process.Kill(); _ = victim.Wait() }()
+	p.victim = victim.Process.Pid
+	if out, err := attempt(t, name, p, ""); err != nil || !strings.Contains(out, "worked") {
+		if name == "trace a process" && strings.Contains(out, "refused") {
+			t.Skip("tracing is forbidden on this machine")
+		}
+		t.Fatalf("the control: got %v, %q, want that it works", err, out)
+	}
+	_ = os.WriteFile(p.file, nil, 0o600)
+	_ = os.Remove(p.file + ".new")
+	out, err := attempt(t, name, p, confined)
+	if err == nil || strings.Contains(out, "worked") {
+		t.Errorf("confined: got %v, %q, want that it is refused", err, out)
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 2 {
+		t.Errorf("the attempt was not made: %s", out)
+	}
+	if _, err := os.Stat(p.file + ".new"); err == nil {
+		t.Error("confined: it made a file")
+	}
+}
+
+func attempt(t *testing.T, name string, p place, confined string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Env = []string{tryEnv + "=" + name, fmt.Sprintf("PLACE=%s %s %d", p.file, p.socket, p.victim)}
-	if confined {
-		cmd.Env = append(cmd.Env, confinedEnv+"=1")
+	if confined != "" {
+		cmd.Env = append(cmd.Env, confinedEnv+"="+confined)
 	}
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError

@@ -52,6 +52,9 @@ type Session struct {
 	Env                   []string
 	Files                 []sandbox.File
 	Stdin, Stdout, Stderr *os.File // pipes that do not block
+
+	Packages string      // the digest of Archive; empty: there is none
+	Archive  io.ReaderAt // packages, which are not used after the start
 }
 
 // Running is a session. Its methods are safe for concurrent use.

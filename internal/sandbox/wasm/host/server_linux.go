@@ -220,7 +220,13 @@ func (s *server) prepare(ctx context.Context, o *control.Open) (walls []string, 
 	if o == nil || s.machine != nil {
 		return nil, errors.New("the machine is prepared once")
 	}
-	machine, err := s.open(ctx, *o, func(p control.Progress) { s.say(control.Message{Progress: &p}) })
+	// To load compiled code is over before a collection would be worth its time. To
+	// compile is not.
+	before := debug.SetGCPercent(-1)
+	machine, err := s.open(ctx, *o, func(p control.Progress) {
+		debug.SetGCPercent(before)
+		s.say(control.Message{Progress: &p})
+	})
 	clear(o.Key)
 	if err != nil {
 		return nil, err
@@ -259,8 +265,11 @@ func (s *server) program(ctx context.Context, p *control.Program, file *os.File)
 // start starts or continues a session, and reports its end when it comes.
 func (s *server) start(ctx context.Context, r control.Request, files []*os.File) error {
 	want := 3
+	if r.Start != nil && r.Start.Packages != "" {
+		want++
+	}
 	if r.Op == control.OpRestore {
-		want = 4
+		want++
 	}
 	if r.Start == nil || len(files) != want {
 		control.CloseAll(files)
@@ -277,13 +286,16 @@ func (s *server) start(ctx context.Context, r control.Request, files []*os.File)
 		ID: r.Start.ID, Limits: r.Start.Limits, Env: r.Start.Env, Files: r.Start.Files,
 		Stdin: files[0], Stdout: files[1], Stderr: files[2],
 	}
+	if r.Start.Packages != "" {
+		cfg.Packages, cfg.Archive = r.Start.Packages, files[3]
+	}
+	defer control.CloseAll(files[3:])
 	var session Running
 	var err error
 	if r.Op == control.OpStart {
 		session, err = image.Start(ctx, cfg)
 	} else {
-		session, err = image.Restore(ctx, cfg, files[3])
-		files[3].Close()
+		session, err = image.Restore(ctx, cfg, files[want-1])
 	}
 	if err != nil {
 		return err

@@ -10,6 +10,11 @@ USER = 65534
 NO_PROCESSES = "this sandbox has no processes: it runs Python alone"
 IGNORED = frozenset((17, 18, 19, 20, 21, 22, 23, 28))  # or they stop a process, or continue it
 mask = 0o022
+exit_now = posix._exit
+raise_now = _signal.raise_signal
+limit_now = sys.setrecursionlimit
+deepest = 1_000_000  # recursion limit; the session's memory may lower it
+ROOM = 20_000  # above it, for the guest's own code
 
 
 def no_processes(*args, **kwargs):
@@ -26,17 +31,42 @@ def kill(pid, number, /):
     """Only this process can be sent a signal."""
     if pid not in (0, posix.getpid()):
         raise ProcessLookupError(errno.ESRCH, posix.strerror(errno.ESRCH))
-    if ends(number):
-        posix._exit(128 + number)
     if number:
-        _signal.raise_signal(number)
+        raise_signal(number)
+
+
+def raise_signal(signalnum, /):
+    """Send this process a signal."""
+    if ends(signalnum):
+        end(signalnum)
+    raise_now(signalnum)
 
 
 def ends(number):
     """Report whether a signal ends a process. The C library would trap."""
-    if number in IGNORED or not number:
+    if number in IGNORED or not 0 < number < _signal.NSIG:
         return False
     return number == 9 or _signal.getsignal(number) == _signal.SIG_DFL
+
+
+def end(number):
+    """End as a process that a signal ends."""
+    frames = sys.modules["sallyport_guest.frames"]
+    frames.send(frames.frame(b"x", frames.exit_payload(-number)))
+    exit_now(128 + number)
+
+
+def setrecursionlimit(limit, /):
+    """Set the recursion limit, to no more than there is memory for: where it runs out
+    within a call, CPython raises a SystemError that explains nothing."""
+    if limit > deepest + ROOM:
+        import warnings
+
+        warnings.warn(
+            f"the recursion limit is {deepest:,} and not {limit:,}: the sandbox has no memory for more", RuntimeWarning, 2
+        )
+        limit = deepest
+    limit_now(limit)
 
 
 def fchmod(fd, mode):
@@ -60,7 +90,7 @@ def statvfs(path):
 
 
 def abort():
-    posix._exit(134)
+    end(6)
 
 
 def no_network(*args, **kwargs):
@@ -94,6 +124,8 @@ def install():
     add("gethostname", lambda: "sandbox", socket)
     posix.uname = uname
     posix.abort = abort
+    _signal.raise_signal = raise_signal
+    sys.setrecursionlimit = setrecursionlimit
 
 
 def multiprocessing_imported():

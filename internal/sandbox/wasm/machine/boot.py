@@ -30,6 +30,7 @@ def part(name):
 def boot():
     """Make a session that waits for its first call, with everything loaded that code is
     likely to use."""
+    global absent
     absent = part("absent")
     absent.install()
     sys.argv = [PROGRAM + "/sallyport_guest/__main__.py"]
@@ -82,6 +83,7 @@ def first():
     except FileNotFoundError:
         start = {}
     os.environ.update(start.get("env", {}))
+    absent.deepest = start.get("recursion") or absent.deepest
     if start.get("argv"):
         sys.argv = start["argv"][:1]
     reseed(bytes.fromhex(start.get("seed", "")) or posix.urandom(32))
@@ -90,6 +92,9 @@ def first():
     except OSError:
         pass
     session.workspace.scan()  # the files of the host are not the first execution's
-    if not any(map(os.path.isdir, site.getsitepackages())):  # there is no environment
-        session.paths.added = True
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not session.paths]
+    # An import that failed may have looked for packages before there were any.
+    environment = any(map(os.path.isdir, site.getsitepackages()))
+    session.paths.added = not environment
+    sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not session.paths]
+    if environment:
+        sys.meta_path.append(session.paths)

@@ -42,6 +42,7 @@ type codeCache struct {
 	found   bool // wazero gets code from the file
 	name    string
 
+	unkept  error  // why what is compiled cannot be kept, if that is known
 	scratch string // wazero's directory
 	code    *os.File
 	wazero  wazero.CompilationCache
@@ -80,11 +81,10 @@ func openCodeCache(c Config, i Interpreter) (_ *codeCache, err error) {
 			err = errors.Join(err, cache.close())
 		}
 	}()
-	// A name that no one can foresee.
-	cache.scratch = filepath.Join(cmp.Or(c.ScratchDir, os.TempDir()), "sallyport-wasm-"+rand.Text())
-	if err := os.Mkdir(cache.scratch, 0o700); err != nil {
-		cache.scratch = ""
-		return nil, err
+	found := cache.load() == nil
+	if err := cache.makeScratch(c.ScratchDir, found); err != nil {
+		closeFiles(cache.code)
+		return &codeCache{unkept: err}, nil
 	}
 	if cache.wazero, err = wazero.NewCompilationCacheWithDir(cache.scratch); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func openCodeCache(c Config, i Interpreter) (_ *codeCache, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if cache.load() == nil {
+	if found {
 		target := fmt.Sprintf("/proc/self/fd/%d", cache.code.Fd())
 		if err := os.Symlink(target, filepath.Join(dir, cache.name)); err != nil {
 			return nil, err
@@ -101,6 +101,28 @@ func openCodeCache(c Config, i Interpreter) (_ *codeCache, err error) {
 		cache.found = true
 	}
 	return cache, nil
+}
+
+// makeScratch makes wazero's directory in dir. To load code any other place will do,
+// because all that it holds then is a link: dir may be on a file system that cannot be
+// written to.
+func (c *codeCache) makeScratch(dir string, load bool) (err error) {
+	dirs := []string{cmp.Or(dir, os.TempDir())}
+	if load {
+		dirs = append(dirs, os.TempDir(), "/dev/shm", "/run")
+	}
+	name := "sallyport-wasm-" + rand.Text() // which no one can foresee
+	var errs []error
+	for _, dir := range dirs {
+		path := filepath.Join(dir, name)
+		err := os.Mkdir(path, 0o700)
+		if err == nil {
+			c.scratch = path
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // directory returns the one directory that wazero has made in its own.
@@ -202,7 +224,7 @@ func (c *codeCache) tag(name string, salt, code []byte) ([]byte, error) {
 // it cannot be kept is no reason to fail: it is unkept then.
 func (c *codeCache) keep() (unkept, err error) {
 	if c.wazero == nil {
-		return nil, nil
+		return c.unkept, nil
 	}
 	dir, err := c.directory()
 	if err != nil {
@@ -212,6 +234,7 @@ func (c *codeCache) keep() (unkept, err error) {
 	if err != nil {
 		return nil, err
 	}
+	unkept = c.unkept
 	for _, e := range entries {
 		if !e.Type().IsRegular() || !isName(e.Name()) {
 			continue

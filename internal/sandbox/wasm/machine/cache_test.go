@@ -185,3 +185,24 @@ func TestUnkept(t *testing.T) {
 		t.Errorf("got %v, want an error about %s", unkept, dir)
 	}
 }
+
+// TestNoScratch: without a place for wazero's directory an interpreter is compiled, and
+// says why that is not kept; code that is there is used all the same.
+func TestNoScratch(t *testing.T) {
+	c := newCacheTest(t)
+	c.config.ScratchDir = filepath.Join(t.TempDir(), "none")
+	if c.opened() {
+		t.Error("compiled although the code was there")
+	}
+	var unkept error
+	c.config.CacheDir = t.TempDir()
+	c.config.Progress = func(p Progress) { unkept = p.Unkept }
+	m, err := Open(t.Context(), c.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Close(t.Context())
+	if !errors.Is(unkept, fs.ErrNotExist) {
+		t.Errorf("got %v, want an error about %s", unkept, c.config.ScratchDir)
+	}
+}

@@ -188,7 +188,7 @@ func TestStartFile(t *testing.T) {
 		Argv: []string{sandbox.InterpreterArg, sandbox.ProgramDir + "/main.py", "single"},
 		Env:  []string{"A=1", "B=2=3"},
 	}}}
-	data, err := s.startFile([]string{"A=4"})
+	data, err := s.startFile([]string{"A=4"}, 64<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestStartFile(t *testing.T) {
 	if len(got.Seed) != 64 {
 		t.Errorf("the seed has %d digits, want 64", len(got.Seed))
 	}
-	if data, err := s.startFile([]string{"=x"}); err == nil {
+	if data, err := s.startFile([]string{"=x"}, 0); err == nil {
 		t.Errorf("a variable without a name gave %s", data)
 	}
 }

@@ -75,6 +75,7 @@ type Machine struct {
 	code        wazero.CompiledModule
 	cache       *codeCache
 	pages       *pagemap
+	packages    packages
 }
 
 // Open compiles the interpreter, or loads its code from the cache. Nothing of the
@@ -109,7 +110,7 @@ func Open(ctx context.Context, c Config) (_ *Machine, err error) {
 	if cache.wazero != nil {
 		rc = rc.WithCompilationCache(cache.wazero)
 	}
-	m := &Machine{interpreter: interpreter, identity: interpreter.identity(), cache: cache, pages: openPagemap()}
+	m := &Machine{interpreter: interpreter, identity: interpreter.identity(), cache: cache, pages: openPagemap(), packages: packages{most: packagesMemory()}}
 	m.runtime = wazero.NewRuntimeWithConfig(ctx, rc)
 	defer func() {
 		if err != nil {
@@ -139,7 +140,13 @@ func (m *Machine) compile(ctx context.Context, c Config, cache *codeCache, modul
 	}
 	report(false, nil)
 	// With more than one worker wazero stops when ctx is done.
-	m.code, err = m.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, max(workers, 2)), module)
+	ctx = experimental.WithCompilationWorkers(ctx, max(workers, 2))
+	m.code, err = m.runtime.CompileModule(ctx, module)
+	if err != nil && cache.wazero != nil && ctx.Err() == nil {
+		// What could not be written is in memory.
+		cache.unkept = err
+		m.code, err = m.runtime.CompileModule(ctx, module)
+	}
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"runtime"
@@ -27,6 +28,11 @@ type SessionConfig struct {
 	Files  []sandbox.File
 
 	Stdin, Stdout, Stderr *os.File
+
+	// Archive has packages that the session finds at PackagesDir; nil: it has none.
+	// Packages identifies it. The archive is not used once the session has started.
+	Packages string
+	Archive  io.ReaderAt
 }
 
 // A Session is one interpreter. Its methods are safe for concurrent use.
@@ -114,7 +120,7 @@ func newSession(img *Image, b *budget, mem *memory) *Session {
 // its standard output.
 func (img *Image) Start(ctx context.Context, c SessionConfig) (*Session, error) {
 	return img.begin(c, func(s *Session) error {
-		if err := s.startSystem(c); err != nil {
+		if err := s.startSystem(ctx, c); err != nil {
 			return err
 		}
 		return s.adopt(img.header.Globals)

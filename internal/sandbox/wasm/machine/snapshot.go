@@ -228,7 +228,7 @@ func (img *Image) Restore(ctx context.Context, c SessionConfig, r io.Reader) (*S
 		if err := readPages(in, s.linear()); err != nil {
 			return err
 		}
-		if err := s.restoreSystem(c, in); err != nil {
+		if err := s.restoreSystem(ctx, c, in); err != nil {
 			return err
 		}
 		s.clock.add(h.CPU)

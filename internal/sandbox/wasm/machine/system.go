@@ -140,13 +140,20 @@ type startDocument struct {
 	Env  map[string]string `json:"env"`
 	Argv []string          `json:"argv"`
 	Seed string            `json:"seed"`
+	// Recursion is the highest recursion limit that code may set.
+	Recursion int64 `json:"recursion,omitempty"`
 }
 
+// frameMemory is the memory for each call of a recursion that ends with an exception:
+// its frame, and the traceback's.
+const frameMemory = 512
+
 // startFile returns the content of StartFile.
-func (s *Session) startFile(env []string) (string, error) {
+func (s *Session) startFile(env []string, memory int64) (string, error) {
 	d := startDocument{
-		Env:  map[string]string{},
-		Argv: sandbox.Command(s.image.program.Argv, Executable, sandbox.ProgramDir),
+		Env:       map[string]string{},
+		Argv:      sandbox.Command(s.image.program.Argv, Executable, sandbox.ProgramDir),
+		Recursion: max(memory/frameMemory, 1000),
 	}
 	for _, list := range [][]string{s.image.program.Env, env} {
 		for _, kv := range list {
@@ -166,7 +173,7 @@ func (s *Session) startFile(env []string) (string, error) {
 
 // fileConfig describes the files of a session.
 func (s *Session) fileConfig(c SessionConfig) (memfs.Config, error) {
-	start, err := s.startFile(c.Env)
+	start, err := s.startFile(c.Env, c.Limits.WithDefaults().MemoryBytes)
 	if err != nil {
 		return memfs.Config{}, err
 	}
@@ -204,12 +211,16 @@ func descriptor(file *os.File, fd *int) error {
 }
 
 // startSystem gives a session a system with the spec's files.
-func (s *Session) startSystem(c SessionConfig) error {
+func (s *Session) startSystem(ctx context.Context, c SessionConfig) error {
 	files, err := s.fileConfig(c)
 	if err != nil {
 		return err
 	}
-	tree, err := memfs.New(s.image.base, files)
+	base, err := s.image.baseWith(ctx, c)
+	if err != nil {
+		return err
+	}
+	tree, err := memfs.New(base, files)
 	if err != nil {
 		return err
 	}
@@ -231,7 +242,7 @@ func (s *Session) startSystem(c SessionConfig) error {
 }
 
 // restoreSystem gives a session the system of a snapshot.
-func (s *Session) restoreSystem(c SessionConfig, r io.Reader) error {
+func (s *Session) restoreSystem(ctx context.Context, c SessionConfig, r io.Reader) error {
 	files, err := s.fileConfig(c)
 	if err != nil {
 		return err
@@ -240,7 +251,11 @@ func (s *Session) restoreSystem(c SessionConfig, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	host, err := wasi.Restore(config, s.image.base, files, r)
+	base, err := s.image.baseWith(ctx, c)
+	if err != nil {
+		return err
+	}
+	host, err := wasi.Restore(config, base, files, r)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}

@@ -17,6 +17,7 @@ type Base struct {
 	root  *node
 	nodes []*node // by inode number
 	sum   hash.Hash
+	take  func(n int64) error // asked before a node takes memory; nil: it may
 }
 
 // earliest is the time of files that have none. Archives of the ZIP format cannot
@@ -63,6 +64,14 @@ func (b *Base) adopt(n *node, at time.Time) *node {
 	return n
 }
 
+// charge asks whether an entry may take memory.
+func (b *Base) charge(name string, n *node) error {
+	if b.take == nil {
+		return nil
+	}
+	return b.take(cost(name, n))
+}
+
 // split returns the names of an absolute, clean path.
 func split(name string) ([]string, error) {
 	if !path.IsAbs(name) || path.Clean(name) != name || len(name) > maxPath {
@@ -90,7 +99,11 @@ func (b *Base) dir(name string) (*node, error) {
 	for _, n := range names {
 		child := at.lookup(n)
 		if child == nil {
-			child = b.adopt(newDir(0, at), earliest)
+			child = newDir(0, at)
+			if err := b.charge(n, child); err != nil {
+				return nil, err
+			}
+			b.adopt(child, earliest)
 			at.insert(n, child)
 		}
 		if child.kind != Dir {
@@ -107,6 +120,9 @@ func (b *Base) add(dir *node, name string, n *node, at time.Time) error {
 	}
 	if dir.lookup(path.Base(name)) != nil {
 		return fmt.Errorf("%s: %w", name, ErrExist)
+	}
+	if err := b.charge(path.Base(name), n); err != nil {
+		return err
 	}
 	dir.insert(path.Base(name), b.adopt(n, at))
 	fmt.Fprintf(b.sum, "%d %d %d %q\n", n.ino, n.kind, len(n.text), name)
