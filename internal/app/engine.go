@@ -86,11 +86,7 @@ func (a *App) ImageBuilder(store *image.Store) (b *build.Builder, end func(), er
 		other := App{Env: a.Env, Dir: a.Dir, Settings: &set, Log: a.Log, Version: a.Version, Life: a.Life}
 		return other.Engine()
 	}}
-	run := func(ctx context.Context, spec *sandbox.Spec, code string, out io.Writer) error {
-		spec.Program = python.Program()
-		return guest.Once(ctx, engine, spec, wire.Exec{Code: code, Filename: "<build>"}, out)
-	}
-	b = &build.Builder{Store: store, Run: run}
+	b = &build.Builder{Store: store, Run: buildIn(engine)}
 	return b, func() {
 		if err := engine.Close(); err != nil {
 			a.Log.Warn("cleaning up", "error", err)
@@ -119,16 +115,20 @@ func (a *App) packageBuilder(ctx context.Context, store *image.Store) (b *build.
 		_ = engine.Close()
 		return nil, nil, fmt.Errorf("packages are built in the engine %s, which cannot be used: %s", v.Engine, v.Why)
 	}
-	run := func(ctx context.Context, spec *sandbox.Spec, code string, out io.Writer) error {
-		spec.Program = python.Program()
-		return guest.Once(ctx, engine, spec, wire.Exec{Code: code, Filename: "<build>"}, out)
-	}
-	b = &build.Builder{Store: store, Run: run, Pip: build.Pip{MaxBytes: a.mostPackages()}}
+	b = &build.Builder{Store: store, Run: buildIn(engine), Pip: build.Pip{MaxBytes: a.mostPackages()}}
 	return b, func() {
 		if err := engine.Close(); err != nil {
 			a.Log.Warn("cleaning up", "error", err)
 		}
 	}, nil
+}
+
+// buildIn returns what runs a Builder's code in an engine.
+func buildIn(engine sandbox.Engine) func(context.Context, *sandbox.Spec, string, io.Writer) error {
+	return func(ctx context.Context, spec *sandbox.Spec, code string, out io.Writer) error {
+		spec.Program = python.Program()
+		return guest.Once(ctx, engine, spec, wire.Exec{Code: code, Filename: "<build>"}, out)
+	}
 }
 
 // imageEngine chooses an engine when the first sandbox starts: its image is what

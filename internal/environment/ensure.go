@@ -269,13 +269,18 @@ func (w *work) image(ctx context.Context, requirements []build.Requirement, out 
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range built.Packages {
-		name, version := build.NameOf(file)
-		out.Packages = append(out.Packages, Package{name, version})
-	}
-	slices.SortFunc(out.Packages, func(a, b Package) int { return strings.Compare(a.Name, b.Name) })
-	out.Modules = append(out.Modules, built.Modules...)
+	out.describe(built.Packages, built.Modules)
 	return w.config.Images.Add(ctx, built.Content, func(done, total int64) { w.b.Tell("unpacking", done, total) })
+}
+
+// describe records what was built, from the names of wheels.
+func (r *record) describe(wheels, modules []string) {
+	for _, file := range wheels {
+		name, version := build.NameOf(file)
+		r.Packages = append(r.Packages, Package{name, version})
+	}
+	slices.SortFunc(r.Packages, func(a, b Package) int { return strings.Compare(a.Name, b.Name) })
+	r.Modules = append(r.Modules, modules...)
 }
 
 // digestOf identifies values.

@@ -188,12 +188,7 @@ func (w *work) archive(ctx context.Context, requirements []build.Requirement, ou
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range built.Packages {
-		name, version := build.NameOf(file)
-		out.Packages = append(out.Packages, Package{name, version})
-	}
-	slices.SortFunc(out.Packages, func(a, b Package) int { return strings.Compare(a.Name, b.Name) })
-	out.Modules = append(out.Modules, built.Modules...)
+	out.describe(built.Packages, built.Modules)
 	out.Archive, out.Bytes = built.Digest, built.Bytes
 	const attempts = 3 // another process may remove one that is not held yet
 	for range attempts {
