@@ -121,6 +121,29 @@ func TestEndNeedsBoth(t *testing.T) {
 	}
 }
 
+// TestEndWithoutNonce: an execution that says that it is drained ends with the frame
+// done, which has its last output.
+func TestEndWithoutNonce(t *testing.T) {
+	s := script(t, Options{})
+	h := guesttest.NewHandler(nil)
+	x, _ := s.start(h)
+	s.control(`{"type":"done","id":%d,"status":"ok","exitCode":0,"drained":true,"stdout":"forged"}`, x.ID()+1)
+	s.output(wire.KindStdout, "a")
+	<-h.Arrived
+	s.control(`{"type":"done","id":%d,"status":"ok","exitCode":0,"drained":true,"stdout":"b\n"}`, x.ID())
+	if o, err := x.Result(); err != nil || !o.Drained || o.Stdout != "" || h.Stdout() != "ab\n" {
+		t.Errorf("Result = %+v, %v; output %q, want %q", o, err, h.Stdout(), "ab\n")
+	}
+	s.control(`{"type":"done","id":%d,"status":"ok","exitCode":0,"drained":true,"stdout":"again"}`, x.ID())
+	next := guesttest.NewHandler(nil)
+	y, nonce := s.start(next)
+	s.control(`{"type":"done","id":%d,"status":"ok","exitCode":0}`, y.ID())
+	s.output(wire.KindNonce, nonce)
+	if _, err := y.Result(); err != nil || next.Stdout() != "" || h.Stdout() != "ab\n" {
+		t.Errorf("the next: %v; output %q, want none; the first's %q", err, next.Stdout(), h.Stdout())
+	}
+}
+
 func TestForgedEnds(t *testing.T) {
 	s := script(t, Options{})
 	x, nonce := s.start(guesttest.NewHandler(nil))

@@ -119,7 +119,14 @@ func (c *Conn) gotDone(d wire.Done) {
 		c.log.Debug("a done frame for no execution", "id", d.ID)
 		return
 	}
+	c.mu.Unlock()
+	if d.Stdout != "" {
+		c.output(wire.Stdout, []byte(d.Stdout))
+		d.Stdout = ""
+	}
+	c.mu.Lock()
 	x.done = &d
+	x.drained = x.drained || d.Drained
 	c.complete(x)
 }
 
@@ -138,7 +145,7 @@ func (c *Conn) gotNonce(nonce []byte) {
 // and releases it.
 func (c *Conn) complete(x *Execution) {
 	done := x.done
-	whole := done != nil && x.drained
+	whole := done != nil && x.drained && c.run == x
 	if whole {
 		c.run = nil
 	}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/broker"
 	"github.com/sallyport/sallyport/internal/mcpserver/tasks"
+	"github.com/sallyport/sallyport/internal/pipe"
 	"github.com/sallyport/sallyport/internal/runpodtools"
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
@@ -214,7 +215,7 @@ func (s *Server) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 		// client, and the one tool never changes.
 		Capabilities: capabilities,
 	})
-	c := newConn(s, stdin, stdout, stop, cancel)
+	c := newConn(s, pipe.Polled(stdin), stdout, stop, cancel)
 	if s.config.Tasks != nil {
 		defer s.config.Tasks.Connect(s.config.ClientID)()
 	}

@@ -2,6 +2,7 @@ package pipe
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"syscall"
@@ -47,17 +48,21 @@ func NewWriter(w io.Writer) *Writer {
 	if err != nil {
 		return nil
 	}
-	ready := false
-	err = conn.Control(func(fd uintptr) {
-		flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_GETFL, 0)
-		ready = errno == 0 && flags&syscall.O_NONBLOCK != 0
-	})
-	if err != nil || !ready {
+	if !nonblocking(conn) {
 		return nil
 	}
 	made := &Writer{conn: conn}
 	made.try = made.write // once: a call for each Write would be on the heap
 	return made
+}
+
+// nonblocking reports whether a file returns from a read or write that would wait.
+func nonblocking(conn syscall.RawConn) (is bool) {
+	err := conn.Control(func(fd uintptr) {
+		flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_GETFL, 0)
+		is = errno == 0 && flags&syscall.O_NONBLOCK != 0
+	})
+	return err == nil && is
 }
 
 // Write writes what the pipe takes at once and returns the rest. It does not
@@ -85,4 +90,31 @@ func (w *Writer) write(fd uintptr) bool {
 		}
 	}
 	return true
+}
+
+// Polled returns a reader of what r reads, which the runtime's poller waits for. A read
+// of an inherited pipe blocks a thread, and what it has read is then worked on by
+// another one, which has to be woken first. Only the caller must read from r. For
+// something other than a pipe, or one that does not block, it returns r.
+func Polled(r io.Reader) io.Reader {
+	f, ok := r.(*os.File)
+	if !ok {
+		return r
+	}
+	conn, err := f.SyscallConn()
+	if err != nil || nonblocking(conn) {
+		return r
+	}
+	again := r
+	_ = conn.Control(func(fd uintptr) {
+		// Opened again, it does not change the flags of those who share it with this process.
+		name := fmt.Sprintf("/proc/self/fd/%d", fd)
+		if info, err := f.Stat(); err != nil || info.Mode().Type() != os.ModeNamedPipe {
+			return
+		}
+		if opened, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0); err == nil {
+			again = opened
+		}
+	})
+	return again
 }

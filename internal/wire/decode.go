@@ -63,6 +63,8 @@ func DecodeFromGuest(b []byte) (FromGuest, error) {
 		Background         Background      `json:"background"`
 		Running            json.RawMessage `json:"running"`
 		Error              *Exception      `json:"error"`
+		Drained            bool            `json:"drained"`
+		Stdout             string          `json:"stdout"`
 	}
 	if err := json.Unmarshal(b, &m); err != nil {
 		return FromGuest{}, malformed(err)
@@ -84,6 +86,7 @@ func DecodeFromGuest(b []byte) (FromGuest, error) {
 		d := &Done{
 			ID: m.ID, Status: m.Status, ExitCode: m.ExitCode,
 			ArtifactsTruncated: m.ArtifactsTruncated, Background: m.Background, Error: m.Error,
+			Drained: m.Drained, Stdout: m.Stdout,
 		}
 		var err error
 		if d.Artifacts, err = decodeList[Artifact](m.Artifacts, "artifacts", maxArtifacts); err != nil {
@@ -213,6 +216,9 @@ func (d *Done) check() error {
 	}
 	if e := d.Error; e != nil && len(e.Type)+len(e.Message) > maxException {
 		return fmt.Errorf("%w: an exception of %d bytes", ErrFrame, len(e.Type)+len(e.Message))
+	}
+	if len(d.Stdout) > 0 && !d.Drained || len(d.Stdout) > MaxOutput {
+		return fmt.Errorf("%w: %d bytes of output", ErrFrame, len(d.Stdout))
 	}
 	b := d.Background
 	if b.Threads < 0 || b.Tasks < 0 || b.Children < 0 {

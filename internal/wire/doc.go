@@ -19,6 +19,9 @@
 // sys.stderr write output frames to descriptor 2 themselves, and a nonce follows
 // them there before "done" is sent.
 //
+// An execution that has written nothing to a descriptor needs no nonce. What it
+// prints last is then in "done".
+//
 // # Control frames
 //
 // A control frame is an unsigned 32-bit big-endian length N followed by N
@@ -50,6 +53,7 @@
 //	           "background":{"threads":1,"tasks":2,"children":0}}
 //	          {"type":"done","id":2,"status":"error","exitCode":1,
 //	           "error":{"type":"ValueError","message":"the first line"}}
+//	          {"type":"done","id":3,"status":"ok","exitCode":0,"drained":true,"stdout":"2\n"}
 //	          status: ok, error (an uncaught exception), exit (SystemExit),
 //	          interrupted (the host's SIGINT ended it)
 //
@@ -77,7 +81,7 @@
 //	'o'  bytes written to standard output
 //	'e'  bytes written to standard error
 //	'n'  a nonce: everything written before the execution that carried it
-//	     ended has been sent
+//	     ended has been sent. None comes if "done" says "drained"
 //	'x'  the interpreter has ended; payload {"code":3} or {"signal":9}
 //
 // # Trust

@@ -321,6 +321,10 @@ type Done struct {
 	Background         Background `json:"background,omitzero"`
 	Running            []string   `json:"running,omitempty"` // some of it, in words
 	Error              *Exception `json:"error,omitempty"`   // with StatusError, where the guest could tell
+	// Drained says that no nonce follows: everything that the execution wrote has been
+	// sent before, but for Stdout, which is the end of its standard output.
+	Drained bool   `json:"drained,omitempty"`
+	Stdout  string `json:"stdout,omitempty"`
 }
 
 // Exception is what ended an execution: the name of its class, and the first

@@ -30,6 +30,7 @@ func skipped(t testing.TB, code string) bool {
 func testsInOneProcess() []testInOneProcess {
 	return []testInOneProcess{
 		{"Programs", TestPrograms},
+		{"Drained", TestDrained},
 		{"Calls", TestCalls},
 		{"LoadServer", TestLoadServer},
 		{"AsyncioOnTheWay", TestAsyncioOnTheWay},

@@ -5,7 +5,7 @@ from . import BUILTINS as __builtins__
 import sys
 from posix import _exit
 
-from . import codec
+from . import codec, output
 from .channel import Gone
 from .interrupt import PLACE, call
 from .output import midline, with_a_descriptor
@@ -82,6 +82,7 @@ def run(session, source, filename, echo):
             loop = session.use_asyncio()
         awaits = (0 if code is None else code.co_flags) | (0 if last is None else last.co_flags)
         try:
+            output.expect_end(last)
             interrupts.arm()
             if session.wanted or "# /// script" in source:
                 packages(session, source)
@@ -104,9 +105,13 @@ def run(session, source, filename, echo):
                     session.guard.relieve()
                 raise
             finally:
+                output.ending = None
                 if session.threads is not None and not interrupts.happened:
+                    if session.threads.pending:
+                        output.release()
                     session.threads.finish()
                 if "matplotlib.pyplot" in sys.modules and not interrupts.happened and not session.channel.closed:
+                    output.release()
                     session.show_figures()
         finally:
             # This comes before any other call of ours. The interpreter itself
@@ -279,6 +284,8 @@ def displayhook(value, keep=True):
     elif value.cr_frame is not None:  # it has not ended
         shown.append(value.__name__)
 
+
+output.SHOWING = displayhook.__code__, show.__code__
 
 CONTAINERS = frozenset([list, tuple, set, frozenset, dict, type({}.keys()), type({}.values()), type({}.items())])
 DEEP = 100  # containers in one another, of which no repr fits

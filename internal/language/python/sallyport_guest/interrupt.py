@@ -23,6 +23,9 @@ OURS = (PACKAGE, PLACE, CALL)
 # interrupt ends it, while code of this package would wait for its end.
 call = eval(compile("lambda function, *arguments: function(*arguments)", CALL, "eval"))
 
+# The function that calls first, and then function, which may take long.
+after = eval(compile("lambda first, function: lambda *arguments, **named: (first(), function(*arguments, **named))[1]", CALL, "eval"))
+
 
 class Interrupts:
     def __init__(self):

@@ -7,11 +7,29 @@ from _io import TextIOWrapper, _BufferedIOBase
 from _thread import allocate_lock, start_new_thread
 from posix import O_CLOEXEC, O_RDWR, close, open as open_fd, write
 
+from .codec import quote
 from .descriptors import ERR, NONCE, NULL, OUT, SINGLE, dup2
 
 PATIENT = 200  # lines that are written one by one
 FULL = 32 << 10
 DELAY = 0.01
+HELD = 8 << 10  # bytes that the frame done takes along at most
+
+# What an execution prints last goes with the frame that reports its end: a second
+# process then has nothing to forward, and the host nothing to wait for.
+ending = None  # the code object of the last expression, or True: see is_last
+held = []  # bytes of standard output
+written = False  # to a descriptor, since the host last knew that all had arrived
+direct = False  # code may write to the descriptors without these streams
+SHOWING = ()  # the code objects of displayhook and its caller
+RETURN = compile("f()", "", "eval").co_code[-2:-1]
+
+# What code says that is about to do so.
+DIRECTLY = (
+    "os.write", "os.close", "os.dup", "dup2(", "closerange", "fdopen", "FileIO", "open(1", "open(2", "/dev/", "/proc/", "sendfile",
+    "from os import", "from posix import", "import posix",
+)  # fmt: skip
+C_STREAMS = ("_ctypes", "_curses", "faulthandler", "readline")
 
 
 class Output(_BufferedIOBase):
@@ -43,6 +61,8 @@ class Output(_BufferedIOBase):
         return True
 
     def fileno(self):
+        global direct
+        direct = True
         return self.fd
 
     def isatty(self):
@@ -57,12 +77,15 @@ class Output(_BufferedIOBase):
     def raw(self):
         from io import FileIO
 
-        return FileIO(self.fd, "w", closefd=False)
+        return FileIO(self.fileno(), "w", closefd=False)
 
     def write(self, data):
         if type(data) is not bytes:
             data = memoryview(data).tobytes()
         self.last = data[-1:] or self.last
+        if ending is not None and self.fd == 1 and not self.gathering and is_last(sys._getframe(1)) and sum(map(len, held)) + len(data) <= HELD:
+            held.append(data)
+            return len(data)
         if not self.gathering:
             self.writes += 1
             if self.writes < PATIENT or not self.gather():
@@ -135,6 +158,8 @@ class Output(_BufferedIOBase):
     def forget(self):
         """In a forked child: the parent writes what was gathered, and the helper thread
         does not exist here."""
+        global direct, ending
+        direct, ending = True, None
         self.chunks, self.size, self.gathering, self.lock, self.wanted = [], 0, False, None, None
         self.helpers = 0
 
@@ -149,7 +174,48 @@ def midline(stream):
     return output.last not in (b"", b"\n")
 
 
+def is_last(frame):
+    """Whether the execution ends with what frame writes: its last expression calls print
+    and does no more, or its value is being shown."""
+    if ending is True:
+        return True
+    code = frame.f_code
+    if code is ending:
+        return code.co_code[frame.f_lasti + 2 :].lstrip(b"\0")[:1] == RETURN
+    return (code, frame.f_back.f_code) == SHOWING
+
+
+def expect_end(code):
+    """Say which code object is the execution's last expression; None: there is none to
+    come."""
+    global ending
+    ending = None if direct else code
+
+
+def says_direct(source):
+    """Note that source may use the descriptors themselves."""
+    global direct
+    direct = direct or any(word in source for word in DIRECTLY)
+
+
+def release():
+    """Write what was held back."""
+    if held:
+        data = b"".join(held)
+        del held[:]
+        put(OUT, data)
+
+
 def put(fd, data):
+    """Write data after everything that was written before."""
+    global written
+    if held:
+        release()
+    written = True
+    send(fd, data)
+
+
+def send(fd, data):
     n = write(fd, data)
     if n < len(data):
         rest = memoryview(data)[n:]
@@ -160,7 +226,7 @@ def put(fd, data):
 if SINGLE:
     from . import frames
 
-    def put(fd, data):
+    def send(fd, data):
         kind, data = b"o" if fd == OUT else b"e", memoryview(data)
         for start in range(0, len(data), frames.MAX):
             frames.send(frames.frame(kind, data[start : start + frames.MAX].tobytes()))
@@ -231,7 +297,7 @@ class Streams:
     def reopen(self):
         """Put descriptors 0, 1 and 2 in order. This is done when no caller waits: it
         takes system calls, which are slow in some sandboxes."""
-        if SINGLE:
+        if SINGLE or not (direct or self.foreign):
             return
         try:
             dup2(NULL, 0)
@@ -273,9 +339,27 @@ class Streams:
                 stream.buffer.drain()
             except BaseException:  # closed, or replaced
                 pass
+        release()
+
+    def settle(self, nonce, alone):
+        """Have the host know when everything that the execution wrote has arrived. Return
+        the members of a done frame that say so, or nothing: then a nonce follows it. If
+        alone, there is nothing else that writes."""
+        global written
+        if alone and not (written or direct or self.foreign or self.helpers()):
+            try:
+                text = b"".join(held).decode()
+                del held[:]
+                return ',"drained":true' + (',"stdout":' + quote(text) if text else "")
+            except UnicodeDecodeError:
+                pass
+        release()
+        written = False
+        self.mark(nonce)
+        return ""
 
     def mark(self, nonce):
-        """Report that everything that the execution wrote has been written."""
+        """Report that everything that was written before has arrived."""
         if SINGLE:
             frames.send(frames.frame(b"n", nonce))
         else:
@@ -285,13 +369,15 @@ class Streams:
         return self.output.helpers + self.error.helpers + self.feeders
 
     def flush(self):
-        """Flush Python's and C's streams."""
+        """Flush Python's and C's streams, at the end of an execution."""
         current = getattr(sys, "stdout", None), getattr(sys, "stderr", None)
         for stream in {id(s): s for s in (*current, self.stdout, self.stderr)}.values():
+            expect_end(stream is self.stdout or None)
             try:
                 stream.flush()
             except BaseException:  # closed, or replaced by anything at all
                 pass
+        expect_end(None)
         for stream in (self.output, self.error):
             try:
                 stream.finish()
@@ -299,8 +385,9 @@ class Streams:
                 pass
         if len(sys.modules) != self.modules:
             self.modules = len(sys.modules)
-            self.foreign = self.foreign or uses_c_streams()
+            self.foreign = self.foreign or not SINGLE and uses_c_streams()
         if self.foreign:
+            release()
             flush_c()
 
 
@@ -318,9 +405,9 @@ def unusable(stream):
 
 
 def uses_c_streams():
-    """Whether C code outside the standard library is loaded: it may have called
-    printf."""
-    if "_ctypes" in sys.modules:
+    """Whether C code is loaded that may have called printf, or written to descriptors 1
+    and 2."""
+    if any(name in sys.modules for name in C_STREAMS):
         return True
     for module in list(sys.modules.values()):
         try:

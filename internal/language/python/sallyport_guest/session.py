@@ -3,13 +3,14 @@
 from . import BUILTINS as __builtins__
 
 import builtins
+import posix
 import sys
 from posix import _exit, chdir, environ, unsetenv
 
 from . import artifacts, belonging, channel, execute, hooks, messages, output, sources
 from .channel import Gone, Parked
 from .descriptors import CONTROL_IN, CONTROL_OUT, ERR, NONCE, NULL, OUT, SINGLE
-from .interrupt import Interrupts
+from .interrupt import Interrupts, after
 
 NAME = "__main__"
 WORKSPACE = "/workspace"
@@ -89,6 +90,8 @@ class Session:
             from posix import register_at_fork
 
             register_at_fork(before=self.streams.drain, after_in_child=self.in_child, after_in_parent=self.in_parent)
+            for name in ("system", "posix_spawn", "posix_spawnp"):
+                self.announce(name)
 
     @property
     def registry(self):
@@ -155,6 +158,20 @@ class Session:
             return pid
 
         module.fork_exec = fork_exec_after_output
+
+    def announce(self, name):
+        """Write gathered output before a function of posix starts a child process."""
+
+        def about_to_spawn():
+            self.forked = True
+            self.streams.drain()
+
+        function = after(about_to_spawn, getattr(posix, name))
+        function.__name__ = function.__qualname__ = name
+        function.__module__ = "posix"
+        for module in (posix, sys.modules.get("os")):
+            if module is not None:
+                setattr(module, name, function)
 
     def spawn_imported(self):
         from . import spawned
@@ -254,6 +271,7 @@ class Session:
             self.registry.update(frame)
         if self._registry is not None and "task" not in frame and "mcp_" in frame["code"]:
             self._registry.mentioned(frame["code"])
+        output.says_direct(frame["code"])
         self.wanted = frame.get("packages", ())
         filename = frame.get("filename") or "<cell %d>" % run
         if "stdin" in frame:
@@ -281,6 +299,7 @@ class Session:
         if self.stdin is not None:
             self.stdin.finish()
             self.stdin = None
+            output.says_direct("/dev/stdin")
         given_up = self.channel.end_run()
         self.interrupts.resume()
         try:
@@ -289,12 +308,12 @@ class Session:
             self.streams.flush()
         except BaseException:  # a stream of the code's own, an interrupt
             pass
-        # This comes first, because init takes longer to handle it than the rest.
+        # This comes first, because init takes longer to handle a nonce than the rest.
         try:
-            self.streams.mark(frame["nonce"].encode())
+            more = self.streams.settle(frame["nonce"].encode(), self.alone())
         except OSError:
             raise Gone from None
-        more = execute.error_member(self.error)
+        more += execute.error_member(self.error)
         try:
             more += self.background(given_up)
         except BaseException:
@@ -305,6 +324,10 @@ class Session:
         if self.guard is not None:
             self.guard.end()
         self.channel.send(messages.done_frame(run, status, code, more))
+
+    def alone(self):
+        """Whether nothing runs besides the execution that has just ended."""
+        return not (self.forked or channel.thread_count() or self.threads is not None and self.threads.pending)
 
     def name_file(self, source):
         """Give code that has no file of its own one to look at."""

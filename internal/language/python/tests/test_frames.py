@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from sallyport_guest import artifacts, channel, codec, execute, frames, init, messages, session
+from sallyport_guest import artifacts, channel, codec, execute, frames, init, messages, output, session
 
 EXPECTED = {
     "exec": {"type": "exec", "id": 1, "nonce": "0123abcd", "code": "print(1+1)"},
@@ -107,7 +107,16 @@ def test_ready(golden, monkeypatch):
     assert messages.framed(messages.ready_frame()) == golden("from-guest-ready")
 
 
-def test_done(golden):
+class Quiet:
+    """Streams to whose descriptors nothing was written."""
+
+    foreign = False
+
+    def helpers(self):
+        return 0
+
+
+def test_done(golden, monkeypatch):
     assert messages.framed(messages.done_frame(1, "ok", 0, "")) == golden("from-guest-done")
     more = artifacts.artifacts_member([("a/b.png", 5)] + [("x", 1)] * artifacts.MAX_REPORTED, {"a/b.png": "A “title”"})
     assert more.count('"path"') == artifacts.MAX_REPORTED
@@ -115,6 +124,10 @@ def test_done(golden):
     assert more.endswith(',"artifactsTruncated":true')
     frame = messages.done_frame(2, "exit", 3, one + session.background_member(1, 2, 3))
     assert messages.framed(frame) == golden("from-guest-done-full")
+    monkeypatch.setattr(output, "held", [b"2\n", "ä\U0001f600\0\n".encode()])
+    frame = messages.done_frame(5, "ok", 0, output.Streams.settle(Quiet(), b"n", True))
+    assert messages.framed(frame) == golden("from-guest-done-drained")
+    assert not output.held
     running = ',"running":["thread Thread-1 (tick)","process 34 sleep 60"]'
     frame = messages.done_frame(4, "ok", 0, session.background_member(1, 0, 1) + running)
     assert messages.framed(frame) == golden("from-guest-done-running")
