@@ -43,6 +43,8 @@ func TestDrained(t *testing.T) {
 		{name: "descriptor", code: "import os\nos.write(1, b'd') and None", stdout: "d"},
 		{name: "after a descriptor", before: "import os\nos.write(1, b'd')", code: "print(1)", stdout: "1\n"},
 		{name: "descriptor from the stream", before: "import sys\nfd = sys.stdout.fileno()", code: "print(1)", stdout: "1\n"},
+		{name: "bare thread", before: "import _thread\nlock = _thread.allocate_lock()\nlock.acquire()\nclass T:\n    def __str__(self):\n        lock.release()\n        return 't'",
+			code: "_thread.start_new_thread(print, (T(),)) and lock.acquire() and [None for _ in iter(_thread._count, 0)].clear()", stdout: "t\n"},
 		{name: "thread", before: "import threading\nstop = threading.Event()\nthreading.Thread(target=stop.wait).start()", code: "print(1)", stdout: "1\n"},
 	}
 	several := []struct{ name, code, stdout string }{

@@ -21,7 +21,7 @@ ending = None  # the code object of the last expression, or True: see is_last
 held = []  # bytes of standard output
 written = False  # to a descriptor, since the host last knew that all had arrived
 direct = False  # code may write to the descriptors without these streams
-SHOWING = ()  # the code objects of displayhook and its caller
+SHOWING = None, None  # the code objects of displayhook and its caller
 RETURN = compile("f()", "", "eval").co_code[-2:-1]
 
 # What code says that is about to do so.
@@ -83,7 +83,7 @@ class Output(_BufferedIOBase):
         if type(data) is not bytes:
             data = memoryview(data).tobytes()
         self.last = data[-1:] or self.last
-        if ending is not None and self.fd == 1 and not self.gathering and is_last(sys._getframe(1)) and sum(map(len, held)) + len(data) <= HELD:
+        if ending is not None and self.fd == 1 and not self.gathering and is_last(sys._getframe().f_back) and sum(map(len, held)) + len(data) <= HELD:
             held.append(data)
             return len(data)
         if not self.gathering:
@@ -179,10 +179,12 @@ def is_last(frame):
     and does no more, or its value is being shown."""
     if ending is True:
         return True
+    if frame is None:  # a thread that calls nothing else
+        return False
     code = frame.f_code
     if code is ending:
         return code.co_code[frame.f_lasti + 2 :].lstrip(b"\0")[:1] == RETURN
-    return (code, frame.f_back.f_code) == SHOWING
+    return code is SHOWING[0] and frame.f_back is not None and frame.f_back.f_code is SHOWING[1]
 
 
 def expect_end(code):
