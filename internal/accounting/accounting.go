@@ -62,7 +62,8 @@ type Config struct {
 	PUE     carbon.PUE            // of this machine
 	Meter   *hardware.Meter       // nil: there are no energy counters; owned by the Books
 	Places  *Places
-	Backend string // that runs code here
+	// Backend returns the name of the engine that runs code here now, which may change.
+	Backend func() string
 	// CSV and Dashboard are nil where they were not asked for.
 	CSV       *codecarbon.File
 	Dashboard *codecarbon.Outbox

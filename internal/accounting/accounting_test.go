@@ -70,7 +70,7 @@ func (o *office) books(change func(*Config)) *Books {
 		Ledger: ledger.At(o.state.Sub("ledger")), Model: carbon.New(tables, ""), Tables: tables,
 		Profile:   func() carbon.Profile { return carbon.Profile{CPUModel: "none", LogicalCPUs: 2, MemoryBytes: 16 << 30} },
 		Places:    &Places{Tables: tables, Declared: &carbon.Location{Country: "FRA"}, Kaggle: &carbon.Location{Cloud: "gcp", Region: "us-central1"}, Intensity: -1, Log: log},
-		Backend:   "gvisor",
+		Backend:   func() string { return "gvisor" },
 		CSV:       codecarbon.OpenFile(o.csv),
 		Dashboard: outbox, Claims: o.state.Sub("claims"),
 		Project: "sallyport", Experiment: experiment, System: "Linux", Version: "sallyport test", Log: log,
@@ -242,6 +242,24 @@ func TestNowhere(t *testing.T) {
 	}
 	if got := o.api.Requests(); len(got) != 0 {
 		t.Errorf("the dashboard was asked: %v", got)
+	}
+}
+
+// TestEngineReplaced: an execution is in the ledger with the engine that runs code when
+// it is recorded.
+func TestEngineReplaced(t *testing.T) {
+	o := newOffice(t)
+	engine := "gvisor"
+	b := o.books(func(c *Config) { c.Backend = func() string { return engine } })
+	engine = "wasm"
+	tell(b, execution("one", "work", 2*time.Second, time.Second))
+	b.Close()
+	var got []string
+	for _, e := range o.entries() {
+		got = append(got, e.Backend)
+	}
+	if want := []string{"wasm"}; !slices.Equal(got, want) {
+		t.Errorf("got the engines %q, want %q", got, want)
 	}
 }
 

@@ -149,9 +149,11 @@ func (b *Books) line(kind, name string, s usage.Usage) line {
 	p := b.profile()
 	l := b.enter(b.config.Model.Footprint(b.usage(s), p, b.config.Places.Here()))
 	l.profile = p
-	l.Time, l.Kind, l.Session, l.Backend, l.CPUModel = s.Began.UTC(), kind, name, b.config.Backend, p.CPUModel
+	l.Time, l.Kind, l.CPUModel = s.Began.UTC(), kind, p.CPUModel
 	if kind == ledger.Server {
-		l.Session, l.Backend, l.Servers, name = "", "", []string{name}, ""
+		l.Servers, name = []string{name}, ""
+	} else {
+		l.Session, l.Backend = name, b.config.Backend()
 	}
 	l.Wall = s.Wall.Seconds()
 	if s.CPU >= 0 {

@@ -131,7 +131,7 @@ func (a *App) codecarbon(e *Emissions) error {
 
 // books opens the accounts, which the caller closes. It returns nil where the
 // settings turn them off.
-func (a *App) books(backend string) (*accounting.Books, error) {
+func (a *App) books(backend func() string) (*accounting.Books, error) {
 	set := a.Settings.Carbon
 	if !set.Enabled {
 		return nil, nil

@@ -155,7 +155,8 @@ func (c *Core) construct(options Options) (err error) {
 	if c.Batch, err = a.batchServices(); err != nil {
 		return err
 	}
-	if c.Books, err = a.books(c.Engine.Name()); err != nil {
+	c.Engine.Name() // which chooses it, before anyone asks what it is
+	if c.Books, err = a.books(c.EngineName); err != nil {
 		return err
 	}
 	if c.Books != nil {
@@ -209,6 +210,19 @@ func (c *Core) construct(options Options) (err error) {
 	}
 	c.broker, err = broker.New(config)
 	return err
+}
+
+// EngineName returns the name of the engine that runs code now; empty: none is chosen. It
+// probes nothing.
+func (c *Core) EngineName() string {
+	choice, ok := c.Engine.(*Choice)
+	if !ok {
+		return c.Engine.Name()
+	}
+	if b := choice.chosen.Load(); b != nil {
+		return b.Name()
+	}
+	return ""
 }
 
 // NewClient constructs a Client, which the caller closes before the Core. It
