@@ -26,7 +26,7 @@ type App struct {
 	secrets redact.Set    // that are known, for the audit log
 
 	naming sync.Mutex
-	named  string // the engine, once it was asked for
+	named  string // the engine, once it was asked for, or the hub's
 }
 
 // LoadSettings loads the settings: from the configuration file of that name, or

@@ -43,6 +43,22 @@ func (a *App) engineName() string {
 	return a.named
 }
 
+// FollowHub has the environments that are built from now on be for the engine of the hub
+// of these settings, if one runs: it may have chosen another than this process would.
+func (a *App) FollowHub(ctx context.Context) {
+	if a.Settings.Engine != settings.EngineAuto {
+		return
+	}
+	hubs, _, _ := a.Hubs(ctx)
+	for _, h := range hubs {
+		if h.Hub.Key == a.HubKey() && h.Hub.Engine != "" {
+			a.naming.Lock()
+			a.named = h.Hub.Engine
+			a.naming.Unlock()
+		}
+	}
+}
+
 // Pure reports whether the engine that the settings ask for brings its own Python along,
 // so that environments are archives of packages without machine code.
 func (a *App) Pure() bool { return a.pure(a.engineName) }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/sallyport/sallyport/internal/broker"
+	"github.com/sallyport/sallyport/internal/control"
 	"github.com/sallyport/sallyport/internal/language/python"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/session"
@@ -145,5 +147,54 @@ func TestPythonOfAVersion(t *testing.T) {
 		if got := find(c.which, c.requires); !strings.Contains(got, c.want) {
 			t.Errorf("python %q, requires-python %q: got %q, want %q", c.which, c.requires, got, c.want)
 		}
+	}
+}
+
+// noSessions are those of a process that has none.
+type noSessions struct{ others }
+
+type others interface{ control.Sessions }
+
+func (noSessions) Sessions() []session.Info { return nil }
+
+// TestFollowHub: packages are for the engine of the hub that will run the code, and not
+// for the one that this process would choose.
+func TestFollowHub(t *testing.T) {
+	for _, tt := range []struct {
+		name, engine, key, hub string
+		want                   bool
+	}{
+		{"another engine", "auto", "", "wasm", true},
+		{"the hub has none", "auto", "", "", false},
+		{"a hub of other settings", "auto", "other", "wasm", false},
+		{"the settings name the engine", "gvisor", "", "wasm", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			runtime := t.TempDir()
+			if err := os.Chmod(runtime, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			a := appWith(t, "engine: "+tt.engine+"\n", Environment{"XDG_RUNTIME_DIR": runtime})
+			a.named = settings.EngineGVisor // what this process would choose
+			key := cmp.Or(tt.key, a.HubKey())
+			server, err := control.Listen(filepath.Join(runtime, "sallyport", controlDir), control.Config{
+				Sessions: noSessions{}, Log: a.Log,
+				About: func() control.Process {
+					return control.Process{Hub: &control.Hub{Key: key, Engine: tt.hub}}
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Close()
+			// Others of this user may run.
+			hubs, _, problems := a.Hubs(t.Context())
+			if !slices.ContainsFunc(hubs, func(h RunningHub) bool { return h.Hub.Key == key }) {
+				t.Fatalf("got the hubs %v (%v), want %s among them", hubs, problems, key)
+			}
+			if a.FollowHub(t.Context()); a.Pure() != tt.want {
+				t.Errorf("got packages for wasm: %v, want %v", a.Pure(), tt.want)
+			}
+		})
 	}
 }

@@ -365,7 +365,7 @@ func (c *hubClient) Close() {
 // about completes what the hub says of itself.
 func (h *hubProcess) about(p *control.Process) {
 	of := &control.Hub{
-		Key: h.place.Key, Settings: h.HubSettings(), Clients: []control.Attached{},
+		Key: h.place.Key, Settings: h.HubSettings(), Engine: h.core.EngineName(), Clients: []control.Attached{},
 		Log: hubLog(h.place), Idle: h.Settings.Hub.Idle.String(),
 	}
 	of.Running, of.Waiting = h.core.Executions()

@@ -89,6 +89,9 @@ func (c *runCmd) definition(u *ui, header *environment.Definition) (*environment
 	if !named && len(packages) == 0 && requires == "" {
 		return nil, nil
 	}
+	if u.Settings.Hub.Enabled && !c.Standalone {
+		u.FollowHub(u.ctx)
+	}
 	pure := u.Pure()
 	switch {
 	case named:

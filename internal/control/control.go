@@ -80,7 +80,9 @@ type Hub struct {
 	Key string `json:"key"`
 	// Settings is what the key depends on.
 	Settings map[string]string `json:"settings"`
-	Clients  []Attached        `json:"clients"`
+	// Engine is the one that runs code now; empty: none could be chosen.
+	Engine  string     `json:"engine,omitempty"`
+	Clients []Attached `json:"clients"`
 	// Running and Waiting are executions: those that run code, and those that wait for
 	// a place to.
 	Running int    `json:"running"`
