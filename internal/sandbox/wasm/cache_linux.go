@@ -13,6 +13,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -80,6 +81,18 @@ func secret(key func() ([]byte, error), purpose string) ([]byte, error) {
 	return hkdf.Key(sha256.New, master, nil, "engine wasm "+purpose, sha256.Size)
 }
 
+// sealFile returns the name of the seal of an image. It has a digest of the key, so that an
+// image of another key is not taken for one that can be used, and not replaced either.
+func (c *images) sealFile(name string) (string, error) {
+	key, err := secret(c.key, "image names")
+	if err != nil {
+		return "", err
+	}
+	mac := hmac.New(sha256.New, key)
+	_, _ = io.WriteString(mac, name) // never fails
+	return imagePrefix + hex.EncodeToString(mac.Sum(nil)[:20]) + sealSuffix, nil
+}
+
 // open returns the image of that name: a copy in memory that nothing can change any
 // more, because what was checked in a file may be replaced before it is used. The error
 // is fs.ErrNotExist if there is none that can be used.
@@ -89,7 +102,7 @@ func (c *images) open(ctx context.Context, name string) (*os.File, error) {
 		return nil, err
 	}
 	defer root.Close()
-	s, err := readSeal(root, name)
+	s, err := c.seal(root, name)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +120,7 @@ func (c *images) open(ctx context.Context, name string) (*os.File, error) {
 		err = fmt.Errorf("%s is not what was written there: %w", filepath.Join(c.dir, s.File), fs.ErrNotExist)
 	}
 	if err == nil {
-		err = sealFile(sealed)
+		err = endChanges(sealed)
 	}
 	if err != nil {
 		sealed.Close()
@@ -125,8 +138,8 @@ func memoryFile(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// sealFile ends all changes of a file in memory.
-func sealFile(f *os.File) error {
+// endChanges ends all changes of a file in memory.
+func endChanges(f *os.File) error {
 	_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
 	return os.NewSyscallError("fcntl", err)
 }
@@ -147,14 +160,15 @@ func writeSparse(f *os.File, data []byte, at int64) error {
 	return nil
 }
 
-// present reports whether there is an image of that name, without reading it.
+// present reports whether there is an image of that name and of this key, without reading
+// it.
 func (c *images) present(name string) bool {
 	root, err := c.existing()
 	if err != nil {
 		return false
 	}
 	defer root.Close()
-	s, err := readSeal(root, name)
+	s, err := c.seal(root, name)
 	if err != nil {
 		return false
 	}
@@ -162,8 +176,17 @@ func (c *images) present(name string) bool {
 	return err == nil
 }
 
-func readSeal(root *os.Root, name string) (s seal, err error) {
-	f, err := openRegular(root, imagePrefix+name+sealSuffix)
+// seal returns the seal of the image of that name.
+func (c *images) seal(root *os.Root, name string) (s seal, err error) {
+	file, err := c.sealFile(name)
+	if err != nil {
+		return s, err
+	}
+	return readSeal(root, file)
+}
+
+func readSeal(root *os.Root, file string) (s seal, err error) {
+	f, err := openRegular(root, file)
 	if err != nil {
 		return s, err
 	}
@@ -279,6 +302,10 @@ func (c *images) create(ctx context.Context, name string, fill func(*os.File) er
 	if err != nil {
 		return err
 	}
+	file, err := c.sealFile(name)
+	if err != nil {
+		return err
+	}
 	if err := root.Rename(draft, s.File); err != nil {
 		return err
 	}
@@ -286,7 +313,7 @@ func (c *images) create(ctx context.Context, name string, fill func(*os.File) er
 	note := draftPrefix + rand.Text()
 	err = root.WriteFile(note, data, 0o600)
 	if err == nil {
-		err = root.Rename(note, imagePrefix+name+sealSuffix)
+		err = root.Rename(note, file)
 	}
 	if err != nil {
 		_ = root.Remove(note)
@@ -327,8 +354,7 @@ func prune(root *os.Root) {
 	}
 	sealed := map[string]bool{}
 	for i, e := range seals {
-		name := strings.TrimSuffix(strings.TrimPrefix(e.Name(), imagePrefix), sealSuffix)
-		if s, err := readSeal(root, name); err == nil && i < keptImages {
+		if s, err := readSeal(root, e.Name()); err == nil && i < keptImages {
 			sealed[s.File], sealed[e.Name()] = true, true
 		}
 	}

@@ -9,7 +9,10 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+	"testing/fstest"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
 // TestPrune: an image that is made leaves the newest compiled code and the newest
@@ -42,7 +45,7 @@ func TestPrune(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, pattern := range []string{codePrefix + "*", draftPrefix + "*", imagePrefix + "unsealed", imagePrefix + "one*"} {
+	for _, pattern := range []string{codePrefix + "*", draftPrefix + "*", imagePrefix + "unsealed", imagePrefix + "*" + sealSuffix} {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -55,8 +58,54 @@ func TestPrune(t *testing.T) {
 	for i := range keptCode {
 		want = append(want, fmt.Sprintf("%s%d", codePrefix, i))
 	}
-	want = append(want, draftPrefix+"recent", imagePrefix+"one"+sealSuffix)
+	seal, err := c.sealFile("one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, draftPrefix+"recent", seal)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestPreparedByAnotherKey: what was made with another key is not what a start needs, and
+// stays where it is.
+func TestPreparedByAnotherKey(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := &sandbox.Program{Files: fstest.MapFS{}, Argv: []string{"python3"}}
+	of := func(key byte) *Engine {
+		e, err := New(Options{CacheDir: dir, Key: func() ([]byte, error) { return bytes.Repeat([]byte{key}, 32), nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = e.Close() })
+		return e
+	}
+	one, other := of(1), of(2)
+	name, err := one.imageName(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []*Engine{one, other} {
+		if e.Prepared(p) {
+			t.Errorf("before its image is made: got that all is prepared, want that it is not")
+		}
+		if err := e.images.create(t.Context(), name, func(f *os.File) error {
+			_, err := f.WriteString("memory")
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, e := range []*Engine{one, other} {
+		image, err := e.images.open(t.Context(), name)
+		if err != nil || !e.Prepared(p) {
+			t.Errorf("key %d: got %v and that all is prepared: %v, want its image", i+1, err, e.Prepared(p))
+			continue
+		}
+		_ = image.Close()
 	}
 }

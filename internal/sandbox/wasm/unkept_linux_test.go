@@ -37,7 +37,7 @@ func TestUnkept(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name      string
-		dir       func(t *testing.T, dir, image string) string
+		dir       func(t *testing.T, dir, seal string) string
 		processes int64
 		says      string
 	}{
@@ -49,9 +49,9 @@ func TestUnkept(t *testing.T) {
 			write(t, filepath.Join(dir, "full"))
 			return dir
 		}, 1, "no space left"},
-		{"no room for the image", func(t *testing.T, dir, image string) string {
+		{"no room for the image", func(t *testing.T, dir, seal string) string {
 			// In place of a full disk: the seal cannot be put there.
-			if err := os.MkdirAll(filepath.Join(dir, imagePrefix+image+sealSuffix, "x"), 0o700); err != nil {
+			if err := os.MkdirAll(filepath.Join(dir, seal, "x"), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			return dir
@@ -59,11 +59,16 @@ func TestUnkept(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			image, err := newEngine(t, dir).imageName(program("hello"))
+			one := newEngine(t, dir)
+			image, err := one.imageName(program("hello"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			e, processes := counted(t, tt.dir(t, dir, image))
+			seal, err := one.images.sealFile(image)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, processes := counted(t, tt.dir(t, dir, seal))
 			var log bytes.Buffer
 			e.log = slog.New(slog.NewTextHandler(&log, nil))
 			run := func(id string) conversation {

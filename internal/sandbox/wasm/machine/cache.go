@@ -70,9 +70,13 @@ func openCodeCache(c Config, i Interpreter) (_ *codeCache, err error) {
 		return nil, errors.New("a cache of compiled code needs a key")
 	}
 	binding := i.Digest + "\n" + c.Build + "\n" + Binding()
-	sum := sha256.Sum256([]byte(binding))
+	// The name has a digest of the key: programs with other keys keep files of their own.
+	name, err := hkdf.Key(sha256.New, c.Key, nil, "engine wasm code name\n"+binding, 12)
+	if err != nil {
+		return nil, err
+	}
 	cache := &codeCache{
-		path:    filepath.Join(c.CacheDir, "wasm-code-"+hex.EncodeToString(sum[:])[:24]),
+		path:    filepath.Join(c.CacheDir, "wasm-code-"+hex.EncodeToString(name)),
 		key:     c.Key,
 		binding: binding,
 	}

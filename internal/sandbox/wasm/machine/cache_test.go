@@ -131,7 +131,24 @@ func TestForgedCache(t *testing.T) {
 	}
 	t.Run("key", func(t *testing.T) {
 		c := newCacheTest(t)
+		file := c.file()
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = os.Remove(file)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		c.config.Key = bytes.Repeat([]byte{8}, 32)
+		if !c.opened() {
+			t.Fatal("nothing was compiled with another key")
+		}
+		if c.file() == file {
+			t.Error("two keys have one file")
+		}
+		if err := os.WriteFile(c.file(), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		if !c.opened() {
 			t.Error("code under another key was used")
 		}
