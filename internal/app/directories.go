@@ -59,28 +59,38 @@ func (a *App) CheckDirectories() error {
 	return nil
 }
 
+// unkept is what does not outlive the program without a state directory.
+const unkept = "named sessions, images, memory and accounts are not kept"
+
+// lacking says, by the name of a directory, what does not work where it cannot be written,
+// and what to do.
+var lacking = map[string]string{
+	"runtime": "clients share no hub, commands do not find this program, and only the engine wasm runs code; make it writable, or name another with XDG_RUNTIME_DIR",
+	"cache":   "each start of the program makes again what no cache has; make it writable, or name another with XDG_CACHE_HOME",
+	"state":   unkept + "; make it writable, or name another with the setting stateDir",
+}
+
+// try tries to write into the directory. That it cannot be written is no reason not to run
+// code: the engine wasm needs no directory.
+func (d *Directory) try() {
+	if d.err != nil {
+		return
+	}
+	if err := usable(d.Path); err != nil {
+		d.Warning = fmt.Sprintf("the %s directory %s cannot be written: %v: %s", d.Name, d.Path, err, lacking[d.Name])
+	}
+}
+
 // TryDirectories returns Directories and tries to write into each. Code runs only
 // if ok.
 func (a *App) TryDirectories() (dirs []Directory, ok bool) {
 	dirs, ok = a.Directories(), true
-	const unkept = "named sessions, images, memory and accounts are not kept"
 	for i := range dirs {
-		d := &dirs[i]
-		if d.err == nil {
-			err := usable(d.Path)
-			switch {
-			case err == nil:
-			case d.Name == "state":
-				d.Warning = fmt.Sprintf("the state directory %s cannot be written: %v: %s; make it writable, or name another with the setting stateDir", d.Path, err, unkept)
-			default:
-				d.err = err
-				d.Problem = fmt.Sprintf("the %s directory %s cannot be written: %v", d.Name, d.Path, err)
-			}
-		}
-		ok = ok && d.err == nil
+		dirs[i].try()
+		ok = ok && dirs[i].err == nil
 	}
 	if a.Settings.StateDir == "" {
-		dirs = append(dirs, Directory{Name: "state", Warning: "there is no state directory: " + unkept + "; set HOME, XDG_STATE_HOME or the setting stateDir"})
+		dirs = append(dirs, Directory{Name: "state", Warning: "there is no state directory: " + unkept + "; set the setting stateDir, XDG_STATE_HOME, or HOME to a directory that exists"})
 	}
 	return dirs, ok
 }

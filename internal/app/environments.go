@@ -75,7 +75,7 @@ func (a *App) pure(engine func() string) bool {
 // is not in the settings.
 func (a *App) environmentsOf(engine func() string) (*environment.Store, error) {
 	if a.Settings.StateDir == "" {
-		return nil, errors.New("there is no directory to keep environments in: set HOME, XDG_STATE_HOME or stateDir")
+		return nil, errors.New("there is no directory to keep environments in: set stateDir, XDG_STATE_HOME, or HOME to a directory that exists")
 	}
 	images := a.ImageStore()
 	pure := func() bool { return a.pure(engine) }

@@ -116,7 +116,7 @@ func TestTimeoutNote(t *testing.T) {
 func TestUnkeptSessionNote(t *testing.T) {
 	t.Parallel()
 	b, _ := newBroker(t, nil) // its engine cannot save sandboxes, and there is no directory
-	for i, want := range []string{"session work ends with this program: there is no directory to keep it in (set HOME, XDG_STATE_HOME or stateDir)", ""} {
+	for i, want := range []string{"session work ends with this program: there is no directory to keep it in (set stateDir, XDG_STATE_HOME, or HOME to a directory that exists)", ""} {
 		r := b.Execute(t.Context(), Request{Principal: user, Session: "work", Submission: Submission{Code: "1;"}})
 		if got := strings.Join(r.Notes, "|"); got != want {
 			t.Errorf("call %d: %q, want %q", i+1, got, want)

@@ -296,7 +296,7 @@ func (c *runCmd) possible(u *ui) error {
 		return fmt.Errorf("--timeout %v is more than %s allows (%v); allow more with --set %s=%v", c.Timeout, setting, most, setting, c.Timeout)
 	}
 	if c.Session != "" && u.Settings.StateDir == "" {
-		return errors.New("--session: there is no directory to save a session in: set HOME, XDG_STATE_HOME or the setting stateDir")
+		return errors.New("--session: there is no directory to save a session in: set the setting stateDir, XDG_STATE_HOME, or HOME to a directory that exists")
 	}
 	return nil
 }

@@ -174,7 +174,7 @@ func (p *shared) unkept() error {
 	case p.restorer() != nil:
 		return nil
 	case p.config.Snapshots == nil:
-		return errors.New("there is no directory to keep it in (set HOME, XDG_STATE_HOME or stateDir)")
+		return errors.New("there is no directory to keep it in (set stateDir, XDG_STATE_HOME, or HOME to a directory that exists)")
 	}
 	return fmt.Errorf("engine %s cannot save sandboxes", p.config.Engine.Name())
 }

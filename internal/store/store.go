@@ -27,7 +27,7 @@ import (
 )
 
 // ErrNoPlace reports that there is no state directory.
-var ErrNoPlace = errors.New("there is no place to keep it: set stateDir (SALLYPORT_STATE_DIR), XDG_STATE_HOME or HOME")
+var ErrNoPlace = errors.New("there is no place to keep it: set stateDir (SALLYPORT_STATE_DIR), XDG_STATE_HOME, or HOME to a directory that exists")
 
 // ErrTooLarge reports that a file is larger than its reader's limit.
 var ErrTooLarge = errors.New("file is too large")
