@@ -31,13 +31,16 @@ import (
 	"github.com/sallyport/sallyport/internal/private"
 )
 
-// images keeps the images of programs in a directory. An image becomes memory that
-// compiled code trusts, so only what this user's programs have made is used: a seal, a
-// file next to the image, authenticates it and its purpose. Images are made by a process
-// that runs no other code, and no process that does can write to them.
+// images keeps the images of programs in a directory, or compiled code, which is called an
+// image here, too. An image becomes memory that compiled code trusts, or that code itself,
+// so only what this user's programs have made is used: a seal, a file next to the image,
+// authenticates it and its purpose. Images are made by a process that has run no other code
+// when they are sealed, and no process that does can write to them.
 type images struct {
-	dir string
-	key func() ([]byte, error)
+	dir    string
+	key    func() ([]byte, error)
+	prefix string // begins the names of its files
+	keep   int    // how many stay when another is made
 }
 
 const (
@@ -47,11 +50,10 @@ const (
 	// maxSeal bounds what is read of a seal.
 	maxSeal = 4 << 10
 	// maxImage bounds the size of an image: an interpreter boots in less memory.
-	maxImage = 1 << 30
-	// keptImages is how many images stay when another is made.
+	maxImage   = 1 << 30
 	keptImages = 8
-	// codePrefix begins the names of compiled code, of which keptCode files stay then.
-	codePrefix = "wasm-code-"
+	// codePrefix begins the names of compiled code.
+	codePrefix = "code-"
 	keptCode   = 4
 	// abandoned is the age of a draft that a crash has left.
 	abandoned = time.Hour
@@ -90,7 +92,7 @@ func (c *images) sealFile(name string) (string, error) {
 	}
 	mac := hmac.New(sha256.New, key)
 	_, _ = io.WriteString(mac, name) // never fails
-	return imagePrefix + hex.EncodeToString(mac.Sum(nil)[:20]) + sealSuffix, nil
+	return c.prefix + hex.EncodeToString(mac.Sum(nil)[:20]) + sealSuffix, nil
 }
 
 // open returns the image of that name: a copy in memory that nothing can change any
@@ -182,10 +184,10 @@ func (c *images) seal(root *os.Root, name string) (s seal, err error) {
 	if err != nil {
 		return s, err
 	}
-	return readSeal(root, file)
+	return c.read(root, file)
 }
 
-func readSeal(root *os.Root, file string) (s seal, err error) {
+func (c *images) read(root *os.Root, file string) (s seal, err error) {
 	f, err := openRegular(root, file)
 	if err != nil {
 		return s, err
@@ -195,7 +197,7 @@ func readSeal(root *os.Root, file string) (s seal, err error) {
 	if err != nil {
 		return s, err
 	}
-	if json.Unmarshal(data, &s) != nil || !strings.HasPrefix(s.File, imagePrefix) || strings.ContainsRune(s.File, '/') {
+	if json.Unmarshal(data, &s) != nil || !strings.HasPrefix(s.File, c.prefix) || strings.ContainsRune(s.File, '/') {
 		return s, fs.ErrNotExist
 	}
 	return s, nil
@@ -247,7 +249,7 @@ func (c *images) mac(ctx context.Context, name string, salt []byte, f, copied *o
 		}
 	}
 	mac := hmac.New(sha256.New, keys[32:])
-	fmt.Fprintf(mac, "engine wasm image\n%s\n%d\n", name, info.Size())
+	fmt.Fprintf(mac, "engine wasm image\n%s%s\n%d\n", c.prefix, name, info.Size())
 	chunk := make([]byte, min(chunkSize, info.Size()))
 	for at := int64(0); at < info.Size(); at += chunkSize {
 		if err := ctx.Err(); err != nil {
@@ -297,7 +299,7 @@ func (c *images) create(ctx context.Context, name string, fill func(*os.File) er
 	if err != nil {
 		return err
 	}
-	s := seal{File: imagePrefix + rand.Text(), Salt: salt, MAC: mac}
+	s := seal{File: c.prefix + rand.Text(), Salt: salt, MAC: mac}
 	data, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -319,13 +321,13 @@ func (c *images) create(ctx context.Context, name string, fill func(*os.File) er
 		_ = root.Remove(note)
 		return errors.Join(err, root.Remove(s.File))
 	}
-	prune(root)
+	c.prune(root)
 	return nil
 }
 
 // prune removes images that are not sealed any more, all but the newest of those that
-// are, all but the newest compiled code, and what crashes left.
-func prune(root *os.Root) {
+// are, and what crashes left.
+func (c *images) prune(root *os.Root) {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return
@@ -337,31 +339,23 @@ func prune(root *os.Root) {
 		}
 		return time.Since(info.ModTime())
 	}
-	var seals, code []fs.DirEntry
+	var seals []fs.DirEntry
 	for _, e := range entries {
-		switch {
-		case strings.HasPrefix(e.Name(), imagePrefix) && strings.HasSuffix(e.Name(), sealSuffix):
+		if strings.HasPrefix(e.Name(), c.prefix) && strings.HasSuffix(e.Name(), sealSuffix) {
 			seals = append(seals, e)
-		case strings.HasPrefix(e.Name(), codePrefix):
-			code = append(code, e)
 		}
 	}
-	newest := func(a, b fs.DirEntry) int { return cmp.Compare(age(a), age(b)) }
-	slices.SortFunc(seals, newest)
-	slices.SortFunc(code, newest)
-	for _, e := range code[min(keptCode, len(code)):] {
-		_ = root.Remove(e.Name()) // a process that loads it has it open
-	}
+	slices.SortFunc(seals, func(a, b fs.DirEntry) int { return cmp.Compare(age(a), age(b)) })
 	sealed := map[string]bool{}
 	for i, e := range seals {
-		if s, err := readSeal(root, e.Name()); err == nil && i < keptImages {
+		if s, err := c.read(root, e.Name()); err == nil && i < c.keep {
 			sealed[s.File], sealed[e.Name()] = true, true
 		}
 	}
 	for _, e := range entries {
 		name := e.Name()
 		switch {
-		case strings.HasPrefix(name, imagePrefix) && !sealed[name] && age(e) > time.Minute, // not one that is about to be sealed
+		case strings.HasPrefix(name, c.prefix) && !sealed[name] && age(e) > time.Minute, // not one that is about to be sealed
 			(strings.HasPrefix(name, draftPrefix) || strings.HasPrefix(name, scratchPrefix)) && age(e) > abandoned:
 			_ = root.RemoveAll(name)
 		}
@@ -370,17 +364,6 @@ func prune(root *os.Root) {
 
 // scratchPrefix begins the names of directories that package machine uses for a moment.
 const scratchPrefix = "sallyport-wasm-"
-
-// place makes the directory. It returns an error unless there is one to read from.
-func (c *images) place() error {
-	root, err := private.Open(c.dir)
-	if err != nil {
-		if root, _ = c.existing(); root == nil {
-			return err
-		}
-	}
-	return root.Close()
-}
 
 // existing opens the directory to read from it. Others may read it, too, where the file
 // system cannot be written to.

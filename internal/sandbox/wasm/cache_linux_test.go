@@ -4,10 +4,12 @@ package wasm
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -15,55 +17,70 @@ import (
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
-// TestPrune: an image that is made leaves the newest compiled code and the newest
-// images, and nothing of what was given up long ago.
+// TestPrune: an image that is made leaves the newest ones, all of another kind, and nothing
+// of what was given up long ago.
 func TestPrune(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	file := func(name string, age time.Duration) {
-		path, at := filepath.Join(dir, name), time.Now().Add(-age)
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, at, at); err != nil {
+	aged := func(name string, age time.Duration) {
+		at := time.Now().Add(-age)
+		if err := os.Chtimes(filepath.Join(dir, name), at, at); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i := range keptCode + 3 {
-		file(fmt.Sprintf("%s%d", codePrefix, i), time.Duration(i)*time.Minute)
+	file := func(name string, age time.Duration) {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		aged(name, age)
 	}
 	file(draftPrefix+"old", 2*abandoned)
 	file(draftPrefix+"recent", abandoned/2)
 	file(imagePrefix+"unsealed", time.Hour)
-	c := images{dir: dir, key: func() ([]byte, error) { return bytes.Repeat([]byte{1}, 32), nil }}
-	if err := c.create(t.Context(), "one", func(f *os.File) error {
-		_, err := f.WriteString("memory")
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, pattern := range []string{codePrefix + "*", draftPrefix + "*", imagePrefix + "unsealed", imagePrefix + "*" + sealSuffix} {
-		found, err := filepath.Glob(filepath.Join(dir, pattern))
-		if err != nil {
-			t.Fatal(err)
+	want := []string{draftPrefix + "recent"}
+	for _, c := range []images{{prefix: codePrefix, keep: 2}, {prefix: imagePrefix, keep: 3}} {
+		c.dir, c.key = dir, fakeKey
+		for i := range c.keep + 2 {
+			name := fmt.Sprint(i)
+			if err := c.create(t.Context(), name, func(f *os.File) error {
+				_, err := f.WriteString("memory")
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			seal, err := c.sealFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			root, err := c.existing()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := c.seal(root, name)
+			root.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			age := time.Duration(c.keep+2-i) * time.Minute // an image comes after older ones
+			aged(seal, age)
+			aged(s.File, age)
+			if i >= 2 {
+				want = append(want, seal, s.File)
+			}
 		}
-		for _, f := range found {
-			got = append(got, filepath.Base(f))
-		}
 	}
-	var want []string
-	for i := range keptCode {
-		want = append(want, fmt.Sprintf("%s%d", codePrefix, i))
-	}
-	seal, err := c.sealFile("one")
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want = append(want, draftPrefix+"recent", seal)
-	if !reflect.DeepEqual(got, want) {
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -107,5 +124,48 @@ func TestPreparedByAnotherKey(t *testing.T) {
 			continue
 		}
 		_ = image.Close()
+	}
+}
+
+// TestForgedCode: code that was changed is compiled again, and no child gets what was
+// there.
+func TestForgedCode(t *testing.T) {
+	dir := t.TempDir()
+	code := func() (name, content string) {
+		t.Helper()
+		e := newEngine(t, dir)
+		if err := e.Prepare(t.Context(), program("hello")); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		files, err := filepath.Glob(filepath.Join(dir, codePrefix+"*"+sealSuffix))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("got the seals %q, %v, want one", files, err)
+		}
+		data, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s seal
+		if err := json.Unmarshal(data, &s); err != nil {
+			t.Fatal(err)
+		}
+		name = filepath.Join(dir, s.File)
+		if data, err = os.ReadFile(name); err != nil {
+			t.Fatal(err)
+		}
+		return name, string(data)
+	}
+	first, want := code()
+	if again, _ := code(); again != first {
+		t.Fatalf("the second start: got the file %s, want %s", again, first)
+	}
+	if err := os.WriteFile(first, []byte(strings.ToUpper(want)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if other, got := code(); other == first || got != want {
+		t.Errorf("after a change: got %q in the file %s, want %q in a new one", got, other, want)
 	}
 }

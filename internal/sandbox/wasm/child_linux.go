@@ -47,8 +47,9 @@ type child struct {
 // compiled; compiling takes a slow machine a minute or more.
 const startTime = 5 * time.Minute
 
-// spawn starts a child and waits until it has the interpreter and is confined.
-func spawn(ctx context.Context, executable string, open control.Open, progress func(control.Progress)) (*child, error) {
+// spawn starts a child and waits until it has the interpreter and is confined. code is
+// compiled code, an empty file that gets it, or nil.
+func spawn(ctx context.Context, executable string, open control.Open, code *os.File, progress func(control.Progress)) (*child, error) {
 	conn, theirs, err := control.Pair()
 	if err != nil {
 		return nil, err
@@ -76,7 +77,11 @@ func spawn(ctx context.Context, executable string, open control.Open, progress f
 	go c.listen()
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	m, err := c.do(ctx, control.Request{Op: control.OpOpen, Open: &open})
+	var files []*os.File
+	if code != nil {
+		files = append(files, code)
+	}
+	m, err := c.do(ctx, control.Request{Op: control.OpOpen, Open: &open}, files...)
 	if err != nil {
 		c.end()
 		return nil, err

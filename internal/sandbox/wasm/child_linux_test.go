@@ -87,7 +87,7 @@ func TestDeaf(t *testing.T) {
 // TestSealedImage: an image is a copy that changes no more, whatever happens to the file.
 func TestSealedImage(t *testing.T) {
 	dir := t.TempDir()
-	c := images{dir: dir, key: fakeKey}
+	c := images{dir: dir, key: fakeKey, prefix: imagePrefix, keep: 1}
 	want := bytes.Repeat(append(make([]byte, 5000), "image"...), 1000)
 	err := c.create(t.Context(), "one", func(f *os.File) error {
 		_, err := f.Write(want)

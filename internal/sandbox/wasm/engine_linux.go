@@ -30,7 +30,8 @@ type Engine struct {
 	opts   Options
 	log    *slog.Logger
 	runs   *supervise.Runs
-	images images
+	images images // of programs
+	code   images // the compiled interpreter
 
 	archives archives
 
@@ -62,7 +63,8 @@ func New(opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opts: opts, log: opts.Log, runs: supervise.NewRuns(Name, nil), turn: make(chan struct{}, 1),
-		images:     images{dir: opts.CacheDir, key: opts.Key},
+		images:     images{dir: opts.CacheDir, key: opts.Key, prefix: imagePrefix, keep: keptImages},
+		code:       images{dir: opts.CacheDir, key: opts.Key, prefix: codePrefix, keep: keptCode},
 		confinable: confinable,
 		build:      sync.OnceValues(func() (string, error) { return executable.BuildID(opts.Executable) }),
 	}
@@ -379,48 +381,6 @@ func (e *Engine) living(ctx context.Context) (*child, error) {
 	}
 	e.log.Debug("started the process for sessions", "walls", c.walls)
 	return c, nil
-}
-
-// spawn starts a child.
-func (e *Engine) spawn(ctx context.Context) (*child, error) {
-	build, err := e.build()
-	if err != nil {
-		return nil, err
-	}
-	key, err := secret(e.opts.Key, "code")
-	if err != nil {
-		return nil, err
-	}
-	open := control.Open{CacheDir: e.opts.CacheDir, Key: key, Build: build}
-	var loose error
-	if err := e.images.place(); err != nil {
-		if _, rejected := errors.AsType[*private.Rejected](err); rejected {
-			return nil, err
-		}
-		open.CacheDir, loose = "", err
-	}
-	// The last report comes before spawn returns.
-	c, err := spawn(ctx, e.opts.Executable, open, func(p control.Progress) {
-		if p.Unkept != "" {
-			loose = errors.New(printable(p.Unkept))
-		}
-		if e.opts.Progress != nil {
-			e.opts.Progress(Progress{Done: p.Done, Elapsed: duration(p.Elapsed, time.Millisecond)})
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	if c.loose = loose; loose != nil {
-		e.warnUnkept(loose)
-	}
-	return c, nil
-}
-
-func (e *Engine) warnUnkept(err error) {
-	e.unkept.Do(func() {
-		e.log.Warn("the compiled Python cannot be kept: each start of this program compiles it again", "error", err)
-	})
 }
 
 // imageName identifies the image of a program: what it was made of, and by what.

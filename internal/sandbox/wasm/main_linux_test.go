@@ -81,17 +81,37 @@ type fakeSession struct {
 	files map[string][]byte
 }
 
-func openFake(_ context.Context, o control.Open, progress func(control.Progress)) (host.Machine, error) {
-	if len(o.Key) != 32 || o.Build == "" {
-		return nil, errors.New("no key or no build")
-	}
+func openFake(_ context.Context, o control.Open, code *os.File, progress func(control.Progress)) (host.Machine, error) {
 	progress(control.Progress{})
 	done := control.Progress{Done: true, Elapsed: 7}
-	if _, err := os.Stat(filepath.Join(o.CacheDir, "full")); err == nil {
+	if _, err := os.Stat(filepath.Join(o.ScratchDir, "full")); err == nil {
 		done.Unkept = "no space left"
+	} else if code != nil {
+		if err := compileFake(code); err != nil {
+			return nil, err
+		}
 	}
 	progress(done)
 	return fakeMachine{}, nil
+}
+
+// compileFake writes compiled code to a file, or expects that it is there.
+func compileFake(file *os.File) error {
+	const code = "code of the fake"
+	data, err := io.ReadAll(io.NewSectionReader(file, 0, 1<<20))
+	switch {
+	case err != nil:
+		return err
+	case len(data) == 0:
+		_, err := file.WriteString(code)
+		return err
+	case string(data) != code:
+		return fmt.Errorf("got the code %q, want %q", data, code)
+	}
+	if _, err := file.WriteAt([]byte("x"), 0); err == nil {
+		return errors.New("code that can be written to")
+	}
+	return nil
 }
 
 func (fakeMachine) Boot(_ context.Context, p host.Program, image *os.File) (host.Image, error) {

@@ -97,7 +97,7 @@ func TestKey(t *testing.T) {
 		func() ([]byte, error) { return make([]byte, 31), nil },
 	} {
 		e := newEngine(t, t.TempDir())
-		e.opts.Key, e.images.key = key, key
+		e.opts.Key, e.images.key, e.code.key = key, key, key
 		if err := e.Prepare(t.Context(), program("hello")); err == nil || !strings.Contains(err.Error(), "key") {
 			t.Errorf("got %v, want an error about the key", err)
 		}

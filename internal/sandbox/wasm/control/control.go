@@ -26,7 +26,7 @@ const (
 
 // Operations of a Request.
 const (
-	OpOpen      = "open"      // compile or load the interpreter, then give up every privilege; always the first
+	OpOpen      = "open"      // compile or load the interpreter, then give up every privilege; always the first; a file, unless nothing is kept: compiled code, or an empty one for it
 	OpProgram   = "program"   // load the image of a program, or make it; a file: the image
 	OpStart     = "start"     // three files: standard input, output and error; and the archive of packages, if Start names one
 	OpRestore   = "restore"   // as start, and at the end another file: the snapshot
@@ -61,9 +61,9 @@ const Whole = 1
 
 // Open describes how the child prepares.
 type Open struct {
-	CacheDir string `json:"cacheDir"` // of compiled code
-	Key      []byte `json:"key"`      // authenticates compiled code, and nothing else; a child that is broken out of has it
-	Build    string `json:"build"`    // names the executable
+	// ScratchDir is where the child makes and removes a directory. Empty: one for
+	// temporary files.
+	ScratchDir string `json:"scratchDir"`
 }
 
 // Program is a program as its image needs it.

@@ -15,9 +15,10 @@ import (
 	"github.com/sallyport/sallyport/internal/sandbox/wasm/control"
 )
 
-// An Opener compiles the interpreter, or loads what a compilation left in the cache
-// directory. It calls progress when a compilation begins and when it has ended.
-type Opener func(ctx context.Context, o control.Open, progress func(control.Progress)) (Machine, error)
+// An Opener compiles the interpreter and leaves the result in a file, or loads it from the
+// file unless that is empty. Without a file nothing is kept. It calls progress when a
+// compilation begins and when it has ended.
+type Opener func(ctx context.Context, o control.Open, code *os.File, progress func(control.Progress)) (Machine, error)
 
 // A Confiner takes from the process what it does not need to run sessions, and returns
 // what walls there are now.

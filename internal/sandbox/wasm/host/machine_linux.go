@@ -20,9 +20,9 @@ func Main(args []string) (code int, ok bool) {
 }
 
 // open opens the embedded interpreter.
-func open(ctx context.Context, o control.Open, progress func(control.Progress)) (Machine, error) {
+func open(ctx context.Context, o control.Open, code *os.File, progress func(control.Progress)) (Machine, error) {
 	m, err := machine.Open(ctx, machine.Config{
-		CacheDir: o.CacheDir, ScratchDir: o.CacheDir, Key: o.Key, Build: o.Build,
+		Code: code, ScratchDir: o.ScratchDir,
 		Progress: func(p machine.Progress) {
 			out := control.Progress{Done: p.Done, Elapsed: p.Elapsed.Milliseconds()}
 			if p.Unkept != nil {

@@ -126,8 +126,11 @@ func (s *server) do(ctx context.Context, r control.Request, files []*os.File) (m
 	}
 	switch r.Op {
 	case control.OpOpen:
-		control.CloseAll(files)
-		m.Walls, err = s.prepare(ctx, r.Open)
+		defer control.CloseAll(files) // loaded code needs no descriptor
+		if len(files) > 1 {
+			return m, need(1)
+		}
+		m.Walls, err = s.prepare(ctx, r.Open, files)
 		return m, err
 	case control.OpProgram:
 		defer control.CloseAll(files) // a mapping needs no descriptor
@@ -214,7 +217,7 @@ func get(session Running, path string, files []*os.File) error {
 }
 
 // prepare makes the machine and gives up everything else.
-func (s *server) prepare(ctx context.Context, o *control.Open) (walls []string, err error) {
+func (s *server) prepare(ctx context.Context, o *control.Open, files []*os.File) (walls []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o == nil || s.machine != nil {
@@ -223,11 +226,14 @@ func (s *server) prepare(ctx context.Context, o *control.Open) (walls []string, 
 	// To load compiled code is over before a collection would be worth its time. To
 	// compile is not.
 	before := debug.SetGCPercent(-1)
-	machine, err := s.open(ctx, *o, func(p control.Progress) {
+	var code *os.File
+	if len(files) > 0 {
+		code = files[0]
+	}
+	machine, err := s.open(ctx, *o, code, func(p control.Progress) {
 		debug.SetGCPercent(before)
 		s.say(control.Message{Progress: &p})
 	})
-	clear(o.Key)
 	if err != nil {
 		return nil, err
 	}

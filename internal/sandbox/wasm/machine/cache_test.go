@@ -3,14 +3,18 @@
 package machine
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // A cacheTest opens machines with one cache.
@@ -53,153 +57,104 @@ func (c cacheTest) opened() (compiled bool) {
 	return
 }
 
-// file returns the one file of the cache.
-func (c cacheTest) file() string {
-	c.t.Helper()
-	entries, err := os.ReadDir(c.config.CacheDir)
+// emptyFile returns a file for compiled code.
+func emptyFile(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "code"))
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
-	if len(entries) != 1 {
-		c.t.Fatalf("the cache has %d files, want one", len(entries))
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// openKept returns a machine with an interpreter whose code is kept in a directory.
+func openKept(t *testing.T, dir string, i Interpreter) *Machine {
+	t.Helper()
+	sum := sha256.Sum256([]byte(i.Digest + Binding()))
+	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("code-%x", sum[:8])), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return filepath.Join(c.config.CacheDir, entries[0].Name())
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil { // until it is closed
+		t.Fatal(err)
+	}
+	m, err := Open(t.Context(), Config{Code: f, Interpreter: i})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close(context.Background()) })
+	return m
+}
+
+// memoryFile returns a new file that only this process has.
+func memoryFile(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 func newCacheTest(t *testing.T) cacheTest {
 	scratch := t.TempDir()
-	c := cacheTest{t: t, scratch: scratch, config: Config{
-		CacheDir: t.TempDir(), ScratchDir: scratch, Key: bytes.Repeat([]byte{7}, 32), Interpreter: tiny,
-	}}
+	c := cacheTest{t: t, scratch: scratch, config: Config{Code: emptyFile(t), ScratchDir: scratch, Interpreter: tiny}}
 	if !c.opened() {
 		t.Fatal("nothing was compiled at first")
 	}
 	return c
 }
 
+// TestCache: what was compiled is used, also from a file that can only be read.
 func TestCache(t *testing.T) {
 	c := newCacheTest(t)
 	if c.opened() {
 		t.Error("compiled although the code was there")
 	}
-	c.config.Build = "another executable"
-	if !c.opened() {
-		t.Error("code of another executable was used")
-	}
-}
-
-// TestForgedCache: what somebody else has put there is not run, and replaced.
-func TestForgedCache(t *testing.T) {
-	flip := func(at int) func([]byte) []byte {
-		return func(data []byte) []byte {
-			if at < 0 {
-				at += len(data)
-			}
-			data[at] ^= 1
-			return data
-		}
-	}
-	head := len(codeForm) + 1
-	for name, change := range map[string]func([]byte) []byte{
-		"empty":     func([]byte) []byte { return nil },
-		"form":      flip(0),
-		"name":      flip(head + 3),
-		"salt":      flip(head + 65 + 3),
-		"tag":       flip(head + 65 + 65 + 3),
-		"code":      flip(-1),
-		"shortened": func(data []byte) []byte { return data[:len(data)-1] },
-		"longer":    func(data []byte) []byte { return append(data, 0) },
-		"head only": func(data []byte) []byte { return data[:bytes.IndexByte(data, '\n')+1] },
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newCacheTest(t)
-			file := c.file()
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, change(data), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if !c.opened() {
-				t.Error("the code was used")
-			}
-			if c.opened() {
-				t.Error("the code was not replaced")
-			}
-		})
-	}
-	t.Run("key", func(t *testing.T) {
-		c := newCacheTest(t)
-		file := c.file()
-		data, err := os.ReadFile(file)
-		if err == nil {
-			err = os.Remove(file)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.config.Key = bytes.Repeat([]byte{8}, 32)
-		if !c.opened() {
-			t.Fatal("nothing was compiled with another key")
-		}
-		if c.file() == file {
-			t.Error("two keys have one file")
-		}
-		if err := os.WriteFile(c.file(), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if !c.opened() {
-			t.Error("code under another key was used")
-		}
-	})
-	t.Run("link", func(t *testing.T) {
-		c := newCacheTest(t)
-		file, elsewhere := c.file(), filepath.Join(t.TempDir(), "code")
-		if err := os.Rename(file, elsewhere); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(elsewhere, file); err != nil {
-			t.Fatal(err)
-		}
-		if !c.opened() {
-			t.Error("a link was followed")
-		}
-	})
-}
-
-func TestCacheNeedsKey(t *testing.T) {
-	c := Config{CacheDir: t.TempDir(), Interpreter: tiny}
-	if m, err := Open(t.Context(), c); err == nil {
-		m.Close(t.Context())
-		t.Error("a cache without a key was opened")
-	}
-}
-
-// TestCacheThatCannotBeWritten is no reason not to start.
-func TestCacheThatCannotBeWritten(t *testing.T) {
-	c := Config{CacheDir: filepath.Join(t.TempDir(), "absent"), Key: make([]byte, 32), Interpreter: tiny}
-	m, err := Open(t.Context(), c)
+	f, err := os.Open(c.config.Code.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Close(t.Context())
+	defer f.Close()
+	c.config.Code = f
+	if c.opened() {
+		t.Error("compiled although the code was there, in a file that can only be read")
+	}
 }
 
-// TestUnkept: an interpreter whose code cannot be kept runs, and says why and where.
+// TestNoCode: a file that holds something else is refused.
+func TestNoCode(t *testing.T) {
+	for _, content := range []string{"x", strings.Repeat("x", codeName), strings.Repeat("A", 2*codeName)} {
+		c := Config{Code: emptyFile(t), ScratchDir: t.TempDir(), Interpreter: tiny}
+		if _, err := c.Code.WriteString(content); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := Open(t.Context(), c); err == nil {
+			m.Close(t.Context())
+			t.Errorf("%d bytes: got a machine, want an error", len(content))
+		}
+	}
+}
+
+// TestUnkept: an interpreter whose code cannot be kept runs, and says why.
 func TestUnkept(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "none")
+	code, err := os.Open(emptyFile(t).Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer code.Close()
 	var unkept error
 	m, err := Open(t.Context(), Config{
-		Interpreter: tiny, CacheDir: dir, ScratchDir: t.TempDir(), Key: make([]byte, 32), Build: "b",
+		Interpreter: tiny, Code: code, ScratchDir: t.TempDir(),
 		Progress: func(p Progress) { unkept = p.Unkept },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close(context.Background()) })
-	if !errors.Is(unkept, fs.ErrNotExist) || !strings.Contains(unkept.Error(), dir) {
-		t.Errorf("got %v, want an error about %s", unkept, dir)
+	if !errors.Is(unkept, syscall.EBADF) {
+		t.Errorf("got %v, want %v", unkept, syscall.EBADF)
 	}
 }
 
@@ -212,7 +167,7 @@ func TestNoScratch(t *testing.T) {
 		t.Error("compiled although the code was there")
 	}
 	var unkept error
-	c.config.CacheDir = t.TempDir()
+	c.config.Code = emptyFile(t)
 	c.config.Progress = func(p Progress) { unkept = p.Unkept }
 	m, err := Open(t.Context(), c.config)
 	if err != nil {

@@ -5,7 +5,6 @@ package machine
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"strings"
@@ -62,11 +61,7 @@ func openPython(t *testing.T) *Image {
 		t.Fatal(err)
 	}
 	i.Scripts = map[string]string{"boot.py": calculator}
-	m, err := Open(t.Context(), Config{CacheDir: dir, Key: make([]byte, 32), Interpreter: i})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close(context.Background()) })
+	m := openKept(t, dir, i)
 	return bootTiny(t, m)
 }
 

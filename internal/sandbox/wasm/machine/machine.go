@@ -20,17 +20,12 @@ import (
 
 // Config is what a machine is made of.
 type Config struct {
-	// CacheDir is a private directory that keeps compiled code. If it is empty,
-	// nothing is kept.
-	CacheDir string
+	// Code is a file with the code that an Open of the same build has compiled, which is
+	// trusted, or an empty one that gets it. Nil: nothing is kept. Open does not close it.
+	Code *os.File
 	// ScratchDir is a private directory that Open uses while it runs. Empty: one
 	// below the system's directory for temporary files.
 	ScratchDir string
-	// Key authenticates what is in CacheDir. Open does not use it later, but copies of it
-	// stay somewhere in the process's memory.
-	Key []byte
-	// Build names the executable. Code that another one compiled is not used.
-	Build string
 	// Interpreter is compiled. The zero value is the embedded one.
 	Interpreter Interpreter
 	// Workers is how many processors a compilation uses. Zero: all.
@@ -94,10 +89,10 @@ func Open(ctx context.Context, c Config) (_ *Machine, err error) {
 		module, err := interpreter.Module()
 		modules <- read{module, err}
 	}()
-	cache, cacheErr := openCodeCache(c, interpreter)
+	cache, cacheErr := openCodeCache(c)
 	module := <-modules
 	if cacheErr != nil {
-		return nil, fmt.Errorf("open the cache of compiled code: %w", cacheErr)
+		return nil, fmt.Errorf("open the file of compiled code: %w", cacheErr)
 	}
 	defer func() { err = errors.Join(err, cache.close()) }()
 	if module.err != nil {

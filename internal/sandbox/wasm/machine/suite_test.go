@@ -5,7 +5,6 @@ package machine
 import (
 	"bufio"
 	"cmp"
-	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -324,11 +323,7 @@ func openSuite(t *testing.T, library, cache string) *Image {
 		t.Fatal(err)
 	}
 	i.Scripts = map[string]string{"boot.py": suiteBoot}
-	m, err := Open(t.Context(), Config{CacheDir: cache, Key: make([]byte, 32), Interpreter: i})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close(context.Background()) })
+	m := openKept(t, cache, i)
 	f, err := memoryFile("image")
 	if err != nil {
 		t.Fatal(err)
