@@ -32,7 +32,8 @@ class _Absent:
     __or__ = __ror__ = __and__ = __rand__ = __add__ = __radd__ = __mul__ = __rmul__ = __invert__ = _zero
 
 
-for _name in ("array", "ctypes", "fcntl", "glob", "mmap", "select", "signal", "socket", "struct", "subprocess", "resource"):
+sys.modules["ctypes"] = _Absent("ctypes")  # one that is there has no functions to call
+for _name in ("array", "fcntl", "glob", "mmap", "select", "signal", "socket", "struct", "subprocess", "resource"):
     try:
         __import__(_name)
     except ImportError:

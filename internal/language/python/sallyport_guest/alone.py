@@ -22,7 +22,7 @@ ELSEWHERE = (
     " holds it. sallyport doctor tells the user which work here"
 )
 LIBRARY = {
-    "ssl": "no network and no TLS", "ctypes": "no libraries of machine code", "mmap": "no mapping of files", "fcntl": "no file locks",
+    "ssl": "no network and no TLS", "mmap": "no mapping of files", "fcntl": "no file locks",
     "multiprocessing": "no processes", "posixsubprocess": "no processes", "posixshmem": "no processes", "pwd": "no users", "grp": "no users",
     "spwd": "no users", "resource": "no limits of its own", "termios": "no terminal", "tty": "no terminal", "pty": "no terminal",
     "curses": "no terminal", "readline": "no terminal", "tkinter": "no screen", "turtle": "no screen", "syslog": "no system log",
@@ -35,7 +35,7 @@ MANUAL = (
 )
 PROCESSES = "there are no processes here: Python runs alone, in WebAssembly. Do it in Python (shutil, pathlib, zipfile, csv, asyncio, threads one after the other). Where a command is needed: engine gvisor, podman or docker"
 LOCKED = (
-    "only one connection at a time uses a database file here, readers included, and waiting does not help. End what the other one"
+    "another connection of this session uses the file, and waiting does not help, because nothing else runs meanwhile. End what it"
     " does (commit, rollback, or read all rows), close it, or use one connection for everything"
 )
 NO_PROCESS = ("does not support processes", "has no processes")

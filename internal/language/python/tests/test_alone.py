@@ -41,7 +41,7 @@ MISSING = AttributeError("module 'os' has no attribute 'fork'", name="fork") if 
         (OSError(errno.ENOTSUP, "wasi does not support processes."), {}, "there are no processes here"),
         (OSError(errno.ENOTSUP, "something else"), {}, None),
         (ValueError("x"), {}, None),
-        (sqlite3.OperationalError("database is locked"), {}, "only one connection at a time"),
+        (sqlite3.OperationalError("database is locked"), {}, "another connection of this session uses the file"),
         (sqlite3.OperationalError("no such table: x"), {}, None),
         (MISSING, {}, "there are no processes here"),
     ],

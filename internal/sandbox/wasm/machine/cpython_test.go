@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -27,6 +28,11 @@ def interrupted(*_):
         busy = False
         raise KeyboardInterrupt
 signal.signal(signal.SIGINT, interrupted)
+def does(code):
+    try:
+        exec(code, globals())
+    except Exception as e:
+        return "%s: %s" % (type(e).__name__, e)
 def run():
     global calls, busy
     calls += 1
@@ -93,6 +99,15 @@ func (c *calculation) is(expression, want string) {
 	}
 }
 
+// does fails unless statements end with an exception, or without one.
+func (c *calculation) does(code, want string) {
+	c.t.Helper()
+	if want != "None" {
+		want = "'" + want + "'"
+	}
+	c.is(fmt.Sprintf("does(%q)", code), want)
+}
+
 func TestCPython(t *testing.T) {
 	img := openPython(t)
 	t.Run("one image", func(t *testing.T) {
@@ -133,7 +148,12 @@ func TestCPython(t *testing.T) {
 	})
 	t.Run("interrupts", func(t *testing.T) {
 		c := calculate(start(t, img, sandbox.Limits{}))
-		for _, code := range []string{"[0 for _ in iter(int, 1)]", "__import__('time').sleep(1000)", "__import__('re').match('(a*)*b', 'a' * 40)"} {
+		for _, code := range []string{
+			"[0 for _ in iter(int, 1)]",
+			"__import__('time').sleep(1000)",
+			"__import__('re').match('(a*)*b', 'a' * 40)",
+			"(lambda c: [c.memset(b, 1, 1 << 24) for b in iter(lambda: c.create_string_buffer(1 << 24), 1)])(__import__('ctypes'))",
+		} {
 			before := c.Usage().CPU
 			c.say(code)
 			heard := make(chan string)

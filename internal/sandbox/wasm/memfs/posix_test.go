@@ -227,3 +227,76 @@ func TestEntryCost(t *testing.T) {
 		}
 	}
 }
+
+// TestFileNumbers: a file keeps its number under every name, and while it is open without
+// one. No other file gets it: SQLite knows files by their numbers.
+func TestFileNumbers(t *testing.T) {
+	f := newFS(t, Config{Tmp: 1 << 20})
+	root := f.Root()
+	write(t, f, "/workspace/a", "first")
+	write(t, f, "/workspace/b", "second")
+	first, err := f.Open(root, "/workspace/a", Mode{Read: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	before := first.Stat()
+	seen := map[uint64]string{before.Ino: "a"}
+	other := func(name string) {
+		t.Helper()
+		info, err := f.Stat(root, name, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if was := seen[info.Ino]; was != "" {
+			t.Errorf("%s has the number %d, which is that of %s", name, info.Ino, was)
+		}
+		seen[info.Ino] = name
+	}
+	same := func(what string, got Info) {
+		t.Helper()
+		if got.Dev != before.Dev || got.Ino != before.Ino {
+			t.Errorf("%s: got %d on %d, want %d on %d", what, got.Ino, got.Dev, before.Ino, before.Dev)
+		}
+	}
+	other("/workspace/b")
+	for _, err := range []error{
+		f.Mkdir(root, "/workspace/d"),
+		f.Rename(root, "/workspace/a", root, "/workspace/d/c"),
+		f.Link(root, "/workspace/d/c", false, root, "/workspace/e"),
+		f.Rename(root, "/workspace/d/c", root, "/workspace/b"), // in place of another
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"/workspace/b", "/workspace/e"} {
+		info, err := f.Stat(root, name, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(name, info)
+	}
+	write(t, f, "/workspace/a", "third")
+	other("/workspace/a")
+	if err := errors.Join(f.Unlink(root, "/workspace/b"), f.Unlink(root, "/workspace/e")); err != nil {
+		t.Fatal(err)
+	}
+	same("the open file without a name", first.Stat())
+	for _, name := range []string{"/workspace/b", "/workspace/e", "/tmp/a"} {
+		write(t, f, name, "fourth")
+		other(name)
+	}
+	if err := f.Put("a", strings.NewReader("host"), 4, 0o644); err != nil { // as a new file
+		t.Fatal(err)
+	}
+	other("/workspace/a")
+	write(t, f, "/workspace/a", "guest") // as the same file
+	info, err := f.Stat(root, "/workspace/a", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen[info.Ino] != "/workspace/a" {
+		t.Errorf("writing has changed the number to %d", info.Ino)
+	}
+}
