@@ -3,7 +3,7 @@
 # What Python lacks here: the names of modules and of their members. What else a probe
 # does not find is a mistake of the probe, which then proves nothing.
 _LACKS = frozenset("""
-_ctypes pwd
+pwd
 fork getresuid getsid killpg mknod pipe posix_spawn sched_setaffinity sched_setscheduler
 setgroups setpriority setuid setxattr
 AF_NETLINK AF_UNIX SOCK_RAW SOCK_SEQPACKET

@@ -52,11 +52,11 @@ widen(const ffi_type *type, const void *value)
     case FFI_TYPE_UINT8:
         return *(const uint8_t *)value;
     case FFI_TYPE_SINT8:
-        return (uint32_t) * (const int8_t *)value;
+        return (uint32_t)(*(const int8_t *)value);
     case FFI_TYPE_UINT16:
         return *(const uint16_t *)value;
     case FFI_TYPE_SINT16:
-        return (uint32_t) * (const int16_t *)value;
+        return (uint32_t)(*(const int16_t *)value);
     default:
         return *(const uint32_t *)value;
     }
