@@ -65,6 +65,10 @@ IMPORTS = {"test_compileall", "test_import", "test_importlib", "test_pkgutil", "
 # Modules that use what the tests of CPython's tools share, which skips itself.
 TOOLS = {"test_argparse", "test_getopt", "test_optparse"}
 
+# Modules that call functions of the interpreter through ctypes, and do not where it is
+# absent.
+FUNCTIONS = {"test_capi", "test_code", "test_frame"}
+
 # Modules that skip themselves where there are no sockets, and have tests without any.
 SOCKETS = {"test_asyncgen", "test_contextlib_async", "test_sys_settrace", "test_urllib2", "test_xml_dom_xmlbuilder"}
 SOCKETS.update(
@@ -106,6 +110,8 @@ def prepare(module):
         support.has_subprocess_support = True
         importlib.import_module("test.test_tools")
         support.has_subprocess_support = False
+    if module in FUNCTIONS:
+        sys.modules["ctypes"] = None
     if module in SOCKETS:
         decorator = support.requires_working_socket
         support.requires_working_socket = lambda *, module=False: None if module else decorator()
