@@ -13,7 +13,8 @@ import (
 
 // A snippet is a piece of code as agents write it, with what it prints. Its file ends
 // with comments: "# Only: wasm" if it is about an interpreter without an operating
-// system, "# Error: TEXT" if it fails with that text, and its output below "# Output:".
+// system, "# Error: TEXT" if it fails with that text, "# Says: TEXT" if that interpreter says
+// it on standard error, and its output below "# Output:".
 type snippet struct {
 	name, code, output, failure string
 	alone                       bool
@@ -47,7 +48,7 @@ func snippets(t *testing.T) []snippet {
 }
 
 // TestSnippets: they print the same here as in an interpreter without an operating
-// system, whose engine runs them too.
+// system, with whose engine test/clients/test_programs.py runs them, too.
 func TestSnippets(t *testing.T) {
 	if r := launch(t).exec(t, "import sys\nsys.version_info >= (3, 11)"); r.stdout != "True\n" {
 		t.Skip("they use what Python 3.11 has")

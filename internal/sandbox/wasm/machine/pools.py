@@ -17,7 +17,7 @@ def submit(self, fn, /, *args, **kwargs):
     if self._shutdown:
         raise RuntimeError("cannot schedule new futures after shutdown")
     future = module._base.Future()
-    item = module._WorkItem(future, fn, args, kwargs)
+    item = module._WorkItem(future, partial(told, fn), args, kwargs)
     if not hasattr(self, "work"):
         self.work, self.at_work, self.begun = [], 0, 0
     self.work = [other for other in self.work if not other.done()]
@@ -44,6 +44,14 @@ def submit(self, fn, /, *args, **kwargs):
     return future
 
 
+def told(fn, /, *args, **kwargs):
+    """Call a function. If its thread is ended, whoever asks for the result hears why."""
+    try:
+        return fn(*args, **kwargs)
+    except threads.Ended:
+        raise RuntimeError("this work was ended at a wait: " + threads.ALONE) from None
+
+
 def shutdown(self, wait=True, *, cancel_futures=False):
     self._shutdown = True
     work = getattr(self, "work", ())
@@ -52,7 +60,6 @@ def shutdown(self, wait=True, *, cancel_futures=False):
             future.cancel()
     if wait:
         threads.block(lambda: all(future.done() for future in work))
-
 
 
 class Result:

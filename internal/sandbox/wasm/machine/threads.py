@@ -4,9 +4,14 @@ A thread that was started runs when another one waits: for its end, a lock, a qu
 event, a moment. It runs in the waiter's place, to its own end. Where it has to wait
 itself, others run in its place. A thread whose wait only the threads below it can end
 is itself ended, once they can go on; a wait that nothing can end raises RuntimeError.
+
+Two threads that take turns at one another's waits cannot both go on, so the rest is to
+choose well: what is joined runs first, a thread that sleeps or ticks leaves the others
+alone, since that ends by itself, and one that waits longer for another thread does not.
 """
 
 import _thread
+import functools
 import sys
 import threading
 import time
@@ -24,7 +29,11 @@ DEADLOCK = (
     " to its end, when another waits. Fill a queue and set an event before the code that waits for them, or use asyncio"
 )
 ALONE = "threads run while another one waits here, and never at the same time or after the code"
-AFTER = 10  # seconds for what is left when the code has ended
+AFTER = 10  # seconds for what is left when the code has ended, or for a thread after those below can go on
+GRACE = 1  # the same for a daemon
+SLEEPS = 3  # seconds that a thread sleeps before others than its like run meanwhile
+TICK = 1  # seconds; a shorter wait for an event is a kind of sleep
+EXTRA = 10_000  # what a full queue takes from a thread that would wait for good
 MOST = 40  # threads within one another in timed waits
 SPINS = 100  # questions after which the threads that could change the answer run
 
@@ -50,8 +59,12 @@ class Job:
         self.pool = None
         self.passed = None  # what ended it and ends the code
         self.polls = 0  # of something that only those below can do
+        self.asks = False  # whether an event is set, between its sleeps
+        self.ticks = False  # waits for an event, but for a moment only
+        self.slept = self.late = 0  # seconds; late are those in which the ones below could go on
+        self.told = False  # that a wait for an event was in vain
         owner = getattr(function, "__self__", None)
-        self.kind = getattr(owner, "_target", function)
+        self.kind = function if owner is None else getattr(owner, "_target", None) or type(owner)
 
     def can_run(self):
         return self.pool is None or self.pool.at_work < self.pool._max_workers
@@ -62,8 +75,9 @@ class Job:
 
 
 class Wait:
-    def __init__(self, ready, deadline):
+    def __init__(self, ready, deadline, handle=None):
         self.ready, self.deadline = ready, deadline
+        self.handle = handle  # of the thread whose end it is about
 
     def over(self):
         return self.ready() or self.deadline is not None and monotonic() >= self.deadline
@@ -81,21 +95,24 @@ def get_ident():
 # Waiting.
 
 
-def block(ready, timeout=None, polls=False):
+def block(ready, timeout=None, polls=False, handle=None):
     """Wait until ready() is true, and let other threads run. Return whether it is true;
-    it may be false after timeout."""
+    it may be false after timeout. It polls if another thread is what makes it true."""
     deadline = None if timeout is None else monotonic() + timeout
-    waits.append(Wait(ready, deadline))
+    waits.append(Wait(ready, deadline, handle))
     try:
         while not ready():
-            job = choose(deadline is not None)
+            job = choose(deadline is not None, polls)
             if job is not None:
                 run(job)
             elif deadline is None:
                 stuck()
             else:
                 leave(polls, deadline)
-                rest(deadline - monotonic())
+                seconds = deadline - monotonic()
+                if running:
+                    running[-1].slept += max(seconds, 0)
+                rest(seconds)
             if deadline is not None and monotonic() >= deadline:
                 return ready()
         return True
@@ -103,14 +120,27 @@ def block(ready, timeout=None, polls=False):
         waits.pop()
 
 
-def choose(timed):
+def choose(timed, polls):
     """Take the thread that runs next, or None. Who holds a lock, or only waits for a
     moment, is not kept from going on by a thread that may wait for it."""
-    for job in pending:
-        if job.can_run() and not (timed and (locks.held or running and (len(running) >= MOST or running[-1].kind != job.kind))):
-            pending.remove(job)
-            return job
-    return None
+    like = None
+    if timed:
+        if locks.held or len(running) >= MOST:
+            return None
+        if running and not open_to_all(running[-1], polls):
+            like = running[-1].kind
+    joined = waits[-1].handle
+    able = [job for job in pending if job.can_run() and (like is None or job.kind == like or job.handle is joined)]
+    job = next((job for job in able if job.handle is joined), able[0] if able else None)
+    if job is not None:
+        pending.remove(job)
+    return job
+
+
+def open_to_all(job, polls):
+    """Report whether threads of another kind may run in a thread's timed wait: it is for
+    what they do, and no thread below could go on."""
+    return (polls and not job.ticks or job.asks or job.slept >= SLEEPS) and not any(wait.over() for wait in waits[:-1])
 
 
 def stuck():
@@ -130,10 +160,19 @@ def leave(polls=False, deadline=None):
     asks again and again for what only they can do. Nor does it outlive the code by much."""
     if ending is not None and deadline is not None and deadline > ending:
         raise Ended
-    if running and any(wait.over() for wait in waits[:-1]):
-        running[-1].polls += polls
-        if running[-1].daemon or running[-1].polls > 2:
+    if not running or not any(wait.over() for wait in waits[:-1]):
+        return
+    job = running[-1]
+    job.polls += polls
+    if job.polls > (0 if job.daemon else 2):
+        raise Ended
+    if deadline is not None:
+        seconds = max(deadline - monotonic(), 0)
+        if job.late + seconds > GRACE if job.daemon else job.late > AFTER:
+            if job.daemon:
+                job.handle.lost = threading.current_thread().name
             raise Ended
+        job.late += seconds
 
 
 def rest(seconds):
@@ -153,6 +192,7 @@ def polled():
     threads run."""
     global spins
     if running:
+        running[-1].asks = True
         waits.append(Wait(never, None))
         try:
             leave(True)
@@ -205,11 +245,15 @@ def hook_of_threads(make):
             elif not isinstance(e, Ended):
                 report(thread)
             elif not thread.daemon:
-                session.streams.say("sallyport: %s was ended at a wait: %s\n" % (thread.name, ALONE))
+                say("%s was ended at a wait" % thread.name)
 
         return reported
 
     return make_now
+
+
+def say(what):
+    session.streams.say("sallyport: %s: %s\n" % (what, ALONE))
 
 
 class Nothing:
@@ -245,7 +289,7 @@ def others(timeout):
             if timeout is None:
                 stuck()
                 return True
-            leave()
+            leave(deadline=waits[-1].deadline)
         return False
     finally:
         waits.pop()
@@ -276,6 +320,7 @@ def finish():
 class Handle:
     def __init__(self):
         self.ident, self.done = 0, False
+        self.lost = None  # the name of a thread that was ended at its work
 
     def is_done(self):
         if not self.done:
@@ -287,9 +332,12 @@ class Handle:
 
     def join(self, timeout=None):
         if timeout is None or timeout < 0:
-            block(lambda: self.done)
+            block(lambda: self.done, handle=self)
         elif not self.done:
-            block(lambda: self.done, timeout)
+            block(lambda: self.done, timeout, True, self)
+        lost, self.lost = self.lost, None
+        if lost is not None:  # the end of a daemon matters to who joins it
+            say("%s was ended at a wait" % lost)
 
 
 def make_thread_handle(ident):
@@ -326,7 +374,74 @@ def sleep(seconds, /):
         rest(seconds)
 
 
+# What waits in vain.
+
+
+def is_set(original, self):
+    if not original(self):
+        polled()
+    return original(self)
+
+
+def wait_for_event(original, self, timeout=None):
+    job = running[-1] if running and timeout is not None else None
+    if job is None:
+        return original(self, timeout)
+    job.ticks = timeout < TICK
+    try:
+        done = original(self, timeout)
+    finally:
+        job.ticks = False
+    if not done and not job.told and any(wait.ready() for wait in waits):
+        job.told = True
+        say("%s has waited for an event in vain" % threading.current_thread().name)
+    return done
+
+
+def value_of(semaphore):
+    return vars(semaphore)["_value"]
+
+
+def set_value(semaphore, value):
+    """Count what is taken from a semaphore among the locks that are held."""
+    own = vars(semaphore)
+    first = own.setdefault("_first_value", value)
+    locks.held += max(first - value, 0) - max(first - own.get("_value", first), 0)
+    own["_value"] = value
+
+
+def drop(semaphore):
+    own = vars(semaphore)
+    if "_value" in own:
+        locks.held -= max(own["_first_value"] - own["_value"], 0)
+
+
+def put(original, self, item, block=True, timeout=None):
+    """Put an item into a queue. One that is full takes it if other threads could only
+    make room once this one has ended."""
+    size = self.maxsize
+    if not (block and 0 < size <= self._qsize() < size + EXTRA and (pending or running)):
+        return original(self, item, block, timeout)
+    self.maxsize = 0
+    try:
+        return original(self, item)
+    finally:
+        self.maxsize = size
+
+
 # Putting it in place.
+
+
+def replace(function, instead):
+    """Put a function in the place of a method, which it gets as its first argument."""
+
+    @functools.wraps(function)
+    def method(self, *args, **kwargs):
+        return instead(function, self, *args, **kwargs)
+
+    module, _, name = function.__qualname__.partition(".")
+    setattr(getattr(sys.modules[function.__module__], module), name, method)
+
 
 
 def install(the_session):
@@ -359,15 +474,10 @@ def install(the_session):
     queue.SimpleQueue = _queue.SimpleQueue = queue._PySimpleQueue
     time.sleep = sleep
     threading._make_invoke_excepthook = hook_of_threads(threading._make_invoke_excepthook)
-    is_set = threading.Event.is_set
-
-    def is_set_now(self):
-        if not is_set(self):
-            polled()
-        return is_set(self)
-
-    is_set_now.__name__, is_set_now.__qualname__, is_set_now.__doc__ = is_set.__name__, is_set.__qualname__, is_set.__doc__
-    threading.Event.is_set = threading.Event.isSet = is_set_now
+    for function, instead in ((threading.Event.is_set, is_set), (threading.Event.wait, wait_for_event), (queue.Queue.put, put)):
+        replace(function, instead)
+    threading.Event.isSet = threading.Event.is_set
+    threading.Semaphore._value, threading.Semaphore.__del__ = property(value_of, set_value), drop
     main = threading.main_thread()
     main._handle = make_thread_handle(real_ident())
     session.threads = sys.modules[__name__]
