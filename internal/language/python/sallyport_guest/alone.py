@@ -39,7 +39,18 @@ LOCKED = (
     " does (commit, rollback, or read all rows), close it, or use one connection for everything"
 )
 NO_PROCESS = ("does not support processes", "has no processes")
-GONE = ("fork", "forkpty", "pipe", "execv", "execve", "execvp", "spawnv", "posix_spawn", "wait")
+GONE = frozenset(("fork", "forkpty", "pipe", "execv", "execve", "execvp", "posix_spawn", "posix_spawnp", "wait", "wait3", "wait4", "waitid"))
+TIMERS = (
+    "no timer and no signal interrupts code here. Compare time.monotonic() with a deadline, use asyncio.timeout around what is awaited,"
+    " or pass timeout to run_python for all of the code"
+)
+NAMES = {  # what a module has elsewhere: what to do instead
+    "signal.alarm": TIMERS, "signal.setitimer": TIMERS, "signal.getitimer": TIMERS, "signal.pause": TIMERS, "signal.sigwait": TIMERS,
+    "time.tzset": "the time zone is UTC here. Use zoneinfo: datetime.now(ZoneInfo('Europe/Berlin'))",
+    "os.sched_getaffinity": "there is one processor here, as os.cpu_count() says",
+    "os.get_terminal_size": "there is no terminal here. shutil.get_terminal_size() returns 80 columns",
+}  # fmt: skip
+TOO_LARGE = "Python has 32 bits here, in WebAssembly: an object has less than 2 GiB. Work on parts of the data"
 
 
 def lacking(session, e):
@@ -51,8 +62,15 @@ def lacking(session, e):
     text = str(e)
     if starts_nothing(e):
         return PROCESSES
-    if isinstance(e, AttributeError) and e.name in GONE and "'os'" in text or isinstance(e, NotImplementedError) and "multiprocessing" in text:
+    if isinstance(e, AttributeError) and text.startswith("module '"):
+        module_name = text.split("'")[1]
+        if module_name == "os" and (e.name in GONE or str(e.name).startswith("spawn")):
+            return PROCESSES
+        return NAMES.get("%s.%s" % (module_name, e.name))
+    if isinstance(e, NameError) and e.name in ("execv", "execve") or isinstance(e, NotImplementedError) and "multiprocessing" in text:
         return PROCESSES
+    if isinstance(e, OverflowError) and "into an index-sized integer" in text:
+        return TOO_LARGE
     if type(e).__name__ == "OperationalError" and type(e).__module__ == "sqlite3" and text == "database is locked":
         return LOCKED
     if "unknown url type: https" in text or isinstance(e, OSError) and e.errno == errno.ENOTSUP and came_through_socket(e):

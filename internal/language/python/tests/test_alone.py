@@ -23,7 +23,10 @@ def session(facts=None):
     return types.SimpleNamespace(channel=Channel(facts or {}))
 
 
-MISSING = AttributeError("module 'os' has no attribute 'fork'", name="fork") if sys.version_info >= (3, 10) else None
+
+
+def missing(module, name):
+    return AttributeError("module %r has no attribute %r" % (module, name), name=name) if sys.version_info >= (3, 10) else None
 
 
 @pytest.mark.parametrize(
@@ -43,7 +46,16 @@ MISSING = AttributeError("module 'os' has no attribute 'fork'", name="fork") if 
         (ValueError("x"), {}, None),
         (sqlite3.OperationalError("database is locked"), {}, "another connection of this session uses the file"),
         (sqlite3.OperationalError("no such table: x"), {}, None),
-        (MISSING, {}, "there are no processes here"),
+        (missing("os", "fork"), {}, "there are no processes here"),
+        (missing("os", "spawnlp"), {}, "there are no processes here"),
+        (missing("os", "sched_getaffinity"), {}, "one processor"),
+        (missing("os", "nothing"), {}, None),
+        (missing("signal", "alarm"), {}, "time.monotonic()"),
+        (missing("time", "tzset"), {}, "zoneinfo"),
+        (missing("mine", "fork"), {}, None),
+        (NameError("name 'execv' is not defined", name="execv") if sys.version_info >= (3, 10) else None, {}, "there are no processes here"),
+        (OverflowError("cannot fit 'int' into an index-sized integer"), {}, "32 bits"),
+        (OverflowError("math range error"), {}, None),
     ],
 )
 def test_lacking(monkeypatch, error, facts, want):
