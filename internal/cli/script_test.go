@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sallyport/sallyport/internal/sandbox/sandboxtest"
 )
 
 // executable is the program under test: what SALLYPORT_BIN names, or a build
@@ -70,6 +72,11 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 			env.Setenv("XDG_RUNTIME_DIR", filepath.Join(env.WorkDir, "runtime"))
 			env.Setenv("SALLYPORT_HUB_ENABLED", "false") // but for the scripts about it
+			chosen, err := sandboxtest.ChosenEngine(home)
+			if err != nil {
+				return err
+			}
+			env.Vars = append(env.Vars, chosen...)
 			return os.Mkdir(filepath.Join(env.WorkDir, "runtime"), 0o700)
 		},
 		Condition: condition,

@@ -46,7 +46,7 @@ func (a *agents) serve(ts *testscript.TestScript, neg bool, args []string) {
 	path, err := exec.LookPath(ts.Getenv("WORK") + "/bin/sallyport")
 	ts.Check(err)
 	cmd := exec.Command(path, append([]string{"serve"}, args[1:]...)...)
-	for _, name := range []string{"HOME", "PATH", "XDG_RUNTIME_DIR", "TMPDIR", "SALLYPORT_STATE_DIR", "SALLYPORT_PYTHON", "SALLYPORT_HUB_ENABLED", "SALLYPORT_POLICY_PROFILE"} {
+	for _, name := range []string{"HOME", "PATH", "XDG_RUNTIME_DIR", "TMPDIR", "SALLYPORT_STATE_DIR", "SALLYPORT_PYTHON", "SALLYPORT_ENGINE", "SALLYPORT_HUB_ENABLED", "SALLYPORT_POLICY_PROFILE"} {
 		if v := ts.Getenv(name); v != "" {
 			cmd.Env = append(cmd.Env, name+"="+v)
 		}

@@ -70,7 +70,7 @@ func connect(ctx context.Context, name, revision string, command *exec.Cmd) (*cl
 // passed are the variables of a script that its clients get.
 var passed = []string{
 	"HOME", "PATH", "LANG", "TMPDIR", "XDG_RUNTIME_DIR", "SALLYPORT_HUB_ENABLED", "SALLYPORT_OUTPUT_STRUCTURED", "SALLYPORT_HUB_IDLE", "SALLYPORT_POLICY_PROFILE",
-	"SALLYPORT_APPROVALS_TIMEOUT", "SALLYPORT_TIMEOUTS_GRACE",
+	"SALLYPORT_APPROVALS_TIMEOUT", "SALLYPORT_TIMEOUTS_GRACE", "SALLYPORT_ENGINE",
 }
 
 // clients are those of all scripts, by name.

@@ -137,12 +137,13 @@ func (p *place) environment(name string) ([]string, error) {
 	if err := errors.Join(err, os.Symlink(p.executable, filepath.Join(bin, "sallyport"))); err != nil {
 		return nil, err
 	}
-	return []string{
+	chosen, err := sandboxtest.ChosenEngine(home)
+	return append([]string{
 		"HOME=" + home, "XDG_RUNTIME_DIR=" + run, "LANG=C.UTF-8",
 		"PATH=" + bin + string(filepath.ListSeparator) + os.Getenv("PATH"),
 		"SALLYPORT_HUB_ENABLED=false",        // except in the scripts about it
 		"SALLYPORT_OUTPUT_STRUCTURED=always", // what the checks read; an agent gets the text
-	}, nil
+	}, chosen...), err
 }
 
 // variable returns the value of a variable in a list of them.
