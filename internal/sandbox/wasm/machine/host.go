@@ -55,15 +55,13 @@ func (s *Session) fuel() {
 }
 
 // Attend implements wasi.Attender: what fuel does for loops it does for host functions.
-func (s *Session) Attend() (interrupted bool) {
-	s.signalled = false
+func (s *Session) Attend() {
 	if s.events.Load()&^workEvent != 0 {
 		s.attend()
 	}
 	if s.calls++; s.calls%callsPerLook == 0 {
 		s.yield()
 	}
-	return s.signalled
 }
 
 // yield lets others run if the session has computed for a while.
@@ -77,9 +75,9 @@ func (s *Session) yield() {
 	s.yielded = time.Now()
 }
 
-// attend does what others want of a session that runs. It reports whether the session
-// has been interrupted. If it is to end, attend panics with a killedError.
-func (s *Session) attend() (interrupted bool) {
+// attend does what others want of a session that runs. If it is to end, attend panics with
+// a killedError.
+func (s *Session) attend() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -100,9 +98,9 @@ func (s *Session) attend() (interrupted bool) {
 			if err != nil {
 				panic(err)
 			}
-			interrupted, s.signalled = true, true
+			s.unheard = true
 		default:
-			return interrupted
+			return
 		}
 	}
 }

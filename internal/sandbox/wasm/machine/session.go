@@ -54,7 +54,7 @@ type Session struct {
 	mutable   []api.MutableGlobal
 	yielded   time.Time
 	calls     uint64    // of host functions
-	signalled bool      // an interrupt was passed on, since the last host function began
+	unheard   bool      // an interrupt was passed on, and no wait has ended because of it
 	slept     time.Time // since when the time of the CPU limit counts
 	sleptCPU  time.Duration
 	next      time.Time // when run is to be called without a frame; zero: never
@@ -255,6 +255,7 @@ func (s *Session) turn() (exit sandbox.Exit, ended bool) {
 		s.run = s.module.ExportedFunction("run")
 	}
 	s.started = true
+	s.unheard = false // the interpreter looks before it waits
 	s.budget.refused.Store(false)
 	results, err := s.call(s.run)
 	if err != nil {

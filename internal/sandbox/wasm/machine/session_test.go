@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sallyport/sallyport/internal/sandbox"
+	"github.com/sallyport/sallyport/internal/sandbox/wasm/wasi"
 )
 
 //go:embed testdata/session.wasm
@@ -230,6 +231,18 @@ func TestInterrupt(t *testing.T) {
 	s.interrupted("e")
 	s.say("l")
 	s.hear("i") // of the interrupt, which the module has noted
+}
+
+// TestInterruptBeforeAWait: what is interrupted on its way into a wait does not wait, and
+// does the next time. A pause for the CPU limit in between changes nothing.
+func TestInterruptBeforeAWait(t *testing.T) {
+	s := &Session{wake: wakeup{event: -1, fd: -1}, unheard: true}
+	s.sleep(time.Nanosecond)
+	for _, want := range []wasi.Outcome{wasi.Interrupted, wasi.TimedOut} {
+		if got := s.Wait(t.Context(), -1, false, 0); got != want {
+			t.Errorf("Wait = %v, want %v", got, want)
+		}
+	}
 }
 
 // TestIdleInterrupt: an interrupt of a session that has nothing to do is none of what

@@ -139,7 +139,9 @@ func (w *wakeup) poll(fd int, events int16, until time.Time) int16 {
 	}
 }
 
-// Wait implements wasi.Waiter.
+// Wait implements wasi.Waiter. An interrupt that came before may have found the
+// interpreter on its way here, where it does not look any more: it ends the wait. If the
+// interpreter has noticed it already, it waits again.
 func (s *Session) Wait(_ context.Context, fd int, write bool, timeout time.Duration) wasi.Outcome {
 	var until time.Time
 	if timeout >= 0 {
@@ -150,7 +152,11 @@ func (s *Session) Wait(_ context.Context, fd int, write bool, timeout time.Durat
 		events = unix.POLLOUT
 	}
 	for {
-		if s.events.Load()&^workEvent != 0 && s.attend() {
+		if s.events.Load()&^workEvent != 0 {
+			s.attend()
+		}
+		if s.unheard {
+			s.unheard = false
 			return wasi.Interrupted
 		}
 		switch s.wake.poll(fd, events, until) {
@@ -167,8 +173,10 @@ func (s *Session) CPUTime() time.Duration { return s.clock.total() }
 
 // sleep sleeps, and does what others want of the session meanwhile.
 func (s *Session) sleep(d time.Duration) {
+	unheard := false
 	for until := time.Now().Add(d); time.Until(until) > 0; {
 		// An interrupt is passed on at once, and does not end the sleep.
-		s.Wait(s.ctx, -1, false, time.Until(until))
+		unheard = s.Wait(s.ctx, -1, false, time.Until(until)) == wasi.Interrupted || unheard
 	}
+	s.unheard = s.unheard || unheard
 }

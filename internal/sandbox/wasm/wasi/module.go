@@ -19,8 +19,6 @@ type call struct {
 	ctx  context.Context
 	mod  api.Module
 	args []uint64
-
-	interrupted bool // the instance has been, just before
 }
 
 // A function is a host function. Its params are 'i' for an i32 and 'I' for an i64.
@@ -92,7 +90,7 @@ func Instantiate(ctx context.Context, r wazero.Runtime) error {
 		b.NewFunctionBuilder().WithName(f.name).WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
 			c := call{Host: hostOf(ctx), ctx: ctx, mod: mod, args: stack[:n]}
 			if c.attender != nil {
-				c.interrupted = c.attender.Attend()
+				c.attender.Attend()
 			}
 			stack[0] = uint64(run(&c))
 		}), params, []api.ValueType{api.ValueTypeI32}).Export(f.name)
@@ -117,13 +115,8 @@ func hostOf(ctx context.Context) *Host {
 	return h
 }
 
-// wait waits as the host's Waiter does. It does not after an interrupt of which this call
-// has not told the instance yet.
+// wait waits as the host's Waiter does.
 func (c *call) wait(fd int, write bool, timeout time.Duration) Outcome {
-	if c.interrupted {
-		c.interrupted = false
-		return Interrupted
-	}
 	return c.cfg.Waiter.Wait(c.ctx, fd, write, timeout)
 }
 

@@ -10,7 +10,8 @@ import (
 type Waiter interface {
 	// Wait blocks until the file descriptor fd of this process is ready, for writing if
 	// write is set, or timeout has passed. A negative timeout never passes. With fd -1
-	// it waits for the time alone. If the instance is to end, Wait does not return: it
+	// it waits for the time alone. An interrupt that the instance may not have noticed ends
+	// the next wait. If the instance is to end, Wait does not return: it
 	// panics with the owner's own value, which host functions let pass.
 	Wait(ctx context.Context, fd int, write bool, timeout time.Duration) Outcome
 }
@@ -20,9 +21,8 @@ type Waiter interface {
 // too.
 type Attender interface {
 	// Attend returns soon unless the instance is to be slowed or paused, and panics as
-	// Wait does if it is to end. It reports whether the instance has been interrupted:
-	// then the function does not wait.
-	Attend() (interrupted bool)
+	// Wait does if it is to end.
+	Attend()
 }
 
 // Outcome is why a wait is over.
