@@ -25,8 +25,9 @@ type App struct {
 	images  *imageLibrary // nil until an engine needs it
 	secrets redact.Set    // that are known, for the audit log
 
-	naming sync.Mutex
-	named  string // the engine, once it was asked for, or the hub's
+	naming   sync.Mutex
+	named    string // the engine, once it was asked for, or the hub's
+	followed bool   // it is the hub's
 }
 
 // LoadSettings loads the settings: from the configuration file of that name, or

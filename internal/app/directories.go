@@ -66,7 +66,7 @@ const unkept = "named sessions, images, memory and accounts are not kept"
 // and what to do.
 var lacking = map[string]string{
 	"runtime": "clients share no hub, commands do not find this program, and only the engine wasm runs code; make it writable, or name another with XDG_RUNTIME_DIR",
-	"cache":   "each start of the program makes again what no cache has; make it writable, or name another with XDG_CACHE_HOME",
+	"cache":   "each start of the program compiles and unpacks again what it needs; make it writable, or name another with XDG_CACHE_HOME",
 	"state":   unkept + "; make it writable, or name another with the setting stateDir",
 }
 

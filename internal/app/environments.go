@@ -53,10 +53,21 @@ func (a *App) FollowHub(ctx context.Context) {
 	for _, h := range hubs {
 		if h.Hub.Key == a.HubKey() && h.Hub.Engine != "" {
 			a.naming.Lock()
-			a.named = h.Hub.Engine
+			a.named, a.followed = h.Hub.Engine, true
 			a.naming.Unlock()
 		}
 	}
+}
+
+// Elsewhere explains a failure to build for the engine of the hub, which this process may
+// be unable to run.
+func (a *App) Elsewhere(err error) error {
+	a.naming.Lock()
+	defer a.naming.Unlock()
+	if !a.followed || !errors.Is(err, sandbox.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w; the hub runs code in the engine %s: build the packages where it was started, or use --standalone for the engine that can run here", err, a.named)
 }
 
 // Pure reports whether the engine that the settings ask for brings its own Python along,

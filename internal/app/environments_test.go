@@ -162,12 +162,12 @@ func (noSessions) Sessions() []session.Info { return nil }
 func TestFollowHub(t *testing.T) {
 	for _, tt := range []struct {
 		name, engine, key, hub string
-		want                   bool
+		follows                string
 	}{
-		{"another engine", "auto", "", "wasm", true},
-		{"the hub has none", "auto", "", "", false},
-		{"a hub of other settings", "auto", "other", "wasm", false},
-		{"the settings name the engine", "gvisor", "", "wasm", false},
+		{"another engine", "auto", "", "wasm", "wasm"},
+		{"the hub has none", "auto", "", "", ""},
+		{"a hub of other settings", "auto", "other", "wasm", ""},
+		{"the settings name the engine", "gvisor", "", "wasm", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			runtime := t.TempDir()
@@ -192,8 +192,9 @@ func TestFollowHub(t *testing.T) {
 			if !slices.ContainsFunc(hubs, func(h RunningHub) bool { return h.Hub.Key == key }) {
 				t.Fatalf("got the hubs %v (%v), want %s among them", hubs, problems, key)
 			}
-			if a.FollowHub(t.Context()); a.Pure() != tt.want {
-				t.Errorf("got packages for wasm: %v, want %v", a.Pure(), tt.want)
+			a.FollowHub(t.Context())
+			if want := cmp.Or(tt.follows, settings.EngineGVisor); a.named != want || a.Pure() != (tt.follows == settings.EngineWasm) {
+				t.Errorf("packages are for the engine %s, for wasm: %v, want the engine %s", a.named, a.Pure(), want)
 			}
 		})
 	}

@@ -162,7 +162,8 @@ func (u *ui) built(d *environment.Definition) (*environment.Built, error) {
 			return nil, err
 		}
 	}
-	return all.Ensure(u.ctx, d, meter.tell)
+	b, err = all.Ensure(u.ctx, d, meter.tell)
+	return b, u.Elsewhere(err)
 }
 
 // accepts reports a script whose header does not accept the Python of the

@@ -10,7 +10,7 @@ import (
 // ChosenEngine returns the variables of programs that run on the engine that
 // SALLYPORT_TEST_ENGINE names, or none for the one that the program chooses. For the
 // engine wasm it gives the home what is compiled in SALLYPORT_TEST_COMPILED, a home, too:
-// that saves each test some seconds. test/engine.py does the same for pytest.
+// that saves each test some seconds. test/engine.py is the counterpart for pytest.
 func ChosenEngine(home string) ([]string, error) {
 	engine, compiled := os.Getenv("SALLYPORT_TEST_ENGINE"), os.Getenv("SALLYPORT_TEST_COMPILED")
 	if engine == "" {

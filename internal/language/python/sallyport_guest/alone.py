@@ -50,7 +50,10 @@ NAMES = {  # what a module has elsewhere: what to do instead
     "os.sched_getaffinity": "there is one processor here, as os.cpu_count() says",
     "os.get_terminal_size": "there is no terminal here. shutil.get_terminal_size() returns 80 columns",
 }  # fmt: skip
-TOO_LARGE = "Python has 32 bits here, in WebAssembly: an object has less than 2 GiB. Work on parts of the data"
+TOO_LARGE = (
+    "Python has 32 bits here, in WebAssembly: lengths and indexes are below 2**31. Work on parts of the data, or count without"
+    " them: random.randrange(10**12), while n < 10**12"
+)
 
 
 def lacking(session, e):
@@ -69,7 +72,7 @@ def lacking(session, e):
         return NAMES.get("%s.%s" % (module_name, e.name))
     if isinstance(e, NameError) and e.name in ("execv", "execve") or isinstance(e, NotImplementedError) and "multiprocessing" in text:
         return PROCESSES
-    if isinstance(e, OverflowError) and "into an index-sized integer" in text:
+    if isinstance(e, OverflowError) and text.endswith(("into an index-sized integer", "too large to convert to C ssize_t")):
         return TOO_LARGE
     if type(e).__name__ == "OperationalError" and type(e).__module__ == "sqlite3" and text == "database is locked":
         return LOCKED

@@ -23,8 +23,6 @@ def session(facts=None):
     return types.SimpleNamespace(channel=Channel(facts or {}))
 
 
-
-
 def missing(module, name):
     return AttributeError("module %r has no attribute %r" % (module, name), name=name) if sys.version_info >= (3, 10) else None
 
@@ -55,6 +53,7 @@ def missing(module, name):
         (missing("mine", "fork"), {}, None),
         (NameError("name 'execv' is not defined", name="execv") if sys.version_info >= (3, 10) else None, {}, "there are no processes here"),
         (OverflowError("cannot fit 'int' into an index-sized integer"), {}, "32 bits"),
+        (OverflowError("Python int too large to convert to C ssize_t"), {}, "random.randrange"),
         (OverflowError("math range error"), {}, None),
     ],
 )

@@ -141,6 +141,11 @@ def multiprocessing_imported():
         process._Popen = staticmethod(no_processes)
 
 
+def ctypes_imported():
+    """Who finds no functions of the interpreter does without them."""
+    vars(sys.modules["ctypes"]).pop("pythonapi", None)
+
+
 def add(name, value, module=posix):
     if not hasattr(module, name):
         if callable(value) and value.__name__ != name:

@@ -48,6 +48,7 @@ def boot():
     pools.install()
     made.imports.after["multiprocessing.context"] = absent.multiprocessing_imported
     made.imports.after["multiprocessing.pool"] = pools.imported
+    made.imports.after["ctypes"] = absent.ctypes_imported
     warm.settle()
     return made
 

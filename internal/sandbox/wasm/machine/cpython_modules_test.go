@@ -46,7 +46,7 @@ func TestCtypes(t *testing.T) {
 			{"memmove(buffer, b'HE', 2) == addressof(buffer), memset(addressof(buffer) + 5, 33, 2) == addressof(buffer) + 5, buffer.value", "(True, True, b'HEllo!!world')"},
 			{"memset(large, 7, sizeof(large)) and memmove(byref(large, 1), large, sizeof(large) - 1) and set(string_at(large, sizeof(large)))", "{7}"},
 			{"CFUNCTYPE(c_void_p, c_void_p, c_byte, c_ushort)(_ctypes._memset_addr)(buffer, -1, 2) and buffer.raw[:3]", "b'\\xff\\xffl'"},
-			{"CFUNCTYPE(None, c_void_p, c_int, c_size_t)(_ctypes._memset_addr).restype, pythonapi._name, CDLL(None)._name", "(None, None, None)"},
+			{"CFUNCTYPE(None, c_void_p, c_int, c_size_t)(_ctypes._memset_addr).restype, PyDLL(None)._name, CDLL(None)._name", "(None, None, None)"},
 			{"string_at(0), c_int.from_address(0).value", "(b'', 0)"}, // an address as any other
 			{"ctypes.util.find_library('c'), ctypes.util.find_library('m')", "(None, None)"},
 		} {
@@ -59,8 +59,8 @@ func TestCtypes(t *testing.T) {
 			{"CDLL('libc.so.6')", "OSError: libc.so.6: this sandbox has no libraries of machine code"},
 			{"cdll.LoadLibrary('x' * 1000)", "OSError: " + strings.Repeat("x", 100) + ": this sandbox has no libraries of machine code"},
 			{"CDLL(None).printf", "AttributeError: printf: this sandbox has no foreign functions"},
-			{"pythonapi.PyLong_FromLong", "AttributeError: PyLong_FromLong: this sandbox has no foreign functions"},
-			{"c_int.in_dll(pythonapi, 'Py_Version')", "ValueError: Py_Version: this sandbox has no foreign functions"},
+			{"PyDLL(None).PyLong_FromLong", "AttributeError: PyLong_FromLong: this sandbox has no foreign functions"},
+			{"c_int.in_dll(PyDLL(None), 'Py_Version')", "ValueError: Py_Version: this sandbox has no foreign functions"},
 			{"CFUNCTYPE(c_int, c_int)(abs)", "NotImplementedError: this sandbox has no callbacks: C cannot call functions of Python"},
 			{"CFUNCTYPE(c_double)(1)()", "NotImplementedError: this sandbox calls only functions of up to 8 integers or pointers of 32 bits"},
 			{"CFUNCTYPE(c_int, c_longlong)(1)(1)", "NotImplementedError: this sandbox calls only functions of up to 8 integers or pointers of 32 bits"},
