@@ -31,7 +31,7 @@ func TestDeaths(t *testing.T) {
 		{"many lines before", "import os, sys\nfor i in range(10000): print(i)\nsys.stdout.buffer.drain()\nos._exit(0)", guest.Died{Known: true}, lines(10000)},
 		{"all descriptors closed", "import os\nos.closerange(3, 4096)", guest.Died{Known: true}, ""},
 		{"all descriptors closed while calling", "import os\nos.closerange(3, 4096)\nruntime.search_tool_docs_sync('x')", guest.Died{Known: true}, ""},
-		{"the nonces' descriptor closed", "import os\nos.close(702)", guest.Died{Known: true}, ""},
+		{"the nonces' descriptor closed", "import os\nos.close(702)\nos.write(1, b'');", guest.Died{Known: true}, ""},
 		{"a child keeps the pipes", "import os\nif os.fork() == 0:\n    import time\n    time.sleep(30)\n    os._exit(0)\nos._exit(4)", guest.Died{Known: true, Code: 4}, ""},
 		{"a child keeps writing", "import os, time\nif os.fork() == 0:\n    while True: os.write(1, b'y' * 1000)\ntime.sleep(0.1)\nos._exit(5)", guest.Died{Known: true, Code: 5}, "y"},
 		{"garbage on the channel", "import os\nos.write(701, b'\\0\\0\\0\\5hello')\nimport time\ntime.sleep(5)", guest.Died{}, ""},

@@ -74,7 +74,8 @@ func (e *Engine) spawn(ctx context.Context) (*child, error) {
 		}
 		return nil, failed
 	}
-	if c.loose = loose; loose != nil {
+	if loose != nil && ctx.Err() == nil { // and the caller has not given up meanwhile
+		c.loose = loose
 		e.warnUnkept(loose)
 	}
 	return c, nil

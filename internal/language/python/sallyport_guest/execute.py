@@ -7,7 +7,7 @@ from posix import _exit
 
 from . import codec, output
 from .channel import Gone
-from .interrupt import PLACE, call
+from .interrupt import PLACE, call, call_named
 from .output import midline, with_a_descriptor
 from .slot import Slot
 
@@ -34,7 +34,7 @@ def compile_source(source, filename, echo):
         # Perhaps it is a single expression, which is much faster this way. (A
         # warning about a backslash would appear twice.)
         try:
-            return None, compile(source, filename, "eval", flags, True)
+            return None, prints_last(source, compile(source, filename, "eval", flags, True))
         except SyntaxError:
             pass
     tree = compile(source, filename, "exec", flags | ONLY_AST, True)
@@ -43,9 +43,46 @@ def compile_source(source, filename, echo):
     body = tree.body
     last = None
     if body and isinstance(body[-1], Expr) and not ends_in_semicolon(source, body[-1]):
-        last = compile(Expression(body.pop().value), filename, "eval", flags, True)
+        last = body.pop().value
+        function = getattr(last, "func", None)
+        if getattr(function, "id", None) == "print":
+            function.id = PRINT
+        last = compile(Expression(last), filename, "eval", flags, True)
     code = compile(tree, filename, "exec", flags, True) if body else None
     return code, last
+
+
+PRINT = "<print>"  # the name of print_last, which no code can say
+RETURN = compile("f()", "", "eval").co_code[-2:-1]
+
+
+def prints_last(source, last):
+    """Let an expression that calls print first call print_last instead."""
+    if last.co_names[:1] == ("print",) and source.startswith("print(") and source.count("print") == 1:
+        return last.replace(co_names=(PRINT, *last.co_names[1:]))
+    return last
+
+
+def print_last(*arguments, **named):
+    """What code calls that ends with a call of print."""
+    import builtins
+
+    frame = sys._getframe(1)
+    function = frame.f_globals.get("print", vars(builtins).get("print", absent))
+    if function is absent:
+        raise NameError("name 'print' is not defined")
+    sep, end = named.get("sep", " "), named.get("end", "\n")
+    # Nothing of the user's may run once something is held back.
+    ends = frame.f_code.co_code[frame.f_lasti + 2 :].lstrip(b"\0")[:1] == RETURN
+    plain = function is print and len(arguments) <= 100 and all(type(a) in PRINTED and fits(a) for a in (*arguments, sep, end))
+    if ends and plain and type(sep) is type(end) is str and named.keys() <= {"sep", "end"}:
+        output.hold(sys.stdout, sep.join(map(str, arguments)) + end)
+    else:
+        call_named(function, arguments, named)
+
+
+absent = object()
+PRINTED = frozenset([bool, int, float, complex, str, type(None)])
 
 
 def ends_in_semicolon(source, node):
@@ -82,7 +119,6 @@ def run(session, source, filename, echo):
             loop = session.use_asyncio()
         awaits = (0 if code is None else code.co_flags) | (0 if last is None else last.co_flags)
         try:
-            output.expect_end(last)
             interrupts.arm()
             if session.wanted or "# /// script" in source:
                 packages(session, source)
@@ -105,7 +141,6 @@ def run(session, source, filename, echo):
                     session.guard.relieve()
                 raise
             finally:
-                output.ending = None
                 if session.threads is not None and not interrupts.happened:
                     if session.threads.pending:
                         output.release()
@@ -245,8 +280,13 @@ LONG = 1000  # characters of a repr that may be worth shortening
 
 def show(value):
     """Print the value of a last expression, like an interactive Python."""
-    if value is not None:
-        sys.displayhook(value)
+    if value is None:
+        return
+    hook = sys.displayhook
+    if hook is displayhook:
+        displayhook(value, last=True)
+    else:
+        hook(value)
 
 
 shown = []  # the coroutines that displayhook was given in this execution
@@ -259,8 +299,9 @@ HELD = ("matplotlib.figure", "sallyport_guest.content")
 rich = None  # session.Session.rich
 
 
-def displayhook(value, keep=True):
-    """sys.displayhook, unless user code has set its own. It keeps the value as _."""
+def displayhook(value, keep=True, last=False):
+    """sys.displayhook, unless user code has set its own. It keeps the value as _. The
+    last one is what the execution ends with."""
     import builtins
 
     if value is None:
@@ -276,7 +317,11 @@ def displayhook(value, keep=True):
 
             text = shortened(value, text)
     out = sys.stdout
-    out.write("\n" + text + "\n" if midline(out) else text + "\n")
+    text = "\n" + text + "\n" if midline(out) else text + "\n"
+    if last:
+        output.hold(out, text)
+    else:
+        out.write(text)
     if not keep:
         return
     if kind is not Coroutine:  # else nothing would say that it was not awaited
@@ -284,8 +329,6 @@ def displayhook(value, keep=True):
     elif value.cr_frame is not None:  # it has not ended
         shown.append(value.__name__)
 
-
-output.SHOWING = displayhook.__code__, show.__code__
 
 CONTAINERS = frozenset([list, tuple, set, frozenset, dict, type({}.keys()), type({}.values()), type({}.items())])
 DEEP = 100  # containers in one another, of which no repr fits

@@ -23,8 +23,9 @@ OURS = (PACKAGE, PLACE, CALL)
 # interrupt ends it, while code of this package would wait for its end.
 call = eval(compile("lambda function, *arguments: function(*arguments)", CALL, "eval"))
 
+call_named = eval(compile("lambda function, arguments, named: function(*arguments, **named)", CALL, "eval"))
 # The function that calls first, and then function, which may take long.
-after = eval(compile("lambda first, function: lambda *arguments, **named: (first(), function(*arguments, **named))[1]", CALL, "eval"))
+after = eval(compile("lambda first, function: lambda *a, **named: (first(*a, **named), function(*a, **named))[1]", CALL, "eval"))
 
 
 class Interrupts:

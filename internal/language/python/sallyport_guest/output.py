@@ -4,7 +4,7 @@ from . import BUILTINS as __builtins__
 
 import sys
 from _io import TextIOWrapper, _BufferedIOBase
-from _thread import allocate_lock, start_new_thread
+from _thread import _count as thread_count, allocate_lock, start_new_thread
 from posix import O_CLOEXEC, O_RDWR, close, open as open_fd, write
 
 from .codec import quote
@@ -17,18 +17,13 @@ HELD = 8 << 10  # bytes that the frame done takes along at most
 
 # What an execution prints last goes with the frame that reports its end: a second
 # process then has nothing to forward, and the host nothing to wait for.
-ending = None  # the code object of the last expression, or True: see is_last
 held = []  # bytes of standard output
+holding = False  # what is written now is such output
 written = False  # to a descriptor, since the host last knew that all had arrived
-direct = False  # code may write to the descriptors without these streams
-SHOWING = None, None  # the code objects of displayhook and its caller
-RETURN = compile("f()", "", "eval").co_code[-2:-1]
+direct = False  # code has used the descriptors without these streams, or may do so
 
-# What code says that is about to do so.
-DIRECTLY = (
-    "os.write", "os.close", "os.dup", "dup2(", "closerange", "fdopen", "FileIO", "open(1", "open(2", "/dev/", "/proc/", "sendfile",
-    "from os import", "from posix import", "import posix",
-)  # fmt: skip
+# What code says that opens one of them by its number or name.
+DIRECTLY = ("fdopen", "FileIO", "open(0", "open(1", "open(2", "file=0", "file=1", "file=2", "/dev/", "/proc/")
 C_STREAMS = ("_ctypes", "_curses", "faulthandler", "readline")
 
 
@@ -83,7 +78,7 @@ class Output(_BufferedIOBase):
         if type(data) is not bytes:
             data = memoryview(data).tobytes()
         self.last = data[-1:] or self.last
-        if ending is not None and self.fd == 1 and not self.gathering and is_last(sys._getframe().f_back) and sum(map(len, held)) + len(data) <= HELD:
+        if holding and self.fd == 1 and not self.gathering:
             held.append(data)
             return len(data)
         if not self.gathering:
@@ -158,8 +153,9 @@ class Output(_BufferedIOBase):
     def forget(self):
         """In a forked child: the parent writes what was gathered, and the helper thread
         does not exist here."""
-        global direct, ending
-        direct, ending = True, None
+        global direct
+        direct = True
+        del held[:]
         self.chunks, self.size, self.gathering, self.lock, self.wanted = [], 0, False, None, None
         self.helpers = 0
 
@@ -174,46 +170,52 @@ def midline(stream):
     return output.last not in (b"", b"\n")
 
 
-def is_last(frame):
-    """Whether the execution ends with what frame writes: its last expression calls print
-    and does no more, or its value is being shown."""
-    if ending is True:
-        return True
-    if frame is None:  # a thread that calls nothing else
+def ours(stream):
+    """Whether nothing runs when a stream is written to but what is here."""
+    try:
+        return type(stream) is TextIOWrapper and type(stream.buffer) is Output
+    except BaseException:  # detached
         return False
-    code = frame.f_code
-    if code is ending:
-        return code.co_code[frame.f_lasti + 2 :].lstrip(b"\0")[:1] == RETURN
-    return code is SHOWING[0] and frame.f_back is not None and frame.f_back.f_code is SHOWING[1]
 
 
-def expect_end(code):
-    """Say which code object is the execution's last expression; None: there is none to
-    come."""
-    global ending
-    ending = None if direct else code
+def hold(stream, text):
+    """Write text to a stream, as the last thing that the execution does."""
+    global holding
+    holding = ours(stream) and len(text) <= HELD and not (direct or thread_count())
+    try:
+        stream.write(text)
+    finally:
+        holding = False
 
 
 def says_direct(source):
-    """Note that source may use the descriptors themselves."""
+    """Note that source may open the descriptors themselves."""
     global direct
     direct = direct or any(word in source for word in DIRECTLY)
 
 
+def uses(*arguments, **named):
+    """Note a call of a function of posix that may be about a standard descriptor."""
+    global direct
+    direct = direct or any(type(a) is int and a <= 2 for a in (*arguments[:2], *named.values()))
+
+
 def release():
-    """Write what was held back."""
-    if held:
-        data = b"".join(held)
-        del held[:]
-        put(OUT, data)
+    """Write what was held back. A signal handler may do so meanwhile."""
+    while held:
+        try:
+            data = held.pop(0)
+        except IndexError:
+            break
+        send(OUT, data)
 
 
 def put(fd, data):
     """Write data after everything that was written before."""
     global written
+    written = True
     if held:
         release()
-    written = True
     send(fd, data)
 
 
@@ -349,12 +351,17 @@ class Streams:
         alone, there is nothing else that writes."""
         global written
         if alone and not (written or direct or self.foreign or self.helpers()):
+            data = b""
+            while held:
+                data += held.pop(0)
             try:
-                text = b"".join(held).decode()
-                del held[:]
-                return ',"drained":true' + (',"stdout":' + quote(text) if text else "")
+                if not written:  # by a signal handler, meanwhile
+                    text = data.decode()
+                    return ',"drained":true' + (',"stdout":' + quote(text) if text else "")
             except UnicodeDecodeError:
                 pass
+            if data:
+                send(OUT, data)
         release()
         written = False
         self.mark(nonce)
@@ -372,14 +379,15 @@ class Streams:
 
     def flush(self):
         """Flush Python's and C's streams, at the end of an execution."""
+        global holding
         current = getattr(sys, "stdout", None), getattr(sys, "stderr", None)
         for stream in {id(s): s for s in (*current, self.stdout, self.stderr)}.values():
-            expect_end(stream is self.stdout or None)
+            holding = stream is self.stdout and not (direct or thread_count())
             try:
                 stream.flush()
             except BaseException:  # closed, or replaced by anything at all
                 pass
-        expect_end(None)
+        holding = False
         for stream in (self.output, self.error):
             try:
                 stream.finish()

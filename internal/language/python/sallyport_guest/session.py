@@ -90,8 +90,7 @@ class Session:
             from posix import register_at_fork
 
             register_at_fork(before=self.streams.drain, after_in_child=self.in_child, after_in_parent=self.in_parent)
-            for name in ("system", "posix_spawn", "posix_spawnp"):
-                self.announce(name)
+            self.announce()
 
     @property
     def registry(self):
@@ -159,19 +158,27 @@ class Session:
 
         module.fork_exec = fork_exec_after_output
 
-    def announce(self, name):
-        """Write gathered output before a function of posix starts a child process."""
+    def announce(self):
+        """Notice when code starts a child process, or uses the standard descriptors."""
 
-        def about_to_spawn():
+        def about_to_spawn(*arguments, **named):
             self.forked = True
             self.streams.drain()
 
-        function = after(about_to_spawn, getattr(posix, name))
-        function.__name__ = function.__qualname__ = name
-        function.__module__ = "posix"
-        for module in (posix, sys.modules.get("os")):
-            if module is not None:
-                setattr(module, name, function)
+        for first, names in (
+            (about_to_spawn, ("system", "posix_spawn", "posix_spawnp")),
+            (output.uses, ("write", "writev", "pwrite", "pwritev", "dup", "dup2", "close", "closerange", "sendfile", "splice")),
+        ):
+            for name in names:
+                function = getattr(posix, name, None)
+                if function is None:
+                    continue
+                announced = after(first, function)
+                announced.__name__ = announced.__qualname__ = name
+                announced.__module__, announced.__doc__, announced.__wrapped__ = "posix", function.__doc__, function
+                for module in (posix, sys.modules.get("os")):
+                    if module is not None:
+                        setattr(module, name, announced)
 
     def spawn_imported(self):
         from . import spawned
@@ -250,6 +257,7 @@ class Session:
         modules = sys.modules
         modules[NAME] = self.module
         self.namespace["__builtins__"] = builtins  # otherwise it would be our copy
+        vars(builtins)[execute.PRINT] = execute.print_last
         self.package.install()
 
     def execute(self, frame):

@@ -237,7 +237,7 @@ func TestInterrupt(t *testing.T) {
 // does the next time. A pause for the CPU limit in between changes nothing.
 func TestInterruptBeforeAWait(t *testing.T) {
 	s := &Session{wake: wakeup{event: -1, fd: -1}, unheard: true}
-	s.sleep(time.Nanosecond)
+	s.sleep(time.Millisecond)
 	for _, want := range []wasi.Outcome{wasi.Interrupted, wasi.TimedOut} {
 		if got := s.Wait(t.Context(), -1, false, 0); got != want {
 			t.Errorf("Wait = %v, want %v", got, want)
