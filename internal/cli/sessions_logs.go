@@ -76,6 +76,9 @@ func (c *sessionsLogsCmd) Run(u *ui) error {
 		case <-time.After(lookAgain):
 		}
 		if _, err := os.Stat(k.Log); err != nil {
+			if err := r.Read(out.print); err != nil { // what came last
+				return err
+			}
 			fmt.Fprintln(u.stdio.Err, "The session was removed.")
 			return nil
 		}
