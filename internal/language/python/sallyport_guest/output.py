@@ -202,7 +202,9 @@ def uses(*arguments, **named):
 
 def release():
     """Write what was held back. A signal handler may do so meanwhile."""
+    global written
     while held:
+        written = True
         try:
             data = held.pop(0)
         except IndexError:

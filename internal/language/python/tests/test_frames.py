@@ -107,6 +107,21 @@ def test_ready(golden, monkeypatch):
     assert messages.framed(messages.ready_frame()) == golden("from-guest-ready")
 
 
+def test_released_output_needs_a_nonce(monkeypatch):
+    r, w = os.pipe()
+    monkeypatch.setattr(output, "OUT", w)
+    monkeypatch.setattr(output, "written", False)
+    monkeypatch.setattr(output, "held", [b"a", b"b"])
+    marked = []
+    streams = Quiet()
+    streams.mark = marked.append
+    output.release()
+    assert output.Streams.settle(streams, b"n", True) == ""
+    assert (marked, output.held, os.read(r, 9)) == ([b"n"], [], b"ab")
+    for fd in (r, w):
+        os.close(fd)
+
+
 class Quiet:
     """Streams to whose descriptors nothing was written."""
 
