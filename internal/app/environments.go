@@ -49,9 +49,10 @@ func (a *App) FollowHub(ctx context.Context) {
 	if a.Settings.Engine != settings.EngineAuto {
 		return
 	}
+	key := a.HubKey()
 	hubs, _, _ := a.Hubs(ctx)
 	for _, h := range hubs {
-		if h.Hub.Key == a.HubKey() && h.Hub.Engine != "" {
+		if h.Hub.Key == key && h.Hub.Engine != "" {
 			a.naming.Lock()
 			a.named, a.followed = h.Hub.Engine, true
 			a.naming.Unlock()

@@ -1,9 +1,10 @@
-"""Where the interpreter keeps its own descriptors."""
+"""Where the interpreter keeps its own descriptors, and how functions of posix that use
+some are replaced."""
 
-try:
-    from posix import dup2
-except ImportError:  # an engine without processes
-    dup2 = None
+import posix
+import sys
+
+dup2 = getattr(posix, "dup2", None)  # an engine without processes has none
 
 # The interpreter's own descriptors, away from those that user code opens, and
 # from code that closes "all" descriptors, if their limit allows it.
@@ -35,3 +36,10 @@ def stay():
     global CONTROL_IN, CONTROL_OUT, OUT, ERR, SINGLE
     CONTROL_IN, CONTROL_OUT, OUT, ERR = 0, 1, 1, 2
     SINGLE = True
+
+
+def replace(function):
+    """Put a function in the place of the one of posix that has its name."""
+    for module in (posix, sys.modules.get("os")):
+        if module is not None:
+            setattr(module, function.__name__, function)

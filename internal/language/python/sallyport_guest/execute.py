@@ -2,6 +2,7 @@
 
 from . import BUILTINS as __builtins__
 
+import builtins
 import sys
 from posix import _exit
 
@@ -65,8 +66,6 @@ def prints_last(source, last):
 
 def print_last(*arguments, **named):
     """What code calls that ends with a call of print."""
-    import builtins
-
     frame = sys._getframe(1)
     function = frame.f_globals.get("print", vars(builtins).get("print", absent))
     if function is absent:
@@ -302,8 +301,6 @@ rich = None  # session.Session.rich
 def displayhook(value, keep=True, last=False):
     """sys.displayhook, unless user code has set its own. It keeps the value as _. The
     last one is what the execution ends with."""
-    import builtins
-
     if value is None:
         return
     kind = type(value)

@@ -13,7 +13,7 @@ from .descriptors import ERR, NONCE, NULL, OUT, SINGLE, dup2
 PATIENT = 200  # lines that are written one by one
 FULL = 32 << 10
 DELAY = 0.01
-HELD = 8 << 10  # bytes that the frame done takes along at most
+HELD = 8 << 10  # characters that are held back at most
 
 # What an execution prints last goes with the frame that reports its end: a second
 # process then has nothing to forward, and the host nothing to wait for.

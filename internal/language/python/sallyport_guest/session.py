@@ -9,7 +9,7 @@ from posix import _exit, chdir, environ, unsetenv
 
 from . import artifacts, belonging, channel, execute, hooks, messages, output, sources
 from .channel import Gone, Parked
-from .descriptors import CONTROL_IN, CONTROL_OUT, ERR, NONCE, NULL, OUT, SINGLE
+from .descriptors import CONTROL_IN, CONTROL_OUT, ERR, NONCE, NULL, OUT, SINGLE, replace
 from .interrupt import Interrupts, after
 
 NAME = "__main__"
@@ -176,9 +176,7 @@ class Session:
                 announced = after(first, function)
                 announced.__name__ = announced.__qualname__ = name
                 announced.__module__, announced.__doc__, announced.__wrapped__ = "posix", function.__doc__, function
-                for module in (posix, sys.modules.get("os")):
-                    if module is not None:
-                        setattr(module, name, announced)
+                replace(announced)
 
     def spawn_imported(self):
         from . import spawned
@@ -307,7 +305,7 @@ class Session:
         if self.stdin is not None:
             self.stdin.finish()
             self.stdin = None
-            output.says_direct("/dev/stdin")
+            output.direct = True  # descriptor 0 may have become a pipe
         given_up = self.channel.end_run()
         self.interrupts.resume()
         try:

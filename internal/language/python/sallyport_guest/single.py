@@ -48,14 +48,8 @@ def prepare():
         frames.send(frames.frame(b"x", frames.exit_payload(status & 0xFF)))
         exit_now(status)
 
-    replace(_exit)  # before the session imports it
+    descriptors.replace(_exit)  # before the session imports it
     descriptors.stay()
-
-
-def replace(f):
-    for module in (posix, sys.modules.get("os")):
-        if module is not None:
-            setattr(module, f.__name__, f)
 
 
 def protect():
@@ -85,7 +79,7 @@ def protect():
             raise refused()
 
     for f in (read, write, close):
-        replace(f)
+        descriptors.replace(f)
     sys.addaudithook(audit)
 
 

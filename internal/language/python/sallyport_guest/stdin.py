@@ -16,7 +16,7 @@ from _thread import allocate_lock, start_new_thread
 from posix import close, readv, set_blocking, write
 
 from . import codec, package
-from .descriptors import SINGLE, dup2
+from .descriptors import SINGLE, dup2, replace
 from .slot import Slot
 
 MOST = 64 << 10  # per piece
@@ -89,9 +89,7 @@ class Input(_RawIOBase):
 
         builtins.input = self.asks = input
         self.reads = read
-        for module in (posix, sys.modules.get("os")):
-            if module is not None:
-                module.read = read
+        replace(read)
 
     def finish(self):
         """The code has ended: nothing more is read."""
