@@ -7,10 +7,10 @@
 // passes the lines of the Model Context Protocol on. When the hub has died, it
 // answers the calls that were lost and connects to a new one.
 //
-// On a connection the frontend sends a line with a Hello, the hub answers with a
-// line, and after that both send the protocol's lines. Between them are lines of
-// the hub for the frontend's log. A command that runs one program says so in its
-// Hello; what follows is that of package execution.
+// On a connection the frontend sends a line with a Hello, and two pipes with it. The
+// hub answers with a line, and after that both send the protocol's lines through the
+// pipes. Between them are lines of the hub for the frontend's log. A command that runs
+// one program says so in its Hello; what follows is that of package execution.
 package hub
 
 import (
@@ -31,7 +31,7 @@ import (
 
 const (
 	// protocol is the version of what frontends and hubs say to each other.
-	protocol = 1
+	protocol = 2
 	// maxHello bounds the first line of either side: an environment may be large.
 	maxHello = 4 << 20
 	// helloTimeout bounds how long it may take.
@@ -135,13 +135,14 @@ func (p *Place) dial(ctx context.Context, name string, h Hello) (*Conn, error) {
 	}
 	c, err := greet(ctx, conn, h)
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		_ = conn.Close()
+		return nil, err
 	}
 	return c, nil
 }
 
 // greet sends the hello and reads the answer.
-func greet(ctx context.Context, conn net.Conn, h Hello) (*Conn, error) {
+func greet(ctx context.Context, conn net.Conn, h Hello) (_ *Conn, err error) {
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	if err := conn.SetDeadline(time.Now().Add(welcomeTimeout)); err != nil {
 		return nil, err
@@ -151,11 +152,16 @@ func greet(ctx context.Context, conn net.Conn, h Hello) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.Write(append(line, '\n')); err != nil {
+	pipes, err := offer(conn, append(line, '\n'))
+	if err != nil {
 		return nil, err
 	}
-	c := &Conn{Conn: conn, in: bufio.NewReaderSize(conn, 64<<10)}
-	line, err = readLine(c.in)
+	defer func() {
+		if err != nil {
+			_ = pipes.Close()
+		}
+	}()
+	line, err = readLine(bufio.NewReader(conn))
 	if err != nil {
 		return nil, err
 	}
@@ -169,8 +175,7 @@ func greet(ctx context.Context, conn net.Conn, h Hello) (*Conn, error) {
 	case w.Error != "":
 		return nil, &Refused{w.Error}
 	}
-	c.Hub = w.Process
-	return c, conn.SetDeadline(time.Time{})
+	return &Conn{Conn: pipes, Hub: w.Process, in: bufio.NewReaderSize(pipes, 64<<10)}, nil
 }
 
 // aside begins a line that is for the frontend's log, and not for the client. No

@@ -260,27 +260,26 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 			log.Error("serving a client failed", "panic", r, "stack", string(debug.Stack()))
 		}
 	}()
-	// A client that neither reads nor leaves does not hold up the hub's end.
-	defer context.AfterFunc(ctx, func() {
-		_ = conn.SetReadDeadline(time.Unix(1, 0))
-		_ = conn.SetWriteDeadline(time.Now().Add(helloTimeout))
-	})()
-	hello, in, err := s.hello(conn)
+	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
+	hello, talk, err := s.hello(conn)
 	if err != nil {
 		if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errElsewhere) { // it only looked
 			log.Debug("a frontend was sent away", "error", err)
 		}
 		return
 	}
+	defer talk.Close()
 	log = log.With("client", hello.Client, "process", hello.Process)
 	client, err := s.config.Open(ctx, *hello)
 	w := welcome{Process: os.Getpid()}
 	if err != nil {
 		w.Error = err.Error()
 	}
-	if ctx.Err() != nil { // hello has undone the deadline, it may be
-		_ = conn.SetReadDeadline(time.Unix(1, 0))
-	}
+	// A client that neither reads nor leaves does not hold up the hub's end.
+	defer context.AfterFunc(ctx, func() {
+		_ = talk.SetReadDeadline(time.Unix(1, 0))
+		_ = talk.SetWriteDeadline(time.Now().Add(helloTimeout))
+	})()
 	if err := answer(conn, w); err != nil || client == nil {
 		if client != nil {
 			client.Close()
@@ -292,17 +291,19 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	s.conns[conn] = &Attached{ID: hello.Client, Process: hello.Process, Since: time.Now().UTC()}
 	s.mu.Unlock()
 	log.Debug("a client has come")
-	err = client.Serve(ctx, in, conn)
+	err = client.Serve(ctx, bufio.NewReaderSize(talk, 64<<10), talk)
 	log.Debug("a client has gone", "error", err)
 }
 
-// hello reads what a frontend says of itself.
-func (s *Server) hello(conn net.Conn) (*Hello, *bufio.Reader, error) {
+// hello reads what a frontend says of itself, and returns the connection on which it
+// says the rest.
+func (s *Server) hello(conn net.Conn) (*Hello, net.Conn, error) {
 	if err := conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return nil, nil, err
 	}
-	in := bufio.NewReaderSize(conn, 64<<10)
-	line, err := readLine(in)
+	in, pipes := receive(conn)
+	defer pipes.close()
+	line, err := readLine(bufio.NewReader(in))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -318,7 +319,11 @@ func (s *Server) hello(conn net.Conn) (*Hello, *bufio.Reader, error) {
 	case !validClient().MatchString(h.Client):
 		return nil, nil, refuse(conn, "the client's name must be letters and digits")
 	}
-	return &h, in, conn.SetDeadline(time.Time{})
+	talk, err := pipes.join(conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &h, talk, conn.SetDeadline(time.Time{})
 }
 
 // validClient matches the names of clients.
