@@ -4,6 +4,7 @@
 #include <Python.h>
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <wasi/api.h>
@@ -14,6 +15,36 @@
 #define LIBRARY L"/usr/lib/python313.zip"
 
 static PyObject *run_function;
+
+// refuse_streams is an audit hook. Descriptors 0 to 2 carry frames: once sessions may
+// run, they cannot be opened. A hook in Python would be called for everything that is
+// audited, which id() and sys._getframe() are.
+static int
+refuse_streams(const char *event, PyObject *args, void *unused)
+{
+    (void)unused;
+    if (run_function == NULL || strcmp(event, "open") != 0) {
+        return 0;
+    }
+    PyObject *path = PyTuple_GET_ITEM(args, 0);
+    int overflow = 0;
+    if (!PyLong_CheckExact(path)) {
+        return 0;
+    }
+    long fd = PyLong_AsLongAndOverflow(path, &overflow);
+    if (overflow || fd < 0 || fd > 2) {
+        return 0;
+    }
+    PyObject *error = Py_BuildValue(
+        "is", EBADF,
+        "the standard streams have no descriptors here: use sys.stdin, "
+        "sys.stdout, sys.stderr");
+    if (error != NULL) {
+        PyErr_SetObject(PyExc_OSError, error);
+        Py_DECREF(error);
+    }
+    return -1;
+}
 
 // configure sets where the interpreter finds itself and its library.
 static PyStatus
@@ -47,6 +78,9 @@ configure(PyConfig *config)
 static PyStatus
 initialise(void)
 {
+    if (PySys_AddAuditHook(refuse_streams, NULL) < 0) {
+        return PyStatus_NoMemory();
+    }
     PyPreConfig pre;
     PyPreConfig_InitIsolatedConfig(&pre);
     pre.utf8_mode = 1;

@@ -80,7 +80,8 @@ def protect():
 
     for f in (read, write, close):
         descriptors.replace(f)
-    sys.addaudithook(audit)
+    if sys.platform != "wasi":  # where the interpreter does so itself: a hook in Python makes id() slow
+        sys.addaudithook(audit)
 
 
 def refused():

@@ -2,4 +2,4 @@
 
 package interpreter
 
-const digest = "6292327024768ed21797ccab4376d7b3cf6c798173ce63d22eb4860c7de95d87"
+const digest = "9f4724980a2e68ac62ccc34244d6ec367a9be47bd6d01ace53d2412b651140d1"
