@@ -54,6 +54,7 @@ class Channel:
         self.on_exec = None  # ends the main thread's event loop
         self.idle = None  # the slot that the main thread waits on for one
         self.ready = None  # in a single process that parks: whether fd_in can be read
+        self.come = None  # a frame has; None: it is to be asked
         self.idling = None  # the event loop that may park
         self.others = None  # lets threads run in an event loop's wait, if no system does
 
@@ -76,9 +77,8 @@ class Channel:
         self.view = memoryview(self.buffer)
         self.whole = [[self.view]]
         self.start = self.end = 0
-        # Reads that are not yet counted in end. C code inside extend appends
-        # the number: no signal handler can run between a read and recording how
-        # much it read.
+        # Reads that are not yet counted in end. C code inside extend appends the number: no
+        # signal handler can run between a read and recording how much it read.
         self.arrived = []
 
     # Frames.
@@ -228,6 +228,7 @@ class Channel:
     def pump(self):
         """In the main thread: wait for a frame and dispatch it. Return early if another
         thread has taken over the reading."""
+        self.come = False
         self.flush()
         if not thread_count():
             # There is no other thread. (Unless one has just been started that
@@ -465,7 +466,10 @@ class Channel:
 
     def park(self, timeout=None):
         """In a single process that parks: leave, unless a frame has begun to arrive."""
-        if self.ready is not None and not self.buffered() and not self.ready():
+        if self.ready is not None and not self.buffered():
+            come, self.come = self.come, False
+            if come or come is None and self.ready():
+                return
             raise Parked(None if timeout is None else -int(-timeout * 1000 // 1))
 
     def begin_run(self, run):

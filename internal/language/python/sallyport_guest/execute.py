@@ -8,12 +8,12 @@ from posix import _exit
 
 from . import codec, output
 from .channel import Gone
+from .compiler import compile_source
 from .interrupt import PLACE, call, call_named
 from .output import midline, with_a_descriptor
 from .slot import Slot
 
 AWAITS = 0x80  # inspect.CO_COROUTINE
-ONLY_AST, ALLOW_TOP_LEVEL_AWAIT = 0x400, 0x2000  # of module ast, which is slow to import
 
 
 async def _nothing():
@@ -24,73 +24,54 @@ _coroutine = _nothing()
 Coroutine = type(_coroutine)
 _coroutine.close()
 
-
-def compile_source(source, filename, echo):
-    """Compile the statements and, if echo is set, a last expression whose value is
-    shown."""
-    flags = ALLOW_TOP_LEVEL_AWAIT
-    if not echo:
-        return compile(source, filename, "exec", flags, True), None
-    if "\n" not in source and "\\" not in source:
-        # Perhaps it is a single expression, which is much faster this way. (A
-        # warning about a backslash would appear twice.)
-        try:
-            return None, prints_last(source, compile(source, filename, "eval", flags, True))
-        except SyntaxError:
-            pass
-    tree = compile(source, filename, "exec", flags | ONLY_AST, True)
-    from _ast import Expr, Expression
-
-    body = tree.body
-    last = None
-    if body and isinstance(body[-1], Expr) and not ends_in_semicolon(source, body[-1]):
-        last = body.pop().value
-        function = getattr(last, "func", None)
-        if getattr(function, "id", None) == "print":
-            function.id = PRINT
-        last = compile(Expression(last), filename, "eval", flags, True)
-    code = compile(tree, filename, "exec", flags, True) if body else None
-    return code, last
-
-
-PRINT = "<print>"  # the name of print_last, which no code can say
+namespace = {}  # the session's
 RETURN = compile("f()", "", "eval").co_code[-2:-1]
-
-
-def prints_last(source, last):
-    """Let an expression that calls print first call print_last instead."""
-    if last.co_names[:1] == ("print",) and source.startswith("print(") and source.count("print") == 1:
-        return last.replace(co_names=(PRINT, *last.co_names[1:]))
-    return last
 
 
 def print_last(*arguments, **named):
     """What code calls that ends with a call of print."""
+    function = printing()
+    text = printed(arguments, **named) if function is print and named.keys() <= {"sep", "end"} else None
+    if text is None:
+        call_named(function, arguments, named)
+    else:
+        output.hold(sys.stdout, text)
+
+
+def print_perhaps(*arguments, **named):
+    """What code calls that may end with a call of print."""
     frame = sys._getframe(1)
-    function = frame.f_globals.get("print", vars(builtins).get("print", absent))
-    if function is absent:
-        raise NameError("name 'print' is not defined")
-    sep, end = named.get("sep", " "), named.get("end", "\n")
     # Nothing of the user's may run once something is held back.
     ends = frame.f_code.co_code[frame.f_lasti + 2 :].lstrip(b"\0")[:1] == RETURN
-    plain = function is print and len(arguments) <= 100 and all(type(a) in PRINTED and fits(a) for a in (*arguments, sep, end))
-    if ends and plain and type(sep) is type(end) is str and named.keys() <= {"sep", "end"}:
-        output.hold(sys.stdout, sep.join(map(str, arguments)) + end)
+    if ends:
+        print_last(*arguments, **named)
     else:
-        call_named(function, arguments, named)
+        call_named(printing(), arguments, named)
+
+
+def printing():
+    """Return what the name print stands for in the session."""
+    function = namespace.get("print", absent)
+    if function is absent:
+        function = vars(builtins).get("print", absent)
+        if function is absent:
+            raise NameError("name 'print' is not defined")
+    return function
+
+
+def printed(arguments, sep=" ", end="\n"):
+    """Return what print writes, or None if that may be long, or may run user code."""
+    for value in (*arguments, sep, end):
+        kind = type(value)
+        if kind is int and value.bit_length() > 4 * LONG or kind is str and len(value) > output.HELD or kind not in PRINTED:
+            return None
+    if len(arguments) > 100 or not type(sep) is type(end) is str:
+        return None
+    return sep.join(map(str, arguments)) + end
 
 
 absent = object()
 PRINTED = frozenset([bool, int, float, complex, str, type(None)])
-
-
-def ends_in_semicolon(source, node):
-    """Whether a semicolon after the last statement asks for silence."""
-    if ";" not in source:
-        return False
-    lines = source.encode("utf-8", "replace").splitlines()[node.end_lineno - 1 :]
-    lines[0] = lines[0][node.end_col_offset :]
-    return any(b";" in line.partition(b"#")[0] for line in lines)
 
 
 def run(session, source, filename, echo):

@@ -191,7 +191,10 @@ def hold(stream, text):
 def says_direct(source):
     """Note that source may open the descriptors themselves."""
     global direct
-    direct = direct or any(word in source for word in DIRECTLY)
+    if not direct:
+        for word in DIRECTLY:
+            if word in source:
+                direct = True
 
 
 def uses(*arguments, **named):
@@ -382,8 +385,11 @@ class Streams:
     def flush(self):
         """Flush Python's and C's streams, at the end of an execution."""
         global holding
+        streams = self.stdout, self.stderr
         current = getattr(sys, "stdout", None), getattr(sys, "stderr", None)
-        for stream in {id(s): s for s in (*current, self.stdout, self.stderr)}.values():
+        if current[0] is not streams[0] or current[1] is not streams[1]:
+            streams = {id(s): s for s in (*current, *streams)}.values()
+        for stream in streams:
             holding = stream is self.stdout and not (direct or thread_count())
             try:
                 stream.flush()

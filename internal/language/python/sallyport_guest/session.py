@@ -7,7 +7,7 @@ import posix
 import sys
 from posix import _exit, chdir, environ, unsetenv
 
-from . import artifacts, belonging, channel, execute, hooks, messages, output, sources
+from . import artifacts, belonging, channel, compiler, execute, hooks, messages, output, sources
 from .channel import Gone, Parked
 from .descriptors import CONTROL_IN, CONTROL_OUT, ERR, NONCE, NULL, OUT, SINGLE, replace
 from .interrupt import Interrupts, after
@@ -38,6 +38,7 @@ class Session:
         self.extra = set()  # tools whose hint says that they answer more than their value
         self.lacking = {}  # name -> why the last new process did not get it
         self.driving = False  # execute.drive is at work
+        self.prepared = False  # for the next execution, see prepare
         self.archives = []  # of packages that code has added
         self.wanted = ()  # those that this session had in an earlier sandbox
         self.stdin = None  # the execution's, if it has one
@@ -84,7 +85,7 @@ class Session:
         # If a file is written twice within a second, both versions must be compiled.
         sys.dont_write_bytecode = True
         sys.displayhook = execute.displayhook
-        execute.rich = self.rich
+        execute.rich, execute.namespace = self.rich, self.namespace
         self.imports.after["_posixsubprocess"] = self.subprocess_imported
         if not SINGLE:
             from posix import register_at_fork
@@ -239,6 +240,14 @@ class Session:
                 pass
         self.streams.reopen()
         self.paths.add()
+        if self.asyncio is None and self.alone():  # nothing runs until the next execution
+            self.interrupts.resume()
+            try:
+                self.prepare()
+                self.prepared = True
+            except BaseException:  # a method of an object that is replaced
+                pass
+            self.interrupts.disarm()
 
     def prepare(self):
         """Undo what earlier code may have changed."""
@@ -255,14 +264,16 @@ class Session:
         modules = sys.modules
         modules[NAME] = self.module
         self.namespace["__builtins__"] = builtins  # otherwise it would be our copy
-        vars(builtins)[execute.PRINT] = execute.print_last
+        vars(builtins)[compiler.PRINT], vars(builtins)[compiler.PERHAPS] = execute.print_last, execute.print_perhaps
         self.package.install()
 
     def execute(self, frame):
         self.interrupts.begin()
-        self.interrupts.armed = True  # an object that is replaced may have methods
-        self.prepare()
-        self.interrupts.armed = False
+        if not self.prepared:
+            self.interrupts.armed = True  # an object that is replaced may have methods
+            self.prepare()
+            self.interrupts.armed = False
+        self.prepared = False
         run = frame["id"]
         self.channel.begin_run(run)
         if self.guard is not None:
@@ -423,4 +434,5 @@ def resume(session):
     try:
         end_with(serve)
     except Parked as e:
+        session.channel.come = True if e.milliseconds is None else None  # what ends the wait
         return e.milliseconds

@@ -6,7 +6,7 @@ import sys
 
 # The guest's own modules that work without processes and are used after the start.
 GUEST = (
-    "about advice alone artifacts bare belonging cells channel codec content descriptors display distributions docs errors execute"
+    "about advice alone artifacts bare belonging cells channel codec compiler content descriptors display distributions docs errors execute"
     " extract features find formats frames hints hooks inline install interrupt late literals loop mainfile manual memory messages missing"
     " objects output package pages paths pictures proxy registry report reseed runtime said saved schema script session shorten"
     " single slot sources stars stdin tables target tasks validate values"
