@@ -40,7 +40,7 @@ type images struct {
 	dir    string
 	key    func() ([]byte, error)
 	prefix string // begins the names of its files
-	keep   int    // how many stay when another is made
+	keep   int    // how many stay when another is made, at most
 }
 
 const (
@@ -55,6 +55,8 @@ const (
 	// codePrefix begins the names of compiled code.
 	codePrefix = "code-"
 	keptCode   = 4
+	// unused is how long an image stays that no start uses, as those of older executables.
+	unused = 30 * 24 * time.Hour
 	// abandoned is the age of a draft that a crash has left.
 	abandoned = time.Hour
 )
@@ -128,7 +130,16 @@ func (c *images) open(ctx context.Context, name string) (*os.File, error) {
 		sealed.Close()
 		return nil, err
 	}
+	c.used(root, name)
 	return sealed, nil
+}
+
+// used notes in the time of a seal that its image is used, which prune looks at. It does not
+// matter where that cannot be written.
+func (c *images) used(root *os.Root, name string) {
+	if file, err := c.sealFile(name); err == nil {
+		_ = root.Chtimes(file, time.Time{}, time.Now())
+	}
 }
 
 // memoryFile returns a new file that only this process has.
@@ -325,8 +336,8 @@ func (c *images) create(ctx context.Context, name string, fill func(*os.File) er
 	return nil
 }
 
-// prune removes images that are not sealed any more, all but the newest of those that
-// are, and what crashes left.
+// prune removes images that are not sealed any more, those that no start has used for long,
+// all but the last used of the others, and what crashes left. Programs that run have copies.
 func (c *images) prune(root *os.Root) {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -348,7 +359,7 @@ func (c *images) prune(root *os.Root) {
 	slices.SortFunc(seals, func(a, b fs.DirEntry) int { return cmp.Compare(age(a), age(b)) })
 	sealed := map[string]bool{}
 	for i, e := range seals {
-		if s, err := c.read(root, e.Name()); err == nil && i < c.keep {
+		if s, err := c.read(root, e.Name()); err == nil && i < c.keep && age(e) <= unused {
 			sealed[s.File], sealed[e.Name()] = true, true
 		}
 	}

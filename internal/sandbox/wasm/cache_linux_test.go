@@ -14,6 +14,8 @@ import (
 	"testing/fstest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
@@ -82,6 +84,69 @@ func TestPrune(t *testing.T) {
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestPruneUnused: an image that is made removes those that no start has used for long, and
+// a link in the place of one, but not what it leads to.
+func TestPruneUnused(t *testing.T) {
+	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "file")
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(elsewhere, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-unused - time.Hour)
+	if err := os.Chtimes(elsewhere, old, old); err != nil {
+		t.Fatal(err)
+	}
+	c := images{dir: dir, key: fakeKey, prefix: codePrefix, keep: 9}
+	create := func(name string) {
+		t.Helper()
+		if err := c.create(t.Context(), name, func(f *os.File) error {
+			_, err := f.WriteString("memory")
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("opened")
+	create("unused")
+	files, err := filepath.Glob(filepath.Join(dir, codePrefix+"*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if err := os.Chtimes(file, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(dir, codePrefix+"link")
+	if err := os.Symlink(elsewhere, link); err != nil {
+		t.Fatal(err)
+	}
+	at := unix.NsecToTimespec(old.UnixNano())
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, link, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		t.Fatal(err)
+	}
+	f, err := c.open(t.Context(), "opened")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	create("new")
+	for name, want := range map[string]bool{"opened": true, "unused": false, "new": true} {
+		if got := c.present(name); got != want {
+			t.Errorf("%s: got present %v, want %v", name, got, want)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 4 { // two images and their seals
+		t.Errorf("got %v, %v, want 4 files", entries, err)
+	}
+	if _, err := os.Stat(elsewhere); err != nil {
+		t.Errorf("what the link leads to: got %v, want that it is there", err)
 	}
 }
 
