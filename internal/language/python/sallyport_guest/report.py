@@ -244,11 +244,16 @@ class Place:
 
     __slots__ = ("key", "first", "last", "count")
 
-    def __init__(self, key, tb):
-        self.key = key
-        self.first = [tb]
-        self.last = tb
-        self.count = 1
+    def __init__(self, begin, end):
+        """Make a place of where it and the next one begin. Each is a key, the place's first
+        entry, how many frames come before it, and the entry of the last one of them."""
+        self.key, tb, before, _ = begin
+        self.count, self.last = end[2] - before, end[3]
+        self.first = []
+        while len(self.first) < min(self.count, REPEATS):
+            if not tb.tb_frame.f_code.co_filename.startswith(OURS):
+                self.first.append(tb)
+            tb = tb.tb_next
 
     def shown(self):
         if self.count <= REPEATS or self.key is not None:
@@ -270,42 +275,44 @@ class Places:
     """The places of a traceback: the first ones and the last ones."""
 
     def __init__(self, tb, check):
-        self.first, self.last, self.hidden = [], deque(maxlen=LAST_PLACES), 0
-        place, libraries, lines, seen = None, {}, {}, 0
+        first, last = [], deque(maxlen=LAST_PLACES)
+        # A traceback may have a million entries. What is read of all is little: where there
+        # is an audit hook, tb_frame, f_code and id raise an event each, and cost most.
+        same, index, identity = None, -1, object.__hash__
+        libraries, keys, current, seen, frames, before = {}, {}, OURS, 0, 0, None
         tb = ours_removed(tb)
         while tb is not None:
             if seen % 1000 == 0:
                 check()
             seen += 1
             code = tb.tb_frame.f_code
-            filename = code.co_filename
-            library = libraries.get(filename)
-            if library is None:
-                library = libraries[filename] = None if filename.startswith(OURS) else is_library(filename)
-            if library is not None:
+            if code is not same or tb.tb_lasti != index:
                 # The number of a line takes a walk through the lines of the code.
-                at = id(code), tb.tb_lasti
-                line = lines.get(at)
-                if line is None:
-                    line = lines[at] = tb.tb_lineno
-                key = None if library else (filename, line, code.co_name)
-                if place is not None and place.key == key:
-                    place.count += 1
-                    place.last = tb
-                    if len(place.first) < REPEATS:
-                        place.first.append(tb)
-                else:
-                    place = self.add(Place(key, tb))
+                at = identity(code), tb.tb_lasti
+                key = keys.get(at, OURS)
+                if key is OURS:
+                    filename = code.co_filename
+                    if filename.startswith(OURS):
+                        tb = tb.tb_next
+                        continue
+                    library = libraries.get(filename)
+                    if library is None:
+                        library = libraries[filename] = is_library(filename)
+                    key = keys[at] = None if library else (filename, tb.tb_lineno, code.co_name)
+                same, index = code, at[1]
+                if key != current:
+                    current = key
+                    if len(first) <= FIRST_PLACES:  # one more than are shown: there the last of them ends
+                        first.append((key, tb, frames, before))
+                    if len(first) > FIRST_PLACES:
+                        last.append((key, tb, frames, before))
+            frames += 1
+            before = tb
             tb = tb.tb_next
-
-    def add(self, place):
-        if len(self.first) < FIRST_PLACES:
-            self.first.append(place)
-        else:
-            if len(self.last) == LAST_PLACES:
-                self.hidden += self.last[0].count
-            self.last.append(place)
-        return place
+        end = None, None, frames, before
+        self.hidden = last[0][2] - first[FIRST_PLACES][2] if last else 0
+        self.first = [Place(*ends) for ends in zip(first[:FIRST_PLACES], (*first[1:], end))]
+        self.last = [Place(*ends) for ends in zip(last, (*islice(last, 1, None), end))]
 
     def traceback(self):
         """Return a traceback of the frames that are shown."""

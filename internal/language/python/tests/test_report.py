@@ -1,6 +1,8 @@
 """What a traceback shows, and how much of it is looked at."""
 
 import json
+import os
+import subprocess
 import sys
 import traceback
 
@@ -8,6 +10,8 @@ import pytest
 
 from sallyport_guest import report
 from sallyport_guest.report import render
+
+PATH = os.path.dirname(os.path.dirname(report.__file__))
 
 
 def own():
@@ -126,6 +130,82 @@ def chained(n, link):
         setattr(x, link, e)
         e = x
     return e
+
+
+# By the number of functions that call each other.
+RECURSIONS = {
+    "one": "def f(d):\n 1 / 0 if d == 0 else f(d - 1)\n",
+    "two": "def f(d):\n 1 / 0 if d == 0 else g(d - 1)\ndef g(d):\n f(d) if d else f(0)\n",
+    "two on a line": "f = lambda d: g(d - 1) if d else 1 / 0; g = lambda d: f(d - 1) if d else 1 / 0\n",
+    "two of one name": "def f(d, g=None):\n 1 / 0 if d == 0 else (g or f)(d - 1)\ng = f\ndef f(d):\n g(d, f)\n",
+}
+
+
+def places(tb):
+    """The places of a traceback, all of them, each as its key and its entries."""
+    found = []
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        key = None if report.is_library(code.co_filename) else (code.co_filename, tb.tb_lineno, code.co_name)
+        if not code.co_filename.startswith(report.OURS):
+            if not found or found[-1][0] != key:
+                found.append((key, []))
+            found[-1][1].append(tb)
+        tb = tb.tb_next
+    return found
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 3, 4, 18, 19, 20, 21, 48, 49, 50, 51, 52, 90])
+@pytest.mark.parametrize("source", RECURSIONS.values(), ids=RECURSIONS)
+def test_places(source, depth):
+    tb = None
+    for file in ("/user/a.py", "/lib/site-packages/b.py", report.OURS[0] + "c.py", "/user/d.py"):
+        names = {}
+        exec(compile(source, file, "exec"), names)
+        entries = []
+        try:
+            names["f"](depth)
+        except ZeroDivisionError as e:
+            entry = e.__traceback__
+            while entry is not None:
+                entries.append(entry)
+                entry = entry.tb_next
+        for entry in reversed(entries):
+            tb = type(entry)(tb, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    want, made = places(tb), report.Places(tb, lambda: None)
+    first, last = want[: report.FIRST_PLACES], want[report.FIRST_PLACES :][-report.LAST_PLACES :]
+    for got, kept in ((made.first, first), (made.last, last)):
+        assert [(p.key, p.count, p.first, p.last) for p in got] == [(key, len(tbs), tbs[: report.REPEATS], tbs[-1]) for key, tbs in kept]
+    hidden = want[len(first) : len(want) - len(last)]
+    assert made.hidden == sum(len(tbs) for _, tbs in hidden)
+
+
+@pytest.mark.parametrize("kind", ["one", "two"])
+def test_a_walk_reads_little_of_an_entry(kind):
+    """Each auditing event of an entry takes as long as the rest of its part of the walk."""
+    code = """if 1:
+        import sys
+        from sallyport_guest.report import Places
+        events = 0
+        def count(event, args):
+            global events
+            events += event in ("object.__getattr__", "builtins.id")
+        def walked(depth):
+            global events
+            try:
+                f(depth)
+            except ZeroDivisionError as e:
+                tb = e.__traceback__
+            events = 0
+            Places(tb, lambda: None)
+            return events
+        sys.setrecursionlimit(5000)
+        sys.addaudithook(count)
+        print((walked(2000) - walked(1000)) / 1000)
+    """
+    done = subprocess.run([sys.executable, "-c", RECURSIONS[kind] + code], stdout=subprocess.PIPE, env={"PYTHONPATH": PATH})
+    entries = 1 if kind == "one" else 2
+    assert float(done.stdout) <= 2 * entries, done.stdout
 
 
 @pytest.mark.parametrize("link", ["__cause__", "__context__"])
