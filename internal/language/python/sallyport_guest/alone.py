@@ -34,10 +34,16 @@ MANUAL = (
     " Threads run while another waits, not at the same time; asyncio works."
 )
 PROCESSES = "there are no processes here: Python runs alone, in WebAssembly. Do it in Python (shutil, pathlib, zipfile, csv, asyncio, threads one after the other). Where a command is needed: engine gvisor, podman or docker"
+WORKERS = (
+    "there are no processes here: Python runs alone, in WebAssembly. Use threads, which take turns: threading, queue,"
+    " concurrent.futures.ThreadPoolExecutor or multiprocessing.pool.ThreadPool, and plain objects with threading.Lock in place of"
+    " shared memory. Where processes are needed: engine gvisor, podman or docker"
+)
 LOCKED = (
     "another connection of this session uses the file, and waiting does not help, because nothing else runs meanwhile. End what it"
     " does (commit, rollback, or read all rows), close it, or use one connection for everything"
 )
+SHARED = frozenset(("mmap", "_multiprocessing", "_posixshmem"))  # what module multiprocessing needs
 NO_PROCESS = ("does not support processes", "has no processes")
 GONE = frozenset(("fork", "forkpty", "pipe", "execv", "execve", "execvp", "posix_spawn", "posix_spawnp", "wait", "wait3", "wait4", "waitid"))
 TIMERS = (
@@ -61,8 +67,12 @@ def lacking(session, e):
     if sys.platform != "wasi":
         return None
     if isinstance(e, ModuleNotFoundError) and isinstance(e.name, str):
+        if e.name in SHARED and came_through(e, "/multiprocessing/"):
+            return WORKERS
         return module(session, e.name.partition(".")[0])
     text = str(e)
+    if shares_nothing(e, text):
+        return WORKERS
     if starts_nothing(e):
         return PROCESSES
     if isinstance(e, AttributeError) and text.startswith("module '"):
@@ -70,13 +80,13 @@ def lacking(session, e):
         if module_name == "os" and (e.name in GONE or str(e.name).startswith("spawn")):
             return PROCESSES
         return NAMES.get("%s.%s" % (module_name, e.name))
-    if isinstance(e, NameError) and e.name in ("execv", "execve") or isinstance(e, NotImplementedError) and "multiprocessing" in text:
+    if isinstance(e, NameError) and e.name in ("execv", "execve"):
         return PROCESSES
     if isinstance(e, OverflowError) and text.endswith(("into an index-sized integer", "too large to convert to C ssize_t")):
         return TOO_LARGE
     if type(e).__name__ == "OperationalError" and type(e).__module__ == "sqlite3" and text == "database is locked":
         return LOCKED
-    if "unknown url type: https" in text or isinstance(e, OSError) and e.errno == errno.ENOTSUP and came_through_socket(e):
+    if "unknown url type: https" in text or unsupported(e) and ("socket" in text or came_through(e, "/socket.py")):
         return TOOL_INSTEAD
     return None
 
@@ -96,15 +106,29 @@ def module(session, name):
     )  # fmt: skip
 
 
+def unsupported(e):
+    return isinstance(e, OSError) and e.errno == errno.ENOTSUP
+
+
 def starts_nothing(e):
     """Report whether an exception says that there are no processes."""
-    return isinstance(e, OSError) and e.errno == errno.ENOTSUP and any(part in str(e) for part in NO_PROCESS)
+    return unsupported(e) and any(part in str(e) for part in NO_PROCESS)
 
 
-def came_through_socket(e):
+def shares_nothing(e, text):
+    """Report whether an exception says that module multiprocessing has no processes."""
+    if isinstance(e, NotImplementedError) or starts_nothing(e):
+        return "multiprocessing" in text
+    if isinstance(e, AttributeError) and text == "module 'os' has no attribute 'pipe'" or unsupported(e):
+        return came_through(e, "/multiprocessing/")
+    return isinstance(e, (ImportError, AttributeError)) and "'SharedMemoryManager'" in text
+
+
+def came_through(e, place):
+    """Report whether an exception came through code of a file whose path has a part."""
     tb = e.__traceback__
     while tb is not None:
-        if tb.tb_frame.f_code.co_filename.endswith("/socket.py"):
+        if place in tb.tb_frame.f_code.co_filename:
             return True
         tb = tb.tb_next
-    return "socket" in str(e)
+    return False

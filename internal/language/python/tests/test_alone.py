@@ -27,6 +27,16 @@ def missing(module, name):
     return AttributeError("module %r has no attribute %r" % (module, name), name=name) if sys.version_info >= (3, 10) else None
 
 
+def within(file, error):
+    """The error as a file of the standard library raises it."""
+    if error is None:
+        return None
+    try:
+        exec(compile("raise error", "/usr/lib/python3.13/" + file, "exec"), {"error": error})
+    except type(error) as e:
+        return e
+
+
 @pytest.mark.parametrize(
     ("error", "facts", "want"),
     [
@@ -38,7 +48,18 @@ def missing(module, name):
         (ModuleNotFoundError("m", name="fcntl"), {}, "no file locks"),
         (ModuleNotFoundError("m", name="yaml"), {}, None),
         (ModuleNotFoundError("m"), {}, None),
-        (NotImplementedError("This Python build lacks multiprocessing.synchronize"), {}, "there are no processes here"),
+        (NotImplementedError("This Python build lacks multiprocessing.synchronize"), {}, alone.WORKERS),
+        (NotImplementedError("x"), {}, None),
+        (OSError(errno.ENOTSUP, "multiprocessing.Value: this sandbox has no processes"), {}, alone.WORKERS),
+        (within("multiprocessing/heap.py", ModuleNotFoundError("m", name="mmap")), {}, alone.WORKERS),
+        (within("multiprocessing/synchronize.py", ModuleNotFoundError("m", name="_multiprocessing")), {}, alone.WORKERS),
+        (within("multiprocessing/pool.py", ModuleNotFoundError("m", name="numpy")), {}, "numpy is compiled"),
+        (within("multiprocessing/managers.py", missing("os", "pipe")), {}, alone.WORKERS),
+        (within("multiprocessing/connection.py", OSError(errno.ENOTSUP, "Not supported")), {}, alone.WORKERS),
+        (within("socket.py", OSError(errno.ENOTSUP, "Not supported")), {}, alone.TOOL_INSTEAD),
+        (ModuleNotFoundError("m", name="mmap"), {}, "no mapping of files"),
+        (ImportError("cannot import name 'SharedMemoryManager' from 'multiprocessing.managers'"), {}, alone.WORKERS),
+        (missing("os", "pipe"), {}, alone.PROCESSES),
         (OSError(errno.ENOTSUP, "wasi does not support processes."), {}, "there are no processes here"),
         (OSError(errno.ENOTSUP, "something else"), {}, None),
         (ValueError("x"), {}, None),

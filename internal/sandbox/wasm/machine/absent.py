@@ -8,6 +8,14 @@ import sys
 
 USER = 65534
 NO_PROCESSES = "this sandbox has no processes: it runs Python alone"
+# What to use with threads in place of what module multiprocessing has.
+INSTEAD = {
+    "Pool": "multiprocessing.pool.ThreadPool",
+    **dict.fromkeys(("Queue", "JoinableQueue", "Pipe"), "queue.Queue"),
+    "SimpleQueue": "queue.SimpleQueue",
+    **{name: f"threading.{name}" for name in ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event", "Barrier")},
+    **dict.fromkeys(("Value", "RawValue", "Array", "RawArray", "Manager"), "a plain object and threading.Lock"),
+}
 IGNORED = frozenset((17, 18, 19, 20, 21, 22, 23, 28))  # or they stop a process, or continue it
 mask = 0o022
 exit_now = posix._exit
@@ -132,13 +140,19 @@ def multiprocessing_imported():
     """Whatever would need a process says so."""
     from multiprocessing import context
 
-    for name in (
-        "Pool Queue SimpleQueue JoinableQueue Pipe Manager Lock RLock Condition Semaphore BoundedSemaphore Event Barrier"
-        " Value Array RawValue RawArray"
-    ).split():
-        setattr(context.BaseContext, name, no_processes)
+    for name, instead in INSTEAD.items():
+        setattr(context.BaseContext, name, no_sharing(name, instead))
     for process in (context.Process, context.SpawnProcess, getattr(context, "ForkProcess", context.Process)):
-        process._Popen = staticmethod(no_processes)
+        process._Popen = staticmethod(no_sharing("Process", "threading.Thread"))
+
+
+def no_sharing(name, instead):
+    """Return what raises an error in place of what module multiprocessing has."""
+
+    def raises(*args, **kwargs):
+        raise OSError(errno.ENOTSUP, f"multiprocessing.{name}: this sandbox has no processes, only threads: use {instead}")
+
+    return raises
 
 
 def ctypes_imported():
