@@ -104,6 +104,11 @@ func (u *ui) diagnoseHub(ctx context.Context) hubDiagnosis {
 			d.Others = append(d.Others, h.PID)
 		}
 	}
+	if d.PID == 0 {
+		if err := place.Startable(); err != nil {
+			d.Used, d.Why = false, err.Error()
+		}
+	}
 	return d
 }
 

@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/sallyport/sallyport/internal/app"
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
@@ -56,5 +60,45 @@ func TestDoctorHub(t *testing.T) {
 		if tt.d.print(&b); b.String() != tt.want {
 			t.Errorf("%+v: got\n%swant\n%s", tt.d, &b, tt.want)
 		}
+	}
+}
+
+// Where serve could not start a hub, doctor does not say that a client starts it.
+func TestDiagnoseHub(t *testing.T) {
+	for name, tt := range map[string]struct {
+		blocked bool
+		want    string
+	}{
+		"can be started": {false, "ok    hub: the first client starts it\n"},
+		"cannot":         {true, "note  each client has a process of its own, without a hub: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			u := &ui{App: &app.App{Env: app.Environment{"XDG_RUNTIME_DIR": dir}}}
+			var err error
+			if u.Settings, err = u.Env.LoadSettings(t.TempDir(), "", nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(filepath.Join(dir, "sallyport"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			place, err := u.hubPlace()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.blocked {
+				if err := os.WriteFile(place.Dir, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d := u.diagnoseHub(t.Context())
+			var b strings.Builder
+			if d.print(&b); !strings.HasPrefix(b.String(), tt.want) {
+				t.Errorf("got %q, want %q first", b.String(), tt.want)
+			}
+			if begun := place.Begin(t.Context(), func(context.Context) error { return nil }); (begun == nil) != d.Used {
+				t.Errorf("got used %v, want what the start of a hub says: %v", d.Used, begun)
+			}
+		})
 	}
 }

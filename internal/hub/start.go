@@ -123,14 +123,30 @@ func (p *Place) Begin(ctx context.Context, start func(context.Context) error) er
 	waiting, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
 	unlock, err := p.lock(waiting)
+	if err != nil && waiting.Err() != nil {
+		err = fmt.Errorf("waiting for another process that starts or ends the hub: %w", err)
+	}
 	if err != nil {
-		return fmt.Errorf("waiting for another process that starts or ends the hub: %w", err)
+		return err
 	}
 	defer unlock()
 	if p.listens(ctx) {
 		return nil
 	}
 	return start(ctx)
+}
+
+// Startable returns the error with which Begin ends before it starts anything, as where
+// nothing can be written. It waits for no other process.
+func (p *Place) Startable() error {
+	if _, err := os.Lstat(filepath.Join(p.Dir, Activated)); err == nil {
+		return nil // the service manager starts the hub
+	}
+	unlock, free, err := store.At(p.Dir).TryLock(p.Key)
+	if free {
+		unlock()
+	}
+	return err
 }
 
 // Own makes this process the one hub of the place until it ends. It waits for one

@@ -3,6 +3,7 @@ package hub
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -43,6 +44,66 @@ func TestOwn(t *testing.T) {
 	if _, ok, err := store.At(p.Dir).TryLock(p.Key + "-hub"); ok || err != nil {
 		t.Errorf("the lock: got %v, %v; want that it is held", ok, err)
 	}
+}
+
+// A hub can be started where Begin gets as far as to start it.
+func TestStartable(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		place func(t *testing.T) Place
+		fails bool
+	}{
+		"free": {place, false},
+		"no directory yet": {func(t *testing.T) Place {
+			p := place(t)
+			p.Dir = filepath.Join(p.Dir, "none")
+			return p
+		}, false},
+		"nothing can be written": {func(*testing.T) Place { return Place{Dir: filepath.Join(file, "hub"), Key: "abc", Log: discard} }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := tt.place(t)
+			err := p.Startable()
+			if (err != nil) != tt.fails {
+				t.Errorf("got %v, want an error: %v", err, tt.fails)
+			}
+			begun := p.Begin(t.Context(), func(context.Context) error { return nil })
+			if fmt.Sprint(begun) != fmt.Sprint(err) {
+				t.Errorf("Begin: got %v, want %v", begun, err)
+			}
+		})
+	}
+	t.Run("another starts it", func(t *testing.T) {
+		p := place(t)
+		unlock, err := p.lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unlock()
+		if err := p.Startable(); err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
+	})
+	t.Run("of a service manager", func(t *testing.T) {
+		p := place(t)
+		if err := os.Mkdir(store.At(p.Dir).Path("."+p.Key+".busy"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Startable(); err == nil {
+			t.Error("a directory in the place of the lock: got nil, want an error")
+		}
+		l, err := socket.Listen(p.Dir, Activated, discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if err := p.Startable(); err != nil {
+			t.Errorf("got %v, want nil: it is not this process that starts the hub", err)
+		}
+	})
 }
 
 // What killed hubs left goes, and nothing else.
