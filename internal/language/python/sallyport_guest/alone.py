@@ -33,9 +33,13 @@ MANUAL = (
     "Python runs alone, in WebAssembly: no processes, no network, no packages with compiled code (numpy, pandas)."
     " Threads run while another waits, not at the same time; asyncio works."
 )
-PROCESSES = "there are no processes here: Python runs alone, in WebAssembly. Do it in Python (shutil, pathlib, zipfile, csv, asyncio, threads one after the other). Where a command is needed: engine gvisor, podman or docker"
+NO_PROCESSES = "there are no processes here: Python runs alone, in WebAssembly."
+PROCESSES = (
+    NO_PROCESSES + " Do it in Python (shutil, pathlib, zipfile, csv, asyncio, threads one after the other)."
+    " Where a command is needed: engine gvisor, podman or docker"
+)
 WORKERS = (
-    "there are no processes here: Python runs alone, in WebAssembly. Use threads, which take turns: threading, queue,"
+    NO_PROCESSES + " Use threads, which take turns: threading, queue,"
     " concurrent.futures.ThreadPoolExecutor or multiprocessing.pool.ThreadPool, and plain objects with threading.Lock in place of"
     " shared memory. Where processes are needed: engine gvisor, podman or docker"
 )
@@ -125,7 +129,7 @@ def shares_nothing(e, text):
 
 
 def came_through(e, place):
-    """Report whether an exception came through code of a file whose path has a part."""
+    """Report whether an exception came through a file whose path contains place."""
     tb = e.__traceback__
     while tb is not None:
         if place in tb.tb_frame.f_code.co_filename:

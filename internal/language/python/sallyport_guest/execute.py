@@ -63,7 +63,7 @@ def printed(arguments, sep=" ", end="\n"):
     """Return what print writes, or None if that may be long, or may run user code."""
     for value in (*arguments, sep, end):
         kind = type(value)
-        if kind is int and value.bit_length() > 4 * LONG or kind is str and len(value) > output.HELD or kind not in PRINTED:
+        if kind not in PRINTED or kind is int and not fits(value) or kind is str and len(value) > output.HELD:
             return None
     if len(arguments) > 100 or not type(sep) is type(end) is str:
         return None

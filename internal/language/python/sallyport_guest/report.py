@@ -276,8 +276,8 @@ class Places:
 
     def __init__(self, tb, check):
         first, last = [], deque(maxlen=LAST_PLACES)
-        # A traceback may have a million entries. What is read of all is little: where there
-        # is an audit hook, tb_frame, f_code and id raise an event each, and cost most.
+        # A traceback may have a million entries, so the loop reads little of each. Where there
+        # is an audit hook, tb_frame, f_code and id() cost most: each raises an event.
         same, index, identity = None, -1, object.__hash__
         libraries, keys, current, seen, frames, before = {}, {}, OURS, 0, 0, None
         tb = ours_removed(tb)
