@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/sallyport/sallyport/internal/cli"
+	"github.com/sallyport/sallyport/internal/executable"
 	_ "github.com/sallyport/sallyport/internal/procfs" // ends the program where /proc is missing
 	"github.com/sallyport/sallyport/internal/sandbox/gvisor/supervisor"
 	"github.com/sallyport/sallyport/internal/sandbox/process"
@@ -23,5 +24,6 @@ func main() {
 	if code, ok := host.Main(os.Args); ok {
 		os.Exit(code)
 	}
+	executable.Begin()
 	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Environ(), cli.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }

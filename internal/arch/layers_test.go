@@ -18,7 +18,7 @@ type layer struct {
 }
 
 var layers = []layer{
-	{"cmd/sallyport", 90, []string{"internal/cli", "internal/procfs", "internal/sandbox/gvisor/supervisor", "internal/sandbox/process", "internal/sandbox/wasm/host"}},
+	{"cmd/sallyport", 90, []string{"internal/cli", "internal/executable", "internal/procfs", "internal/sandbox/gvisor/supervisor", "internal/sandbox/process", "internal/sandbox/wasm/host"}},
 
 	{"internal/cli", 80, []string{
 		"internal/inquiry",
@@ -125,7 +125,7 @@ var layers = []layer{
 	{"internal/guest/guesttest", 30, []string{"internal/wire"}},
 	{"internal/language/python", 35, []string{"internal/lazyregexp", "internal/sandbox"}},
 
-	{"internal/sandbox/gvisor/supervisor", 32, []string{"internal/sandbox", "internal/sandbox/gvisor", "internal/sandbox/hostroot", "internal/sandbox/supervise"}},
+	{"internal/sandbox/gvisor/supervisor", 32, []string{"internal/executable", "internal/sandbox", "internal/sandbox/gvisor", "internal/sandbox/hostroot", "internal/sandbox/supervise"}},
 	{"internal/sandbox/container", 31, []string{"internal/lazyregexp", "internal/sandbox", "internal/sandbox/hostroot", "internal/sandbox/supervise", "internal/store"}},
 	{"internal/sandbox/gvisor", 31, []string{"internal/executable", "internal/private", "internal/sandbox/instancedir", "internal/image", "internal/sandbox", "internal/sandbox/hostroot", "internal/sandbox/programdir", "internal/sandbox/supervise", "internal/systemd"}},
 	{"internal/sandbox/wasm", 32, []string{"internal/executable", "internal/private", "internal/sandbox", "internal/sandbox/supervise", "internal/sandbox/wasm/control", "internal/sandbox/wasm/interpreter", "internal/sandbox/wasm/machine"}},

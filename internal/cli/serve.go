@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/sallyport/sallyport/internal/app"
 	"github.com/sallyport/sallyport/internal/broker"
 	"github.com/sallyport/sallyport/internal/control"
+	"github.com/sallyport/sallyport/internal/executable"
 	"github.com/sallyport/sallyport/internal/hub"
 	"github.com/sallyport/sallyport/internal/mcpserver"
 	"github.com/sallyport/sallyport/internal/mcpserver/tasks"
@@ -90,10 +89,7 @@ func (c *serveCmd) shared(u *ui) error {
 		},
 		Log: u.Log, Aside: u.stdio.Err, About: about, Process: os.Getpid(),
 	}
-	// Most of the memory of so small a process is what its start leaves behind.
-	debug.SetGCPercent(25)
-	tidy := time.AfterFunc(time.Second, debug.FreeOSMemory)
-	defer tidy.Stop()
+	executable.Collect(25) // so small a process has little else than garbage
 	return front.Serve(u.ctx, u.stdio.In, u.stdio.Out)
 }
 

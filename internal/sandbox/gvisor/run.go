@@ -29,6 +29,7 @@ func (b *Engine) launch(ctx context.Context, r supervise.Config, cfg *Supervisor
 		r.Attr.Cloneflags |= syscall.CLONE_NEWUSER
 		r.Attr.UidMappings, r.Attr.GidMappings = ownIDs()
 	}
+	r.Room = true // for the kernel and the file server, which have many
 	if image != nil {
 		r.Files = image.Files
 		for _, f := range image.Files {

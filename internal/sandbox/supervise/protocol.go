@@ -8,6 +8,13 @@ const LifelineFD = 3
 // FirstFile is the descriptor of the first of [Config.Files] in the helper.
 const FirstFile = LifelineFD + 1
 
+// RoomFD is open in a helper that is started with [Config.Room], which keeps it open and
+// passes it to no other program. Linux makes the table of descriptors of a new process
+// large enough for its parent's highest one. A table that has to grow while threads share
+// it makes its process wait until all processors have noticed, which takes several
+// milliseconds each time.
+const RoomFD = 511
+
 // Operations of a Command. A helper answers those that it does not know with an
 // error.
 const (

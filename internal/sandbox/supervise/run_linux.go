@@ -26,6 +26,8 @@ type Config struct {
 	Attr *syscall.SysProcAttr
 	// Files are open in the helper, from FirstFile on. They stay the caller's.
 	Files []*os.File
+	// Room has the helper started with RoomFD open.
+	Room bool
 	// Configure is called when the helper exists and has not done anything yet.
 	// It confines the helper from outside and returns its configuration.
 	Configure func(pid int) (any, error)
@@ -126,6 +128,10 @@ func (r *Run) spawn() error {
 	cmd.Dir = "/"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.Child[0], streams.Child[1], streams.Child[2]
 	cmd.ExtraFiles = append([]*os.File{theirs}, r.cfg.Files...)
+	if r.cfg.Room {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, make([]*os.File, RoomFD-LifelineFD-len(cmd.ExtraFiles))...)
+		cmd.ExtraFiles = append(cmd.ExtraFiles, streams.Child[0]) // any that is open
+	}
 	cmd.SysProcAttr = r.cfg.Attr
 	cmd.SysProcAttr.Setsid = true // a terminal's Ctrl-C is for this program
 	if err := cmd.Start(); err != nil {

@@ -19,7 +19,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -31,6 +30,7 @@ import (
 	"gvisor.dev/gvisor/runsc/flag"
 	"gvisor.dev/gvisor/runsc/specutils"
 
+	"github.com/sallyport/sallyport/internal/executable"
 	"github.com/sallyport/sallyport/internal/sandbox/gvisor"
 	"github.com/sallyport/sallyport/internal/sandbox/supervise"
 )
@@ -47,6 +47,7 @@ func Main(args []string) (code int, ok bool) {
 	if !isSupervisor && !strings.HasPrefix(name, gvisor.RuntimePrefix) && args[0] != specutils.ExePath {
 		return 0, false
 	}
+	executable.Begin()
 	if err := useOwnKernel(); err != nil {
 		return 1, true
 	}
@@ -84,6 +85,7 @@ func run() int {
 	if s.line, err = supervise.OpenLifeline(&s.cfg); err != nil {
 		return 1
 	}
+	unix.CloseOnExec(supervise.RoomFD)
 	for i := range s.cfg.Restore {
 		unix.CloseOnExec(supervise.FirstFile + i)
 	}
@@ -100,9 +102,6 @@ func run() int {
 		go s.watchMemory()
 	}
 	go s.watchFileServer(s.container.GoferPid.Load())
-	// Starting leaves garbage that an idle sandbox would keep forever. Free it
-	// later, because the first code needs the processors now.
-	time.AfterFunc(time.Second, debug.FreeOSMemory)
 
 	status, err := s.container.Wait()
 	exit := supervise.Exit{OverUsed: s.overUsed.Load()}

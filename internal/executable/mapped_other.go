@@ -1,0 +1,5 @@
+//go:build !linux
+
+package executable
+
+func mapped() (unmap func()) { return func() {} }
