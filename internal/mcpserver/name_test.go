@@ -53,3 +53,17 @@ func TestClientName(t *testing.T) {
 		}
 	}
 }
+
+func TestShortVersion(t *testing.T) {
+	for version, want := range map[string]string{
+		"1.2.3": "1.2.3", "dev": "dev", "": "", "1.2.3-rc.1": "1.2.3-rc.1",
+		"0.0.0-20260102030405-abcdefabcdef":        "0.0.0-abcdefa",
+		"0.0.0-20260102030405-abcdefabcdef+dirty":  "0.0.0-abcdefa+dirty",
+		"1.2.4-0.20260102030405-abcdefabcdef":      "1.2.4-0.abcdefa",
+		"1.2.4-rc.1.0.20260102030405-abcdefabcdef": "1.2.4-rc.1.0.abcdefa",
+	} {
+		if got := shortVersion(version); got != want {
+			t.Errorf("%q: got %q, want %q", version, got, want)
+		}
+	}
+}

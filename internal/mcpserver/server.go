@@ -18,8 +18,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	sdkrpc "github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -178,13 +180,24 @@ func New(config Config) (*Server, error) {
 	if config.ClientID == "" {
 		config.ClientID = rand.Text()
 	}
-	impl := &mcp.Implementation{Name: "sallyport", Version: config.Version}
+	impl := &mcp.Implementation{Name: "sallyport", Version: shortVersion(config.Version)}
 	meta, err := json.Marshal(map[string]any{mcp.MetaKeyServerInfo: impl})
 	if err != nil {
 		return nil, fmt.Errorf("mcpserver: %w", err)
 	}
 	return &Server{config: config, impl: impl, resultMeta: meta}, nil
 }
+
+// shortVersion returns a version without the time of its commit, which is in the
+// pseudo-version of a build between releases: each answer of the newest revision has it.
+func shortVersion(version string) string {
+	// 0.0.0-20260102030405-abcdefabcdef+dirty
+	return pseudoTime().ReplaceAllString(version, "$1$2")
+}
+
+var pseudoTime = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`([-.])[0-9]{14}-([0-9a-f]{7})[0-9a-f]{5}`)
+})
 
 // linger is how long the end of a conversation may take.
 const linger = 3 * time.Second
