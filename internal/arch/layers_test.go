@@ -137,7 +137,7 @@ var layers = []layer{
 	{"internal/sandbox/wasm/memfs", 21, nil},
 	{"internal/sandbox/wasm/interpreter", 21, nil},
 	{"internal/sandbox/process", 31, []string{"internal/executable", "internal/private", "internal/sandbox/instancedir", "internal/sandbox", "internal/sandbox/hostroot", "internal/sandbox/programdir", "internal/sandbox/seccomp", "internal/sandbox/supervise"}},
-	{"internal/sandbox/supervise", 12, []string{"internal/sandbox"}},
+	{"internal/sandbox/supervise", 12, []string{"internal/executable", "internal/sandbox"}},
 	{"internal/sandbox/fake", 30, []string{"internal/sandbox", "internal/wire"}},
 	{"internal/batch/kaggle", 30, []string{"internal/lazyregexp", "internal/batch", "internal/sandbox"}},
 	{"internal/batch/kaggle/kaggletest", 29, []string{"internal/lazyregexp"}},

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sallyport/sallyport/internal/executable"
 	"github.com/sallyport/sallyport/internal/sandbox"
 )
 
@@ -134,7 +135,7 @@ func (r *Run) spawn() error {
 	}
 	cmd.SysProcAttr = r.cfg.Attr
 	cmd.SysProcAttr.Setsid = true // a terminal's Ctrl-C is for this program
-	if err := cmd.Start(); err != nil {
+	if err := executable.Start(cmd); err != nil {
 		line.Close()
 		streams.Close()
 		return fmt.Errorf("starting the sandbox's supervisor: %w", err)

@@ -18,6 +18,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/sallyport/sallyport/internal/executable"
 	"github.com/sallyport/sallyport/internal/sandbox"
 	"github.com/sallyport/sallyport/internal/sandbox/wasm/control"
 )
@@ -95,7 +96,7 @@ func spawn(ctx context.Context, executable string, open control.Open, code *os.F
 func (c *child) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err := c.cmd.Start()
+	err := executable.Start(c.cmd)
 	started <- err
 	if err != nil {
 		return

@@ -1,5 +1,0 @@
-//go:build !linux
-
-package executable
-
-func mapped() (unmap func()) { return func() {} }
