@@ -157,6 +157,10 @@ func sandboxTimes(c *client, code string, servers ...string) (sample, error) {
 	if err != nil {
 		return nil, err
 	}
+	return nanoseconds(text)
+}
+
+func nanoseconds(text string) (sample, error) {
 	var ns []int64
 	if err := json.Unmarshal([]byte(strings.TrimSpace(text)), &ns); err != nil {
 		return nil, fmt.Errorf("%w in %.300q", err, text)

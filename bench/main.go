@@ -3,8 +3,10 @@
 //
 //	CGO_ENABLED=0 go build -o bin/sallyport ./cmd/sallyport
 //	go run ./bench                      as the user that runs it
-//	go run ./bench -as-user nobody      as root, measuring as somebody else
+//	go run ./bench -as-user nobody      as root, measuring as another user
 //	go run ./bench -wasm                the engine wasm next to gVisor
+//	go run ./bench -where               where a warm call's time goes
+//	go run ./bench -compare REV         a commit and the working tree in turn
 //	go run ./bench -json
 //
 // It measures; it is no test. It exits non-zero only when something could not
@@ -32,7 +34,6 @@ type bench struct {
 	echoserver  string
 	self        string // a copy of this program
 	python      string
-	root        bool   // the measured user is
 	dir         string // owned by the measured user
 	launch      launch
 	progress    io.Writer
@@ -55,7 +56,10 @@ func main() {
 	wasm := flag.Bool("wasm", false, "measure the engine wasm next to gVisor, and nothing else")
 	python := flag.String("python", "", "of -wasm, the native Python of the microbenchmarks (one of the same version says most)")
 	memory := flag.Bool("memory", false, "fill the memory of sessions in many ways, and nothing else")
-	only := flag.String("only", "", "of -memory, the ways whose name has this text")
+	only := flag.String("only", "", "of -memory, -compare and -where, what has this text in its name")
+	rev := flag.String("compare", "", "measure the commit `REV` and the working tree in turn, and nothing else; -only chooses figures")
+	fail := flag.Bool("fail", false, "of -compare, exit with 1 if a figure is surely more than 10 % worse")
+	where := flag.Bool("where", false, "print where the time of a warm call goes, and nothing else")
 	echo := flag.Bool("pipe-echo", false, "answer lines; the other end of the pipe measurement")
 	flag.Parse()
 	var err error
@@ -66,6 +70,10 @@ func main() {
 		err = runEngines(o, *engines, os.Stdout, os.Stderr)
 	case *wasm:
 		err = runWasm(o, *python, os.Stdout, os.Stderr)
+	case *where:
+		err = runWhere(o, *only, os.Stdout, os.Stderr)
+	case *rev != "":
+		err = runCompare(o, *rev, *only, *fail, os.Stdout, os.Stderr)
 	case *memory:
 		err = runFillings(o, *only, os.Stdout, os.Stderr)
 	default:
@@ -113,7 +121,7 @@ func run(o options, stdout, stderr io.Writer) (err error) {
 	b.say("clients that share a hub")
 	rep.Rows = append(rep.Rows, b.hubRows()...)
 	b.say("context")
-	rep.Rows = append(rep.Rows, b.contextCost())
+	rep.Rows = append(rep.Rows, b.contextCost(), b.executableSize())
 
 	return rep.print(o, stdout)
 }
@@ -143,7 +151,7 @@ func prepare(o options, progress io.Writer) (*bench, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	b := &bench{root: uid == 0, n: max(o.n, 1), dir: dir, progress: progress, python: "/usr/bin/python3"}
+	b := &bench{n: max(o.n, 1), dir: dir, progress: progress, python: "/usr/bin/python3"}
 	if _, err := os.Stat(b.python); err != nil {
 		if b.python, err = exec.LookPath("python3"); err != nil {
 			return nil, "", errors.Join(err, os.RemoveAll(dir))

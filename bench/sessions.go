@@ -14,45 +14,37 @@ import (
 // anew keeps sandboxes from being restored from a prepared snapshot.
 const anew = "SALLYPORT_SESSIONS_SNAPSHOTS=off"
 
-// limit is what a figure is to reach, for root or for an ordinary user.
-func (b *bench) limit(root, user time.Duration) time.Duration {
-	if b.root {
-		return root
-	}
-	return user
-}
-
 // sleeping measures what snapshots bring: sandboxes that are restored, that
 // wait ready, and sessions that come back from disk.
 func (b *bench) sleeping(f floors) []row {
 	python := f.startFloor()
-	restored := b.limit(120*ms, 250*ms)
 	rows := []row{
-		{What: "first result of a new session, restored", Reach: "<= " + show(restored), Floor: python},
-		{What: "process start to first result, snapshot on disk", Reach: "<= " + show(b.limit(200*ms, 300*ms)), Floor: python},
-		{What: "first result of a new session, warm pool", Reach: "<= 5 ms", Floor: "pipe echo " + show(f.pipe.p50())},
+		{What: "first result of a new session, restored", Floor: python},
+		{What: "process start to first result, snapshot on disk", Floor: python},
+		{What: "first result of a new session, warm pool", Floor: "pipe echo " + show(f.pipe.p50())},
 		{What: "print(1+1), live session, p99 while the pool refills", Reach: "<= twice its p99 at rest"},
-		{What: "a sleeping session with 64 MB of variables back", Reach: "<= " + show(b.limit(250*ms, 400*ms))},
+		{What: "a sleeping session with 64 MB of variables back"},
 	}
-	rows[0].measure(b.limit(120*ms, 250*ms), func() (sample, error) {
+	rows[0].measure(60*ms, func() (sample, error) {
 		s, each, err := b.restoredSessions(1, "print(1+1)", "2")
 		rows[0].Note = megabytes(each) + " of memory each"
 		return s, err
 	})
-	rows[1].measure(b.limit(200*ms, 300*ms), func() (sample, error) {
+	rows[1].measure(200*ms, func() (sample, error) {
 		return repeat(2, b.some(), func() error {
 			return b.serving(b.configs.none, func(c *client) error { return onePlusOne(c) })
 		})
 	})
 	rows[1].Note = "with the process's end"
-	rows[2].measure(5*ms, b.pooled)
+	rows[2].measure(3*ms, b.pooled)
 	rows[3].refilling(b)
-	rows[4].measure(b.limit(250*ms, 400*ms), b.resumed)
+	rows[4].measure(100*ms, b.resumed)
 	return append(rows, b.withPandas(rows[0].P50), b.manySessions())
 }
 
 // measure fills in a row whose p50 is to stay below the limit.
 func (r *row) measure(limit time.Duration, f func() (sample, error)) {
+	r.Reach = "<= " + show(limit)
 	s, err := f()
 	r.fill(s, err)
 	r.judge(err == nil && s.p50() <= limit)
@@ -211,13 +203,12 @@ func (b *bench) resumed() (sample, error) {
 // withPandas measures sessions of an environment with numpy and pandas, which are
 // imported in its prepared snapshot, next to the bare sessions of this run.
 func (b *bench) withPandas(bare string) row {
-	limit := b.limit(250*ms, 400*ms)
-	r := row{What: "first pandas result of a new session, restored", Reach: "<= " + show(limit), Floor: "a bare session " + bare}
+	r := row{What: "first pandas result of a new session, restored", Floor: "a bare session " + bare}
 	if why := b.dataImage(); why != "" {
 		r.Note = "not measured: " + why
 		return r
 	}
-	r.measure(limit, func() (sample, error) {
+	r.measure(100*ms, func() (sample, error) {
 		s, each, err := b.restoredSessions(b.bases()+1, "import pandas\nprint(pandas.DataFrame({'a': [1, 2]}).a.sum())", "3",
 			"SALLYPORT_IMAGE="+dataImage, "SALLYPORT_SESSIONS_PRELOAD=numpy,pandas")
 		r.Note = megabytes(each) + " of memory each"

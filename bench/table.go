@@ -82,15 +82,20 @@ func (r report) writeTable(w io.Writer) error {
 		}
 		lines = append(lines, []string{x.What, x.P50, x.P95, n, x.Reach, x.verdict(), floor})
 	}
-	width := make([]int, len(head))
+	m := r.Machine
+	if _, err := fmt.Fprintf(w, "%s, %d CPUs, Linux %s, load %s, as %s\n\n", m.CPU, m.CPUs, m.Kernel, m.Load, r.User); err != nil {
+		return err
+	}
+	return writeLines(w, lines)
+}
+
+// writeLines writes a table, whose first line is its head.
+func writeLines(w io.Writer, lines [][]string) error {
+	width := make([]int, len(lines[0]))
 	for _, l := range lines {
 		for i, c := range l {
 			width[i] = max(width[i], utf8.RuneCountInString(c))
 		}
-	}
-	m := r.Machine
-	if _, err := fmt.Fprintf(w, "%s, %d CPUs, Linux %s, load %s, as %s\n\n", m.CPU, m.CPUs, m.Kernel, m.Load, r.User); err != nil {
-		return err
 	}
 	for i, l := range lines {
 		var b strings.Builder

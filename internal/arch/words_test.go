@@ -19,7 +19,7 @@ import (
 // rightAsTheyStand are the matches in each folder that need no change: the user
 // nobody and a corpus of texts. The numbers must not grow.
 var rightAsTheyStand = map[string]int{
-	"bench":                              10,
+	"bench":                              9,
 	"bench/servers":                      2,
 	"docs":                               1,
 	"docs/engines":                       1,
