@@ -95,8 +95,10 @@ class Drain:
         self.line = line
         self.partial = b""
         self.streams = [Stream(b"o", out), Stream(b"e", err)]
-        self.watch = None if memory is None else pressure.Watch(memory, pid, lambda text: send(frame(b"e", text.encode())))
         self.signals()
+        # From now on the interpreter may send a signal, which would end a process that
+        # has no handler.
+        self.watch = None if memory is None else pressure.Watch(memory, pid, lambda text: send(frame(b"e", text.encode())))
 
     def signals(self):
         """Survive signals that user code, which has our uid, may send."""

@@ -1,5 +1,8 @@
 """The limits of the interpreter, as init sets them."""
 
+import os
+import subprocess
+import sys
 import types
 
 import pytest
@@ -36,3 +39,23 @@ def test_functions_that_reserve_much_are_not_limited():
 def test_what_is_only_reserved_is_named(held, want):
     guard = types.SimpleNamespace(held=held, memory=types.SimpleNamespace(limit=GB))
     assert pressure.Guard.in_use(guard) == want
+
+
+def test_init_is_ready_for_signals_before_the_interpreter_sends_them():
+    code = """
+import os, signal, types
+from sallyport_guest import init, pressure
+
+class Shared(bytearray):
+    def __setitem__(self, at, value):
+        bytearray.__setitem__(self, at, value)
+        if at == pressure.ASLEEP:
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+memory = types.SimpleNamespace(shared=Shared(pressure.SIZE))
+out, err, nonce = os.pipe(), os.pipe(), os.pipe()
+init.Drain(1, out[0], err[0], nonce[0], memory=memory)
+print("alive")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": os.pathsep.join(sys.path)})
+    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
