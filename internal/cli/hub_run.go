@@ -89,7 +89,7 @@ func (u *ui) startHub(ctx context.Context, place hub.Place, origin app.Origin) (
 	cmd.Env, cmd.Dir = u.HubEnviron(), string(filepath.Separator)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = in, out, out, []*os.File{says}
 	cmd.SysProcAttr = detached()
-	if err := executable.Start(cmd); err != nil {
+	if err := executable.Start(cmd, executable.Late); err != nil {
 		return fmt.Errorf("starting the hub: %w", err)
 	}
 	go func() { _ = cmd.Wait() }() // where this process outlives it

@@ -13,6 +13,12 @@ const (
 	startPercent = 800
 )
 
+// How late timers may be: see [Start].
+const (
+	Prompt = 50 * time.Microsecond // as Linux has it
+	Late   = 400 * time.Microsecond
+)
+
 var collector struct {
 	sync.Mutex
 	starting bool

@@ -135,7 +135,7 @@ func (r *Run) spawn() error {
 	}
 	cmd.SysProcAttr = r.cfg.Attr
 	cmd.SysProcAttr.Setsid = true // a terminal's Ctrl-C is for this program
-	if err := executable.Start(cmd); err != nil {
+	if err := executable.Start(cmd, executable.Prompt); err != nil {
 		line.Close()
 		streams.Close()
 		return fmt.Errorf("starting the sandbox's supervisor: %w", err)

@@ -96,7 +96,7 @@ func spawn(ctx context.Context, executable string, open control.Open, code *os.F
 func (c *child) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err := executable.Start(c.cmd)
+	err := executable.Start(c.cmd, executable.Prompt)
 	started <- err
 	if err != nil {
 		return
