@@ -214,8 +214,17 @@ func TestBuildOnFirstUse(t *testing.T) {
 	}
 	activity, first, _ := submit("work", "ml", "x = ['first']", 0)
 	<-begun
-	if got := activity.String(); got != "building environment ml: downloading wheels" {
-		t.Errorf("while it is built: got %q", got)
+	const building = "building environment ml: downloading wheels"
+	got := activity.String()
+	for range 60_000 { // who asked for it may learn of it after it has begun
+		if got == building {
+			break
+		}
+		time.Sleep(time.Millisecond)
+		got = activity.String()
+	}
+	if got != building {
+		t.Errorf("while it is built: got %q, want %q", got, building)
 	}
 	_, second, _ := submit("work", "", "x.append('second')", 0)
 	_, third, _ := submit("work", "ml", "x.append('third')", 0)
