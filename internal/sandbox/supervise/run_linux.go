@@ -27,7 +27,7 @@ type Config struct {
 	Attr *syscall.SysProcAttr
 	// Files are open in the helper, from FirstFile on. They stay the caller's.
 	Files []*os.File
-	// Room has the helper started with RoomFD open.
+	// Room has the helper started with RoomFD open, if the limit of open files allows it.
 	Room bool
 	// Configure is called when the helper exists and has not done anything yet.
 	// It confines the helper from outside and returns its configuration.
@@ -129,7 +129,7 @@ func (r *Run) spawn() error {
 	cmd.Dir = "/"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.Child[0], streams.Child[1], streams.Child[2]
 	cmd.ExtraFiles = append([]*os.File{theirs}, r.cfg.Files...)
-	if r.cfg.Room {
+	if r.cfg.Room && room() {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, make([]*os.File, RoomFD-LifelineFD-len(cmd.ExtraFiles))...)
 		cmd.ExtraFiles = append(cmd.ExtraFiles, streams.Child[0]) // any that is open
 	}
@@ -142,6 +142,12 @@ func (r *Run) spawn() error {
 	}
 	r.cmd, r.streams, r.line, r.enc = cmd, streams, line, json.NewEncoder(line)
 	return nil
+}
+
+// room reports whether this process may open RoomFD.
+func room() bool {
+	var limit unix.Rlimit
+	return unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur > RoomFD
 }
 
 // configure confines the helper and sends it its configuration.
